@@ -1,4 +1,4 @@
-"""Write or compare `docs/openapi.json`: `python -m authoring.openapi [--check]`."""
+"""Writes or checks `docs/openapi.json`: `python -m authoring.openapi [--check]`."""
 
 import json
 import sys
@@ -12,17 +12,17 @@ PATH = Path(__file__).parent.parent / "docs" / "openapi.json"
 
 
 def _no_service() -> NoReturn:
-    raise AssertionError("describing the API asks nothing of it")
+    raise AssertionError("the description of the API must not call a service")
 
 
 def openapi_text() -> str:
-    """The document as it is committed."""
+    """Render the document as it is committed."""
     app = build_app(Services(**{field.name: _no_service for field in fields(Services)}), PATH.parent)
     return json.dumps(openapi_document(app), indent=2, ensure_ascii=False) + "\n"
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status 0: written, or the same; 1: the committed document differs; 2: wrong arguments."""
+    """Write or check the document; the exit status is 1 if the committed document differs, 2 for wrong arguments."""
     if arguments not in ([], ["--check"]):
         print("usage: python -m authoring.openapi [--check]", file=sys.stderr)
         return 2
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if PATH.exists() and PATH.read_text(encoding="utf-8") == openapi_text():
         return 0
-    print("docs/openapi.json is not what the API says; run: python -m authoring.openapi", file=sys.stderr)
+    print("docs/openapi.json is outdated; run: python -m authoring.openapi", file=sys.stderr)
     return 1
 
 

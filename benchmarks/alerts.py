@@ -30,7 +30,7 @@ from gpucost.features.alerting.ports import AlertSources, ClusterDayToDate, Noti
 from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.features.alerting.service import AlertService
 from gpucost.features.alerting.spend import pricing_fingerprint
-from gpucost.features.alerting.storage.history import DynamoAlertHistory, DynamoSilences
+from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStates
 from gpucost.runtime.messages import ClusterState, HourClosed, Tick
@@ -206,12 +206,10 @@ class Fleet:
         self.now = now
         metered, told, began = Metered(self.client), self.notifier.told, time.perf_counter()
         own = (metered, self.table)
-        sources = AlertSources(
-            Ledger(*own), RollupStore(*own), DynamoSpendStore(*own), lambda: None, lambda: 0
-        )
+        sources = AlertSources(Ledger(*own), RollupStore(*own), DynamoSpendStore(*own), lambda: None, lambda: 0)
         service = AlertService(
             DocumentStore(*own, clock=lambda: self.now), sources, DynamoAlertStates(*own),
-            DynamoAlertHistory(*own), DynamoSilences(*own), self._receivers, clock=lambda: self.now,
+            AlertHistory(*own), SilenceStore(*own), self._receivers, clock=lambda: self.now,
         )  # fmt: skip
         metered.only_reads()
         run(service)
@@ -253,7 +251,9 @@ def main() -> None:
     """Print the figures."""
     ticks, hours, megabytes = measure()
     for what, spent in (ticks | hours).items():
-        print(f"{what:<44}{spent.read_units:8.1f} read units{spent.seconds:8.2f} s{spent.notifications:8} notifications")
+        print(
+            f"{what:<44}{spent.read_units:8.1f} read units{spent.seconds:8.2f} s{spent.notifications:8} notifications"
+        )
     print(f"{'memory, all of it':<44}{megabytes:8.0f} MB")
     is_kept = all(one.read_units <= MAX_READ_UNITS for one in ticks.values()) and megabytes <= MAX_MEGABYTES
     sys.exit(0 if is_kept else 1)

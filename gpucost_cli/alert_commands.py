@@ -13,9 +13,9 @@ from gpucost_cli.options import HourType, current_user, settings_store, stack_op
 
 if TYPE_CHECKING:
     from gpucost.features.alerting.model import Notification, Subject
+    from gpucost.features.alerting.muting import Silence
     from gpucost.features.alerting.ports import AlertSources
     from gpucost.features.alerting.queries import AlertQueries
-    from gpucost.features.alerting.muting import Silence
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 LONGEST_COLUMN = 1000
@@ -186,12 +186,12 @@ def _table(stack: str) -> tuple[Any, str]:
 
 def _desk(stack: str) -> "AlertQueries":
     from gpucost.features.alerting.queries import AlertQueries
-    from gpucost.features.alerting.storage.history import DynamoAlertHistory, DynamoSilences
+    from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
     from gpucost.features.alerting.storage.states import DynamoAlertStates
 
     store, own = settings_store(stack), _table(stack)
     return AlertQueries(
-        store, DynamoAlertStates(*own), DynamoAlertHistory(*own), DynamoSilences(*own), clock=lambda: datetime.now(UTC)
+        store, DynamoAlertStates(*own), AlertHistory(*own), SilenceStore(*own), clock=lambda: datetime.now(UTC)
     )
 
 

@@ -103,9 +103,7 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
 
     _check_period(start, end)
     if end - start > timedelta(days=MOST_COMPARED_DAYS):
-        raise InvalidInputError(
-            f"the period is longer than {MOST_COMPARED_DAYS} days; compare at most {MOST_COMPARED_DAYS} days at once"
-        )
+        raise InvalidInputError(f"the period is longer than {MOST_COMPARED_DAYS} days; compare a shorter one")
     table = deployment.find(stack).table
     client = aws.client("dynamodb")
     store = settings_store(stack)

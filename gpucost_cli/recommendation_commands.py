@@ -34,7 +34,7 @@ def advise() -> None:
 @click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json"]))
 def list_(stack: str, cluster: str | None, unit: str | None, kind: str | None, state: str, form: str) -> None:
     """List recommendations, what saves most first, and how all workloads stand."""
-    from gpucost.features.recommendations.routes import recommendations_answer
+    from gpucost.features.recommendations.routes import build_response
     from gpucost.runtime.json_text import dumps
 
     found = _desk(stack).recommendations(cluster=cluster)
@@ -46,7 +46,7 @@ def list_(stack: str, cluster: str | None, unit: str | None, kind: str | None, s
         and unit in {None, one.content.subject.business_unit}
     ]
     if form == "json":
-        sys.stdout.write(dumps(recommendations_answer(rows, found, lambda own: unit in {None, own}), indent=2) + "\n")
+        sys.stdout.write(dumps(build_response(rows, found, lambda own: unit in {None, own}), indent=2) + "\n")
         return
     _table(rows)
     _standings(found, unit)

@@ -230,5 +230,5 @@ def _description(letter: DeadLetter) -> str:
     if isinstance(letter, ExternalAlerts):
         return f"{letter.kind} {letter.correlation_id}"
     if isinstance(letter, ScheduledTick):
-        return f"the schedule's call of {letter.scheduled_time:%Y-%m-%dT%H:%MZ}, dropped because the next one does its work"
+        return f"the schedule's call of {letter.scheduled_time:%Y-%m-%dT%H:%MZ}, dropped: the next one does its work"
     return f"tick {letter.scheduled_time:%Y-%m-%dT%H:%MZ}"

@@ -1,7 +1,7 @@
-"""Writes the bytecode of a layer's modules: `python -m authoring.bytecode FOLDER`, from the layers' makefiles.
+"""Compiles the modules of a layer to bytecode: `python -m authoring.bytecode FOLDER`, called by the layers' makefiles.
 
-Bytecode is of one version of Python. For Lambda's it is written by CPython compiled to WebAssembly, an npm package that
-`scripts/setup.sh` installs by its hash: the same bytes on every machine, whatever Python is installed there.
+Bytecode works with one version of Python only. For Lambda's version, CPython compiled to WebAssembly writes it. That is
+an npm package that `scripts/setup.sh` installs by its hash, so every machine builds the same bytes.
 """
 
 import compileall
@@ -15,12 +15,14 @@ LAMBDA_PYTHON = "3.13"
 
 
 def main(folder: Path) -> bool:
-    """Compile everything below `FOLDER/python`; whether all of it could be."""
+    """Compile everything below `FOLDER/python`, and return whether all of it compiled."""
     version = os.environ.get("GPUCOST_BUILD_PYTHON", LAMBDA_PYTHON)
     if version == LAMBDA_PYTHON:
         return subprocess.run(["node", Path(__file__).with_name("compile.mjs"), folder], check=False).returncode == 0
     if version != f"{sys.version_info.major}.{sys.version_info.minor}":
-        sys.exit(f"GPUCOST_BUILD_PYTHON: {version} is neither Lambda's {LAMBDA_PYTHON} nor the Python that runs this")
+        sys.exit(
+            f"GPUCOST_BUILD_PYTHON: {version} is neither Lambda's {LAMBDA_PYTHON} nor the version of the running Python"
+        )
     return bool(
         compileall.compile_dir(
             folder / "python", quiet=1, stripdir=str(folder), prependdir="/opt",

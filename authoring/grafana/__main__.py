@@ -1,4 +1,4 @@
-"""Write or compare what `dashboards/` holds: `python -m authoring.grafana [--check]`."""
+"""Writes or checks the files of `dashboards/`: `python -m authoring.grafana [--check]`."""
 
 import json
 import sys
@@ -22,24 +22,24 @@ MODULES: Mapping[str, Any] = {
     "ledger": ledger,
 }
 _QUICK_START = REPOSITORY / "cluster" / "settings.yaml"
-_WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
-"""Stands for now: the quick start's business units have no `from:`."""
+_NOW = datetime(2026, 1, 1, tzinfo=UTC)
+"""The current time for the rules. Any time works, because the quick start's business units have no `from:`."""
 
 
 def files() -> dict[str, str]:
-    """Every file by its name: dashboards, and the rules of the quick start's settings as a template."""
+    """Render every file, by its name: the dashboards, and the quick start's rules as a CloudFormation template."""
     dashboard_texts = {
         f"{name}.json": json.dumps(module.dashboard().build(), cls=JSONEncoder, indent=1, ensure_ascii=False) + "\n"
         for name, module in MODULES.items()
     }
     settings = parse_settings(_QUICK_START.read_text(encoding="utf-8"))
-    groups = documents.recording_groups(settings, settings.clusters, _WRITTEN)
+    groups = documents.recording_groups(settings, settings.clusters, _NOW)
     alerts = documents.alerting_groups(include_template=False)
     return {**dashboard_texts, RULES.name: documents.render_groups("cloudformation", [*groups, *alerts])}
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status 0: written, or the same; 1: a committed file differs; 2: wrong arguments."""
+    """Write or check the files; the exit status is 1 if a committed file differs, 2 for wrong arguments."""
     if arguments not in ([], ["--check"]):
         print("usage: python -m authoring.grafana [--check]", file=sys.stderr)
         return 2
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
             (FOLDER / name).write_text(files()[name], encoding="utf-8")
         return 0
     for name in differs:
-        print(f"dashboards/{name} is not what the code says; run: make dashboards", file=sys.stderr)
+        print(f"dashboards/{name} is outdated; run: make dashboards", file=sys.stderr)
     return 1 if differs else 0
 
 

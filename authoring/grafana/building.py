@@ -33,8 +33,8 @@ CLOUDWATCH = DataSourceRef(type_val="cloudwatch", uid="${cloudwatch}")
 LEDGER = DataSourceRef(type_val="yesoreyeram-infinity-datasource", uid="${ledger}")
 TAG = "gpucost"
 LIST_RATE_USD = 12
-"""Per GPU-hour: the proof of concept's public price. Panels say that it is an estimate."""
-ESTIMATE = "List-rate estimate: GPUs × the dashboard's USD per GPU-hour. What was really paid is in the ledger."
+"""USD per GPU-hour: the public price of the proof of concept. Panels mark amounts at this rate as estimates."""
+ESTIMATE = "List-rate estimate: GPUs × the dashboard's USD per GPU-hour. The ledger has the cost at the prices you pay."
 GPUS, RATIO, USD = "none", "percentunit", "currencyUSD"
 IN_CLUSTER = 'cluster=~"$cluster"'
 _COLUMNS = 24
@@ -45,14 +45,14 @@ PART_COLORS = {
     "unallocated": "#88CCEE",
     "stranded": "#AA4499",
 }
-"""Paul Tol's muted scheme, which the colour-blind tell apart."""
+"""Paul Tol's muted scheme, which color-blind people can distinguish."""
 
 Panel = Any
-"""Builders of panels have no common class in the SDK."""
+"""The SDK has no common class of panel builders."""
 
 
 def empty_dashboard(title: str, uid: str, description: str, *, span: str = "now-6h") -> dashboards.Dashboard:
-    """An empty dashboard in UTC, linked with the others."""
+    """Build an empty dashboard in UTC with links to the others."""
     link = (
         dashboards.DashboardLink("GPU cost")
         .type(DashboardLinkType.DASHBOARDS)
@@ -74,12 +74,12 @@ def empty_dashboard(title: str, uid: str, description: str, *, span: str = "now-
 
 
 def data_source_variable(name: str, label: str, kind: str) -> dashboards.DatasourceVariable:
-    """Which data source of a kind is meant."""
+    """Build a variable that chooses a data source of a type."""
     return dashboards.DatasourceVariable(name).label(label).type(kind)
 
 
 def label_variable(name: str, label: str, query: str, *, include_all: bool = True) -> dashboards.QueryVariable:
-    """A variable with the values of a label; several may be chosen."""
+    """Build a variable that chooses one or more values of a label."""
     variable = (
         dashboards.QueryVariable(name)
         .label(label)
@@ -96,7 +96,7 @@ def label_variable(name: str, label: str, query: str, *, include_all: bool = Tru
 
 
 def live_variables() -> Sequence[Builder[Any]]:
-    """What every dashboard on recorded rules can be asked."""
+    """Build the variables of every dashboard on recorded rules: data source, cluster, price."""
     return (
         data_source_variable("metrics", "Metrics", "prometheus"),
         label_variable("cluster", "Cluster", "label_values(cluster:gpucost_capacity_gpus:sum, cluster)"),
@@ -108,7 +108,7 @@ def live_variables() -> Sequence[Builder[Any]]:
 
 
 def promql_query(expression: str, legend: str = "", *, instant: bool = False) -> prometheus_queries.Dataquery:
-    """A PromQL query: over the dashboard's time, or `at_once` at its end, as a table's rows."""
+    """Build a PromQL query over the time range, or with `instant` at its end, as rows of a table."""
     target = prometheus_queries.Dataquery().ref_id("A").datasource(METRICS).expr(expression)
     target = target.legend_format(legend or "__auto")
     return target.instant().format(PromQueryFormat.TABLE) if instant else target.range()
@@ -117,7 +117,7 @@ def promql_query(expression: str, legend: str = "", *, instant: bool = False) ->
 def cloudwatch_metric(
     name: str, service: str, statistic: str, *, namespace: str = "GpuCost", dimension: str = "service", label: str = ""
 ) -> cloudwatch.CloudWatchMetricsQuery:
-    """A metric that the functions publish by hour, or one of AWS's own."""
+    """Build a query of a CloudWatch metric that the functions publish hourly, or of one of AWS's metrics."""
     return (
         cloudwatch.CloudWatchMetricsQuery()
         .ref_id("A")
@@ -138,25 +138,25 @@ def cloudwatch_metric(
 
 @dataclass
 class ApiQuery(variants.Dataquery, Builder[variants.Dataquery]):
-    """A question to the product's HTTP API by the Infinity data source, for which the SDK has no builder.
+    """A query of gpucost's HTTP API by the Infinity data source, for which the SDK has no builder.
 
-    The data source knows the API's address and how to sign in. Amounts are read as numbers and so as floats: for
-    looking, not for booking.
+    The data source contains the address of the API and the credentials. Grafana reads amounts as floats, so they are
+    for viewing and not for accounting.
     """
 
     path: str
     parameters: dict[str, str]
     columns: Sequence[tuple[str, str, str]]
-    """Selector in a row, heading, type (`string`, `number`, `timestamp`)."""
+    """Selector in a row, heading, and type: `string`, `number` or `timestamp`."""
     rows: str = "rows"
     ref_id: str = field(default="A")
 
     def build(self) -> "ApiQuery":
-        """Itself."""
+        """Return the query itself, as the SDK expects of a builder."""
         return self
 
     def to_json(self) -> dict[str, Any]:
-        """As the plugin reads it (its query model: type, source, parser, url, url_options, root_selector, columns)."""
+        """Return the query in the plugin's model: type, source, parser, url, url_options, root_selector, columns."""
         return {
             "refId": self.ref_id,
             "datasource": LEDGER,
@@ -170,13 +170,15 @@ class ApiQuery(variants.Dataquery, Builder[variants.Dataquery]):
                 "params": [{"key": key, "value": value} for key, value in self.parameters.items()],
             },
             "root_selector": self.rows,
-            "columns": [{"selector": where, "text": heading, "type": kind} for where, heading, kind in self.columns],
+            "columns": [
+                {"selector": selector, "text": heading, "type": kind} for selector, heading, kind in self.columns
+            ],
             "filters": [],
         }
 
 
 def time_series_panel(title: str, unit: str, description: str = "", *, stacked: bool = False) -> timeseries.Panel:
-    """Figures over time."""
+    """Build a panel of time series, optionally stacked."""
     panel = (
         timeseries.Panel()
         .title(title)
@@ -197,7 +199,7 @@ def time_series_panel(title: str, unit: str, description: str = "", *, stacked: 
 
 
 def cost_parts_panel(title: str, expression: str, description: str) -> timeseries.Panel:
-    """GPUs over time, stacked by the cost model's parts, each in its colour everywhere."""
+    """Build a panel of GPUs over time, stacked by part of the cost. Each part has the same color everywhere."""
     panel = time_series_panel(title, GPUS, description, stacked=True).with_target(promql_query(expression, "{{part}}"))
     for part, color in PART_COLORS.items():
         panel = panel.override_by_name(
@@ -207,7 +209,7 @@ def cost_parts_panel(title: str, expression: str, description: str) -> timeserie
 
 
 def stat_panel(title: str, unit: str, expression: str, description: str = "") -> stat.Panel:
-    """One figure, with its course behind it."""
+    """Build a panel of one figure with its history in the background."""
     return (
         stat.Panel()
         .title(title)
@@ -223,7 +225,7 @@ def stat_panel(title: str, unit: str, expression: str, description: str = "") ->
 
 
 def bar_gauge_panel(title: str, unit: str, expression: str, legend: str, description: str = "") -> bargauge.Panel:
-    """The largest, as bars."""
+    """Build a panel of bars, for the largest values."""
     return (
         bargauge.Panel()
         .title(title)
@@ -240,59 +242,61 @@ def _newest() -> common.ReduceDataOptions:
     return common.ReduceDataOptions().calcs(["lastNotNull"])
 
 
-def table_panel(title: str, description: str, columns: Sequence[tuple[str, str, str]], labels: Sequence[str]) -> table.Panel:
-    """A table: a row for each combination of some labels, a column for each expression.
+def table_panel(
+    title: str, description: str, columns: Sequence[tuple[str, str, str]], labels: Sequence[str]
+) -> table.Panel:
+    """Build a table with a row for each combination of some labels and a column for each expression.
 
     Args:
         columns: heading, expression, unit.
-        key: labels that the expressions share, in the order of the columns in front.
+        key: labels that the expressions share, in the order of the first columns.
     """
     panel = table.Panel().title(title).description(description).datasource(METRICS).show_header(True)
     headings = {}
-    for place, (heading, expression, unit) in enumerate(columns):
-        ref_id = chr(ord("A") + place)
+    for index, (heading, expression, unit) in enumerate(columns):
+        ref_id = chr(ord("A") + index)
         headings[f"Value #{ref_id}"] = heading
         panel = panel.with_target(promql_query(expression, instant=True).ref_id(ref_id))
         panel = panel.override_by_name(
             heading, [DynamicConfigValue(id_val="unit", value=unit), DynamicConfigValue(id_val="decimals", value=2)]
         )
     panel = panel.with_transformation(DataTransformerConfig(id_val="merge", options={}))
-    order = {name: place for place, name in enumerate([*labels, *headings])}
+    order = {name: index for index, name in enumerate([*labels, *headings])}
     organized = {"excludeByName": {"Time": True}, "indexByName": order, "renameByName": headings}
     return panel.with_transformation(DataTransformerConfig(id_val="organize", options=organized))
 
 
 def text_panel(title: str, markdown: str) -> text.Panel:
-    """A text panel."""
+    """Build a text panel."""
     return text.Panel().title(title).content(markdown)
 
 
 def with_size(panel: Panel, columns: int = _COLUMNS, height: int = 8) -> Panel:
-    """A panel of a size; Grafana's grid has 24 columns."""
+    """Set the size of a panel in Grafana's grid, which has 24 columns."""
     return panel.span(columns).height(height)
 
 
 def live_note() -> text.Panel:
-    """What live figures are and are not, where people meet them."""
+    """Build the text panel that explains live figures."""
     return text_panel(
-        "Live, or last word?",
-        "These panels are **live**: GPUs as Prometheus sees them each minute, times one rate. The **ledger** has the "
-        "last word: it counts the seconds that every pod held its GPUs, at the price that was really paid, once an "
-        "hour is over, and restates it when a bill changes.\n\n"
+        "Live figures and the ledger",
+        "These panels are **live**: the GPUs that Prometheus sees each minute, times one rate. The **ledger** is "
+        "authoritative: after each hour it counts the seconds in which every pod held its GPUs, at the price that you "
+        "pay, and it restates the hour when a bill changes.\n\n"
         "| | live | ledger |\n| --- | --- | --- |\n"
-        "| time | one look a minute | from first to last sample, by the second |\n"
-        "| price | one rate for all GPUs | spot, on-demand, the bill; by node |\n"
-        "| gaps of the scrape | no figures | bridged, or *unobserved* |\n"
-        "| settings | as when the rules were made | as in force in that hour |\n\n"
-        "An hour's mean of live GPUs is within minutes of a pod's start, end or change of what the ledger says: see "
-        "docs/live-and-ledger.md for the bound, and the dashboard *GPU ledger* for the figures to book.",
+        "| time | one sample a minute | from first to last sample, by the second |\n"
+        "| price | one rate for all GPUs | by node: spot, on-demand or the bill |\n"
+        "| scrape gaps | no figures | bridged, or *unobserved* |\n"
+        "| settings | of the time when the rules were generated | in force in that hour |\n\n"
+        "Live and ledger figures of an hour differ by a few minutes for each start, end or change of a pod. "
+        "docs/live-and-ledger.md gives the exact bound. Use the dashboard *GPU ledger* for accounting.",
     )
 
 
 def with_panels(
     dashboard: dashboards.Dashboard, variables: Sequence[Builder[Any]], sections: Sequence[tuple[str, Sequence[Panel]]]
 ) -> dashboards.Dashboard:
-    """The dashboard with its variables and its panels in rows with titles."""
+    """Add variables, and panels in titled rows, to a dashboard."""
     for variable in variables:
         dashboard = dashboard.with_variable(variable)
     for title, panels in sections:

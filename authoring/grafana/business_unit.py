@@ -1,4 +1,4 @@
-"""A business unit: its GPUs, namespaces and pods, and which of these hold more than they use."""
+"""The dashboard of a business unit: its GPUs, namespaces and pods, and which of them waste GPUs."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
@@ -8,16 +8,16 @@ from authoring.grafana.building import (
     IN_CLUSTER,
     RATIO,
     USD,
+    bar_gauge_panel,
+    empty_dashboard,
     label_variable,
     live_variables,
-    empty_dashboard,
     stat_panel,
-    bar_gauge_panel,
     table_panel,
-    with_size,
     with_panels,
+    with_size,
 )
-from authoring.grafana.live import Level, query_panel, cost_parts_panels
+from authoring.grafana.live import Level, cost_parts_panels, query_panel
 
 _IN_UNIT = f'{IN_CLUSTER},business_unit=~"$business_unit"'
 _UNIT = Level("business_unit", _IN_UNIT)
@@ -25,16 +25,20 @@ _NAMESPACES = Level("namespace", _IN_UNIT)
 
 
 def dashboard() -> Dashboard:
-    """For a unit's lead."""
+    """Build the dashboard for the lead of a business unit."""
     units = f"label_values(business_unit:gpucost_allocated_gpus:sum{{{IN_CLUSTER}}}, business_unit)"
     allocated = _UNIT.sum("allocated_gpus:sum")
     effective, waste, unmeasured = map(_UNIT.part, ("effective", "waste", "unmeasured"))
     now = [
-        stat_panel("GPUs held", GPUS, allocated),
+        stat_panel("Allocated GPUs", GPUS, allocated),
         stat_panel("Cost per hour", USD, f"{allocated} * $usd", ESTIMATE),
-        stat_panel("Waste per hour", USD, f"{waste} * $usd", f"Held and not used. {ESTIMATE}"),
-        stat_panel("Unmeasured", GPUS, unmeasured, "Held by running pods, and nobody saw how busy they were: not waste."),
-        stat_panel("Utilization", RATIO, f"{effective} / ({effective} + {waste} > 0)", "Of what is held and measured."),
+        stat_panel("Waste per hour", USD, f"{waste} * $usd", f"Allocated and not used. {ESTIMATE}"),
+        stat_panel(
+            "Unmeasured", GPUS, unmeasured, "Allocated to running pods without a utilization metric. Not waste."
+        ),
+        stat_panel(
+            "Utilization", RATIO, f"{effective} / ({effective} + {waste} > 0)", "Effective ÷ (effective + waste)."
+        ),
     ]
     pods = f"pod:gpucost_allocated_gpus{{{_IN_UNIT}}}"
     labels = ("cluster", "namespace", "pod", "node_pool", "node")
@@ -47,13 +51,13 @@ def dashboard() -> Dashboard:
     ]
     namespace = "{{cluster}} {{namespace}}"
     return with_panels(
-        empty_dashboard("GPU business unit", "gpucost-business-unit", "What a business unit's GPUs do, live."),
+        empty_dashboard("GPU business unit", "gpucost-business-unit", "GPUs of a business unit, live."),
         [*live_variables(), label_variable("business_unit", "Business unit", units)],
         [
             ("Now", [with_size(panel, width, 5) for panel, width in zip(now, (5, 5, 5, 4, 5), strict=True)]),
             (
                 "Over time",
-                cost_parts_panels("What they do", _UNIT, "Effective + waste + unmeasured = held."),
+                cost_parts_panels("GPUs by part", _UNIT, "Effective + waste + unmeasured = allocated."),
             ),
             (
                 "Namespaces",
@@ -75,13 +79,13 @@ def dashboard() -> Dashboard:
                         12,
                     ),
                     query_panel(
-                        "GPUs that pods wait for",
+                        "GPUs requested by pending pods",
                         GPUS,
                         "sum by (cluster, namespace, resource) (max by (cluster, namespace, pod, resource, "
                         f"container) (kube_pod_container_resource_requests{{{IN_CLUSTER},"
                         'resource=~"nvidia_com_.+|aws_amazon_com_neuron.*",node=""}))',
                         "{{namespace}} {{resource}}",
-                        "Requested by pods that are on no node: they cost nothing.",
+                        "Pods without a node. They cost nothing.",
                     ),
                 ],
             ),
@@ -90,11 +94,11 @@ def dashboard() -> Dashboard:
                 [
                     with_size(table_panel("Pods", ESTIMATE, columns, labels), 24, 12),
                     query_panel(
-                        "Least used pods",
+                        "Pods with the lowest utilization",
                         RATIO,
                         f"bottomk(10, avg_over_time(pod:gpucost_utilization:ratio{{{_IN_UNIT}}}[30m]))",
                         "{{namespace}}/{{pod}}",
-                        "Mean of the last half hour.",
+                        "Mean of the last 30 minutes.",
                         width=24,
                     ),
                 ],

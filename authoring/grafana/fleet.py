@@ -1,4 +1,4 @@
-"""The fleet: all GPUs, what became of them, and who wastes most."""
+"""The dashboard of the fleet: all GPUs by part of the cost, and the largest wasters."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
@@ -9,15 +9,15 @@ from authoring.grafana.building import (
     RATIO,
     USD,
     Panel,
-    live_variables,
-    empty_dashboard,
-    stat_panel,
     bar_gauge_panel,
+    empty_dashboard,
+    live_variables,
+    stat_panel,
     table_panel,
-    with_size,
     with_panels,
+    with_size,
 )
-from authoring.grafana.live import Level, query_panel, cost_parts_panels
+from authoring.grafana.live import Level, cost_parts_panels, query_panel
 
 _FLEET = Level("cluster", IN_CLUSTER)
 _UNITS = Level("business_unit", IN_CLUSTER)
@@ -25,29 +25,29 @@ _POOLS = Level("node_pool", IN_CLUSTER)
 
 
 def dashboard() -> Dashboard:
-    """For SREs and finance partners."""
+    """Build the dashboard for SREs and finance partners."""
     measured = f"""(sum({_FLEET.series("gpus:sum", 'part=~"effective|waste"')}) > 0)"""
     now = [
         stat_panel("GPUs", GPUS, _FLEET.sum("capacity_gpus:sum"), "Physical GPUs on nodes."),
-        stat_panel("Allocated", GPUS, _FLEET.sum("allocated_gpus:sum"), "GPUs that pods hold."),
+        stat_panel("Allocated", GPUS, _FLEET.sum("allocated_gpus:sum"), "GPUs that pods requested and hold."),
         stat_panel(
             "Utilization",
             RATIO,
             f"{_FLEET.part('effective')} / {measured}",
-            "Of what pods hold and somebody measures.",
+            "Effective ÷ (effective + waste).",
         ),
-        stat_panel("Waste per hour", USD, f"{_FLEET.part('waste')} * $usd", f"Held and not used. {ESTIMATE}"),
+        stat_panel("Waste per hour", USD, f"{_FLEET.part('waste')} * $usd", f"Allocated and not used. {ESTIMATE}"),
         stat_panel(
             "Unallocated per hour",
             USD,
             f"{_FLEET.part('unallocated')} * $usd",
-            f"On offer, held by nobody. {ESTIMATE}",
+            f"Offered by nodes and held by no pod. {ESTIMATE}",
         ),
         stat_panel(
             "Stranded per hour",
             USD,
             f"{_FLEET.part('stranded')} * $usd",
-            f"Paid for, and not for anybody. {ESTIMATE}",
+            f"Paid for, but no pod can hold them. {ESTIMATE}",
         ),
     ]
     waste = _UNITS.part("waste", "business_unit")
@@ -58,9 +58,9 @@ def dashboard() -> Dashboard:
         ("Unmeasured", _UNITS.part("unmeasured", "business_unit"), GPUS),
         ("Waste, USD per hour (estimate)", f"{waste} * $usd", USD),
     ]
-    worst = f"topk(10, {waste} * $usd)"
+    top_wasters = f"topk(10, {waste} * $usd)"
     return with_panels(
-        empty_dashboard("GPU fleet", "gpucost-fleet", "What became of every GPU, live."),
+        empty_dashboard("GPU fleet", "gpucost-fleet", "All GPUs by part of the cost, live."),
         live_variables(),
         [
             ("Now", [with_size(panel, 4, 5) for panel in now]),
@@ -68,9 +68,9 @@ def dashboard() -> Dashboard:
                 "Every GPU",
                 [
                     *cost_parts_panels(
-                        "What became of them",
+                        "GPUs by part",
                         _FLEET,
-                        "Each physical GPU is in exactly one part; the stack's height is how many there are.",
+                        "Each physical GPU is in exactly one part. The height of the stack is the number of GPUs.",
                     ),
                     query_panel("Allocated by cluster", GPUS, _FLEET.series("allocated_gpus:sum"), "{{cluster}}"),
                     query_panel(
@@ -78,7 +78,7 @@ def dashboard() -> Dashboard:
                         RATIO,
                         _FLEET.series("utilization:ratio"),
                         "{{cluster}}",
-                        "Effective ÷ what is held and measured.",
+                        "Effective ÷ (effective + waste).",
                         maximum=1,
                     ),
                 ],
@@ -86,15 +86,19 @@ def dashboard() -> Dashboard:
             (
                 "Business units",
                 [
-                    with_size(bar_gauge_panel("Most waste, USD per hour", USD, worst, "{{business_unit}}", ESTIMATE), 8, 10),
+                    with_size(
+                        bar_gauge_panel("Most waste, USD per hour", USD, top_wasters, "{{business_unit}}", ESTIMATE),
+                        8,
+                        10,
+                    ),
                     with_size(table_panel("Business units", ESTIMATE, units, ["business_unit"]), 16, 10),
                 ],
             ),
             (
                 "Node pools",
                 [
-                    _of_pools("unallocated", "On offer, and nobody holds them."),
-                    _of_pools("stranded", "MIG geometry, unhealthy or not ready."),
+                    _of_pools("unallocated", "Offered by nodes and held by no pod."),
+                    _of_pools("stranded", "No pod can hold them: MIG geometry, unhealthy or not ready."),
                 ],
             ),
         ],

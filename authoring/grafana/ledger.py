@@ -1,10 +1,21 @@
-"""The ledger's figures in Grafana, from the HTTP API by the Infinity data source: the hour's last word."""
+"""The dashboard of the ledger's figures, from the HTTP API by the Infinity data source."""
 
 from grafana_foundation_sdk.builders import dashboard as dashboards
 from grafana_foundation_sdk.builders import table
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, VariableOption
 
-from authoring.grafana.building import LEDGER, USD, ApiQuery, Panel, empty_dashboard, text_panel, time_series_panel, data_source_variable, with_size, with_panels
+from authoring.grafana.building import (
+    LEDGER,
+    USD,
+    ApiQuery,
+    Panel,
+    data_source_variable,
+    empty_dashboard,
+    text_panel,
+    time_series_panel,
+    with_panels,
+    with_size,
+)
 
 _PERIOD = {"window": "${window}"}
 _MONEY = [
@@ -13,15 +24,15 @@ _MONEY = [
     ("waste_usd", "Waste", "number"),
     ("unmeasured_usd", "Unmeasured", "number"),
 ]
-_EXPLANATION = """Figures of the **ledger**: what was held by the second, at the price that was paid, restated when a bill \
-changes. Hours that are incomplete have none. The live dashboards show GPUs as they are this minute, times one rate: \
-docs/live-and-ledger.md says by how much the two may differ.
+_EXPLANATION = """These are the authoritative figures of the **ledger**: allocations by the second, at the price that you pay, \
+restated when a bill changes. Incomplete hours have no figures. The live dashboards show the GPUs of this minute, \
+times one rate. docs/live-and-ledger.md says by how much the two may differ.
 
-Amounts come as exact decimals and are shown as floats: book from `/v1/costs?format=csv` or the FOCUS exports."""
+Grafana shows exact decimals as floats. For accounting, use `/v1/costs?format=csv` or the FOCUS exports."""
 
 
 def dashboard() -> dashboards.Dashboard:
-    """For finance partners."""
+    """Build the dashboard for finance partners."""
     windows = ("24h", "7d", "week", "month", "lastmonth")
     window = dashboards.CustomVariable("window").label("Period").values(",".join(windows))
     daily = {**_PERIOD, "granularity": "day", "group_by": "business_unit"}
@@ -49,7 +60,7 @@ def dashboard() -> dashboards.Dashboard:
     ]
     by_pool = {**_PERIOD, "granularity": "total", "group_by": "cluster,node_pool", "idle": "separate"}
     return with_panels(
-        empty_dashboard("GPU ledger", "gpucost-ledger", "What GPUs cost, hour by hour: the last word.", span="now-31d"),
+        empty_dashboard("GPU ledger", "gpucost-ledger", "Cost of GPUs by hour, from the ledger.", span="now-31d"),
         [
             data_source_variable("ledger", "Ledger (Infinity)", "yesoreyeram-infinity-datasource"),
             window.current(VariableOption(selected=True, text="7d", value="7d")),
@@ -59,15 +70,17 @@ def dashboard() -> dashboards.Dashboard:
                 "Period",
                 [
                     with_size(_table("Business units", ApiQuery("/v1/business-units", _PERIOD, units)), 16, 9),
-                    with_size(text_panel("The last word", _EXPLANATION), 8, 9),
+                    with_size(text_panel("About these figures", _EXPLANATION), 8, 9),
                     with_size(_daily(ApiQuery("/v1/costs", daily, by_day)), 24, 9),
                 ],
             ),
             (
-                "Where it goes",
+                "Waste and idle cost",
                 [
-                    with_size(_table("Most waste", ApiQuery("/v1/waste", {**_PERIOD, "limit": "20"}, workloads)), 12, 10),
-                    with_size(_table("Node pools, and what nobody held", ApiQuery("/v1/costs", by_pool, pools)), 12, 10),
+                    with_size(
+                        _table("Most waste", ApiQuery("/v1/waste", {**_PERIOD, "limit": "20"}, workloads)), 12, 10
+                    ),
+                    with_size(_table("Node pools and their idle cost", ApiQuery("/v1/costs", by_pool, pools)), 12, 10),
                 ],
             ),
             (
@@ -83,7 +96,7 @@ def _table(title: str, query: ApiQuery) -> Panel:
 
 
 def _daily(query: ApiQuery) -> Panel:
-    """A series for each business unit: the plugin's rows are long, and Grafana splits them by their names."""
+    """Build the daily chart. Grafana splits the plugin's rows into a series for each business unit."""
     split = DataTransformerConfig(id_val="prepareTimeSeries", options={"format": "multi"})
     panel = time_series_panel("By day and business unit", USD).datasource(LEDGER)
     return panel.with_target(query).with_transformation(split)

@@ -1,14 +1,14 @@
-"""What dashboards on recorded rules share: a level's figures as queries, and their panels."""
+"""Queries and panels that the dashboards on recorded rules share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from authoring.grafana.building import Panel, live_note, cost_parts_panel, time_series_panel, promql_query, with_size
+from authoring.grafana.building import Panel, cost_parts_panel, live_note, promql_query, time_series_panel, with_size
 
 
 @dataclass(frozen=True)
 class Level:
-    """Recorded figures of a level (docs/grafana.md), of what the dashboard's variables choose.
+    """Queries of the recorded series of a level (docs/grafana.md).
 
     Attributes:
         name: `cluster`, `node_pool`, `business_unit`, `namespace`.
@@ -19,15 +19,15 @@ class Level:
     matchers: str
 
     def series(self, record: str, matchers: str = "") -> str:
-        """A recorded series: `allocated_gpus:sum`, `utilization:ratio`, …"""
+        """Select a recorded series, for example `allocated_gpus:sum` or `utilization:ratio`."""
         return f"{self.name}:gpucost_{record}{{{self.matchers}{',' if matchers else ''}{matchers}}}"
 
     def sum(self, record: str, by: str = "") -> str:
-        """The sum of a recorded series, by labels."""
+        """Sum a recorded series by labels."""
         return _sum(self.series(record), by)
 
     def part(self, name: str, by: str = "") -> str:
-        """GPUs of one of the cost model's parts."""
+        """Sum the GPUs of one part of the cost by labels."""
         return _sum(self.series("gpus:sum", f'part="{name}"'), by)
 
 
@@ -47,12 +47,15 @@ def query_panel(
     maximum: float | None = None,
     stacked: bool = False,
 ) -> Panel:
-    """One query over time, in a panel of a size."""
+    """Build a panel with one query over time."""
     panel = time_series_panel(title, unit, description, stacked=stacked)
     panel = panel if maximum is None else panel.max(maximum)
     return with_size(panel.with_target(promql_query(expression, legend)), width, height)
 
 
 def cost_parts_panels(title: str, level: Level, description: str) -> Sequence[Panel]:
-    """What became of a level's GPUs, beside what live figures are and are not."""
-    return [with_size(cost_parts_panel(title, level.sum("gpus:sum", "part"), description), 16, 10), with_size(live_note(), 8, 10)]
+    """Build the panel of a level's GPUs by part of the cost, with the explanation of live figures."""
+    return [
+        with_size(cost_parts_panel(title, level.sum("gpus:sum", "part"), description), 16, 10),
+        with_size(live_note(), 8, 10),
+    ]

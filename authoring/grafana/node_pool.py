@@ -1,4 +1,4 @@
-"""A node pool: its GPUs and devices, and what Karpenter does with its nodes, in the names of all its versions."""
+"""The dashboard of a node pool: its GPUs and devices, and Karpenter's metrics in the names of all its versions."""
 
 from collections.abc import Sequence
 
@@ -11,16 +11,16 @@ from authoring.grafana.building import (
     RATIO,
     USD,
     Panel,
+    cost_parts_panel,
+    empty_dashboard,
     label_variable,
     live_variables,
-    empty_dashboard,
-    stat_panel,
-    cost_parts_panel,
-    time_series_panel,
     promql_query,
+    stat_panel,
     table_panel,
-    with_size,
+    time_series_panel,
     with_panels,
+    with_size,
 )
 from authoring.grafana.live import Level, query_panel
 
@@ -33,10 +33,10 @@ _DEVICE = "{{Hostname}}{{hostname}} {{gpu}} {{GPU_I_PROFILE}}"
 
 
 def dashboard() -> Dashboard:
-    """For SREs."""
+    """Build the dashboard for SREs."""
     pools = f"label_values(node_pool:gpucost_capacity_gpus:sum{{{IN_CLUSTER}}}, node_pool)"
     return with_panels(
-        empty_dashboard("GPU node pool", "gpucost-node-pool", "What a node pool's GPUs do, live."),
+        empty_dashboard("GPU node pool", "gpucost-node-pool", "GPUs of a node pool, live."),
         [*live_variables(), label_variable("pool", "Node pool", pools)],
         [
             ("Now", _now()),
@@ -72,18 +72,18 @@ def _gpus() -> Sequence[Panel]:
     return [
         with_size(
             cost_parts_panel(
-                "Every GPU of the pool", _POOL.sum("gpus:sum", "part"), "The stack's height is how many there are."
+                "GPUs by part", _POOL.sum("gpus:sum", "part"), "The height of the stack is the number of GPUs."
             ),
             24,
             9,
         ),
         with_size(table_panel("By node", "Physical GPUs.", nodes, ["cluster", "node_pool", "node"]), 12, 10),
         query_panel(
-            "Use of each device",
+            "Utilization of each device",
             RATIO,
             f"{use} * {_NODES}",
             "{{node}} {{UUID}} {{GPU_I_ID}}",
-            "GPUs and MIG devices, held or not.",
+            "GPUs and MIG devices, allocated or not.",
             height=10,
             maximum=1,
         ),
@@ -91,7 +91,7 @@ def _gpus() -> Sequence[Panel]:
 
 
 def _devices() -> Sequence[Panel]:
-    """As exporters up to 4.8 name them; by node only where the scrape or the exporter labels the node."""
+    """Build panels with the metric names of dcgm-exporter up to 4.8; not every exporter labels the node."""
 
     def metric(name: str) -> str:
         return f"{name}{{{IN_CLUSTER}}}"
@@ -108,32 +108,36 @@ def _devices() -> Sequence[Panel]:
             "none",
             metric("DCGM_FI_DEV_XID_ERRORS"),
             _DEVICE,
-            "0: none. The number's meaning is in NVIDIA's list of XID errors.",
+            "0 means none. NVIDIA's list of XID errors explains the numbers.",
             width=8,
         ),
     ]
 
 
 def _karpenter() -> Sequence[Panel]:
-    """Plural names since 1.0, singular from 0.32 on, `provisioner` before; its labels call a pool `nodepool`."""
+    """Build panels of Karpenter: plural names since 1.0, singular since 0.32, `provisioner` before."""
     provisioner = f'{IN_CLUSTER},provisioner=~"$pool"'
 
-    def of_pools(what: str) -> str:
+    def of_pools(name: str) -> str:
         return (
-            f"sum by (cluster, nodepool) (karpenter_nodepools_{what}{{{_KARPENTER},{_GPU_TYPES}}} or "
-            f"karpenter_nodepool_{what}{{{_KARPENTER},{_GPU_TYPES}}} or "
-            f'label_replace(karpenter_provisioner_{what}{{{provisioner},{_GPU_TYPES}}}, "nodepool", "$1", '
+            f"sum by (cluster, nodepool) (karpenter_nodepools_{name}{{{_KARPENTER},{_GPU_TYPES}}} or "
+            f"karpenter_nodepool_{name}{{{_KARPENTER},{_GPU_TYPES}}} or "
+            f'label_replace(karpenter_provisioner_{name}{{{provisioner},{_GPU_TYPES}}}, "nodepool", "$1", '
             '"provisioner", "(.*)"))'
         )
 
-    def events(what: str, *labels: str) -> str:
+    def events(name: str, *labels: str) -> str:
         by = ", ".join(("cluster", *labels))
-        return f"sum by ({by}) (increase({what}{{{IN_CLUSTER}}}[$__rate_interval]))"
+        return f"sum by ({by}) (increase({name}{{{IN_CLUSTER}}}[$__rate_interval]))"
 
-    limits = time_series_panel("GPUs against the pool's limit", GPUS, "As Karpenter counts them: what nodes advertise.")
-    failed = time_series_panel("Nodes that could not be made", GPUS, "By what the cloud provider answered.")
-    nodes = time_series_panel("Nodes made, disrupted, ended", GPUS)
-    pending = time_series_panel("What holds Karpenter up", GPUS, "Pods that fit no pool; disruptions that budgets allow.")
+    limits = time_series_panel(
+        "GPUs and the limit of the pool", GPUS, "Karpenter counts the GPUs that nodes advertise."
+    )
+    failed = time_series_panel("Failed node launches", GPUS, "By the error of the cloud provider.")
+    nodes = time_series_panel("Nodes created, disrupted and terminated", GPUS)
+    pending = time_series_panel(
+        "Unschedulable pods and disruption budgets", GPUS, "Pods that fit no pool, and disruptions that budgets allow."
+    )
     return [
         with_size(
             limits.with_target(promql_query(of_pools("usage"), "{{nodepool}}")).with_target(
@@ -143,14 +147,16 @@ def _karpenter() -> Sequence[Panel]:
         ),
         with_size(
             nodes.with_target(
-                promql_query(events("karpenter_nodeclaims_created_total", "nodepool", "reason"), "made {{reason}}")
+                promql_query(events("karpenter_nodeclaims_created_total", "nodepool", "reason"), "created {{reason}}")
             )
             .with_target(
                 promql_query(
                     events("karpenter_nodeclaims_disrupted_total", "nodepool", "reason"), "disrupted {{reason}}"
                 ).ref_id("B")
             )
-            .with_target(promql_query(events("karpenter_nodeclaims_terminated_total", "nodepool"), "ended").ref_id("C")),
+            .with_target(
+                promql_query(events("karpenter_nodeclaims_terminated_total", "nodepool"), "terminated").ref_id("C")
+            ),
             12,
         ),
         with_size(
@@ -166,7 +172,8 @@ def _karpenter() -> Sequence[Panel]:
         with_size(
             pending.with_target(
                 promql_query(
-                    f"sum by (cluster) (karpenter_scheduler_unschedulable_pods_count{{{IN_CLUSTER}}})", "waiting pods"
+                    f"sum by (cluster) (karpenter_scheduler_unschedulable_pods_count{{{IN_CLUSTER}}})",
+                    "unschedulable pods",
                 )
             )
             .with_target(
@@ -196,7 +203,7 @@ def _quotas() -> Sequence[Panel]:
             RATIO,
             f"{used} / ({hard} > 0)",
             "{{namespace}} {{resource}}",
-            "Requested, of what the namespace may request.",
+            "Requested ÷ quota of the namespace.",
             width=24,
         )
     ]
@@ -207,7 +214,7 @@ def _neuron() -> Sequence[Panel]:
     memory = f"sum by (cluster, instance) (neuron_runtime_memory_used_bytes{{{IN_CLUSTER}}})"
     errors = f"sum by (cluster, error_type) (increase(execution_errors_total{{{IN_CLUSTER}}}[$__rate_interval]))"
     return [
-        query_panel("Use of NeuronCores", RATIO, cores, "{{instance}} {{neuroncore}}", width=8),
-        query_panel("Memory of runtimes", "bytes", memory, "{{instance}}", width=8),
+        query_panel("Utilization of NeuronCores", RATIO, cores, "{{instance}} {{neuroncore}}", width=8),
+        query_panel("Memory of Neuron runtimes", "bytes", memory, "{{instance}}", width=8),
         query_panel("Execution errors", GPUS, errors, "{{error_type}}", width=8),
     ]

@@ -1,4 +1,4 @@
-"""The pipeline's health: whether metrics arrive, rules run, and hours are closed in time."""
+"""The dashboard of the pipeline: whether metrics arrive, rules run and hours are computed in time."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,15 @@ from authoring.grafana.building import (
     IN_CLUSTER,
     RATIO,
     Panel,
-    live_variables,
     cloudwatch_metric,
+    data_source_variable,
     empty_dashboard,
+    live_variables,
+    promql_query,
     stat_panel,
     time_series_panel,
-    promql_query,
-    data_source_variable,
-    with_size,
     with_panels,
+    with_size,
 )
 
 _UNMEASURED = f'sum by (cluster) (cluster:gpucost_gpus:sum{{{IN_CLUSTER},part="unmeasured"}})'
@@ -26,7 +26,7 @@ _ALLOCATED = f"sum by (cluster) (cluster:gpucost_allocated_gpus:sum{{{IN_CLUSTER
 
 
 def dashboard() -> dashboards.Dashboard:
-    """For those who run the service; the second half reads CloudWatch."""
+    """Build the dashboard for the operators of gpucost. Its second half queries CloudWatch."""
     stacks = dashboards.QueryVariable("stack").label("Stack").datasource(CLOUDWATCH)
     stack_names: dict[str, object] = {
         "queryType": "dimensionValues", "region": "default", "namespace": "GpuCost", "metricName": "HoursSent",
@@ -39,7 +39,9 @@ def dashboard() -> dashboards.Dashboard:
         "refId": "dead_letters",
     }  # fmt: skip
     return with_panels(
-        empty_dashboard("GPU cost pipeline", "gpucost-pipeline", "Whether metrics arrive and hours are closed.", span="now-2d"),
+        empty_dashboard(
+            "GPU cost pipeline", "gpucost-pipeline", "Whether metrics arrive and hours are computed.", span="now-2d"
+        ),
         [
             *live_variables()[:2],
             data_source_variable("cloudwatch", "CloudWatch", "cloudwatch"),
@@ -52,13 +54,26 @@ def dashboard() -> dashboards.Dashboard:
 
 def _metrics() -> Sequence[Panel]:
     newest = f"timestamp(cluster:gpucost_capacity_gpus:sum{{{IN_CLUSTER}}})"
-    scrapes = time_series_panel("Scrapes that are answered", RATIO, "Of all targets of a job.").max(1)
-    devices = time_series_panel("Devices that tell their use", GPUS, "GPUs and MIG devices.")
+    scrapes = time_series_panel("Successful scrapes", RATIO, "Share of the targets of a job.").max(1)
+    devices = time_series_panel("Devices with a utilization metric", GPUS, "GPUs and MIG devices.")
     return [
-        with_size(stat_panel("Rules ran", "s", f"time() - max by (cluster) ({newest})", "Ago. They run every minute."), 4, 8),
-        with_size(scrapes.with_target(promql_query(f"avg by (cluster, job) (up{{{IN_CLUSTER}}})", "{{cluster}} {{job}}")), 10),
         with_size(
-            time_series_panel("Unmeasured", RATIO, "Of what pods hold: running, and nobody saw how busy.")
+            stat_panel(
+                "Last rule evaluation",
+                "s",
+                f"time() - max by (cluster) ({newest})",
+                "Seconds ago. Rules are evaluated every minute.",
+            ),
+            4,
+            8,
+        ),
+        with_size(
+            scrapes.with_target(promql_query(f"avg by (cluster, job) (up{{{IN_CLUSTER}}})", "{{cluster}} {{job}}")), 10
+        ),
+        with_size(
+            time_series_panel(
+                "Unmeasured", RATIO, "Share of the allocated GPUs whose pods run without a utilization metric."
+            )
             .max(1)
             .with_target(promql_query(f"{_UNMEASURED} / ({_ALLOCATED} > 0)", "{{cluster}}")),
             10,
@@ -88,22 +103,24 @@ def _hours() -> Sequence[Panel]:
             "Hours", GPUS, ("HoursSent", "dispatch", "Sum"), ("HoursClosed", "attribute", "Sum"),
             ("HoursIncomplete", "attribute", "Sum"), ("HoursGivenUp", "attribute", "Sum"),
         ),
-        _chart("Overdue, refused, failed", GPUS, ("HoursOverdue", "dispatch", "Maximum"),
+        _chart("Overdue hours, refused settings, failed clusters", GPUS, ("HoursOverdue", "dispatch", "Maximum"),
                ("SettingsRefused", "dispatch", "Maximum"), ("ClustersFailed", "dispatch", "Maximum")),
-        _chart("From an hour's end to its figures", "s", ("LagSeconds", "attribute", "p90")),
+        _chart("Delay from the end of an hour to its figures", "s", ("LagSeconds", "attribute", "p90")),
         _chart("Coverage of the allocation source", RATIO, ("AllocationCoverage", "attribute", "Average"),
                ("AllocationCoverage", "attribute", "Minimum")),
     ]  # fmt: skip
 
 
 def _service() -> Sequence[Panel]:
-    letters = cloudwatch_metric(
+    dead_letters = cloudwatch_metric(
         "ApproximateNumberOfMessagesVisible", "$dead_letters", "Maximum", namespace="AWS/SQS", dimension="QueueName"
     )
-    waiting = time_series_panel("Dead letters", GPUS).datasource(CLOUDWATCH).with_target(letters)
+    waiting = (
+        time_series_panel("Messages in the dead-letter queue", GPUS).datasource(CLOUDWATCH).with_target(dead_letters)
+    )
     return [
-        _chart("Time by step", "s", ("MeterSeconds", "attribute", "p90"), ("PublishSeconds", "attribute", "p90")),
-        _chart("Work", GPUS, ("LinesWritten", "attribute", "Sum"), ("Queries", "attribute", "Sum"),
+        _chart("Duration of each step", "s", ("MeterSeconds", "attribute", "p90"), ("PublishSeconds", "attribute", "p90")),
+        _chart("Lines, queries and capacity units", GPUS, ("LinesWritten", "attribute", "Sum"), ("Queries", "attribute", "Sum"),
                ("CapacityUnits", "attribute", "Sum")),
         _chart("Samples that queries processed", "short", ("SamplesProcessed", "attribute", "Sum")),
         _chart("Prices and exports", GPUS, ("PriceSourcesFailed", "prices", "Maximum"),
@@ -116,5 +133,7 @@ def _chart(title: str, unit: str, *metrics: tuple[str, str, str]) -> Panel:
     panel = time_series_panel(title, unit).datasource(CLOUDWATCH)
     for index, (name, service, statistic) in enumerate(metrics):
         label = name if statistic != "Minimum" else f"{name} (minimum)"
-        panel = panel.with_target(cloudwatch_metric(name, service, statistic, label=label).ref_id(chr(ord("A") + index)))
+        panel = panel.with_target(
+            cloudwatch_metric(name, service, statistic, label=label).ref_id(chr(ord("A") + index))
+        )
     return with_size(panel, 12)

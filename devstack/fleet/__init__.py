@@ -1,9 +1,9 @@
-"""Simulated EKS GPU clusters: what their exporters would expose, and the truth, each from the scenario alone.
+"""Simulated EKS GPU clusters: the series of their exporters, and the true costs, both computed from the scenario.
 
-- `scenario`, `builders`, `hardware`, `scraping`: what a cluster is, and how it is scraped
-- `scenarios`: clusters as they are found, by room; `mixes` puts them together by chance, the same for the same seed
-- `kube_state_metrics`, `dcgm_exporter`, `neuron_monitor`, `openmetrics`: what Prometheus would have scraped
-- `instants`, `sight`, `truth`: what is true, and how far off an observer may be who sees scrapes only
+- `scenario`, `builders`, `hardware`, `scraping`: the description of a cluster, and how it is scraped
+- `scenarios`: realistic clusters by topic; `mixes` generates more from random seeds
+- `kube_state_metrics`, `dcgm_exporter`, `neuron_monitor`, `openmetrics`: the samples that Prometheus scrapes
+- `instants`, `truth`, `bounds`: the true figures, and the error bounds of an observer who only sees scrapes
 
-Nothing here imports `gpucost`: two mistakes that agree would prove nothing.
+Nothing here imports `gpucost`: a mistake shared with the product would go unnoticed.
 """

@@ -1,8 +1,8 @@
-"""How well scrapes let an observer see: which times nobody saw, and how far off any edge may be, in minutes.
+"""Observation bounds: which times scrapes do not cover, and how far off each start and end may be, in minutes.
 
-The bounds are derived from the scenario's edges, scrape intervals and gaps, never from what anybody measured: one
+The bounds are derived from the scenario's edges, scrape intervals and gaps, never from measurements: one
 interval for a start, a stop or an edge of a gap; the gap's length where a start or stop lies inside one and no metric
-tells its time; nothing where nothing happens.
+states its time; zero where nothing changes.
 """
 
 import itertools
@@ -14,18 +14,18 @@ from devstack.fleet.scenario import Exporter, Interval, Minutes, Node, Scenario
 from devstack.fleet.scraping import Scraping
 
 LONG_GAP = 5
-"""Minutes: what was free in a longer gap of the allocation source is unobserved, else unallocated."""
+"""Minutes. GPUs that were free in a longer gap of the allocation source count as unobserved, else unallocated."""
 Span = tuple[Fraction, Fraction]
 
 
 class ObservationBounds:
-    """What an observer can know of one hour."""
+    """What scrapes show of one hour, and how exactly."""
 
     def __init__(self, scenario: Scenario, window: Span) -> None:
         self.window = window
         self._exporter = scenario.dcgm
         self.interval = max((instance.scraping.longest_interval for instance in scenario.ksm), default=Fraction(1))
-        # A shard that is silent alone may have known of pods on any node: its gap is everybody's.
+        # A shard may hold pods of any node, so a gap of one shard is a gap for all nodes.
         shards: dict[tuple[int, int], list[Scraping]] = {}
         for instance in scenario.ksm:
             shards.setdefault(instance.shard, []).append(instance.scraping)
@@ -35,7 +35,7 @@ class ObservationBounds:
 
     @property
     def long_gaps(self) -> list[Span]:
-        """Gaps of the allocation source in which nobody knows what was free."""
+        """Gaps of the allocation source that are too long to infer which GPUs were free."""
         return [gap for gap in self.gaps if minutes_in(gap) > LONG_GAP]
 
     def is_unobserved(self, at: Minutes) -> bool:
@@ -43,42 +43,42 @@ class ObservationBounds:
         return any(start <= at < end for start, end in self.long_gaps)
 
     def edge_bound(self, at: Minutes, *, is_exact: bool = False, interval: Fraction = ZERO) -> Fraction:
-        """How far off an observer may be about a time at which something began or ended, within the hour."""
+        """Minutes by which an observed start or end may differ from the true time, within the hour."""
         interval = max(interval, self.interval)
         start, end = self.window
         near = interval if start - interval < at < end + interval and not self._is_exact else ZERO
         if is_exact:
             return near
-        # The scrapes that saw the last of before and the first of after are up to an interval away from the gap.
+        # The last scrape before a gap and the first one after it are up to one interval away from the gap.
         wide = ((gap[0] - interval, gap[1] + interval) for gap in self.gaps)
         return (
             max((minutes_in(overlap(gap, self.window)) for gap in wide if gap[0] <= at <= gap[1]), default=near) or near
         )
 
     def start_bound(self, allocation: Allocation) -> Fraction:
-        """The edge at which a pod begins to hold."""
+        """The bound for the time at which a pod starts to hold its GPUs."""
         return self.edge_bound(
             allocation.start, is_exact=self._has_pod_times and allocation.start == allocation.pod.start
         )
 
     def running_bound(self, allocation: Allocation, interval: Fraction) -> Fraction:
-        """The edge at which a pod begins to run."""
+        """The bound for the time at which a pod starts to run."""
         if allocation.running_from >= allocation.end:
             return ZERO
         is_exact = self._has_pod_times and allocation.running_from == allocation.pod.start
         return self.edge_bound(allocation.running_from, is_exact=is_exact, interval=interval)
 
     def end_bound(self, allocation: Allocation, interval: Fraction = ZERO) -> Fraction:
-        """The edge at which a pod ends to hold."""
+        """The bound for the time at which a pod releases its GPUs."""
         return self.edge_bound(allocation.end, is_exact=self._has_exact_end(allocation), interval=interval)
 
     def is_invisible(self, allocation: Allocation) -> bool:
-        """Whether a pod held and let go while nobody looked, and nothing told of it afterwards."""
+        """Whether a pod held its GPUs only inside a gap, and no later sample shows that it did."""
         inside = any(gap[0] <= allocation.start and allocation.end <= gap[1] for gap in self.gaps)
         return inside and not (self._has_pod_times and self._has_exact_end(allocation))
 
     def _has_exact_end(self, allocation: Allocation) -> bool:
-        """Whether kube_pod_completion_time tells an end: the pod finished, and lay there when it was looked at next."""
+        """Whether kube_pod_completion_time shows the end: the pod finished and still existed at the next scrape."""
         pod = allocation.pod
         if not self._has_pod_times or pod.finished is None or allocation.end != pod.finished:
             return False
@@ -86,7 +86,7 @@ class ObservationBounds:
         return pod.deleted > next_scrape + self.interval
 
     def unobserved_use(self, node: Node) -> list[Span]:
-        """Times in which nobody saw how busy a node's devices were."""
+        """Times for which no scrape shows the utilization of a node's devices."""
         if not node.model or self._exporter is None:
             return []
         target = self._target(node, self._exporter)
@@ -102,9 +102,9 @@ class ObservationBounds:
         return self._target(node, self._exporter).longest_interval
 
     def outage_bound(self, node: Node, window: Span) -> Fraction:
-        """How far off an observer may be about how long devices were seen: an interval per edge of an outage.
+        """Minutes by which the observed time of devices may be off: one interval for each start or end of an outage.
 
-        One missed scrape may be bridged: then the outage was none.
+        A single missed scrape may be bridged. Then there is no outage at all.
         """
         interval, bound = self.device_interval(node), ZERO
         for gap in self.unobserved_use(node):
@@ -121,10 +121,10 @@ class ObservationBounds:
 
 
 def is_aligned_with_scrapes(scenario: Scenario) -> bool:
-    """Whether all happens at the very moment of a scrape: then whoever sees the scrapes sees it exactly.
+    """Whether every change coincides with a scrape, so that scrapes show it exactly.
 
-    Something that begins with a scrape is in it, something that ends with a scrape is not: the time from the first
-    sample to one interval after the last is its life, to the millisecond.
+    What starts at a scrape is in that scrape. What ends at a scrape is not. So the time from the first sample to one
+    interval after the last sample is the lifetime, to the millisecond.
     """
     exporter = scenario.dcgm
     scrapings = [instance.scraping for instance in scenario.ksm]
@@ -148,7 +148,7 @@ def is_aligned_with_scrapes(scenario: Scenario) -> bool:
 
 
 def common_gaps(targets: Sequence[Scraping]) -> list[Span]:
-    """Times in which not one of several instances was scraped."""
+    """Times in which none of several instances was scraped."""
     edges = sorted(
         {Fraction(edge) for target in targets for interval in (*target.gaps, target.lifetime) for edge in interval}
     )
@@ -161,7 +161,7 @@ def common_gaps(targets: Sequence[Scraping]) -> list[Span]:
 
 
 def union(spans: Iterable[Span]) -> list[Span]:
-    """Times that are in any of some, each once."""
+    """The union of spans, as sorted spans that do not overlap."""
     merged: list[Span] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:
@@ -176,17 +176,17 @@ def _is_silent(target: Scraping, at: Minutes) -> bool:
 
 
 def overlap(*intervals: Interval | Span) -> Span:
-    """What is common to some times; empty where its end is not after its start."""
+    """The intersection of intervals. It is empty if its end is not after its start."""
     return Fraction(max(start for start, _ in intervals)), Fraction(min(end for _, end in intervals))
 
 
 def minutes_in(interval: Interval | Span) -> Fraction:
-    """Minutes."""
+    """The length in minutes, at least 0."""
     return max(ZERO, Fraction(interval[1]) - Fraction(interval[0]))
 
 
 def split_at(interval: Span, edges: Iterable[Minutes]) -> list[Span]:
-    """A time cut at every edge in it."""
+    """An interval, split at every edge inside it."""
     start, end = interval
     if start >= end:
         return []
@@ -195,7 +195,7 @@ def split_at(interval: Span, edges: Iterable[Minutes]) -> list[Span]:
 
 
 def subtract(interval: Span, holes: Iterable[Span]) -> list[Span]:
-    """A time without some others."""
+    """The parts of an interval that lie outside all holes."""
     holes = list(holes)
     edges = [edge for hole in holes for edge in hole]
     return [piece for piece in split_at(interval, edges) if not any(start <= piece[0] < end for start, end in holes)]

@@ -1,4 +1,4 @@
-"""Nodes as they are made: whole GPUs, MIG, time-slicing, MPS, Neuron; with the share of each resource's unit."""
+"""Builds nodes with whole GPUs, MIG, time-slicing, MPS or Neuron, and the GPU share of each resource's unit."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -10,7 +10,7 @@ WHOLE_GPU = Fraction(1)
 
 
 def node(name: str, model: str, geometries: Sequence[Geometry] | Geometry, **overrides: object) -> Node:
-    """A node of a model's usual instance type."""
+    """A node with GPUs of a model, on its usual instance type."""
     dcgm, _, instance_type, gpus = MODELS[model]
     layouts = (geometries,) if isinstance(geometries, Geometry) else tuple(geometries)
     attributes = {"instance_type": instance_type, "gpus": gpus, "model": dcgm, **overrides}
@@ -18,7 +18,7 @@ def node(name: str, model: str, geometries: Sequence[Geometry] | Geometry, **ove
 
 
 def whole(model: str, lifetime: Interval = FOREVER, **overrides: object) -> Geometry:
-    """GPUs as they are."""
+    """Whole GPUs."""
     _, product, _, gpus = MODELS[model]
     labels = _labels(product, gpus, replicas=1, strategy="none")
     return Geometry({GPU: gpus}, {GPU: WHOLE_GPU}, [Device(i) for i in range(gpus)], labels, lifetime, **overrides)  # type: ignore[arg-type]
@@ -27,7 +27,7 @@ def whole(model: str, lifetime: Interval = FOREVER, **overrides: object) -> Geom
 def mig_single(
     model: str, profile: str, per_gpu: int, lifetime: Interval = FOREVER, gpus: int | None = None
 ) -> Geometry:
-    """All GPUs in slices of one profile, advertised as GPUs."""
+    """All GPUs in slices of one profile, advertised as GPUs (MIG strategy `single`)."""
     _, product, _, count = MODELS[model]
     gpus = gpus or count
     devices = [Device(gpu, profile, 7 + piece) for gpu in range(gpus) for piece in range(per_gpu)]
@@ -36,7 +36,7 @@ def mig_single(
 
 
 def mig_mixed(model: str, layouts: Sequence[Sequence[str]], lifetime: Interval = FOREVER) -> Geometry:
-    """Each GPU in its own layout of profiles; an empty one is a whole GPU."""
+    """A MIG layout for each GPU (strategy `mixed`). An empty layout is a whole GPU."""
     _, product, _, _ = MODELS[model]
     devices: list[Device] = []
     units: dict[str, int] = {}
@@ -51,14 +51,14 @@ def mig_mixed(model: str, layouts: Sequence[Sequence[str]], lifetime: Interval =
             resource = resource_of(profile)
             units[resource] = units.get(resource, 0) + 1
             share[resource] = slice_of_gpu(model, profile)
-        # What a GPU advertises cannot be more than the GPU: where dominant shares add up to more, each shrinks.
+        # If the slices' dominant shares add up to more than the GPU, each share is scaled down.
         share_factors[gpu] = 1 / max(WHOLE_GPU, sum((slice_of_gpu(model, profile) for profile in layout), Fraction(0)))
     labels = _labels(product, len(layouts), replicas=0 if all(layouts) else 1, strategy="mixed")
     return Geometry(units, share, devices, labels, lifetime, share_factors=share_factors)
 
 
 def time_sliced(model: str, replicas: int, *, renamed: bool = False, strategy: str = "time-slicing") -> Geometry:
-    """Every GPU handed out several times."""
+    """Every GPU advertised several times."""
     _, product, _, gpus = MODELS[model]
     resource = "nvidia_com_gpu_shared" if renamed else GPU
     labels = _labels(product if renamed else f"{product}-SHARED", gpus, replicas=replicas, strategy="none")
@@ -68,7 +68,7 @@ def time_sliced(model: str, replicas: int, *, renamed: bool = False, strategy: s
 
 
 def neuron(name: str, instance_type: str, devices: int, cores: int, **overrides: object) -> Node:
-    """A node with Neuron devices, which advertises devices and cores of the same hardware."""
+    """A node with Neuron devices, which advertises the same hardware as devices and as cores."""
     geometry = Geometry(
         units={"aws_amazon_com_neuron": devices, "aws_amazon_com_neuroncore": devices * cores},
         share={"aws_amazon_com_neuron": WHOLE_GPU, "aws_amazon_com_neuroncore": Fraction(1, cores)},

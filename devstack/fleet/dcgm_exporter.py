@@ -1,4 +1,4 @@
-"""What dcgm-exporter exposes of a scenario: a series per device and pod that it is mapped to."""
+"""Metrics of dcgm-exporter for a scenario: one series per device and mapped pod."""
 
 import itertools
 from bisect import bisect_left
@@ -21,7 +21,7 @@ _OLD_LABELS = {"pod": "pod_name", "namespace": "pod_namespace", "container": "co
 
 
 def targets(scenario: Scenario) -> Iterator[tuple[Node, Scraping]]:
-    """The exporters of each node with NVIDIA GPUs, one after the other."""
+    """The successive exporter instances of each node with NVIDIA GPUs."""
     for node in scenario.nodes:
         if scenario.dcgm is not None and node.model:
             scraping = scenario.dcgm.by_node.get(node.name, scenario.dcgm.scraping)
@@ -64,7 +64,7 @@ def series(scenario: Scenario) -> Iterator[Series]:
 
 
 def _exposed_signals(exporter: Exporter, node: Node, device: Device, minute: Fraction) -> Mapping[str, int]:
-    """The signals that an exporter tells of a device, and the value that means full use."""
+    """The signals that an exporter exposes for a device, with the value that means full use."""
     signals = exporter.signals_by_node.get(node.name, exporter.signals)
     if exporter.upgraded is not None and minute >= exporter.upgraded[0]:
         signals = exporter.upgraded[1]
@@ -75,7 +75,7 @@ def _exposed_signals(exporter: Exporter, node: Node, device: Device, minute: Fra
 
 
 def _edges(exporter: Exporter, node: Node, pods: Sequence[Pod]) -> Iterator[Minutes]:
-    """Times at which anything that a node's exporter tells may change."""
+    """Times at which anything that a node's exporter exposes may change."""
     yield from (edge for life in (*exporter.blank, *exporter.nan) for edge in life)
     yield from (edge for geometry in node.geometries for edge in geometry.lifetime)
     yield from () if exporter.upgraded is None else (exporter.upgraded[0],)
@@ -85,18 +85,18 @@ def _edges(exporter: Exporter, node: Node, pods: Sequence[Pod]) -> Iterator[Minu
 
 
 def _constant_ranges(times: Sequence[int], edges: Iterable[Minutes]) -> Iterator[range]:
-    """Runs of scrapes between which nothing changes, by their numbers."""
+    """Ranges of scrape numbers in which nothing changes."""
     cuts = sorted({0, len(times), *(bisect_left(times, Fraction(edge) * MINUTE_MS) for edge in edges)})
     yield from (range(first, after) for first, after in itertools.pairwise(cuts))
 
 
 def utilization(scenario: Scenario, node: Node, device_index: int, minute: Fraction) -> Fraction:
-    """What a device does at a time: what those who run on it make it do, at most all."""
+    """A device's utilization at a time: the demand of its pods, at most 1."""
     return min(demand(scenario, node, device_index, minute), Fraction(1))
 
 
 def demand(scenario: Scenario, node: Node, device_index: int, minute: Fraction) -> Fraction:
-    """What those who run on a device want of it."""
+    """The sum of what the running pods demand of a device. It may exceed 1."""
     total = Fraction(scenario.unrequested_use.get((node.name, device_index), "0"))
     for pod in scenario.pods:
         if pod.node is node and device_index in pod.devices and pod.run_interval[0] <= minute < pod.run_interval[1]:
@@ -116,7 +116,7 @@ def _is_mapped(pod: Pod, device_index: int, minute: Fraction, exporter: Exporter
 def _label_sets(
     exporter: Exporter, node: Node, device: Device, holders: Sequence[Pod], scraping: Scraping, scrape_range: range
 ) -> Iterator[tuple[range, list[Labels]]]:
-    """The label sets under which a device's value is told, and at which of some scrapes."""
+    """The label sets of a device's series, and the scrapes in which each appears."""
     base = _device_labels(exporter, node, device, scraping)
     idle = {**base, **_idle_labels(exporter, node)}
     mapped = list(holders) if exporter.mapping else []

@@ -1,9 +1,9 @@
-"""The demo's cluster over three days: the proof of concept's three units on MIG slices, and what else real fleets have.
+"""The demo's cluster over three days: three business units on MIG slices, and other typical workloads.
 
-- `mig`: one H100 in seven slices, held 3/2/2 by bu-a, bu-b and bu-c, as in the proof of concept
-- `inference`: two nodes of four whole GPUs; a service that is busy by day, notebooks that hold two GPUs and do nothing
-- `batch`: spot nodes that come and go with their work, one taken back in the middle of an hour
-- a nightly job that ends and is left lying, and a pod that pulls its image for a quarter of an hour
+- `mig`: one H100 in seven slices, held 3/2/2 by bu-a, bu-b and bu-c
+- `inference`: two nodes of four whole GPUs; a service that is busy by day, notebooks that hold two idle GPUs
+- `batch`: spot nodes that join and leave with their jobs, one reclaimed in the middle of an hour
+- a nightly job whose finished pod remains, and a pod that pulls its image for 15 minutes
 """
 
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ WHOLE_TIME: Interval = (0, END)
 
 
 def base(end: datetime) -> datetime:
-    """The full hour at which the three days begin that end at a time."""
+    """The start of the three days that end at a time."""
     return end - timedelta(days=DAYS)
 
 
 def scenario(end: datetime) -> Scenario:
-    """Three days that end at a full hour."""
+    """The demo cluster during three days that end at a full hour."""
     first_hour = base(end).hour
     mig = node(
         "mig-1",
@@ -69,7 +69,7 @@ def _service(on: Node, first_hour: int) -> Iterator[Pod]:
     owners = (("ReplicaSet", "chat-5c9b"), ("Deployment", "chat"))
     use = _by_hour("0.71", "0.08", first_hour)
     for i in range(4):
-        # The fourth was scaled up on the second day; its image takes a quarter of an hour to arrive.
+        # The fourth replica was added on the second day, and its image pull takes 15 minutes.
         start, pull = (30 * 60, 15) if i == 3 else (0, 0)
         yield Pod(
             f"chat-5c9b-{i}", on, [i], use, namespace="chat", owners=owners, start=start, running=start + pull,
@@ -108,7 +108,7 @@ def _spot_nodes(first_hour: int) -> Iterator[Node]:
 
 
 def _batch(on: Node) -> Pod:
-    """Work on a spot node from soon after it joins; its pod object outlives the node by some minutes."""
+    """A job on a spot node. Its pod object remains for some minutes after the node has left."""
     start = on.lifetime[0] + 4
     name = f"render-{on.name}"
     return Pod(
@@ -130,5 +130,5 @@ def _flat(use: str) -> Use:
 
 
 def _by_hour(day: str, night: str, first_hour: int) -> Use:
-    """Busy from 07:00 to 19:00 UTC."""
+    """Use that is high from 07:00 to 19:00 UTC."""
     return [(60 * i, day if 7 <= (first_hour + i) % 24 < 19 else night) for i in range(HOURS)]

@@ -1,4 +1,4 @@
-"""What the simulated nodes are made of, from NVIDIA's and AWS's tables; shares no code with `gpucost`."""
+"""GPU models, MIG profiles and instance types from NVIDIA's and AWS's tables. Shares no code with `gpucost`."""
 
 from fractions import Fraction
 
@@ -40,10 +40,10 @@ _OF_GPU["h100"] = _OF_GPU["h100-one"] = _OF_GPU["a100-80"]
 
 
 def slice_of_gpu(model: str, profile: str) -> Fraction:
-    """The part of a GPU that a MIG profile takes of what is scarcest in it, compute or memory."""
+    """A MIG profile's share of a GPU: its share of compute or of memory, whichever is larger."""
     return _OF_GPU[model][profile.removesuffix("+me")]
 
 
 def resource_of(profile: str) -> str:
-    """`1g.5gb+me` as kube-state-metrics writes the resource: `nvidia_com_mig_1g_5gb_me`."""
+    """The resource of a profile in the spelling of kube-state-metrics: `1g.5gb+me` is `nvidia_com_mig_1g_5gb_me`."""
     return "nvidia_com_mig_" + profile.replace(".", "_").replace("+", "_")

@@ -1,7 +1,7 @@
-"""What is true of a cluster at one instant, from its scenario alone: who holds what, who uses how much, what is left.
+"""The true state of a cluster at one instant, from its scenario: allocations, use, and free GPUs.
 
-Between two edges (a pod binds, a scrape gap begins, …) nothing changes, so the truth about an hour is the sum of what
-is true at the start of each piece times the piece's length. Amounts are physical GPUs, exact.
+Between two edges (a pod binds, a scrape gap begins, …) nothing changes, so an hour's true figures are the
+sum over the pieces between edges: the state at the piece's start times its length. Amounts are physical GPUs, exact.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,18 +15,18 @@ ZERO, WHOLE_GPU = Fraction(0), Fraction(1)
 
 @dataclass(frozen=True)
 class Allocation:
-    """What a pod holds of one resource, from its binding to its end."""
+    """A pod's units of one resource, from its binding to its end."""
 
     pod: Pod
     node: Node
     geometry: Geometry
-    """The node's, when the pod was bound: a slice stays what it was."""
+    """The node's geometry when the pod was bound. A slice keeps its size after that."""
     resource: str
     units: int
 
     @property
     def share(self) -> Fraction:
-        """Physical GPUs in one unit: slices of one profile may be of more than one size, on GPUs that had to shrink."""
+        """Physical GPUs in one unit: the mean over the pod's devices, as slices of one profile may differ in size."""
         factors = [share_factor(self.geometry, device_index) for device_index in self.device_indices] or [WHOLE_GPU]
         return self.geometry.share[self.resource] * sum(factors, ZERO) / len(factors)
 
@@ -37,36 +37,36 @@ class Allocation:
 
     @property
     def start(self) -> Minutes:
-        """When it begins to hold: nothing is held on a node that is not there yet."""
+        """When the allocation starts: at the binding, but not before the node joins."""
         return max(self.pod.start, self.node.lifetime[0])
 
     @property
     def running_from(self) -> Minutes:
-        """When it begins to run; never, where its image never arrives."""
+        """When the pod starts to run. A pod whose image never arrives does not."""
         return max(self.pod.run_interval[0], self.node.lifetime[0])
 
     @property
     def end(self) -> Minutes:
-        """When it ends to hold: finished, deleted, or its node is gone."""
+        """When the allocation ends: the pod finishes, is deleted, or its node leaves."""
         return min(self.pod.released_at, self.node.lifetime[1])
 
     @property
     def device_indices(self) -> Sequence[int]:
-        """Its devices of this resource, each once."""
+        """The pod's devices of this resource, without duplicates."""
         indices = dict.fromkeys(self.pod.devices)
         return [index for index in indices if _provides(self.geometry, index, self.resource)]
 
     def is_allocated(self, at: Minutes) -> bool:
-        """Whether it holds its units."""
+        """Whether the pod holds its units at a time."""
         return self.start <= at < self.end
 
     def is_running(self, at: Minutes) -> bool:
-        """Whether it runs: before, it pulls its image and wastes."""
+        """Whether the pod runs. Before that it pulls its image, and its GPUs count as waste."""
         return self.running_from <= at < self.end
 
 
 def allocations(scenario: Scenario) -> list[Allocation]:
-    """All that is ever held, in the scenario's order."""
+    """All allocations, in the order of the scenario's pods."""
     allocations_in_order = []
     for pod in scenario.pods:
         if pod.node is not None and pod.node.geometries:
@@ -79,7 +79,7 @@ def allocations(scenario: Scenario) -> list[Allocation]:
 def effective_request(pod: Pod) -> dict[str, int]:
     """Units by resource as the scheduler counts them: `max(Σ containers and sidecars, largest init container)`.
 
-    A sidecar is on beside the init containers that come after it; scenarios with both put sidecars last.
+    A sidecar runs at the same time as the init containers after it. Scenarios with both list sidecars last.
     """
     requested: dict[str, int] = {}
     for units in (*pod.requests.values(), *pod.sidecars.values()):
@@ -92,7 +92,7 @@ def effective_request(pod: Pod) -> dict[str, int]:
 
 
 class DeviceUse:
-    """How busy devices are, and who makes them so."""
+    """The true utilization of devices, and which pods cause it."""
 
     def __init__(self, scenario: Scenario, allocated: Iterable[Allocation]) -> None:
         self._unrequested_use = scenario.unrequested_use
@@ -101,11 +101,11 @@ class DeviceUse:
             self._on_node.setdefault(id(allocation.node), []).append(allocation)
 
     def sharers(self, node: Node, device_index: int) -> list[Allocation]:
-        """All who ever hold a device, or a replica of it."""
+        """All allocations that ever include a device, or a replica of it."""
         return [allocation for allocation in self._on_node.get(id(node), []) if device_index in allocation.pod.devices]
 
     def utilization(self, node: Node, device_index: int, at: Minutes) -> Fraction:
-        """A device's utilization, 0 to 1: what all who run on it ask of it, at most all of it."""
+        """A device's utilization, 0 to 1: the sum of what its running pods demand, at most 1."""
         demand = Fraction(self._unrequested_use.get((node.name, device_index), "0"))
         running = {
             allocation.pod.id: allocation
@@ -117,7 +117,7 @@ class DeviceUse:
         return min(demand, WHOLE_GPU)
 
     def used_gpus(self, allocation: Allocation, device_index: int, at: Minutes) -> Fraction:
-        """Physical GPUs that a pod uses on a device: of a shared one, by the replicas that run on it then."""
+        """Physical GPUs that a pod uses on a device. Use of a shared device is split by the replicas that run on it."""
         device_gpus = gpus_of_device(allocation.geometry, device_index)
         if allocation.geometry.replicas == 1:
             return device_gpus * self.utilization(allocation.node, device_index, at)
@@ -133,7 +133,7 @@ class DeviceUse:
         )
 
     def allocated_gpus(self, allocation: Allocation, device_index: int) -> Fraction:
-        """Physical GPUs that a pod holds on one of its devices: it can use no more of it than that."""
+        """Physical GPUs that a pod holds on one of its devices, which bounds its use of that device."""
         if allocation.geometry.replicas == 1:
             return gpus_of_device(allocation.geometry, device_index)
         return allocation.share * list(allocation.pod.devices).count(device_index)
@@ -141,25 +141,25 @@ class DeviceUse:
 
 @dataclass(frozen=True)
 class Parts:
-    """Where a node's physical GPUs are at an instant; they add up to all of them, `excess` apart."""
+    """How a node's physical GPUs are divided at an instant. Apart from `excess`, the parts add up to all of them."""
 
     held: Fraction = ZERO
     unallocated: Fraction = ZERO
     stranded: Fraction = ZERO
     unobserved: Fraction = ZERO
     excess: Fraction = ZERO
-    """Held beyond what there is."""
+    """GPUs held beyond those that the node has."""
 
 
 def node_parts(node: Node, at: Minutes, held: Fraction, *, is_unobserved: bool, exposes_capacity: bool) -> Parts:
-    """A node's GPUs at an instant.
+    """Divide a node's GPUs at an instant.
 
     Args:
-        node: a node that is there.
+        node: a node that exists at that time.
         at: the instant.
-        held: physical GPUs held by pods that somebody saw.
-        is_dark: whether nobody saw for long who held what.
-        tells_capacity: whether what the node advertises is exposed; else all of it counts as advertised.
+        held: physical GPUs held by pods that scrapes show.
+        is_unobserved: whether the instant is in a long gap of the allocation source.
+        exposes_capacity: whether kube-state-metrics exposes the capacity. If not, all GPUs count as advertised.
     """
     gpus = Fraction(node.gpus)
     if held > gpus:
@@ -180,7 +180,7 @@ def node_parts(node: Node, at: Minutes, held: Fraction, *, is_unobserved: bool, 
 
 
 def advertised_gpus(geometry: Geometry, units: Mapping[str, int]) -> Fraction:
-    """Physical GPUs in what is advertised; Neuron devices and their cores are the same hardware, told twice."""
+    """Physical GPUs in the advertised units. Neuron devices and cores are the same hardware, counted once."""
     if geometry.share_factors:
         return sum((gpus_of_device(geometry, index) for index in range(len(geometry.devices))), ZERO)
     amounts = {resource: geometry.share[resource] * count for resource, count in units.items()}
@@ -190,7 +190,7 @@ def advertised_gpus(geometry: Geometry, units: Mapping[str, int]) -> Fraction:
 
 
 def gpus_of_device(geometry: Geometry, device_index: int) -> Fraction:
-    """Physical GPUs that one device is: a whole one, a MIG slice, a Neuron core."""
+    """Physical GPUs in one device: a whole GPU, a MIG slice or a Neuron core."""
     core = geometry.share.get("aws_amazon_com_neuroncore")
     if core is not None:
         return core
@@ -204,12 +204,12 @@ def gpus_of_device(geometry: Geometry, device_index: int) -> Fraction:
 
 
 def share_factor(geometry: Geometry, device_index: int) -> Fraction:
-    """The factor on a slice's share where its GPU's slices add up to more than the GPU."""
+    """The factor on a slice's share, below 1 if the slices of its GPU add up to more than the GPU."""
     return geometry.share_factors.get(geometry.devices[device_index].gpu, WHOLE_GPU)
 
 
 def value_at(curve: Use, at: Minutes) -> Fraction:
-    """A curve's value at a time."""
+    """The value of a use curve at a time."""
     value = "0"
     for since, use in curve:
         if since > at:
@@ -219,7 +219,7 @@ def value_at(curve: Use, at: Minutes) -> Fraction:
 
 
 def _provides(geometry: Geometry, device_index: int, resource: str) -> bool:
-    """Whether a device is one of those that a resource hands out."""
+    """Whether a device is allocated through a resource."""
     if "neuron" in resource:
         return True
     profile = geometry.devices[device_index].profile

@@ -1,4 +1,4 @@
-"""What Karpenter's controller exposes of a scenario: what each node pool uses, as of version 1.x.
+"""Metrics of Karpenter's controller for a scenario: usage of each node pool, as of version 1.x.
 
 `resource_type` keeps its dot and slash here, unlike kube-state-metrics' `resource`.
 """
@@ -15,7 +15,7 @@ LIMIT = 64
 
 
 def series(scenario: Scenario) -> Iterator[Series]:
-    """GPUs used, and their limit, of each pool that nodes are labelled with."""
+    """GPUs used, and their limit, for each node pool in the nodes' labels."""
     pools: dict[str, list[tuple[Minutes, Minutes, int]]] = {}
     for node in scenario.nodes:
         pool = node.labels.get("karpenter_sh_nodepool")

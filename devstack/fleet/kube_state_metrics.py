@@ -1,4 +1,4 @@
-"""What kube-state-metrics exposes of a scenario: names and labels as of version 2.20."""
+"""Metrics of kube-state-metrics for a scenario, with names and labels as of version 2.20."""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ Labels = Mapping[str, str]
 
 
 def series(scenario: Scenario) -> Iterator[Series]:
-    """Everything that any instance exposes."""
+    """All series of all instances."""
     for instance in scenario.ksm:
         times = instance.scraping.successful_times(scenario.start, scenario.end)
         target_labels = {"job": instance.scraping.job, "instance": instance.scraping.instance}
@@ -32,7 +32,7 @@ _ALWAYS = (-1e6, 1e6)
 
 
 class _Exposition:
-    """One instance's view."""
+    """The series of one instance."""
 
     def __init__(self, instance: KubeStateMetrics, times: Sequence[int], target_labels: Labels) -> None:
         self._instance = instance
@@ -45,7 +45,7 @@ class _Exposition:
         return zlib.crc32(name.encode()) % shards == shard
 
     def node(self, node: Node) -> Iterator[Series]:
-        """A node's series, for as long as it is there."""
+        """A node's series, for as long as the node exists."""
         start, end = node.lifetime
         node_labels = {"node": node.name}
         if self._instance.node_info:
@@ -88,7 +88,7 @@ class _Exposition:
             current = (labels, after)
 
     def pod(self, pod: Pod) -> Iterator[Series]:
-        """A pod's series, until its object is deleted."""
+        """A pod's series, until the pod is deleted."""
         pod_labels = {"namespace": pod.namespace, "pod": pod.name, "uid": pod.id}
         node = pod.node.name if pod.node else ""
         for metric, containers in (
@@ -139,7 +139,7 @@ class _Exposition:
             yield self._timestamp("kube_pod_completion_time", pod_labels, pod.finished, pod.deleted, pod.finished)
 
     def owners(self, pods: Sequence[Pod]) -> Iterator[Series]:
-        """What owns pods' owners, for as long as the pods are there."""
+        """The owners of pods' owners, for as long as the pods exist."""
         lifetimes: dict[tuple[str, str, str, str, str], tuple[Minutes, Minutes]] = {}
         for pod in pods:
             if len(pod.owners) > 1 and self.is_in_shard(pod.id):
@@ -166,6 +166,6 @@ class _Exposition:
         return Series(metric, {**labels, **self._target_labels}, samples)
 
     def _timestamp(self, metric: str, labels: Labels, start: Minutes, end: Minutes, minute: Minutes) -> Series:
-        """A time as a value: `{base+…}` is filled in when the base is known."""
+        """A time as a value. `@seconds` is resolved when the base is known."""
         samples = constant(self._times, start, end, f"@{float(minute) * 60:.0f}")
         return Series(metric, {**labels, **self._target_labels}, samples)

@@ -1,4 +1,4 @@
-"""What neuron-monitor exposes of a scenario: cores of AWS's own accelerators, while a runtime runs on them."""
+"""Metrics of neuron-monitor for a scenario: cores of AWS's accelerators while a runtime uses them."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -10,7 +10,7 @@ from devstack.fleet.series import Series
 
 
 def series(scenario: Scenario) -> Iterator[Series]:
-    """Series of all cores in use, labelled with their pod as the Kubernetes integration does."""
+    """Series of all cores in use, labeled with their pod as the Kubernetes integration does."""
     for node in scenario.nodes:
         if node.model or not node.geometries:
             continue

@@ -1,4 +1,4 @@
-"""A scenario as the OpenMetrics that Prometheus would have scraped, and nothing that it would not have seen."""
+"""Writes a scenario as OpenMetrics: exactly the samples that Prometheus would have scraped."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -13,13 +13,13 @@ from devstack.fleet.series import Series
 def write(
     scenarios: Sequence[Scenario], base: datetime, path: Path, progress: Callable[[float], None] = lambda _: None
 ) -> None:
-    """Write every sample of some clusters, told apart by the label `cluster`.
+    """Write all samples of some clusters, distinguished by the label `cluster`.
 
     Args:
-        scenarios: which.
+        scenarios: the clusters.
         base: the full UTC hour that minutes count from.
         path: the file.
-        progress: is told the part that is done, 0 to 1.
+        progress: receives the completed part, 0 to 1.
     """
     series_by_cluster: list[tuple[str, Series]] = []
     for done, scenario in enumerate(scenarios):
@@ -34,7 +34,7 @@ def write_series(
     path: Path,
     progress: Callable[[float], None] = lambda _: None,
 ) -> None:
-    """Write series, each with the cluster that it is of."""
+    """Write series, each with the name of its cluster."""
     zero = int(base.timestamp()) * 1000
     families: dict[str, list[tuple[str, Series]]] = {}
     for cluster, metric_series in labelled_series:
@@ -74,7 +74,7 @@ def _up(target: Scraping, scenario: Scenario) -> Iterable[Series]:
 
 
 def _value(text: str, zero: int) -> str:
-    """A value; `@seconds` is a time, counted from the base."""
+    """A sample's value. `@seconds` is a time, counted from the base."""
     return str(zero // 1000 + int(text[1:])) if text.startswith("@") else text
 
 

@@ -1,6 +1,6 @@
-"""What a simulated cluster is: nodes with GPUs, pods with their lives, how busy they are, and how they are scraped.
+"""The description of a simulated cluster: nodes with GPUs, pods, their lifetimes and use, and how they are scraped.
 
-Times are minutes from the scenario's base, a full UTC hour; they may be fractions, and negative.
+Times are minutes from the scenario's base, a full UTC hour. They may be fractional and negative.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from devstack.fleet.scraping import Scraping
 Minutes = float | Fraction
 Interval = tuple[Minutes, Minutes]
 Use = Sequence[tuple[Minutes, str]]
-"""Use of a device, 0 to 1, from each time on until the next."""
+"""Utilization of a device, 0 to 1, as steps: (from minute, value)."""
 FOREVER: Interval = (-1e6, 1e6)
 GPU = "nvidia_com_gpu"
 
@@ -28,10 +28,10 @@ class Device:
 
 @dataclass(frozen=True)
 class Geometry:
-    """What a node is divided into for a time."""
+    """How a node's GPUs are divided and advertised during an interval."""
 
     units: Mapping[str, int]
-    """Units advertised, by resource as kube-state-metrics writes it."""
+    """Advertised units by resource, in the spelling of kube-state-metrics."""
     share: Mapping[str, Fraction]
     """The truth: physical GPUs in one unit of each resource."""
     devices: Sequence[Device]
@@ -43,7 +43,7 @@ class Geometry:
     replicas: int = 1
     """Units per device, under time-slicing or MPS."""
     share_factors: Mapping[int, Fraction] = field(default_factory=dict)
-    """The truth: factor on the shares of a GPU's slices, by GPU, where they add up to more than the GPU."""
+    """The truth: by GPU, the factor on its slices' shares if they add up to more than the GPU."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class Node:
     provider_id: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     labels_from: Minutes = FOREVER[0]
-    """GPU Feature Discovery comes late on a node that boots."""
+    """From when GPU Feature Discovery's labels exist. On a booting node they come late."""
 
     def geometry_at(self, minute: Minutes) -> Geometry | None:
-        """Its geometry at a time."""
+        """The node's geometry at a time."""
         return next(
             (geometry for geometry in self.geometries if geometry.lifetime[0] <= minute < geometry.lifetime[1]), None
         )
@@ -77,9 +77,9 @@ class Pod:
     name: str
     node: Node | None
     devices: Sequence[int] = ()
-    """Places in its node's geometry of the devices that it was given; of Neuron, cores."""
+    """Indices in its node's geometry of the devices assigned to it. For Neuron, indices of cores."""
     use: Use = ((FOREVER[0], "0"),)
-    """Of each device; with several curves see `uses`."""
+    """The use of each device. `uses` overrides it with a curve per device."""
     uses: Sequence[Use] = ()
     requests: Mapping[str, Mapping[str, int]] = field(default_factory=lambda: {"main": {GPU: 1}})
     """Units by container and resource."""
@@ -95,39 +95,39 @@ class Pod:
     owners: Sequence[tuple[str, str]] = ()
     """(kind, name) from the pod's owner upwards."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """As kube-state-metrics writes them."""
+    """In the spelling of kube-state-metrics."""
     never_runs: bool = False
     claims: Sequence[str] = ()
-    """ResourceClaims by which it holds what it requests: kube-state-metrics then tells of no request."""
+    """ResourceClaims through which it holds its devices. kube-state-metrics then exposes no request."""
 
     @property
     def id(self) -> str:
-        """Its uid."""
+        """The pod's uid."""
         return self.uid or f"uid-{self.namespace}-{self.name}"
 
     @property
     def run_interval(self) -> Interval:
-        """When it runs."""
+        """The interval in which the pod runs."""
         begin = self.start if self.running is None else self.running
         return (begin, self.released_at) if not self.never_runs else (self.released_at, self.released_at)
 
     @property
     def released_at(self) -> Minutes:
-        """When it no longer holds anything."""
+        """When the pod releases its devices: finished or deleted."""
         return self.deleted if self.finished is None else min(self.finished, self.deleted)
 
     def use_of(self, position: int) -> Use:
-        """The use of the device at a place in `devices`."""
+        """The use of the device at a position in `devices`."""
         return self.uses[position] if self.uses else self.use
 
 
 @dataclass(frozen=True)
 class KubeStateMetrics:
-    """One instance, and what it exposes."""
+    """One instance of kube-state-metrics, and which metrics it exposes."""
 
     scraping: Scraping = field(default_factory=lambda: Scraping("kube-state-metrics", "10.0.0.10:8080"))
     shard: tuple[int, int] = (0, 1)
-    """This one of so many."""
+    """(index of this shard, number of shards)."""
     node_labels: bool = True
     capacity: bool = True
     node_info: bool = True
@@ -144,43 +144,43 @@ class Exporter:
 
     scraping: Scraping = field(default_factory=lambda: Scraping("dcgm-exporter", ""))
     by_node: Mapping[str, Scraping] = field(default_factory=dict)
-    """Where a node's is scraped in another way."""
+    """Nodes whose exporter is scraped differently."""
     signals: Mapping[str, int] = field(default_factory=lambda: {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1})
     """Metrics, with the value that means full use."""
     signals_by_node: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Where a node's exporter is of another version."""
+    """Nodes whose exporter has another version."""
     upgraded: tuple[Minutes, Mapping[str, int]] | None = None
-    """From a time on, other metrics: the exporter is another version then."""
+    """(minute of the upgrade, metrics of the new version)."""
     mig_gpu_util: str = "absent"
-    """What GPU_UTIL, which is not made for MIG, says there: `absent` (mostly), or `zero` (dcgm-exporter#216)."""
+    """GPU_UTIL of MIG devices, which do not support it: `absent` (mostly), or `zero` (dcgm-exporter#216)."""
     restarts: Sequence[Interval] = ()
-    """When the exporter's pods are replaced: silent, and another instance from then on."""
+    """Intervals in which the exporter's pods are replaced. Afterwards the instance is a new one."""
     hostname_is_pod: bool = False
-    """Whether it calls itself, not its node, the host (NODE_NAME is not set)."""
+    """Whether the hostname label is the exporter's pod, because NODE_NAME is not set."""
     dialect: str = "exported"
     """`exported` (honorLabels false), `plain`, `honor` (idle GPUs carry the exporter's own pod), `blank`, `old`."""
     hostname: str = "Hostname"
     pod_uid: bool = False
     mapping: bool = True
-    """Whether pods are mapped at all."""
+    """Whether the exporter maps devices to pods."""
     sharers: str = "copies"
     """`copies` (one series per sharer), `copies+device` (the unlabelled one too), `first`, `flip`."""
     lingers: Minutes = 0
-    """For how long a label stays after its pod has finished."""
+    """Minutes for which a pod's labels stay after it has finished."""
     labels_pending_pods: bool = False
-    """Whether a label stands from the binding on, before the pod runs."""
+    """Whether a pod's labels appear when it is bound, before it runs."""
     blank: Sequence[Interval] = ()
-    """When devices tell nothing although the exporter answers."""
+    """Intervals in which the exporter answers without device metrics."""
     nan: Sequence[Interval] = ()
     clamps: bool = True
-    """Whether values stay within full use."""
+    """Whether values are limited to full use."""
     labels_claims: bool = True
-    """Whether it labels devices with ResourceClaims."""
+    """Whether the exporter labels devices with ResourceClaims."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A cluster over some time."""
+    """A cluster during an interval."""
 
     name: str
     nodes: Sequence[Node] = ()
@@ -188,27 +188,27 @@ class Scenario:
     ksm: Sequence[KubeStateMetrics] = (KubeStateMetrics(),)
     dcgm: Exporter | None = field(default_factory=Exporter)
     neuron_labels: bool = True
-    """Whether neuron-monitor's series carry their pod (its Kubernetes integration is off unless it is asked for)."""
+    """Whether neuron-monitor's series carry their pod (the Kubernetes integration is off by default)."""
     start: Minutes = -70
     end: Minutes = 130
     hours: Sequence[int] = (0,)
-    """The hours to look at, from the base."""
+    """The hours to check, counted from the base."""
     settings: str = ""
-    """Lines of settings beside clusters and pricing."""
+    """Lines of the settings document, in addition to clusters and pricing."""
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     unrequested_use: Mapping[tuple[str, int], str] = field(default_factory=dict)
-    """Use of devices, by node and place, by somebody who requested none."""
+    """Use of devices by processes that requested none, by node and device index."""
     business_units: Mapping[str, str] = field(default_factory=dict)
-    """The truth: business units by namespace, where they are not the namespace itself."""
+    """The truth: business units by pod, where they are not the namespace itself."""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """The truth: rungs by pod, where they are not what the devices' sharing says."""
+    """The truth: utilization sources by pod, where they differ from what the devices' sharing implies."""
     notes: Sequence[str] = ()
-    """What the hour's notes must say."""
+    """Texts that the hour's notes must contain."""
     residual: bool = False
-    """Whether the metrics contradict each other on purpose."""
+    """Whether the metrics contradict each other on purpose, so that a residual remains."""
 
     def with_scraping(self, **changes: object) -> "Scenario":
-        """The same cluster, everything scraped in another way."""
+        """The same cluster with other scrape parameters for all targets."""
         ksm = tuple(replace(instance, scraping=replace(instance.scraping, **changes)) for instance in self.ksm)  # type: ignore[arg-type]
         dcgm = self.dcgm and replace(self.dcgm, scraping=replace(self.dcgm.scraping, **changes))  # type: ignore[arg-type]
         return replace(self, ksm=ksm, dcgm=dcgm)

@@ -1,4 +1,4 @@
-"""How a target is scraped: interval, phase, jitter, gaps."""
+"""How a target is scraped: interval, offset, jitter, gaps."""
 
 import random
 from collections.abc import Sequence
@@ -11,27 +11,27 @@ Minutes = float | Fraction
 
 @dataclass(frozen=True)
 class Scraping:
-    """One target of Prometheus; times are minutes from the scenario's base."""
+    """One scrape target of Prometheus. Times are minutes from the scenario's base."""
 
     job: str
     instance: str
     interval_seconds: Fraction | int = 60
     """The scrape interval."""
     offset_seconds: Fraction | float = 0
-    """Seconds by which scrapes come later than multiples of the interval."""
+    """Offset of the scrapes from multiples of the interval."""
     jitter_ms: int = 0
-    """At most so many milliseconds off, evenly spread."""
+    """Largest deviation of a scrape, uniformly distributed."""
     gaps: Sequence[tuple[Minutes, Minutes]] = ()
-    """When scrapes fail."""
+    """Intervals in which scrapes fail."""
     lifetime: tuple[Minutes, Minutes] = (-1e6, 1e6)
-    """When the target is there at all."""
+    """When the target exists."""
     up: str = "kept"
     """`kept` (0 while scrapes fail), `absent in gaps`, or `dropped`."""
     changed_interval: tuple[Minutes, int] | None = None
-    """From a minute on, another interval in seconds."""
+    """(minute, new scrape interval in seconds)."""
 
     def times(self, start: Minutes, end: Minutes) -> list[int]:
-        """Milliseconds from the base of all scrapes tried in `[start, end)` minutes, whatever became of them."""
+        """Milliseconds from the base of all attempted scrapes in `[start, end)` minutes."""
         changes = (end, self.changed_interval[0]) if self.changed_interval else (end, end)
         runs = [(start, min(end, changes[1]), self.interval_seconds)]
         if self.changed_interval:
@@ -49,11 +49,11 @@ class Scraping:
         return sorted(set(times))
 
     def succeeds(self, at: int) -> bool:
-        """Whether the scrape at a time is answered."""
+        """Whether the scrape at a time succeeds."""
         return not any(a * MINUTE_MS <= at < b * MINUTE_MS for a, b in self.gaps)
 
     def successful_times(self, start: Minutes, end: Minutes) -> list[int]:
-        """Milliseconds of the scrapes that were answered."""
+        """Milliseconds from the base of the scrapes that succeed."""
         return [at for at in self.times(start, end) if self.succeeds(at)]
 
     @property

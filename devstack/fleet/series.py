@@ -1,4 +1,4 @@
-"""One series: what every exporter of the simulated fleet yields."""
+"""Time series, which every exporter of the simulated fleet yields."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ Minutes = float | Fraction
 
 @dataclass(frozen=True)
 class Series:
-    """Its labels and its samples, as (milliseconds from the base, value)."""
+    """A series with its samples, as (milliseconds from the base, value)."""
 
     metric: str
     labels: Mapping[str, str]
@@ -20,10 +20,10 @@ class Series:
 
 
 def during(times: Sequence[int], start: Minutes, end: Minutes) -> Sequence[int]:
-    """The scrapes in `[start, end)` minutes."""
+    """The scrape times in `[start, end)` minutes."""
     return times[bisect_left(times, start * MINUTE_MS) : bisect_left(times, end * MINUTE_MS)]
 
 
 def constant(times: Sequence[int], start: Minutes, end: Minutes, value: object) -> list[tuple[int, str]]:
-    """Samples of one value for a time."""
+    """Samples of a constant value in `[start, end)` minutes."""
     return [(at, str(value)) for at in during(times, start, end)]

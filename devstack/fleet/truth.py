@@ -1,7 +1,7 @@
-"""The truth about a scenario's hours, computed from it alone: no series is read, no code is shared with `gpucost`.
+"""The true figures of a scenario's hours. They are computed without series and without code of `gpucost`.
 
-Amounts are GPU-hours of physical GPUs, exact, as the sum of what is true at each instant (`instants`). With each comes
-how far off an observer may be who sees scrapes only (`sight`).
+Amounts are GPU-hours of physical GPUs, exact, as the sum over instants (`instants`). Each has a
+tolerance: how far off an observer may be who only sees scrapes (`bounds`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from devstack.fleet.scenario import Minutes, Node, Pod, Scenario
 
 @dataclass(frozen=True)
 class Amount:
-    """An exact amount, and how far off an observer may be."""
+    """An exact amount, and the tolerance for a measured one."""
 
     value: Fraction
     tolerance: Fraction = ZERO
@@ -29,7 +29,7 @@ ZERO_AMOUNT = Amount(ZERO)
 
 @dataclass(frozen=True)
 class TrueLine:
-    """A pod and one resource in an hour."""
+    """The true usage of one pod and resource in an hour."""
 
     pod: Pod
     resource: str
@@ -38,20 +38,20 @@ class TrueLine:
     source: str
     allocated: Amount
     effective: Amount | None
-    """None where nobody could see any use."""
+    """None if no scrape shows any use."""
     unmeasured: Amount
     observed: Fraction = ZERO
-    """GPU-hours of the time in which its use could be seen."""
+    """GPU-hours of the time in which scrapes show its use."""
 
     @property
     def may_be_missing(self) -> bool:
-        """Whether it was so short that scrapes may have missed it."""
+        """Whether the allocation is so short that scrapes may miss it."""
         return self.allocated.value <= self.allocated.tolerance
 
 
 @dataclass
 class TrueHour:
-    """A cluster's hour."""
+    """The true figures of one cluster-hour."""
 
     lines: list[TrueLine] = field(default_factory=list)
     capacity: Amount = ZERO_AMOUNT
@@ -59,11 +59,11 @@ class TrueHour:
     stranded: Amount = ZERO_AMOUNT
     unobserved: Amount = ZERO_AMOUNT
     excess: Amount = ZERO_AMOUNT
-    """Held beyond what there is."""
+    """Held beyond the GPUs that exist."""
 
 
 def hour(scenario: Scenario, number: int) -> TrueHour:
-    """The truth about one hour, counted from the base."""
+    """The true figures of one hour, by its number from the base."""
     return _Hour(scenario, number).compute()
 
 
@@ -133,7 +133,7 @@ class _Hour:
     def _used(
         self, allocation: Allocation, device_index: int, observed_spans: Iterable[Span], observed: Fraction
     ) -> Fraction:
-        """GPU-minutes used of one device in the time in which it was seen; never above what was allotted of it."""
+        """GPU-minutes used of one device in the time that scrapes cover, at most the GPUs that the pod holds of it."""
         changes = self._changes(allocation)
         spans = [piece for span in observed_spans for piece in split_at(span, changes)]
         used = sum(
@@ -142,7 +142,7 @@ class _Hour:
         return min(used, self._device_use.allocated_gpus(allocation, device_index) * observed)
 
     def _changes(self, allocation: Allocation) -> set[Minutes]:
-        """When the use of a pod's devices may change."""
+        """Times at which the use of a pod's devices may change."""
         changes: set[Minutes] = set()
         for sharer in {
             id(sharer): sharer
@@ -154,7 +154,7 @@ class _Hour:
         return changes
 
     def _use_bound(self, allocation: Allocation) -> Fraction:
-        """Minutes by which an observer may be off about a pod's use: every edge once, and outages of the exporter."""
+        """Minutes by which a pod's measured use may be off: the bounds of all edges, and of the exporter's outages."""
         interval = self._bounds.device_interval(allocation.node)
         running = overlap((allocation.running_from, allocation.end), self._window)
         bound = self._bounds.running_bound(allocation, interval) + self._bounds.end_bound(allocation, interval)
@@ -167,7 +167,7 @@ class _Hour:
         return bound + self._bounds.outage_bound(allocation.node, running)
 
     def _unseen_sharer_bound(self, allocation: Allocation, other: Allocation) -> Fraction:
-        """Minutes in which a sharer ran so shortly in the hour that no scrape need have seen on which device."""
+        """Minutes of a sharer that ran too briefly for any scrape to show on which device."""
         if (
             allocation.geometry.replicas == 1
             or other.node is not allocation.node
@@ -193,7 +193,7 @@ class _Hour:
                 amounts[part] += getattr(instant_parts, part) * (end - start) / 60
         bounds = self._part_bounds(node, allocated, changes)
         if not amounts["excess"]:
-            bounds["excess"] = ZERO  # where nothing contradicts itself there is no residual, however short a hand-over
+            bounds["excess"] = ZERO  # without a contradiction there is no residual, however short a handover is
         for part in _PARTS:
             if part != "held":
                 setattr(totals, part, getattr(totals, part) + Amount(amounts[part], bounds[part] / 60))
@@ -209,7 +209,7 @@ class _Hour:
     def _parts_at(
         self, node: Node, allocated: Iterable[Allocation], at: Fraction, *, toggled: Allocation | None = None
     ) -> Parts:
-        """A node's parts at an instant; with `toggled`, as if one pod held when it did not, or the other way round."""
+        """A node's parts at an instant; with `toggled`, as if one pod's allocation were reversed."""
         if not node.lifetime[0] <= at < node.lifetime[1]:
             return Parts()
         held_gpus = sum(
@@ -223,7 +223,7 @@ class _Hour:
     def _part_bounds(
         self, node: Node, allocated: Sequence[Allocation], changes: Sequence[Fraction]
     ) -> dict[str, Fraction]:
-        """GPU-minutes by which each part may be off: the height of every step, times how far off its time may be."""
+        """GPU-minutes by which each part may be off: the height of every step times the bound of its time."""
         bounds = dict.fromkeys(_PARTS, ZERO)
         instant = Fraction(1, 10**6)
         for at in changes:

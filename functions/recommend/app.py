@@ -1,4 +1,4 @@
-"""EventBridge Scheduler, daily, and `gpucost advise --run` → recommendations."""
+"""EventBridge Scheduler (daily) and `gpucost recommendations run` → recommendations."""
 
 from typing import Any
 
@@ -15,33 +15,45 @@ CONTAINER = Container()
 
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext, container: Container = CONTAINER) -> dict[str, Any]:
-    """Review what is due, or the cluster asked for.
+    """Review all clusters, or the requested one.
 
     Raises:
         MessageError: the event does not fit.
-        SourceError: a cluster could not be reviewed; the others are. The call is tried again, and ends in the dead
-            letters.
+        SourceError: a cluster could not be reviewed; the others were. The call is retried, and then goes to the
+            dead-letter queue.
     """
     try:
         due = RecommendationsDue.model_validate(event)
     except ValidationError as error:
-        raise MessageError(f"not a valid AdviceDue: {first_problem(error)}") from error
-    result = container.recommendation_service.review_clusters(due, lambda: context.get_remaining_time_in_millis() / 1000)
+        raise MessageError(f"not a valid RecommendationsDue: {first_problem(error)}") from error
+    result = container.recommendation_service.review_clusters(
+        due, lambda: context.get_remaining_time_in_millis() / 1000
+    )
     if result is None:
-        logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
+        logger.warning("no settings have been pushed yet; run `gpucost settings push`")
         return {"reviewed": [], "clusters_left": 0}
-    for one in result.reviewed:
+    for review in result.reviewed:
         logger.info(
-            "cluster reviewed", cluster=one.cluster, advice=len(one.recommendations), workloads=len(one.assessments)
+            "cluster reviewed",
+            cluster=review.cluster,
+            recommendations=len(review.recommendations),
+            workloads=len(review.assessments),
         )
     for reason in result.failures:
         logger.error("a cluster could not be reviewed", reason=reason)
     if result.clusters_left:
-        logger.warning("clusters are left to the next run, which begins with them", clusters_left=result.clusters_left)
+        logger.warning(
+            "the time did not suffice for all clusters; the next run starts with the others",
+            clusters_left=result.clusters_left,
+        )
     if result.failures:
         raise SourceError("; ".join(result.failures))
     reviewed = [
-        {"cluster": one.cluster, "advice": len(one.recommendations), "workloads": len(one.assessments)}
-        for one in result.reviewed
+        {
+            "cluster": review.cluster,
+            "recommendations": len(review.recommendations),
+            "workloads": len(review.assessments),
+        }
+        for review in result.reviewed
     ]
     return {"reviewed": reviewed, "clusters_left": result.clusters_left}

@@ -111,7 +111,7 @@ def _cloudformation_template(data: str) -> Mapping[str, Any]:
     }
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
-        "Description": "GPU cost attribution - recording rules written by gpucost manifests rules, deployed alone or nested",
+        "Description": "GPU cost attribution - recording rules of gpucost manifests rules, deployed alone or nested",
         "Parameters": {"WorkspaceArn": arn},
         "Resources": {"Rules": rules},
     }

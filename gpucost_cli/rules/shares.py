@@ -47,7 +47,7 @@ def unit_branches(capacity: Select, labels: Select, info: Select, physical: str)
 
 def _mig_resources(capacity: Select, labels: Select) -> Iterator[str]:
     """Yield the shares of MIG resources: by GPU model, equal on every model, and estimated."""
-    profiles = sorted({profile for gpu in MIG_GPUS for profile in gpu.profiles})
+    profiles = sorted({profile for gpu in MIG_GPUS for profile in gpu.memory_slices_by_name})
     everywhere: dict[Fraction, list[str]] = {}
     by_model: dict[Fraction, list[tuple[str, MigGpu]]] = {}
     for profile in profiles:
@@ -57,7 +57,7 @@ def _mig_resources(capacity: Select, labels: Select) -> Iterator[str]:
             continue
         for gpu in MIG_GPUS:
             model_share = profile_share(profile, " ".join(gpu.models))
-            if model_share is not None and profile in gpu.profiles:
+            if model_share is not None and profile in gpu.memory_slices_by_name:
                 by_model.setdefault(model_share, []).append((profile, gpu))
     for share, profiles_and_models in sorted(by_model.items()):
         for profile in sorted({profile for profile, _ in profiles_and_models}):
@@ -75,7 +75,7 @@ def _mig_products() -> Mapping[Fraction, list[str]]:
     """Group regular expressions of product labels under MIG's strategy single by the share of their slices."""
     products_by_share: dict[Fraction, list[str]] = {}
     for gpu in MIG_GPUS:
-        for profile in gpu.profiles:
+        for profile in gpu.memory_slices_by_name:
             share = profile_share(profile, " ".join(gpu.models))
             if share is not None:
                 products_by_share.setdefault(share, []).append(

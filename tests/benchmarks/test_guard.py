@@ -1,7 +1,7 @@
 """Figures that repeat exactly, so that what makes an hour dearer is seen in `make test`; times are for `make bench`.
 
 Others stand beside what they guard: units and requests of each access to the ledger (tests/storage/test_budgets.py,
-test_alert_budget.py, test_price_book_costs.py, test_bill_store.py), modules and bytes of each function
+test_read_units.py, test_price_book_costs.py, test_bill_store.py), modules and bytes of each function
 (tests/infra/test_built.py), what running it costs (tests/system/test_aws_cost.py).
 """
 

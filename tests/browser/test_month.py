@@ -144,11 +144,11 @@ def recommendations() -> list[Recommendation]:
         )  # fmt: skip
         found.append(Recommendation(one, "open", END, END, END))
     other = replace(
-        found[0].content, about=about._replace(business_unit="nightly", workload="other"), summary="Not yours"
+        found[0].content, subject=about._replace(business_unit="nightly", workload="other"), summary="Not yours"
     )
     costs = Saving(Decimal(-70), Decimal(-80), Decimal(-60), None, Decimal(0), Decimal(43))
     about = Subject("west", node_pool="gpu", instance_type="p5.48xlarge")
-    pool = replace(found[0].content, kind="pending", about=about, summary="Add a node to pool gpu", saving=costs)
+    pool = replace(found[0].content, kind="pending", subject=about, summary="Add a node to pool gpu", saving=costs)
     return [*found, *(Recommendation(one, "open", END, END, END) for one in (other, pool))]
 
 

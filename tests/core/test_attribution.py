@@ -133,9 +133,9 @@ def test_an_image_pull_is_waste_even_where_nobody_saw_the_use_that_followed() ->
 @pytest.mark.parametrize(
     ("coverage", "seen", "says"),
     [
-        ("0.4", "1", ["coverage of allocation is 40.0%, below the 50.0% that settings ask for"]),
+        ("0.4", "1", ["coverage of allocation is 40.0%, below the minimum of 50.0% in the settings"]),
         ("0", "1", ["no scrape of the allocation source was seen in this hour"]),
-        ("1", "0.1", ["coverage of utilization is 10.0%, below the 20.0% that settings ask for"]),
+        ("1", "0.1", ["coverage of utilization is 10.0%, below the minimum of 20.0% in the settings"]),
         ("0.5", "0.2", []),
         ("0.9", None, []),
     ],

@@ -27,7 +27,7 @@ A100 = "NVIDIA-A100-SXM4-40GB"
 Series = dict[str, str]
 
 
-def everything() -> list[Series]:
+def all_series() -> list[Series]:
     return [*kube_state_metrics(), *dcgm_exporter()]
 
 

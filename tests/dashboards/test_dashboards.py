@@ -25,7 +25,7 @@ from gpucost_cli.manifests.values import template_values
 from gpucost_cli.rules import documents
 from tests.dashboards.test_rules import NOW
 from tests.manifests import articles
-from tests.manifests.cluster import ask, cluster, here, prometheus, until
+from tests.manifests.cluster import query_instant, running_cluster, local_configuration, running_prometheus, wait_until
 from tests.manifests.exposition import targets
 from tests.manifests.rendered import configuration, parameters_text
 
@@ -53,17 +53,17 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             one.add("karpenter_cloudprovider_instance_launch_failures_total", reason="InsufficientCapacity")
     with ExitStack() as stack:
         receiver = stack.enter_context(
-            prometheus({"global": {}, "rule_files": [str(rules)]}, "--web.enable-remote-write-receiver")
+            running_prometheus({"global": {}, "rule_files": [str(rules)]}, "--web.enable-remote-write-receiver")
         )
-        answers = [(one.exporter, one.node, _always(one.text().encode())) for one in exposed]
-        discovery = stack.enter_context(cluster(answers))
-        block = configuration(_kit(settings), "collection/prometheus-agent.yaml")
-        stack.enter_context(prometheus(here(block, discovery, seconds=1, receiver=receiver), agent=True))
-        until(lambda: ask(receiver, "count_over_time(cluster:gpucost_utilization:ratio[1m]) >= 3"), "the rules to run")
+        answers = [(one.exporter, one.node, _answer_always(one.text().encode())) for one in exposed]
+        discovery = stack.enter_context(running_cluster(answers))
+        block = configuration(_render_manifests(settings), "collection/prometheus-agent.yaml")
+        stack.enter_context(running_prometheus(local_configuration(block, discovery, seconds=1, receiver=receiver), agent=True))
+        wait_until(lambda: query_instant(receiver, "count_over_time(cluster:gpucost_utilization:ratio[1m]) >= 3"), "the rules to run")
         yield receiver
 
 
-def _always(content: bytes) -> Any:
+def _answer_always(content: bytes) -> Any:
     return lambda _: content
 
 
@@ -73,7 +73,7 @@ def _scenario() -> Scenario:
     return Scenario(**{**vars(scenario), "pods": [*scenario.pods, Pod("later", None, namespace="bu-a")]})
 
 
-def _kit(settings: Settings) -> Mapping[str, str]:
+def _render_manifests(settings: Settings) -> Mapping[str, str]:
     """The collector's files: where the metrics go is changed later."""
     text = parameters_text().replace("cluster: gpu-cost-poc", f"cluster: {articles.NAME}")
     parameters = re.sub(r", business_unit: bu-.", "", text)
@@ -85,21 +85,21 @@ def _kit(settings: Settings) -> Mapping[str, str]:
     return dict(render_files(template_values(parse_settings(amp), parse_parameters(parameters))))
 
 
-def chosen(url: str, dashboard: Any) -> dict[str, str]:
+def choose_variables(url: str, dashboard: Any) -> dict[str, str]:
     """Every variable with all the values that its own query finds, as Grafana writes them into a regular expression."""
     found = {"usd": USD, "__rate_interval": "1m"}
     for variable in dashboard["templating"]["list"]:
         query = variable.get("query")
         if variable["type"] == "query" and isinstance(query, dict) and "query" in query:
             metric, label = re.fullmatch(r"label_values\((.*), (\w+)\)", query["query"]).groups()  # type: ignore[union-attr]
-            rows = ask(url, f"group by ({label}) ({filled(metric, found)})")
+            rows = query_instant(url, f"group by ({label}) ({fill_in(metric, found)})")
             names = sorted(labels.get(label, "") for labels, _ in rows)
             assert names, f"nothing to choose from for {variable['name']}"
             found[variable["name"]] = f"({'|'.join(re.escape(name) for name in names)})".replace("\\", "\\\\")
     return found
 
 
-def filled(text: str, variables: Mapping[str, str]) -> str:
+def fill_in(text: str, variables: Mapping[str, str]) -> str:
     """With variables in place of their names."""
     done = re.sub(r"\$\{?(__rate_interval|[a-z]\w*)\}?", lambda match: variables[match[1]], text)
     assert "$" not in done.replace('"$1"', "")
@@ -110,13 +110,13 @@ def test_every_query_of_every_panel_finds_something(workspace: str) -> None:
     silent, several = [], 0
     for name in LIVE:
         dashboard = committed.dashboards()[name]
-        variables = chosen(workspace, dashboard)
+        variables = choose_variables(workspace, dashboard)
         for panel in committed.panels(dashboard):
             for target in panel.get("targets", ()):
                 if "expr" not in target:
                     continue
                 several += 1
-                if not ask(workspace, filled(target["expr"], variables)):
+                if not query_instant(workspace, fill_in(target["expr"], variables)):
                     silent.append((name, panel["title"], target["expr"]))
     assert silent == []
     assert several > 45
@@ -125,16 +125,16 @@ def test_every_query_of_every_panel_finds_something(workspace: str) -> None:
 def test_the_parts_on_the_fleet_dashboard_are_all_gpus(workspace: str) -> None:
     """The stack is as high as the figure above it says, and as the instance types' tables say."""
     dashboard = committed.dashboards()["fleet"]
-    variables = chosen(workspace, dashboard)
+    variables = choose_variables(workspace, dashboard)
     expressions = {one["title"]: one["targets"][0]["expr"] for one in committed.panels(dashboard) if one.get("targets")}
-    parts = ask(workspace, filled(expressions["What became of them"], variables))
-    ((_, gpus),) = ask(workspace, filled(expressions["GPUs"], variables))
+    parts = query_instant(workspace, fill_in(expressions["What became of them"], variables))
+    ((_, gpus),) = query_instant(workspace, fill_in(expressions["GPUs"], variables))
     there = sum(node.gpus for node in _scenario().nodes if node.lifetime[0] <= 30 < node.lifetime[1])
     assert gpus == there
     assert {labels["part"] for labels, _ in parts} == {"effective", "waste", "unmeasured", "unallocated", "stranded"}
     assert sum(value for _, value in parts) == pytest.approx(there)
     (waste,) = (value for labels, value in parts if labels["part"] == "waste")
-    ((_, usd),) = ask(workspace, filled(expressions["Waste per hour"], variables))
+    ((_, usd),) = query_instant(workspace, fill_in(expressions["Waste per hour"], variables))
     assert usd == pytest.approx(waste * float(USD))
 
 
@@ -183,7 +183,7 @@ def test_the_documentation_names_what_is_recorded() -> None:
     assert shown <= recorded
 
 
-def published() -> set[tuple[str, str]]:
+def published_metrics() -> set[tuple[str, str]]:
     """Metrics that the functions publish, with the function, read off their code."""
     found = {
         (path.parent.name, name)
@@ -213,7 +213,7 @@ def test_cloudwatch_panels_show_metrics_that_are_published() -> None:
                         "AWS/SQS",
                         "ApproximateNumberOfMessagesVisible",
                     )
-    assert shown <= published()
+    assert shown <= published_metrics()
     assert len(shown) > 12
 
 

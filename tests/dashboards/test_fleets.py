@@ -13,10 +13,10 @@ from devstack.fleet.scenarios import all_scenarios
 from gpucost.settings_document import parse_settings
 from gpucost_cli.rules import documents
 from tests.dashboards import promtool
-from tests.dashboards.looks import Look, quiet_look
+from tests.dashboards.steady_minutes import SteadyMinute, find_steady_minute
 
 SCENARIOS = {scenario.name: scenario for scenario in all_scenarios()}
-SOME = (
+SAMPLE = (
     "mig-stranded", "mig-above-one", "mig-labels-old", "time-sliced-renamed", "mps", "sharer-of-two-devices",
     "shared-labels-honor", "ksm-sharded", "no-node-labels", "left-behind-for-hours", "signal-device-only",
 )  # fmt: skip
@@ -30,24 +30,24 @@ LIMITS = {
     "only rungs node or cluster": ("rung-node",),
 }
 """Clusters of which docs/grafana.md says that static rules cannot tell."""
-UNSEEN = (
+UNMEASURED = (
     "above-a-gpu-without-dcgm", "renamed-not-mapped", "no-dcgm", "one-exporter-missing", "not-mapped",
     "shared-not-mapped", "gpu-util-on-mig-absent", "gpu-util-on-mig-zero", "signal-none",
 )  # fmt: skip
 """Clusters where GPUs are used and nobody tells it, the ledger's metrics neither."""
 
 
-def looked_at(scenarios: Iterable[Scenario], folder: Path) -> set[str]:
+def clusters_with_errors(scenarios: Iterable[Scenario], folder: Path) -> set[str]:
     """The clusters on which promtool finds allocated or effective GPUs of any pod wrong; it runs all at once."""
     groups: list[Any] = []
     series: list[dict[str, str]] = []
     expectations: list[dict[str, Any]] = []
     for scenario in scenarios:
-        look = quiet_look(scenario)
+        look = find_steady_minute(scenario)
         if look is not None:
             groups += _groups(scenario)
             series += look.series()
-            expectations += _truth(look)
+            expectations += _expectations(look)
     assert expectations
     found = promtool.run(folder, groups, series, expectations)
     wrong = set(re.findall(r'expr: .*cluster=\\"([^"\\]+)\\"', found))
@@ -65,17 +65,17 @@ def _groups(scenario: Scenario) -> documents.Groups:
     return [pods]
 
 
-def _truth(look: Look) -> list[dict[str, Any]]:
+def _expectations(look: SteadyMinute) -> list[dict[str, Any]]:
     cluster = f'cluster="{look.scenario.name}"'
     expected = []
-    for metric, gpus in (("allocated", look.held()), ("effective", _seen(look))):
+    for metric, gpus in (("allocated", look.held()), ("effective", _visible_use(look))):
         rows = (({"pod": pod}, float(amount)) for pod, amount in gpus.items())
         by_pod = f"sum by (pod) (pod:gpucost_{metric}_gpus{{{cluster}}} > 0)"
         expected.append(promtool.expectation(by_pod, 1, *rows))
     return expected
 
 
-def _seen(look: Look) -> dict[str, Any]:
+def _visible_use(look: SteadyMinute) -> dict[str, Any]:
     """Use that rules can see: not of Neuron."""
     asked = {
         pod.name: "".join(resource for one in pod.requests.values() for resource in one) for pod in look.scenario.pods
@@ -84,19 +84,19 @@ def _seen(look: Look) -> dict[str, Any]:
 
 
 def test_rules_say_what_is_true(tmp_path: Path) -> None:
-    assert all(quiet_look(SCENARIOS[name]) for name in SOME)
-    assert looked_at([SCENARIOS[name] for name in SOME], tmp_path) == set()
+    assert all(find_steady_minute(SCENARIOS[name]) for name in SAMPLE)
+    assert clusters_with_errors([SCENARIOS[name] for name in SAMPLE], tmp_path) == set()
 
 
 def test_what_rules_cannot_tell_is_documented_and_so() -> None:
     limited = {name for names in LIMITS.values() for name in names}
     assert limited <= SCENARIOS.keys()
-    assert not limited & set(SOME)
+    assert not limited & set(SAMPLE)
 
 
 @pytest.mark.heavy
 def test_rules_on_every_cluster(tmp_path: Path) -> None:
     """The limits are real: where they are said to be, and nowhere else, the rules differ from the truth."""
-    looks = [scenario for scenario in SCENARIOS.values() if quiet_look(scenario)]
+    looks = [scenario for scenario in SCENARIOS.values() if find_steady_minute(scenario)]
     assert len(looks) > 200
-    assert looked_at(looks, tmp_path) - set(UNSEEN) == {name for names in LIMITS.values() for name in names}
+    assert clusters_with_errors(looks, tmp_path) - set(UNMEASURED) == {name for names in LIMITS.values() for name in names}

@@ -82,7 +82,7 @@ def hour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hour]:
         yield Hour(scenario, ledger, documents.recording_groups(settings, [cluster], now))
 
 
-def notation(scenario: Scenario, *, marked: bool) -> list[dict[str, str]]:
+def promtool_series(scenario: Scenario, *, marked: bool) -> list[dict[str, str]]:
     """The scenario's series from minute FIRST on, two steps a minute, in promtool's notation.
 
     Args:
@@ -113,46 +113,46 @@ def _values(one: Series, told: Mapping[int, str], *, marked: bool) -> str:
 
 def test_an_hours_mean_of_live_gpus_is_near_the_ledger(hour: Hour, tmp_path: Path) -> None:
     """By business unit, what is held, used and unmeasured; where nothing changes within the hour, exactly."""
-    units, allowed = hour.units(), bounds(hour, ends=LAG_MINUTES)
+    units, allowed = hour.units(), allowed_deviations(hour, ends=LAG_MINUTES)
     assert len(units) == 7
     assert sum(not held for held, _ in allowed.values()) >= 3
     looks = "sum_over_time(business_unit:gpucost_allocated_gpus:sum[59m30s])"
     expectations = [promtool.expectation(f"count({looks})", 59 - FIRST, ({}, len(units)))]
     for unit, (allocated, effective, unmeasured) in units.items():
         held, used = allowed[unit]
-        expectations.append(near(_held(unit), allocated, held))
+        expectations.append(within_bound(_held(unit), allocated, held))
         live = {"effective": effective, "unmeasured": unmeasured}
         if unit == "inferentia":  # rules read no use of Neuron: what the ledger measures is unmeasured live
             assert unmeasured == 0 < effective
             live = {"effective": Fraction(0), "unmeasured": allocated}
         for part, gpu_hours in live.items():
             gpus = f'business_unit:gpucost_gpus:sum{{business_unit="{unit}",part="{part}"}}'
-            expectations.append(near(gpus, gpu_hours, used))
+            expectations.append(within_bound(gpus, gpu_hours, used))
     # The bound is not there for nothing: what comes and goes within the hour is off.
-    expectations.append(near(_held("vector"), units["vector"][0], Fraction(0), is_so=False))
-    series = notation(hour.scenario, marked=True)
+    expectations.append(within_bound(_held("vector"), units["vector"][0], Fraction(0), is_so=False))
+    series = promtool_series(hour.scenario, marked=True)
     read = "device|node|pod|namespace:gpucost_business|business_unit:gpucost_(allocated_)?gpus"
-    assert promtool.run(tmp_path, only(hour.groups, read), series, expectations, interval="30s") == ""
+    assert promtool.run(tmp_path, filter_rules(hour.groups, read), series, expectations, interval="30s") == ""
 
 
 def test_where_ends_are_not_marked_they_are_seen_five_minutes_later(hour: Hour, tmp_path: Path) -> None:
     """And not earlier: of the spot pod whose node is taken back, the marked hour's bound does not hold."""
-    units, allowed = hour.units(), bounds(hour, ends=UNMARKED_LAG_MINUTES)
-    expectations = [near(_held(unit), gpus[0], allowed[unit][0]) for unit, gpus in units.items()]
+    units, allowed = hour.units(), allowed_deviations(hour, ends=UNMARKED_LAG_MINUTES)
+    expectations = [within_bound(_held(unit), gpus[0], allowed[unit][0]) for unit, gpus in units.items()]
     (taken,) = (line for line in hour.ledger.lines if line.pod == "cuda-vector-add-5d8c-1")
     pod, gpu_hours = f'pod:gpucost_allocated_gpus{{pod="{taken.pod}"}}', Fraction(taken.allocated_gpu_hours)
-    expectations.append(near(pod, gpu_hours, Fraction(LAG_MINUTES, 60), is_so=False))
-    series = [one for one in notation(hour.scenario, marked=False) if one["series"].startswith("kube_")]
+    expectations.append(within_bound(pod, gpu_hours, Fraction(LAG_MINUTES, 60), is_so=False))
+    series = [one for one in promtool_series(hour.scenario, marked=False) if one["series"].startswith("kube_")]
     held = "node|namespace:gpucost_business|pod:gpucost_(units|allocated)|business_unit:gpucost_allocated"
-    assert promtool.run(tmp_path, only(hour.groups, held), series, expectations, interval="30s") == ""
+    assert promtool.run(tmp_path, filter_rules(hour.groups, held), series, expectations, interval="30s") == ""
 
 
-def only(groups: Groups, records: str) -> Groups:
+def filter_rules(groups: Groups, records: str) -> Groups:
     """Rules whose records begin so; the others take time, and nothing reads them here."""
     return [{**group, "rules": [one for one in group["rules"] if re.match(records, one["record"])]} for group in groups]
 
 
-def bounds(hour: Hour, *, ends: int) -> Mapping[str, tuple[Fraction, Fraction]]:
+def allowed_deviations(hour: Hour, *, ends: int) -> Mapping[str, tuple[Fraction, Fraction]]:
     """By business unit, how far off what is held and what is used may be, in GPU-hours.
 
     Args:
@@ -162,15 +162,15 @@ def bounds(hour: Hour, *, ends: int) -> Mapping[str, tuple[Fraction, Fraction]]:
     owners = {line.pod: line.business_unit for line in hour.ledger.lines}
     for one in allocations(hour.scenario):
         held, used = found.get(owners[one.pod.name], (Fraction(0), Fraction(0)))
-        end = off(one, one.end, ends)
+        end = deviation(one, one.end, ends)
         found[owners[one.pod.name]] = (
-            held + off(one, one.start, LAG_MINUTES) + end,
-            used + off(one, one.running_from, LAG_MINUTES) + end,
+            held + deviation(one, one.start, LAG_MINUTES) + end,
+            used + deviation(one, one.running_from, LAG_MINUTES) + end,
         )
     return found
 
 
-def off(holding: Allocation, edge: float | Fraction, minutes: int) -> Fraction:
+def deviation(holding: Allocation, edge: float | Fraction, minutes: int) -> Fraction:
     """GPU-hours by which looks may be off about a holding, where it changes in the hour or shortly before."""
     return holding.gpus * minutes / 60 if -minutes <= edge < 60 else Fraction(0)
 
@@ -179,7 +179,7 @@ def _held(unit: str) -> str:
     return f'business_unit:gpucost_allocated_gpus:sum{{business_unit="{unit}"}}'
 
 
-def near(series: str, gpu_hours: Fraction, allowed: Fraction, *, is_so: bool = True) -> dict[str, object]:
+def within_bound(series: str, gpu_hours: Fraction, allowed: Fraction, *, is_so: bool = True) -> dict[str, object]:
     """Sixty looks, one a minute, add up to GPU-hours within a bound; to a millionth, where that is 0."""
     mean = f"((sum(sum_over_time({series}[59m30s])) or vector(0)) / 60)"
     bound = float(allowed) + 1e-6

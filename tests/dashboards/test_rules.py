@@ -51,7 +51,7 @@ def test_gpus_by_business_unit(tmp_path: Path) -> None:
     effective = 0.6 * SLICE + 0.15 + 0.5 + 0.9
     research = {"effective": effective, "waste": 0.4 * SLICE + 0.1 + 0.6, "unmeasured": BIG}
     lone = {"effective": 0.02 + 0.15, "waste": 0.98 + 0.1, "unmeasured": 0}
-    found = promtool.run(tmp_path, groups(), small_cluster.everything(), [
+    found = promtool.run(tmp_path, groups(), small_cluster.all_series(), [
         parts("business_unit", 8, {"research": research, "lone": lone}),
         expectation("business_unit:gpucost_allocated_gpus:sum", 8,
                     (of(business_unit="research"), SLICE + 0.25 + 2 + BIG), (of(business_unit="lone"), 1.25)),
@@ -66,7 +66,7 @@ def test_a_pod_that_starts_ends_or_waits(tmp_path: Path) -> None:
     """Who pulls an image holds GPUs and uses none; who is deleted holds none at the next evaluation."""
     a = of(business_unit="research", namespace="bu-a", node="mig-1", node_pool="mig", pod="a", uid="uid-a")
     idle = of(business_unit="lone", namespace="lone", node="whole-1", node_pool="whole", pod="idle", uid="uid-idle")
-    found = promtool.run(tmp_path, groups(), small_cluster.everything(), [
+    found = promtool.run(tmp_path, groups(), small_cluster.all_series(), [
         expectation('pod:gpucost_gpus{pod="a"}', 9, ({**a, "part": "effective"}, 0.6 * SLICE),
                     ({**a, "part": "waste"}, 0.4 * SLICE), ({**a, "part": "unmeasured"}, 0)),
         expectation('pod:gpucost_gpus{pod="a"}', 10),
@@ -96,7 +96,7 @@ def test_pools_and_clusters_sum_up_to_their_gpus(tmp_path: Path) -> None:
     }
     assert sum(fleet.values()) == pytest.approx(8)
     later = {**pools["whole"], "unallocated": 0, "stranded": 1}
-    found = promtool.run(tmp_path, groups(), small_cluster.everything(), [
+    found = promtool.run(tmp_path, groups(), small_cluster.all_series(), [
         parts("node_pool", 8, pools),
         expectation("cluster:gpucost_gpus:sum", 8, *((of(part=part), gpus) for part, gpus in fleet.items())),
         expectation("cluster:gpucost_capacity_gpus:sum", 8, (of(), 8)),

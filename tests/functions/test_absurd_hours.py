@@ -140,13 +140,13 @@ def test_waste_units_nodes_lines_and_allocations_are_answered(published: DynamoT
 def test_restated_hour_becomes_incomplete_and_is_due_again(table: DynamoTable) -> None:
     publish(table, "1E+308")
     ledger = Ledger(*table)
-    before = ledger.newest("east", ABSURD)
+    before = ledger.newest_version("east", ABSURD)
     assert before is not None
     assert not ledger.is_readable(before)
     empty = record(hour=ABSURD, cluster="east", status="incomplete")
     after = ledger.publish(empty, replacing=before, settings_version=1, now=NOW)
     assert (after.status, after.next_attempt_at is not None) == ("incomplete", True)
-    sound = ledger.newest("east", ABSURD + 6 * HOUR)
+    sound = ledger.newest_version("east", ABSURD + 6 * HOUR)
     assert sound is not None
     with pytest.raises(ConflictError, match="an incomplete attempt does not replace figures"):
         ledger.publish(replace(empty, hour=ABSURD + 6 * HOUR), replacing=sound, settings_version=1, now=NOW)

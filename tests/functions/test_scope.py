@@ -22,7 +22,7 @@ from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from devstack.template import REPOSITORY
 from gpucost.container import Container
-from gpucost.features.alerting.storage.history import DynamoAlertHistory
+from gpucost.features.alerting.storage.history import AlertHistory
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
@@ -103,7 +103,7 @@ def fleets(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[Published]
             if is_restated:
                 ledger.publish(one, replacing=first, settings_version=1, now=NOW, reason=fleet.units["c"])
         for news in fleet.news():
-            DynamoAlertHistory(client, table).add(news.subject.cluster, [news])
+            AlertHistory(client, table).add(news.subject.cluster, [news])
         for cluster in fleet.clusters:
             RollupStore(client, table).roll_up(cluster, day, NOW)
         secrets = {role: frozenset(fleet.secrets(*letters)) for role, letters in SEEN.items()}

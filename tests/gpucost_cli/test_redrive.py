@@ -82,7 +82,7 @@ def test_each_letter_goes_back_to_where_it_came_from(queues: Queues, capsys: pyt
     assert sorted(json.loads(one["Message"])["kind"] for one in queues.letters("heard")) == ["hour-closed", "tick"]
     assert queues.left() == 1
     told = capsys.readouterr().err
-    assert "the schedule's call of 2026-11-19T10:05Z, dropped as the next one does its work" in told
+    assert "the schedule's call of 2026-11-19T10:05Z, dropped: the next one does its work" in told
     assert "hours-due c 2026-11-19T10Z, 3 h: a mistake of ours" in told
     assert "stays:" in told
     assert "not a valid HoursDue" in told

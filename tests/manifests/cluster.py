@@ -1,7 +1,7 @@
-"""A cluster as a collector sees it: what discovery tells of its pods, and pods that answer scrapes.
+"""A cluster as a collector sees it: pods that are discovered, and pods that answer scrapes.
 
-Debian builds Prometheus without discovery by Kubernetes. The labels that it would find are documented
-(prometheus.io/docs, `kubernetes_sd_config`, role `pod`), and are handed over by HTTP discovery instead.
+Debian builds Prometheus without Kubernetes discovery. The labels that it would discover are documented
+(prometheus.io/docs, `kubernetes_sd_config`, role `pod`). HTTP discovery provides them instead.
 """
 
 import json
@@ -29,14 +29,14 @@ LABELS = {
     "neuron-monitor": ("app", "neuron-monitor", "prometheus"),
     "karpenter": ("app.kubernetes.io/name", "karpenter", "http-metrics"),
 }
-"""How the charts label an exporter's pods, and what they call the port of its metrics."""
+"""Label, its value, and port name of each exporter's pods in its chart."""
 NAMESPACES = {
     "kube-state-metrics": "kube-system",
     "dcgm-exporter": "gpu-operator",
     "neuron-monitor": "neuron-monitor",
     "karpenter": "kube-system",
 }
-"""Where the charts put them."""
+"""Namespace of each exporter in its chart."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -52,12 +52,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
+        """Keep the test's output clean."""
 
 
 @contextmanager
-def serving(answer: Callable[[str], bytes], kind: str = _Handler.kind) -> Iterator[int]:
-    """Answer every GET on a free port of the loopback; yields the port."""
+def running_server(answer: Callable[[str], bytes], kind: str = _Handler.kind) -> Iterator[int]:
+    """Answer every GET request on a free loopback port, and yield the port."""
     handler = type("Handler", (_Handler,), {"answer": staticmethod(answer), "kind": kind})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
@@ -73,7 +73,7 @@ def serving(answer: Callable[[str], bytes], kind: str = _Handler.kind) -> Iterat
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod that discovery tells of."""
+    """A pod that is discovered."""
 
     name: str
     node: str
@@ -83,14 +83,15 @@ class Pod:
     namespace: str = "somewhere"
 
     def targets(self) -> Iterator[Any]:
-        """One for every port that a container declares, as of role `pod`."""
-        own = {
-            f"__meta_kubernetes_pod_label_{re.sub('[^a-zA-Z0-9_]', '_', key)}": one for key, one in self.labels.items()
+        """Yield a target for every declared container port, as Prometheus' role `pod` does."""
+        pod_labels = {
+            f"__meta_kubernetes_pod_label_{re.sub('[^a-zA-Z0-9_]', '_', key)}": label_value
+            for key, label_value in self.labels.items()
         }
         for port, number in self.ports:
             yield {
                 "targets": [f"127.0.0.1:{number}"],
-                "labels": own
+                "labels": pod_labels
                 | {
                     "__meta_kubernetes_namespace": self.namespace,
                     "__meta_kubernetes_pod_name": self.name,
@@ -108,13 +109,14 @@ class Pod:
 
 
 @contextmanager
-def cluster(exporters: Sequence[tuple[str, str, Callable[[str], bytes]]]) -> Iterator[str]:
-    """Pods of some exporters (which, on which node, what it answers), among others that nobody asked for.
+def running_cluster(exporters: Sequence[tuple[str, str, Callable[[str], bytes]]]) -> Iterator[str]:
+    """Run pods of exporters among pods that must not be scraped, and yield the address of their discovery.
 
-    Yields where discovery asks for them.
+    Args:
+        exporters: name, node, and the function that answers its scrapes.
     """
     with ExitStack() as running:
-        telemetry = running.enter_context(serving(lambda _: b"telemetry 1\n"))
+        telemetry = running.enter_context(running_server(lambda _: b"telemetry 1\n"))
         key, value, _ = LABELS["kube-state-metrics"]
         pods = [
             Pod("gone", "system-1", {key: value}, [("http", telemetry)], "Succeeded", "kube-system"),
@@ -126,18 +128,17 @@ def cluster(exporters: Sequence[tuple[str, str, Callable[[str], bytes]]]) -> Ite
         ]
         for number, (exporter, node, answer) in enumerate(exporters):
             key, value, port = LABELS[exporter]
-            own = running.enter_context(serving(answer))
-            beside = [("metrics", telemetry)] if exporter == "kube-state-metrics" else []  # its telemetry port
-            ports = [(port, own), *beside]
+            exporter_port = running.enter_context(running_server(answer))
+            telemetry_ports = [("metrics", telemetry)] if exporter == "kube-state-metrics" else []  # its telemetry port
+            ports = [(port, exporter_port), *telemetry_ports]
             pods.append(Pod(f"{exporter}-{number}", node, {key: value}, ports, namespace=NAMESPACES[exporter]))
-        body = json.dumps([target for one in pods for target in one.targets()]).encode()
-        place = running.enter_context(serving(lambda _: body, "application/json"))
-        yield f"http://127.0.0.1:{place}"
+        body = json.dumps([target for pod in pods for target in pod.targets()]).encode()
+        discovery_port = running.enter_context(running_server(lambda _: body, "application/json"))
+        yield f"http://127.0.0.1:{discovery_port}"
 
 
-def here(configuration: Any, discovery: str, *, seconds: int, receiver: str = "") -> Any:
-    """A collector's configuration, changed in who tells of pods, where it writes to and how often it scrapes; the rules
-    stay as they are."""
+def local_configuration(configuration: Any, discovery: str, *, seconds: int, receiver: str = "") -> Any:
+    """Change discovery, scrape interval and receiver of a collector's configuration; its relabeling rules stay."""
     changed: Any = yaml.safe_load(yaml.safe_dump(configuration))
     changed["global"] = {"scrape_interval": f"{seconds}s", "scrape_timeout": f"{seconds}s"}
     if receiver:
@@ -153,9 +154,9 @@ def here(configuration: Any, discovery: str, *, seconds: int, receiver: str = ""
 
 
 @contextmanager
-def prometheus(configuration: Any, *flags: str, agent: bool = False) -> Iterator[str]:
-    """The real Prometheus with a configuration; yields its address."""
-    with tempfile.TemporaryDirectory(prefix="gpucost-kit-") as folder:
+def running_prometheus(configuration: Any, *flags: str, agent: bool = False) -> Iterator[str]:
+    """Run a real Prometheus with a configuration, and yield its address."""
+    with tempfile.TemporaryDirectory(prefix="gpucost-manifests-") as folder:
         home, port = Path(folder), free_port()
         (home / "prometheus.yml").write_text(yaml.safe_dump(configuration))
         storage = [f"--storage.agent.path={home / 'data'}"] if agent else [f"--storage.tsdb.path={home / 'data'}"]
@@ -165,7 +166,7 @@ def prometheus(configuration: Any, *flags: str, agent: bool = False) -> Iterator
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         url = f"http://127.0.0.1:{port}"
         try:
-            until(lambda: process.poll() is not None or _is_ready(url), "Prometheus to start")
+            wait_until(lambda: process.poll() is not None or _is_ready(url), "Prometheus to start")
             assert process.poll() is None, (home / "log").read_text()[-500:]
             yield url
         finally:
@@ -175,7 +176,7 @@ def prometheus(configuration: Any, *flags: str, agent: bool = False) -> Iterator
 
 @cache
 def _agent_flag() -> str:
-    """The flag of Prometheus' agent mode, which version 3 renamed."""
+    """Return the flag of Prometheus' agent mode, which version 3 renamed."""
     shown = subprocess.run([executable("prometheus"), "--version"], capture_output=True, text=True, check=True)
     return "--enable-feature=agent" if "version 2." in shown.stdout + shown.stderr else "--agent"
 
@@ -187,16 +188,16 @@ def _is_ready(url: str) -> bool:
         return False
 
 
-def until(is_so: Callable[[], object], what: str, seconds: float = 30) -> None:
-    """Wait."""
+def wait_until(is_met: Callable[[], object], description: str, seconds: float = 30) -> None:
+    """Wait until a condition is met; fail after a timeout."""
     deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+    while not is_met():
+        assert time.monotonic() < deadline, f"waited {seconds} s for {description}"
         time.sleep(0.05)
 
 
-def ask(url: str, query: str) -> list[tuple[dict[str, str], float]]:
-    """An instant query's answer."""
+def query_instant(url: str, query: str) -> list[tuple[dict[str, str], float]]:
+    """Run an instant query and return labels and value of each sample."""
     answer = requests.post(f"{url}/api/v1/query", data={"query": query}, timeout=10).json()
     assert answer["status"] == "success", answer
-    return [(one["metric"], float(one["value"][1])) for one in answer["data"]["result"]]
+    return [(sample["metric"], float(sample["value"][1])) for sample in answer["data"]["result"]]

@@ -1,7 +1,8 @@
-"""What the exporters of a cluster expose at one time: everything, not only what somebody wants.
+"""Everything that the exporters of a cluster expose at one time, whether it is queried or not.
 
-Families and labels: kube-state-metrics 2.20's docs/metrics, dcgm-exporter's etc/default-counters.csv, Karpenter's
-reference of metrics, neuron-monitor's user guide. Series about GPUs come from the simulated fleet.
+Metric families and labels are those of kube-state-metrics 2.20's docs/metrics, dcgm-exporter's
+etc/default-counters.csv, Karpenter's metrics reference and neuron-monitor's user guide. Series about GPUs come from the
+simulated fleet.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,24 +13,24 @@ from devstack.fleet.scenario import Scenario
 from devstack.fleet.series import Series
 
 Labels = Mapping[str, str]
-OF_POD = (
+POD_METRICS = (
     "created", "start_time", "status_initialized_time", "status_ready_time", "status_container_ready_time",
     "status_unscheduled_time", "overhead_cpu_cores", "overhead_memory_bytes", "deletion_timestamp",
 )  # fmt: skip
-OF_CONTAINER = (
+CONTAINER_METRICS = (
     "status_waiting", "status_running", "state_started", "status_terminated", "status_ready", "status_restarts_total",
     "status_last_terminated_exitcode", "status_last_terminated_timestamp",
 )  # fmt: skip
-OF_DEPLOYMENT = (
+DEPLOYMENT_METRICS = (
     "status_replicas", "status_replicas_ready", "status_replicas_available", "status_replicas_unavailable",
     "status_replicas_updated", "status_observed_generation", "spec_replicas", "spec_paused", "metadata_generation",
     "created", "spec_strategy_rollingupdate_max_unavailable", "spec_strategy_rollingupdate_max_surge",
 )  # fmt: skip
-OF_REPLICASET = (
+REPLICASET_METRICS = (
     "status_replicas", "status_fully_labeled_replicas", "status_ready_replicas", "status_observed_generation",
     "spec_replicas", "metadata_generation", "created",
 )  # fmt: skip
-OF_JOB = (
+JOB_METRICS = (
     "info", "spec_parallelism", "spec_completions", "status_active", "status_succeeded", "status_failed",
     "status_start_time", "status_completion_time", "created",
 )  # fmt: skip
@@ -42,8 +43,8 @@ DCGM_COUNTERS = (
     "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
     "DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_PROF_PCIE_TX_BYTES", "DCGM_FI_PROF_PCIE_RX_BYTES",
 )  # fmt: skip
-"""The default counters beside DCGM_FI_DEV_GPU_UTIL and DCGM_FI_PROF_GR_ENGINE_ACTIVE, which the fleet tells."""
-KARPENTER = (
+"""The default counters without DCGM_FI_DEV_GPU_UTIL and DCGM_FI_PROF_GR_ENGINE_ACTIVE, which the fleet exposes."""
+KARPENTER_METRICS = (
     "karpenter_build_info", "karpenter_cloudprovider_errors_total",
     "karpenter_cluster_state_node_count", "karpenter_cluster_state_synced",
     "karpenter_cluster_utilization_percent", "karpenter_nodeclaims_created_total",
@@ -53,19 +54,24 @@ KARPENTER = (
     "karpenter_voluntary_disruption_eligible_nodes", "karpenter_voluntary_disruption_decisions_total",
     "controller_runtime_reconcile_total", "workqueue_depth", "client_go_request_total", "aws_sdk_go_request_total",
 )  # fmt: skip
-NEURON = (
+NEURON_METRICS = (
     "neuroncore_memory_usage_tensors", "neuron_runtime_memory_used_bytes", "neuron_runtime_vcpu_usage_ratio",
     "execution_errors_total", "execution_status_total", "execution_latency_seconds", "instance_info",
     "system_memory_total_bytes", "system_vcpu_usage_ratio",
 )  # fmt: skip
-PROCESS = ("process_cpu_seconds_total", "process_resident_memory_bytes", "go_goroutines", "go_gc_duration_seconds_sum")
-TYPES_OF_INSTANCE = 40
-"""Of hundreds whose prices and zones Karpenter tells."""
+PROCESS_METRICS = (
+    "process_cpu_seconds_total",
+    "process_resident_memory_bytes",
+    "go_goroutines",
+    "go_gc_duration_seconds_sum",
+)
+INSTANCE_TYPES = 40
+"""A part of the hundreds of instance types whose prices and zones Karpenter exposes."""
 
 
 @dataclass
 class Target:
-    """One pod that is scraped: what it exposes, by family and labels."""
+    """A scraped pod with its exposed samples."""
 
     exporter: str
     node: str
@@ -75,77 +81,79 @@ class Target:
         self.exposed.append((metric, labels, value))
 
     def text(self) -> str:
-        return "".join(f"{metric}{{{inside(labels)}}} {value}\n" for metric, labels, value in self.exposed)
+        return "".join(f"{metric}{{{format_labels(labels)}}} {value}\n" for metric, labels, value in self.exposed)
 
 
-def inside(labels: Labels) -> str:
+def format_labels(labels: Labels) -> str:
     return ",".join(f'{name}="{value}"' for name, value in labels.items())
 
 
-def targets(scenario: Scenario, minute: int, *, others: int = 0) -> list[Target]:
-    """What every exporter of a scenario exposes at a minute.
+def targets(scenario: Scenario, minute: int, *, pods_without_gpus: int = 0) -> list[Target]:
+    """Return everything that the exporters of a scenario expose at a minute.
 
     Args:
-        others: pods without GPUs, two a node, which kube-state-metrics tells of as well.
+        pods_without_gpus: number of other pods, two on each node, that kube-state-metrics also exposes.
     """
-    found = [_kube_state_metrics(scenario, minute, others)]
+    exporter_targets = [_kube_state_metrics(scenario, minute, pods_without_gpus)]
     for exporter, series in (
         ("dcgm-exporter", dcgm_exporter.series(scenario)),
         ("neuron-monitor", neuron_monitor.series(scenario)),
         ("karpenter", karpenter.series(scenario)),
     ):
         by_instance: dict[str, Target] = {}
-        for one, value in at(series, minute):
-            target = by_instance.setdefault(one.labels["instance"], Target(exporter, _node(one)))
-            target.add(one.metric, value, **own(one))
+        for single_series, value in samples_at(series, minute):
+            target = by_instance.setdefault(single_series.labels["instance"], Target(exporter, _node(single_series)))
+            target.add(single_series.metric, value, **exposed_labels(single_series))
         for target in by_instance.values():
-            _ADD_REST[exporter](target)
-            for metric in PROCESS:
+            _ADD_OTHER_METRICS[exporter](target)
+            for metric in PROCESS_METRICS:
                 target.add(metric)
-        found += by_instance.values()
-    return found
+        exporter_targets += by_instance.values()
+    return exporter_targets
 
 
-def at(series: Iterable[Series], minute: int) -> Iterator[tuple[Series, str]]:
-    """Series that have a sample at a minute, with its value; not Prometheus' own."""
-    for one in series:
-        value = next((value for at, value in one.samples if at == minute * 60_000), None)
-        if value is not None and one.metric != "up":
-            yield one, value.lstrip("@")
+def samples_at(series: Iterable[Series], minute: int) -> Iterator[tuple[Series, str]]:
+    """Series that have a sample time a minute, with its value; not Prometheus' own."""
+    for candidate in series:
+        value = next((value for time, value in candidate.samples if time == minute * 60_000), None)
+        if value is not None and candidate.metric != "up":
+            yield candidate, value.lstrip("@")
 
 
-def own(one: Series) -> dict[str, str]:
-    """Labels as exposed: without those of the scrape."""
-    return {name: value for name, value in one.labels.items() if name not in {"job", "instance"}}
+def exposed_labels(series: Series) -> dict[str, str]:
+    """Return the labels that the exporter exposes, without those of the scrape."""
+    return {name: value for name, value in series.labels.items() if name not in {"job", "instance"}}
 
 
-def _node(one: Series) -> str:
-    return one.labels.get("Hostname", one.labels["instance"].rpartition(":")[0])
+def _node(series: Series) -> str:
+    return series.labels.get("Hostname", series.labels["instance"].rpartition(":")[0])
 
 
 def _kube_state_metrics(scenario: Scenario, minute: int, others: int) -> Target:
     target = Target("kube-state-metrics", "system-1")
-    for one, value in at(kube_state_metrics.series(scenario), minute):
-        target.add(one.metric, value, **own(one))
+    for series, value in samples_at(kube_state_metrics.series(scenario), minute):
+        target.add(series.metric, value, **exposed_labels(series))
     for pod in scenario.pods:
         if pod.start <= minute < pod.deleted:
             _add_pod(target, pod.namespace, pod.name, pod.id, pod.node.name if pod.node else "")
     for number in range(others):
         name, uid, node = f"web-5d8c-{number}", f"uid-web-{number}", f"general-{number // 2}"
-        who = {"namespace": "web", "pod": name, "uid": uid}
+        pod_labels = {"namespace": "web", "pod": name, "uid": uid}
         for phase in kube_state_metrics.PHASES:
-            target.add("kube_pod_status_phase", str(int(phase == "Running")), phase=phase, **who)
-        target.add("kube_pod_owner", owner_kind="ReplicaSet", owner_name="web-5d8c", owner_is_controller="true", **who)
-        target.add("kube_pod_status_scheduled_time", **who)
+            target.add("kube_pod_status_phase", str(int(phase == "Running")), phase=phase, **pod_labels)
+        target.add(
+            "kube_pod_owner", owner_kind="ReplicaSet", owner_name="web-5d8c", owner_is_controller="true", **pod_labels
+        )
+        target.add("kube_pod_status_scheduled_time", **pod_labels)
         _add_pod(target, "web", name, uid, node)
         if number % 2 == 0:
             target.add("kube_node_info", node=node, provider_id=f"aws:///us-west-2a/i-{node}")
             target.add("kube_node_labels", node=node, label_node_kubernetes_io_instance_type="m7i.2xlarge")
             target.add("kube_node_status_capacity", "8", node=node, resource="cpu", unit="core")
             _add_node(target, node)
-    for one_node in scenario.nodes:
-        if one_node.lifetime[0] <= minute < one_node.lifetime[1]:
-            _add_node(target, one_node.name)
+    for node_with_gpus in scenario.nodes:
+        if node_with_gpus.lifetime[0] <= minute < node_with_gpus.lifetime[1]:
+            _add_node(target, node_with_gpus.name)
     for space in {pod.namespace for pod in scenario.pods} | {"web", "kube-system"}:
         target.add("kube_namespace_created", namespace=space)
         for phase in ("Active", "Terminating"):
@@ -160,30 +168,30 @@ def _kube_state_metrics(scenario: Scenario, minute: int, others: int) -> Target:
 
 
 def _add_pod(target: Target, namespace: str, name: str, uid: str, node: str) -> None:
-    who = {"namespace": namespace, "pod": name, "uid": uid}
-    for metric in OF_POD:
-        target.add(f"kube_pod_{metric}", **who)
-    target.add("kube_pod_info", node=node, host_ip="10.0.0.1", pod_ip="10.0.1.1", created_by_kind="", **who)
-    target.add("kube_pod_ips", ip="10.0.1.1", ip_family="4", **who)
-    target.add("kube_pod_restart_policy", type="Always", **who)
-    target.add("kube_pod_service_account", service_account="default", **who)
-    target.add("kube_pod_scheduler", name="default-scheduler", **who)
+    pod_labels = {"namespace": namespace, "pod": name, "uid": uid}
+    for metric in POD_METRICS:
+        target.add(f"kube_pod_{metric}", **pod_labels)
+    target.add("kube_pod_info", node=node, host_ip="10.0.0.1", pod_ip="10.0.1.1", created_by_kind="", **pod_labels)
+    target.add("kube_pod_ips", ip="10.0.1.1", ip_family="4", **pod_labels)
+    target.add("kube_pod_restart_policy", type="Always", **pod_labels)
+    target.add("kube_pod_service_account", service_account="default", **pod_labels)
+    target.add("kube_pod_scheduler", name="default-scheduler", **pod_labels)
     for metric in ("ready", "scheduled"):
         for condition in ("true", "false", "unknown"):
-            target.add(f"kube_pod_status_{metric}", condition=condition, **who)
+            target.add(f"kube_pod_status_{metric}", condition=condition, **pod_labels)
     for kind in ("BestEffort", "Burstable", "Guaranteed"):
-        target.add("kube_pod_status_qos_class", qos_class=kind, **who)
+        target.add("kube_pod_status_qos_class", qos_class=kind, **pod_labels)
     for reason in ("Evicted", "NodeAffinity", "NodeLost", "Shutdown", "UnexpectedAdmissionError"):
-        target.add("kube_pod_status_reason", "0", reason=reason, **who)
+        target.add("kube_pod_status_reason", "0", reason=reason, **pod_labels)
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
-        target.add("kube_pod_tolerations", key=key, operator="Exists", effect="NoExecute", **who)
-    target.add("kube_pod_container_info", container="main", image="registry/app:1", container_id="c", **who)
-    for metric in OF_CONTAINER:
-        target.add(f"kube_pod_container_{metric}", container="main", **who)
+        target.add("kube_pod_tolerations", key=key, operator="Exists", effect="NoExecute", **pod_labels)
+    target.add("kube_pod_container_info", container="main", image="registry/app:1", container_id="c", **pod_labels)
+    for metric in CONTAINER_METRICS:
+        target.add(f"kube_pod_container_{metric}", container="main", **pod_labels)
     for metric in ("requests", "limits"):
         for resource, unit in (("cpu", "core"), ("memory", "byte")):
             target.add(f"kube_pod_container_resource_{metric}", container="main", node=node, resource=resource,
-                       unit=unit, **who)  # fmt: skip
+                       unit=unit, **pod_labels)  # fmt: skip
 
 
 def _add_node(target: Target, node: str) -> None:
@@ -196,37 +204,37 @@ def _add_node(target: Target, node: str) -> None:
             target.add("kube_node_status_condition", node=node, condition=condition, status=status)
     for metric in ("capacity", "allocatable"):
         for resource in ("cpu", "memory", "pods", "ephemeral_storage", "hugepages_1Gi", "hugepages_2Mi"):
-            if (metric, resource) != ("capacity", "cpu"):  # told already
+            if (metric, resource) != ("capacity", "cpu"):  # already added
                 target.add(f"kube_node_status_{metric}", node=node, resource=resource, unit="x")
 
 
 def _add_workloads(target: Target, owners: Iterable[tuple[str, str]]) -> None:
     for kind, name in owners:
         label, metrics = {
-            "ReplicaSet": ("replicaset", [*(f"kube_replicaset_{metric}" for metric in OF_REPLICASET)]),
-            "Job": ("job_name", [f"kube_job_{metric}" for metric in OF_JOB]),
+            "ReplicaSet": ("replicaset", [*(f"kube_replicaset_{metric}" for metric in REPLICASET_METRICS)]),
+            "Job": ("job_name", [f"kube_job_{metric}" for metric in JOB_METRICS]),
         }.get(kind, ("", []))
         for metric in metrics:
             target.add(metric, **{"namespace": "any", label: name})
         if kind == "ReplicaSet":
-            for metric in OF_DEPLOYMENT:
+            for metric in DEPLOYMENT_METRICS:
                 target.add(f"kube_deployment_{metric}", namespace="any", deployment=name.rpartition("-")[0])
 
 
 def _add_counters(target: Target) -> None:
-    seen = [labels for metric, labels, _ in target.exposed if metric == "DCGM_FI_PROF_GR_ENGINE_ACTIVE"]
+    device_labels = [labels for metric, labels, _ in target.exposed if metric == "DCGM_FI_PROF_GR_ENGINE_ACTIVE"]
     for metric in DCGM_COUNTERS:
-        for labels in seen:
+        for labels in device_labels:
             target.exposed.append((metric, {**labels, "DCGM_FI_DRIVER_VERSION": "580.95.05"}, "1"))
 
 
 def _add_karpenter(target: Target) -> None:
-    for metric in KARPENTER:
+    for metric in KARPENTER_METRICS:
         target.add(metric, nodepool="gpu-general")
     for kind in ("cpu", "memory", "pods"):
         for metric in ("karpenter_nodepools_usage", "karpenter_nodepools_limit"):
             target.add(metric, nodepool="gpu-general", resource_type=kind)
-    for number in range(TYPES_OF_INSTANCE):
+    for number in range(INSTANCE_TYPES):
         for capacity in ("spot", "on-demand"):
             for zone in ("us-west-2a", "us-west-2b", "us-west-2c"):
                 for metric in ("offering_price_estimate", "offering_available"):
@@ -238,8 +246,8 @@ def _add_karpenter(target: Target) -> None:
 
 
 def _add_neuron(target: Target) -> None:
-    for metric in NEURON:
+    for metric in NEURON_METRICS:
         target.add(metric, instance_id="i-1", neuroncore="0")
 
 
-_ADD_REST = {"dcgm-exporter": _add_counters, "karpenter": _add_karpenter, "neuron-monitor": _add_neuron}
+_ADD_OTHER_METRICS = {"dcgm-exporter": _add_counters, "karpenter": _add_karpenter, "neuron-monitor": _add_neuron}

@@ -1,4 +1,4 @@
-"""The kit as `gpucost kit render` writes it, for the tests."""
+"""The files that `gpucost manifests render` writes, for tests."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -18,19 +18,19 @@ COLLECTORS = {
     "collection/otel-collector.yaml": "collector.yaml",
     "collection/prometheus-agent.yaml": "prometheus.yml",
 }
-"""Files that carry a configuration in a ConfigMap, under which key."""
+"""Files with a collector's configuration in a ConfigMap, and its key there."""
 
 
 ACCOUNT, WORKSPACE = "210987654321", "ws-1a2b3c4d-5e6f-7081-92a3-b4c5d6e7f809"
 
 
 def settings_text() -> str:
-    """The example settings with a workspace filled in, as docs/quickstart-eks.md says."""
+    """Return the example settings with a workspace, as docs/quickstart-eks.md describes."""
     return (CLUSTER / "settings.yaml").read_text().replace("ws-00000000-0000-0000-0000-000000000000", WORKSPACE)
 
 
 def parameters_text() -> str:
-    """The example parameters with an account filled in."""
+    """Return the example parameters with an account."""
     return (CLUSTER / "parameters.yaml").read_text().replace("111122223333", ACCOUNT)
 
 
@@ -43,7 +43,7 @@ def example_parameters() -> Parameters:
 
 
 @cache
-def example() -> Mapping[str, str]:
+def example_files() -> Mapping[str, str]:
     """The files of the example settings and parameters."""
     return dict(render_files(template_values(example_settings(), example_parameters())))
 
@@ -56,7 +56,7 @@ def documents(text: str) -> list[Any]:
 
 def configuration(files: Mapping[str, str], name: str) -> Any:
     """The configuration in a collector's ConfigMap."""
-    config_map = next(one for one in documents(files[name]) if one["kind"] == "ConfigMap")
+    config_map = next(document for document in documents(files[name]) if document["kind"] == "ConfigMap")
     return yaml.safe_load(config_map["data"][COLLECTORS[name]])
 
 
@@ -64,4 +64,4 @@ def objects(files: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     """Every object that is given to Kubernetes or eksctl, with its file."""
     for name, text in files.items():
         if name.startswith(("eksctl/", "workloads/", "collection/")) or name.startswith("karpenter/node"):
-            yield from ((name, one) for one in documents(text) if "kind" in one)
+            yield from ((name, document) for document in documents(text) if "kind" in document)

@@ -1,4 +1,4 @@
-"""The kit's CloudFormation templates: linted, and no wider than they must be."""
+"""The CloudFormation templates of `cluster/aws`: they pass the linter and grant only what is needed."""
 
 import json
 from pathlib import Path
@@ -10,8 +10,8 @@ from cfnlint.decode import decode
 from samtranslator.yaml_helper import yaml_parse
 
 from devstack.template import REPOSITORY
-from tests.manifests.rendered import CLUSTER, example
-from tests.manifests.test_render import other
+from tests.manifests.rendered import CLUSTER, example_files
+from tests.manifests.test_render import render_other
 
 TEMPLATES = sorted((CLUSTER / "aws").glob("*.yaml"))
 
@@ -30,7 +30,7 @@ def test_cfn_lint_finds_nothing(path: Path) -> None:
 def test_the_kit_has_the_templates_as_they_are() -> None:
     assert {path.name for path in TEMPLATES} == {"query-role.yaml", "observability.yaml"}
     for path in TEMPLATES:
-        assert example()[f"aws/{path.name}"] == path.read_text()
+        assert example_files()[f"aws/{path.name}"] == path.read_text()
 
 
 def test_the_query_role_lets_the_service_query_and_nobody_else() -> None:
@@ -46,27 +46,29 @@ def test_the_query_role_lets_the_service_query_and_nobody_else() -> None:
 
 def test_parameter_files_name_the_templates_parameters() -> None:
     """The service assumes a role where the settings name one; the example's runs in the workspace's account."""
-    assert "aws/query-role.parameters.json" not in example()
-    given = {one["ParameterKey"] for one in json.loads(other()["aws/query-role.parameters.json"])}
+    assert "aws/query-role.parameters.json" not in example_files()
+    parameter_names = {
+        parameter["ParameterKey"] for parameter in json.loads(render_other()["aws/query-role.parameters.json"])
+    }
     assert given == set(template("query-role.yaml")["Parameters"])
 
 
 def test_the_deployments_template_nests_it() -> None:
-    """Off unless it is asked for, with parameters that the nested template has and all that it needs."""
+    """It is off by default, and passes all parameters that the nested template requires."""
     deployment = yaml_parse((REPOSITORY / "template.yaml").read_text())
     nested = deployment["Resources"]["Observability"]
     assert deployment["Conditions"][nested["Condition"]] == {"Fn::Equals": [{"Ref": "CreateWorkspace"}, "true"]}
     assert deployment["Parameters"]["CreateWorkspace"]["Default"] == "false"
     parameters = template("observability.yaml")["Parameters"]
-    needed = {name for name, one in parameters.items() if "Default" not in one}
+    needed = {name for name, parameter in parameters.items() if "Default" not in parameter}
     assert needed <= nested["Properties"]["Parameters"].keys() <= parameters.keys()
     assert (REPOSITORY / nested["Properties"]["TemplateURL"]) == CLUSTER / "aws/observability.yaml"
 
 
-def test_what_is_created_is_kept_and_what_exists_is_taken() -> None:
+def test_created_workspace_is_retained_and_existing_workspace_is_used() -> None:
     resources = template("observability.yaml")["Resources"]
     assert resources["Workspace"]["DeletionPolicy"] == resources["Workspace"]["UpdateReplacePolicy"] == "Retain"
-    assert {name: one["Condition"] for name, one in resources.items()} == {
+    assert {name: resource["Condition"] for name, resource in resources.items()} == {
         "Workspace": "CreateWorkspace", "GrafanaRole": "CreateGrafana", "GrafanaWorkspace": "CreateGrafana",
     }  # fmt: skip
     read = resources["GrafanaRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"][0]["Resource"]

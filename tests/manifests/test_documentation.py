@@ -1,4 +1,4 @@
-"""The kit's pages name files, commands and checks that are there."""
+"""Files, commands and checks that the pages about the manifests name exist."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import yaml
 
 from devstack.template import REPOSITORY
 from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
-from tests.manifests.rendered import CLUSTER, example
+from tests.manifests.rendered import CLUSTER, example_files
 
 DOCS = REPOSITORY / "docs"
 PAGES = ("quickstart-eks.md", "existing-cluster.md", "seeds.md", "decisions/0036-the-cluster-kit.md")
@@ -22,15 +22,17 @@ def page(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_files_that_pages_name_are_there(name: str) -> None:
-    for found in re.findall(rf"(?<![\w/-])(?:kit/|cluster/)?((?:{FOLDERS})/[a-z0-9/*-]+\.(?:yaml|json))", page(name)):
-        assert any(fnmatchcase(path, found) for path in (*example(), "aws/query-role.parameters.json")), found
-    for found in re.findall(r"`((?:tests|local|docs|gpucost)/[a-z_/.]+\.py)`", page(name)):
-        assert (REPOSITORY / "layers/common" / found).exists() or (REPOSITORY / found).exists(), found
+def test_named_files_exist(name: str) -> None:
+    for pattern in re.findall(
+        rf"(?<![\w/-])(?:manifests/|cluster/)?((?:{FOLDERS})/[a-z0-9/*-]+\.(?:yaml|json))", page(name)
+    ):
+        assert any(fnmatchcase(path, pattern) for path in (*example_files(), "aws/query-role.parameters.json")), pattern
+    for pattern in re.findall(r"`((?:tests|local|docs|gpucost)/[a-z_/.]+\.py)`", page(name)):
+        assert (REPOSITORY / "layers/common" / pattern).exists() or (REPOSITORY / pattern).exists(), pattern
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_links_lead_somewhere(name: str) -> None:
+def test_links_have_targets(name: str) -> None:
     for target, anchor in re.findall(r"\]\(((?!https:)[^)#]*)#?([^)]*)\)", page(name)):
         path = ((DOCS / name).parent / target).resolve() if target else DOCS / name
         assert path.exists(), target
@@ -43,10 +45,10 @@ def _anchors(path: Path) -> Iterator[str]:
         yield re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
 
 
-def test_the_quick_start_says_what_is_seen() -> None:
+def test_quick_start_shows_the_output_of_its_commands() -> None:
     text = page("quickstart-eks.md")
-    assert f"`{len(example())} files for cluster gpu-cost-poc are in kit`" in text
-    exported = dict(re.findall(r'^export (\w+)="(.*)"$', example()["env.sh"], re.MULTILINE))
+    assert f"`{len(example_files())} files for cluster gpu-cost-poc are in manifests`" in text
+    exported = dict(re.findall(r'^export (\w+)="(.*)"$', example_files()["env.sh"], re.MULTILINE))
     for command in re.findall(r"^```\n(.*?)^```", text + page("existing-cluster.md"), re.MULTILINE | re.DOTALL):
         for variable in re.findall(r"\$\{?([A-Z_]{4,})", command):
             assert variable in exported, f"${variable} is set by env.sh"
@@ -55,21 +57,21 @@ def test_the_quick_start_says_what_is_seen() -> None:
         assert f"helm repo add {versions[name]['chart'].split('/')[0]} {versions[name]['repository']}" in text
         assert f"{versions[name]['chart']} " in text
     for file in re.findall(r"-f ([a-z/-]+\.yaml)", text):
-        assert file.removeprefix("kit/") in example(), file
+        assert file.removeprefix("manifests/") in example_files(), file
 
 
 def test_clusters_are_created_without_a_second_device_plugin() -> None:
-    """eksctl installs its own for AL2023's GPU groups unless a flag says no: its configuration file cannot."""
-    places = [page("quickstart-eks.md"), *(text for name, text in example().items() if name.startswith("eksctl/"))]
-    for text in places:
+    """eksctl installs one for GPU groups with AL2023 unless a flag forbids it; its configuration file cannot."""
+    texts = [page("quickstart-eks.md"), *(text for name, text in example_files().items() if name.startswith("eksctl/"))]
+    for text in texts:
         commands = re.findall(r"eksctl create cluster -f .*", text)
         assert commands
         assert all(command.endswith(" --install-nvidia-plugin=false") for command in commands), commands
 
 
-def test_every_check_of_the_doctor_has_its_row() -> None:
+def test_every_check_of_the_doctor_is_documented() -> None:
     rows = page("quickstart-eks.md").partition("## What the doctor says")[2].splitlines()
-    told = [
+    patterns = [
         name.strip().replace("…", "*") for row in rows[6:] for name in row.split("|")[1:2] for name in name.split(",")
     ]
     sources = "\n".join(path.read_text() for path in (REPOSITORY / "gpucost_cli/doctor").rglob("*.py"))
@@ -79,20 +81,23 @@ def test_every_check_of_the_doctor_has_its_row() -> None:
     for name in names:
         filled = name.replace("{_KSM}", "kube-state-metrics").replace("pods of {name}", "pods of nvidia.com/gpu.shared")
         example_of = re.sub(r"\{.*?\}", "x", filled)
-        assert any(fnmatchcase(example_of, pattern) for pattern in told), f"{name} has no row"
+        assert any(fnmatchcase(example_of, pattern) for pattern in patterns), f"{name} has no row"
 
 
-def test_rendered_names_of_the_quick_start_are_the_parameters() -> None:
-    """The page shows the example's cluster; with others the commands stay the same, for they go by variables."""
+def test_names_in_the_quick_start_are_those_of_the_parameters() -> None:
+    """The page shows the example's cluster. Commands use variables, so they work for other clusters."""
     text = page("quickstart-eks.md")
-    given = yaml.safe_load((CLUSTER / "parameters.yaml").read_text())
-    assert f"`{given['cluster']}: attribution is possible`" in text
-    assert given["gpu_group"]["mig_geometry"] in text
-    assert f"**{given['gpu_group']['instance_type']}" in text or f"a {given['gpu_group']['instance_type']}" in text
+    parameters = yaml.safe_load((CLUSTER / "parameters.yaml").read_text())
+    assert f"`{parameters['cluster']}: attribution is possible`" in text
+    assert parameters["gpu_group"]["mig_geometry"] in text
+    assert (
+        f"**{parameters['gpu_group']['instance_type']}" in text
+        or f"a {parameters['gpu_group']['instance_type']}" in text
+    )
 
 
-def test_each_article_has_its_rows() -> None:
-    """Nothing of the articles' numbered parts is left out of docs/seeds.md."""
+def test_every_part_of_the_articles_is_documented() -> None:
+    """docs/seeds.md has a row for each numbered part of the articles."""
     text = page("seeds.md")
     parts = re.split(r"^## \d\. .*$", text, flags=re.MULTILINE)[1:]
     wanted = (

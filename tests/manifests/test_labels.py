@@ -1,4 +1,4 @@
-"""Every Kubernetes label that is read is in the one catalogue, and so in the manifests, `doctor` and the docs."""
+"""Every Kubernetes label that the code reads is in the catalog, the manifests, `doctor` and the docs."""
 
 import ast
 import json
@@ -25,7 +25,7 @@ from gpucost_cli.manifests.parameters import parse_parameters
 from gpucost_cli.manifests.rendering import render_files
 from gpucost_cli.manifests.values import template_values
 from tests.conftest import DynamoTable
-from tests.manifests.rendered import example, parameters_text, settings_text
+from tests.manifests.rendered import example_files, parameters_text, settings_text
 from tests.pipeline.attributed import NOW, System
 from tests.sources.aws_prices import Aws, Offer, Point
 from tests.system.timeline import HOUR, Timeline
@@ -33,14 +33,14 @@ from tests.system.timeline import HOUR, Timeline
 CATALOG = Path(kubernetes_labels.__file__)
 SIMULATOR = REPOSITORY / "local" / "fleet"
 PROMQL_FUNCTIONS = {"label_replace", "label_join", "label_values"}
-TURNS_SETTINGS_INTO_NAMES = {"layers/common/gpucost/pipeline/attribute.py", "gpucost_cli/doctor/queries.py"}
+MODULES_WITH_LABELS_OF_SETTINGS = {"layers/common/gpucost/pipeline/attribute.py", "gpucost_cli/doctor/queries.py"}
 """Modules that may turn a label key into an exported name: the keys are those of the settings."""
 
 
 def allowed_labels(files: Mapping[str, str], kind: str) -> set[str]:
-    """Return the label keys that the rendered kube-state-metrics exports for one kind of object."""
+    """Return the label keys that the rendered kube-state-metrics exports for allow_list kind of object."""
     lists = yaml.safe_load(files["helm/kube-state-metrics.yaml"])["metricLabelsAllowlist"]
-    (text,) = [one for one in lists if one.startswith(f"{kind}=[")]
+    (text,) = [allow_list for allow_list in lists if allow_list.startswith(f"{kind}=[")]
     return set(text.removeprefix(f"{kind}=[").removesuffix("]").split(","))
 
 
@@ -52,27 +52,27 @@ def modules() -> Iterator[tuple[Path, ast.Module]]:
 
 
 def docstrings(tree: ast.Module) -> set[int]:
-    """Return the ids of constants that are statements of their own."""
+    """Return the ids of constants that are docstrings."""
     return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
 
 
-def test_no_module_but_the_catalog_names_an_exported_label() -> None:
-    found = []
+def test_only_the_catalog_names_exported_labels() -> None:
+    references = []
     for path, tree in modules():
         skipped = docstrings(tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
                 names = set(re.findall(r"\blabel_[a-z0-9_]+", node.value)) - PROMQL_FUNCTIONS
-                found += [f"{path.relative_to(REPOSITORY)}:{node.lineno}: {name}" for name in sorted(names)]
+                references += [f"{path.relative_to(REPOSITORY)}:{node.lineno}: {name}" for name in sorted(names)]
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "exported_name":
-                found.append(f"{path.relative_to(REPOSITORY)}:{node.lineno}: exported_name()")
-    calls = {name.partition(":")[0] for name in found if name.endswith("exported_name()")}
-    assert calls == TURNS_SETTINGS_INTO_NAMES
-    assert [name for name in found if not name.endswith("exported_name()")] == []
+                references.append(f"{path.relative_to(REPOSITORY)}:{node.lineno}: exported_name()")
+    calls = {name.partition(":")[0] for name in references if name.endswith("exported_name()")}
+    assert calls == MODULES_WITH_LABELS_OF_SETTINGS
+    assert [name for name in references if not name.endswith("exported_name()")] == []
 
 
 class RecordingLabels(dict[str, str]):
-    """Labels of a node that has none, and the names that were looked up."""
+    """Empty labels of a node that record the names of all lookups."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,33 +83,33 @@ class RecordingLabels(dict[str, str]):
         return default
 
 
-def test_everything_that_metering_and_prices_look_up_is_exported_by_the_manifests() -> None:
+def test_manifests_export_every_label_that_metering_and_prices_read() -> None:
     labels = RecordingLabels()
     capacity = {"nvidia_com_mig_1g_5gb_shared": Decimal(7), "nvidia_com_mig_3g_20gb_shared": Decimal(2)}
     node = describe_node(NodeObservation("n", "", None, labels, ()), labels, (), capacity, {})
     facts_of(node, "c")
     for resource in capacity:
         node.share(resource, None)
-    exported = {exported_name(key) for key in allowed_labels(example(), "nodes")}
+    exported = {exported_name(key) for key in allowed_labels(example_files(), "nodes")}
     assert len(labels.read) > 20
     assert labels.read - exported == set()
 
 
-def test_the_catalog_is_in_the_manifests_and_in_the_questions_of_the_doctor() -> None:
+def test_manifests_and_doctor_use_the_whole_catalog() -> None:
     keys = {key for label in all_node_labels() for key in label.all_keys}
-    assert allowed_labels(example(), "nodes") == keys
-    asked = set(re.findall(r"\blabel_[a-z0-9_]+", Queries({}).nodes())) - PROMQL_FUNCTIONS
-    assert asked == {exported_name(key) for key in keys}
+    assert allowed_labels(example_files(), "nodes") == keys
+    queried_names = set(re.findall(r"\blabel_[a-z0-9_]+", Queries({}).nodes())) - PROMQL_FUNCTIONS
+    assert queried_names == {exported_name(key) for key in keys}
 
 
-def test_the_catalog_is_in_the_documentation() -> None:
+def test_catalog_is_documented() -> None:
     page = (REPOSITORY / "docs/existing-cluster.md").read_text()
     for label in kubernetes_labels.NODE_LABELS:
         row = f"| {', '.join(f'`{key}`' for key in label.all_keys)} | {label.purpose} |"
         assert row in page, row
 
 
-def test_labels_of_the_settings_are_in_the_manifests() -> None:
+def test_manifests_export_the_labels_of_the_settings() -> None:
     text = settings_text().partition("business_units:")[0]
     text += (
         "business_units:\n- {name: a, namespace_labels: {org/team: a}}\n- {name: b, pod_labels: {squad: b}}\n"
@@ -145,8 +145,8 @@ NODES = {
 
 @pytest.fixture
 def kube_state_metrics() -> Timeline:
-    """A cluster as the rendered kube-state-metrics exposes it: no label that its allow-list lacks."""
-    allowed = allowed_labels(example(), "nodes")
+    """A cluster as the rendered kube-state-metrics exposes it, with the labels of its allow-list only."""
+    allowed = allowed_labels(example_files(), "nodes")
     timeline = Timeline()
     timeline.up()
     for node, labels in NODES.items():

@@ -1,4 +1,4 @@
-"""`gpucost kit render`: kit and settings agree, and no value is typed twice."""
+"""`gpucost manifests render`: the files agree with the settings, and no value is written twice."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from tests.manifests.rendered import (
     WORKSPACE,
     configuration,
     documents,
-    example,
+    example_files,
     objects,
     parameters_text,
     settings_text,
@@ -64,51 +64,55 @@ tenants: [{namespace: seeing, business_unit: vision, pods: 4, gpu_quota: 9, labe
 
 
 @cache
-def other(settings: str = OTHER_SETTINGS, parameters: str = OTHER_PARAMETERS) -> dict[str, str]:
+def render_other(settings: str = OTHER_SETTINGS, parameters: str = OTHER_PARAMETERS) -> dict[str, str]:
     return dict(render_files(template_values(parse_settings(settings), parse_parameters(parameters))))
 
 
 def render_command(folder: Path, out: Path, settings: str, parameters: str) -> subprocess.CompletedProcess[str]:
     (folder / "settings.yaml").write_text(settings)
     (folder / "parameters.yaml").write_text(parameters)
-    command = [str(REPOSITORY / ".venv/bin/gpucost"), "kit", "render", "--out", str(out)]
+    command = [str(REPOSITORY / ".venv/bin/gpucost"), "manifests", "render", "--out", str(out)]
     command += ["--settings", str(folder / "settings.yaml"), "--params", str(folder / "parameters.yaml")]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_the_command_writes_the_set(tmp_path: Path) -> None:
-    out = tmp_path / "kit"
+def test_command_writes_every_file(tmp_path: Path) -> None:
+    out = tmp_path / "manifests"
     done = render_command(tmp_path, out, settings_text(), parameters_text())
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert f"{len(example())} files for cluster gpu-cost-poc are in {out}" in done.stderr
+    assert f"{len(example_files())} files for cluster gpu-cost-poc are in {out}" in done.stderr
     written = {str(path.relative_to(out)): path.read_text() for path in out.rglob("*") if path.is_file()}
-    assert written == example()
+    assert written == example_files()
 
 
-def test_a_kit_is_written_over_a_kit_and_over_nothing_else(tmp_path: Path) -> None:
-    given = template_values(parse_settings(OTHER_SETTINGS), parse_parameters(OTHER_PARAMETERS))
-    assert write_files(given, tmp_path) == write_files(given, tmp_path)
+def test_only_earlier_manifests_are_overwritten(tmp_path: Path) -> None:
+    values = template_values(parse_settings(OTHER_SETTINGS), parse_parameters(OTHER_PARAMETERS))
+    assert write_files(values, tmp_path) == write_files(values, tmp_path)
     (tmp_path / "precious.txt").write_text("mine")
-    with pytest.raises(InvalidInputError, match=re.escape("holds 'precious.txt', which is no part of a kit")):
-        write_files(given, tmp_path)
+    with pytest.raises(
+        InvalidInputError, match=re.escape("contains 'precious.txt', which this command does not write")
+    ):
+        write_files(values, tmp_path)
 
 
-def test_what_settings_have_no_use_for_any_more_goes(tmp_path: Path) -> None:
-    """A role's parameters that stay behind would be deployed."""
+def test_files_that_are_no_longer_needed_are_deleted(tmp_path: Path) -> None:
+    """Parameters of a role that is no longer in the settings must not be deployed."""
     parameters = parse_parameters(OTHER_PARAMETERS)
-    without = "\n".join(
+    settings_without_role = "\n".join(
         line for line in OTHER_SETTINGS.splitlines() if "role_arn" not in line and "external_id" not in line
     )
-    assert "aws/query-role.parameters.json" in write_files(template_values(parse_settings(OTHER_SETTINGS), parameters), tmp_path)
-    kept = write_files(template_values(parse_settings(without), parameters), tmp_path)
-    there = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert there == set(kept)
-    assert "aws/query-role.parameters.json" not in there
+    assert "aws/query-role.parameters.json" in write_files(
+        template_values(parse_settings(OTHER_SETTINGS), parameters), tmp_path
+    )
+    kept = write_files(template_values(parse_settings(settings_without_role), parameters), tmp_path)
+    existing_files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert existing_files == set(kept)
+    assert "aws/query-role.parameters.json" not in existing_files
 
 
-def test_nothing_of_one_cluster_stays_in_another() -> None:
-    """Every value comes from its one place: with other settings and parameters none of the example's is left."""
-    text = "\n".join(other().values())
+def test_no_value_of_the_example_is_in_the_files_of_another_cluster() -> None:
+    """Every value comes from settings, parameters or versions."""
+    text = "\n".join(render_other().values())
     for value in ("gpu-cost-poc", "us-west-2", ACCOUNT, WORKSPACE, "p4d.24xlarge", "bu-a", "g5.12xlarge",
                   "all-1g.5gb", "60s", '"1.34"'):  # fmt: skip
         assert value not in text, value
@@ -117,64 +121,65 @@ def test_nothing_of_one_cluster_stays_in_another() -> None:
         assert value in text, value
 
 
-def test_no_file_types_what_parameters_or_versions_say() -> None:
-    typed = {name: (CLUSTER / name).read_text() for name in example()}
+def test_templates_contain_no_value_of_parameters_or_versions() -> None:
+    template_texts = {name: (CLUSTER / name).read_text() for name in example_files()}
     versions = yaml.safe_load((CLUSTER / "versions.yaml").read_text())
-    said = ["us-west-2", "gpu-cost-poc", "111122223333", ACCOUNT, "p4d.24xlarge", "all-1g.5gb"]
-    said += [chart["version"] for chart in versions["charts"].values()] + list(versions["images"].values())
-    for name, text in typed.items():
-        for value in said:
-            assert value not in text, f"{name} types {value}"
+    configured_values = ["us-west-2", "gpu-cost-poc", "111122223333", ACCOUNT, "p4d.24xlarge", "all-1g.5gb"]
+    configured_values += [chart["version"] for chart in versions["charts"].values()] + list(versions["images"].values())
+    for name, text in template_texts.items():
+        for value in configured_values:
+            assert value not in text, f"{name} contains {value}"
 
 
-def test_every_chart_is_installed_from_a_repository_that_its_file_names() -> None:
+def test_every_chart_names_its_repository() -> None:
     charts = yaml.safe_load((CLUSTER / "versions.yaml").read_text())["charts"]
-    for name, text in example().items():
+    for name, text in example_files().items():
         for chart in re.findall(r"helm upgrade --install [a-z-]+ ([a-z-]+/[a-z-]+)", text):
-            (repository,) = [one["repository"] for one in charts.values() if one["chart"] == chart]
+            (repository,) = [settings["repository"] for settings in charts.values() if settings["chart"] == chart]
             assert f"# helm repo add {chart.partition('/')[0]} {repository}\n" in text, name
 
 
-def test_karpenters_nodes_stay_private() -> None:
-    """eksctl gives the cluster's tag to public subnets too."""
-    for _, one in objects(example()):
-        if one["kind"] == "EC2NodeClass":
-            for term in one["spec"]["subnetSelectorTerms"]:
+def test_karpenter_uses_private_subnets_only() -> None:
+    """eksctl also tags public subnets with the cluster's tag."""
+    for _, document in objects(example_files()):
+        if document["kind"] == "EC2NodeClass":
+            for term in document["spec"]["subnetSelectorTerms"]:
                 assert term["tags"] == {
                     "karpenter.sh/discovery": "gpu-cost-poc",
                     "kubernetes.io/role/internal-elb": "1",
                 }
 
 
-def test_pools_that_take_reservations_find_them() -> None:
-    """`reserved` among a pool's capacity types selects nothing by itself: the node class says which reservations."""
-    files = [one for name, one in objects(example()) if name.startswith("karpenter/")]
-    choosing = {one["metadata"]["name"] for one in files if one["spec"].get("capacityReservationSelectorTerms")}
+def test_pools_with_reserved_capacity_select_reservations() -> None:
+    """The capacity type `reserved` selects nothing by itself; the node class selects the reservations."""
+    files = [document for name, document in objects(example_files()) if name.startswith("karpenter/")]
+    choosing = {
+        document["metadata"]["name"] for document in files if document["spec"].get("capacityReservationSelectorTerms")
+    }
     taking = {
-        one["spec"]["template"]["spec"]["nodeClassRef"]["name"]
-        for one in files
-        if one["kind"] == "NodePool"
+        document["spec"]["template"]["spec"]["nodeClassRef"]["name"]
+        for document in files
+        if document["kind"] == "NodePool"
         for need in one["spec"]["template"]["spec"]["requirements"]
-        if need["key"] == "karpenter.sh/capacity-type" and "reserved" in need["values"]
+        if requirement["key"] == "karpenter.sh/capacity-type" and "reserved" in requirement["values"]
     }
     assert choosing == taking == {"gpu-training"}
 
 
-def test_the_drivers_of_the_volumes_that_workloads_claim_are_there() -> None:
-    (claim,) = [one for _, one in objects(example()) if one["kind"] == "PersistentVolumeClaim"]
+def test_drivers_of_claimed_volumes_are_installed() -> None:
+    (claim,) = [document for _, document in objects(example_files()) if document["kind"] == "PersistentVolumeClaim"]
     assert claim["spec"]["storageClassName"] == "efs-sc"
-    (cluster,) = documents(example()["eksctl/proof-of-concept.yaml"])
+    (cluster,) = documents(example_files()["eksctl/proof-of-concept.yaml"])
     assert {"name": "aws-efs-csi-driver", "wellKnownPolicies": {"efsCSIController": True}} in cluster["addons"]
 
 
-def test_one_block_for_every_collector() -> None:
-    """The OpenTelemetry collector cannot run here; what it scrapes by is, to the letter, what Prometheus runs in
-    test_collection."""
-    for files in (example(), other()):
+def test_every_collector_has_the_same_scrape_configuration() -> None:
+    """The OpenTelemetry collector cannot run in tests; its scrape configuration equals that of test_collection."""
+    for files in (example_files(), render_other()):
         block = yaml.safe_load(files["collection/scrape-configs.yaml"])["scrape_configs"]
         assert configuration(files, "collection/prometheus-agent.yaml")["scrape_configs"] == block
         assert yaml.safe_load(files["collection/amp-scraper.yaml"])["scrape_configs"] == block
-        assert all(job["honor_labels"] for job in block), "a workload's labels win over the scrape's, whoever adds some"
+        assert all(job["honor_labels"] for job in block), "labels of workloads take precedence over target labels"
         otel = configuration(files, "collection/otel-collector.yaml")
         assert otel["receivers"]["prometheus"]["config"]["scrape_configs"] == block
         agent, scraper = configuration(files, "collection/prometheus-agent.yaml"), files["collection/amp-scraper.yaml"]
@@ -183,33 +188,38 @@ def test_one_block_for_every_collector() -> None:
         )
         assert otel["exporters"]["prometheusremotewrite"]["endpoint"] == agent["remote_write"][0]["url"]
         assert otel["extensions"]["sigv4auth"]["region"] == agent["remote_write"][0]["sigv4"]["region"]
-        assert "$" not in yaml.safe_dump(block), "the collector would take it for a variable"
+        assert "$" not in yaml.safe_dump(block), "the collector would expand it as a variable"
         used = otel["service"]["pipelines"]["metrics"]
-        assert all(one in otel[kind] for kind, some in used.items() for one in some)
+        assert all(component in otel[kind] for kind, components in used.items() for component in components)
         assert set(otel["service"]["extensions"]) == set(otel["extensions"])
 
 
-def test_kit_and_settings_agree() -> None:
-    files = other()
+def test_files_agree_with_the_settings() -> None:
+    files = render_other()
     agent = configuration(files, "collection/prometheus-agent.yaml")
     assert agent["remote_write"][0]["url"].startswith(
         "https://aps-workspaces.eu-central-1.amazonaws.com/workspaces/ws-abc/"
     )
     assert agent["remote_write"][0]["sigv4"] == {"region": "eu-central-1"}
     for job in agent["scrape_configs"]:
-        added = {one["target_label"]: one["replacement"] for one in job["relabel_configs"] if "replacement" in one}
-        assert added == {"cluster": "fra", "stage": "prod"}, "the selector of the settings matches what is written"
+        added = {rule["target_label"]: rule["replacement"] for rule in job["relabel_configs"] if "replacement" in rule}
+        assert added == {"cluster": "fra", "stage": "prod"}, "the selector of the settings matches the written labels"
     lists = yaml.safe_load(files["helm/kube-state-metrics.yaml"])["metricLabelsAllowlist"]
     assert lists[1:] == ["namespaces=[org/unit]", "pods=[project,squad]"]
     (namespace,) = [
-        one for _, one in objects(files) if one["kind"] == "Namespace" and one["metadata"]["name"] == "seeing"
+        document
+        for _, document in objects(files)
+        if document["kind"] == "Namespace" and document["metadata"]["name"] == "seeing"
     ]
     assert namespace["metadata"]["labels"] == {"org/unit": "vision"}
-    (tenant,) = [one for name, one in objects(files) if name == "workloads/tenants.yaml"]
+    (tenant,) = [document for name, document in objects(files) if name == "workloads/tenants.yaml"]
     assert tenant["spec"]["template"]["metadata"]["labels"] == {"app": "slices", "squad": "v", "project": "eyes"}
-    quota = next(one for _, one in objects(files) if one["kind"] == "ResourceQuota")
+    quota = next(document for _, document in objects(files) if document["kind"] == "ResourceQuota")
     assert quota["spec"]["hard"] == {"requests.nvidia.com/gpu": "9"}
-    role = {one["ParameterKey"]: one["ParameterValue"] for one in json.loads(files["aws/query-role.parameters.json"])}
+    role = {
+        parameter["ParameterKey"]: parameter["ParameterValue"]
+        for parameter in json.loads(files["aws/query-role.parameters.json"])
+    }
     assert role == {
         "RoleName": "gpucost-query-frankfurt",
         "DeploymentAccountId": "888888888888",
@@ -217,23 +227,27 @@ def test_kit_and_settings_agree() -> None:
         "WorkspaceArn": "arn:aws:aps:eu-central-1:999999999999:workspace/ws-abc",
         "ExternalId": "other",
     }
-    query = next(one for _, one in objects(files) if one["kind"] == "ScaledObject")["spec"]["triggers"][0]["metadata"]
+    query = next(document for _, document in objects(files) if document["kind"] == "ScaledObject")["spec"]["triggers"][
+        0
+    ]["metadata"]
     assert '{cluster="fra",stage="prod",namespace="ml-serving",' in query["query"]
 
 
-def test_labels_may_hold_anything() -> None:
+def test_labels_with_special_characters_are_escaped() -> None:
     odd = """it's: "a" #{% b & c"""
-    files = other(settings=OTHER_SETTINGS.replace("stage: prod", f"stage: {json.dumps(odd)}"))
+    files = render_other(settings=OTHER_SETTINGS.replace("stage: prod", f"stage: {json.dumps(odd)}"))
     block = yaml.safe_load(files["collection/scrape-configs.yaml"])["scrape_configs"]
     for job in block:
-        assert [one["replacement"] for one in job["relabel_configs"] if one.get("target_label") == "stage"] == [odd]
-    scaled = next(one for _, one in objects(files) if one["kind"] == "ScaledObject")["spec"]["triggers"][0]["metadata"]
+        assert [rule["replacement"] for rule in job["relabel_configs"] if rule.get("target_label") == "stage"] == [odd]
+    scaled = next(document for _, document in objects(files) if document["kind"] == "ScaledObject")["spec"]["triggers"][
+        0
+    ]["metadata"]
     assert f"stage={json.dumps(odd)}," in scaled["query"]
 
 
-def test_operators_and_collectors_find_their_nodes() -> None:
-    """In both of eksctl's clusters; with labels of one's own; and anywhere, where there are none."""
-    for files, labels in ((example(), {"workload": "system"}), (other(), {"purpose": "tools"})):
+def test_operators_and_collectors_run_on_system_nodes() -> None:
+    """In both of eksctl's clusters, with other labels, and on any node without labels."""
+    for files, labels in ((example_files(), {"workload": "system"}), (render_other(), {"purpose": "tools"})):
         for name in ("eksctl/proof-of-concept.yaml", "eksctl/spot.yaml"):
             (cluster,) = documents(files[name])
             assert any(labels.items() <= group["labels"].items() for group in cluster["managedNodeGroups"]), name
@@ -241,68 +255,79 @@ def test_operators_and_collectors_find_their_nodes() -> None:
             yaml.safe_load(files[f"helm/{chart}.yaml"])["nodeSelector"] for chart in ("kube-state-metrics", "keda")
         ]
         selectors.append(yaml.safe_load(files["helm/gpu-operator.yaml"])["operator"]["nodeSelector"])
-        collectors = [one for name, one in objects(files) if name in COLLECTORS and "template" in one.get("spec", {})]
-        selectors += [one["spec"]["template"]["spec"]["nodeSelector"] for one in collectors]
+        collectors = [
+            document
+            for name, document in objects(files)
+            if name in COLLECTORS and "template" in document.get("spec", {})
+        ]
+        selectors += [document["spec"]["template"]["spec"]["nodeSelector"] for document in collectors]
         assert selectors == [labels] * 5
-    anywhere = other(parameters=OTHER_PARAMETERS.replace("{purpose: tools}", "{}"))
+    anywhere = render_other(parameters=OTHER_PARAMETERS.replace("{purpose: tools}", "{}"))
     assert yaml.safe_load(anywhere["helm/keda.yaml"])["nodeSelector"] == {}
 
 
-def test_all_clusters_have_their_service_accounts_roles() -> None:
-    """Whoever names an AWS role's service account finds it in eksctl's file."""
+def test_clusters_define_the_roles_of_service_accounts() -> None:
+    """Every service account with an AWS role is in eksctl's file."""
     for file, account in (("collection/access.yaml", "amp-ingest"), ("helm/keda.yaml", "keda-operator")):
-        (cluster,) = documents(example()["eksctl/proof-of-concept.yaml"])
-        roles = {one["serviceAccountName"]: one["namespace"] for one in cluster["iam"]["podIdentityAssociations"]}
+        (cluster,) = documents(example_files()["eksctl/proof-of-concept.yaml"])
+        roles = {
+            association["serviceAccountName"]: association["namespace"]
+            for association in cluster["iam"]["podIdentityAssociations"]
+        }
         assert account in roles
-        assert f"name: {account}" in example()[file]
-    (spot,) = documents(example()["eksctl/spot.yaml"])
-    assert {one["serviceAccountName"] for one in spot["iam"]["podIdentityAssociations"]} == {
+        assert f"name: {account}" in example_files()[file]
+    (spot,) = documents(example_files()["eksctl/spot.yaml"])
+    assert {association["serviceAccountName"] for association in spot["iam"]["podIdentityAssociations"]} == {
         "cluster-autoscaler",
         "amp-ingest",
     }
     gpus = [group for group in spot["managedNodeGroups"] if group["name"].startswith("gpu-")]
     assert [group["availabilityZones"] for group in gpus] == [["us-west-2a"], ["us-west-2b"], ["us-west-2c"]]
     assert all((group["minSize"], group["desiredCapacity"], group["spot"]) == (0, 0, True) for group in gpus)
-    assert set(COLLECTORS) <= set(example())
+    assert set(COLLECTORS) <= set(example_files())
 
 
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("cluster: frankfurt", "cluster: nowhere", "cluster 'nowhere' is none of the settings' (elsewhere, frankfurt)"),
-        ("cluster: frankfurt", "cluster: elsewhere", "the kit writes to Amazon Managed Service for Prometheus"),
+        (
+            "cluster: frankfurt",
+            "cluster: nowhere",
+            "cluster 'nowhere' is not in the settings. Clusters there: elsewhere, frankfurt",
+        ),
+        ("cluster: frankfurt", "cluster: elsewhere", "the manifests write to Amazon Managed Service for Prometheus"),
         ("eu-central-1b]", "eu-west-1b]", "zone eu-west-1b is not in eu-central-1"),
-        ('"999999999999"', '"777777777777"', "is of another account than account_id 777777777777"),
-        ("unit: vision", "unit: sound", "business unit 'sound' is none of the settings' (vision)"),
+        ('"999999999999"', '"777777777777"', "is in another account than account_id 777777777777"),
+        ("unit: vision", "unit: sound", "business unit 'sound' is not in the settings. Business units there: vision"),
         ("environment:", "enviroment:", "enviroment: unknown key"),
         ("30,", "10,", "collection.scrape_interval_seconds"),
         ("all-1g.10gb", "all 1g", "gpu_group.mig_geometry"),
-        ("[g5.xlarge, g6.xlarge]", "[g5.xlarge, g5.xlarge]", "names one twice"),
-        ("tenants: [", "tenants: [{namespace: seeing, pods: 1}, ", "a namespace stands twice"),
+        ("[g5.xlarge, g6.xlarge]", "[g5.xlarge, g5.xlarge]", "a name is listed twice"),
+        ("tenants: [", "tenants: [{namespace: seeing, pods: 1}, ", "a namespace is listed twice"),
         ("zones: [", "zones: [[", "not valid YAML"),
     ],
 )
-def test_what_does_not_fit_is_said(old: str, new: str, says: str) -> None:
+def test_invalid_parameters_are_refused(old: str, new: str, says: str) -> None:
     assert old in OTHER_PARAMETERS
     with pytest.raises(InvalidInputError, match=re.escape(says)):
-        other(parameters=OTHER_PARAMETERS.replace(old, new, 1))
+        render_other(parameters=OTHER_PARAMETERS.replace(old, new, 1))
 
 
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("workspaces/ws-abc", "workspaces", "is not the address of a workspace"),
+        ("workspaces/ws-abc", "workspaces", "is not the address of an AMP workspace"),
         ("aps-workspaces.eu-central-1", "aps-workspaces.eu-west-1", "its workspace is in eu-west-1"),
-        ("stage: prod", "stage: $1", "a selector with a dollar sign"),
-        ("name: frankfurt", "name: frank.furt", "EKS takes letters, digits"),
+        ("stage: prod", "stage: $1", "relabeling cannot write a selector with a dollar sign"),
+        ("name: frankfurt", "name: frank.furt", "EKS allows only letters, digits"),
     ],
 )
-def test_settings_that_no_kit_can_be_made_of(old: str, new: str, says: str) -> None:
+def test_settings_without_possible_manifests_are_refused(old: str, new: str, says: str) -> None:
     parameters = (
         OTHER_PARAMETERS.replace("cluster: frankfurt", "cluster: frank.furt") if "furt" in new else OTHER_PARAMETERS
     )
     with pytest.raises(InvalidInputError, match=re.escape(says)):
-        other(settings=OTHER_SETTINGS.replace(old, new, 1), parameters=parameters)
+        render_other(settings=OTHER_SETTINGS.replace(old, new, 1), parameters=parameters)
 
 
 EXAMPLE_WORKSPACE = "ws-00000000-0000-0000-0000-000000000000"
@@ -314,7 +339,7 @@ EXAMPLE_WORKSPACE = "ws-00000000-0000-0000-0000-000000000000"
         ((CLUSTER / "settings.yaml").read_text(), parameters_text(),
          f"settings: clusters[0].prometheus.url: '{EXAMPLE_WORKSPACE}' in "),
         (settings_text(), (CLUSTER / "parameters.yaml").read_text(),
-         "parameters: account_id: '111122223333' is an example's placeholder. Put in the ID of your own AWS account"),
+         "parameters: account_id: '111122223333' is an example's placeholder. Replace it with the ID of your AWS account"),
         (settings_text(), parameters_text() + "deployment_account_id: '123456789012'\n",
          "parameters: deployment_account_id: '123456789012' is an example's placeholder"),
         (settings_text().replace("# role_arn", "role_arn"), parameters_text(),
@@ -326,22 +351,22 @@ EXAMPLE_WORKSPACE = "ws-00000000-0000-0000-0000-000000000000"
     ],
 )  # fmt: skip
 def test_placeholders_of_the_examples_are_refused(tmp_path: Path, settings: str, parameters: str, says: str) -> None:
-    done = render_command(tmp_path, tmp_path / "kit", settings, parameters)
+    done = render_command(tmp_path, tmp_path / "manifests", settings, parameters)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"gpucost: {says}")
     assert len(done.stderr.splitlines()) == 1
-    assert not (tmp_path / "kit").exists()
+    assert not (tmp_path / "manifests").exists()
 
 
 @pytest.mark.parametrize("command", [["settings", "push", "{}", "--stack", "s"], ["doctor", "--settings", "{}"]])
-def test_placeholders_are_neither_pushed_nor_asked(command: list[str]) -> None:
-    said = in_this_process(*(part.format(CLUSTER / "settings.yaml") for part in command))
-    assert (said.returncode, said.stdout) == (2, "")
-    assert said.stderr.startswith(f"gpucost: settings: clusters[0].prometheus.url: '{EXAMPLE_WORKSPACE}' in ")
+def test_placeholders_are_neither_pushed_nor_queried(command: list[str]) -> None:
+    result = in_this_process(*(part.format(CLUSTER / "settings.yaml") for part in command))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"gpucost: settings: clusters[0].prometheus.url: '{EXAMPLE_WORKSPACE}' in ")
 
 
-def test_every_example_of_settings_that_is_copied_unchanged_is_refused() -> None:
-    """The README's, and the receiver of docs/alerts.md."""
+def test_unchanged_examples_of_settings_are_refused() -> None:
+    """The examples are in README.md and docs/alerts.md."""
     readme = re.findall(r"^```yaml\n(clusters:.*?)^```", (REPOSITORY / "README.md").read_text(), re.M | re.S)
     texts = [text for text in readme if "aps-workspaces" in text]
     assert texts
@@ -353,49 +378,49 @@ def test_every_example_of_settings_that_is_copied_unchanged_is_refused() -> None
         refuse_placeholders(parse_settings(settings_text() + receiver), "settings")
 
 
-def test_values_of_ones_own_are_no_placeholders() -> None:
+def test_real_values_are_not_placeholders() -> None:
     settings = settings_text().replace("name: bu-a,", 'name: "123456789012 example.com … ws-0",')
     refuse_placeholders(parse_settings(settings), "settings")
     refuse_placeholders(parse_parameters(parameters_text()), "parameters")
 
 
-def test_a_template_that_names_no_value_is_an_error(tmp_path: Path) -> None:
+def test_undefined_template_variable_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "collection").mkdir()
-    (tmp_path / "collection/scrape-configs.yaml").write_text("scrape_configs: {{ nobody }}\n")
-    with pytest.raises(GpuCostError, match="'nobody' is undefined"):
+    (tmp_path / "collection/scrape-configs.yaml").write_text("scrape_configs: {{ undefined_variable }}\n")
+    with pytest.raises(GpuCostError, match="'undefined_variable' is undefined"):
         dict(render_files({}, tmp_path))
 
 
-def test_what_other_commands_use_is_no_part_of_the_kit(tmp_path: Path) -> None:
+def test_files_of_other_commands_are_not_rendered(tmp_path: Path) -> None:
     (tmp_path / "alerts.yaml").write_text("{{ define of some other language }}")
     (tmp_path / "collection").mkdir()
     (tmp_path / "collection/scrape-configs.yaml").write_text("scrape_configs: []\n")
     assert dict(render_files({}, tmp_path)) == {"collection/scrape-configs.yaml": "scrape_configs: []\n"}
 
 
-def test_an_out_that_cannot_be_written_to(tmp_path: Path) -> None:
+def test_unwritable_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "collection").write_text("a file")
-    given = template_values(parse_settings(OTHER_SETTINGS), parse_parameters(OTHER_PARAMETERS))
+    values = template_values(parse_settings(OTHER_SETTINGS), parse_parameters(OTHER_PARAMETERS))
     with pytest.raises(InvalidInputError, match="cannot be written to"):
-        write_files(given, tmp_path)
+        write_files(values, tmp_path)
 
 
-def test_example_settings_read_the_jobs_that_the_collector_scrapes() -> None:
+def test_example_settings_select_the_jobs_of_the_collector() -> None:
     (cluster,) = parse_settings((CLUSTER / "settings.yaml").read_text()).clusters
     named = {job for matchers in dict(cluster.sources).values() for job in matchers["job"]}
-    scraped = configuration(example(), "collection/prometheus-agent.yaml")["scrape_configs"]
-    assert named == {one["job_name"] for one in scraped}
+    scraped = configuration(example_files(), "collection/prometheus-agent.yaml")["scrape_configs"]
+    assert named == {scrape_config["job_name"] for scrape_config in scraped}
 
 
 def test_exporters_are_scraped_in_the_namespaces_of_the_parameters() -> None:
     more = "collection: {exporter_namespaces: {dcgm_exporter: [gpus, gpu-operator]}, "
-    files = other(parameters=OTHER_PARAMETERS.replace("collection: {", more))
+    files = render_other(parameters=OTHER_PARAMETERS.replace("collection: {", more))
     kept = {
-        one["job_name"]: [
-            rule["regex"] for rule in one["relabel_configs"]
+        scrape_config["job_name"]: [
+            rule["regex"] for rule in scrape_config["relabel_configs"]
             if rule.get("source_labels") == ["__meta_kubernetes_namespace"] and rule["action"] == "keep"
         ]
-        for one in configuration(files, "collection/prometheus-agent.yaml")["scrape_configs"]
+        for scrape_config in configuration(files, "collection/prometheus-agent.yaml")["scrape_configs"]
     }  # fmt: skip
     assert kept == {
         "kube-state-metrics": ["kube-system"],
@@ -404,9 +429,9 @@ def test_exporters_are_scraped_in_the_namespaces_of_the_parameters() -> None:
     }
 
 
-def test_settings_that_trust_other_jobs_than_the_collectors_are_refused() -> None:
+def test_settings_without_the_job_of_the_collector_are_refused() -> None:
     selector = "    selector: {cluster: fra, stage: prod}"
     settings = OTHER_SETTINGS.replace(selector, f"{selector}\n    sources: {{dcgm_exporter: {{job: [gpus]}}}}")
-    with pytest.raises(InvalidInputError, match=re.escape("sources.dcgm_exporter names job gpus, and the kit's")):
-        other(settings=settings)
-    other(settings=settings.replace("[gpus]", "[gpus, dcgm-exporter]"))
+    with pytest.raises(InvalidInputError, match=re.escape("sources.dcgm_exporter names job gpus, but the")):
+        render_other(settings=settings)
+    render_other(settings=settings.replace("[gpus]", "[gpus, dcgm-exporter]"))

@@ -1,4 +1,4 @@
-"""Every object of the kit against the schema of the version that the kit names; a key that is not there is an error."""
+"""Every rendered object is valid in the schema of its version; unknown keys are errors."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.manifests.rendered import example, example_parameters, objects
+from tests.manifests.rendered import example_files, example_parameters, objects
 
 SCHEMAS = Path(__file__).parent / "schemas"
 CUSTOM: Mapping[str, Any] = {
@@ -36,7 +36,7 @@ VALUES = {
 
 
 def check(document: Any) -> None:
-    """Raises where an object does not fit its schema."""
+    """Validate an object; raise an error if it does not fit its schema."""
     if document["kind"] in CUSTOM:
         jsonschema.Draft202012Validator(CUSTOM[document["kind"]]).validate(document)
     else:
@@ -44,18 +44,18 @@ def check(document: Any) -> None:
         assert kubernetes_validate.validate(document, version, strict=True) == version
 
 
-def foreign_keys(chart: Mapping[str, list[str]], given: Mapping[str, Any], section: str = "top") -> list[str]:
-    """Keys of values that the chart does not have."""
-    found = [f"{section}.{key}" for key in given if key not in chart[section]]
-    for key, value in given.items():
+def foreign_keys(chart: Mapping[str, list[str]], values: Mapping[str, Any], section: str = "top") -> list[str]:
+    """List the keys of values that the chart does not have."""
+    keys = [f"{section}.{key}" for key in values if key not in chart[section]]
+    for key, value in values.items():
         below = key if section == "top" else f"{section}.{key}"
         if below in chart and isinstance(value, dict):
-            found += foreign_keys(chart, value, below)
-    return found
+            keys += foreign_keys(chart, value, below)
+    return keys
 
 
 def test_every_object_fits_its_schema() -> None:
-    seen = [(name, document) for name, document in objects(example())]
+    seen = [(name, document) for name, document in objects(example_files())]
     for name, document in seen:
         try:
             check(document)
@@ -69,7 +69,7 @@ def test_every_object_fits_its_schema() -> None:
     ("kind", "where", "wrong"),
     [
         ("NodePool", ("spec", "disruption", "consolidationPolicy"), "WhenUnderutilized"),  # v1beta1
-        ("NodePool", ("spec", "disruption", "expireAfter"), "720h"),  # v1beta1: it stood there
+        ("NodePool", ("spec", "disruption", "expireAfter"), "720h"),  # v1beta1 had it here
         ("EC2NodeClass", ("spec", "amiSelectorTerms"), []),
         ("ClusterConfig", ("managedNodeGroup",), []),
         ("ScaledObject", ("spec", "minReplicas"), 2),
@@ -78,79 +78,91 @@ def test_every_object_fits_its_schema() -> None:
         ("ResourceQuota", ("spec", "hard"), ["gpu"]),
     ],
 )
-def test_the_schemas_refuse_what_is_wrong(kind: str, where: tuple[str, ...], wrong: object) -> None:
-    document = deepcopy(next(document for _, document in objects(example()) if document["kind"] == kind))
-    at = document
-    for key in where[:-1]:
-        at = at[key]
-    at[where[-1]] = wrong
+def test_schemas_refuse_invalid_objects(kind: str, path: tuple[str, ...], invalid_value: object) -> None:
+    document = deepcopy(next(document for _, document in objects(example_files()) if document["kind"] == kind))
+    parent = document
+    for key in path[:-1]:
+        parent = parent[key]
+    parent[path[-1]] = invalid_value
     with pytest.raises(jsonschema.ValidationError):
         check(document)
 
 
-def test_values_set_only_what_their_charts_have() -> None:
+def test_values_use_only_keys_of_their_charts() -> None:
     for name, chart in VALUES.items():
-        given = yaml.safe_load(example()[name])
-        assert foreign_keys(CHARTS[chart], given) == [], name
-    assert set(VALUES) == {name for name in example() if name.startswith("helm/")} | {"karpenter/values.yaml"}
-    watched = yaml.safe_load(example()["helm/kube-state-metrics.yaml"])["collectors"]
+        values = yaml.safe_load(example_files()[name])
+        assert foreign_keys(CHARTS[chart], values) == [], name
+    assert set(VALUES) == {name for name in example_files() if name.startswith("helm/")} | {"karpenter/values.yaml"}
+    watched = yaml.safe_load(example_files()["helm/kube-state-metrics.yaml"])["collectors"]
     assert set(watched) <= set(CHARTS["kube-state-metrics"]["collectors-known"])
     assert foreign_keys(CHARTS["gpu-operator"], {"dcgmExporter": {"enablePodUid": True}}) == [
         "dcgmExporter.enablePodUid"
     ]
 
 
-def test_objects_refer_to_what_is_there() -> None:
+def test_referenced_objects_exist() -> None:
     """Node classes, node labels, priority classes, namespaces, claims and configurations that objects name exist."""
-    found = list(objects(example()))
-    named = {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for _, one in found}
-    pools = [one for _, one in found if one["kind"] == "NodePool"]
-    groups = [group for _, one in found if one["kind"] == "ClusterConfig" for group in one["managedNodeGroups"]]
+    all_objects = list(objects(example_files()))
+    names = {
+        (document["kind"], document["metadata"].get("namespace", ""), document["metadata"]["name"])
+        for _, document in all_objects
+    }
+    pools = [document for _, document in all_objects if document["kind"] == "NodePool"]
+    groups = [
+        group
+        for _, document in all_objects
+        if document["kind"] == "ClusterConfig"
+        for group in document["managedNodeGroups"]
+    ]
     for pool in pools:
-        assert ("EC2NodeClass", "", pool["spec"]["template"]["spec"]["nodeClassRef"]["name"]) in named
+        assert ("EC2NodeClass", "", pool["spec"]["template"]["spec"]["nodeClassRef"]["name"]) in names
     labels = [pool["spec"]["template"]["metadata"]["labels"] for pool in pools] + [group["labels"] for group in groups]
-    places = {(key, value) for one in labels for key, value in one.items()}
+    node_labels = {(key, value) for document in labels for key, value in document.items()}
     assert len({pool["spec"]["weight"] for pool in pools if "tier" in pool["metadata"]["name"]}) == 3
-    for name, one in found:
-        spec = one.get("spec", {})
+    for name, document in all_objects:
+        spec = document.get("spec", {})
         template = spec.get("jobTemplate", {}).get("spec", spec).get("template", {})
-        pod = template.get("spec", {}) if one["kind"] not in {"NodePool"} else {}
-        space = one["metadata"].get("namespace", "")
-        assert space in {"", "default"} or ("Namespace", "", space) in named, name
+        pod = template.get("spec", {}) if document["kind"] not in {"NodePool"} else {}
+        space = document["metadata"].get("namespace", "")
+        assert space in {"", "default"} or ("Namespace", "", space) in names, name
         for key, value in pod.get("nodeSelector", {}).items():
-            assert key.startswith("karpenter.sh/") or (key, value) in places, (name, key, value)
+            assert key.startswith("karpenter.sh/") or (key, value) in node_labels, (name, key, value)
         if "priorityClassName" in pod:
-            assert ("PriorityClass", "", pod["priorityClassName"]) in named
+            assert ("PriorityClass", "", pod["priorityClassName"]) in names
         for volume in pod.get("volumes", []):
             if "configMap" in volume:
-                assert ("ConfigMap", space, volume["configMap"]["name"]) in named
+                assert ("ConfigMap", space, volume["configMap"]["name"]) in names
             if "persistentVolumeClaim" in volume:
-                assert ("PersistentVolumeClaim", space, volume["persistentVolumeClaim"]["claimName"]) in named
+                assert ("PersistentVolumeClaim", space, volume["persistentVolumeClaim"]["claimName"]) in names
 
 
-def test_who_asks_for_gpus_is_let_onto_their_nodes() -> None:
-    for name, one in objects(example()):
-        if one["kind"] in {"Deployment", "Job", "CronJob"}:
-            template = one["spec"].get("jobTemplate", one)["spec"]["template"]["spec"]
+def test_pods_with_gpus_tolerate_the_taint_of_gpu_nodes() -> None:
+    for name, document in objects(example_files()):
+        if document["kind"] in {"Deployment", "Job", "CronJob"}:
+            template = document["spec"].get("jobTemplate", document)["spec"]["template"]["spec"]
             limits = [container["resources"].get("limits", {}) for container in template["containers"]]
             wants = any(key.startswith("nvidia.com/") for limit in limits for key in limit)
-            tolerates = any(one["key"] == "nvidia.com/gpu" for one in template.get("tolerations", []))
+            tolerates = any(toleration["key"] == "nvidia.com/gpu" for toleration in template.get("tolerations", []))
             assert wants == tolerates, name
 
 
-def test_quotas_leave_room_for_an_update() -> None:
-    found = [one for _, one in objects(example())]
+def test_quotas_allow_a_rolling_update() -> None:
+    all_objects = [document for _, document in objects(example_files())]
     quotas = {
-        one["metadata"]["namespace"]: int(one["spec"]["hard"]["requests.nvidia.com/gpu"])
-        for one in found
-        if one["kind"] == "ResourceQuota"
+        document["metadata"]["namespace"]: int(document["spec"]["hard"]["requests.nvidia.com/gpu"])
+        for document in all_objects
+        if document["kind"] == "ResourceQuota"
     }
-    tenants = [one for one in found if one["kind"] == "Deployment" and one["metadata"]["name"] == "slices"]
-    assert {one["metadata"]["namespace"]: one["spec"]["replicas"] for one in tenants} == {
+    tenants = [
+        document
+        for document in all_objects
+        if document["kind"] == "Deployment" and document["metadata"]["name"] == "slices"
+    ]
+    assert {document["metadata"]["namespace"]: document["spec"]["replicas"] for document in tenants} == {
         "bu-a": 3,
         "bu-b": 2,
         "bu-c": 2,
     }
-    for one in tenants:
-        surge = one["spec"]["strategy"]["rollingUpdate"]["maxSurge"]
-        assert one["spec"]["replicas"] + surge <= quotas[one["metadata"]["namespace"]]
+    for document in tenants:
+        surge = document["spec"]["strategy"]["rollingUpdate"]["maxSurge"]
+        assert document["spec"]["replicas"] + surge <= quotas[document["metadata"]["namespace"]]

@@ -68,7 +68,7 @@ class Queue:
                 what = record(
                     [] if status == "incomplete" else [line()], cluster=message.cluster, hour=hour, status=status
                 )
-                old = self.ledger.newest(message.cluster, hour)
+                old = self.ledger.newest_version(message.cluster, hour)
                 self.ledger.publish(what, replacing=old, settings_version=1, now=self.now + self.skew)
 
 

@@ -23,7 +23,7 @@ from gpucost.reports import ReportService
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.records import HourRow
 from gpucost.settings_document import DocumentStore
-from gpucost.storage.ledger import LATE, Ledger
+from gpucost.storage.ledger import CLOSED_MONTH_REASON, Ledger
 from gpucost.storage.rollups import RollupStore
 from gpucost_cli.month_commands import adjustments_csv, adjustments_json
 from tests.conftest import DynamoTable
@@ -86,7 +86,7 @@ class System:
         return self.put(ledger, record([line(usd=usd)], hour=hour), why)
 
     def put(self, ledger: Ledger, what: HourRecord, why: str = "") -> Manifest:
-        old = ledger.newest(what.cluster, what.hour)
+        old = ledger.newest_version(what.cluster, what.hour)
         done = ledger.publish(what, replacing=old, settings_version=1, now=NOW, reason=why)
         self.rollups.roll_up("demo", what.hour.replace(hour=0), NOW)
         return done
@@ -249,8 +249,8 @@ def test_late_figures_of_a_frozen_gap_stand_beside_it(system: System) -> None:
     assert system.publish(never, "6").is_adjustment
     assert system.answers() == before
     assert [(one.hour, one.before, one.reason) for one in system.restatements()] == [
-        (never, None, LATE),
-        (gap.hour, None, LATE),
+        (never, None, CLOSED_MONTH_REASON),
+        (gap.hour, None, CLOSED_MONTH_REASON),
     ]
     assert work.send(1, "why") == 0, "a backfill asks for no hour that has figures beside"
     assert work.progress().done == 3
@@ -261,7 +261,7 @@ def test_late_figures_of_a_frozen_gap_stand_beside_it(system: System) -> None:
 
 def test_of_two_versions_beside_one_wins_and_nobody_sees_the_other(system: System) -> None:
     system.freeze()
-    old = system.ledger.newest("demo", FIRST)
+    old = system.ledger.newest_version("demo", FIRST)
     for usd, why in (("13", "first"), ("13", "the same"), ("14", "another")):
         if why == "first":
             system.ledger.publish(
@@ -273,7 +273,7 @@ def test_of_two_versions_beside_one_wins_and_nobody_sees_the_other(system: Syste
                 record([line(usd=usd)], hour=FIRST), replacing=old, settings_version=1, now=NOW, reason=why
             )
     assert moved(system.freezing.adjustments(MONTH)) == [10, 13]
-    newest = system.ledger.newest("demo", FIRST)
+    newest = system.ledger.newest_version("demo", FIRST)
     assert newest is not None
     assert [one.allocated_usd for one in system.ledger.lines_of(newest)] == [13]
 

@@ -191,7 +191,7 @@ def test_a_new_price_restates_the_hour_from_what_was_stored(system: System) -> N
 def test_hour_beyond_reason_becomes_incomplete_and_is_asked_for_again(system: System) -> None:
     """Of a request for 1e308 units."""
     system.attribute(hours=2)
-    before = system.ledger.newest("demo", HOUR)
+    before = system.ledger.newest_version("demo", HOUR)
     assert before is not None
     usage = system.ledger.usage(before)
     assert usage is not None
@@ -202,7 +202,7 @@ def test_hour_beyond_reason_becomes_incomplete_and_is_asked_for_again(system: Sy
     system.ledger.publish(absurd, replacing=before, settings_version=1, now=NOW, usage=forged)
     system.push(20)
     assert system.restate(hours=2) == [3, 2], "the hour after it is restated all the same"
-    after = system.ledger.newest("demo", HOUR)
+    after = system.ledger.newest_version("demo", HOUR)
     assert after is not None
     assert (after.status, after.next_attempt_at is not None) == ("incomplete", True)
     assert after.notes[0].startswith("suspect samples: figures are beyond 1,000,000,000,000 USD or GPU-hours")

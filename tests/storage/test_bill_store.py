@@ -17,7 +17,7 @@ from gpucost.core.hours import HOUR as ONE_HOUR
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.model import ClusterCharge
 from gpucost.core.pricing.bill import Bill, BilledHour
-from gpucost.storage.bill_blobs import day_document, read_day
+from gpucost.storage.bill_documents import day_document, read_day
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.compressed_documents import pack, unpack
 from tests.conftest import DynamoTable

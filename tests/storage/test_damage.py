@@ -48,7 +48,7 @@ class Kept:
         lines = [line("research", "bu-a", "p", usd)]
         what = replace(record(lines, hour=DAY_1, notes=("a note",)), charges=(CHARGE,))
         usage = meter(seen(), MeteringRules())
-        old = self.ledger.newest("demo", DAY_1)
+        old = self.ledger.newest_version("demo", DAY_1)
         self.ledger.publish(what, replacing=old, settings_version=1, now=NOW, usage=usage, reason=why)
 
     def newest(self, kind: str) -> Item:

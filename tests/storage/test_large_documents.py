@@ -122,12 +122,12 @@ def test_reader_between_two_writings_of_a_large_book_reads_again(
 
 
 def test_document_that_no_transaction_holds_is_refused_in_a_sentence(numbers: random.Random) -> None:
-    data = numbers.randbytes(pieces.MOST * blobs.CHUNK_BYTES + 1)
+    data = numbers.randbytes(pieces.MAX_CHUNKS * blobs.CHUNK_BYTES + 1)
     head = {"pk": {"S": "C#demo#alerts"}, "sk": {"S": "book#x"}}
     with pytest.raises(
         SourceError, match=r"item C#demo#alerts book#x is too large: 3,600,001 bytes compressed, and 3,6"
     ):
-        pieces.items_of(head, data, {})
+        pieces.document_items(head, data, {})
 
 
 def test_sums_of_spend_are_kept_for_tens_of_thousands_of_units(table: DynamoTable, numbers: random.Random) -> None:

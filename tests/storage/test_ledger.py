@@ -15,7 +15,7 @@ from gpucost.core.ledger import HourSummary, next_attempt, summarize
 from gpucost.core.model import HourRecord, Line, Totals
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.table import ROUNDS, Table
+from gpucost.storage.table import MAX_ATTEMPTS, Table
 from tests.conftest import DynamoTable
 from tests.records import HOUR, line, record
 from tests.watched import Watched
@@ -185,7 +185,7 @@ def test_an_hour_may_be_tried_in_vain_any_number_of_times(table: DynamoTable) ->
     for at in range(70):
         what = record(hour=HOUR, status="incomplete", notes=(f"attempt {at}",))
         ledger.publish(
-            what, replacing=ledger.newest("demo", HOUR), settings_version=1, now=HOUR + (2 + at) * ONE_HOUR,
+            what, replacing=ledger.newest_version("demo", HOUR), settings_version=1, now=HOUR + (2 + at) * ONE_HOUR,
             last_attempt=end,
         )  # fmt: skip
     manifest = ledger.manifest("demo", HOUR)
@@ -326,7 +326,7 @@ def test_unprocessed_items_are_written_again_until_they_are_taken() -> None:
 def test_a_table_that_stays_throttled_is_an_error_not_a_loss() -> None:
     client, stub = stubbed()
     items = [{"pk": {"S": "p"}, "sk": {"S": "s"}}]
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ATTEMPTS):
         stub.add_response("batch_write_item", {"UnprocessedItems": {"t": [{"PutRequest": {"Item": items[0]}}]}})
     with stub, pytest.raises(SourceError, match="throttled: 1 items"):
         Table(client, "t", sleep=lambda _: None).put_all(items)

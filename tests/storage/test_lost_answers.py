@@ -88,7 +88,7 @@ def test_an_hour_is_published_once(client: Any, table: DynamoTable) -> None:
     ledger = Ledger(client, table.name)
     published = ledger.publish(record([line()]), replacing=None, settings_version=1, now=NOW)
     assert published.version == 1
-    assert ledger.versions.in_force(published.cluster, published.hour) == published
+    assert ledger.versions.current(published.cluster, published.hour) == published
 
 
 def test_of_two_that_write_alike_one_has_written(client: Any, table: DynamoTable) -> None:

@@ -16,7 +16,7 @@ from gpucost.core.rollups import DAY
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
-from gpucost.storage.table import ROUNDS, Table
+from gpucost.storage.table import MAX_ATTEMPTS, Table
 from tests.conftest import DynamoTable
 from tests.records import line, record
 
@@ -125,13 +125,13 @@ def test_a_transaction_that_meets_another_is_tried_again_and_a_lost_one_is_not()
     refuse("TransactionConflict")
     stub.add_response("transact_write_items", {})
     refuse("ConditionalCheckFailed")
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ATTEMPTS):
         refuse("TransactionConflict")
     table = Table(client, "t", sleep=waits.append)
     with stub:
         table.transact([({"pk": {"S": "p"}, "sk": {"S": "s"}}, "", None)])
         assert len(waits) == 1
-        for more in (0, ROUNDS - 1):
+        for more in (0, MAX_ATTEMPTS - 1):
             with pytest.raises(ConflictError):
                 table.transact([({"pk": {"S": "p"}, "sk": {"S": "s"}}, "", None)])
             assert len(waits) == 1 + more

@@ -11,7 +11,7 @@ from gpucost.core.metering.observations import Observation
 from gpucost.core.pricing.node_prices import Pricing
 from gpucost.core.pricing.prices import Price, PriceBook
 from gpucost.storage import compressed_documents as blobs
-from gpucost.storage.usage_blobs import read_usage, usage_document
+from gpucost.storage.usage_documents import read_usage, usage_document
 from tests.core.observed import observations, rules
 
 UNITS = (

@@ -66,22 +66,22 @@ def states(stack: Stack) -> list[str]:
 
 def test_a_poison_hour_is_found_among_the_dead_letters_and_sent_again_after_the_fix(stack: Stack) -> None:
     readers(stack, poison=FIRST + HOUR)
-    assert stack.gpucost("backfill", *period(FIRST, 3), "--no-wait").stdout == "3 hours of 1 clusters are under way\n"
+    assert stack.gpucost("backfill", *period(FIRST, 3), "--no-wait").stdout == "3 hours of 1 clusters are queued\n"
     with stack.active():
         stack.drain()
     assert states(stack) == ["complete", "incomplete", "complete"]
-    looked = stack.gpucost("redrive", "--dry-run")
-    assert looked.stdout == "1 would be sent again, 0 would be dropped, 0 stay among the dead letters\n"
+    looked = stack.gpucost("hours", "redrive", "--dry-run")
+    assert looked.stdout == "1 would be sent again, 0 would be dropped, 0 stay in the dead-letter queue\n"
     letter = f"hours-due east {FIRST + HOUR:%Y-%m-%dT%HZ}, 1 h: ZeroDivisionError: nobody thought of this"
     assert letter in looked.stderr
     readers(stack)
-    sent = stack.gpucost("redrive")
-    assert (sent.returncode, sent.stdout) == (0, "1 were sent again, 0 were dropped, 0 stay among the dead letters\n")
+    sent = stack.gpucost("hours", "redrive")
+    assert (sent.returncode, sent.stdout) == (0, "1 were sent again, 0 were dropped, 0 stay in the dead-letter queue\n")
     with stack.active():
         stack.drain()
     assert states(stack) == ["complete"] * 3
     again = stack.gpucost("backfill", *period(FIRST, 3))
-    assert again.stdout == "0 hours of 1 clusters are under way\n"
+    assert again.stdout == "0 hours of 1 clusters are queued\n"
 
 
 def test_a_backfill_is_followed_to_its_end(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,23 +207,23 @@ def test_a_month_is_frozen_corrected_beside_and_opened(stack: Stack) -> None:
     stack.gpucost("backfill", *period(stack.first, 3), "--no-wait")
     with stack.active():
         stack.drain()
-    assert stack.gpucost("freeze", "--month", "2031-01").returncode == 2
-    frozen = stack.gpucost("freeze", "--month", month)
-    assert (frozen.returncode, frozen.stdout.split(";")[0]) == (0, f"{month} is frozen")
-    assert "frozen already" in stack.gpucost("freeze", "--month", month).stderr
+    assert stack.gpucost("months", "close", "--month", "2031-01").returncode == 2
+    frozen = stack.gpucost("months", "close", "--month", month)
+    assert (frozen.returncode, frozen.stdout.split(";")[0]) == (0, f"{month} is closed")
+    assert "closed already" in stack.gpucost("months", "close", "--month", month).stderr
     before = stack.figures()
     stack.push(document(("east",)).replace(": 12}", ": 15}"))
-    stack.gpucost("restate", *period(stack.first, 2), "--settings", "current", "--reason", "new price")
+    stack.gpucost("hours", "restate", *period(stack.first, 2), "--settings", "current", "--reason", "new price")
     with stack.active():
         stack.drain()
     assert stack.figures() == before
-    told = json.loads(stack.gpucost("adjustments", "--month", month, "--format", "json").stdout, parse_float=Decimal)
-    rows = {row["business_unit"]: (row["frozen"]["allocated_usd"], row["now"]["allocated_usd"]) for row in told["rows"]}
+    told = json.loads(stack.gpucost("months", "adjustments", "--month", month, "--format", "json").stdout, parse_float=Decimal)
+    rows = {row["business_unit"]: (row["closed"]["allocated_usd"], row["now"]["allocated_usd"]) for row in told["rows"]}
     assert (told["hours"], rows) == (2, {"chat": (24, 30), "research": (24, 30)})
-    table = stack.gpucost("adjustments", "--month", month).stdout
+    table = stack.gpucost("months", "adjustments", "--month", month).stdout
     assert "$6.00" in table
-    opened = stack.gpucost("unfreeze", "--month", month)
+    opened = stack.gpucost("months", "reopen", "--month", month)
     assert (opened.returncode, opened.stdout) == (0, f"{month} is open; 2 hours changed\n")
     assert stack.figures() != before
-    missing = stack.gpucost("adjustments", "--month", month)
-    assert (missing.returncode, missing.stderr) == (1, f"gpucost: {month} is not frozen\n")
+    missing = stack.gpucost("months", "adjustments", "--month", month)
+    assert (missing.returncode, missing.stderr) == (1, f"gpucost: {month} is not closed\n")

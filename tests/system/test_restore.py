@@ -43,7 +43,7 @@ def test_restored_to_a_point_in_time_and_backfilled_it_equals_an_undisturbed_led
     assert stack.table == "restored"
     told = len(stack.told)
     assert stack.figures() != undisturbed
-    assert backfill(stack) == "2 hours of 1 clusters are under way\n"
+    assert backfill(stack) == "2 hours of 1 clusters are queued\n"
     assert stack.figures() == undisturbed
     assert len(stack.told) == told, "a backfill tells nobody"
 
@@ -69,5 +69,5 @@ def test_lost_altogether_it_is_built_again_from_the_metrics(stack: Stack) -> Non
     stack.deploy({})
     assert stack.figures() == {}
     stack.push(document(stack.clusters))
-    assert backfill(stack) == f"{HOURS} hours of 1 clusters are under way\n"
+    assert backfill(stack) == f"{HOURS} hours of 1 clusters are queued\n"
     assert stack.figures() == undisturbed

@@ -1,4 +1,4 @@
-"""Who answers for what, and clusters that contradict themselves."""
+"""Business units, owners, ResourceClaims, and a cluster whose metrics contradict each other."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -10,14 +10,14 @@ from devstack.fleet.scraping import Scraping
 
 
 def scenarios() -> Iterator[Scenario]:
-    """All of this room."""
+    """All scenarios of this module."""
     yield worked_example()
     yield from _units()
     yield from _owners()
     yield from _moved()
     yield from _claims()
     n = node("n1", "a10g-one", whole("a10g-one"))
-    # Three hold the one GPU that there is: the metrics contradict each other, and the residual says so.
+    # Three pods hold the only GPU. The metrics contradict each other, and the residual shows it.
     yield Scenario(
         "more-than-there-is",
         [n],
@@ -63,7 +63,7 @@ def _units() -> Iterator[Scenario]:
 
 
 def _moved() -> Iterator[Scenario]:
-    """Units whose namespaces move from one hour to the next, and units that the others pay for."""
+    """A namespace that moves to another business unit from one hour to the next."""
     n = node("n1", "h100", whole("h100"))
     moving = [Pod("p", n, [0], flat("0.5"), namespace="moving"), Pod("q", n, [1], flat("0.5"), namespace="staying")]
     at = "{base}"
@@ -88,7 +88,7 @@ _MOVED = """business_units:
 
 
 def _claims() -> Iterator[Scenario]:
-    """GPUs held through DRA claims, which no node advertises and no request tells."""
+    """GPUs held through DRA claims, which appear in no node's capacity and in no request."""
     empty = Geometry({}, {"gpu_nvidia_com": Fraction(1)}, whole("h100").devices)
     n = node("n1", "h100", empty)
     requests = {"main": {"gpu_nvidia_com": 2}}

@@ -1,4 +1,4 @@
-"""The same devices as exporters of different versions and scrapes of different settings tell of them."""
+"""The same devices under the labels of different exporter versions and scrape settings."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +12,7 @@ OLD_SIGNALS = {"dcgm_fi_prof_gr_engine_active": 1}
 
 
 def scenarios() -> Iterator[Scenario]:
-    """All of this room."""
+    """All scenarios of this module."""
     for dialect in ("plain", "honor", "blank", "old"):
         for hostname in ("Hostname", "hostname"):
             for uid in (False, True):
@@ -40,7 +40,7 @@ def _signals() -> Iterator[Scenario]:
         dcgm=Exporter(signals={"DCGM_FI_DEV_GPU_UTIL_RATIO": 1}),
         notes=["DCGM_FI_DEV_GPU_UTIL_RATIO"],
     )
-    # The better signal counts; the other one shows another figure, as a mere "something ran" does.
+    # The better signal counts. GPU_UTIL only shows that some kernel ran, so its value differs.
     yield replace(
         mixed,
         name="signal-both",

@@ -1,4 +1,4 @@
-"""What comes and goes: pods, nodes, geometries."""
+"""Lifetimes of pods, nodes and geometries."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ ALWAYS = (-1e6, 1e6)
 
 
 def scenarios() -> Iterator[Scenario]:
-    """All of this room."""
+    """All scenarios of this module."""
     yield from _pods()
     yield from _phases()
     yield from _nodes()
@@ -18,7 +18,7 @@ def scenarios() -> Iterator[Scenario]:
 
 
 def mixed_lifetimes(name: str, hours: Sequence[int] = (0, 1)) -> Scenario:
-    """Pods of all kinds of lives on one node; also the stuff of which outages are made."""
+    """Pods with all kinds of lifetimes on one node. The scenarios of outages are built on it."""
     n = node("n1", "h100", whole("h100"))
     return Scenario(
         name,
@@ -40,7 +40,7 @@ def mixed_lifetimes(name: str, hours: Sequence[int] = (0, 1)) -> Scenario:
 def _pods() -> Iterator[Scenario]:
     yield mixed_lifetimes("lives")
     n = node("n1", "a10g-one", whole("a10g-one"))
-    # A GPU handed from one to the next many times: nobody may be billed twice, and nothing overflows.
+    # A GPU that passes from pod to pod: no pod is billed twice, and the total does not exceed the GPU.
     successive = [Pod(f"p{i}", n, [0], flat("0.5"), start=-3 + i * 7.3, deleted=-3 + (i + 1) * 7.3) for i in range(9)]
     yield Scenario("handed-on", [n], successive)
     yield Scenario(

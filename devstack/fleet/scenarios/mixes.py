@@ -1,7 +1,7 @@
-"""Clusters put together by chance from everything that a scenario can be, the same ones each time for the same seed.
+"""Clusters generated from random seeds out of everything that a scenario supports. A seed always gives the same one.
 
-They ask what no hand thinks of: a restart of one of a pair while a slice is handed on, beside a gap, at 15 seconds.
-What they are made of is possible: no two hold a device at once, nothing is bound to a node that is not there.
+They cover combinations that hand-written scenarios miss, such as a restart of one replica during a gap.
+They are valid: no device is held twice at a time, and no pod is bound to a node that does not exist.
 """
 
 import random
@@ -33,12 +33,12 @@ _MIXED = [["3g.40gb", "2g.20gb", "1g.10gb"], ["1g.10gb"] * 7, ["3g.40gb"] * 2, [
 
 
 def scenarios() -> Iterator[Scenario]:
-    """All of this room."""
+    """All scenarios of this module."""
     yield from (mix(seed) for seed in SEEDS)
 
 
 def mix(seed: int) -> Scenario:
-    """One cluster."""
+    """The cluster of a seed."""
     generator = random.Random(seed)
     nodes = [_node(generator, f"n{number}") for number in range(generator.randint(1, 4))]
     pods = [pod for gpu_node in nodes for pod in _PodGenerator(generator, gpu_node).pods()]
@@ -90,7 +90,7 @@ def _geometry(sharing: str) -> Geometry:
 
 @dataclass
 class _PodGenerator:
-    """Fills a node's devices, replica by replica, with one pod after the other."""
+    """Generates successive pods for each replica of a node's devices."""
 
     generator: random.Random
     node: Node
@@ -146,7 +146,7 @@ class _PodGenerator:
         )  # fmt: skip
 
     def _use(self) -> Use:
-        # Four sharers together stay below a whole device, so that nobody's wish is cut.
+        # Four sharers together stay below a whole device, so no demand is cut.
         utilizations = [f"0.{self.generator.randint(0, 24):02d}" for _ in range(2)]
         if self.generator.random() < 0.7:
             return ((-1e6, utilizations[0]),)

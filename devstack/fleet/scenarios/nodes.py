@@ -1,4 +1,4 @@
-"""Nodes whose lives are not plain: gone with pods left behind, sick for a while, seen by nobody when they change."""
+"""Nodes that leave with pods bound to them, become unhealthy, are replaced, or change during a gap in scrapes."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +10,7 @@ from devstack.fleet.scenarios.sharing import flat, request
 
 
 def scenarios() -> Iterator[Scenario]:
-    """All of this room."""
+    """All scenarios of this module."""
     yield from _left_behind()
     yield from _short()
     yield from _health()
@@ -24,7 +24,7 @@ def _single_gpu_node(name: str, lifetime: Interval = FOREVER, ready: float | Non
 
 
 def _left_behind() -> Iterator[Scenario]:
-    """Spot nodes are taken back; their pods' objects stay until somebody deletes them, over the hour and longer."""
+    """Spot nodes are reclaimed. Their pod objects remain until they are deleted, past the hour's end and longer."""
     stays = _single_gpu_node("n0")
     spot = _single_gpu_node("n1", (-1e6, 57))
     left = Pod("left", spot, [0], flat("0.7"), deleted=64)
@@ -38,7 +38,7 @@ def _left_behind() -> Iterator[Scenario]:
 
 
 def _short() -> Iterator[Scenario]:
-    """Nodes that live for minutes."""
+    """Nodes that exist for minutes."""
     stays, within = _single_gpu_node("n0"), _single_gpu_node("n1", (12, 41), ready=15)
     yield Scenario("node-within-the-hour", [stays, within], [Pod("p", within, [0], flat("0.5"), start=16, deleted=39)])
     brief = _single_gpu_node("n1", (20.3, 22.8))
@@ -53,13 +53,13 @@ def _short() -> Iterator[Scenario]:
         replace(_single_gpu_node("n1", lifetime), provider_id=f"aws:///eu-central-1a/i-{number}")
         for number, lifetime in enumerate([(-1e6, 20), (23, 40), (44, 1e6)])
     ]
-    starts = (-70, 24, 46)  # nobody deletes the pods of the nodes that are gone
+    starts = (-70, 24, 46)  # the pods of nodes that are gone are never deleted
     pods = [Pod(f"p{i}", version, [0], flat("0.5"), start=starts[i]) for i, version in enumerate(thrice)]
     yield Scenario("node-replaced-twice", thrice, pods)
 
 
 def _health() -> Iterator[Scenario]:
-    """What a node advertises goes down and up again."""
+    """The units that a node advertises decrease and recover."""
 
     def offers(interval: Interval, healthy: int = 4) -> Geometry:
         return whole("a10g", lifetime=interval, allocatable={GPU: healthy})
@@ -69,7 +69,7 @@ def _health() -> Iterator[Scenario]:
     yield Scenario("unhealthy-for-a-while", [sick], pods)
     full = node("n1", "a10g", whole("a10g", allocatable={GPU: 3}))
     yield Scenario("unhealthy-and-held", [full], [Pod(f"p{i}", full, [i], flat("0.5")) for i in range(4)])
-    # The device plugin crashes: nothing is advertised for a while, and those who hold go on.
+    # The device plugin crashes: nothing is advertised for a while, and running pods continue.
     crashed = node("n1", "a10g", (whole("a10g", lifetime=(-1e6, 20)), whole("a10g", lifetime=(28, 1e6))))
     yield Scenario(
         "plugin-crashed",
@@ -82,7 +82,7 @@ def _health() -> Iterator[Scenario]:
 
 
 def _in_gaps() -> Iterator[Scenario]:
-    """Nodes that change while nobody looks."""
+    """Nodes that change during a gap in scrapes."""
     gap = [(20, 30)]
     stays, leaves, joins = (
         _single_gpu_node("n0"),
@@ -98,14 +98,14 @@ def _in_gaps() -> Iterator[Scenario]:
     new = replace(_single_gpu_node("n1", (27, 1e6)), provider_id="aws:///eu-central-1a/i-new")
     replaced = [Pod("p", old, [0], flat("0.5"), deleted=22), Pod("q", new, [0], flat("0.9"), start=28)]
     yield silent(Scenario("node-replaced-in-a-gap", [old, new], replaced), "both", gap)
-    # A GPU handed on in a gap: whoever is billed for how much of it, together it is not more than the GPU.
+    # A GPU passes to another pod in a gap. However it is split, the total must not exceed the GPU.
     successive = [Pod("p", stays, [0], flat("0.5"), deleted=23), Pod("q", stays, [0], flat("0.5"), start=27)]
     yield silent(Scenario("handed-on-in-a-gap", [stays], successive), "allocation", gap)
     yield silent(Scenario("handed-on-in-a-short-gap", [stays], successive), "allocation", [(22, 26)])
 
 
 def _booting() -> Iterator[Scenario]:
-    """Labels of GPU Feature Discovery come late."""
+    """Nodes on which the labels of GPU Feature Discovery come late."""
     sliced = mig_single("h100-one", "1g.10gb", 7, lifetime=(14, 1e6))
     late = node("n1", "h100-one", sliced, lifetime=(8, 1e6), labels_from=25)
     yield Scenario("slices-before-their-labels", [late], [Pod("p", late, [2], flat("0.5"), start=16)])

@@ -1,4 +1,4 @@
-"""Sources that restart, are doubled, sharded, silent for a while, or scraped at odd intervals."""
+"""Metrics sources that restart, have replicas or shards, have gaps, or are scraped at unusual intervals."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,12 +13,12 @@ ALWAYS = (-1e6, 1e6)
 
 
 def ksm(instance: str, **overrides: object) -> KubeStateMetrics:
-    """An instance of kube-state-metrics."""
+    """An instance of kube-state-metrics, with scrape parameters."""
     return KubeStateMetrics(Scraping("kube-state-metrics", f"{instance}:8080", **overrides))  # type: ignore[arg-type]
 
 
 def scenarios() -> Iterator[Scenario]:
-    """All of this room."""
+    """All scenarios of this module."""
     yield from _instances()
     yield from _gaps()
     yield from _intervals()
@@ -47,7 +47,7 @@ def _instances() -> Iterator[Scenario]:
     )
 
     n = node("n1", "a10g-one", whole("a10g-one"))
-    # The new instance sees the successor before the old one can tell that the first has ended: nobody holds twice.
+    # The new instance exposes the second pod before the old one shows the end of the first: no double allocation.
     yield Scenario(
         "handed-on-beside-a-restart",
         [n],
@@ -87,7 +87,7 @@ def _gaps() -> Iterator[Scenario]:
 
 
 def silent(scenario: Scenario, source: str, gap: Sequence[Interval], up: str = "kept") -> Scenario:
-    """The same cluster, of which one source (`allocation`, `utilization`) or `both` tell nothing for a time."""
+    """The same cluster with a gap in one source (`allocation`, `utilization`) or in `both`."""
     if source in {"both", "allocation"}:
         instances = [
             replace(instance, scraping=replace(instance.scraping, gaps=gap, up=up)) for instance in scenario.ksm

@@ -1,4 +1,4 @@
-"""Every way in which GPUs are handed out: whole, MIG, time-slicing, MPS, Neuron, several containers."""
+"""All ways to allocate GPUs: whole, MIG, time-slicing, MPS, Neuron, and several containers."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,17 +12,17 @@ START = -1e6
 
 
 def flat(use: str) -> Use:
-    """The same use all the time."""
+    """Constant use."""
     return ((START, use),)
 
 
 def request(resource: str, units: int = 1) -> dict[str, dict[str, int]]:
-    """One container that requests some units."""
+    """The request of a pod with one container."""
     return {"main": {resource: units}}
 
 
 def scenarios() -> Iterator[Scenario]:
-    """All of this room."""
+    """All scenarios of this module."""
     yield from _plain()
     yield from _mig()
     yield from _shared()
@@ -87,7 +87,7 @@ def _shared() -> Iterator[Scenario]:
         Pod("b", n, [0], flat("0.1")),
         Pod("twice", n, [1, 1], flat("0.3"), requests=request(GPU, 2)),
         Pod("beside", n, [1], flat("0.6")),
-        Pod("alone", n, [2], flat("0.9")),  # of one replica of four: credited a quarter at most
+        Pod("alone", n, [2], flat("0.9")),  # holds one of four replicas, so at most a quarter counts as its use
         Pod("apart", n, [0, 3], flat("0.1"), requests=request(GPU, 2)),
     ]
     yield Scenario("time-sliced", [n], pods)
@@ -139,7 +139,7 @@ def _containers() -> Iterator[Scenario]:
     )
     sliced = replace(
         mig_single("h100", "1g.10gb", 7), labels={}, allocatable={GPU: 49}
-    )  # without product labels, slices are told by physical GPUs ÷ capacity, however many of them are healthy
+    )  # without product labels, a slice's share is physical GPUs ÷ capacity, not ÷ allocatable units
     sick = node("n1", "h100", sliced)
     yield Scenario("unhealthy-slices", [sick], [Pod("p", sick, [0], flat("0.5")), Pod("q", sick, [9], flat("0.25"))])
     partly = Node("n1", "", 4, "NVIDIA A10G", (Geometry({GPU: 4}, {GPU: Fraction(1)}, whole("a10g").devices),))

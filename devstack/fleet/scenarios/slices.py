@@ -1,4 +1,4 @@
-"""Slices and shares in all their oddity: geometries above a GPU, several profiles in a pod, sharers of many devices."""
+"""Edge cases of slices and replicas: oversized MIG layouts, several profiles in a pod, sharers of several devices."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +14,7 @@ OVERSIZED = ["3g.20gb", "2g.10gb", "1g.5gb", "1g.5gb"]
 
 
 def scenarios() -> Iterator[Scenario]:
-    """All of this room."""
+    """All scenarios of this module."""
     yield from _above_a_gpu()
     yield from _mig()
     yield from _shared()
@@ -24,12 +24,12 @@ def scenarios() -> Iterator[Scenario]:
 
 
 def _above_a_gpu() -> Iterator[Scenario]:
-    """Where the slices of one GPU add up to more than it, they shrink, and nobody else does."""
+    """If the slices of one GPU add up to more than the GPU, only these are scaled down."""
     among_whole_gpus = node("n1", "a100-40", mig_mixed("a100-40", [OVERSIZED, *[[]] * 7]))
     yield _filled("one-gpu-above-beside-whole", among_whole_gpus)
     among_slices = node("n1", "a100-40", mig_mixed("a100-40", [OVERSIZED, *[["2g.10gb"] * 3] * 7]))
     yield _filled("one-gpu-above-beside-others", among_slices)
-    # Without an exporter nothing shows which GPU is cut how; here all are cut alike, so that the node tells.
+    # Without an exporter nothing shows the layout of each GPU. Here all are alike, so the node's capacity shows it.
     without_exporter = _filled("above-a-gpu-without-dcgm", node("n1", "a100-40", mig_mixed("a100-40", [OVERSIZED] * 8)))
     yield replace(without_exporter, dcgm=None, sources={pod.name: "none" for pod in without_exporter.pods})
 
@@ -70,7 +70,7 @@ def _filled_single(name: str, on: Node) -> Scenario:
 
 def _shared() -> Iterator[Scenario]:
     n = node("n1", "a10g", time_sliced("a10g", 4))
-    # On the first GPU half a GPU's worth is asked for, on the second nearly all: only what it holds of each counts.
+    # The first GPU is used little, the second nearly fully. On each, only the held replicas count.
     uneven = [
         Pod("both", n, [0, 1], uses=[flat("0.1"), flat("0.9")], requests=request(GPU, 2)),
         Pod("first", n, [0], flat("0.1")),
@@ -90,7 +90,7 @@ def _shared() -> Iterator[Scenario]:
         coming = [Pod("a", t4, [0], flat("0.2")), Pod("b", t4, [0], flat("0.1"), start=20, deleted=45)]
         yield Scenario(f"label-of-one-{labelled}", [t4], coming, dcgm=Exporter(sharers=labelled))
     renamed = node("n1", "t4", time_sliced("t4", 2, renamed=True))
-    # dcgm-exporter does not map nvidia.com/gpu.shared unless it is told to: then only the device is seen.
+    # By default dcgm-exporter does not map nvidia.com/gpu.shared, so it only shows the device.
     yield Scenario(
         "renamed-not-mapped",
         [renamed],
@@ -141,7 +141,7 @@ def _requests() -> Iterator[Scenario]:
 
 
 def _estimated() -> Iterator[Scenario]:
-    """The lower rungs, where they are allowed: means over devices that nobody claims, here all equally busy."""
+    """Utilization sources `node` and `cluster`: means over unmapped devices, here all equally busy."""
     n1, n2 = node("n1", "a10g", whole("a10g")), node("n2", "a10g", whole("a10g"))
     pods = [Pod(f"p{i}", n1, [i], flat("0.5")) for i in range(4)]
     unmapped = Exporter(mapping=False)

@@ -1,4 +1,4 @@
-"""More that happens to sources: gaps one after the other, in one of several instances, and at an hour's end."""
+"""More outages of metrics sources: several gaps, gaps in one of several instances, and gaps at an hour's end."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +15,7 @@ NEW_SIGNALS = {"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO": 1}
 
 
 def scenarios() -> Iterator[Scenario]:
-    """All of this room."""
+    """All scenarios of this module."""
     yield from _several_gaps()
     yield from _exact_pod_times()
     yield from _instances()
@@ -44,10 +44,10 @@ def _several_gaps() -> Iterator[Scenario]:
 
 
 def _exact_pod_times() -> Iterator[Scenario]:
-    """Starts and ends in gaps that kube_pod_status_scheduled_time and kube_pod_completion_time tell exactly."""
+    """Starts and ends in gaps, which kube_pod_status_scheduled_time and kube_pod_completion_time show exactly."""
     n = node("n1", "a10g", whole("a10g"))
     pods = [
-        # Just after the last scrape, before the next one failed: the gap has begun all the same.
+        # Just after the last scrape and before the next one fails. The gap has already begun.
         Pod("bound-at-once", n, [0], flat("0.5"), start=20.4),
         Pod("bound-late", n, [1], flat("0.5"), start=33.8),
         Pod("ends-at-once", n, [2], flat("0.5"), finished=20.4),
@@ -55,7 +55,7 @@ def _exact_pod_times() -> Iterator[Scenario]:
     ]
     with_times = silent(Scenario("times-told-in-a-gap", [n], pods), "allocation", [(20.2, 34)])
     yield replace(with_times, ksm=[replace(instance, pod_times=True) for instance in with_times.ksm])
-    # Each shard was scraped at another time before the gap, and looks at its own pods only.
+    # Each shard was last scraped at a different time, and exposes only its own pods.
     shards = [replace(ksm(f"s{i}", offset_seconds=30 * i), shard=(i, 2)) for i in range(2)]
     several = [Pod(f"p{i}", n, [i], flat("0.5"), start=20.1) for i in range(4)]
     sharded = silent(
@@ -84,7 +84,7 @@ def _instances() -> Iterator[Scenario]:
         replace(ksm(f"s{i}", interval_seconds=15, offset_seconds=7 * i, up="dropped"), shard=(i, 2)) for i in range(2)
     ]
     yield replace(mixed_lifetimes("no-up-sharded"), ksm=without_up)
-    # Rolled out anew as another number of shards, with a minute in which nothing answers.
+    # A new rollout changes the number of shards, with a minute in which no shard answers.
     before = [replace(ksm(f"s{i}", lifetime=(-1e6, 30)), shard=(i, 2)) for i in range(2)]
     after = [replace(ksm(f"t{i}", lifetime=(31, 1e6)), shard=(i, 3)) for i in range(3)]
     yield replace(mixed_lifetimes("resharded"), ksm=[*before, *after])
@@ -95,7 +95,7 @@ def _instances() -> Iterator[Scenario]:
 
 
 def _silent_at_the_hours_end() -> Iterator[Scenario]:
-    """Owners, labels and business units are known although nobody looked when the hour ended."""
+    """Owners, labels and business units are known although a gap covers the hour's end."""
     n = node("n1", "a10g", whole("a10g"))
     pods = [
         Pod("web", n, [0], flat("0.5"), owners=(("ReplicaSet", "web-6f7d"), ("Deployment", "web"))),
@@ -141,10 +141,10 @@ def _exporters() -> Iterator[Scenario]:
     yield replace(
         fleet, name="exporters-of-two-scales", dcgm=Exporter(signals=OLD_SIGNALS, signals_by_node={"n2": percent})
     )
-    # GPU_UTIL says that any kernel ran: where the engine's own signal is there too, it is what counts.
+    # GPU_UTIL only shows that some kernel ran. If the engine's signal exists too, that one counts.
     both = Exporter(signals=OLD_SIGNALS | {"DCGM_FI_DEV_GPU_UTIL": 300})
     yield Scenario("engine-before-gpu-util", [n1], [Pod("p", n1, [0], flat("0.25"))], dcgm=both)
-    # Seen for a while, and unseen until they end: minutes that nobody saw are not minutes like those before.
+    # Pods with samples at first and none until they end: the unobserved minutes must not repeat earlier use.
     silenced = Exporter(Scraping("dcgm-exporter", "", gaps=[(20.6, 45.6)], offset_seconds=22))
     ending = [Pod(f"ends-{end}", n1, [i], flat("0.5"), start=19.1, deleted=end) for i, end in enumerate((21, 23.8, 28))]
     yield Scenario("ends-in-an-outage", [n1], [*ending, Pod("long", n1, [3], flat("0.5"), deleted=23.8)], dcgm=silenced)
@@ -172,7 +172,7 @@ def _exporters() -> Iterator[Scenario]:
 
 
 def _shared_and_unobserved() -> Iterator[Scenario]:
-    """A sharer that comes and goes while devices are not seen leaves what was seen of the others as it is."""
+    """A sharer that starts and ends in a gap does not change the observed use of the others."""
     n = node("n1", "a10g", time_sliced("a10g", 4))
     pods = [
         Pod("a", n, [0], flat("0.2")),
@@ -183,7 +183,7 @@ def _shared_and_unobserved() -> Iterator[Scenario]:
     yield Scenario("sharer-unseen", [n], pods, dcgm=Exporter(scraping), sources={"unseen": "none"})
     with_brief = [*pods[:2], Pod("brief", n, [2], flat("0.1"), start=20.2, deleted=20.9)]
     yield Scenario("sharer-for-a-moment", [n], with_brief)
-    # Bound just before kube-state-metrics falls silent, labelled just after: it is known where it is all the same.
+    # Bound just before a gap of kube-state-metrics and labeled just after it: its device is known nevertheless.
     late = [*pods[:2], Pod("late", n, [0], flat("0.1"), start=20.7, deleted=30)]
     slow = Exporter(Scraping("dcgm-exporter", "", offset_seconds=36))
     before = [ksm("a", interval_seconds=15, gaps=[(21.2, 35)])]

@@ -1,4 +1,4 @@
-"""Shared units: what the operator's validators and monitoring hold is paid by the others, by a policy."""
+"""Shared business units: their cost is distributed to the other units by a policy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ _RESEARCH = "{name: research, namespaces: ['research-*']}"
 
 @dataclass(frozen=True)
 class SharedUnit:
-    """A cluster with a shared unit, and the truth about who pays which part of it."""
+    """A cluster with a shared business unit, and the true allocation shares of its cost."""
 
     scenario: Scenario
     parts: Mapping[str, Fraction]
-    """Of what `platform` costs, by the unit that pays; empty where nobody does."""
+    """Shares of `platform`'s cost by the business unit that bears it; empty if it is not distributed."""
 
 
 def shared_units() -> list[SharedUnit]:
-    """Every policy, and what there is to it at its edges."""
+    """Clusters for every distribution policy and its edge cases."""
     n = node("n1", "h100", whole("h100"))
     t4 = node("n2", "t4", time_sliced("t4", 3))
     system = [

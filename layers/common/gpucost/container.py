@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from gpucost.features.alerting.queries import AlertQueries
     from gpucost.features.alerting.service import AlertService
     from gpucost.features.alerting.settings import AlertingSettings
-    from gpucost.features.alerting.storage.history import DynamoAlertHistory, DynamoSilences
+    from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
     from gpucost.features.alerting.storage.states import DynamoAlertStates
     from gpucost.features.exports.bucket import S3Bucket
     from gpucost.features.exports.listing import ExportListing
     from gpucost.features.exports.service import ExportService
     from gpucost.features.exports.storage import DynamoExports
     from gpucost.features.opencost.service import AllocationService
-    from gpucost.features.recommendations.forecasts import Forecasts
+    from gpucost.features.recommendations.forecasts import ForecastService
     from gpucost.features.recommendations.queries import RecommendationQueries
     from gpucost.features.recommendations.service import RecommendationService
     from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
@@ -187,18 +187,18 @@ class Container:
         return DynamoAlertStates(self.client("dynamodb"), self.environment.table)
 
     @cached_property
-    def alert_history(self) -> "DynamoAlertHistory":
+    def alert_history(self) -> "AlertHistory":
         """What people were told."""
-        from gpucost.features.alerting.storage.history import DynamoAlertHistory
+        from gpucost.features.alerting.storage.history import AlertHistory
 
-        return DynamoAlertHistory(self.client("dynamodb"), self.environment.table)
+        return AlertHistory(self.client("dynamodb"), self.environment.table)
 
     @cached_property
-    def silences(self) -> "DynamoSilences":
+    def silences(self) -> "SilenceStore":
         """Who wants to hear nothing of what."""
-        from gpucost.features.alerting.storage.history import DynamoSilences
+        from gpucost.features.alerting.storage.history import SilenceStore
 
-        return DynamoSilences(self.client("dynamodb"), self.environment.table)
+        return SilenceStore(self.client("dynamodb"), self.environment.table)
 
     @cached_property
     def bus(self) -> "MessageBus":
@@ -451,15 +451,15 @@ class Container:
         return RecommendationQueries(self.settings_store, self.recommendation_store, clock=self.clock)
 
     @cached_property
-    def forecasts(self) -> "Forecasts":
+    def forecasts(self) -> "ForecastService":
         """For `functions/api`."""
         from gpucost.features.alerting.budgets import tightest_budget
-        from gpucost.features.recommendations.forecasts import Forecasts
+        from gpucost.features.recommendations.forecasts import ForecastService
 
         def budget_of(business_unit: str, months: int) -> "Decimal | None":
             return tightest_budget(self.settings_store.current().settings, business_unit, months)
 
-        return Forecasts(self.settings_store, self.rollups, budget_of, clock=self.clock)
+        return ForecastService(self.settings_store, self.rollups, budget_of, clock=self.clock)
 
     @cached_property
     def sign_in(self) -> "SignIn | None":

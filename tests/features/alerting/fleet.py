@@ -15,7 +15,7 @@ from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import AlertSources, Notifier
 from gpucost.features.alerting.service import AlertService
 from gpucost.features.alerting.settings import AlertingSettings
-from gpucost.features.alerting.storage.history import DynamoAlertHistory, DynamoSilences
+from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStates
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
@@ -103,8 +103,8 @@ class Fleet:
         self.ledger = Ledger(*own)
         self.rollups = RollupStore(*own)
         self.alert_states = DynamoAlertStates(*own)
-        self.history = DynamoAlertHistory(*own)
-        self.silences = DynamoSilences(*own)
+        self.history = AlertHistory(*own)
+        self.silences = SilenceStore(*own)
         self.settings_store = DocumentStore(*own, clock=lambda: self.now)
         self.push(self.settings_text)
 
@@ -126,7 +126,7 @@ class Fleet:
         )  # fmt: skip
         memory = DynamoAlertStates(*own)
         return AlertService(
-            self.settings_store, sources, memory, DynamoAlertHistory(*own), DynamoSilences(*own), self.receivers,
+            self.settings_store, sources, memory, AlertHistory(*own), SilenceStore(*own), self.receivers,
             clock=lambda: self.now,
         )  # fmt: skip
 

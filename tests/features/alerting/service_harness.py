@@ -10,11 +10,11 @@ from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.model import ClusterCharge, Costs, Coverage, HourRecord, Line, NodeHour, Status, Totals
 from gpucost.core.money import quantize
-from gpucost.features.alerting.model import AlertGroup, Cursor, OutboxEntry, Notification
+from gpucost.features.alerting.model import AlertGroup, Cursor, Notification, OutboxEntry
 from gpucost.features.alerting.ports import AlertSources, Notifier
 from gpucost.features.alerting.service import AlertService, alert_scopes
 from gpucost.features.alerting.settings import AlertingSettings
-from gpucost.features.alerting.storage.history import DynamoAlertHistory, DynamoSilences
+from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStates
 from gpucost.runtime.messages import ClusterState, HourClosed, Origin, Tick
@@ -176,7 +176,7 @@ class ServiceHarness:
             RollupStore(*table), DynamoSpendStore(*table), lambda: None, lambda: 0,
         )  # fmt: skip
         return AlertService(
-            self.store, sources, self.states, DynamoAlertHistory(*table), DynamoSilences(*table), self.receivers,
+            self.store, sources, self.states, AlertHistory(*table), SilenceStore(*table), self.receivers,
             clock=lambda: self.now,
         )  # fmt: skip
 
@@ -199,7 +199,7 @@ class ServiceHarness:
 
     def history(self) -> list[str]:
         """What was decided, oldest first."""
-        found = DynamoAlertHistory(self.table.client, self.table.name)
+        found = AlertHistory(self.table.client, self.table.name)
         scopes = alert_scopes(parse_settings(self.store.text or DOCUMENT))
         news = [one for scope in scopes for one in found.between(scope, START, START + timedelta(days=9))]
         return [f"{one.event} {one.subject.business_unit} {one.hour.hour}" for one in news]

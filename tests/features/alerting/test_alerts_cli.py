@@ -16,7 +16,7 @@ from devstack.slack import Slack, running_slack
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.runtime import aws, secrets
 from tests.conftest import DynamoTable
-from tests.features.alerting.fleet import START, Fleet, RecordingNotifier, settings_with_rules, pod
+from tests.features.alerting.fleet import START, Fleet, RecordingNotifier, pod, settings_with_rules
 from tests.system.demo_record import announced_in
 from tests.system.test_cli import Said, in_this_process
 
@@ -39,7 +39,9 @@ class Stack:
         text = settings_with_rules(WASTE).replace("[{type: email}]", RECEIVERS)
         fleet = Fleet(table, text, notifiers={"email": RecordingNotifier(), f"slack:{SECRET}": RecordingNotifier()})
         fleet.publish_and_close(0, IDLE)
-        assert fleet.publish_and_close(1, IDLE, pod("chat", "serve", gpus=1, use="0.1")) == ["firing team-waste research"]
+        assert fleet.publish_and_close(1, IDLE, pod("chat", "serve", gpus=1, use="0.1")) == [
+            "firing team-waste research"
+        ]
 
     def emails(self) -> str:
         """Lets somebody read the email topic from now on; answers the address."""

@@ -12,7 +12,7 @@ from typing import Any
 from gpucost.features.alerting.model import Notification
 from tests.chaos.outside import KilledError, Outside
 from tests.conftest import DynamoTable
-from tests.features.alerting.fleet import Fleet, RecordingNotifier, settings_with_rules, node, pod, describe
+from tests.features.alerting.fleet import Fleet, RecordingNotifier, describe, node, pod, settings_with_rules
 
 RULES = (
     "rule: waste, waste_usd_per_hour: 10, waste_percent: 50",
@@ -108,7 +108,9 @@ def test_killed_at_any_call_at_most_one_message_comes_twice_and_none_is_lost(tab
         doubled += bool(repeated)
         again = [one.id for scope in ("demo", "*") for one in _history(disturbed, scope)]
         assert sorted(again) == sorted(history), what
-        assert all(not book.outbox for scope in ("demo", "*") for book in disturbed.alert_states.load(scope).groups), what
+        assert all(not book.outbox for scope in ("demo", "*") for book in disturbed.alert_states.load(scope).groups), (
+            what
+        )
     assert doubled == 5
 
 

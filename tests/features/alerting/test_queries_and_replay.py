@@ -17,7 +17,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
-from tests.features.alerting.fleet import START, Fleet, settings_with_rules, node, pod, describe
+from tests.features.alerting.fleet import START, Fleet, describe, node, pod, settings_with_rules
 
 RULES = (
     "rule: waste, waste_usd_per_hour: 10, waste_percent: 50, for_hours: 2, keep_firing_hours: 2",
@@ -35,7 +35,9 @@ def sources(table: DynamoTable) -> AlertSources:
 
 
 def desk(fleet: Fleet) -> AlertQueries:
-    return AlertQueries(fleet.settings_store, fleet.alert_states, fleet.history, fleet.silences, clock=lambda: fleet.now)
+    return AlertQueries(
+        fleet.settings_store, fleet.alert_states, fleet.history, fleet.silences, clock=lambda: fleet.now
+    )
 
 
 def test_a_replay_says_what_was_decided_and_leaves_no_trace(table: DynamoTable) -> None:

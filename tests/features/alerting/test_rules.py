@@ -8,7 +8,7 @@ import pytest
 
 from gpucost.features.alerting.muting import Silence
 from tests.conftest import DynamoTable
-from tests.features.alerting.fleet import START, Fleet, settings_with_rules, node, pod
+from tests.features.alerting.fleet import START, Fleet, node, pod, settings_with_rules
 
 WASTE = "rule: waste, waste_usd_per_hour: 10, waste_percent: 50, for_hours: 2"
 IDLE_POD = pod(gpus=2, use="0.05")
@@ -55,7 +55,9 @@ def test_scope_overrides_and_severity(table: DynamoTable) -> None:
     others = [pod(unit, gpus=2, use="0") for unit in ("research", "patient", "outside")]
     fleet.publish(0, *others)
     fleet.close_hour(0)
-    assert [(one.subject.business_unit, one.severity) for one in fleet.email.notifications] == [("research", "critical")]
+    assert [(one.subject.business_unit, one.severity) for one in fleet.email.notifications] == [
+        ("research", "critical")
+    ]
 
 
 def test_an_idle_workload_is_one_alert_each_and_one_message_together(table: DynamoTable) -> None:
@@ -91,11 +93,15 @@ def test_an_idle_workload_is_one_alert_each_and_one_message_together(table: Dyna
 
 def test_unallocated_capacity_by_node_pool(table: DynamoTable) -> None:
     fleet = Fleet(
-        table, settings_with_rules("rule: unallocated, usd_per_hour: 24, overrides: [{node_pool: big, usd_per_hour: 90}]")
+        table,
+        settings_with_rules("rule: unallocated, usd_per_hour: 24, overrides: [{node_pool: big, usd_per_hour: 90}]"),
     )
     nodes = [node("small", "12", "n1"), node("small", "12", "n2"), node("big", "60", "n3"), node("full", "0", "n4")]
     assert fleet.publish_and_close(0, BUSY, nodes=nodes) == ["firing unallocated small"]
-    assert fleet.publish_and_close(1, BUSY, nodes=[node("big", "96")]) == ["firing unallocated big", "resolved unallocated small"]
+    assert fleet.publish_and_close(1, BUSY, nodes=[node("big", "96")]) == [
+        "firing unallocated big",
+        "resolved unallocated small",
+    ]
 
 
 def test_a_restated_hour_is_told_with_the_next_one_and_with_a_note(table: DynamoTable) -> None:
@@ -137,7 +143,10 @@ def test_thresholds_in_money_say_nothing_of_hours_in_another_currency(table: Dyn
     assert [fleet.publish_and_close(number, IDLE_POD, currency="USD") for number in range(3)] == [
         ["firing idle-workload research train"], [], []
     ]  # fmt: skip
-    assert [fleet.publish_and_close(number, IDLE_POD, currency="EUR") for number in (3, 4)] == [[], ["firing waste research"]]
+    assert [fleet.publish_and_close(number, IDLE_POD, currency="EUR") for number in (3, 4)] == [
+        [],
+        ["firing waste research"],
+    ]
 
 
 QUIET = '  quiet_hours: {from: "22:00", to: "09:30"}\n  time_zone: Asia/Kolkata\n'
@@ -197,7 +206,9 @@ def test_a_firing_alert_is_repeated_and_one_that_somebody_took_is_not(table: Dyn
     assert [number for number, some in enumerate(heard, start=3) if some] == [8, 14]
     assert heard[5] == ["repeat waste research"]
     assert fleet.tick(14) == []  # the same tick again
-    desk = AlertQueries(fleet.settings_store, fleet.alert_states, fleet.history, fleet.silences, clock=lambda: fleet.now)
+    desk = AlertQueries(
+        fleet.settings_store, fleet.alert_states, fleet.history, fleet.silences, clock=lambda: fleet.now
+    )
     (active,) = desk.active()
     desk.acknowledge(active.id, author="alice")
     assert [fleet.tick(number) for number in range(20, 40, 6)] == [[]] * 4

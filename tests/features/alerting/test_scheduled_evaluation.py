@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.alerting.rules.budget import ClusterSpend, project
-from gpucost.features.alerting.rules.spend_change import SpendComparison, DayToDate, SpendThresholds, compare
+from gpucost.features.alerting.rules.spend_change import DayToDate, SpendComparison, SpendThresholds, compare
 from gpucost.features.recommendations.model import (
     Evidence,
     Recommendation,
@@ -19,7 +19,7 @@ from gpucost.features.recommendations.model import (
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.runtime.messages import ExternalAlerts, read_alert_input
 from tests.conftest import DynamoTable
-from tests.features.alerting.fleet import START, Fleet, settings_with_rules, pod
+from tests.features.alerting.fleet import START, Fleet, pod, settings_with_rules
 from tests.unreadable import push_unreadable
 
 EIGHT = pod(gpus=8, use="0.5")
@@ -65,7 +65,9 @@ def test_a_budget_over_two_clusters_and_its_projection(table: DynamoTable) -> No
 def test_projections_by_hand() -> None:
     end = START + 720 * HOUR
     assert project([ClusterSpend(Decimal(240), 24)], START, START + 24 * HOUR, end) == 7200
-    assert project([ClusterSpend(Decimal(240), 24), ClusterSpend(Decimal(48), 48)], START, START + 48 * HOUR, end) == 7920
+    assert (
+        project([ClusterSpend(Decimal(240), 24), ClusterSpend(Decimal(48), 48)], START, START + 48 * HOUR, end) == 7920
+    )
     assert project([ClusterSpend(Decimal(230), 23)], START, START + 24 * HOUR, end) is None
     assert project([ClusterSpend(Decimal(240), 24)], START, START + 49 * HOUR, end) is None
     assert project([], START, START + 49 * HOUR, end) is None
@@ -164,7 +166,11 @@ def test_a_weekly_digest_for_each_unit_once(table: DynamoTable) -> None:
     assert (research.since, research.hour) == (START + (monday - 168) * HOUR, START + (monday - 1) * HOUR)
 
 
-ADVISED: tuple[tuple[str, int, RecommendationState], ...] = (("idle", 17520, "open"), ("small", 5, "open"), ("x", 99999, "dismissed"))
+ADVISED: tuple[tuple[str, int, RecommendationState], ...] = (
+    ("idle", 17520, "open"),
+    ("small", 5, "open"),
+    ("x", 99999, "dismissed"),
+)
 
 
 def recommendation(name: str, usd: int, state: RecommendationState) -> Recommendation:
@@ -193,7 +199,8 @@ def amp(status: str, **labels: str) -> ExternalAlerts:
 
 def test_what_amp_says_is_passed_on_once_and_repeated_like_our_own(table: DynamoTable) -> None:
     fleet = Fleet(
-        table, settings_with_rules("rule: external, repeat_hours: 5", "rule: waste, waste_usd_per_hour: 1, waste_percent: 1")
+        table,
+        settings_with_rules("rule: external, repeat_hours: 5", "rule: waste, waste_usd_per_hour: 1, waste_percent: 1"),
     )
     for status in ("firing", "firing"):
         fleet.service().amp_alerts(amp(status))

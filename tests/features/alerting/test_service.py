@@ -10,7 +10,13 @@ from gpucost.core.model import Line
 from gpucost.core.money import quantize
 from gpucost.features.alerting.model import AlertGroup, Cursor
 from tests.conftest import DynamoTable
-from tests.features.alerting.service_harness import DOCUMENT, START, HookedAlertStates, FunctionKilledError, ServiceHarness
+from tests.features.alerting.service_harness import (
+    DOCUMENT,
+    START,
+    FunctionKilledError,
+    HookedAlertStates,
+    ServiceHarness,
+)
 
 
 @pytest.fixture
@@ -119,7 +125,9 @@ def test_before_the_first_settings_nothing_happens(world: ServiceHarness) -> Non
     assert world.ledger.requested_periods == []
 
 
-def test_one_broken_receiver_keeps_nobody_else_from_hearing_and_a_retry_sends_only_what_is_left(world: ServiceHarness) -> None:
+def test_one_broken_receiver_keeps_nobody_else_from_hearing_and_a_retry_sends_only_what_is_left(
+    world: ServiceHarness,
+) -> None:
     world.slack.fails = True
     world.ledger.put(0, research="15", other="15")
     world.ledger.put(1, research="15", other="15")

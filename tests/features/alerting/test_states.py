@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gpucost.core.errors import ConflictError
-from gpucost.features.alerting.model import Alert, EvaluationState, AlertGroup, Cursor, OutboxEntry, Subject, Evaluation
+from gpucost.features.alerting.model import Alert, AlertGroup, Cursor, Evaluation, EvaluationState, OutboxEntry, Subject
 from gpucost.features.alerting.storage import states as alert_memory
 from gpucost.features.alerting.storage.states import DynamoAlertStates
 from tests.conftest import DynamoTable
@@ -17,7 +17,9 @@ ALERT = Alert(
     "waste", Subject("demo", "research"), "firing", NOON, (Evaluation(NOON, is_breach=True),), EvaluationState(breach_run=3), NOON,
     notification(), "alice", NOON,
 )  # fmt: skip
-BOOK = AlertGroup("demo", "research", (ALERT,), (OutboxEntry("email", notification("budget")),), NOON, (("weekly", "week x"),))
+BOOK = AlertGroup(
+    "demo", "research", (ALERT,), (OutboxEntry("email", notification("budget")),), NOON, (("weekly", "week x"),)
+)
 
 
 def test_what_is_written_is_read(table: DynamoTable) -> None:

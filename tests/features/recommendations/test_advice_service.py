@@ -10,7 +10,7 @@ import pytest
 from gpucost.core.errors import MetricsUnavailableError, SourceError
 from gpucost.core.ledger import Manifest
 from gpucost.core.pricing.prices import Price
-from gpucost.features.recommendations.daily_cache import KEPT, gpu_memory_cache, waiting_pods_cache
+from gpucost.features.recommendations.daily_cache import RETENTION, gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.history import Disruption, Wait
 from gpucost.features.recommendations.model import Recommendation, Review
 from gpucost.features.recommendations.price_lists import node_list_prices, node_spot_prices
@@ -125,7 +125,7 @@ def test_whole_days_are_asked_once_and_what_cannot_be_had_stops_nothing() -> Non
     assert metrics.asked == [midnight - DAY * number for number in (1, 2, 3, 4, 5)], (
         "newest first, one failure is enough"
     )
-    assert store.expires == {NOW + KEPT}
+    assert store.expires == {NOW + RETENTION}
     metrics.asked.clear()
     metrics.first = midnight - 30 * DAY
     found = keeper.days(SETTINGS.clusters[0], start, end)

@@ -14,7 +14,7 @@ from gpucost.core.ledger import Manifest
 from gpucost.core.model import Costs
 from gpucost.core.rollups import UnitHour
 from gpucost.features.alerting.budgets import tightest_budget
-from gpucost.features.recommendations.forecasts import Forecasts
+from gpucost.features.recommendations.forecasts import ForecastService
 from gpucost.settings_document import SettingsDocument, parse_settings
 from gpucost.storage.ports import StoredSettings
 
@@ -76,10 +76,10 @@ def hours(days: int, usd: str) -> dict[datetime, Decimal | None]:
     return {UNTIL - HOUR * (1 + place): Decimal(usd) for place in range(24 * days)}
 
 
-def forecasts(rollups: Hours, text: str = TEXT) -> Forecasts:
+def forecasts(rollups: Hours, text: str = TEXT) -> ForecastService:
     store = Store(text)
     budget_of = lambda unit, months: tightest_budget(store.current().settings, unit, months)  # noqa: E731
-    return Forecasts(store, rollups, budget_of, clock=lambda: NOW)  # type: ignore[arg-type]  # what it reads of either
+    return ForecastService(store, rollups, budget_of, clock=lambda: NOW)  # type: ignore[arg-type]  # what it reads of either
 
 
 def test_a_month_is_what_was_spent_and_the_hours_to_come() -> None:

@@ -26,7 +26,7 @@ from gpucost.features.exports.routes import add_export_routes
 from gpucost.features.opencost.routes import add_opencost_routes
 from gpucost.features.opencost.service import AllocationService
 from gpucost.features.recommendations.forecast_routes import add_forecast_routes
-from gpucost.features.recommendations.forecasts import Forecasts
+from gpucost.features.recommendations.forecasts import ForecastService
 from gpucost.features.recommendations.queries import RecommendationQueries
 from gpucost.features.recommendations.routes import add_recommendation_routes
 from gpucost.http.access import authorize, open_to, required_role
@@ -77,7 +77,7 @@ class Services:
     limits: Callable[[], LimitReports]
     alerts: Callable[[], AlertQueries]
     recommendations: Callable[[], RecommendationQueries]
-    forecasts: Callable[[], Forecasts]
+    forecasts: Callable[[], ForecastService]
     access: Callable[[], AccessPolicy]
     sign_in: Callable[[], SignIn | None]
 

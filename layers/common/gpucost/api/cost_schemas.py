@@ -19,7 +19,7 @@ from gpucost.http.schemas import (
     PeriodResponse,
     ResponseModel,
     coverage_fields,
-    default_window,
+    default_window_fields,
     period_fields,
     totals_fields,
 )
@@ -286,7 +286,7 @@ def trend_response(name: str, trend: Trend) -> dict[str, Any]:
     return {
         "business_unit": name,
         "currency": trend.current.currency,
-        **default_window(trend.current.period),
+        **default_window_fields(trend.current.period),
         "current": _trend_period(trend.current, current),
         "before": _trend_period(trend.previous, previous),
         "change": change,

@@ -130,13 +130,15 @@ class RestatementRow(ResponseModel):
     version: int = Field(description="Of the hour, with this restatement", examples=[2])
     restated_at: Instant
     settings_version: int
-    why: str = Field(examples=["3 spot prices new or changed"])
+    reason: str = Field(examples=["3 spot prices new or changed"])
     currency: str = Field(examples=["USD"])
     currency_before: str = Field(examples=["USD"])
     before: FleetTotals
     after: FleetTotals
     business_units: list[UnitChange] = Field(description="Those whose costs changed")
-    beside: bool = Field(description="Recorded beside a frozen month: in no figure of /v1/costs", examples=[False])
+    adjustment: bool = Field(
+        description="Pending adjustment of a closed month: not part of any figure of /v1/costs", examples=[False]
+    )
 
 
 class RestatementsResponse(PeriodResponse):
@@ -221,7 +223,7 @@ def _restatement_row(restatement: Restatement) -> dict[str, Any]:
         "version": restatement.version,
         "restated_at": restatement.restated_at,
         "settings_version": restatement.settings_version,
-        "why": restatement.reason,
+        "reason": restatement.reason,
         "currency": restatement.currency,
         "currency_before": restatement.currency_before,
         "before": totals_fields(restatement.before),
@@ -230,5 +232,5 @@ def _restatement_row(restatement: Restatement) -> dict[str, Any]:
             {"business_unit": unit, "before": before.figures(), "after": after.figures()}
             for unit, (before, after) in restatement.units.items()
         ],
-        "beside": restatement.is_adjustment,
+        "adjustment": restatement.is_adjustment,
     }

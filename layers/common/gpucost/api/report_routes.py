@@ -71,10 +71,10 @@ def add_report_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportS
     def restatements(
         start: given.Start = None, end: given.End = None, window: given.Window = None, cluster: given.Cluster = None
     ) -> Response[str]:
-        """Versions that replaced figures of hours in the period: before, after, and why.
+        """Versions that replaced figures of hours in the period: figures before and after, and the reason.
 
-        `/v1/costs` answers the version in force; here stands what it replaced. Where a month is frozen, its figures
-        stay, and later versions are recorded beside them (`beside`).
+        `/v1/costs` answers with the current version of each hour; this route lists the versions that it replaced. The
+        figures of a closed month do not change: later versions are pending adjustments (`adjustment`).
         """
         found = service().restatements(QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app))
         return json_response(price_schemas.restatements_response(*found))

@@ -1,4 +1,4 @@
-"""Who may see what: callers, roles, and the scope that a caller's roles add up to."""
+"""Access control: callers, their roles, and the scope of data that these roles grant."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,19 +8,19 @@ from typing import Literal
 from gpucost.core.errors import AccessDeniedError
 
 RequiredRole = Literal["public", "bu", "viewer", "admin"]
-"""What a route asks of its caller: nothing, a role for some business unit, for all of them, or `admin`."""
+"""The role that a route requires: none, a role for at least one business unit, for all of them, or `admin`."""
 
 BU_PREFIX = "bu:"
-_ASSUMED = re.compile(r"arn:(aws[a-z-]*):sts::(\d{12}):assumed-role/([^/]+)/[^/]+")
-_NAMED = re.compile(r"arn:(aws[a-z-]*):iam::(\d{12}):(role|user)/(?:[^/]+/)*([^/]+)")
+_ASSUMED_ROLE = re.compile(r"arn:(aws[a-z-]*):sts::(\d{12}):assumed-role/([^/]+)/[^/]+")
+_ROLE_OR_USER = re.compile(r"arn:(aws[a-z-]*):iam::(\d{12}):(role|user)/(?:[^/]+/)*([^/]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What one caller may see."""
+    """The data that one caller may read."""
 
     units: frozenset[str] | None
-    """The business units; None: the whole fleet, with what nobody held."""
+    """The business units; None grants the whole fleet, idle capacity included."""
     is_admin: bool = False
 
     @property
@@ -33,63 +33,63 @@ class Scope:
         return self.units is None or business_unit in self.units
 
     def require(self, business_unit: str) -> None:
-        """Refuse to speak of a unit that the caller may not see, whether there is one or not.
+        """Raise unless the scope covers a business unit; whether the unit exists makes no difference.
 
         Raises:
-            AccessDeniedError: the scope does not cover it.
+            AccessDeniedError: the scope does not cover the business unit.
         """
         if not self.covers(business_unit):
             raise AccessDeniedError("your roles do not cover this business unit")
 
-    def satisfies(self, need: RequiredRole) -> bool:
-        """Whether a route may be asked by this caller."""
-        if need == "admin":
+    def satisfies(self, required: RequiredRole) -> bool:
+        """Whether the caller may use a route that requires a role."""
+        if required == "admin":
             return self.is_admin
-        return need != "viewer" or self.is_fleet
+        return required != "viewer" or self.is_fleet
 
 
 FULL_ACCESS = Scope(None, is_admin=True)
 
 
 def scope_of_roles(roles: Iterable[str]) -> Scope | None:
-    """What roles add up to: `admin`, `viewer`, `bu:<name>`; None where there are none."""
-    held = frozenset(roles)
-    if not held:
+    """Combine roles (`admin`, `viewer`, `bu:<name>`) into one scope; None without any role."""
+    distinct_roles = frozenset(roles)
+    if not distinct_roles:
         return None
-    if held & {"admin", "viewer"}:
-        return Scope(None, is_admin="admin" in held)
-    return Scope(frozenset(role.removeprefix(BU_PREFIX) for role in held))
+    if distinct_roles & {"admin", "viewer"}:
+        return Scope(None, is_admin="admin" in distinct_roles)
+    return Scope(frozenset(role.removeprefix(BU_PREFIX) for role in distinct_roles))
 
 
 @dataclass(frozen=True, slots=True)
 class IamCaller:
-    """Somebody whose signature AWS checked."""
+    """A caller whose SigV4 signature API Gateway verified."""
 
     principal: str
-    """As `principal_of` writes it."""
+    """The IAM user or role, as `principal_of` returns it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenCaller:
-    """Somebody whose JWT API Gateway checked."""
+    """A caller whose JWT API Gateway verified."""
 
     claims: Mapping[str, tuple[str, ...]]
-    """Every claim's values: one of a plain claim, many of a list, none where they cannot be told."""
+    """The values of each claim: one for a string, several for a list, none where the claim cannot be parsed."""
 
 
 Caller = IamCaller | TokenCaller
 
 
 def principal_of(arn: str) -> str:
-    """An IAM user or role as settings and callers are compared: without path, and a session as its role.
+    """Normalize an IAM ARN, so that settings and callers compare equal: without path, and a session as its role.
 
-    STS leaves a role's path out of a session's ARN, so that comparing with it would never match a role of IAM Identity
-    Center. Names are unique in an account whatever their path. Anything else (root, federated users) stays as it is.
+    STS leaves the role's path out of a session's ARN. With the path, roles of IAM Identity Center would never match.
+    Names are unique in an account whatever their path. Other ARNs (root, federated users) are returned unchanged.
     """
-    if session := _ASSUMED.fullmatch(arn):
+    if session := _ASSUMED_ROLE.fullmatch(arn):
         partition, account, name = session.groups()
         return f"arn:{partition}:iam::{account}:role/{name}"
-    if named := _NAMED.fullmatch(arn):
-        partition, account, kind, name = named.groups()
+    if role_or_user := _ROLE_OR_USER.fullmatch(arn):
+        partition, account, kind, name = role_or_user.groups()
         return f"arn:{partition}:iam::{account}:{kind}/{name}"
     return arn

@@ -1,4 +1,4 @@
-"""Attribution: rated usage to the hour's record, with the business unit that answers for each line."""
+"""Attribution: from rated usage to the hour's record, with a business unit for each line."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,107 +23,107 @@ _WILDCARDS = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class BusinessUnit:
-    """Who owns what any of these matches."""
+    """A business unit and the rules that match its pods; a pod belongs to it if any rule matches."""
 
     name: str
     namespaces: tuple[str, ...] = ()
     """Shell patterns."""
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
-    """All of them must be there, under their names as kube-state-metrics writes them (`label_team`)."""
+    """Labels that a namespace must all have, named as kube-state-metrics exports them (`label_team`)."""
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     since: datetime | None = None
-    """The first hour of this entry; it stands in place of earlier ones of the same name. None: from the beginning."""
+    """The first hour of this entry, which replaces earlier entries of the same name; None for all hours."""
     distribute: DistributionPolicy | None = None
-    """How its cost is passed on to the other units; None where it pays itself."""
+    """How its cost is distributed among the other units; None if it pays for its cost."""
 
     def matches_labels(self, pod: PodObservation) -> bool:
-        """Whether a pod is this unit's by its own labels or its namespace's."""
+        """Whether the labels of a pod or of its namespace match."""
         return _has_all(pod.namespace_labels, self.namespace_labels) or _has_all(pod.labels, self.pod_labels)
 
 
 class BusinessUnitMatcher:
-    """Finds the unit that answers for a pod: the first that matches; a namespace that nothing matches is its own."""
+    """Finds the business unit of a pod: the first that matches, otherwise one named like the pod's namespace."""
 
     def __init__(self, units: Sequence[BusinessUnit]) -> None:
         self._units = units
-        self._by_labels = [
-            (place, unit) for place, unit in enumerate(units) if unit.namespace_labels or unit.pod_labels
+        self._units_with_labels = [
+            (index, unit) for index, unit in enumerate(units) if unit.namespace_labels or unit.pod_labels
         ]
-        self._by_name: dict[str, int] = {}
-        """Namespaces named in full, and the place of the first unit that names them: most are."""
+        self._index_by_name: dict[str, int] = {}
+        """Namespaces named in full, as most are, and the index of the first unit that names them."""
         self._patterns: list[tuple[int, str]] = []
-        for place, unit in enumerate(units):
+        for index, unit in enumerate(units):
             for name in unit.namespaces:
                 if _WILDCARDS.isdisjoint(name):
-                    self._by_name.setdefault(name, place)
+                    self._index_by_name.setdefault(name, index)
                 else:
-                    self._patterns.append((place, name))
-        self._asked: dict[str, int] = {}
+                    self._patterns.append((index, name))
+        self._index_by_namespace: dict[str, int] = {}
 
     def business_unit_of(self, pod: PodObservation) -> str:
-        """The unit's name."""
-        by_labels = next((place for place, unit in self._by_labels if unit.matches_labels(pod)), len(self._units))
-        place = min(by_labels, self._named(pod.namespace))
-        return self._units[place].name if place < len(self._units) else pod.namespace
+        """Return the name of a pod's business unit."""
+        by_labels = next((index for index, unit in self._units_with_labels if unit.matches_labels(pod)), len(self._units))
+        index = min(by_labels, self._index_by_name_or_pattern(pod.namespace))
+        return self._units[index].name if index < len(self._units) else pod.namespace
 
-    def _named(self, namespace: str) -> int:
-        if namespace not in self._asked:
-            named = self._by_name.get(namespace, len(self._units))
-            matching = (place for place, pattern in self._patterns if fnmatchcase(namespace, pattern))
-            self._asked[namespace] = min(named, next(matching, named))
-        return self._asked[namespace]
+    def _index_by_name_or_pattern(self, namespace: str) -> int:
+        if namespace not in self._index_by_namespace:
+            exact = self._index_by_name.get(namespace, len(self._units))
+            matching = (index for index, pattern in self._patterns if fnmatchcase(namespace, pattern))
+            self._index_by_namespace[namespace] = min(exact, next(matching, exact))
+        return self._index_by_namespace[namespace]
 
 
 def units_at(units: Sequence[BusinessUnit], hour: datetime) -> list[BusinessUnit]:
-    """The entries that count in an hour, in their order: of each name the latest that has begun."""
+    """Return the entries that apply in an hour, in their order: for each name the latest that has begun."""
     begun = [unit for unit in units if unit.since is None or unit.since <= hour]
     latest: dict[str, BusinessUnit] = {}
     for unit in begun:
-        before = latest.get(unit.name)
-        if before is None or before.since is None or (unit.since is not None and unit.since > before.since):
+        earlier = latest.get(unit.name)
+        if earlier is None or earlier.since is None or (unit.since is not None and unit.since > earlier.since):
             latest[unit.name] = unit
     return [unit for unit in begun if latest[unit.name] is unit]
 
 
 @dataclass(frozen=True, slots=True)
 class AttributionRules:
-    """What settings say about who pays."""
+    """The settings that attribution needs."""
 
     pricing: Pricing
     business_units: tuple[BusinessUnit, ...] = ()
     cost_labels: Mapping[str, str] = field(default_factory=dict)
-    """Name on the line → label as kube-state-metrics writes it."""
+    """Name on the line → label as kube-state-metrics exports it."""
     min_allocation_coverage: Decimal = Decimal(0)
     min_utilization_coverage: Decimal = Decimal(0)
 
 
 def attribute(usage: Usage, rules: AttributionRules) -> HourRecord:
-    """The record of a metered hour.
+    """Build the record of a metered hour.
 
-    *Incomplete* and without figures where a source's coverage is too low; *provisional* where a node has no price, or
-    one that a better source will replace.
+    The hour is *incomplete* and has no figures where a source's coverage is too low. It is *provisional* where a node
+    has no price, or a price that a preferred source will replace.
     """
     shortfall = _shortfall(usage, rules)
     if shortfall:
         notes = (*shortfall, *usage.notes)
         return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=notes)
-    if any(pod.holding.units > MAX_UNITS for pod in usage.pods):  # stored before requests had bounds
-        return _beyond_reason(usage, usage.notes)
+    if any(pod.holding.units > MAX_UNITS for pod in usage.pods):
+        return _implausible_record(usage, usage.notes)
     try:
         return _rated(usage, rules)
-    except ArithmeticError:  # more digits than any amount has
-        return _beyond_reason(usage, usage.notes)
+    except ArithmeticError:  # an amount has more digits than the precision allows
+        return _implausible_record(usage, usage.notes)
 
 
 def _rated(usage: Usage, rules: AttributionRules) -> HourRecord:
     rated = rate_usage(usage, rules.pricing)
     units = units_at(rules.business_units, usage.hour)
-    owners = BusinessUnitMatcher(units)
-    own = [_line(pod, owners.business_unit_of(pod.usage.holding.pod), rules) for pod in rated.pods]
-    lines = tuple(distribute_lines(own, {unit.name: unit.distribute for unit in units if unit.distribute}))
+    matcher = BusinessUnitMatcher(units)
+    undistributed = [_line(pod, matcher.business_unit_of(pod.usage.holding.pod), rules) for pod in rated.pods]
+    lines = tuple(distribute_lines(undistributed, {unit.name: unit.distribute for unit in units if unit.distribute}))
     totals = Totals(Costs.total(line.costs() for line in lines), rated.capacity)
-    if not totals.are_reasonable():
-        return _beyond_reason(usage, (*usage.notes, *rated.notes))
+    if not totals.are_plausible():
+        return _implausible_record(usage, (*usage.notes, *rated.notes))
     return HourRecord(
         cluster=usage.cluster,
         hour=usage.hour,
@@ -138,32 +138,32 @@ def _rated(usage: Usage, rules: AttributionRules) -> HourRecord:
     )
 
 
-def _beyond_reason(usage: Usage, notes: Sequence[str]) -> HourRecord:
-    beyond = f"{SUSPECT}figures are beyond {MAX_AMOUNT:,} USD or GPU-hours; the hour is left without figures"
-    return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=(beyond, *notes))
+def _implausible_record(usage: Usage, notes: Sequence[str]) -> HourRecord:
+    note = f"{SUSPECT}figures exceed {MAX_AMOUNT:,} USD or GPU-hours, so the hour has none"
+    return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=(note, *notes))
 
 
 def _shortfall(usage: Usage, rules: AttributionRules) -> list[str]:
-    found = []
+    shortfalls = []
     if not usage.coverage.allocation or usage.coverage.allocation < rules.min_allocation_coverage:
-        found.append(_too_low("allocation", usage.coverage.allocation, rules.min_allocation_coverage))
-    measured = usage.coverage.utilization
-    if measured is not None and measured < rules.min_utilization_coverage:
-        found.append(_too_low("utilization", measured, rules.min_utilization_coverage))
-    return found
+        shortfalls.append(_coverage_note("allocation", usage.coverage.allocation, rules.min_allocation_coverage))
+    utilization = usage.coverage.utilization
+    if utilization is not None and utilization < rules.min_utilization_coverage:
+        shortfalls.append(_coverage_note("utilization", utilization, rules.min_utilization_coverage))
+    return shortfalls
 
 
-def _too_low(source: str, seen: Decimal, least: Decimal) -> str:
-    if not seen:
+def _coverage_note(source: str, coverage: Decimal, minimum: Decimal) -> str:
+    if not coverage:
         return f"no scrape of the {source} source was seen in this hour"
-    return f"coverage of {source} is {seen:.1%}, below the {least:.1%} that settings ask for"
+    return f"coverage of {source} is {coverage:.1%}, below the minimum of {minimum:.1%} in the settings"
 
 
 def _line(rated: RatedPod, business_unit: str, rules: AttributionRules) -> Line:
-    holding, measured = rated.usage.holding, rated.usage.measurement
+    holding, measurement = rated.usage.holding, rated.usage.measurement
     pod, node = holding.pod, holding.node
     price = rated.price if isinstance(rated.price, NodePrice) else None
-    unknown = measured.source == "none" and holding.running.length > 0
+    is_unmeasured = measurement.source == "none" and holding.running.length > 0
     return Line(
         business_unit=business_unit,
         namespace=pod.namespace,
@@ -184,21 +184,21 @@ def _line(rated: RatedPod, business_unit: str, rules: AttributionRules) -> Line:
         labels={name: pod.labels[label] for name, label in rules.cost_labels.items() if label in pod.labels},
         split_policy=price.split_policy if price else "",
         allocated_gpu_hours=rated.allocated_gpu_hours,
-        effective_gpu_hours=None if unknown else rated.effective_gpu_hours,
-        utilization=None if measured.utilization is None else quantize(measured.utilization),
-        utilization_source=measured.source,
+        effective_gpu_hours=None if is_unmeasured else rated.effective_gpu_hours,
+        utilization=None if measurement.utilization is None else quantize(measurement.utilization),
+        utilization_source=measurement.source,
         unmeasured_gpu_hours=rated.unmeasured_gpu_hours,
         gpu_hourly_usd=rated.gpu_hourly_usd,
         price_source=price.source if price else "",
         allocated_usd=rated.allocated_usd,
-        effective_usd=None if unknown else rated.effective_usd,
-        waste_usd=None if unknown and not rated.waste_usd else rated.waste_usd,
+        effective_usd=None if is_unmeasured else rated.effective_usd,
+        waste_usd=None if is_unmeasured and not rated.waste_usd else rated.waste_usd,
         unmeasured_usd=rated.unmeasured_usd,
-        used_beyond_allocation_gpu_hours=quantize(Fraction(measured.used_beyond_allocation_gpu_ms, HOUR_MS))
-        if measured.used_beyond_allocation_gpu_ms
+        used_beyond_allocation_gpu_hours=quantize(Fraction(measurement.used_beyond_allocation_gpu_ms, HOUR_MS))
+        if measurement.used_beyond_allocation_gpu_ms
         else ZERO,
     )
 
 
-def _has_all(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    return bool(wanted) and all(labels.get(name) == value for name, value in wanted.items())
+def _has_all(labels: Mapping[str, str], required: Mapping[str, str]) -> bool:
+    return bool(required) and all(labels.get(name) == value for name, value in required.items())

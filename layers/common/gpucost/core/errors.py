@@ -1,35 +1,35 @@
-"""Every error that the product raises on purpose, as a tree; adapters turn what libraries raise into these.
+"""The exceptions that the product raises on purpose, as a tree; adapters map the exceptions of libraries to these.
 
 GpuCostError
-├── InvalidInputError        the caller's input is wrong: names what, and what is allowed  (exit 2, HTTP 400)
+├── InvalidInputError        invalid input: names the value, and what is allowed           (exit 2, HTTP 400)
 │   ├── ParameterError       one parameter of a request: which one, and what is allowed
 │   ├── SettingsError        a settings document that does not validate
 │   └── MessageError         an event or message that does not fit its model → dead-letter queue with the reason
-├── AccessDeniedError        the caller may not see this: says what is missing             (HTTP 403)
-├── NotFoundError            what was asked for does not exist                              (HTTP 404)
+├── AccessDeniedError        the caller lacks a permission: says which one                  (HTTP 403)
+├── NotFoundError            the requested resource does not exist                          (HTTP 404)
 ├── SettingsMissingError     no settings have been pushed yet
-├── ConflictError            somebody else wrote first                                      (HTTP 409)
-└── SourceError              a source of data did not answer as it should                   (exit 1, HTTP 502)
+├── ConflictError            another writer was first                                       (HTTP 409)
+└── SourceError              a data source failed                                           (exit 1, HTTP 502)
     ├── CredentialsError           no AWS credentials, or they cannot be used
-    ├── ExpiredError               it has expired: trying again does not help
-    ├── IntegrityError               what is stored cannot be read, or is missing: names the item
-    ├── MetricsUnavailableError    unreachable, timed out, throttled, 5xx: worth trying again
-    └── MetricsResponseError         an answer that cannot be used: refused query, not JSON, truncated, warnings
-        ├── MetricsTooLargeError   asking for less at a time may help
-        └── HoursTooLargeError     asking for fewer hours at a time may help
+    ├── ExpiredError               the data has expired: a retry does not help
+    ├── IntegrityError             stored data is unreadable or missing: names the item
+    ├── MetricsUnavailableError    unreachable, timed out, throttled, 5xx: a retry may help
+    └── MetricsResponseError       an unusable response: rejected query, not JSON, truncated, warnings
+        ├── MetricsTooLargeError   a smaller query may help
+        └── HoursTooLargeError     a query of fewer hours may help
 """
 
 
 class GpuCostError(Exception):
-    """Base of all; the message is one sentence that an operator can act on."""
+    """Base class; the message is one sentence that an operator can act on."""
 
 
 class InvalidInputError(GpuCostError):
-    """The caller's input is wrong."""
+    """The caller's input is invalid."""
 
 
 class ParameterError(InvalidInputError):
-    """One parameter of a request is wrong; `parameter` names it."""
+    """One parameter of a request is invalid; `parameter` names it."""
 
     def __init__(self, parameter: str, detail: str) -> None:
         super().__init__(f"{parameter}: {detail}")
@@ -42,15 +42,15 @@ class SettingsError(InvalidInputError):
 
 
 class MessageError(InvalidInputError):
-    """An event or message does not fit its model."""
+    """An event or message does not match its model."""
 
 
 class AccessDeniedError(GpuCostError):
-    """The caller may not see this; the message says what is missing and names nobody."""
+    """The caller lacks a permission; the message says which one and reveals no names."""
 
 
 class NotFoundError(GpuCostError):
-    """What was asked for does not exist."""
+    """The requested resource does not exist."""
 
 
 class SettingsMissingError(GpuCostError):
@@ -58,11 +58,11 @@ class SettingsMissingError(GpuCostError):
 
 
 class ConflictError(GpuCostError):
-    """A conditional write lost against another writer."""
+    """A conditional write failed because another writer was first."""
 
 
 class SourceError(GpuCostError):
-    """A source of data did not answer as it should."""
+    """A data source failed or returned unusable data."""
 
 
 class CredentialsError(SourceError):
@@ -70,24 +70,24 @@ class CredentialsError(SourceError):
 
 
 class ExpiredError(SourceError):
-    """What was asked for has expired; trying again does not help."""
+    """The requested data has expired; a retry does not help."""
 
 
 class IntegrityError(SourceError):
-    """What is stored cannot be read, or is not there though it should be; trying again does not help."""
+    """Stored data is unreadable, or missing although it must exist; a retry does not help."""
 
 
 class MetricsUnavailableError(SourceError):
-    """Prometheus could not be reached or asked to be left alone; worth trying again."""
+    """Prometheus is unreachable or throttles requests; a retry may help."""
 
 
 class MetricsResponseError(SourceError):
-    """Prometheus answered with something that must not be used."""
+    """Prometheus returned a response that must not be used."""
 
 
 class MetricsTooLargeError(MetricsResponseError):
-    """An answer is too large: for Prometheus (AMP: 50 MB, or too many samples), or for this process's memory."""
+    """A response is too large for Prometheus (AMP: 50 MB, or too many samples) or for this process's memory."""
 
 
 class HoursTooLargeError(MetricsResponseError):
-    """The answers for some hours are too large together, though none is by itself."""
+    """The responses for several hours are too large together, although each one alone is not."""

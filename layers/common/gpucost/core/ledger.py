@@ -1,4 +1,4 @@
-"""What the ledger keeps of a cluster-hour, and which hours are due for work."""
+"""The ledger's records of a cluster-hour, and which hours are due."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -11,10 +11,10 @@ from gpucost.core.model import Costs, Coverage, HourRecord, Status, Totals
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long records are kept, by level, from when they are written; each level at least as long as the one before.
+    """How long records are kept after they are written; each level is kept at least as long as the one before it.
 
-    `lines` are pods, nodes and the usage that hours are rated again from; `hours` an hour's sums by business unit and
-    namespace, and a unit's hours; `days` sums and facts of days, and which version of each hour is in force.
+    `lines`: pods, nodes and the usage from which hours are rated again. `hours`: the sums of hours by business unit and
+    namespace. `days`: the sums and facts of days, and the manifests of hours.
     """
 
     lines: timedelta = timedelta(days=400)
@@ -24,14 +24,14 @@ class Retention:
 
 DEFAULT_RETENTION = Retention()
 MAX_DOUBLINGS = 12
-"""Of the distance between attempts: 170 days, longer than any look-back."""
+"""How often the delay between attempts doubles: to 170 days, which is longer than any look-back."""
 MIN_RETENTION = timedelta(days=35)
-"""Of any level, as far as settings may go."""
+"""The shortest retention that settings may choose for any level."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedMonth:
-    """A UTC month closed for chargeback: its figures stay, and what would change them is recorded beside them."""
+    """A UTC month closed for chargeback: its figures stay, and later changes are recorded as adjustments."""
 
     month: str
     """As `2026-10`."""
@@ -42,46 +42,46 @@ class ClosedMonth:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Which version of a cluster-hour is in force: readers follow it, so they never see half an hour."""
+    """Names the current version of a cluster-hour; readers follow it, so they never see a partly written hour."""
 
     cluster: str
     hour: datetime
     status: Status
     version: int
-    """Counts the publications of this hour, from 1."""
+    """The number of times that this hour was published, from 1."""
     run_id: str
     """Names the items of this version."""
     settings_version: int
     coverage: Coverage | None
     attempts: int
-    """Tries so far that ended incomplete."""
+    """The attempts so far that ended incomplete."""
     next_attempt_at: datetime | None
-    """When an incomplete hour is to be tried again; None for the others, and for those that were given up."""
+    """When an incomplete hour is retried; None for other hours, and for hours that are not retried any more."""
     published_at: datetime
     notes: tuple[str, ...] = ()
     usage_id: str = ""
-    """Names the stored usage that its figures were rated from; "" where none is kept."""
+    """Names the stored usage from which the figures were rated; "" where none is kept."""
     currency: str = "USD"
     is_adjustment: bool = False
-    """Whether the version is recorded beside the one in force, because the hour's month is frozen."""
+    """Whether the version is an adjustment: the hour's month is closed, so that the current version stays."""
     backfilled: bool = False
-    """Whether a backfill asked for the hour first: the schedule owes nothing before the first hour of its own."""
+    """Whether a backfill requested the hour first. The schedule starts with the first hour that was not backfilled."""
     figures_until: datetime | None = None
-    """When its summary expires; None for an incomplete one."""
+    """When the hour's summary expires; None for an incomplete hour."""
 
     @property
     def digest(self) -> str:
-        """Of the content alone: two versions with the same one say the same."""
+        """The digest of the content: versions with equal digests have equal content."""
         return digest_of_run(self.run_id)
 
     def is_abandoned(self) -> bool:
-        """Whether the hour is closed as incomplete: only a backfill tries it again."""
+        """Whether the hour stays incomplete: the schedule does not retry it, only a backfill does."""
         return self.status == "incomplete" and self.next_attempt_at is None
 
 
 @dataclass(frozen=True, slots=True)
 class Restatement:
-    """A version of an hour that replaced figures: what changed, and why."""
+    """A new version of an hour that had figures before: what changed, and why."""
 
     cluster: str
     hour: datetime
@@ -90,39 +90,39 @@ class Restatement:
     settings_version: int
     reason: str
     before: Totals | None
-    """None where a frozen hour had no figures."""
+    """None where an hour of a closed month had no figures."""
     after: Totals
     units: Mapping[str, tuple[Costs, Costs]]
-    """Before and after, of each business unit whose costs changed."""
+    """The costs before and after, for each business unit whose costs changed."""
     currency: str = "USD"
-    """Of what is after."""
+    """The currency of `after`."""
     currency_before: str = "USD"
     is_adjustment: bool = False
-    """Whether it is recorded beside a frozen month, and in no other figure."""
+    """Whether it is an adjustment of a closed month, which no other figure includes."""
 
 
 def changed_business_units(before: Mapping[tuple[str, str], Costs], record: HourRecord) -> dict[str, tuple[Costs, Costs]]:
-    """Before and after of the business units whose costs a new version changes.
+    """Return the costs before and after of each business unit whose costs a new version changes.
 
     Args:
-        before: by (business unit, namespace), as the summary of the version in force has it.
+        before: by (business unit, namespace), from the summary of the current version.
         record: the new version.
     """
     units: dict[str, list[Costs]] = {}
     for (unit, _), costs in before.items():
         units.setdefault(unit, []).append(costs)
-    old = {unit: Costs.total(parts) for unit, parts in units.items()}
-    new = record.by_business_unit()
+    previous_costs = {unit: Costs.total(parts) for unit, parts in units.items()}
+    current_costs = record.by_business_unit()
     return {
-        unit: (old.get(unit, Costs()), new.get(unit, Costs()))
-        for unit in sorted(old.keys() | new.keys())
-        if old.get(unit) != new.get(unit)
+        unit: (previous_costs.get(unit, Costs()), current_costs.get(unit, Costs()))
+        for unit in sorted(previous_costs.keys() | current_costs.keys())
+        if previous_costs.get(unit) != current_costs.get(unit)
     }
 
 
 @dataclass(frozen=True, slots=True)
 class HourSummary:
-    """One published cluster-hour, summed by business unit and namespace: what reports and alerts read."""
+    """One published cluster-hour, summed by business unit and namespace, as reports and alerts read it."""
 
     cluster: str
     hour: datetime
@@ -136,59 +136,59 @@ class HourSummary:
 
 
 def summarize(record: HourRecord, version: int) -> HourSummary:
-    """The summary of a record as it is published under a version."""
+    """Summarize a record under its version number."""
     return HourSummary(
         record.cluster, record.hour, record.status, version, record.coverage, record.totals, record.by_namespace()
     )
 
 
 def digest_of_run(run_id: str) -> str:
-    """The digest in a run's id; empty where there is no run."""
+    """Return the content digest that a run id contains."""
     return run_id.split("-")[1]
 
 
 def content_digest(record: HourRecord) -> str:
-    """Of all that a version says."""
+    """Return the digest of everything that a version publishes."""
     content = (record.status, record.coverage, record.totals, record.lines, record.notes)
-    more = (record.nodes, record.charges, record.currency)
-    return hashlib.sha256(repr(content + more).encode()).hexdigest()[:16]
+    nodes_and_charges = (record.nodes, record.charges, record.currency)
+    return hashlib.sha256(repr(content + nodes_and_charges).encode()).hexdigest()[:16]
 
 
-def next_attempt(attempts: int, now: datetime, last: datetime | None = None) -> datetime | None:
-    """When to try an incomplete hour again: 1, 2, 4, 8 … hours after the hour in which the try was made.
+def next_attempt(attempts: int, now: datetime, until: datetime | None = None) -> datetime | None:
+    """Return when to retry an incomplete hour: 1, 2, 4, 8 … hours after the hour of the latest attempt.
 
-    Counted from the full hour, so that the schedule's next tick, a few minutes past, finds it due.
+    The delay counts from the full hour, so that the hour is due at the schedule's next run, a few minutes past the hour.
 
     Args:
-        attempts: tries so far.
-        now: when the newest of them was made.
-        last: the end of the look-back: tried once more then, whatever the distance; None for no end.
+        attempts: the number of attempts so far.
+        now: the time of the latest attempt.
+        until: the end of the look-back, at which the last attempt is made; None for no end.
 
     Returns:
-        None once `last` has come: the hour stays as it is.
+        None from `until` on: the hour stays incomplete.
     """
-    if last is not None and now >= last:
+    if until is not None and now >= until:
         return None
-    again = floor_hour(now) + timedelta(hours=2 ** min(attempts - 1, MAX_DOUBLINGS))
-    return again if last is None else min(again, last)
+    retry_at = floor_hour(now) + timedelta(hours=2 ** min(attempts - 1, MAX_DOUBLINGS))
+    return retry_at if until is None else min(retry_at, until)
 
 
-def due_hours(known: Iterable[Manifest], since: datetime, newest: datetime, now: datetime) -> list[datetime]:
-    """Which hours of one cluster are to be attributed now, oldest first.
+def due_hours(manifests: Iterable[Manifest], since: datetime, newest: datetime, now: datetime) -> list[datetime]:
+    """Return the hours of one cluster that are due, oldest first.
 
-    Hours without a record, the one just closed among them; incomplete ones whose next attempt has come.
+    Due are hours without a record, including the one that just ended, and incomplete hours whose next attempt is due.
 
     Args:
-        known: the cluster's manifests; at least those of `[since, newest]`.
-        since: the first hour that the schedule owes.
-        newest: start of the hour just closed.
+        manifests: the cluster's manifests; at least those of `[since, newest]`.
+        since: the first hour that the schedule attributes.
+        newest: start of the hour that just ended.
         now: the schedule's time.
     """
-    manifests = {manifest.hour: manifest for manifest in known}
-    missing = set(hours_between(since, newest + HOUR)) - manifests.keys()
-    return sorted(missing.union(hours_to_retry(manifests.values(), now)))
+    by_hour = {manifest.hour: manifest for manifest in manifests}
+    missing = set(hours_between(since, newest + HOUR)) - by_hour.keys()
+    return sorted(missing.union(hours_to_retry(by_hour.values(), now)))
 
 
 def hours_to_retry(manifests: Iterable[Manifest], now: datetime) -> list[datetime]:
-    """Incomplete hours whose next attempt has come, in the manifests' order."""
-    return [one.hour for one in manifests if one.next_attempt_at is not None and one.next_attempt_at <= now]
+    """Return the incomplete hours whose next attempt is due, in the order of the manifests."""
+    return [manifest.hour for manifest in manifests if manifest.next_attempt_at is not None and manifest.next_attempt_at <= now]

@@ -1,6 +1,6 @@
-"""What a cluster lets people have: Karpenter's limits of node pools, and resource quotas of namespaces.
+"""A cluster's limits: those of Karpenter's node pools, and the resource quotas of namespaces.
 
-Observed at an hour's end and kept beside the hour's figures, which never depend on them.
+They are recorded at the end of each hour. The hour's figures never depend on them.
 """
 
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from decimal import Decimal
 
 @dataclass(frozen=True, slots=True)
 class PoolLimit:
-    """One node pool and one resource of its nodes, in units of the resource."""
+    """The limit of one node pool for one resource, in units of the resource."""
 
     node_pool: str
     resource: str
     """As Kubernetes names it: `nvidia.com/gpu`."""
     used: Decimal | None
-    """By the pool's nodes, whoever holds them; None where Karpenter does not say."""
+    """The sum over the pool's nodes, allocated or not; None where Karpenter does not report it."""
     limit: Decimal | None
-    """None: the pool has none."""
+    """None where the pool has no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class Quota:
     """As Kubernetes names it, without `requests.`: `nvidia.com/gpu`."""
     hard: Decimal | None
     used: Decimal | None
-    """What pods of the namespace request at that moment, as the quota counts it: pending ones, too."""
+    """What pods of the namespace request at that time, as the quota counts it, including pending pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What was in force at the end of one cluster-hour."""
+    """The limits and quotas at the end of one cluster-hour."""
 
     cluster: str
     hour: datetime

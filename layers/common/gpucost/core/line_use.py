@@ -5,7 +5,10 @@ from typing import NamedTuple
 
 
 class LineUse(NamedTuple):
-    """What advice looks at of a line, amounts as floats: a `Line` takes three times as long to read."""
+    """The fields of a line that recommendations need, with amounts as floats.
+
+    Reading a `Line` takes three times as long.
+    """
 
     business_unit: str
     namespace: str

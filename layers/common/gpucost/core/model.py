@@ -1,6 +1,6 @@
-"""The words of the system as records: what one cluster-hour says, in GPU-hours and USD (design §1).
+"""The records of one cluster-hour: cost lines, nodes, charges and their sums, in GPU-hours and USD.
 
-All GPU-hours are of *physical* GPU. All amounts are `Decimal`, quantized to 1e-12. `None` means unknown, never zero.
+GPU-hours count *physical* GPUs. Amounts are `Decimal`, quantized to 1e-12. `None` means unknown, never zero.
 """
 
 from collections.abc import Iterable
@@ -18,30 +18,30 @@ UtilizationSource = Literal["pod", "shared", "node", "cluster", "none"]
 
 
 class Amounts:
-    """Base of records that are nothing but amounts, which add up field by field."""
+    """Base class of records that consist of amounts only and are added field by field."""
 
     __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]]
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """The fields in their published order."""
+        """Return the field names in their published order."""
         return cls.__match_args__
 
     @classmethod
     def total(cls, parts: Iterable[Self]) -> Self:
-        """The sum of many."""
+        """Add records field by field."""
         rows = [*map(attrgetter(*cls.names()), parts)]
         return cls(*map(sum, zip(*rows, strict=True), repeat(ZERO))) if rows else cls()
 
-    def are_reasonable(self) -> bool:
-        """Whether every amount is a number that a cluster-hour can have."""
+    def are_plausible(self) -> bool:
+        """Whether every amount is within the bounds of a cluster-hour."""
         return all(map(is_amount, attrgetter(*self.names())(self)))
 
 
 @dataclass(frozen=True, slots=True)
 class Costs(Amounts):
-    """What holders of GPUs cost: `allocated = effective + waste + unmeasured`, in USD and exact."""
+    """The cost of allocated GPUs: `allocated = effective + waste + unmeasured`, exact."""
 
     allocated_gpu_hours: Decimal = ZERO
     effective_gpu_hours: Decimal = ZERO
@@ -51,18 +51,19 @@ class Costs(Amounts):
     unmeasured_usd: Decimal = ZERO
     unmeasured_gpu_hours: Decimal = ZERO
     unpriced_gpu_hours: Decimal = ZERO
-    """Allocated on nodes whose price nobody knows: in no amount of money."""
+    """Allocated on nodes without a price: not part of any amount of money."""
 
     def figures(self) -> dict[str, Decimal | None]:
-        """As published: money is None where nothing of what was allocated has a price."""
-        return _figures(self, nobody_knows=ZERO < self.unpriced_gpu_hours == self.allocated_gpu_hours)
+        """Return the fields as published: money is None where no allocated GPU-hour has a price."""
+        return _figures(self, is_unpriced=ZERO < self.unpriced_gpu_hours == self.allocated_gpu_hours)
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity(Amounts):
-    """The rest of a fleet's identity (design §1): what was paid for and no pod's line carries.
+    """The cost of nodes that no pod's line carries.
 
-    With `Costs`: `effective + waste + unmeasured + unallocated + stranded + unobserved + host + residual = node cost`.
+    Together with `Costs` it adds up to the nodes' cost:
+    `effective + waste + unmeasured + unallocated + stranded + unobserved + host + residual = node cost`.
     """
 
     capacity_gpu_hours: Decimal = ZERO
@@ -76,46 +77,49 @@ class Capacity(Amounts):
     host_usd: Decimal = ZERO
     residual_usd: Decimal = ZERO
     unpriced_capacity_gpu_hours: Decimal = ZERO
-    """Of nodes whose price nobody knows: in no amount of money."""
+    """Of nodes without a price: not part of any amount of money."""
 
     def figures(self) -> dict[str, Decimal | None]:
-        """As published: money is None where nothing of the capacity has a price."""
+        """Return the fields as published: money is None where no capacity has a price."""
         unpriced = ZERO < self.unpriced_capacity_gpu_hours == self.capacity_gpu_hours
-        return _figures(self, nobody_knows=unpriced and not self.node_cost_usd)
+        return _figures(self, is_unpriced=unpriced and not self.node_cost_usd)
 
 
-def _figures(amounts: Amounts, *, nobody_knows: bool) -> dict[str, Decimal | None]:
+def _figures(amounts: Amounts, *, is_unpriced: bool) -> dict[str, Decimal | None]:
     names = amounts.names()
-    found: dict[str, Decimal | None] = dict(zip(names, attrgetter(*names)(amounts), strict=True))
-    if nobody_knows:
-        found |= dict.fromkeys(name for name in names if name.endswith("_usd"))
-    return found
+    figures: dict[str, Decimal | None] = dict(zip(names, attrgetter(*names)(amounts), strict=True))
+    if is_unpriced:
+        figures |= dict.fromkeys(name for name in names if name.endswith("_usd"))
+    return figures
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """A cluster-hour's (or a period's) figures. `capacity` is None where nothing tells it."""
+    """The figures of a cluster-hour or of a period; `capacity` is None where it is unknown."""
 
     costs: Costs
     capacity: Capacity | None
 
-    def are_reasonable(self) -> bool:
-        """Whether every amount is a number that a cluster-hour can have."""
-        return self.costs.are_reasonable() and (self.capacity is None or self.capacity.are_reasonable())
+    def are_plausible(self) -> bool:
+        """Whether every amount is within the bounds of a cluster-hour."""
+        return self.costs.are_plausible() and (self.capacity is None or self.capacity.are_plausible())
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Scrapes seen ÷ scrapes expected, 0 to 1; None where the source was not asked (no GPUs to measure)."""
+    """Scrapes seen ÷ scrapes expected, 0 to 1.
+
+    `utilization` is None where there are no GPUs to measure.
+    """
 
     allocation: Decimal
     utilization: Decimal | None
 
 
 class Line(NamedTuple):
-    """One pod and one GPU resource in one hour: what it held, used and cost, and how each figure was found.
+    """The cost of one pod's GPUs of one resource in one hour, with the sources of its figures.
 
-    A tuple: a fleet's hour has tens of thousands, which are made and kept by columns far faster.
+    It is a tuple, because a fleet's hour has tens of thousands of lines, and tuples are far faster to build and store.
     """
 
     business_unit: str
@@ -135,34 +139,34 @@ class Line(NamedTuple):
     gpu_share: Decimal
     """Physical GPUs per unit."""
     gpu_share_source: str
-    """Which way the share was found: `product-label`, `mig-profile`, `sharing`, `capacity`, `settings`, `whole`,
+    """How the share was determined: `product-label`, `mig-profile`, `sharing`, `capacity`, `settings`, `whole`,
     `neuron`; `mig-compute-slices` and `node-average` are estimates."""
     labels: dict[str, str]
     split_policy: str
     allocated_gpu_hours: Decimal
     effective_gpu_hours: Decimal | None
     utilization: Decimal | None
-    """Mean observed utilization, 0 to 1."""
+    """The mean observed utilization, 0 to 1."""
     utilization_source: UtilizationSource
     unmeasured_gpu_hours: Decimal
     gpu_hourly_usd: Decimal | None
-    """What a physical GPU of the node costs for an hour; like all of the line's money None where nobody knows."""
+    """The price of one physical GPU of the node for an hour; like all money of the line None without a price."""
     price_source: str
-    """Which source the price came from; "" where there is none."""
+    """The source of the price; "" without a price."""
     allocated_usd: Decimal | None
     effective_usd: Decimal | None
     waste_usd: Decimal | None
     unmeasured_usd: Decimal | None
     used_beyond_allocation_gpu_hours: Decimal = ZERO
-    """Use of a shared device beyond the pod's part: a memo, in no sum."""
+    """Use of a shared device beyond the pod's part: for information, not part of any sum."""
     shared_from: str = ""
-    """The shared unit whose cost this is a part of; "" for a unit's own."""
+    """The shared business unit whose cost this line distributes; "" for a unit's direct cost."""
 
     def costs(self) -> Costs:
-        """The line's part of a sum.
+        """Return what the line adds to a sum.
 
-        A use nobody observed adds nothing to effective (it is in unmeasured), and what nobody can price adds no money
-        (its GPU-hours are in unpriced).
+        Unobserved use adds to unmeasured and not to effective. A line without a price adds its GPU-hours to unpriced
+        and no money.
         """
         return Costs(
             allocated_gpu_hours=self.allocated_gpu_hours,
@@ -178,7 +182,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeHour:
-    """One GPU node in one hour: what it cost, from which source, and what became of it."""
+    """One GPU node in one hour: its cost, the price's source, and the parts of the cost that no pod's line carries."""
 
     node: str
     provider_id: str
@@ -188,34 +192,34 @@ class NodeHour:
     zone: str
     gpu_model: str
     price_source: str
-    """"" where nobody knows a price; `capacity` then holds GPU-hours and no money."""
+    """"" without a price; `capacity` then has GPU-hours and no money."""
     split_policy: str
     billed_usd: Decimal | None
-    """What the bill says of this very instance, where its cost is a blend over instances of a kind."""
+    """The bill's amount for this instance, where `capacity` uses a blended cost of similar instances."""
     allocated_usd: Decimal
-    """What all the holders of its GPUs pay."""
+    """The sum of its lines."""
     capacity: Capacity
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterCharge:
-    """Paid for and without a node: unused commitment or reserved capacity."""
+    """A charge without a node: an unused commitment or unused reserved capacity."""
 
     kind: str
     """`unused-savings-plan`, `unused-reservation`, `unused-capacity-reservation`, `unused-capacity-block`."""
     reference: str
-    """The commitment's or reservation's id or ARN."""
+    """The id or ARN of the commitment or reservation."""
     amount: Decimal
     currency: str = "USD"
     gpu_hours: Decimal | None = None
-    """Of reserved capacity; None for a commitment of money alone."""
+    """Of reserved capacity; None for a commitment that reserves no capacity."""
 
 
 @dataclass(frozen=True, slots=True)
 class HourRecord:
     """One cluster-hour as it is published.
 
-    An incomplete hour has no totals and no lines, and says why in `notes`.
+    An incomplete hour has no totals and no lines; its `notes` say why.
     """
 
     cluster: str
@@ -228,17 +232,17 @@ class HourRecord:
     nodes: tuple[NodeHour, ...] = ()
     charges: tuple[ClusterCharge, ...] = ()
     currency: str = "USD"
-    """Of all amounts, whatever the names of their fields say."""
+    """The currency of all amounts, even of fields whose names end in `_usd`."""
 
     def by_namespace(self) -> dict[tuple[str, str], Costs]:
-        """The lines' sums per (business unit, namespace), in order of name."""
+        """Sum the lines by (business unit, namespace), in order of name."""
         groups: dict[tuple[str, str], list[Costs]] = {}
         for line in self.lines:
             groups.setdefault((line.business_unit, line.namespace), []).append(line.costs())
         return {key: Costs.total(parts) for key, parts in sorted(groups.items())}
 
     def by_business_unit(self) -> dict[str, Costs]:
-        """The lines' sums per business unit, in order of name."""
+        """Sum the lines by business unit, in order of name."""
         groups: dict[str, list[Costs]] = {}
         for (unit, _), costs in self.by_namespace().items():
             groups.setdefault(unit, []).append(costs)

@@ -1,7 +1,7 @@
-"""Sums of the ledger's hours: a day by business unit, and a day's facts by everything that a line is grouped by.
+"""Rollups: stored sums of a day's hours, by business unit and by all dimensions of a line.
 
-A rollup names the versions of the hours it sums. Who reads one compares them with the manifests in force, hour by hour,
-and sums again whatever differs: no rollup is ever believed because it ought to be fresh.
+A rollup names the versions of the hours that it sums. A reader compares them with the current manifests, hour by hour,
+and sums again where they differ. No reader relies on a rollup being up to date.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ DAY = timedelta(days=1)
 
 
 class FactKey(NamedTuple):
-    """What a day's lines are summed by."""
+    """The dimensions by which a day's lines are summed."""
 
     business_unit: str
     namespace: str
@@ -30,37 +30,40 @@ class FactKey(NamedTuple):
     resource: str
     zone: str
     labels: tuple[tuple[str, str], ...]
-    """The settings' `cost_labels` that the pods carry, in order of name."""
+    """The pods' labels that the settings list in `cost_labels`, in order of name."""
 
 
 @dataclass(frozen=True, slots=True)
 class DaySummary:
-    """One cluster's UTC day, summed by business unit over its hours that have figures."""
+    """One cluster's UTC day, summed by business unit over the hours that have figures."""
 
     cluster: str
     day: datetime
     hours: tuple[Manifest, ...]
-    """Every published hour of the day, incomplete ones too."""
+    """Every published hour of the day, including incomplete ones."""
     totals: Totals | None
-    """None where no hour has figures; its capacity is None as soon as one hour's is."""
+    """None where no hour has figures; its capacity is None if that of any hour is None."""
     units: Mapping[str, Costs]
 
 
 @dataclass(frozen=True, slots=True)
 class UnitHour:
-    """One business unit in one published hour; `costs` is None for an incomplete one, zeros where it held nothing."""
+    """One business unit in one published hour.
+
+    `costs` is None for an incomplete hour, and zero where the unit held no GPUs.
+    """
 
     manifest: Manifest
     costs: Costs | None
 
 
 def days_with_hours(hours: Iterable[datetime]) -> list[datetime]:
-    """The UTC days in which hours lie, in order."""
+    """Return the UTC days of some hours, in order."""
     return sorted({floor_day(hour) for hour in hours})
 
 
 def costs_by_unit(summary: HourSummary) -> dict[str, Costs]:
-    """An hour's figures by business unit."""
+    """Sum an hour's costs by business unit."""
     groups: dict[str, list[Costs]] = {}
     for (unit, _), costs in summary.groups.items():
         groups.setdefault(unit, []).append(costs)
@@ -68,25 +71,25 @@ def costs_by_unit(summary: HourSummary) -> dict[str, Costs]:
 
 
 def sum_day(cluster: str, day: datetime, manifests: Sequence[Manifest], summaries: Iterable[HourSummary]) -> DaySummary:
-    """A day from its hours' summaries."""
-    known = [(summary, summary.totals) for summary in summaries if summary.totals is not None]
+    """Sum a day from the summaries of its hours."""
+    complete = [(summary, summary.totals) for summary in summaries if summary.totals is not None]
     units: dict[str, list[Costs]] = {}
-    for summary, _ in known:
+    for summary, _ in complete:
         for unit, costs in costs_by_unit(summary).items():
             units.setdefault(unit, []).append(costs)
-    capacities = [totals.capacity for _, totals in known]
-    seen = [capacity for capacity in capacities if capacity is not None]
+    capacities = [totals.capacity for _, totals in complete]
+    known_capacities = [capacity for capacity in capacities if capacity is not None]
     totals = None
-    if known:
-        capacity = Capacity.total(seen) if len(seen) == len(capacities) else None
-        totals = Totals(Costs.total(totals.costs for _, totals in known), capacity)
+    if complete:
+        capacity = Capacity.total(known_capacities) if len(known_capacities) == len(capacities) else None
+        totals = Totals(Costs.total(totals.costs for _, totals in complete), capacity)
     return DaySummary(
         cluster, day, tuple(manifests), totals, {unit: Costs.total(parts) for unit, parts in sorted(units.items())}
     )
 
 
 def sum_facts(lines: Iterable[Line]) -> dict[FactKey, Costs]:
-    """Lines summed by everything they are grouped by."""
+    """Sum lines by all their dimensions."""
     groups: dict[FactKey, list[Costs]] = {}
     for line in lines:
         groups.setdefault(fact_key(line), []).append(line.costs())
@@ -94,7 +97,7 @@ def sum_facts(lines: Iterable[Line]) -> dict[FactKey, Costs]:
 
 
 def merge_facts(parts: Iterable[Mapping[FactKey, Costs]]) -> dict[FactKey, Costs]:
-    """The facts of several hours together, in order of their keys."""
+    """Add up the facts of several hours, in order of their keys."""
     groups: dict[FactKey, list[Costs]] = {}
     for part in parts:
         for key, costs in part.items():
@@ -103,7 +106,7 @@ def merge_facts(parts: Iterable[Mapping[FactKey, Costs]]) -> dict[FactKey, Costs
 
 
 def fact_key(line: Line) -> FactKey:
-    """Which fact a line is part of."""
+    """Return the key of the fact to which a line belongs."""
     return FactKey(
         line.business_unit,
         line.namespace,

@@ -1,6 +1,6 @@
-"""Shared units: what nobody owns alone (operators, validators, monitoring) is paid by the others, by a policy.
+"""Shared business units: their cost (operators, validators, monitoring) is distributed among the other units.
 
-Each line of a shared unit becomes one line per receiving unit, so that every report sums up the same way.
+Each line of a shared unit becomes one line per receiving unit, so that every report adds up to the same total.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,20 +11,20 @@ from gpucost.core.model import Line
 from gpucost.core.money import ZERO, split_each
 
 DistributionPolicy = Literal["proportional", "even"]
-"""By what the receivers' own lines cost in the hour, or the same for each."""
+"""In proportion to the cost of the receivers' lines in the hour, or in equal parts."""
 
 
 def distribute_lines(lines: Sequence[Line], policies: Mapping[str, DistributionPolicy]) -> list[Line]:
-    """Pass the lines of shared units on to the units that have lines of their own in the hour.
+    """Distribute the lines of shared units among the other units that have lines in the hour.
 
-    Where there is no such unit, the shared unit keeps what it cost.
+    Without such a unit, the shared units keep their lines.
 
     Args:
-        lines: all of a cluster-hour.
-        policies: by the shared units' names.
+        lines: all lines of a cluster-hour.
+        policies: by the names of the shared units.
 
     Returns:
-        Lines with the same sums, to the last digit, of every amount.
+        Lines whose amounts have the same sums, to the last digit.
     """
     if not policies:
         return list(lines)
@@ -38,17 +38,17 @@ def distribute_lines(lines: Sequence[Line], policies: Mapping[str, DistributionP
     by_cost = [costs[unit] for unit in receivers]
     evenly = [Fraction(1)] * len(receivers)
     weights = {"even": evenly, "proportional": by_cost if any(by_cost) else evenly}
-    found: list[Line] = []
+    distributed: list[Line] = []
     for line in lines:
         if line.business_unit in policies:
-            found.extend(_parts(line, receivers, weights[policies[line.business_unit]]))
+            distributed.extend(_parts(line, receivers, weights[policies[line.business_unit]]))
         else:
-            found.append(line)
-    return found
+            distributed.append(line)
+    return distributed
 
 
 def _parts(line: Line, receivers: Sequence[str], weights: Sequence[Fraction]) -> list[Line]:
-    """A line in parts; each part's `allocated` is the sum of its own effective, waste and unmeasured."""
+    """Split a line into parts; each part's `allocated` is the sum of its effective, waste and unmeasured."""
     effective_hours, effective = line.effective_gpu_hours or ZERO, line.effective_usd or ZERO
     is_priced, unmeasured = line.allocated_usd is not None, line.unmeasured_usd or ZERO
     wasted_hours = line.allocated_gpu_hours - effective_hours - line.unmeasured_gpu_hours
@@ -66,16 +66,16 @@ def _parts(line: Line, receivers: Sequence[str], weights: Sequence[Fraction]) ->
         line._replace(
             business_unit=unit,
             shared_from=line.business_unit,
-            allocated_gpu_hours=used_hours + idle_hours + unseen_hours,
-            effective_gpu_hours=None if line.effective_gpu_hours is None else used_hours,
-            unmeasured_gpu_hours=unseen_hours,
-            allocated_usd=used + idle + unseen if is_priced else None,
-            effective_usd=None if line.effective_usd is None else used,
-            waste_usd=None if line.waste_usd is None else idle,
-            unmeasured_usd=unseen if is_priced else None,
-            used_beyond_allocation_gpu_hours=beyond,
+            allocated_gpu_hours=effective_hours_part + waste_hours_part + unmeasured_hours_part,
+            effective_gpu_hours=None if line.effective_gpu_hours is None else effective_hours_part,
+            unmeasured_gpu_hours=unmeasured_hours_part,
+            allocated_usd=effective_part + waste_part + unmeasured_part if is_priced else None,
+            effective_usd=None if line.effective_usd is None else effective_part,
+            waste_usd=None if line.waste_usd is None else waste_part,
+            unmeasured_usd=unmeasured_part if is_priced else None,
+            used_beyond_allocation_gpu_hours=beyond_allocation,
         )
-        for unit, used_hours, idle_hours, unseen_hours, used, idle, unseen, beyond in zip(
+        for unit, effective_hours_part, waste_hours_part, unmeasured_hours_part, effective_part, waste_part, unmeasured_part, beyond_allocation in zip(
             receivers, *parts, strict=True
         )
     ]

@@ -31,7 +31,7 @@ class PeriodResponse(ResponseModel):
 
     start: Instant
     end: Instant
-    default_window_field: Literal["24h"] | None = Field(
+    default_window: Literal["24h"] | None = Field(
         description="24h where neither start and end nor window was passed: the period is the last 24 hours that have "
         "ended. Null where one was"
     )
@@ -150,10 +150,10 @@ class Problem(BaseModel):
 
 def period_fields(period: Period) -> dict[str, Any]:
     """As `PeriodAnswer`."""
-    return {"start": period.start, "end": period.end, **default_window(period)}
+    return {"start": period.start, "end": period.end, **default_window_fields(period)}
 
 
-def default_window(period: Period) -> dict[str, str | None]:
+def default_window_fields(period: Period) -> dict[str, str | None]:
     """Says whether a period is the default one."""
     return {"default_window": DEFAULT_WINDOW if period.parameter == "default" else None}
 

@@ -115,7 +115,7 @@ class AttributeService:
                 f"cluster {message.cluster!r} is not in version {message.settings_version} of the settings"
             )
         now = self._clock()
-        known = {hour: self._ledger.newest(cluster.name, hour) for hour in message.starts()}
+        known = {hour: self._ledger.newest_version(cluster.name, hour) for hour in message.starts()}
         waiting = [hour for hour, manifest in known.items() if _is_to_do(manifest, message, now)]
         reader = self._readers(cluster, settings, deadline)
         attempt = _Attempt(reader, cluster, settings, now, message)
@@ -195,7 +195,7 @@ class AttributeService:
                 backfilled=message.origin == "backfill",
             )
         except ConflictError:
-            winner = self._ledger.newest(rated.record.cluster, rated.record.hour)
+            winner = self._ledger.newest_version(rated.record.cluster, rated.record.hour)
             if winner is None or winner == manifest:  # nobody won: others were at it, and the message comes again
                 raise
             if winner.status == "incomplete" and rated.record.status != "incomplete":

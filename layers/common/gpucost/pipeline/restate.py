@@ -65,7 +65,7 @@ class RestateService:
 
     def _restate(self, message: HoursToRestate, hour: datetime, current: int | None) -> HourResult | None:
         for tries_left in reversed(range(TRIES)):
-            manifest = self._ledger.newest(message.cluster, hour)
+            manifest = self._ledger.newest_version(message.cluster, hour)
             if manifest is None or manifest.status == "incomplete":
                 return None
             try:

@@ -101,7 +101,7 @@ class NodeReports:
         cluster, hour, currency = manifest.cluster, manifest.hour, manifest.currency
         name_counts = Counter(node.node for node in nodes)
         first_position = hour_index * _NODE_POSITIONS_PER_HOUR
-        rows = []
+        rows: list[NodeRow] = []
         for node in nodes:
             is_ambiguous = name_counts[node.node] > 1 and node.node in lines_by_node
             holders = None if is_ambiguous else tuple(lines_by_node.get(node.node, ()))

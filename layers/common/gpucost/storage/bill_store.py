@@ -12,16 +12,16 @@ from typing import Any
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.pricing.bill import Bill
-from gpucost.storage.bill_blobs import day_document, read_day
+from gpucost.storage.bill_documents import day_document, read_day
 from gpucost.storage.bill_ports import BillChange
 from gpucost.storage.compressed_documents import pack, unpack
-from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, whole
+from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text
 
 CHANGES = "BILL#changes"
 MONTHS = "BILL#months"
-LOOKS = 5
+MAX_READS = 5
 """How often a day is read before it is given up that its pieces fit together."""
-LARGEST_PIECES = 12
+MAX_CHUNKS = 12
 """3.6 MB compressed, of the 4 MB that a transaction takes: thousands of instances, whatever they cost."""
 _DAY = timedelta(days=1)
 
@@ -68,7 +68,7 @@ class BillStore:
         if not changed:
             return []
         pieces = pack(document)
-        if len(pieces) > LARGEST_PIECES:
+        if len(pieces) > MAX_CHUNKS:
             raise SourceError(f"the bill of {day:%Y-%m-%d} is too large: {len(pieces)} pieces of 300 KB")
         was = text(old_pieces[0], "h") if old_pieces else ""
         version = sha256(b"".join(pieces)).hexdigest()[:16]
@@ -91,7 +91,7 @@ class BillStore:
             check_format(item)
             day = datetime.fromisoformat(text(item, "sk")[:10]).replace(tzinfo=UTC)
             hours = tuple(day + int(number["N"]) * HOUR for number in item["c"]["L"])
-            found.append(BillChange(text(item, "sk"), hours, datetime.fromtimestamp(whole(item, "p"), UTC)))
+            found.append(BillChange(text(item, "sk"), hours, datetime.fromtimestamp(integer(item, "p"), UTC)))
         return found
 
     def settle(self, change: BillChange) -> None:
@@ -117,7 +117,7 @@ class BillStore:
 
     def _days(self, first: datetime, last: datetime) -> dict[datetime, tuple[Sequence[Item], dict[int, Bill]]]:
         """The days of one month from the first to the last, each with its items and its bills by hour."""
-        for _ in range(LOOKS):
+        for _ in range(MAX_READS):
             items: dict[datetime, list[Item]] = {}
             for item in self._table.query(
                 f"BILL#{first:%Y-%m}", "sk BETWEEN :first AND :last", first=f"{first:%d}", last=f"{last:%d}~"
@@ -153,7 +153,7 @@ def _piece(day: datetime, number: int, count: int, version: str, data: bytes) ->
 
 def _fit(pieces: Sequence[Item]) -> bool:
     """Whether they are all pieces of one version."""
-    return len({text(piece, "h") for piece in pieces}) == 1 and len(pieces) == whole(pieces[0], "n")
+    return len({text(piece, "h") for piece in pieces}) == 1 and len(pieces) == integer(pieces[0], "n")
 
 
 def _by_month(first: datetime, end: datetime) -> list[tuple[datetime, datetime]]:

@@ -14,13 +14,13 @@ from typing import Any
 
 from gpucost.core.errors import ConflictError, SourceError
 from gpucost.storage.compressed_documents import CHUNK_BYTES
-from gpucost.storage.table import ConditionalPut, Item, Table, key, text, whole
+from gpucost.storage.table import ConditionalPut, Item, Table, integer, key, text
 
-MOST = 12
+MAX_CHUNKS = 12
 """3.6 MB compressed, of the 4 MB that a transaction takes."""
 
 
-def items_of(head: Item, data: bytes, mark: Item) -> list[Item]:
+def document_items(head: Item, data: bytes, mark: Item) -> list[Item]:
     """A document's items.
 
     Args:
@@ -33,22 +33,22 @@ def items_of(head: Item, data: bytes, mark: Item) -> list[Item]:
     """
     pieces = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)] or [b""]
     pk, sk = text(head, "pk"), text(head, "sk")
-    if len(pieces) > MOST:
+    if len(pieces) > MAX_CHUNKS:
         raise SourceError(
-            f"the ledger's item {pk} {sk} is too large: {len(data):,} bytes compressed, and {MOST * CHUNK_BYTES:,} fit"
+            f"the ledger's item {pk} {sk} is too large: {len(data):,} bytes compressed, and {MAX_CHUNKS * CHUNK_BYTES:,} fit"
         )
     count: Item = {"k": {"N": str(len(pieces))}} if len(pieces) > 1 else {}
     end = {name: head[name] for name in ("v", "expires_at") if name in head}
     return [
         {**head, **mark, **count, "b": {"B": pieces[0]}},
         *(
-            {**key(pk, sk_of(sk, place)), **end, **mark, "b": {"B": piece}}
+            {**key(pk, chunk_sort_key(sk, place)), **end, **mark, "b": {"B": piece}}
             for place, piece in enumerate(pieces[1:], start=1)
         ),
     ]
 
 
-def sk_of(sk: str, place: int) -> str:
+def chunk_sort_key(sk: str, place: int) -> str:
     """The sort key of a further piece."""
     return f"{sk}#{place:02d}"
 
@@ -59,7 +59,7 @@ def put(
     condition: str,
     values: Mapping[str, Mapping[str, Any]] | None = None,
     *,
-    pieces_before: int = 1,
+    previous_chunks: int = 1,
 ) -> None:
     """Write a document's items on a condition on its head, all or none.
 
@@ -76,8 +76,8 @@ def put(
     head, *others = items
     pk, sk = text(head, "pk"), text(head, "sk")
     surplus: list[Item] = [
-        {**key(pk, sk_of(sk, place)), "v": head["v"], "expires_at": {"N": "1"}}
-        for place in range(len(items), pieces_before)
+        {**key(pk, chunk_sort_key(sk, place)), "v": head["v"], "expires_at": {"N": "1"}}
+        for place in range(len(items), previous_chunks)
     ]
     if not others and not surplus:
         table.put(head, condition, values) if condition else table.put_all([head])
@@ -86,7 +86,7 @@ def put(
     table.transact(puts)
 
 
-def join(head: Item, others: Iterable[Item], mark: str) -> bytes:
+def joined_chunks(head: Item, others: Iterable[Item], mark: str) -> bytes:
     """The document of a head and its further pieces, in order.
 
     Args:
@@ -97,9 +97,9 @@ def join(head: Item, others: Iterable[Item], mark: str) -> bytes:
     Raises:
         ConflictError: they are not of one writing; reading again helps.
     """
-    count = whole(head, "k") or 1
+    count = integer(head, "k") or 1
     by_sk = {text(piece, "sk"): piece for piece in others}
-    pieces = [head, *(by_sk.get(sk_of(text(head, "sk"), place), {}) for place in range(1, count))]
+    pieces = [head, *(by_sk.get(chunk_sort_key(text(head, "sk"), place), {}) for place in range(1, count))]
     if any(piece.get(mark) != head.get(mark) for piece in pieces):
         raise ConflictError(f"{text(head, 'pk')} {text(head, 'sk')} is being written")
     return b"".join([piece["b"]["B"] for piece in pieces])

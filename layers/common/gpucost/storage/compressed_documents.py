@@ -136,7 +136,7 @@ def restatement_document(restatement: Restatement) -> dict[str, Any]:
     }
 
 
-def read_changes(document: dict[str, Any]) -> dict[str, tuple[Costs, Costs]]:
+def read_changed_units(document: dict[str, Any]) -> dict[str, tuple[Costs, Costs]]:
     """The business units of `restatement_document`."""
     return {
         unit: (Costs(*map(Decimal, before)), Costs(*map(Decimal, after))) for unit, before, after in document["units"]

@@ -1,4 +1,4 @@
-"""DynamoDB's errors as the product's own, in one place."""
+"""Maps the errors of boto3's DynamoDB client to the product's own."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,28 +7,36 @@ from gpucost.core.errors import ConflictError, SourceError
 
 
 class BusyError(ConflictError):
-    """Another transaction on one of the items is under way; the conditions may hold all the same."""
+    """Another transaction on one of the items is under way. The conditions may still hold."""
 
 
 _LOST = {"ConditionalCheckFailedException", "TransactionConflictException"}
 _LOST_WITHIN = {"ConditionalCheckFailed", "TransactionConflict"}
-"""Why a transaction was cancelled, where another writer is why; else it was throttled or is too large."""
+"""Cancellation reasons that mean another writer; others mean throttling, or a transaction that is too large."""
 
 
 @contextmanager
-def map_aws_errors(what: str) -> Iterator[None]:
-    """Turn what botocore raises into `ConflictError` (somebody else wrote first) or `SourceError`."""
+def map_aws_errors(action: str) -> Iterator[None]:
+    """Turn botocore's errors into the product's own.
+
+    Args:
+        action: what was tried, for the error message, such as `read an item`.
+
+    Raises:
+        ConflictError: another writer wrote first.
+        SourceError: any other failure.
+    """
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         yield
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "unknown")
-        reasons = {str(one.get("Code")) for one in error.response.get("CancellationReasons", [])} - {"None"}
+        reasons = {str(reason.get("Code")) for reason in error.response.get("CancellationReasons", [])} - {"None"}
         if reasons == {"TransactionConflict"}:
-            raise BusyError(f"somebody else is writing: {what}") from error
+            raise BusyError(f"another writer is writing: {action}") from error
         if code in _LOST or reasons & _LOST_WITHIN:
-            raise ConflictError(f"somebody else wrote first: {what}") from error
-        raise SourceError(f"the ledger's table failed: {what}: {', '.join([code, *sorted(reasons)])}") from error
+            raise ConflictError(f"another writer wrote first: {action}") from error
+        raise SourceError(f"the ledger's table failed: {action}: {', '.join([code, *sorted(reasons)])}") from error
     except BotoCoreError as error:
-        raise SourceError(f"the ledger's table failed: {what}: {type(error).__name__}") from error
+        raise SourceError(f"the ledger's table failed: {action}: {type(error).__name__}") from error

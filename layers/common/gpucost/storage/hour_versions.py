@@ -1,14 +1,14 @@
-"""Which version of each hour is in force, and what is recorded beside the hours of frozen months.
+"""The current version of each hour, the pending adjustments of closed months, and which months are closed.
 
 | item | pk | sk |
 | --- | --- | --- |
 | manifest | `C#<cluster>#hours` | `<hour>` |
-| manifest beside a frozen one | `C#<cluster>#beside` | `<hour>` |
-| frozen month | `MONTHS` | `<month>` |
+| manifest of a pending adjustment | `C#<cluster>#adjustments` | `<hour>` |
+| closed month | `MONTHS` | `<month>` |
 
-Every version is put in a transaction on condition that its month is open, or frozen, so that none comes into a month
-that was frozen meanwhile. A version beside names the run that it stands beside, and counts only as long as that one is
-in force.
+Each version is written in a transaction that checks whether its month is open or closed, so that no version changes
+the figures of a month that was closed meanwhile. An adjustment names the run of the version that it would replace
+(`b4`), and counts only as long as that version is current.
 """
 
 from collections.abc import Iterable
@@ -20,77 +20,80 @@ from gpucost.core.hours import month_of
 from gpucost.core.ledger import ClosedMonth, Manifest
 from gpucost.storage import keys
 from gpucost.storage.manifests import read_manifest, write_manifest
-from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, whole
+from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text
 
 MONTHS = "MONTHS"
 NO_RUN = "-"
-"""Names the run of an hour that has none."""
+"""Stands for the run of an hour that was never published."""
 Condition = tuple[str, dict[str, dict[str, Any]] | None]
-"""An expression, and its values."""
+"""A condition expression and its values."""
 
 
 class HourVersions:
-    """The manifests of a table, and its frozen months."""
+    """Reads and writes the manifests of hours, and which months are closed."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def in_force(self, cluster: str, hour: datetime) -> Manifest | None:
-        """What readers see of an hour, without its notes."""
+    def current(self, cluster: str, hour: datetime) -> Manifest | None:
+        """Return the current version of an hour, which readers see, without its notes."""
         item = self._table.get(keys.partition(cluster, "hours"), keys.hour(hour))
         return None if item is None else read_manifest(cluster, item)
 
     def newest(self, cluster: str, hour: datetime) -> Manifest | None:
-        """What the next version of an hour replaces: the one beside a frozen one, if there is one."""
-        own = self.in_force(cluster, hour)
-        item = self._table.get(keys.partition(cluster, "beside"), keys.hour(hour))
-        return own if item is None else _beside(cluster, item, own) or own
+        """Return the version that the next one replaces: the hour's pending adjustment, else its current version."""
+        current = self.current(cluster, hour)
+        item = self._table.get(keys.partition(cluster, "adjustments"), keys.hour(hour))
+        return current if item is None else _read_adjustment(cluster, item, current) or current
 
     def put(self, manifest: Manifest, replacing: Manifest | None, expires_at: datetime) -> None:
-        """Put a version where it says it belongs: in force, or beside what is.
+        """Write a version as the current one or, if it says so, as a pending adjustment.
 
         Args:
             manifest: the version.
-            replacing: the newest one so far, as it was read.
-            expires_at: the end of the item.
+            replacing: the newest version so far, as it was read.
+            expires_at: when the item expires.
 
         Raises:
-            ConflictError: the newest version is not the one to be replaced, or the month is frozen, or no longer.
+            ConflictError: `replacing` is no longer the newest version, or the month was closed or reopened meanwhile.
         """
-        month, base, own = key(MONTHS, month_of(manifest.hour)), replacing, replace(manifest, is_adjustment=False)
+        month, current = key(MONTHS, month_of(manifest.hour)), replacing
         if replacing is not None and replacing.is_adjustment:
-            base = self.in_force(manifest.cluster, manifest.hour)
+            current = self.current(manifest.cluster, manifest.hour)
         item = write_manifest(manifest, expires_at)
         if manifest.is_adjustment:
             if replacing is not None and replacing.is_adjustment:
-                condition = _stands_beside(replacing, base)
+                condition = _is_adjustment_of(replacing, current)
             else:
-                condition = _nothing_beside(base)
-            checks = [(month, "attribute_exists(pk)", None), (_key(own), *_is(base))]
-            self._table.transact([({**item, "b4": {"S": _run(base)}}, *condition)], checks=checks)
+                condition = _has_no_adjustment(current)
+            checks = [
+                (month, "attribute_exists(pk)", None),
+                (_key(replace(manifest, is_adjustment=False)), *_is_current(current)),
+            ]
+            self._table.transact([({**item, "b4": {"S": _run(current)}}, *condition)], checks=checks)
             return
         checks = [(month, "attribute_not_exists(pk)", None)]
         if replacing is not None and replacing.is_adjustment:
-            # Its month was opened: it comes into force itself, or what follows it does.
-            checks.append((_key(replacing), *_stands_beside(replacing, base)))
-        else:  # nor was one recorded beside while the month was frozen for a moment
-            checks.append((_key(replace(manifest, is_adjustment=True)), *_nothing_beside(base)))
-        self._table.transact([(item, *_is(base))], checks=checks)
+            # The month was reopened: the adjustment itself becomes current, or a version that follows it.
+            checks.append((_key(replacing), *_is_adjustment_of(replacing, current)))
+        else:  # the month may have been closed for a moment, and an adjustment recorded then
+            checks.append((_key(replace(manifest, is_adjustment=True)), *_has_no_adjustment(current)))
+        self._table.transact([(item, *_is_current(current))], checks=checks)
 
     def closed_month(self, month: str) -> ClosedMonth | None:
-        """Whether, when, by whom and why a month was frozen."""
+        """Return when, by whom and why a month was closed; None if it is open."""
         item = self._table.get(MONTHS, month)
         return None if item is None else _read_month(item)
 
     def closed_months(self) -> list[ClosedMonth]:
-        """All of them, in order."""
+        """Return all closed months, in order."""
         return [_read_month(item) for item in self._table.query(MONTHS)]
 
     def close_month(self, month: ClosedMonth) -> None:
-        """Freeze a month.
+        """Close a month.
 
         Raises:
-            ConflictError: it is frozen.
+            ConflictError: it is closed already.
         """
         self._table.put(
             {
@@ -104,18 +107,25 @@ class HourVersions:
         )
 
     def reopen_month(self, month: str) -> None:
-        """Open a month; the versions beside its hours wait to be put in force."""
+        """Reopen a month. Its adjustments stay pending until they are applied."""
         self._table.delete_all([key(MONTHS, month)])
 
-    def adjustments(self, cluster: str, items: Iterable[Item], in_force: Iterable[Manifest]) -> list[Manifest]:
-        """The versions beside those in force, from the items of one range of hours."""
-        own = {manifest.hour: manifest for manifest in in_force}
-        found = [_beside(cluster, item, own.get(keys.read_hour(text(item, "sk")))) for item in items]
-        return [manifest for manifest in found if manifest is not None]
+    def adjustments(self, cluster: str, items: Iterable[Item], current_versions: Iterable[Manifest]) -> list[Manifest]:
+        """Return the pending adjustments among the items of a range of hours.
+
+        Args:
+            cluster: whose items they are.
+            items: the adjustments' items, as they were read.
+            current_versions: the current versions of the same hours.
+        """
+        current = {manifest.hour: manifest for manifest in current_versions}
+        pending = [_read_adjustment(cluster, item, current.get(keys.parse_hour(text(item, "sk")))) for item in items]
+        return [manifest for manifest in pending if manifest is not None]
 
 
-def _beside(cluster: str, item: Item, in_force: Manifest | None) -> Manifest | None:
-    return read_manifest(cluster, item, is_adjustment=True) if text(item, "b4") == _run(in_force) else None
+def _read_adjustment(cluster: str, item: Item, current: Manifest | None) -> Manifest | None:
+    """Read an adjustment; None if it would replace a version that is no longer current."""
+    return read_manifest(cluster, item, is_adjustment=True) if text(item, "b4") == _run(current) else None
 
 
 def _run(manifest: Manifest | None) -> str:
@@ -123,27 +133,27 @@ def _run(manifest: Manifest | None) -> str:
 
 
 def _key(manifest: Manifest) -> Item:
-    kind: keys.Kind = "beside" if manifest.is_adjustment else "hours"
+    kind: keys.Kind = "adjustments" if manifest.is_adjustment else "hours"
     return key(keys.partition(manifest.cluster, kind), keys.hour(manifest.hour))
 
 
-def _is(manifest: Manifest | None) -> Condition:
-    """That a version is in force still."""
+def _is_current(manifest: Manifest | None) -> Condition:
+    """The condition that a version is still the current one."""
     if manifest is None:
         return "attribute_not_exists(pk)", None
     return "n = :version AND r = :run", {":version": {"N": str(manifest.version)}, ":run": {"S": manifest.run_id}}
 
 
-def _stands_beside(manifest: Manifest, base: Manifest | None) -> Condition:
-    return "r = :run AND b4 = :base", {":run": {"S": manifest.run_id}, ":base": {"S": _run(base)}}
+def _is_adjustment_of(manifest: Manifest, current: Manifest | None) -> Condition:
+    return "r = :run AND b4 = :base", {":run": {"S": manifest.run_id}, ":base": {"S": _run(current)}}
 
 
-def _nothing_beside(base: Manifest | None) -> Condition:
-    """One that stands beside another run is left over from before its month was opened."""
-    return "attribute_not_exists(pk) OR b4 <> :base", {":base": {"S": _run(base)}}
+def _has_no_adjustment(current: Manifest | None) -> Condition:
+    """The condition that no adjustment is pending; one of another run is from before the month was reopened."""
+    return "attribute_not_exists(pk) OR b4 <> :base", {":base": {"S": _run(current)}}
 
 
 def _read_month(item: Item) -> ClosedMonth:
     check_format(item)
-    at = keys.read_instant(whole(item, "p"))
-    return ClosedMonth(text(item, "sk"), at, text(item, "by"), text(item, "why"))
+    closed_at = keys.from_seconds(integer(item, "p"))
+    return ClosedMonth(text(item, "sk"), closed_at, text(item, "by"), text(item, "why"))

@@ -1,4 +1,4 @@
-"""Partition and sort keys of the ledger's items, and the texts that stand in them."""
+"""Partition keys and sort keys of the ledger's items."""
 
 import hashlib
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ Kind = Literal[
     "nodes",
     "usage",
     "restatements",
-    "beside",
+    "adjustments",
     "days",
     "rollups",
     "exports",
@@ -23,7 +23,7 @@ Kind = Literal[
     "memory",
     "waiting",
 ]
-"""What a partition of a cluster holds, one or more items per hour or day."""
+"""What a partition of a cluster holds: one or more items per hour or day."""
 
 
 def partition(cluster: str, kind: Kind) -> str:
@@ -37,31 +37,31 @@ def lines(cluster: str, at: datetime) -> str:
 
 
 def unit(business_unit: str) -> str:
-    """A unit in a key: its name may be long and hold anything."""
+    """The hash that stands for a business unit in a key, because its name may be long and contain any character."""
     return hashlib.sha256(business_unit.encode()).hexdigest()[:24]
 
 
-def parts(item: Item) -> tuple[datetime, str]:
-    """Hour and run of a sort key."""
-    at, run, *_ = text(item, "sk").split("#")
-    return read_hour(at), run
+def parse_hour_and_run(item: Item) -> tuple[datetime, str]:
+    """Return the hour and the run id in an item's sort key."""
+    hour_text, run, *_ = text(item, "sk").split("#")
+    return parse_hour(hour_text), run
 
 
 def hour(at: datetime) -> str:
-    """An hour in a key, sorted as it should be."""
+    """An hour as it is written in keys, which sort by time."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H")
 
 
-def read_hour(written: str) -> datetime:
-    """Back from `hour`."""
-    return datetime.fromisoformat(f"{written}+00:00").replace(tzinfo=UTC)
+def parse_hour(hour_text: str) -> datetime:
+    """Read an hour from a key."""
+    return datetime.fromisoformat(f"{hour_text}+00:00").replace(tzinfo=UTC)
 
 
-def seconds(moment: datetime) -> int:
-    """Since the epoch, as TTL attributes want it."""
-    return int(moment.timestamp())
+def seconds(time: datetime) -> int:
+    """Seconds since the epoch, as TTL attributes require."""
+    return int(time.timestamp())
 
 
-def read_instant(since_epoch: int) -> datetime:
-    """Back from `seconds`."""
+def from_seconds(since_epoch: int) -> datetime:
+    """The time of so many seconds since the epoch."""
     return datetime.fromtimestamp(since_epoch, UTC)

@@ -15,8 +15,7 @@ from typing import Any
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, PoolLimit, Quota
-from gpucost.storage import compressed_documents as blobs
-from gpucost.storage import keys
+from gpucost.storage import compressed_documents, keys
 from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text
 
 
@@ -37,7 +36,7 @@ class LimitsStore:
         Raises:
             SourceError: the table failed, or it is more than an item holds.
         """
-        piece, *others = blobs.pack({
+        piece, *others = compressed_documents.pack({
             "pools": [[one.node_pool, one.resource, one.used, one.limit] for one in limits.pools],
             "quotas": [[one.namespace, one.name, one.resource, one.hard, one.used] for one in limits.quotas],
         })  # fmt: skip
@@ -62,13 +61,13 @@ class LimitsStore:
 
 def _read(cluster: str, item: Item) -> Limits:
     check_format(item)
-    return blobs.unpack([item], lambda document: _limits(cluster, item, document))
+    return compressed_documents.unpack([item], lambda document: _limits(cluster, item, document))
 
 
 def _limits(cluster: str, item: Item, document: Mapping[str, Any]) -> Limits:
     return Limits(
         cluster,
-        keys.read_hour(text(item, "sk")),
+        keys.parse_hour(text(item, "sk")),
         tuple(PoolLimit(pool, resource, *map(_amount, own)) for pool, resource, *own in document["pools"]),
         tuple(Quota(space, name, kind, *map(_amount, own)) for space, name, kind, *own in document["quotas"]),
     )

@@ -12,8 +12,8 @@ from typing import Any
 from gpucost.core.errors import IntegrityError, SourceError
 from gpucost.core.line_use import LineUse
 from gpucost.core.model import Line
-from gpucost.storage import compressed_documents as blobs
-from gpucost.storage.table import Item, check_format, key, text, whole
+from gpucost.storage import compressed_documents
+from gpucost.storage.table import Item, check_format, integer, key, text
 
 LINES_FORMAT = 2
 _NAMES = Line._fields
@@ -34,7 +34,9 @@ def line_items(pk: str, group: str, lines: Sequence[Line], expires_at: int) -> l
         expires_at: seconds since the epoch.
     """
     columns = zip(_NAMES, zip(*lines, strict=True), strict=True)
-    pieces = blobs.pack({"rows": len(lines), "columns": {name: _column(values) for name, values in columns}})
+    pieces = compressed_documents.pack(
+        {"rows": len(lines), "columns": {name: _column(values) for name, values in columns}}
+    )
     return [
         {
             **key(pk, f"{group}#{place:04d}"),
@@ -81,11 +83,11 @@ def _group_of(item: Item) -> str:
 
 def _document(items: Sequence[Item]) -> Any:
     """A unit's document."""
-    pieces = whole(items[0], "k")
+    pieces = integer(items[0], "k")
     if len(items) != pieces:
         raise IncompleteLinesError(f"lines {text(items[0], 'pk')!r} are incomplete: {len(items)} of {pieces} pieces")
     try:
-        return blobs.unpack(items)
+        return compressed_documents.unpack(items)
     except IntegrityError:
         raise IncompleteLinesError(f"lines {text(items[0], 'pk')!r} are not whole") from None
 

@@ -1,4 +1,4 @@
-"""Manifests as items: small, so that a week of them is one cheap query."""
+"""Writes manifests as small items, so that a week of them is one cheap query, and reads them."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -6,16 +6,17 @@ from decimal import Decimal
 from gpucost.core.ledger import Manifest
 from gpucost.core.model import Coverage, Status
 from gpucost.storage import keys
-from gpucost.storage.table import FORMAT, Item, check_format, key, text, verify_integrity, whole
+from gpucost.storage.table import FORMAT, Item, check_format, integer, key, text, verify_integrity
 
 _STATUS: dict[str, Status] = {"c": "complete", "p": "provisional", "i": "incomplete"}
 _CODE = {status: code for code, status in _STATUS.items()}
 
 
 def write_manifest(manifest: Manifest, expires_at: datetime) -> Item:
-    """Its item, among those in force or those beside them; the notes are one of their own."""
+    """Return the item of a current version or of an adjustment. Notes have an item of their own."""
+    kind: keys.Kind = "adjustments" if manifest.is_adjustment else "hours"
     item: dict[str, dict[str, str]] = {
-        **key(keys.partition(manifest.cluster, "beside" if manifest.is_adjustment else "hours"), keys.hour(manifest.hour)),
+        **key(keys.partition(manifest.cluster, kind), keys.hour(manifest.hour)),
         "v": {"N": str(FORMAT)},
         "s": {"S": _CODE[manifest.status]},
         "n": {"N": str(manifest.version)},
@@ -43,35 +44,36 @@ def write_manifest(manifest: Manifest, expires_at: datetime) -> Item:
     return item
 
 
-def read_manifest(cluster: str, item: Item, *, beside: bool = False) -> Manifest:
-    """Back from `write_manifest`.
+def read_manifest(cluster: str, item: Item, *, is_adjustment: bool = False) -> Manifest:
+    """Read a manifest from its item, without its notes.
 
     Raises:
-        SourceError: damaged, or of a newer form.
+        IntegrityError: the item is damaged.
+        SourceError: a newer version wrote it.
     """
     check_format(item)
     with verify_integrity(item):
-        return _manifest(cluster, item, beside)
+        return _manifest(cluster, item, is_adjustment)
 
 
-def _manifest(cluster: str, item: Item, beside: bool) -> Manifest:
+def _manifest(cluster: str, item: Item, is_adjustment: bool) -> Manifest:
     coverage = None
     if "ca" in item:
         coverage = Coverage(Decimal(item["ca"]["N"]), Decimal(item["cu"]["N"]) if "cu" in item else None)
     return Manifest(
         cluster=cluster,
-        hour=keys.read_hour(text(item, "sk")),
+        hour=keys.parse_hour(text(item, "sk")),
         status=_STATUS[text(item, "s")],
-        version=whole(item, "n"),
+        version=integer(item, "n"),
         run_id=text(item, "r"),
-        settings_version=whole(item, "x"),
+        settings_version=integer(item, "x"),
         coverage=coverage,
-        attempts=whole(item, "a"),
-        next_attempt_at=keys.read_instant(whole(item, "t")) if "t" in item else None,
-        published_at=keys.read_instant(whole(item, "p")),
+        attempts=integer(item, "a"),
+        next_attempt_at=keys.from_seconds(integer(item, "t")) if "t" in item else None,
+        published_at=keys.from_seconds(integer(item, "p")),
         usage_id=text(item, "u"),
         currency=text(item, "c") or "USD",
-        is_adjustment=beside,
+        is_adjustment=is_adjustment,
         backfilled=text(item, "o") == "b",
-        figures_until=keys.read_instant(whole(item, "e")) if "e" in item else None,
+        figures_until=keys.from_seconds(integer(item, "e")) if "e" in item else None,
     )

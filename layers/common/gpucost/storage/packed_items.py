@@ -5,20 +5,20 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from gpucost.core.errors import ConflictError
-from gpucost.storage import compressed_documents as blobs
-from gpucost.storage.table import FORMAT, ConditionalPut, Item, check_format, key, text, whole
+from gpucost.storage import compressed_documents
+from gpucost.storage.table import FORMAT, ConditionalPut, Item, check_format, integer, key, text
 
-ATTEMPTS = 5
+MAX_ATTEMPTS = 5
 """Of what others get in the way of."""
 T = TypeVar("T")
 
 
-class Packed:
+class PackedDocument:
     """A document as it was read; `generation` is 0 where it was never written."""
 
     def __init__(self) -> None:
         self.generation = 0
-        self.pieces: list[Item] = []
+        self.chunks: list[Item] = []
 
     def add(self, item: Item) -> None:
         """Take its next piece.
@@ -27,15 +27,15 @@ class Packed:
             ConflictError: the pieces are of two generations: it is being written at this moment.
         """
         check_format(item)
-        generation = whole(item, "n")
-        if self.pieces and generation != self.generation:
+        generation = integer(item, "n")
+        if self.chunks and generation != self.generation:
             raise ConflictError(f"{text(item, 'pk')} {text(item, 'sk')} is being written")
         self.generation = generation
-        self.pieces.append(item)
+        self.chunks.append(item)
 
     def read(self, empty: Any) -> Any:
         """What it holds."""
-        return blobs.unpack(self.pieces) if self.pieces else empty
+        return compressed_documents.unpack(self.chunks) if self.chunks else empty
 
 
 def items(pk: str, name: str, pieces: Sequence[bytes], generation: int, expires_at: int = 0) -> list[Item]:
@@ -65,13 +65,13 @@ def puts(pk: str, name: str, pieces: Sequence[bytes], replacing: int) -> list[Co
     return [(first, *unchanged_since(replacing)), *((item, "", None) for item in others)]
 
 
-def persistently(action: Callable[[], T]) -> T:
+def retry_conflicts(action: Callable[[], T]) -> T:
     """Begin again where somebody else wrote first.
 
     Raises:
         ConflictError: others keep writing.
     """
-    for _ in range(ATTEMPTS - 1):
+    for _ in range(MAX_ATTEMPTS - 1):
         with suppress(ConflictError):
             return action()
     return action()

@@ -22,19 +22,26 @@ from gpucost.core.intervals import Interval
 from gpucost.core.pricing.price_changes import (
     Override,
     PriceChange,
-    new_change,
     changes_between,
     drop_override,
-    override_change,
+    new_change,
     new_override,
+    override_change,
 )
-from gpucost.core.pricing.price_history import FAR_FUTURE, PriceKey, Timeline, prices_of, merge_response, to_epoch_seconds, timelines_of
+from gpucost.core.pricing.price_history import (
+    FAR_FUTURE,
+    PriceKey,
+    Timeline,
+    merge_response,
+    prices_of,
+    timelines_of,
+    to_epoch_seconds,
+)
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.pricing.prices import Price, PriceSource
-from gpucost.storage import compressed_documents as blobs
+from gpucost.storage import compressed_documents, price_items
 from gpucost.storage import packed_items as packed
-from gpucost.storage import price_items
-from gpucost.storage.packed_items import Packed, persistently
+from gpucost.storage.packed_items import PackedDocument, retry_conflicts
 from gpucost.storage.price_items import BOOK, PENDING, SETTLED
 from gpucost.storage.price_ports import FetchedSource, PricesInForce, PriceUpdate
 from gpucost.storage.spot_days import KEPT, SpotDays, whole
@@ -82,13 +89,13 @@ class PriceStore:
                 prices += prices_of("spot", whole(self._spot.read(first, last)), first, last)
             return PricesInForce(prices, price_items.read_shapes(documents["shapes"].read([])))
 
-        return persistently(once)
+        return retry_conflicts(once)
 
     def newest(self, source: FetchedSource) -> list[Price]:
         """The newest known prices of a source."""
         if source == "on-demand":
             return list(prices_of("on-demand", _timelines(self._documents()["on-demand"])))
-        newest = persistently(self._spot.newest)
+        newest = retry_conflicts(self._spot.newest)
         return [] if newest is None else list(prices_of("spot", whole([newest])))
 
     def overrides(self) -> list[Override]:
@@ -118,7 +125,7 @@ class PriceStore:
                 generation = self._documents()["spot"].generation
                 return self._spot.replace(answer, begins, generation=generation, rated_until=rated_until, now=now)
 
-            return persistently(spot) if answer else PriceUpdate(0, ())
+            return retry_conflicts(spot) if answer else PriceUpdate(0, ())
 
         def once() -> PriceUpdate:
             document = self._documents()["on-demand"]
@@ -128,7 +135,7 @@ class PriceStore:
             changes = changes_between("on-demand", old, new, Interval(-FAR_FUTURE, to_epoch_seconds(rated_until)), now)
             return self._write("on-demand", document, price_items.timelines_document(new), changes, count)
 
-        return persistently(once)
+        return retry_conflicts(once)
 
     def replace_shapes(self, shapes: Sequence[InstanceShape], *, rated_until: datetime, now: datetime) -> PriceUpdate:
         """Add shapes of instance types, or correct them."""
@@ -145,7 +152,7 @@ class PriceStore:
             known = {**old, **{one.instance_type: one for one in new}}
             return self._write("shapes", document, price_items.shapes_document(known), changes, len(new))
 
-        return persistently(once)
+        return retry_conflicts(once)
 
     def set_override(self, price: Price, *, now: datetime) -> Override:
         """Set a price by hand; the same one again is the one that is there.
@@ -221,7 +228,7 @@ class PriceStore:
             }
             self._table.transact([(settled, "", None)], [(key(PENDING, change_id), "attribute_exists(pk)")])
 
-        persistently(once)
+        retry_conflicts(once)
 
     def _change_overrides(self, edit: Callable[[list[Override]], tuple[Override, PriceChange | None]]) -> Override:
         def once() -> Override:
@@ -234,24 +241,24 @@ class PriceStore:
                 self._write("override", document, price_items.overrides_document(known), changes, 1)
             return override
 
-        return persistently(once)
+        return retry_conflicts(once)
 
     def _write(
-        self, name: Name, document: Packed, content: Any, changes: Sequence[PriceChange], count: int
+        self, name: Name, document: PackedDocument, content: Any, changes: Sequence[PriceChange], count: int
     ) -> PriceUpdate:
         """Put a document in place of the one that was read, with the changes that this makes."""
         if not count:
             return PriceUpdate(0, ())
-        pieces = blobs.pack(content)
+        pieces = compressed_documents.pack(content)
         self._table.transact(
             [*packed.puts(BOOK, name, pieces, document.generation), *map(price_items.put_change, changes)],
-            [(key(BOOK, packed.sk(name, place)), "") for place in range(len(pieces), len(document.pieces))],
+            [(key(BOOK, packed.sk(name, place)), "") for place in range(len(pieces), len(document.chunks))],
         )
         return PriceUpdate(count, tuple(changes))
 
-    def _documents(self) -> dict[Name, Packed]:
+    def _documents(self) -> dict[Name, PackedDocument]:
         """Everything but the spot prices: one query."""
-        found: dict[Name, Packed] = {name: Packed() for name in get_args(Name)}
+        found: dict[Name, PackedDocument] = {name: PackedDocument() for name in get_args(Name)}
         for item in self._table.query(BOOK):
             name = text(item, "sk").partition("#")[0]
             for known, document in found.items():
@@ -260,7 +267,7 @@ class PriceStore:
         return found
 
 
-def _timelines(document: Packed) -> dict[PriceKey, Timeline]:
+def _timelines(document: PackedDocument) -> dict[PriceKey, Timeline]:
     return price_items.read_timelines(document.read({"fetched": [], "prices": []}))
 
 

@@ -11,8 +11,8 @@ from gpucost.core.pricing.price_changes import Override, PriceChange
 from gpucost.core.pricing.price_history import PriceEvent, PriceKey, Timeline, Timelines, from_epoch_seconds
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.pricing.prices import Price
-from gpucost.storage import compressed_documents as blobs
-from gpucost.storage.table import FORMAT, ConditionalPut, Item, check_format, key, whole
+from gpucost.storage import compressed_documents
+from gpucost.storage.table import FORMAT, ConditionalPut, Item, check_format, integer, key
 
 BOOK, PENDING, SETTLED = "PRICES", "PRICES#pending", "PRICES#settled"
 
@@ -146,15 +146,15 @@ def read_change(document: Mapping[str, Any], settled_at: datetime | None) -> Pri
 
 def put_change(change: PriceChange) -> ConditionalPut:
     """A change as one to be rated again; the same one is the same item."""
-    piece = b"".join(blobs.pack(change_document(change)))
+    piece = b"".join(compressed_documents.pack(change_document(change)))
     return {**key(PENDING, change.id), "v": {"N": str(FORMAT)}, "b": {"B": piece}}, "", None
 
 
 def change_of(item: Item) -> PriceChange:
     """Back from its item, settled or not."""
     check_format(item)
-    settled_at = from_epoch_seconds(whole(item, "t")) if "t" in item else None
-    return blobs.unpack([item], lambda document: read_change(document, settled_at))
+    settled_at = from_epoch_seconds(integer(item, "t")) if "t" in item else None
+    return compressed_documents.unpack([item], lambda document: read_change(document, settled_at))
 
 
 def _moment(moment: datetime | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Restatements as items: each names the run that it put in force and the one that it replaced."""
+"""Writes restatements as items and reads them. Each names the run that it published and the run that it replaced."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -6,16 +6,15 @@ from typing import Any
 
 from gpucost.core.ledger import Manifest, Restatement, digest_of_run
 from gpucost.core.model import Costs, Totals
-from gpucost.storage import compressed_documents as blobs
-from gpucost.storage import keys
-from gpucost.storage.table import FORMAT, Item, key, text, whole
+from gpucost.storage import compressed_documents, keys
+from gpucost.storage.table import FORMAT, Item, integer, key, text
 
 
 def restatement_items(restatement: Restatement, run: str, replaced: str, expires_at: datetime) -> list[Item]:
-    """Items beside the hour: one, and as many more as thousands of business units need."""
+    """Return a restatement's items: one, and further chunks if thousands of business units changed."""
     partition = keys.partition(restatement.cluster, "restatements")
-    own = f"{keys.hour(restatement.hour)}#{run}"
-    first, *others = blobs.pack(blobs.restatement_document(restatement))
+    sort_key = f"{keys.hour(restatement.hour)}#{run}"
+    first, *others = compressed_documents.pack(compressed_documents.restatement_document(restatement))
     shared: Item = {"v": {"N": str(FORMAT)}, "expires_at": {"N": str(keys.seconds(expires_at))}}
     facts: Item = {
         "b4": {"S": replaced},
@@ -26,52 +25,52 @@ def restatement_items(restatement: Restatement, run: str, replaced: str, expires
         "c4": {"S": restatement.currency_before},
     }
     return [
-        {**key(partition, own), **shared, "b": {"B": first}, **facts},
+        {**key(partition, sort_key), **shared, "b": {"B": first}, **facts},
         *(
-            {**key(partition, f"{own}#{place:04d}"), **shared, "b": {"B": piece}}
-            for place, piece in enumerate(others, start=1)
+            {**key(partition, f"{sort_key}#{number:04d}"), **shared, "b": {"B": chunk}}
+            for number, chunk in enumerate(others, start=1)
         ),
     ]
 
 
-def chained(
+def restatement_chain(
     items: Mapping[tuple[datetime, str], Sequence[Item]], manifest: Manifest, *, until: str | None = None
 ) -> list[Restatement]:
-    """An hour's restatements, first one first: from a version back to what it replaced, and so on.
+    """Return the restatements that led to a version, oldest first, by following each to the run that it replaced.
 
-    What a run that lost left behind is on no chain; one that says what the run before it said, under other settings, is
-    a link of it and changed nothing.
+    Items of runs that lost a race are not in the chain. A run that published the same figures under other settings is in
+    the chain, but it is not a restatement.
 
     Args:
-        items: of all restatements, by hour and run, in order.
+        items: the items of all restatements of the hour, by hour and run, in order.
         manifest: the version.
-        until: a run before which the chain ends.
+        until: the run at which the chain ends, itself not included.
     """
-    found, run = [], manifest.run_id
-    while run != until and (own := items.get((manifest.hour, run))):
-        before = text(own[0], "b4")
-        if digest_of_run(run) != digest_of_run(before):
-            found.append(_read(manifest, own))
-        run = before
-    return found[::-1]
+    restatements, run = [], manifest.run_id
+    while run != until and (run_items := items.get((manifest.hour, run))):
+        replaced = text(run_items[0], "b4")
+        if digest_of_run(run) != digest_of_run(replaced):
+            restatements.append(_read(manifest, run_items))
+        run = replaced
+    return restatements[::-1]
 
 
 def _read(manifest: Manifest, items: Sequence[Item]) -> Restatement:
     item = items[0]
-    return blobs.unpack(items, lambda document: _restatement(manifest, item, document))
+    return compressed_documents.unpack(items, lambda document: _restatement(manifest, item, document))
 
 
 def _restatement(manifest: Manifest, item: Item, document: dict[str, Any]) -> Restatement:
     return Restatement(
         cluster=manifest.cluster,
         hour=manifest.hour,
-        version=whole(item, "n"),
-        restated_at=keys.read_instant(whole(item, "p")),
-        settings_version=whole(item, "x"),
+        version=integer(item, "n"),
+        restated_at=keys.from_seconds(integer(item, "p")),
+        settings_version=integer(item, "x"),
         reason=document["why"],
-        before=blobs.read_totals(document["before"]),
-        after=blobs.read_totals(document["after"]) or Totals(Costs(), None),
-        units=blobs.read_changes(document),
+        before=compressed_documents.read_totals(document["before"]),
+        after=compressed_documents.read_totals(document["after"]) or Totals(Costs(), None),
+        units=compressed_documents.read_changed_units(document),
         currency=text(item, "c"),
         currency_before=text(item, "c4"),
         is_adjustment=manifest.is_adjustment,

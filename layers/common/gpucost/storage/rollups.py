@@ -21,18 +21,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gpucost.core.errors import ConflictError, IntegrityError, ExpiredError
+from gpucost.core.errors import ConflictError, ExpiredError, IntegrityError
 from gpucost.core.hours import HOUR, floor_day, hours_between
 from gpucost.core.ledger import DEFAULT_RETENTION, HourSummary, Manifest, Retention
 from gpucost.core.model import Costs
-from gpucost.core.rollups import DAY, DaySummary, FactKey, UnitHour, merge_facts, costs_by_unit, sum_day, sum_facts
+from gpucost.core.rollups import DAY, DaySummary, FactKey, UnitHour, costs_by_unit, merge_facts, sum_day, sum_facts
 from gpucost.storage import chunked_documents as pieces
-from gpucost.storage import compressed_documents as blobs
-from gpucost.storage import keys
+from gpucost.storage import compressed_documents, keys
 from gpucost.storage.amount_columns import pack_table, unpack_sums, unpack_table
 from gpucost.storage.compressed_documents import CHUNK_BYTES
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, verify_integrity, whole
+from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text, verify_integrity
 
 BUCKETS = 16
 """Facts of a sixteenth of all units are read together: one unit's month is one query, and items stay few."""
@@ -68,7 +67,7 @@ class RollupStore:
             summed = None
             if item is not None and _marks(item) == marks_of(day, own):
                 summed = _read_summary(cluster, day, own, item)
-            if summed is None or (summed.totals is not None and not summed.totals.are_reasonable()):
+            if summed is None or (summed.totals is not None and not summed.totals.are_plausible()):
                 summaries = self._ledger.summaries_of(own)
                 # An hour whose figures cannot be used counts as incomplete, whatever its manifest says.
                 kept = [
@@ -102,7 +101,7 @@ class RollupStore:
             if manifest.status == "incomplete":
                 found[manifest.hour] = None
             elif own in known:
-                found[manifest.hour] = known[own] if known[own].are_reasonable() else None
+                found[manifest.hour] = known[own] if known[own].are_plausible() else None
             elif own in rolled_up and floor_day(manifest.hour) not in days:
                 found[manifest.hour] = Costs()
         for run in _by_day(manifest for manifest in manifests if manifest.hour not in found).values():
@@ -149,7 +148,7 @@ class RollupStore:
                     del rows[day]  # others are writing it
                 # else what is there is left over: the last of its units was renamed, or holds nothing any more
         for day, own in published.items():
-            if day not in rows or not all(costs.are_reasonable() for costs in rows[day].values()):
+            if day not in rows or not all(costs.are_plausible() for costs in rows[day].values()):
                 from_lines = self._facts_from_lines(own, business_unit)
                 rows.pop(day, None)
                 if from_lines is not None:
@@ -312,7 +311,7 @@ def _end(manifests: Sequence[Manifest], kept: timedelta) -> int:
 
 def _tells_units(head: Item) -> bool:
     """Whether a unit without an item had nothing, rather than one that has expired."""
-    return whole(head, "u") > time.time()
+    return integer(head, "u") > time.time()
 
 
 def _item(pk: str, sk: str, day: datetime, manifests: Sequence[Manifest], kept: timedelta, more: Item) -> Item:
@@ -330,9 +329,11 @@ def _item(pk: str, sk: str, day: datetime, manifests: Sequence[Manifest], kept: 
 def _day_items(summary: DaySummary, retention: Retention) -> list[Item]:
     """A day's sums: an item holds some 6,000 business units, and a namespace that no unit matches is one."""
     data = pack_table([((unit,), costs) for unit, costs in summary.units.items()])
-    more: dict[str, dict[str, Any]] = {"t": {"S": blobs.totals_text(summary.totals)}} if summary.totals else {}
+    more: dict[str, dict[str, Any]] = (
+        {"t": {"S": compressed_documents.totals_text(summary.totals)}} if summary.totals else {}
+    )
     head = _item(_days(summary.cluster), _day(summary.day), summary.day, summary.hours, retention.days, more)
-    return pieces.items_of(head, data, {"h": head["h"]})
+    return pieces.document_items(head, data, {"h": head["h"]})
 
 
 def _day_of(items: Sequence[Item]) -> Item | None:
@@ -340,14 +341,14 @@ def _day_of(items: Sequence[Item]) -> Item | None:
     if not items or "#" in text(items[0], "sk"):
         return None
     try:
-        return {**items[0], "b": {"B": pieces.join(items[0], items[1:], "h")}}
+        return {**items[0], "b": {"B": pieces.joined_chunks(items[0], items[1:], "h")}}
     except ConflictError:
         return None
 
 
 def _read_summary(cluster: str, day: datetime, manifests: Sequence[Manifest], item: Item) -> DaySummary:
     with verify_integrity(item):
-        totals = blobs.read_totals_text(text(item, "t")) if "t" in item else None
+        totals = compressed_documents.read_totals_text(text(item, "t")) if "t" in item else None
         return DaySummary(cluster, day, tuple(manifests), totals, unpack_sums(item["b"]["B"]))
 
 
@@ -360,14 +361,14 @@ def _read_unit_hours(item: Item) -> dict[tuple[datetime, bytes], Costs]:
 
 def _are_whole(items: Sequence[Item], marks: bytes) -> bool:
     """Whether pieces are of one table, all there, and sum these versions."""
-    count = whole(items[0], "k")
+    count = integer(items[0], "k")
     return len(items) >= count and all(_marks(item) == marks for item in items[:count])
 
 
 def _read_facts(items: Sequence[Item], business_unit: str | None) -> dict[FactKey, Costs]:
     found = {}
     with verify_integrity(items[0]):
-        for texts, costs in unpack_table(b"".join([item["b"]["B"] for item in items[: whole(items[0], "k")]])):
+        for texts, costs in unpack_table(b"".join([item["b"]["B"] for item in items[: integer(items[0], "k")]])):
             fact = FactKey._make([*texts[:-1], tuple((name, value) for name, value in json.loads(texts[-1]))])
             if business_unit is None or fact.business_unit == business_unit:
                 found[fact] = costs

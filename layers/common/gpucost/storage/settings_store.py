@@ -12,7 +12,7 @@ from typing import Any, Generic
 from gpucost.core.errors import NotFoundError, SettingsError, SettingsMissingError, SourceError
 from gpucost.settings import Settings, SettingsModel, json_form, parse_document
 from gpucost.storage.ports import Departure, StoredSettings
-from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, whole
+from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text
 
 PARTITION = "SETTINGS"
 CACHED = timedelta(minutes=1)
@@ -36,9 +36,7 @@ class DynamoSettingsStore(Generic[SettingsModel]):
         clock: the time now, for the cache.
     """
 
-    def __init__(
-        self, client: Any, table: str, model: type[SettingsModel], *, clock: Callable[[], datetime]
-    ) -> None:
+    def __init__(self, client: Any, table: str, model: type[SettingsModel], *, clock: Callable[[], datetime]) -> None:
         self._model = model
         self._table = Table(client, table)
         self._clock = clock
@@ -190,9 +188,9 @@ def _parse(item: Item, model: type[SettingsModel]) -> StoredSettings[SettingsMod
         json = zlib.decompress(item["j"]["B"]).decode() if _has_json(item) else document
     except (zlib.error, KeyError, UnicodeDecodeError) as error:
         raise SettingsError(f"is damaged: {error}") from error
-    pushed_at = datetime.fromtimestamp(whole(item, "p"), UTC)
+    pushed_at = datetime.fromtimestamp(integer(item, "p"), UTC)
     settings, departed = parse_document(json, model), _read_departed(item)
-    return StoredSettings(whole(item, "n"), document, settings, text(item, "by"), pushed_at, departed=departed)
+    return StoredSettings(integer(item, "n"), document, settings, text(item, "by"), pushed_at, departed=departed)
 
 
 def _with_json(document: str, packed: bytes, settings: Settings) -> Item:

@@ -7,11 +7,19 @@ from datetime import UTC, datetime, timedelta
 from gpucost.core.hours import floor_day
 from gpucost.core.intervals import Interval
 from gpucost.core.pricing.price_changes import PriceChange, changes_between
-from gpucost.core.pricing.price_history import FAR_FUTURE, PriceEvent, Timelines, slice_timelines, from_epoch_seconds, join_slices, merge_response, to_epoch_seconds
-from gpucost.storage import compressed_documents as blobs
+from gpucost.core.pricing.price_history import (
+    FAR_FUTURE,
+    PriceEvent,
+    Timelines,
+    from_epoch_seconds,
+    join_slices,
+    merge_response,
+    slice_timelines,
+    to_epoch_seconds,
+)
+from gpucost.storage import compressed_documents, price_items
 from gpucost.storage import packed_items as packed
-from gpucost.storage import price_items
-from gpucost.storage.packed_items import Packed
+from gpucost.storage.packed_items import PackedDocument
 from gpucost.storage.price_ports import PriceUpdate
 from gpucost.storage.table import ConditionalDelete, ConditionalPut, Item, Table, key, text
 
@@ -140,7 +148,7 @@ def _chunks(timelines: Timelines, first: int, last: int, stored: Mapping[int, Da
         own = slice_timelines(timelines, start, FAR_FUTURE if start == last else start + DAY)
         if not own or (start in stored and stored[start].timelines == own):
             continue
-        chunk = _Chunk({start: blobs.pack(price_items.timelines_document(own, start))})
+        chunk = _Chunk({start: compressed_documents.pack(price_items.timelines_document(own, start))})
         if chunks and chunks[-1].takes(chunk):
             chunks[-1].days |= chunk.days
         else:
@@ -149,14 +157,14 @@ def _chunks(timelines: Timelines, first: int, last: int, stored: Mapping[int, Da
 
 
 def _days(items: Iterable[Item]) -> list[Day]:
-    documents: dict[str, Packed] = {}
+    documents: dict[str, PackedDocument] = {}
     for item in items:
-        documents.setdefault(text(item, "sk").partition("#")[0], Packed()).add(item)
+        documents.setdefault(text(item, "sk").partition("#")[0], PackedDocument()).add(item)
     found = []
     for name, document in documents.items():
         start = to_epoch_seconds(datetime.strptime(name, "%Y-%m-%d").replace(tzinfo=UTC))
         timelines = price_items.read_timelines(document.read(None), start)
-        found.append(Day(start, timelines, len(document.pieces)))
+        found.append(Day(start, timelines, len(document.chunks)))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Reading and writing items: always consistent, always whole, expired ones never seen."""
+"""Reads and writes items of the ledger's table: consistent reads, all pages, without expired items."""
 
 import os
 import random
@@ -12,19 +12,19 @@ from gpucost.core.errors import ConflictError, IntegrityError, SourceError
 from gpucost.storage.errors import BusyError, map_aws_errors
 
 FORMAT = 1
-"""Version of an item's form, in attribute `v` of each; kinds that have had another one say so themselves."""
+"""Schema version of an item, in its attribute `v`. Kinds of items that have a newer one define it themselves."""
 BATCH = 25
-"""BatchWriteItem's own limit."""
-ROUNDS = 8
+"""Limit of BatchWriteItem."""
+MAX_ATTEMPTS = 8
 WRITER = "w"
-"""The attribute that names the call by which an item was put."""
-_DAMAGE = (zlib.error, ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
-"""What is raised by reading bytes and texts that are not what was written."""
+"""The attribute that identifies the call that wrote an item."""
+_DAMAGE_ERRORS = (zlib.error, ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
+"""What decoding raises if bytes or texts are not what was written."""
 Item = Mapping[str, Mapping[str, Any]]
 ConditionalPut = tuple[Item, str, Mapping[str, Mapping[str, Any]] | None]
-"""An item, its condition ("" for none) and the condition's values."""
+"""An item, its condition expression ("" for none) and the expression's values."""
 ConditionalDelete = tuple[Item, str]
-"""A key and its condition."""
+"""A key and its condition expression ("" for none)."""
 
 
 class Table:
@@ -33,7 +33,7 @@ class Table:
     Args:
         client: a boto3 DynamoDB client.
         name: the table's name.
-        sleep: waits between rounds of unprocessed writes.
+        sleep: waits between attempts.
     """
 
     def __init__(self, client: Any, name: str, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -42,21 +42,21 @@ class Table:
         self._sleep = sleep
 
     def get(self, pk: str, sk: str) -> Item | None:
-        """One item."""
+        """Return an item, or None if there is none or it has expired."""
         with map_aws_errors("read an item"):
             answer = self._client.get_item(TableName=self._name, Key=key(pk, sk), ConsistentRead=True)
         item: Item | None = answer.get("Item")
-        return item if item and _is_alive(item) else None
+        return item if item and _has_not_expired(item) else None
 
     def query(
         self, pk: str, condition: str = "", *, limit: int = 0, newest_first: bool = False, **values: str
     ) -> Iterator[Item]:
-        """Items of one partition in order of `sk`, all pages of them.
+        """Yield the items of a partition in order of `sk`, from all pages.
 
         Args:
             pk: the partition.
-            condition: on `sk`, with placeholders: `sk BETWEEN :first AND :last`.
-            limit: at most so many; 0 for all.
+            condition: condition on `sk` with placeholders, such as `sk BETWEEN :first AND :last`.
+            limit: how many items at most; 0 for all.
             newest_first: in descending order.
             values: the placeholders' values.
         """
@@ -72,28 +72,28 @@ class Table:
         while True:
             with map_aws_errors("query items"):
                 answer = self._client.query(**arguments)
-            yield from (item for item in answer["Items"] if _is_alive(item))
+            yield from (item for item in answer["Items"] if _has_not_expired(item))
             if limit or "LastEvaluatedKey" not in answer:
                 return
             arguments["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
-    def put(self, item: Item, condition: str, values: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        """Write an item on a condition.
+    def put(self, item: Item, condition: str, parameters: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        """Write an item if a condition holds.
 
-        botocore sends a call again whose answer was lost, and the second one meets what the first one wrote: the item
-        carries a token by which a call knows its own.
+        botocore repeats a call whose answer was lost, and the repeated call finds what the first one wrote. So each
+        item carries a random token by which a call recognizes its own item.
 
         Raises:
             ConflictError: the condition does not hold.
         """
-        more = {"ExpressionAttributeValues": values} if values else {}
-        own = {**item, WRITER: {"S": os.urandom(8).hex()}}
+        more = {"ExpressionAttributeValues": parameters} if parameters else {}
+        marked = {**item, WRITER: {"S": os.urandom(8).hex()}}
         try:
             with map_aws_errors("write an item"):
-                self._client.put_item(TableName=self._name, Item=own, ConditionExpression=condition, **more)
+                self._client.put_item(TableName=self._name, Item=marked, ConditionExpression=condition, **more)
         except ConflictError:
-            there = self.get(text(item, "pk"), text(item, "sk"))
-            if there is None or there.get(WRITER) != own[WRITER]:
+            stored = self.get(text(item, "pk"), text(item, "sk"))
+            if stored is None or stored.get(WRITER) != marked[WRITER]:
                 raise
 
     def transact(
@@ -102,68 +102,69 @@ class Table:
         deletes: Sequence[ConditionalDelete] = (),
         checks: Sequence[ConditionalPut] = (),
     ) -> None:
-        """Write and delete items together, all or none; at most 100 of them and 4 MB.
+        """Write and delete items in one transaction, at most 100 items and 4 MB.
 
         Args:
-            puts: to write.
-            deletes: to delete.
-            checks: keys that are not written, with what must hold of them.
+            puts: items to write.
+            deletes: keys of items to delete.
+            checks: keys of items that are not written, with the conditions that must hold for them.
 
         Raises:
-            ConflictError: a condition does not hold, or others keep writing one of them.
+            ConflictError: a condition does not hold, or other writers keep writing one of the items.
         """
         steps: list[dict[str, Any]] = [
             {"Put": {"TableName": self._name, "Item": item, **_conditional(condition, values)}}
             for item, condition, values in puts
         ]
         steps += [
-            {"Delete": {"TableName": self._name, "Key": one, **_conditional(condition, None)}}
-            for one, condition in deletes
+            {"Delete": {"TableName": self._name, "Key": item_key, **_conditional(condition, None)}}
+            for item_key, condition in deletes
         ]
         steps += [
-            {"ConditionCheck": {"TableName": self._name, "Key": one, **_conditional(condition, values)}}
-            for one, condition, values in checks
+            {"ConditionCheck": {"TableName": self._name, "Key": item_key, **_conditional(condition, values)}}
+            for item_key, condition, values in checks
         ]
-        for round_ in range(ROUNDS):
+        for attempt in range(MAX_ATTEMPTS):
             try:
                 with map_aws_errors("write items together"):
                     self._client.transact_write_items(TransactItems=steps)
-            except BusyError:  # another transaction holds one of them at this moment; conditions still decide
-                if round_ == ROUNDS - 1:
+            except BusyError:  # another transaction holds one of the items; the conditions may still hold
+                if attempt == MAX_ATTEMPTS - 1:
                     raise
-                self._sleep(random.uniform(0.5, 1.0) * 0.02 * 2.0**round_)  # noqa: S311 - not for secrets
+                self._sleep(random.uniform(0.5, 1.0) * 0.02 * 2.0**attempt)  # noqa: S311 - not for secrets
             else:
                 return
 
     def put_all(self, items: Sequence[Item]) -> None:
-        """Write items, in no order and with no condition."""
+        """Write items without conditions, in any order."""
         self._write([{"PutRequest": {"Item": item}} for item in items])
 
     def delete_all(self, keys: Iterable[Item]) -> None:
         """Delete items by their keys."""
-        self._write([{"DeleteRequest": {"Key": one}} for one in keys])
+        self._write([{"DeleteRequest": {"Key": item_key}} for item_key in keys])
 
     def expire(self, items: Iterable[Item], at: int) -> None:
-        """Let items, as they were read, expire at a time (seconds since the epoch).
+        """Let items expire at a time (seconds since the epoch).
 
-        They are written again, 25 a call: the units of an update, and not its call for each. One that expired since it
-        was read comes back until then; nobody reads these items any more.
+        The items, as they were read, are written again, 25 per call: this costs the same write units as updates, with
+        fewer calls. An item that expired since it was read comes back until then, which is harmless, because no reader
+        follows a manifest to it any more.
         """
         self.put_all([{**item, "expires_at": {"N": str(at)}} for item in items])
 
     def _write(self, requests: Sequence[Mapping[str, Any]]) -> None:
-        for at in range(0, len(requests), BATCH):
-            left = list(requests[at : at + BATCH])
-            for round_ in range(ROUNDS):
-                if round_:
-                    self._sleep(0.05 * 2.0**round_)
+        for start in range(0, len(requests), BATCH):
+            unprocessed = list(requests[start : start + BATCH])
+            for attempt in range(MAX_ATTEMPTS):
+                if attempt:
+                    self._sleep(0.05 * 2.0**attempt)
                 with map_aws_errors("write items"):
-                    answer = self._client.batch_write_item(RequestItems={self._name: left})
-                left = answer.get("UnprocessedItems", {}).get(self._name, [])
-                if not left:
+                    answer = self._client.batch_write_item(RequestItems={self._name: unprocessed})
+                unprocessed = answer.get("UnprocessedItems", {}).get(self._name, [])
+                if not unprocessed:
                     break
             else:
-                raise SourceError(f"the ledger's table is throttled: {len(left)} items were not taken")
+                raise SourceError(f"the ledger's table is throttled: {len(unprocessed)} items were not written")
 
 
 def _conditional(condition: str, values: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any]:
@@ -172,58 +173,59 @@ def _conditional(condition: str, values: Mapping[str, Mapping[str, Any]] | None)
 
 
 def key(pk: str, sk: str) -> dict[str, dict[str, str]]:
-    """A primary key."""
+    """Build a primary key."""
     return {"pk": {"S": pk}, "sk": {"S": sk}}
 
 
 def key_of(item: Item) -> Item:
-    """An item's primary key."""
+    """Return an item's primary key."""
     return {"pk": item["pk"], "sk": item["sk"]}
 
 
 def text(item: Item, name: str) -> str:
-    """A string attribute, "" where it is missing."""
+    """Return a string attribute, "" if it is missing."""
     return str(item.get(name, {}).get("S", ""))
 
 
-def whole(item: Item, name: str) -> int:
-    """A whole-number attribute, 0 where it is missing."""
+def integer(item: Item, name: str) -> int:
+    """Return an integer attribute, 0 if it is missing."""
     return int(item.get(name, {}).get("N", 0))
 
 
 def check_format(item: Item, newest: int = FORMAT) -> None:
-    """Refuse an item of a form that this code does not know.
+    """Refuse an item whose schema version is newer than this code.
 
     Args:
-        item: as it was read.
-        newest: its kind's newest form; the ones before are understood.
+        item: the item as it was read.
+        newest: the newest schema version of its kind; earlier ones can be read.
 
     Raises:
-        SourceError: written by a newer version.
+        SourceError: a newer version wrote it.
     """
-    if not 1 <= whole(item, "v") <= newest:
+    if not 1 <= integer(item, "v") <= newest:
         raise SourceError(
-            f"item {text(item, 'pk')!r} of the ledger has format {whole(item, 'v')}; this version reads up to {newest}"
+            f"item {text(item, 'pk')!r} of the ledger has schema version {integer(item, 'v')}; "
+            f"this release reads up to {newest}. Deploy the release that wrote it, or a newer one"
         )
 
 
 @contextmanager
 def verify_integrity(item: Item) -> Iterator[None]:
-    """Turn whatever reading a damaged item raises into one sentence.
+    """Turn errors of decoding an item into an error that names the item.
 
     Args:
-        item: as it was read; the first one of several pieces.
+        item: the item as it was read; the first one of several chunks.
 
     Raises:
-        IntegrityError: names the item.
+        IntegrityError: the item is damaged.
     """
     try:
         yield
-    except _DAMAGE as error:
+    except _DAMAGE_ERRORS as error:
         where = f"{text(item, 'pk')} {text(item, 'sk')}"
         raise IntegrityError(f"the ledger's item {where} is damaged: {type(error).__name__}: {error}") from error
 
 
-def _is_alive(item: Item) -> bool:
-    """DynamoDB deletes expired items within days; until then they are left out here."""
-    return "expires_at" not in item or whole(item, "expires_at") > time.time()
+def _has_not_expired(item: Item) -> bool:
+    """DynamoDB deletes expired items only within days, so they are skipped here."""
+    return "expires_at" not in item or integer(item, "expires_at") > time.time()

@@ -51,7 +51,7 @@ def run(known: list[Recommendation], held: Sequence[float | None] | None, found:
 
 def test_an_id_is_stable_and_tells_things_apart() -> None:
     one = advice()
-    assert one.id == replace(one, summary="other words", gpus_now=Decimal(9)).id
+    assert one.id == replace(one, summary="other words", current_gpus=Decimal(9)).id
     assert one.id != advice(workload="chat2").id
     assert one.id != advice(kind="idle").id
     assert recommendation_id("idle", Subject("a", "bc")) != recommendation_id("idle", Subject("ab", "c"))

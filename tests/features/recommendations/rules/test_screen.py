@@ -85,5 +85,5 @@ def test_a_recommendation_is_one_screen(advised: dict[str, RecommendationContent
 
 def test_control_characters_of_a_name_do_not_reach_the_terminal(advised: dict[str, RecommendationContent]) -> None:
     about = Subject("demo", "u", "ns", "Deployment", "x\x1b[2J")
-    one = replace(advised["idle"], about=about, summary="Scale x\x1b[2J down")
+    one = replace(advised["idle"], subject=about, summary="Scale x\x1b[2J down")
     assert "\x1b" not in "\n".join(screen(Recommendation(one, "open", sim.START, sim.START, sim.START)))

@@ -26,7 +26,7 @@ def measured(
 ) -> Decimal | None:
     one = advice(kind)
     one = replace(
-        one, saving=replace(one.saving, usd=Decimal(claimed)), about=one.subject._replace(workload_kind=workload_kind)
+        one, saving=replace(one.saving, usd=Decimal(claimed)), subject=one.subject._replace(workload_kind=workload_kind)
     )
     old = before if isinstance(before, list) else [before] * CHANGED
     new = since if isinstance(since, list) else [since] * 168

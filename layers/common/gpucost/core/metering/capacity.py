@@ -1,4 +1,4 @@
-"""Where a GPU node's time went: held, unallocated, stranded, unobserved; nothing is clamped in silence (design §1)."""
+"""Splits a GPU node's time into held, unallocated, stranded and unobserved; what exceeds the node is reported."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,25 +15,25 @@ ZERO = Fraction(0)
 
 @dataclass(frozen=True, slots=True)
 class AdvertisedGpus:
-    """Physical GPUs that a node puts on offer for a time: in all, and those of them that are healthy."""
+    """The physical GPUs that a node advertises for some time: all of them, and the healthy ones."""
 
     time: Interval
-    advertised: Fraction
-    healthy: Fraction
+    gpus: Fraction
+    healthy_gpus: Fraction
 
 
 @dataclass(frozen=True, slots=True)
 class DisputedHolding:
-    """GPUs of which nobody knows who held them, because the samples that tell contradict each other or reason."""
+    """GPUs that a pod may have held, according to samples that are contradictory or implausible."""
 
     time: Interval
     gpus: Fraction | None
-    """Physical GPUs that may have been held; None where that is not known either."""
+    """Physical GPUs that may have been held; None where their number is unknown."""
 
 
 @dataclass(slots=True)
-class _Parts:
-    """Physical-GPU milliseconds by what became of them."""
+class _NodeTime:
+    """A node's physical-GPU milliseconds that no pod held, by reason, and those held in excess."""
 
     unallocated: Fraction = ZERO
     not_ready: Fraction = ZERO
@@ -43,51 +43,51 @@ class _Parts:
     excess: Fraction = ZERO
 
 
-def advertised_gpus(life: NodeLifecycle, slices_per_gpu: int | None, *, collects_capacity: bool) -> list[AdvertisedGpus]:
-    """What a node advertised, and when; its physical GPUs where the metrics keep no capacity of any node."""
+def advertised_gpus(lifecycle: NodeLifecycle, slices_per_gpu: int | None, *, collects_capacity: bool) -> list[AdvertisedGpus]:
+    """Return what a node advertised, and when; its physical GPUs where no node's capacity is collected."""
     if not collects_capacity:
-        physical = physical_gpus(life.node, slices_per_gpu)
-        return [AdvertisedGpus(life.present, physical, physical)]
-    return [_offer(time, node, slices_per_gpu) for time, node in life.states]
+        physical = physical_gpus(lifecycle.node, slices_per_gpu)
+        return [AdvertisedGpus(lifecycle.present, physical, physical)]
+    return [_advertised_at(time, node, slices_per_gpu) for time, node in lifecycle.states]
 
 
-def _offer(time: Interval, node: GpuNode, slices_per_gpu: int | None) -> AdvertisedGpus:
-    advertised = node.advertised(node.capacity, slices_per_gpu)
+def _advertised_at(time: Interval, node: GpuNode, slices_per_gpu: int | None) -> AdvertisedGpus:
+    gpus = node.advertised(node.capacity, slices_per_gpu)
     is_healthy = node.allocatable == node.capacity
-    return AdvertisedGpus(time, advertised, advertised if is_healthy else node.advertised(node.allocatable, slices_per_gpu))
+    return AdvertisedGpus(time, gpus, gpus if is_healthy else node.advertised(node.allocatable, slices_per_gpu))
 
 
 def split_node_time(
-    life: NodeLifecycle,
-    on_offer: Sequence[AdvertisedGpus],
+    lifecycle: NodeLifecycle,
+    advertised: Sequence[AdvertisedGpus],
     holdings: Sequence[Holding],
-    blind: Sequence[Interval],
+    unobserved: Sequence[Interval],
     slices_per_gpu: int | None,
     disputed: Sequence[DisputedHolding] = (),
 ) -> NodeUsage:
-    """Split a node's physical-GPU time by what became of it.
+    """Split a node's physical-GPU time into held, unallocated, stranded and unobserved.
 
     Args:
-        life: the node's facts and its time in the hour.
-        on_offer: GPUs advertised, by time.
-        holdings: what pods held on it, within its life.
-        blind: times in which nobody saw who held what.
-        slices_per_gpu: the settings' word for nodes that say nothing.
-        disputed: what may have been held on it beside that.
+        lifecycle: the node's facts and its time in the hour.
+        advertised: the GPUs that it advertised, by time.
+        holdings: what pods held on the node.
+        unobserved: times without scrapes of the allocation source.
+        slices_per_gpu: from the settings, for nodes whose labels do not say it.
+        disputed: what other pods may have held on the node.
     """
-    physical = _physical(life, on_offer, slices_per_gpu)
-    parts = _Parts()
-    cuts = [[offer.time for offer in on_offer], blind, [one.held for one in holdings], [one.time for one in disputed]]
-    for piece in cut_at_edges(life.present, *cuts):
-        held = sum((one.gpus for one in holdings if one.held.contains(piece.start)), ZERO)
-        offer = next((offer for offer in on_offer if offer.time.contains(piece.start)), None)
-        is_blind = any(gap.contains(piece.start) for gap in blind)
-        claims = [physical if one.gpus is None else one.gpus for one in disputed if one.time.contains(piece.start)]
-        _split(parts, piece.length, physical, held, sum(claims, ZERO), offer, is_blind=is_blind)
+    physical = _physical_gpus(lifecycle, advertised, slices_per_gpu)
+    parts = _NodeTime()
+    cuts = [[current.time for current in advertised], unobserved, [holding.held for holding in holdings], [dispute.time for dispute in disputed]]
+    for piece in cut_at_edges(lifecycle.present, *cuts):
+        held_gpus = sum((holding.gpus for holding in holdings if holding.held.contains(piece.start)), ZERO)
+        current = next((current for current in advertised if current.time.contains(piece.start)), None)
+        is_unobserved = any(gap.contains(piece.start) for gap in unobserved)
+        disputed_gpus = [physical if dispute.gpus is None else dispute.gpus for dispute in disputed if dispute.time.contains(piece.start)]
+        _add_piece(parts, piece.length, physical, held_gpus, sum(disputed_gpus, ZERO), current, is_unobserved=is_unobserved)
     return NodeUsage(
-        node=life.node,
-        present=life.present,
-        total_gpu_ms=physical * life.present.length,
+        node=lifecycle.node,
+        present=lifecycle.present,
+        total_gpu_ms=physical * lifecycle.present.length,
         unallocated_gpu_ms=parts.unallocated,
         not_ready_gpu_ms=parts.not_ready,
         geometry_gpu_ms=parts.geometry,
@@ -97,64 +97,64 @@ def split_node_time(
     )
 
 
-def cut_at_edges(whole: Interval, *cuts: Iterable[Interval]) -> list[Interval]:
-    """A time, cut wherever any of some intervals starts or ends: within a piece nothing changes."""
-    if not whole.length:
+def cut_at_edges(window: Interval, *cuts: Iterable[Interval]) -> list[Interval]:
+    """Cut a window wherever one of the intervals starts or ends, so that nothing changes within a piece."""
+    if not window.length:
         return []
-    edges = {whole.start, whole.end}
+    edges = {window.start, window.end}
     for intervals in cuts:
-        for one in intervals:
-            edges.update(edge for edge in (one.start, one.end) if whole.start < edge < whole.end)
+        for interval in intervals:
+            edges.update(edge for edge in (interval.start, interval.end) if window.start < edge < window.end)
     return [Interval(start, end) for start, end in pairwise(sorted(edges))]
 
 
-def _split(
-    parts: _Parts,
+def _add_piece(
+    parts: _NodeTime,
     length: int,
     physical: Fraction,
     held: Fraction,
     disputed: Fraction,
-    offer: AdvertisedGpus | None,
+    gpus: AdvertisedGpus | None,
     *,
-    is_blind: bool,
+    is_unobserved: bool,
 ) -> None:
-    """Say what became of a node's GPUs over a piece of time in which nothing changed."""
+    """Add a piece of time in which nothing changed to the node's totals."""
     if held > physical:
         parts.excess += (held - physical) * length
         return
     contested = min(disputed, physical - held)
     parts.unobserved += contested * length
     held += contested
-    rest = physical - held
-    if offer is None or not offer.advertised:
-        if is_blind:
-            parts.unobserved += rest * length
+    remaining = physical - held
+    if gpus is None or not gpus.gpus:
+        if is_unobserved:
+            parts.unobserved += remaining * length
         else:
-            parts.not_ready += rest * length
+            parts.not_ready += remaining * length
         return
-    free = min(max(ZERO, min(offer.advertised, physical) - held), rest)
-    parts.geometry += (rest - free) * length
-    if is_blind:
-        parts.unobserved += free * length
+    available = min(max(ZERO, min(gpus.gpus, physical) - held), remaining)
+    parts.geometry += (remaining - available) * length
+    if is_unobserved:
+        parts.unobserved += available * length
         return
-    unhealthy = min(free, max(ZERO, offer.advertised - offer.healthy))
+    unhealthy = min(available, max(ZERO, gpus.gpus - gpus.healthy_gpus))
     parts.unhealthy += unhealthy * length
-    parts.unallocated += (free - unhealthy) * length
+    parts.unallocated += (available - unhealthy) * length
 
 
-def _physical(life: NodeLifecycle, on_offer: Sequence[AdvertisedGpus], slices_per_gpu: int | None) -> Fraction:
-    """Physical GPUs; the most that it ever advertised where nothing else tells."""
-    if life.node.physical is not None:
-        return Fraction(life.node.physical)
-    known = physical_gpus(life.node, slices_per_gpu)
-    return max([known, *(offer.advertised for offer in on_offer)])
+def _physical_gpus(lifecycle: NodeLifecycle, advertised: Sequence[AdvertisedGpus], slices_per_gpu: int | None) -> Fraction:
+    """Return a node's physical GPUs; without other information, the most that it ever advertised."""
+    if lifecycle.node.physical is not None:
+        return Fraction(lifecycle.node.physical)
+    from_node = physical_gpus(lifecycle.node, slices_per_gpu)
+    return max([from_node, *(offer.gpus for offer in advertised)])
 
 
 def is_overcommitted(node: GpuNode, holdings: Sequence[Holding]) -> bool:
-    """Whether pods hold more than a node can have at one moment, by units or by physical GPUs."""
-    if node.physical is not None and sum((one.gpus for one in holdings), ZERO) > node.physical:
+    """Whether pods hold more units or more physical GPUs than a node has at a time."""
+    if node.physical is not None and sum((holding.gpus for holding in holdings), ZERO) > node.physical:
         return True
     units: dict[str, int] = {}
-    for one in holdings:
-        units[one.resource] = units.get(one.resource, 0) + one.units
+    for holding in holdings:
+        units[holding.resource] = units.get(holding.resource, 0) + holding.units
     return any(units[name] > node.capacity[name] for name in units if name in node.capacity)

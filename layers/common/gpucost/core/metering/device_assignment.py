@@ -1,4 +1,4 @@
-"""Which devices a pod's GPUs are: what exporters label, and what follows from it."""
+"""Assigns devices to the pods that hold them, from the pod labels of GPU exporters."""
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -13,150 +13,150 @@ from gpucost.core.metering.usage import Holding
 
 @dataclass(slots=True)
 class DeviceAssignments:
-    """Devices by holding, and holdings by device."""
+    """The devices of each holding, and the holders of each device."""
 
     devices_of: dict[int, list[DeviceHour]] = field(default_factory=dict)
-    """By the place of the holding."""
+    """By the index of the holding."""
     holders_of: dict[DeviceKey, list[int]] = field(default_factory=dict)
-    """Places of holdings, by device."""
+    """Indexes of holdings, by device."""
 
-    def add(self, place: int, device: DeviceHour) -> None:
-        """A holding's units include this device, or replicas of it."""
-        self.devices_of.setdefault(place, []).append(device)
-        self.holders_of.setdefault(device.key, []).append(place)
+    def add(self, holding_index: int, device: DeviceHour) -> None:
+        """Record that a holding's units include a device, or replicas of it."""
+        self.devices_of.setdefault(holding_index, []).append(device)
+        self.holders_of.setdefault(device.key, []).append(holding_index)
 
 
 def assign_devices(
     holdings: Sequence[Holding], devices: Iterable[DeviceHour], window: Interval, suspect_nodes: Container[str] = ()
 ) -> DeviceAssignments:
-    """Join holdings and devices by the pods that devices are labelled with while these run.
+    """Assign devices to holdings by the pod labels of device series while the pods run.
 
-    A label outside of a pod's running time may linger after the finish, come before the start, or be of a namesake: it
-    tells on which device the pod is only where no label within that time does, and there is no namesake. Where a node
-    has one device only, whoever holds a unit of it is on that device, labelled or not. Who holds all of a node's GPUs
-    alone is on all of them, where no label tells of anybody.
+    A label outside a pod's running time may be left over, premature, or belong to a pod of the same name. It counts
+    only if no label within that time exists and no other pod has the name. On a node with a single device, every
+    holder is on that device, labeled or not. A pod that holds all of a node's GPUs alone is on all of them, if no
+    series of the node has a pod label.
 
     Args:
-        holdings: all of the hour.
-        devices: all of the hour.
+        holdings: all holdings of the hour.
+        devices: all devices of the hour.
         window: the hour.
         suspect_nodes: names of nodes on which others may have held GPUs.
     """
     by_name: dict[tuple[str, str], list[int]] = {}
-    for place, one in enumerate(holdings):
-        by_name.setdefault((one.pod.namespace, one.pod.pod), []).append(place)
-    labelled: dict[int, list[_Labelled]] = {}
+    for index, holding in enumerate(holdings):
+        by_name.setdefault((holding.pod.namespace, holding.pod.pod), []).append(index)
+    labeled: dict[int, list[_LabeledDevice]] = {}
     on_node: dict[str, list[DeviceHour]] = {}
     for device in devices:
         on_node.setdefault(device.node, []).append(device)
-        for place, found in _labels(device, holdings, by_name).items():
-            labelled.setdefault(place, []).append(found)
-    claims = DeviceAssignments()
+        for index, labeled_device in _labeled_devices(device, holdings, by_name).items():
+            labeled.setdefault(index, []).append(labeled_device)
+    assignments = DeviceAssignments()
     neighbors: dict[str, list[Holding]] = {}
-    for one in holdings:
-        neighbors.setdefault(one.node.name, []).append(one)
-    mapped = {
+    for holding in holdings:
+        neighbors.setdefault(holding.node.name, []).append(holding)
+    mapped_nodes = {
         device.node for devices in on_node.values() for device in devices
         if any(label[:2] in by_name for label in device.labels)
     }  # fmt: skip
-    for place, one in enumerate(holdings):
-        named = by_name[one.pod.namespace, one.pod.pod]
-        has_namesakes = len(named) > 1 and len({holdings[other].pod.uid for other in named}) > 1
-        own = _own(one, labelled.get(place, []), has_namesakes=has_namesakes)
-        there = on_node.get(one.node.name, [])
-        own = own or _only_device(one, there)
-        if not own and one.node.name not in mapped and one.node.name not in suspect_nodes:
-            own = _all_devices(one, there, neighbors[one.node.name], window)
-        for device in own:
-            claims.add(place, device)
-    return claims
+    for index, holding in enumerate(holdings):
+        same_name = by_name[holding.pod.namespace, holding.pod.pod]
+        has_namesakes = len(same_name) > 1 and len({holdings[other].pod.uid for other in same_name}) > 1
+        assigned = _choose_labeled(holding, labeled.get(index, []), has_namesakes=has_namesakes)
+        node_devices = on_node.get(holding.node.name, [])
+        assigned = assigned or _only_device(holding, node_devices)
+        if not assigned and holding.node.name not in mapped_nodes and holding.node.name not in suspect_nodes:
+            assigned = _all_devices(holding, node_devices, neighbors[holding.node.name], window)
+        for device in assigned:
+            assignments.add(index, device)
+    return assignments
 
 
 @dataclass(frozen=True, slots=True)
-class _Labelled:
-    """A device with a pod's label, and for how long of the pod's running time."""
+class _LabeledDevice:
+    """A device with a pod's label, and how long it had the label while the pod ran."""
 
     device: DeviceHour
     while_running_ms: int
 
 
-def _labels(
+def _labeled_devices(
     device: DeviceHour, holdings: Sequence[Holding], by_name: Mapping[tuple[str, str], Sequence[int]]
-) -> dict[int, _Labelled]:
-    """The holdings whose pod a device is labelled with, by their places."""
+) -> dict[int, _LabeledDevice]:
+    """Return the holdings with whose pod a device is labeled, by index."""
     times: dict[int, int] = {}
     for label in device.labels:
-        for place in by_name.get(label[:2], ()):
-            one = holdings[place]
-            if (not label[2] or label[2] == one.pod.uid) and is_compatible(one, device):
-                times[place] = times.get(place, 0) + device.labeled_ms(label, one.running)
-    return {place: _Labelled(device, time) for place, time in times.items()}
+        for index in by_name.get(label[:2], ()):
+            holding = holdings[index]
+            if (not label[2] or label[2] == holding.pod.uid) and is_compatible(holding, device):
+                times[index] = times.get(index, 0) + device.labeled_ms(label, holding.running)
+    return {index: _LabeledDevice(device, labeled_ms) for index, labeled_ms in times.items()}
 
 
-def _own(one: Holding, found: Sequence[_Labelled], *, has_namesakes: bool) -> list[DeviceHour]:
-    """The devices that are a holding's, of those with its pod's label."""
-    running = [labelled for labelled in found if labelled.while_running_ms]
+def _choose_labeled(holding: Holding, labeled: Sequence[_LabeledDevice], *, has_namesakes: bool) -> list[DeviceHour]:
+    """Choose the devices of a holding among those with its pod's label."""
+    running = [labeled_device for labeled_device in labeled if labeled_device.while_running_ms]
     if not running:
-        return [] if has_namesakes else [labelled.device for labelled in found]
-    most = devices_expected(one)
-    if has_namesakes and len(running) > most:
-        # A namesake's label lingers on its device: the pod's own are those that were its for longest.
-        running = sorted(running, key=lambda labelled: (-labelled.while_running_ms, labelled.device.key))[:most]
-    return [labelled.device for labelled in running]
+        return [] if has_namesakes else [labeled_device.device for labeled_device in labeled]
+    expected = devices_expected(holding)
+    if has_namesakes and len(running) > expected:
+        # The label of another pod of this name may linger on its device, so the longest labeled devices are chosen.
+        running = sorted(running, key=lambda labeled_device: (-labeled_device.while_running_ms, labeled_device.device.key))[:expected]
+    return [labeled_device.device for labeled_device in running]
 
 
-def _only_device(one: Holding, devices: Sequence[DeviceHour]) -> list[DeviceHour]:
-    """The one device that a sharer can be on, whatever labels say."""
-    if not is_shared_resource(one) or one.node.devices != 1:
+def _only_device(holding: Holding, devices: Sequence[DeviceHour]) -> list[DeviceHour]:
+    """Return the only device that a pod with a shared GPU can be on, regardless of labels; empty for several."""
+    if not is_shared_resource(holding) or holding.node.devices != 1:
         return []
-    only = [device for device in devices if is_compatible(one, device)]
-    return only if len(only) == 1 else []
+    compatible = [device for device in devices if is_compatible(holding, device)]
+    return compatible if len(compatible) == 1 else []
 
 
 def _all_devices(
-    one: Holding, devices: Sequence[DeviceHour], neighbors: Sequence[Holding], window: Interval
+    holding: Holding, devices: Sequence[DeviceHour], neighbors: Sequence[Holding], window: Interval
 ) -> list[DeviceHour]:
-    """All devices of a node that one pod holds whole; none where a sample may speak of another pod as well.
+    """Return all devices of a node whose GPUs one pod holds alone; none where a sample may belong to another pod.
 
-    Means over the hour are the pod's where it ran all hour. Of single samples those in its time are, where nobody
-    else held GPUs of the node within two intervals of it: a sample speaks of the interval before it.
+    Means over the hour belong to the pod if it ran all hour. Single samples belong to it if no other pod held GPUs of
+    the node within two scrape intervals, because a sample measures the interval before it.
     """
-    whole = one.resource in {GPU, GPU_SHARED} or is_neuron(one.resource)
-    if not whole or is_shared_resource(one) or one.node.mig_profile or one.gpus != one.node.physical:
+    is_whole = holding.resource in {GPU, GPU_SHARED} or is_neuron(holding.resource)
+    if not is_whole or is_shared_resource(holding) or holding.node.mig_profile or holding.gpus != holding.node.physical:
         return []
-    fitting = [device for device in devices if not device.is_part and is_compatible(one, device)]
-    if len(fitting) != len(devices) or len(devices) != devices_expected(one):
+    compatible = [device for device in devices if not device.is_part and is_compatible(holding, device)]
+    if len(compatible) != len(devices) or len(devices) != devices_expected(holding):
         return []
-    near = 2 * max((device.interval for device in devices), default=0)
-    around = Interval(one.held.start - near, one.held.end + near)
-    if any(other is not one and other.held.overlap(around).length for other in neighbors):
+    margin = 2 * max((device.interval for device in devices), default=0)
+    time_with_margin = Interval(holding.held.start - margin, holding.held.end + margin)
+    if any(other is not holding and other.held.overlap(time_with_margin).length for other in neighbors):
         return []
-    is_separable = one.running == window or not any(device.is_plain for device in devices)
-    return fitting if is_separable else []
+    is_separable = holding.running == window or not any(device.is_continuous for device in devices)
+    return compatible if is_separable else []
 
 
-def scale_to_gpus(holdings: Sequence[Holding], claims: DeviceAssignments) -> list[Holding]:
-    """Holdings of slices with the share that these are on the very GPUs that they are known to be on."""
-    found = list(holdings)
-    for place, devices in claims.devices_of.items():
-        one = found[place]
-        if one.resource.startswith(MIG_PREFIX) and one.node.layouts:
-            gpus = [device.key[1] for device in devices if device.key[1] in one.node.layouts]
-            share = one.node.share_on(one.resource, gpus) if gpus else one.share
-            if share.gpus_per_unit != one.share.gpus_per_unit:
-                found[place] = replace(one, share=share)
-    return found
+def scale_to_gpus(holdings: Sequence[Holding], assignments: DeviceAssignments) -> list[Holding]:
+    """Return holdings of MIG slices with the shares that the slices have on the GPUs assigned to them."""
+    scaled = list(holdings)
+    for index, devices in assignments.devices_of.items():
+        holding = scaled[index]
+        if holding.resource.startswith(MIG_PREFIX) and holding.node.layouts:
+            gpus = [device.key[1] for device in devices if device.key[1] in holding.node.layouts]
+            share = holding.node.share_on(holding.resource, gpus) if gpus else holding.share
+            if share.gpus_per_unit != holding.share.gpus_per_unit:
+                scaled[index] = replace(holding, share=share)
+    return scaled
 
 
 def is_compatible(holding: Holding, device: DeviceHour) -> bool:
-    """Whether a device can be of the kind that a holding asks for: slices of its profile, whole GPUs, NeuronCores."""
+    """Whether a device is of the kind that a holding requests: a slice of its profile, a whole GPU, a NeuronCore."""
     resource = holding.resource
     if is_neuron(resource) != device.is_neuron:
         return False
     if resource.startswith(MIG_PREFIX):
-        wanted = resource.removeprefix(MIG_PREFIX).removesuffix(SHARED_SUFFIX)
-        profiles = {one.mig_profile for one in device.series}
-        return device.is_part and (not any(profiles) or wanted in {_sanitised(profile) for profile in profiles})
+        requested = resource.removeprefix(MIG_PREFIX).removesuffix(SHARED_SUFFIX)
+        profiles = {series.mig_profile for series in device.series}
+        return device.is_part and (not any(profiles) or requested in {_sanitized(profile) for profile in profiles})
     if resource in {GPU, GPU_SHARED} and any(name.startswith(MIG_PREFIX) for name in holding.node.capacity):
         return not device.is_part
     return device.is_part or not holding.node.mig_profile
@@ -168,12 +168,12 @@ def is_shared_resource(holding: Holding) -> bool:
 
 
 def replicas_per_device(holding: Holding, device: DeviceHour) -> int:
-    """Units that one device is handed out as; a slice whose share follows from counting slices is no replica."""
+    """Return how many units one device provides; a slice whose share is derived from capacity is no replica."""
     return 1 if holding.share.source == "capacity" and device.is_part else holding.share.replicas
 
 
 def gpus_of_device(holding: Holding, device: DeviceHour) -> Fraction:
-    """Physical GPUs that a device is."""
+    """Return the physical GPUs that a device stands for."""
     if device.is_neuron and holding.resource != NEURON_CORE:
         return holding.share.gpus_per_unit / holding.node.cores_per_device()
     count = replicas_per_device(holding, device)
@@ -181,22 +181,22 @@ def gpus_of_device(holding: Holding, device: DeviceHour) -> Fraction:
 
 
 def devices_expected(holding: Holding) -> int:
-    """How many devices an exclusive holding is."""
+    """Return how many devices an exclusive holding has."""
     per_unit = holding.node.cores_per_device() if is_neuron(holding.resource) else 1
     return holding.units * (1 if holding.resource == NEURON_CORE else per_unit)
 
 
 def replicas_held(holding: Holding, device: DeviceHour, devices: int) -> Fraction:
-    """Replicas that a holding has of one of its devices: told by slots, else spread evenly over its devices."""
-    told = max((device.slot_count(label) for label in labels_of_holding(holding, device)), default=0)
-    return Fraction(min(told, holding.units)) if told else Fraction(holding.units, max(1, devices))
+    """Return a holding's replicas of one of its devices: from slots, otherwise spread evenly over its devices."""
+    slot_count = max((device.slot_count(label) for label in labels_of_holding(holding, device)), default=0)
+    return Fraction(min(slot_count, holding.units)) if slot_count else Fraction(holding.units, max(1, devices))
 
 
 def labels_of_holding(holding: Holding, device: DeviceHour) -> list[PodLabel]:
-    """The labels on a device that are the holding's pod."""
+    """Return the labels of a device that name the holding's pod."""
     labels = device.labels_by_pod.get((holding.pod.namespace, holding.pod.pod), ())
     return [label for label in labels if label[2] in {"", holding.pod.uid}]
 
 
-def _sanitised(profile: str) -> str:
+def _sanitized(profile: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", profile.lower())

@@ -56,18 +56,18 @@ class DeviceHour:
         series: Sequence[DeviceSeries],
         scrapes: Mapping[Instance, Scrapes],
         window: Interval,
-        plain: Mapping[Instance, Sequence[Interval]],
+        continuous_times: Mapping[Instance, Sequence[Interval]],
     ) -> None:
         self.key = key
-        self.node, _, part = key
-        self.is_part = part != ""
+        self.node, _, mig_instance = key
+        self.is_part = mig_instance != ""
         """Whether it is a MIG device."""
         self.series = series
-        self.is_plain = all(one.samples is None for one in series)
+        self.is_continuous = all(series.samples is None for series in series)
         """Whether every series was seen at every scrape, so that means tell all."""
         self._scrapes = scrapes
         self._window = window
-        self._plain = plain
+        self._continuous_times = continuous_times
 
     @property
     def is_neuron(self) -> bool:
@@ -77,77 +77,77 @@ class DeviceHour:
     @cached_property
     def labels(self) -> frozenset[PodLabel]:
         """Pods that any sample is labelled with."""
-        return frozenset(_label(one) for one in self.series) - {UNLABELED}
+        return frozenset(_label(device_series) for device_series in self.series) - {UNLABELED}
 
     @cached_property
     def labels_by_pod(self) -> Mapping[tuple[str, str], Sequence[PodLabel]]:
         """The labels by namespace and pod."""
-        found: dict[tuple[str, str], list[PodLabel]] = {}
+        labels_by_pod: dict[tuple[str, str], list[PodLabel]] = {}
         for label in self.labels:
-            found.setdefault(label[:2], []).append(label)
-        return found
+            labels_by_pod.setdefault(label[:2], []).append(label)
+        return labels_by_pod
 
     @cached_property
     def interval(self) -> int:
         """The scrape interval in force most of the time, in milliseconds."""
-        known = (self._scrapes[one.instance].typical_interval for one in self.series if one.instance in self._scrapes)
-        return max(known, default=0) or DEFAULT_INTERVAL_MS
+        intervals = (self._scrapes[device_series.instance].typical_interval for device_series in self.series if device_series.instance in self._scrapes)
+        return max(intervals, default=0) or DEFAULT_INTERVAL_MS
 
     @cached_property
     def samples(self) -> Sequence[Sample]:
         """Each scrape of the source that saw most; none for a plain device."""
         by_source: dict[str, dict[int, dict[PodLabel, Fraction]]] = {}
         instances: dict[tuple[str, int], Instance] = {}
-        for one in self.series:
-            source = one.instance.split("/", 1)[0]
-            for time, value in one.samples or ():
-                if is_utilization(value, one.scale):
-                    at = by_source.setdefault(source, {}).setdefault(time, {})
-                    at[_label(one)] = max(at.get(_label(one), ZERO), _part(value, one.scale))
-                    instances[source, time] = one.instance
+        for device_series in self.series:
+            source = device_series.instance.split("/", 1)[0]
+            for time, value in device_series.samples or ():
+                if is_utilization(value, device_series.scale):
+                    by_label = by_source.setdefault(source, {}).setdefault(time, {})
+                    by_label[_label(device_series)] = max(by_label.get(_label(device_series), ZERO), _as_ratio(value, device_series.scale))
+                    instances[source, time] = device_series.instance
         if not by_source:
             return ()
         # Instances of one job follow each other and add up; other jobs, and equal Prometheus servers, show copies.
-        source, seen = max(sorted(by_source.items()), key=lambda item: len(item[1]))
-        times = sorted(seen)
-        own = Scrapes(tuple(times))
-        found = []
-        for place, time in enumerate(times):
-            told = self._scrapes.get(instances[source, time])
-            interval = (told.interval_at(time) if told else 0) or own.interval_at(time) or DEFAULT_INTERVAL_MS
+        source, by_time = max(sorted(by_source.items()), key=lambda source_and_times: len(source_and_times[1]))
+        times = sorted(by_time)
+        sample_times = Scrapes(tuple(times))
+        samples = []
+        for index, time in enumerate(times):
+            exporter_scrapes = self._scrapes.get(instances[source, time])
+            interval = (exporter_scrapes.interval_at(time) if exporter_scrapes else 0) or sample_times.interval_at(time) or DEFAULT_INTERVAL_MS
             reach = time + interval
-            if place + 1 < len(times) and 2 * (times[place + 1] - time) <= 5 * interval:
-                reach = times[place + 1]
-            found.append(Sample(Interval(time, reach), max(seen[time].values()), seen[time]))
-        return found
+            if index + 1 < len(times) and 2 * (times[index + 1] - time) <= 5 * interval:
+                reach = times[index + 1]
+            samples.append(Sample(Interval(time, reach), max(by_time[time].values()), by_time[time]))
+        return samples
 
     @cached_property
     def observed_times(self) -> list[Interval]:
         """Times in which its use was observed."""
-        if self.is_plain:
-            seen = {one.instance: self._plain.get(one.instance, ()) for one in self.series}
-            return union(interval for run in seen.values() for interval in run)
+        if self.is_continuous:
+            times_by_instance = {device_series.instance: self._continuous_times.get(device_series.instance, ()) for device_series in self.series}
+            return union(interval for times in times_by_instance.values() for interval in times)
         return union(sample.time.overlap(self._window) for sample in self.samples)
 
     @cached_property
     def mean(self) -> Fraction:
         """Mean use of the time observed, 0 to 1."""
-        if self.is_plain:
-            return max((_mean(one) for one in self.series), default=ZERO)
-        seen = self.use_during(self._window)
-        return seen.used_ms / seen.observed_ms if seen.observed_ms else ZERO
+        if self.is_continuous:
+            return max((_mean(device_series) for device_series in self.series), default=ZERO)
+        use = self.use_during(self._window)
+        return use.used_ms / use.observed_ms if use.observed_ms else ZERO
 
     @cached_property
     def is_measured_per_pod(self) -> bool:
         """Whether a pod's copy is its own use: newer exporters read `GPU_UTIL` per process, so that copies differ."""
-        if self.is_plain:
-            told: dict[Instance, set[Fraction]] = {}
-            for one in self.series:
-                told.setdefault(one.instance, set()).add(_mean(one))
-            return any(len(means) > 1 for means in told.values())
+        if self.is_continuous:
+            means_by_instance: dict[Instance, set[Fraction]] = {}
+            for device_series in self.series:
+                means_by_instance.setdefault(device_series.instance, set()).add(_mean(device_series))
+            return any(len(means) > 1 for means in means_by_instance.values())
         return any(len(set(sample.by_label.values())) > 1 for sample in self.samples)
 
-    def use_during(self, time: Interval, *, of: PodLabel | None = None, only: frozenset[PodLabel] | None = None) -> ObservedUse:
+    def use_during(self, time: Interval, *, label: PodLabel | None = None, labels: frozenset[PodLabel] | None = None) -> ObservedUse:
         """The use observed in some time.
 
         Args:
@@ -155,24 +155,24 @@ class DeviceHour:
             of: this pod's own copies, instead of the device's use.
             only: only samples labelled with one of these; all where None.
         """
-        if self.is_plain:
-            mean = self.mean if of is None else max((_mean(s) for s in self.series if _label(s) == of), default=ZERO)
+        if self.is_continuous:
+            mean = self.mean if label is None else max((_mean(device_series) for device_series in self.series if _label(device_series) == label), default=ZERO)
             observed = overlap_length(self.observed_times, time)
             return ObservedUse(mean * observed, observed)
         used, observed = ZERO, 0
         for sample in self.samples:
             length = sample.time.overlap(time).length
-            if not length or (only is not None and only.isdisjoint(sample.by_label)):
+            if not length or (labels is not None and labels.isdisjoint(sample.by_label)):
                 continue
-            if of is not None and of not in sample.by_label:
+            if label is not None and label not in sample.by_label:
                 continue
-            used += (sample.utilization if of is None else sample.by_label[of]) * length
+            used += (sample.utilization if label is None else sample.by_label[label]) * length
             observed += length
         return ObservedUse(used, observed)
 
     def labeled_ms(self, label: PodLabel, time: Interval) -> int:
         """For how long of some time it was labelled with a pod."""
-        if self.is_plain:
+        if self.is_continuous:
             return overlap_length(self.observed_times, time) if label in self.labels else 0
         return sum(sample.time.overlap(time).length for sample in self.samples if label in sample.by_label)
 
@@ -182,11 +182,11 @@ class DeviceHour:
 
     @cached_property
     def _slots(self) -> Mapping[PodLabel, set[str]]:
-        found: dict[PodLabel, set[str]] = {}
-        for one in self.series:
-            if one.slot:
-                found.setdefault(_label(one), set()).add(one.slot)
-        return found
+        slots: dict[PodLabel, set[str]] = {}
+        for device_series in self.series:
+            if device_series.slot:
+                slots.setdefault(_label(device_series), set()).add(device_series.slot)
+        return slots
 
 
 def device_hours(
@@ -194,30 +194,30 @@ def device_hours(
 ) -> list[DeviceHour]:
     """All devices of an hour, each by the best signal that tells of it."""
     by_key: dict[DeviceKey, list[DeviceSeries]] = {}
-    for one in series:
-        if one.samples is None and not (one.sample_count and one.total.is_finite()):
+    for device_series in series:
+        if device_series.samples is None and not (device_series.sample_count and device_series.total.is_finite()):
             continue
-        by_key.setdefault((one.node, one.uuid, one.mig_instance), []).append(one)
-    plain = {who: run.coverage(window, DEFAULT_INTERVAL_MS) for who, run in scrapes.items()}
-    found = []
+        by_key.setdefault((device_series.node, device_series.uuid, device_series.mig_instance), []).append(device_series)
+    continuous_times = {instance: scrape_times.coverage(window, DEFAULT_INTERVAL_MS) for instance, scrape_times in scrapes.items()}
+    hours = []
     for key in sorted(by_key):
-        own = by_key[key]
-        best = min(one.rank for one in own)
-        found.append(DeviceHour(key, [one for one in own if one.rank == best], scrapes, window, plain))
-    return found
+        device_copies = by_key[key]
+        best = min(device_series.rank for device_series in device_copies)
+        hours.append(DeviceHour(key, [device_series for device_series in device_copies if device_series.rank == best], scrapes, window, continuous_times))
+    return hours
 
 
-def _label(one: DeviceSeries) -> PodLabel:
-    return (one.namespace, one.pod, one.uid) if one.pod else UNLABELED
+def _label(series: DeviceSeries) -> PodLabel:
+    return (series.namespace, series.pod, series.uid) if series.pod else UNLABELED
 
 
-def _part(value: Decimal, scale: Decimal) -> Fraction:
+def _as_ratio(value: Decimal, scale: Decimal) -> Fraction:
     """A sample as a part of full use, kept within 0 and 1 (MIG devices were seen above)."""
     return min(max(Fraction(value) / Fraction(scale), ZERO), Fraction(1))
 
 
-def _mean(one: DeviceSeries) -> Fraction:
-    used, parts = one.total.as_integer_ratio()
-    scale, per_scale = one.scale.as_integer_ratio()
-    used, full = used * per_scale, parts * one.sample_count * scale
+def _mean(series: DeviceSeries) -> Fraction:
+    used, used_denominator = series.total.as_integer_ratio()
+    scale, scale_denominator = series.scale.as_integer_ratio()
+    used, full = used * scale_denominator, used_denominator * series.sample_count * scale
     return Fraction(min(max(used, 0), full), full)

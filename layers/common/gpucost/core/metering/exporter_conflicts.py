@@ -1,6 +1,6 @@
-"""GPU exporters that contradict each other: what they report of a device is then not observed.
+"""GPU exporters that contradict each other: the use of their devices then counts as unobserved.
 
-A node has one exporter. Where two report its devices at the same time and disagree, one of them is wrong, or made up.
+A node has one exporter. Where two report its devices at the same time and disagree, one of them is wrong or fabricated.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -16,129 +16,132 @@ from gpucost.core.metering.observations import DeviceSeries, Instance
 from gpucost.core.metering.usage import Holding
 
 TOLERANCE = Fraction(1, 10)
-"""Two exporters of one GPU read its mean use at different moments; they do not differ by a tenth of full use."""
+"""How far the mean use that two exporters report for one GPU may differ; they sample it at different times."""
 MAX_EXPORTERS = 10
-"""Of one device at one time. More are made up, and to compare each with each would take longer than an hour has."""
+"""The most exporters of one device at a time. More are fabricated, and comparing all pairs would take too long."""
 Pod = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """What one exporter reports of a device."""
+    """What one exporter reports about a device."""
 
     time: Interval
     pods: frozenset[Pod]
     series: Sequence[DeviceSeries]
 
     def mean(self, time: Interval) -> Fraction | None:
-        """Mean use in some time; of the copies for several pods, the largest. None without samples in it."""
-        means = [mean for one in self.series if (mean := _mean(one, time)) is not None]
+        """Return the mean use in some time, the largest of the copies for several pods; None without samples."""
+        means = [mean for series in self.series if (mean := _mean(series, time)) is not None]
         return max(means, default=None)
 
 
 def contradictory_devices(
     series: Iterable[DeviceSeries], window: Interval, pods: Container[Pod]
 ) -> dict[DeviceKey, tuple[str, str]]:
-    """Devices that exporters report with other pods, or with another use, at the same time; with these exporters.
+    """Return devices that two exporters report with different pods or different use at the same time.
 
     Args:
         series: of all devices.
         window: the hour.
-        pods: names of those that request GPUs: other labels, such as the exporter's own pod, say nothing.
+        pods: pods that request GPUs; other pod labels, such as the exporter's pod, are ignored.
+
+    Returns:
+        Two contradictory exporters for each device.
     """
     by_device: dict[DeviceKey, list[DeviceSeries]] = {}
-    for one in series:
-        by_device.setdefault((one.node, one.uuid, one.mig_instance), []).append(one)
-    found: dict[DeviceKey, tuple[str, str]] = {}
-    for key, copies in by_device.items():
-        best = min(one.rank for one in copies)
-        reports = _reports([one for one in copies if one.rank == best], window, pods)
+    for device_series in series:
+        by_device.setdefault((device_series.node, device_series.uuid, device_series.mig_instance), []).append(device_series)
+    contradictory: dict[DeviceKey, tuple[str, str]] = {}
+    for key, device_copies in by_device.items():
+        best = min(device_series.rank for device_series in device_copies)
+        reports = _reports([device_series for device_series in device_copies if device_series.rank == best], window, pods)
         pairs, are_too_many = _simultaneous(reports)
         contradictions = (
             pairs if are_too_many else (pair for pair in pairs if _contradict(reports[pair[0]], reports[pair[1]]))
         )
         pair = next(iter(contradictions), None)
         if pair is not None:
-            found[key] = pair
-    return found
+            contradictory[key] = pair
+    return contradictory
 
 
 def surplus_devices(
     lives: Mapping[str, Sequence[NodeLifecycle]], series: Iterable[DeviceSeries], window: Interval
 ) -> dict[str, tuple[str, str]]:
-    """Nodes of which several exporters together report more GPUs than there are; with two of these exporters."""
+    """Return nodes for which several exporters together report more GPUs than there are, with two of the exporters."""
     by_node: dict[str, list[DeviceSeries]] = {}
-    for one in series:
-        if "/" not in one.uuid:  # else: no UUID is told, and each exporter's devices have names of their own
-            by_node.setdefault(one.node, []).append(one)
-    found: dict[str, tuple[str, str]] = {}
-    for name, own in by_node.items():
+    for device_series in series:
+        if "/" not in device_series.uuid:  # otherwise the series have no UUID, and device names differ by exporter
+            by_node.setdefault(device_series.node, []).append(device_series)
+    surplus: dict[str, tuple[str, str]] = {}
+    for name, node_series in by_node.items():
         devices = [life.node.devices for life in lives.get(name, ()) if life.node.devices is not None]
-        if len(devices) != 1 or max_simultaneous_devices(own) <= devices[0]:
+        if len(devices) != 1 or max_simultaneous_devices(node_series) <= devices[0]:
             continue
-        pairs, _ = _simultaneous(_reports(own, window, ()))
+        pairs, _ = _simultaneous(_reports(node_series, window, ()))
         if pairs:
-            found[name] = pairs[0]
-    return found
+            surplus[name] = pairs[0]
+    return surplus
 
 
-def surplus_assignments(holdings: Sequence[Holding], claims: DeviceAssignments, window: Interval) -> dict[DeviceKey, tuple[str, str]]:
-    """Devices of pods that several exporters together put on more devices than they request."""
-    found: dict[DeviceKey, tuple[str, str]] = {}
-    for place, devices in claims.devices_of.items():
-        if len(devices) <= devices_expected(holdings[place]):
+def surplus_assignments(holdings: Sequence[Holding], assignments: DeviceAssignments, window: Interval) -> dict[DeviceKey, tuple[str, str]]:
+    """Return the devices of pods that several exporters together assign more devices than they request."""
+    surplus: dict[DeviceKey, tuple[str, str]] = {}
+    for index, devices in assignments.devices_of.items():
+        if len(devices) <= devices_expected(holdings[index]):
             continue
-        series = [one for device in devices for one in device.series]
+        series = [device_series for device in devices for device_series in device.series]
         pairs, _ = _simultaneous(_reports(series, window, ()))
         if pairs:
-            found.update((device.key, pairs[0]) for device in devices)
-    return found
+            surplus.update((device.key, pairs[0]) for device in devices)
+    return surplus
 
 
 def exclude_suspect(devices: Iterable[DeviceHour], suspect: Mapping[DeviceKey, tuple[str, str]]) -> list[DeviceHour]:
-    """Devices that are not suspect."""
+    """Return the devices that are not suspect."""
     return [device for device in devices if device.key not in suspect]
 
 
 def contradiction_notes(suspect: Mapping[DeviceKey, tuple[str, str]]) -> list[str]:
-    """A note for each two exporters of a node that contradict each other."""
+    """Return a note for each pair of exporters of a node that contradict each other."""
     by_exporters: dict[tuple[str, str, str], int] = {}
     for (node, _, _), exporters in suspect.items():
         by_exporters[node, *exporters] = by_exporters.get((node, *exporters), 0) + 1
     return [
-        f"{SUSPECT}GPU exporters {one} and {other} contradict each other about {count} devices of node {node!r}; the "
-        "use of these is not observed"
-        for (node, one, other), count in sorted(by_exporters.items())
+        f"{SUSPECT}GPU exporters {first} and {second} contradict each other about {count} devices of node {node!r}; "
+        "their use counts as unobserved"
+        for (node, first, second), count in sorted(by_exporters.items())
     ]
 
 
 def exporter_of(instance: Instance) -> str:
-    """Job and instance, whichever of several equal Prometheus servers scraped it."""
+    """Return job and instance, without the name of the Prometheus server that scraped it."""
     job, _, rest = instance.partition("|")
     return f"{job}/{rest.partition('/')[2]}"
 
 
 def _reports(series: Iterable[DeviceSeries], window: Interval, pods: Container[Pod]) -> dict[str, _Report]:
     by_exporter: dict[str, list[DeviceSeries]] = {}
-    for one in series:
-        by_exporter.setdefault(exporter_of(one.instance), []).append(one)
+    for device_series in series:
+        by_exporter.setdefault(exporter_of(device_series.instance), []).append(device_series)
     if len(by_exporter) == 1:  # nearly always
         return {}
     return {
         name: _Report(
-            Interval(min(_time(one, window).start for one in own), max(_time(one, window).end for one in own)),
-            frozenset((one.namespace, one.pod) for one in own if (one.namespace, one.pod) in pods),
-            own,
+            Interval(min(_time(device_series, window).start for device_series in exporter_series), max(_time(device_series, window).end for device_series in exporter_series)),
+            frozenset((device_series.namespace, device_series.pod) for device_series in exporter_series if (device_series.namespace, device_series.pod) in pods),
+            exporter_series,
         )
-        for name, own in by_exporter.items()
+        for name, exporter_series in by_exporter.items()
     }
 
 
 def _simultaneous(reports: Mapping[str, _Report]) -> tuple[list[tuple[str, str]], bool]:
-    """Pairs of exporters that report longer than a lag at the same time, and whether too many do to compare them."""
+    """Return the pairs of exporters that report at the same time, and whether there are too many to compare them."""
     pairs: list[tuple[str, str]] = []
     current: list[str] = []
-    for name, report in sorted(reports.items(), key=lambda item: (item[1].time.start, item[0])):
+    for name, report in sorted(reports.items(), key=lambda name_and_report: (name_and_report[1].time.start, name_and_report[0])):
         current = [other for other in current if reports[other].time.end > report.time.start]
         pairs += [
             (min(name, other), max(name, other))
@@ -151,22 +154,22 @@ def _simultaneous(reports: Mapping[str, _Report]) -> tuple[list[tuple[str, str]]
     return pairs, False
 
 
-def _contradict(one: _Report, other: _Report) -> bool:
-    if one.pods and other.pods and not (one.pods <= other.pods or other.pods <= one.pods):
+def _contradict(left: _Report, right: _Report) -> bool:
+    if left.pods and right.pods and not (left.pods <= right.pods or right.pods <= left.pods):
         return True
-    together = one.time.overlap(other.time)
-    mean, other_mean = one.mean(together), other.mean(together)
-    return mean is not None and other_mean is not None and abs(mean - other_mean) > TOLERANCE
+    overlap = left.time.overlap(right.time)
+    left_mean, right_mean = left.mean(overlap), right.mean(overlap)
+    return left_mean is not None and right_mean is not None and abs(left_mean - right_mean) > TOLERANCE
 
 
-def _time(one: DeviceSeries, window: Interval) -> Interval:
-    if one.samples is None:
+def _time(series: DeviceSeries, window: Interval) -> Interval:
+    if series.samples is None:
         return window
-    return Interval(one.samples[0][0], one.samples[-1][0]) if one.samples else Interval(window.end, window.end)
+    return Interval(series.samples[0][0], series.samples[-1][0]) if series.samples else Interval(window.end, window.end)
 
 
-def _mean(one: DeviceSeries, time: Interval) -> Fraction | None:
-    if one.samples is None:
-        return Fraction(one.total) / Fraction(one.scale) / one.sample_count if one.sample_count else None
-    values = [value for at, value in one.samples if time.contains(at) and is_utilization(value, one.scale)]
-    return sum(map(Fraction, values), Fraction(0)) / Fraction(one.scale) / len(values) if values else None
+def _mean(series: DeviceSeries, time: Interval) -> Fraction | None:
+    if series.samples is None:
+        return Fraction(series.total) / Fraction(series.scale) / series.sample_count if series.sample_count else None
+    samples = [value for time_of_sample, value in series.samples if time.contains(time_of_sample) and is_utilization(value, series.scale)]
+    return sum(map(Fraction, samples), Fraction(0)) / Fraction(series.scale) / len(samples) if samples else None

@@ -20,41 +20,41 @@ class MigGpu:
     """What the model's name contains, in lower case, all of one entry."""
     compute_slices: int
     memory_slices: int
-    memory_of: dict[str, int]
+    memory_slices_by_profile: dict[str, int]
     """Memory slices per profile."""
-    also: Mapping[str, int] = field(default_factory=dict)
+    memory_slices_by_alias: Mapping[str, int] = field(default_factory=dict)
     """The same of other names that some drivers give these slices: a GPU has either these or those, never both."""
 
     @property
-    def profiles(self) -> dict[str, int]:
+    def memory_slices_by_name(self) -> dict[str, int]:
         """Memory slices per profile, by any name."""
-        return {**self.memory_of, **self.also}
+        return {**self.memory_slices_by_profile, **self.memory_slices_by_alias}
 
 
-def _eight(base: int, double: int, two: int, three: int, full: int) -> dict[str, int]:
+def _profiles_of_eight_slices(one_slice: int, one_slice_double_memory: int, two_slices: int, three_slices: int, seven_slices: int) -> dict[str, int]:
     """Profiles of a GPU with 7 compute and 8 memory slices, by their sizes in GB."""
     return {
-        f"1g.{base}gb": 1,
-        f"1g.{double}gb": 2,
-        f"2g.{two}gb": 2,
-        f"3g.{three}gb": 4,
-        f"4g.{three}gb": 4,
-        f"7g.{full}gb": 8,
+        f"1g.{one_slice}gb": 1,
+        f"1g.{one_slice_double_memory}gb": 2,
+        f"2g.{two_slices}gb": 2,
+        f"3g.{three_slices}gb": 4,
+        f"4g.{three_slices}gb": 4,
+        f"7g.{seven_slices}gb": 8,
     }
 
 
 MIG_GPUS: tuple[MigGpu, ...] = (
-    MigGpu(("a100", "40gb"), 7, 8, _eight(5, 10, 10, 20, 40)),
-    MigGpu(("a100", "80gb"), 7, 8, _eight(10, 20, 20, 40, 80)),
-    MigGpu(("h100", "nvl"), 7, 8, _eight(12, 24, 24, 47, 94)),
-    MigGpu(("h100",), 7, 8, _eight(10, 20, 20, 40, 80)),
-    MigGpu(("gh200",), 7, 8, _eight(12, 24, 24, 48, 96)),
-    MigGpu(("h200",), 7, 8, _eight(18, 35, 35, 71, 141)),
+    MigGpu(("a100", "40gb"), 7, 8, _profiles_of_eight_slices(5, 10, 10, 20, 40)),
+    MigGpu(("a100", "80gb"), 7, 8, _profiles_of_eight_slices(10, 20, 20, 40, 80)),
+    MigGpu(("h100", "nvl"), 7, 8, _profiles_of_eight_slices(12, 24, 24, 47, 94)),
+    MigGpu(("h100",), 7, 8, _profiles_of_eight_slices(10, 20, 20, 40, 80)),
+    MigGpu(("gh200",), 7, 8, _profiles_of_eight_slices(12, 24, 24, 48, 96)),
+    MigGpu(("h200",), 7, 8, _profiles_of_eight_slices(18, 35, 35, 71, 141)),
     # As in the guide and mig-parted's configuration for device 0x2941; some report 189 GB (NVIDIA/gpu-operator #1303).
-    MigGpu(("gb200",), 7, 8, _eight(23, 47, 47, 93, 186), {"3g.95gb": 4, "4g.95gb": 4, "7g.189gb": 8}),
-    MigGpu(("gb300",), 7, 8, _eight(35, 70, 70, 139, 278)),
-    MigGpu(("b200",), 7, 8, _eight(23, 45, 45, 90, 180)),
-    MigGpu(("b300",), 7, 8, _eight(34, 67, 67, 135, 269)),
+    MigGpu(("gb200",), 7, 8, _profiles_of_eight_slices(23, 47, 47, 93, 186), {"3g.95gb": 4, "4g.95gb": 4, "7g.189gb": 8}),
+    MigGpu(("gb300",), 7, 8, _profiles_of_eight_slices(35, 70, 70, 139, 278)),
+    MigGpu(("b200",), 7, 8, _profiles_of_eight_slices(23, 45, 45, 90, 180)),
+    MigGpu(("b300",), 7, 8, _profiles_of_eight_slices(34, 67, 67, 135, 269)),
     MigGpu(("a30",), 4, 4, {"1g.6gb": 1, "2g.12gb": 2, "4g.24gb": 4}),
     MigGpu(("rtx", "pro", "6000"), 4, 4, {"1g.24gb": 1, "2g.48gb": 2, "4g.96gb": 4}),
 )
@@ -72,7 +72,7 @@ def memory_gb(model: str) -> int | None:
     name = model.lower()
     gpu = next((gpu for gpu in MIG_GPUS if all(part in name for part in gpu.models)), None)
     if gpu is not None:
-        return max(int(match[2]) for profile in gpu.memory_of if (match := _PROFILE.match(profile)))
+        return max(int(match[2]) for profile in gpu.memory_slices_by_profile if (match := _PROFILE.match(profile)))
     words = re.findall(r"[a-z0-9]+", name)
     if "v100" in words:
         return 32 if "32gb" in words else 16 if "16gb" in words else None
@@ -105,14 +105,14 @@ def compute_share(profile: str) -> Fraction | None:
 
 
 def _share(profile: str, gpu: MigGpu) -> Fraction | None:
-    match, memory = _PROFILE.match(profile), gpu.profiles.get(profile)
+    match, memory = _PROFILE.match(profile), gpu.memory_slices_by_name.get(profile)
     if match is None or memory is None:
         return None
     return max(Fraction(int(match["compute"]), gpu.compute_slices), Fraction(memory, gpu.memory_slices))
 
 
-_SIZES_G = {"xlarge": 1, "2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "16xlarge": 1}
-_SIZES_G_LARGE = {"12xlarge": 4, "24xlarge": 4, "48xlarge": 8}
+_G_SINGLE_GPU_SIZES = {"xlarge": 1, "2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "16xlarge": 1}
+_G_MULTI_GPU_SIZES = {"12xlarge": 4, "24xlarge": 4, "48xlarge": 8}
 
 GPU_FRACTION_OF_INSTANCE: dict[str, Fraction] = {
     "g6f.large": Fraction(1, 8),
@@ -138,11 +138,11 @@ _WHOLE_GPUS_OF_INSTANCE = {
         "p6-b200": {"48xlarge": 8},
         "p6-b300": {"48xlarge": 8},
         "p6e-gb200": {"36xlarge": 4},
-        "g4dn": _SIZES_G | {"12xlarge": 4, "metal": 8},
-        "g5": _SIZES_G | _SIZES_G_LARGE,
+        "g4dn": _G_SINGLE_GPU_SIZES | {"12xlarge": 4, "metal": 8},
+        "g5": _G_SINGLE_GPU_SIZES | _G_MULTI_GPU_SIZES,
         "g5g": {"xlarge": 1, "2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "16xlarge": 2, "metal": 2},
-        "g6": _SIZES_G | _SIZES_G_LARGE,
-        "g6e": _SIZES_G | _SIZES_G_LARGE,
+        "g6": _G_SINGLE_GPU_SIZES | _G_MULTI_GPU_SIZES,
+        "g6e": _G_SINGLE_GPU_SIZES | _G_MULTI_GPU_SIZES,
         "gr6": {"4xlarge": 1, "8xlarge": 1},
         "g7": {"2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "12xlarge": 2, "24xlarge": 4, "48xlarge": 8},
         "g7e": {"2xlarge": 1, "4xlarge": 1, "8xlarge": 1, "12xlarge": 2, "24xlarge": 4, "48xlarge": 8},

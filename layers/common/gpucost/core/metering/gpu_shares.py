@@ -86,46 +86,46 @@ class GpuNode:
             resource: as kube-state-metrics writes it.
             slices_per_gpu: the settings' word for nodes that say nothing.
         """
-        found = self._unscaled(resource, slices_per_gpu)
+        unscaled = self._unscaled(resource, slices_per_gpu)
         if self.physical is None or resource == DRA_GPU:
-            return found
-        if self._tells_layouts:
-            return self._on(
-                found, [uuid for uuid, layout in self.layouts.items() for part in layout if part == resource]
+            return unscaled
+        if self._has_complete_layouts:
+            return self._scaled_on(
+                unscaled, [uuid for uuid, layout in self.layouts.items() for slice_resource in layout if slice_resource == resource]
             )
         advertised = self._advertised(self.capacity, slices_per_gpu, scaled=False)
         # Dominant shares of a geometry can sum above the GPU (3g+2g+1g+1g is 15/14): its holders share it, not more.
         if advertised > self.physical:
-            return GpuShare(found.gpus_per_unit * self.physical / advertised, found.source, found.replicas)
-        return found
+            return GpuShare(unscaled.gpus_per_unit * self.physical / advertised, unscaled.source, unscaled.replicas)
+        return unscaled
 
     def share_on(self, resource: str, gpus: Sequence[str]) -> GpuShare:
         """What one MIG slice is on some GPUs, by UUID: where a GPU's layout sums above it, its holders share it."""
-        if not self._tells_layouts:
+        if not self._has_complete_layouts:
             return self.share(resource, None)
-        return self._on(self._unscaled(resource, None), gpus)
+        return self._scaled_on(self._unscaled(resource, None), gpus)
 
-    def _on(self, found: GpuShare, gpus: Sequence[str]) -> GpuShare:
+    def _scaled_on(self, unscaled: GpuShare, gpus: Sequence[str]) -> GpuShare:
         if not gpus:
-            return found
+            return unscaled
         scale = sum((self._scales[uuid] for uuid in gpus), Fraction(0)) / len(gpus)
-        return GpuShare(found.gpus_per_unit * scale, found.source, found.replicas)
+        return GpuShare(unscaled.gpus_per_unit * scale, unscaled.source, unscaled.replicas)
 
     @cached_property
-    def _tells_layouts(self) -> bool:
+    def _has_complete_layouts(self) -> bool:
         """Whether exporters show the very slices that the node advertises."""
-        shown: dict[str, int] = {}
+        reported: dict[str, int] = {}
         for layout in self.layouts.values():
-            for part in layout:
-                shown[part] = shown.get(part, 0) + 1
-        sliced = {name: int(units) for name, units in self.capacity.items() if name.startswith(MIG_PREFIX)}
-        return bool(sliced) and shown == sliced
+            for slice_resource in layout:
+                reported[slice_resource] = reported.get(slice_resource, 0) + 1
+        advertised = {name: int(units) for name, units in self.capacity.items() if name.startswith(MIG_PREFIX)}
+        return bool(advertised) and reported == advertised
 
     @cached_property
     def _scales(self) -> Mapping[str, Fraction]:
         """By how much the shares on each GPU are scaled down, so that they sum to it at most."""
         sums = {
-            uuid: sum((self._unscaled(part, None).gpus_per_unit for part in layout), Fraction(0))
+            uuid: sum((self._unscaled(slice_resource, None).gpus_per_unit for slice_resource in layout), Fraction(0))
             for uuid, layout in self.layouts.items()
         }
         return {uuid: min(Fraction(1), 1 / total) if total else Fraction(1) for uuid, total in sums.items()}
@@ -136,9 +136,9 @@ class GpuNode:
 
     def cores_per_device(self) -> int:
         """NeuronCores per Neuron device."""
-        known = NEURON_OF_INSTANCE.get(self.instance_type)
-        if known:
-            return known[1]
+        catalog_entry = NEURON_OF_INSTANCE.get(self.instance_type)
+        if catalog_entry:
+            return catalog_entry[1]
         devices = max((self.capacity.get(name, Decimal(0)) for name in NEURON_DEVICES), default=Decimal(0))
         cores = self.capacity.get(NEURON_CORE, Decimal(0))
         return int(cores / devices) if devices and cores >= devices else 1
@@ -147,16 +147,16 @@ class GpuNode:
         share = self.share if scaled else self._unscaled
         gpus, neuron = Fraction(0), Fraction(0)
         for resource, count in units.items():
-            amount = Fraction(count) * share(resource, slices_per_gpu).gpus_per_unit
+            devices = Fraction(count) * share(resource, slices_per_gpu).gpus_per_unit
             if is_neuron(resource):
-                neuron = max(neuron, amount)
+                neuron = max(neuron, devices)
             else:
-                gpus += amount
+                gpus += devices
         return gpus + neuron
 
     def _unscaled(self, resource: str, slices_per_gpu: int | None) -> GpuShare:
-        found, fraction = self._of_device(resource, slices_per_gpu), self.gpu_fraction
-        return found if fraction == 1 else GpuShare(found.gpus_per_unit * fraction, found.source, found.replicas)
+        of_device, fraction = self._of_device(resource, slices_per_gpu), self.gpu_fraction
+        return of_device if fraction == 1 else GpuShare(of_device.gpus_per_unit * fraction, of_device.source, of_device.replicas)
 
     def _of_device(self, resource: str, slices_per_gpu: int | None) -> GpuShare:
         """What a unit is of a device of the node."""

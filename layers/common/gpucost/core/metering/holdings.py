@@ -32,7 +32,7 @@ class HoldingReader:
     """
 
     spans: SpanReader
-    lives: Mapping[str, Sequence[NodeLifecycle]]
+    lifecycles: Mapping[str, Sequence[NodeLifecycle]]
     slices_per_gpu: int | None
     collects_nodes: bool = False
     notes: list[str] = field(default_factory=list)
@@ -121,12 +121,12 @@ class HoldingReader:
         span = self.spans.held(pod)
         if not span.time.length:
             return span, None
-        life = _life(self.lives.get(pod.node, ()), span.time)
+        life = _life(self.lifecycles.get(pod.node, ()), span.time)
         if life is not None:
             # A spot node that is gone leaves its pod objects behind for a while: they hold nothing any more.
             span = Span(span.time.overlap(life.present), min(span.last_sample_ms, life.present.end), span.first_sample_ms)
             return span, life.state_during(span.time)
-        if self.collects_nodes or pod.node in self.lives:
+        if self.collects_nodes or pod.node in self.lifecycles:
             self.notes.append(f"node {pod.node!r} is not there: pods that are still listed on it hold nothing")
             return span, None
         return span, GpuNode(pod.node)

@@ -132,7 +132,7 @@ def mig_replicas(profile: str) -> NodeLabel:
 def all_node_labels() -> Iterator[NodeLabel]:
     """Yield every label of nodes that may be read, those of shared MIG slices included."""
     yield from NODE_LABELS
-    for profile in sorted({profile for gpu in MIG_GPUS for profile in gpu.profiles}):
+    for profile in sorted({profile for gpu in MIG_GPUS for profile in gpu.memory_slices_by_name}):
         yield mig_replicas(profile)
         if profile.startswith("1g."):
             yield mig_replicas(f"{profile}.me")  # one slice of each GPU may have the media engines

@@ -39,17 +39,17 @@ class SpanReader:
 
     scrapes: Mapping[Instance, Scrapes]
     window: Interval
-    others: Mapping[Instance, Scrapes] = field(default_factory=dict)
+    exporter_scrapes: Mapping[Instance, Scrapes] = field(default_factory=dict)
     """Of sources that tell of some things beside: exporters, where claims are told by nobody else."""
 
-    def whole(self) -> Span:
+    def full_window(self) -> Span:
         """Seen at every scrape of the hour."""
         return Span(self.window, self.window.end, self.window.start - self.window.start % HOUR_MS)
 
     def span(self, sightings: SampleTimes) -> Span:
         """When something was there; empty where it was not seen."""
         if sightings is None:
-            return self.whole()
+            return self.full_window()
         if not any(sightings.values()):
             return Span(NEVER, 0)
         first = min(times[0] for times in sightings.values() if times)
@@ -59,7 +59,7 @@ class SpanReader:
     def held(self, pod: PodObservation) -> Span:
         """When a pod held its GPUs; a start or finish that fell into a gap is where its own times say."""
         if pod.held is None:
-            return self.whole()
+            return self.full_window()
         if not any(pod.held.values()):
             return self._life_in_a_gap(pod)
         first = min(times[0] for times in pod.held.values() if times)
@@ -136,4 +136,4 @@ class SpanReader:
         return Span(life.overlap(self.window), life.end, life.start)
 
     def _of(self, who: Instance) -> Scrapes:
-        return self.scrapes.get(who) or self.others.get(who, _NOT_SCRAPED)
+        return self.scrapes.get(who) or self.exporter_scrapes.get(who, _NOT_SCRAPED)

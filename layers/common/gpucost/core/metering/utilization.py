@@ -130,7 +130,7 @@ class UtilizationResolver:
         """The pod's own devices; one that should be there and has no series counts as not observed."""
         one = self._holdings[place]
         expected = devices_expected(one)
-        if len(devices) == expected == 1 and devices[0].is_plain and one.running.length == self._window.length:
+        if len(devices) == expected == 1 and devices[0].is_continuous and one.running.length == self._window.length:
             (device,) = devices  # nearly all pods
             seen = device.use_during(one.running)
             used, observed = seen.used_ms * gpus_of_device(one, device), seen.observed_ms
@@ -140,7 +140,7 @@ class UtilizationResolver:
         for device in devices:
             # More devices than units were held one after the other: each only while it was labelled so.
             labels = frozenset(labels_of_holding(one, device)) if len(devices) > expected else self._not_others(place, device)
-            seen = device.use_during(one.running, only=labels)
+            seen = device.use_during(one.running, labels=labels)
             time = self._observed(one, seen.observed_ms, device, whole=len(devices) <= expected)
             mean = seen.used_ms / seen.observed_ms if seen.observed_ms else ZERO
             used += mean * time
@@ -185,7 +185,7 @@ class UtilizationResolver:
         """A sharer's part of a device's use × time, piece by piece of time in which the sharers are the same."""
         one = self._holdings[place]
         if device.is_measured_per_pod and labels_of_holding(one, device):
-            return max(device.use_during(time, of=label).used_ms for label in labels_of_holding(one, device))
+            return max(device.use_during(time, label=label).used_ms for label in labels_of_holding(one, device))
         sharing = self._sharing(device)
         total = ZERO
         for shared in sharing.times:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import UTC
 
 from gpucost.core.hours import floor_hour
-from gpucost.features.alerting.scope_update import ScopeUpdate, notification_id
 from gpucost.features.alerting.model import FLEET_SCOPE, Alert, Notification, Severity, Subject
 from gpucost.features.alerting.ports import AlertStates
+from gpucost.features.alerting.scope_update import ScopeUpdate, notification_id
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import ExternalRule, RuleSettings
 from gpucost.runtime.messages import ExternalAlert, ExternalAlerts

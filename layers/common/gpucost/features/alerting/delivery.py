@@ -1,8 +1,8 @@
-"""Delivery of what was decided: a receiver's messages of a book together, each once, one's failure delaying no other.
+"""Delivery of outboxes: one message per receiver and group, each sent once; a failing receiver delays no other.
 
-A message is sent, then struck off the stored book, before the next one is sent: a crash between the two repeats that
-one message, and nothing is ever lost. Where a receiver takes the same thing twice for one (the history, Alertmanager),
-nothing is repeated; Slack's webhooks and SNS email know no such key.
+A message is sent and then removed from the stored outbox before the next message is sent. A crash between the two
+repeats that one message, and loses none. Receivers that recognize duplicates (the history, Alertmanager) show it once.
+Slack webhooks and SNS email have no such key.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,118 +10,119 @@ from dataclasses import replace
 from datetime import timedelta
 
 from gpucost.core.errors import ConflictError, SourceError
-from gpucost.features.alerting.scope_update import HISTORY
 from gpucost.features.alerting.model import AlertGroup, OutboxEntry
-from gpucost.features.alerting.ports import AlertStates, Notifier
 from gpucost.features.alerting.muting import Muting, drop_alerts_resolved_while_muted
+from gpucost.features.alerting.ports import AlertStates, Notifier
+from gpucost.features.alerting.scope_update import HISTORY
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock
 
 LEASE = timedelta(seconds=55)
-"""How long one delivery may take; shorter than Lambda's first retry (60 s), which finds the lease expired."""
-TRIES = 20
+"""How long one delivery may take: less than the 60 s after which Lambda retries first, so that the lease has expired."""
+MAX_ATTEMPTS = 20
 
 
 class Delivery:
-    """Empties the outboxes of books.
+    """Sends the outboxes of alert groups.
 
     Args:
-        memory: where they are stored.
-        receivers: who is told, by stable name.
-        hold: what has to wait.
+        states: where groups are stored.
+        notifiers: by receiver key.
+        muting: what mutes notifications now.
         clock: the time now.
 
     Attributes:
-        failures: why a receiver could not be told, by its name; it is not tried again by this object.
+        failures: why a receiver failed, by its key. This object does not try it again.
     """
 
-    def __init__(self, memory: AlertStates, receivers: Mapping[str, Notifier], hold: Muting, clock: Clock) -> None:
-        self._memory = memory
-        self._receivers = receivers
-        self._hold = hold
+    def __init__(self, states: AlertStates, notifiers: Mapping[str, Notifier], muting: Muting, clock: Clock) -> None:
+        self._states = states
+        self._notifiers = notifiers
+        self._muting = muting
         self._clock = clock
         self.failures: dict[str, str] = {}
 
-    def deliver(self, books: Iterable[AlertGroup]) -> None:
-        """Send what books hold and may be sent now, unless somebody else is at it, or wrote since they were read."""
-        for book in books:
-            claimed = self._claim(book)
-            if claimed is not None:
-                self._empty(claimed)
+    def deliver(self, groups: Iterable[AlertGroup]) -> None:
+        """Send what may be sent now. Groups that another process delivers or has written since are skipped."""
+        for group in groups:
+            leased_group = self._take_lease(group)
+            if leased_group is not None:
+                self._send_all(leased_group)
 
-    def _claim(self, book: AlertGroup) -> AlertGroup | None:
+    def _take_lease(self, group: AlertGroup) -> AlertGroup | None:
         now = self._clock()
-        if not book.outbox or (book.delivery_lease_until is not None and book.delivery_lease_until > now):
+        if not group.outbox or (group.delivery_lease_until is not None and group.delivery_lease_until > now):
             return None
-        wanted = self._without_what_is_over(book)
-        if wanted == book and not self._next(book):
+        current = self._without_obsolete(group)
+        if current == group and not self._next_batch(group):
             return None
         try:
-            return self._memory.save_group(replace(wanted, delivery_lease_until=now + LEASE))
+            return self._states.save_group(replace(current, delivery_lease_until=now + LEASE))
         except ConflictError:
-            return None  # whoever wrote first delivers
+            return None  # the other writer delivers
 
-    def _without_what_is_over(self, book: AlertGroup) -> AlertGroup:
-        """What was held when it fired and is over now, nobody is told of; the history is."""
-        people = drop_alerts_resolved_while_muted((entry for entry in book.outbox if entry.receiver != HISTORY), self._hold)
-        kept = {_key(entry) for entry in people}
-        outbox = tuple(entry for entry in book.outbox if entry.receiver == HISTORY or _key(entry) in kept)
-        return book if outbox == book.outbox else replace(book, outbox=outbox)
+    def _without_obsolete(self, group: AlertGroup) -> AlertGroup:
+        """Drop messages about alerts that were muted when they fired and have resolved; the history keeps them."""
+        messages = (entry for entry in group.outbox if entry.receiver != HISTORY)
+        kept_keys = {_key(entry) for entry in drop_alerts_resolved_while_muted(messages, self._muting)}
+        outbox = tuple(entry for entry in group.outbox if entry.receiver == HISTORY or _key(entry) in kept_keys)
+        return group if outbox == group.outbox else replace(group, outbox=outbox)
 
-    def _empty(self, book: AlertGroup) -> None:
-        """Send message by message; each that is delivered is out of the stored outbox before the next is sent."""
-        while batch := self._next(book):
-            book = self._settle(book, batch if self._send(batch) else ())
+    def _send_all(self, group: AlertGroup) -> None:
+        """Send message by message; each delivered one leaves the stored outbox before the next is sent."""
+        while batch := self._next_batch(group):
+            group = self._remove_delivered(group, batch if self._send(batch) else ())
 
-    def _next(self, book: AlertGroup) -> tuple[OutboxEntry, ...]:
-        """What goes into the next message: all that one receiver may be told now, as far as it fits."""
+    def _next_batch(self, group: AlertGroup) -> tuple[OutboxEntry, ...]:
+        """Return the entries of the next message: all that one receiver may get now, as far as they fit."""
         ready = [
             entry
-            for entry in book.outbox
+            for entry in group.outbox
             if entry.receiver not in self.failures
-            and (entry.receiver == HISTORY or not self._hold.mutes(entry.notification))
+            and (entry.receiver == HISTORY or not self._muting.mutes(entry.notification))
         ]
         if not ready:
             return ()
         receiver = ready[0].receiver
-        notifier = self._receivers.get(receiver)
-        own = tuple(entry for entry in ready if entry.receiver == receiver)
-        return own[: notifier.max_batch_size] if notifier else own
+        notifier = self._notifiers.get(receiver)
+        batch = tuple(entry for entry in ready if entry.receiver == receiver)
+        return batch[: notifier.max_batch_size] if notifier else batch
 
     def _send(self, batch: tuple[OutboxEntry, ...]) -> bool:
         receiver = batch[0].receiver
-        notifier = self._receivers.get(receiver)
+        notifier = self._notifiers.get(receiver)
         if notifier is None:
-            logger.warning("a receiver is no longer in the settings; its message is dropped", receiver=receiver)
+            logger.warning("receiver is no longer in the settings: its message is dropped", receiver=receiver)
             return True
         try:
             notifier.send([entry.notification for entry in batch])
         except SourceError as error:
-            logger.warning("a receiver could not be told", receiver=receiver, notification=batch[0].notification.id)
+            logger.warning("notification failed", receiver=receiver, notification=batch[0].notification.id)
             self.failures[receiver] = str(error)
             return False
         return True
 
-    def _settle(self, book: AlertGroup, done: tuple[OutboxEntry, ...]) -> AlertGroup:
-        """Store the outbox without what is done; the lease goes on while there is more that can be sent.
+    def _remove_delivered(self, group: AlertGroup, delivered: tuple[OutboxEntry, ...]) -> AlertGroup:
+        """Store the outbox without the delivered entries, and keep the lease while there is more to send.
 
-        Others may have added entries meanwhile: they come back with the book and are this delivery's to send.
+        Entries that other writers added meanwhile are returned with the group, and this delivery sends them.
         """
-        finished = {_key(entry) for entry in done}
-        for _ in range(TRIES):
-            rest = replace(book, outbox=tuple(entry for entry in book.outbox if _key(entry) not in finished))
-            lease = self._clock() + LEASE if self._next(rest) else None
+        delivered_keys = {_key(entry) for entry in delivered}
+        for _ in range(MAX_ATTEMPTS):
+            rest = replace(group, outbox=tuple(entry for entry in group.outbox if _key(entry) not in delivered_keys))
+            lease = self._clock() + LEASE if self._next_batch(rest) else None
             try:
-                return self._memory.save_group(replace(rest, delivery_lease_until=lease))
+                return self._states.save_group(replace(rest, delivery_lease_until=lease))
             except ConflictError:
-                stored = self._reload(book)
+                stored = self._reload(group)
                 if stored is None:
-                    return replace(book, outbox=())
-                book = stored
-        raise ConflictError(f"the outbox of {book.owner!r} in {book.scope!r} changed {TRIES} times")
+                    return replace(group, outbox=())
+                group = stored
+        raise ConflictError(f"the outbox of {group.owner!r} in {group.scope!r} changed {MAX_ATTEMPTS} times")
 
-    def _reload(self, book: AlertGroup) -> AlertGroup | None:
-        return next((one for one in self._memory.load(book.scope).groups if one.owner == book.owner), None)
+    def _reload(self, group: AlertGroup) -> AlertGroup | None:
+        groups = self._states.load(group.scope).groups
+        return next((stored for stored in groups if stored.owner == group.owner), None)
 
 
 def _key(entry: OutboxEntry) -> tuple[str, str]:

@@ -7,12 +7,12 @@ from decimal import Decimal
 from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.model import Costs
 from gpucost.core.rollups import DAY, DaySummary
-from gpucost.features.alerting.scope_update import notification_id
 from gpucost.features.alerting.formatting import percent_of, threshold_money
-from gpucost.features.alerting.inhibition import time_zone_of
+from gpucost.features.alerting.muting import time_zone_of
 from gpucost.features.alerting.model import Notification, Subject, TopWaster
 from gpucost.features.alerting.ports import AlertSources, WorkloadSaving
 from gpucost.features.alerting.rules.idle_workload import MEASURED_SOURCES
+from gpucost.features.alerting.scope_update import notification_id
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import DigestRule, RuleSettings
 

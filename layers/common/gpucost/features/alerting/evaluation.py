@@ -5,7 +5,6 @@ from functools import cached_property
 
 from gpucost.core.ledger import HourSummary
 from gpucost.core.model import Costs, Line, NodeHour
-from gpucost.features.alerting.scope_update import Finding
 from gpucost.features.alerting.model import Alert, Subject, TopWaster
 from gpucost.features.alerting.ports import AlertLedger
 from gpucost.features.alerting.rules import idle_workload as idle
@@ -13,6 +12,7 @@ from gpucost.features.alerting.rules import unallocated, waste
 from gpucost.features.alerting.rules.idle_workload import MEASURED_SOURCES, IdleThresholds
 from gpucost.features.alerting.rules.unallocated import UnallocatedThreshold
 from gpucost.features.alerting.rules.waste import WasteThresholds
+from gpucost.features.alerting.scope_update import Finding
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
 from gpucost.features.alerting.state_machine import FiringPolicy
@@ -30,7 +30,7 @@ class HourFacts:
         cluster: its name; "" for several.
     """
 
-    def __init__(self, ledger: AlertLedger, summaries: Sequence[HourSummary], cluster: str) -> None:
+    def __init__(self, ledger: PublishedHours, summaries: Sequence[HourSummary], cluster: str) -> None:
         self._ledger = ledger
         self._summaries = summaries
         self.cluster = cluster
@@ -75,7 +75,9 @@ class HourFacts:
         self._all_lines = found
 
 
-def find_breaches(rule: RuleSettings, settings: AlertingSettings, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
+def find_breaches(
+    rule: RuleSettings, settings: AlertingSettings, facts: HourFacts, active: Sequence[Alert]
+) -> Iterator[Finding]:
     """What a rule finds in an hour, of every subject that breaches or that it watches already.
 
     Thresholds in money say nothing of hours in another currency, from before the settings changed for instance.
@@ -90,7 +92,9 @@ def find_breaches(rule: RuleSettings, settings: AlertingSettings, facts: HourFac
         yield from _unallocated(rule, facts, active)
 
 
-def sum_by_business_unit(groups: Mapping[tuple[str, str], Costs], has_namespace: Callable[[str], bool]) -> dict[str, Costs]:
+def sum_by_business_unit(
+    groups: Mapping[tuple[str, str], Costs], has_namespace: Callable[[str], bool]
+) -> dict[str, Costs]:
     """Costs by business unit, of some namespaces."""
     parts: dict[str, list[Costs]] = {}
     for (unit, namespace), costs in groups.items():
@@ -130,7 +134,9 @@ def _idle(rule: IdleWorkloadRule, facts: HourFacts, active: Sequence[Alert]) -> 
     own = (rule, *(rule.model_copy(update=one.changes()) for one in rule.overrides))
     thresholds = [IdleThresholds(one.gpus, one.utilization_percent) for one in own]
     units = [unit for unit in _watched(facts.units, active) if rule.scope.has_unit(unit)]
-    could = {unit for unit in units if any(one.can_be_breached_by(facts.units.get(unit, Costs())) for one in thresholds)}
+    could = {
+        unit for unit in units if any(one.can_be_breached_by(facts.units.get(unit, Costs())) for one in thresholds)
+    }
     facts.prefetch_lines(len(could))
     for unit in units:
         workloads = idle.by_workload(facts.lines(unit)) if unit in could else {}

@@ -1,4 +1,4 @@
-"""The words of alerting as records: what an alert is about, what it remembers, what people are told."""
+"""The records of alerting: subjects, alerts and their evaluations, notifications, and groups."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -14,37 +14,37 @@ Severity = Literal["info", "warning", "critical"]
 EventType = Literal["firing", "resolved", "repeat", "digest"]
 
 FLEET_SCOPE = "*"
-"""The scope of what is decided over several clusters; no cluster can be named so."""
+"""The scope of rules that are evaluated on the schedule, over all clusters. No cluster can have this name."""
 
 
 class Subject(NamedTuple):
-    """What an alert is about. Empty where a rule does not look that closely."""
+    """What an alert is about. Fields that a rule does not use are empty."""
 
     cluster: str = ""
-    """ "" for all clusters together."""
+    """Empty for all clusters together."""
     business_unit: str = ""
     namespace: str = ""
     workload_kind: str = ""
     workload: str = ""
     node_pool: str = ""
     detail: str = ""
-    """What else tells one alert of a rule from another: `2026-11 spent 80`, `coverage`."""
+    """Distinguishes alerts of one rule on the same subject: `2026-11 spent 80`, `coverage`."""
 
 
 class TopWaster(NamedTuple):
-    """One of those that waste most in the hour that decided."""
+    """One of the workloads with the most waste in the evaluated hour."""
 
     namespace: str
     kind: str
     name: str
     gpu_hours: Decimal
     waste_usd: Decimal
-    """Per hour; in a digest, over its period."""
+    """Per hour. In a digest: over its period."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What people are told. Amounts are in `currency`, whatever the figures' names say."""
+    """One event to send to receivers. Amounts are in `currency`, whatever the names of the figures say."""
 
     id: str
     """The same for every attempt to deliver it."""
@@ -54,47 +54,47 @@ class Notification:
     severity: Severity
     subject: Subject
     since: datetime
-    """Start of the first hour of the breach; a digest's first moment."""
+    """Start of the first hour of the breach. In a digest: start of its period."""
     hour: datetime
-    """Start of the hour that decided it; a digest's last one."""
+    """Start of the evaluated hour. In a digest: the last hour of its period."""
     threshold: str
-    """The rule in words, as it applied."""
+    """The rule's condition in plain text, as it applied."""
     figures: dict[str, Decimal | None]
-    """By name; which ones depends on the kind. None is unknown."""
+    """By name; the names depend on the kind. None: not available."""
     currency: str = "USD"
     workloads: tuple[TopWaster, ...] = ()
-    """The worst three."""
+    """At most three."""
     note: str = ""
-    """What should be known of it: a restatement, a restriction."""
+    """A remark on the figures, for example that an hour was restated."""
 
     @property
     def alert_key(self) -> tuple[str, Subject]:
-        """Which alert it is news of."""
+        """The key of the alert that the notification belongs to."""
         return self.rule, self.subject
 
 
 class OutboxEntry(NamedTuple):
-    """A notification that a receiver is still to get."""
+    """A notification that is not yet delivered to a receiver."""
 
     receiver: str
     notification: Notification
 
 
 class Evaluation(NamedTuple):
-    """What the figures in force said of one hour."""
+    """Whether the figures of one hour breached a rule."""
 
     hour: datetime
     is_breach: bool
 
 
 class EvaluationState(NamedTuple):
-    """What a rule knew before the oldest verdict that it still keeps."""
+    """The state of an alert before the oldest evaluation that is kept."""
 
     firing: bool = False
     breach_run: int = 0
-    """Breaching hours on end."""
+    """Consecutive hours in breach."""
     clear_run: int = 0
-    """Quiet hours on end."""
+    """Consecutive hours without a breach."""
 
 
 NO_EARLIER_STATE = EvaluationState()
@@ -102,69 +102,65 @@ NO_EARLIER_STATE = EvaluationState()
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A rule's memory of one subject; kept only while pending or firing."""
+    """The state of one rule for one subject. It is stored only while it is pending or firing."""
 
     rule: str
     subject: Subject
     phase: Phase
     since: datetime
-    """Start of the first hour of the present run of breaching hours."""
+    """Start of the first hour of the current run of breaches."""
     evaluations: tuple[Evaluation, ...]
-    """The newest known hours, oldest first: as far back as a restated hour can still change anything."""
+    """The newest evaluations, oldest first: all that a restated hour can still change."""
     earlier_state: EvaluationState = NO_EARLIER_STATE
     notified_at: datetime | None = None
-    """When people were last told (the tick's or hour's own time); None while pending."""
+    """Time of the tick or hour of the last notification; None while pending or muted."""
     notification: Notification | None = None
-    """What they were told, with the newest figures: what a repetition says."""
+    """The last notification with the newest figures; repetitions send it again."""
     acknowledged_by: str = ""
     acknowledged_at: datetime | None = None
 
     @property
     def key(self) -> tuple[str, Subject]:
-        """What tells it from other alerts."""
+        """Identifies the alert within its scope."""
         return self.rule, self.subject
 
 
 @dataclass(frozen=True, slots=True)
 class AlertGroup:
-    """All that alerting remembers of one owner in one scope: it changes as a whole, or not at all."""
+    """All alerts of one owner in one scope, and the messages about them. It is written as a whole."""
 
     scope: str
-    """A cluster, or `FLEET`."""
+    """A cluster, or one of the scopes over several clusters."""
     owner: str
-    """A business unit; "" for what nobody owns: node pools, clusters."""
+    """A business unit; empty for alerts on node pools and clusters."""
     alerts: tuple[Alert, ...] = ()
     outbox: tuple[OutboxEntry, ...] = ()
-    """Decided on and not yet known to be delivered, oldest first."""
+    """Messages that are not yet confirmed as delivered, oldest first."""
     evaluated_through: datetime | None = None
-    """Start of the newest hour (or tick) taken into account; that and older ones are decided."""
+    """Start of the newest evaluated hour (or tick). It and older ones are not evaluated again."""
     digest_periods: tuple[tuple[str, str], ...] = ()
-    """Which period each digest rule last reported: (rule, period)."""
+    """The last period that each digest rule reported: (rule, period)."""
     version: int = 0
     """0: not stored yet."""
     delivery_lease_until: datetime | None = None
-    """Until then somebody is delivering the outbox, and others leave it alone."""
+    """Until then one process delivers the outbox, and others leave it alone."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether it could as well not be there."""
+        """Whether the group has neither alerts nor messages, so that it can expire."""
         return not self.alerts and not self.outbox
 
-    def alert(self, rule: str, subject: Subject) -> Alert | None:
-        """One of its alerts."""
-        return next((one for one in self.alerts if one.key == (rule, subject)), None)
-
     def with_alerts(self, alerts: Iterable[Alert]) -> "AlertGroup":
-        """The same with other alerts, in a stable order."""
-        return replace(self, alerts=tuple(sorted(alerts, key=lambda one: one.key)))
+        """Copy the group with other alerts, in a stable order."""
+        return replace(self, alerts=tuple(sorted(alerts, key=lambda alert: alert.key)))
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far a scope is decided, and on which versions of its hours."""
+    """How far a scope is evaluated, and on which versions of its hours."""
 
     scope: str
     evaluated_through: datetime | None = None
     versions: tuple[tuple[datetime, int], ...] = ()
-    """Of the newest hours: a later version of one of them is a restatement."""
+    """Versions of the newest hours. A higher version of one of them is a restatement."""
     version: int = 0

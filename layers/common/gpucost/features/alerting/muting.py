@@ -1,39 +1,45 @@
-"""When people are told: quiet hours, silences, inhibition. What is held is told later, if it is still true then."""
+"""Muting of notifications: quiet hours, silences, inhibition. A muted message is sent later if it still applies."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from fnmatch import fnmatchcase
+from zoneinfo import ZoneInfo
 
-from gpucost.features.alerting.model import OutboxEntry, Notification, Subject
+from gpucost.features.alerting.model import AlertGroup, Notification, OutboxEntry, Subject
+from gpucost.features.alerting.settings import AlertingSettings, AlertSettings
+from gpucost.features.alerting.settings.rules import DataRule, RuleSettings
+from gpucost.runtime.observability import logger
 
 INHIBITED_BY_MISSING_DATA = frozenset({"waste", "idle-workload", "unallocated", "spend-change"})
+MISSING_DATA_DETAILS = frozenset({"overdue"})
+"""Details of a data alert that mean that hours of a cluster are missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuietHours:
-    """A part of the day, in a time zone, in which nobody is disturbed; it may go over midnight."""
+    """A time of day, in a time zone, without notifications. It may cross midnight."""
 
     begin: time
     end: time
     zone: tzinfo
     weekends: bool = False
-    """Saturday and Sunday as a whole, too."""
+    """Whether all of Saturday and Sunday is quiet, too."""
 
     def contains(self, now: datetime) -> bool:
-        """Whether a moment lies in it."""
+        """Whether a moment is within the quiet hours."""
         local = now.astimezone(self.zone)
         if self.weekends and local.isoweekday() > 5:  # noqa: PLR2004 - Friday
             return True
-        at = local.time().replace(tzinfo=None)
+        time_of_day = local.time().replace(tzinfo=None)
         if self.begin <= self.end:
-            return self.begin <= at < self.end
-        return at >= self.begin or at < self.end
+            return self.begin <= time_of_day < self.end
+        return time_of_day >= self.begin or time_of_day < self.end
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Somebody wants to hear nothing of some alerts until an end."""
+    """Mutes matching alerts for a time, as in Alertmanager."""
 
     id: str
     author: str
@@ -41,36 +47,40 @@ class Silence:
     starts_at: datetime
     ends_at: datetime
     matchers: Mapping[str, str]
-    """Patterns as in a shell by field: `rule` or one of a subject's; all must match."""
+    """Shell patterns by field: `rule` or a field of the subject. All must match."""
 
     def is_active(self, now: datetime) -> bool:
-        """Whether it holds now."""
+        """Whether the silence has started and not ended."""
         return self.starts_at <= now < self.ends_at
 
     def matches(self, rule: str, subject: Subject) -> bool:
-        """Whether an alert is meant."""
-        known = {"rule": rule, **subject._asdict()}
-        return all(fnmatchcase(known.get(name, ""), pattern) for name, pattern in self.matchers.items())
+        """Whether the silence applies to an alert."""
+        fields = {"rule": rule, **subject._asdict()}
+        return all(fnmatchcase(fields.get(name, ""), pattern) for name, pattern in self.matchers.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Muting:
-    """Why notifications may have to wait, at one moment."""
+    """Everything that mutes notifications at one moment."""
 
     now: datetime
     quiet_hours: Mapping[str, QuietHours]
     """By rule."""
     silences: Sequence[Silence] = ()
     clusters_missing_data: frozenset[str] = frozenset()
-    """Clusters whose data is missing."""
 
     def mutes(self, notification: Notification) -> bool:
-        """Whether a notification waits. Critical ones do not wait for morning; news of missing data inhibit nothing
-        but what is computed from that data."""
-        quiet = self.quiet_hours.get(notification.rule)
-        if quiet is not None and notification.severity != "critical" and quiet.contains(self.now):
+        """Whether a notification is muted now.
+
+        Quiet hours do not mute critical alerts. Missing data inhibits only alerts that are computed from that data.
+        """
+        quiet_hours = self.quiet_hours.get(notification.rule)
+        if quiet_hours is not None and notification.severity != "critical" and quiet_hours.contains(self.now):
             return True
-        if notification.kind in INHIBITED_BY_MISSING_DATA and notification.subject.cluster in self.clusters_missing_data:
+        if (
+            notification.kind in INHIBITED_BY_MISSING_DATA
+            and notification.subject.cluster in self.clusters_missing_data
+        ):
             return True
         return any(
             silence.is_active(self.now) and silence.matches(notification.rule, notification.subject)
@@ -78,25 +88,63 @@ class Muting:
         )
 
 
-def drop_alerts_resolved_while_muted(outbox: Iterable[OutboxEntry], hold: Muting) -> tuple[OutboxEntry, ...]:
-    """Without the alerts that a receiver was never told of and that are over: held when they fired, resolved now."""
+def current_muting(
+    settings: AlertingSettings, silences: Sequence[Silence], groups: Iterable[AlertGroup], now: datetime
+) -> Muting:
+    """Collect what mutes notifications now, from the settings, the silences and the firing data alerts."""
+    rules = settings.alerts.named_rules()
+    quiet_hours = {
+        name: hours for name, rule in rules.items() if (hours := _quiet_hours(settings.alerts, rule)) is not None
+    }
+    data_rules = {name for name, rule in rules.items() if isinstance(rule, DataRule)}
+    clusters_missing_data = {
+        alert.subject.cluster
+        for group in groups
+        for alert in group.alerts
+        if alert.rule in data_rules and alert.phase == "firing" and alert.subject.detail in MISSING_DATA_DETAILS
+    }
+    active_silences = [silence for silence in silences if silence.is_active(now)]
+    return Muting(now, quiet_hours, active_silences, frozenset(clusters_missing_data))
+
+
+def time_zone_of(alerts: AlertSettings, rule: RuleSettings) -> tzinfo:
+    """Return a rule's time zone, or UTC if this machine does not have it."""
+    name = rule.time_zone or alerts.time_zone
+    try:
+        return ZoneInfo(name)
+    except (KeyError, OSError, ValueError):
+        logger.warning("unknown time zone: using UTC", time_zone=name)
+        return UTC
+
+
+def _quiet_hours(alerts: AlertSettings, rule: RuleSettings) -> QuietHours | None:
+    settings = rule.quiet_hours or alerts.quiet_hours
+    if settings is None:
+        return None
+    return QuietHours(*settings.times(), time_zone_of(alerts, rule), settings.weekends)
+
+
+def drop_alerts_resolved_while_muted(outbox: Iterable[OutboxEntry], muting: Muting) -> tuple[OutboxEntry, ...]:
+    """Leave out alerts that were muted when they fired and have resolved since: their receiver never saw them."""
     entries = tuple(outbox)
-    untold: set[tuple[str, str, Subject]] = set()
+    unsent: set[tuple[str, str, Subject]] = set()
     dropped: set[int] = set()
-    waiting: dict[tuple[str, str, Subject], list[int]] = {}
-    for place, (receiver, news) in enumerate(entries):
-        key = (receiver, *news.alert_key)
-        if news.event == "firing":
-            untold.add(key)
-            waiting[key] = [place]
-        elif news.event == "repeat" and key in untold:
-            waiting[key].append(place)
-        elif news.event == "resolved" and key in untold and hold.mutes(entries[waiting[key][0]].notification):
-            dropped |= {*waiting.pop(key), place}
-            untold.discard(key)
-    return tuple(entry for place, entry in enumerate(entries) if place not in dropped)
+    indexes: dict[tuple[str, str, Subject], list[int]] = {}
+    for index, (receiver, notification) in enumerate(entries):
+        key = (receiver, *notification.alert_key)
+        if notification.event == "firing":
+            unsent.add(key)
+            indexes[key] = [index]
+        elif notification.event == "repeat" and key in unsent:
+            indexes[key].append(index)
+        elif (
+            notification.event == "resolved" and key in unsent and muting.mutes(entries[indexes[key][0]].notification)
+        ):
+            dropped |= {*indexes.pop(key), index}
+            unsent.discard(key)
+    return tuple(entry for index, entry in enumerate(entries) if index not in dropped)
 
 
-def is_repeat_due(told_at: datetime | None, now: datetime, every: timedelta | None) -> bool:
-    """Whether a firing alert is to be said again."""
-    return told_at is not None and every is not None and now - told_at >= every
+def is_repeat_due(notified_at: datetime | None, now: datetime, interval: timedelta | None) -> bool:
+    """Whether a firing alert has to be sent again."""
+    return notified_at is not None and interval is not None and now - notified_at >= interval

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR
 from gpucost.features.alerting.model import Alert, AlertGroup, Notification, Subject
+from gpucost.features.alerting.muting import Silence
 from gpucost.features.alerting.ports import AlertHistory, AlertStates, Silences
 from gpucost.features.alerting.service import alert_scopes
 from gpucost.features.alerting.settings import AlertingSettings
-from gpucost.features.alerting.muting import Silence
 from gpucost.storage.ports import Clock, SettingsStore
 
 MAX_HISTORY = timedelta(days=100)
@@ -153,7 +153,9 @@ class AlertQueries:
             scope, book, alert = self._find(wanted_id)
             taken = replace(alert, acknowledged_by=author, acknowledged_at=self._clock().replace(microsecond=0))
             try:
-                self._memory.save_group(book.with_alerts([taken, *(one for one in book.alerts if one.key != alert.key)]))
+                self._memory.save_group(
+                    book.with_alerts([taken, *(one for one in book.alerts if one.key != alert.key)])
+                )
             except ConflictError:
                 continue
             return ListedAlert(wanted_id, scope, taken, ())

@@ -13,12 +13,12 @@ from gpucost.core.hours import HOUR, floor_day, hours_between
 from gpucost.core.ledger import DEFAULT_RETENTION, Retention
 from gpucost.core.model import Costs
 from gpucost.core.rollups import DaySummary, FactKey, UnitHour, costs_by_unit, sum_day
-from gpucost.features.alerting.scope_update import HISTORY
 from gpucost.features.alerting.hourly_evaluation import HourlyEvaluation
 from gpucost.features.alerting.model import AlertGroup, Cursor, Notification
-from gpucost.features.alerting.ports import AlertSources, ClusterDayToDate, ScopeStates, MonthPart
+from gpucost.features.alerting.ports import AlertSources, ClusterDayToDate, MonthPart, ScopeStates
 from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.features.alerting.scheduled_evaluation import ScheduledEvaluation
+from gpucost.features.alerting.scope_update import HISTORY
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.spend import pricing_fingerprint
 from gpucost.runtime.messages import ClusterState, Tick
@@ -27,7 +27,9 @@ from gpucost.storage.ports import StoredSettings
 MAX_PERIOD = timedelta(days=62)
 
 
-def replay(sources: AlertSources, stored: StoredSettings[AlertingSettings], start: datetime, end: datetime) -> Iterator[Notification]:
+def replay(
+    sources: AlertSources, stored: StoredSettings[AlertingSettings], start: datetime, end: datetime
+) -> Iterator[Notification]:
     """What the rules of a document would have decided on the hours of `[start, end)`, in order.
 
     Args:

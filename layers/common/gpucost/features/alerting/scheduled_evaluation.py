@@ -8,17 +8,17 @@ from decimal import Decimal
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.metering.implausible_samples import SUSPECT
 from gpucost.features.alerting.amp_alerts import fleet_rules
-from gpucost.features.alerting.scope_update import ScopeUpdate, Finding
 from gpucost.features.alerting.digests import Digests
 from gpucost.features.alerting.evaluation import firing_policy
-from gpucost.features.alerting.hourly_evaluation import CROSS_CLUSTER_SCOPE, cross_cluster_rules, cluster_rules
+from gpucost.features.alerting.hourly_evaluation import CROSS_CLUSTER_SCOPE, cluster_rules, cross_cluster_rules
 from gpucost.features.alerting.model import FLEET_SCOPE, AlertGroup, Cursor, Subject
-from gpucost.features.alerting.ports import AlertStates, AlertSources, ScopeStates
+from gpucost.features.alerting.muting import Muting, is_repeat_due
+from gpucost.features.alerting.ports import AlertSources, AlertStates, ScopeStates
+from gpucost.features.alerting.scope_update import Finding, ScopeUpdate
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import BudgetRule, DataRule, RuleSettings, SpendChangeRule
 from gpucost.features.alerting.spend import SpendEvaluation
 from gpucost.features.alerting.state_machine import FiringPolicy
-from gpucost.features.alerting.muting import Muting, is_repeat_due
 from gpucost.runtime.messages import Tick
 from gpucost.storage.ports import StoredSettings
 
@@ -62,7 +62,9 @@ class ScheduledEvaluation:
         decisions.save(self._memory, at, marks)
         self._memory.save_cursor(_moved(decisions, at))
 
-    def repeat(self, settings: AlertingSettings, memory: ScopeStates, at: datetime, hold: Muting) -> tuple[AlertGroup, ...]:
+    def repeat(
+        self, settings: AlertingSettings, memory: ScopeStates, at: datetime, hold: Muting
+    ) -> tuple[AlertGroup, ...]:
         """Say again what has been firing for long, unless somebody acknowledged it or it has to wait anyway.
 
         Returns:
@@ -78,7 +80,12 @@ class ScheduledEvaluation:
             hours = rules[alert.rule].repeat_hours
             hours = settings.alerts.repeat_hours if hours is None else hours
             is_due = is_repeat_due(alert.notified_at, at, timedelta(hours=hours) if hours else None)
-            if is_due and not alert.acknowledged_by and alert.notification is not None and not hold.mutes(alert.notification):
+            if (
+                is_due
+                and not alert.acknowledged_by
+                and alert.notification is not None
+                and not hold.mutes(alert.notification)
+            ):
                 decisions.repeat(alert, at)
         return memory.groups if not decisions.save_only(self._memory) else self._memory.load(scope).groups
 
@@ -122,7 +129,9 @@ class ScheduledEvaluation:
                 figures = {"notes": None if count is None else Decimal(count)}
                 words = "samples that contradict each other or reason"
                 yield own(state.cluster, "suspect-samples", None if count is None else count > 0, words, figures, note)
-        if rule.price_age_hours is not None and any(source in settings.pricing.ordered_sources for source in FETCHED_PRICE_SOURCES):
+        if rule.price_age_hours is not None and any(
+            source in settings.pricing.ordered_sources for source in FETCHED_PRICE_SOURCES
+        ):
             newest = self._sources.newest_price()
             age = None if newest is None else Decimal((at - newest) // HOUR)
             yield own(

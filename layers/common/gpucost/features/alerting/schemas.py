@@ -8,8 +8,8 @@ from pydantic import Field
 
 from gpucost.core.query.periods import Period
 from gpucost.features.alerting.model import EventType, Kind, Notification, Severity, Subject
-from gpucost.features.alerting.queries import ListedAlert
 from gpucost.features.alerting.muting import Silence
+from gpucost.features.alerting.queries import ListedAlert
 from gpucost.http.schemas import Amount, Instant, PeriodResponse, ResponseModel, period_fields
 
 

@@ -1,4 +1,4 @@
-"""Findings taken into account: alerts stepped on, news gathered, books saved under their version."""
+"""The update of one scope: findings change alerts and add notifications, and changed groups are saved by version."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -6,7 +6,15 @@ from datetime import datetime
 from decimal import Decimal
 
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.features.alerting.model import Alert, AlertGroup, OutboxEntry, EventType, Notification, Subject, TopWaster
+from gpucost.features.alerting.model import (
+    Alert,
+    AlertGroup,
+    EventType,
+    Notification,
+    OutboxEntry,
+    Subject,
+    TopWaster,
+)
 from gpucost.features.alerting.ports import AlertStates, ScopeStates
 from gpucost.features.alerting.settings import AlertSettings
 from gpucost.features.alerting.settings.rules import RuleSettings
@@ -14,19 +22,19 @@ from gpucost.features.alerting.state_machine import FiringPolicy, Transition, ad
 from gpucost.runtime.observability import logger
 
 HISTORY = "history"
-"""The receiver that keeps what was decided; it is told first, and of everything."""
+"""The receiver that records every notification. It comes before all other receivers."""
 TopWasters = Callable[[], tuple[TopWaster, ...]]
-LONGEST_NOTE = 500
+MAX_NOTE_LENGTH = 500
 
 
 def no_workloads() -> tuple[TopWaster, ...]:
-    """No workloads to name."""
+    """Return no workloads."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule found of one subject in one hour."""
+    """What a rule found for one subject in one hour."""
 
     subject: Subject
     hour: datetime
@@ -36,159 +44,179 @@ class Finding:
     currency: str
     policy: FiringPolicy
     top_wasters: TopWasters = no_workloads
-    """The workloads to name, read only when people are told."""
+    """Reads the workloads with the most waste; called only for a notification, because it costs reads."""
     note: str = ""
     is_muted: bool = False
-    """Kept in the history, told nobody: something higher says it."""
+    """Recorded in the history and sent to no one, because an alert of a higher threshold covers it."""
 
 
 class ScopeUpdate:
-    """One scope's memory, while findings are taken into account.
+    """The alerts of one scope while findings are applied to them.
 
     Args:
-        memory: as it was loaded.
-        alerts: the settings' section.
-        rules: those decided in this scope, by name.
+        states: the scope's states as they were loaded.
+        settings: the settings' section `alerts`.
+        rules: the rules that are evaluated in this scope, by name.
     """
 
-    def __init__(self, memory: ScopeStates, alerts_of: AlertSettings, rules: dict[str, RuleSettings]) -> None:
-        self.cursor = memory.cursor
-        self._settings = alerts_of
+    def __init__(self, states: ScopeStates, settings: AlertSettings, rules: dict[str, RuleSettings]) -> None:
+        self.cursor = states.cursor
+        self._settings = settings
         self._rules = rules
-        self._before = {book.owner: book for book in memory.groups}
-        self._told: dict[str, list[tuple[Notification, bool]]] = {}
-        self._alerts = {book.owner: self._known(book) for book in memory.groups}
+        self._stored_groups = {group.owner: group for group in states.groups}
+        self._notifications: dict[str, list[tuple[Notification, bool]]] = {}
+        self._alerts = {group.owner: self._covered_alerts(group) for group in states.groups}
 
-    def _known(self, book: AlertGroup) -> dict[tuple[str, Subject], Alert]:
-        """A book's alerts: those that no rule looks at any more end untold."""
+    def _covered_alerts(self, group: AlertGroup) -> dict[tuple[str, Subject], Alert]:
+        """Return a group's alerts without those that no rule covers any more; they end without a notification."""
         return {
-            one.key: one for one in book.alerts if one.rule in self._rules and self._rules[one.rule].covers(one.subject)
+            alert.key: alert
+            for alert in group.alerts
+            if alert.rule in self._rules and self._rules[alert.rule].covers(alert.subject)
         }
 
-    def alerts(self, rule: str) -> list[Alert]:
-        """A rule's pending and firing alerts."""
-        return [one for own in self._alerts.values() for one in own.values() if one.rule == rule]
+    def alerts_of_rule(self, rule: str) -> list[Alert]:
+        """Return a rule's pending and firing alerts."""
+        return [alert for alert in self.all_alerts() if alert.rule == rule]
 
     def all_alerts(self) -> list[Alert]:
-        """Every pending and firing alert."""
-        return [one for own in self._alerts.values() for one in own.values()]
+        """Return all pending and firing alerts."""
+        return [alert for alerts in self._alerts.values() for alert in alerts.values()]
 
     def evaluated_through(self, owner: str) -> datetime | None:
-        """The newest hour that an owner's alerts have taken into account."""
-        book = self._before.get(owner)
-        known = (self.cursor.evaluated_through, book.evaluated_through if book else None)
-        return max((moment for moment in known if moment is not None), default=None)
+        """Return the newest hour that was evaluated for an owner's alerts."""
+        group = self._stored_groups.get(owner)
+        hours = (self.cursor.evaluated_through, group.evaluated_through if group else None)
+        return max((hour for hour in hours if hour is not None), default=None)
 
-    def apply(self, name: str, finding: Finding) -> None:
-        """Take a finding of a new hour into account; of one that is decided, nothing happens."""
-        owner, through = finding.subject.business_unit, self.evaluated_through(finding.subject.business_unit)
-        if through is not None and finding.hour <= through:
+    def apply(self, rule: str, finding: Finding) -> None:
+        """Apply a rule's finding of a new hour. An hour that was evaluated before changes nothing."""
+        subject, evaluated_through = finding.subject, self.evaluated_through(finding.subject.business_unit)
+        if evaluated_through is not None and finding.hour <= evaluated_through:
             return
-        alert = self._alert(owner, name, finding.subject)
-        self._step(
-            name,
-            finding,
-            advance(alert, name, finding.subject, finding.hour, finding.is_breach, finding.policy, through),
+        transition = advance(
+            self._find_alert(rule, subject),
+            rule,
+            subject,
+            finding.hour,
+            finding.is_breach,
+            finding.policy,
+            evaluated_through,
         )
+        self._apply_transition(rule, finding, transition)
 
-    def apply_restated(self, name: str, finding: Finding) -> None:
-        """Take new figures of a decided hour into account. Where nothing was pending, only the newest one matters."""
-        owner = finding.subject.business_unit
-        alert = self._alert(owner, name, finding.subject)
+    def apply_restated(self, rule: str, finding: Finding) -> None:
+        """Apply a rule's finding of a restated hour. Without a stored alert, only the newest hour counts."""
+        alert = self._find_alert(rule, finding.subject)
         if alert is not None:
-            step = reevaluate(alert, finding.hour, finding.is_breach, finding.policy)
+            transition = reevaluate(alert, finding.hour, finding.is_breach, finding.policy)
         elif finding.hour == self.cursor.evaluated_through:
-            step = advance(None, name, finding.subject, finding.hour, finding.is_breach, finding.policy)
+            transition = advance(None, rule, finding.subject, finding.hour, finding.is_breach, finding.policy)
         else:
             return
         note = f"the hour {format_timestamp(finding.hour)} was restated"
-        self._step(name, replace(finding, note=note), step)
+        self._apply_transition(rule, replace(finding, note=note), transition)
 
     def discard(self, alert: Alert) -> None:
-        """Let an alert go without a word: its time is over."""
+        """Remove an alert without a notification."""
         self._alerts[alert.subject.business_unit].pop(alert.key, None)
 
     def add(self, alert: Alert) -> None:
-        """Remember an alert that others decided."""
+        """Add an alert that was evaluated elsewhere, by AMP."""
         self._alerts.setdefault(alert.subject.business_unit, {})[alert.key] = alert
 
     def notify(self, notification: Notification, *, muted: bool = False) -> None:
-        """Put news in an owner's outbox."""
-        self._told.setdefault(notification.subject.business_unit, []).append((notification, muted))
+        """Add a notification to its owner's outbox; a muted one is only recorded in the history."""
+        self._notifications.setdefault(notification.subject.business_unit, []).append((notification, muted))
 
     def repeat(self, alert: Alert, at: datetime) -> None:
-        """Say once more that an alert is firing."""
+        """Send the notification of a firing alert again."""
         if alert.notification is None:
             return
-        id_ = notification_id(alert.rule, alert.subject, at, "repeat")
-        self.notify(replace(alert.notification, id=id_, event="repeat"))
+        repeat_id = notification_id(alert.rule, alert.subject, at, "repeat")
+        self.notify(replace(alert.notification, id=repeat_id, event="repeat"))
         self._alerts[alert.subject.business_unit][alert.key] = replace(alert, notified_at=at)
 
     def reported_periods(self, owner: str) -> dict[str, str]:
-        """The periods that an owner's digests last reported."""
-        book = self._before.get(owner)
-        return dict(book.digest_periods) if book else {}
+        """Return the last period that each digest rule reported to an owner."""
+        group = self._stored_groups.get(owner)
+        return dict(group.digest_periods) if group else {}
 
-    def save_only(self, store: AlertStates) -> int:
-        """Write every book that changed, without any hour having been decided; returns how many did.
+    def save(
+        self,
+        states: AlertStates,
+        evaluated_through: datetime | None = None,
+        digest_periods: dict[str, dict[str, str]] | None = None,
+    ) -> int:
+        """Write every group that changed, with its messages, and return how many groups were written.
+
+        Args:
+            states: where to write.
+            evaluated_through: the newest hour that was evaluated; None: no further hour.
+            digest_periods: the periods that were reported now, by owner and rule.
 
         Raises:
-            ConflictError: somebody else wrote first.
-        """
-        return self.save(store, None)
-
-    def save(self, store: AlertStates, through: datetime | None, marks: dict[str, dict[str, str]] | None = None) -> int:
-        """Write every book that changed, with its messages; returns how many did.
-
-        Raises:
-            ConflictError: somebody else wrote first; what was saved until then is decided, and is not decided again.
+            ConflictError: another writer was first. Groups saved before that stay evaluated.
         """
         saved = 0
-        for owner in sorted(self._alerts.keys() | self._told.keys() | (marks or {}).keys()):
-            before = self._before.get(owner, AlertGroup(self.cursor.scope, owner))
-            entries = [entry for news, muted in self._told.get(owner, ()) for entry in self._entries(news, muted)]
-            after = replace(before.with_alerts(self._alerts.get(owner, {}).values()), outbox=(*before.outbox, *entries))
-            if marks and owner in marks:
-                after = replace(after, digest_periods=tuple(sorted({**dict(before.digest_periods), **marks[owner]}.items())))
-            if after != before:
-                moments = [moment for moment in (through, before.evaluated_through) if moment is not None]
-                store.save_group(replace(after, evaluated_through=max(moments, default=None)))
+        for owner in sorted(self._alerts.keys() | self._notifications.keys() | (digest_periods or {}).keys()):
+            stored = self._stored_groups.get(owner, AlertGroup(self.cursor.scope, owner))
+            entries = [
+                entry
+                for notification, muted in self._notifications.get(owner, ())
+                for entry in self._outbox_entries(notification, muted)
+            ]
+            group = replace(
+                stored.with_alerts(self._alerts.get(owner, {}).values()), outbox=(*stored.outbox, *entries)
+            )
+            if digest_periods and owner in digest_periods:
+                periods = {**dict(stored.digest_periods), **digest_periods[owner]}
+                group = replace(group, digest_periods=tuple(sorted(periods.items())))
+            if group != stored:
+                hours = [hour for hour in (evaluated_through, stored.evaluated_through) if hour is not None]
+                states.save_group(replace(group, evaluated_through=max(hours, default=None)))
                 saved += 1
         return saved
 
-    def _entries(self, news: Notification, muted: bool) -> Iterable[OutboxEntry]:
-        logger.info("an alert changed", notification=news.id)
-        yield OutboxEntry(HISTORY, news)
+    def _outbox_entries(self, notification: Notification, muted: bool) -> Iterable[OutboxEntry]:
+        logger.info("alert changed", notification=notification.id)
+        yield OutboxEntry(HISTORY, notification)
         if not muted:
-            yield from (OutboxEntry(key, news) for key in self._settings.receiver_keys(self._rules[news.rule]))
+            receivers = self._settings.receiver_keys(self._rules[notification.rule])
+            yield from (OutboxEntry(receiver, notification) for receiver in receivers)
 
-    def _alert(self, owner: str, name: str, subject: Subject) -> Alert | None:
-        return self._alerts.get(owner, {}).get((name, subject))
+    def _find_alert(self, rule: str, subject: Subject) -> Alert | None:
+        return self._alerts.get(subject.business_unit, {}).get((rule, subject))
 
-    def _step(self, name: str, finding: Finding, step: Transition) -> None:
-        """Keep what a finding led to, and what people are to be told of it."""
-        owner, alert = finding.subject.business_unit, step.alert
-        before = self._alert(owner, name, finding.subject)
-        if step.change is not None:
-            since = (alert if step.change == "firing" else before) or alert
-            news = self._news(name, finding, step.change, since.since if since else finding.hour)
-            if step.change == "firing":
-                news = replace(news, workloads=finding.top_wasters())
-            is_muted = finding.is_muted if step.change == "firing" or before is None else before.notified_at is None
-            self.notify(news, muted=is_muted)
-            if alert is not None and step.change == "firing":
-                told_at = None if is_muted else finding.hour + HOUR
-                alert = replace(alert, notified_at=told_at, notification=None if is_muted else news)
-        elif alert is not None and alert.notified_at is not None and alert is not before and finding.is_breach:
-            fresh = self._news(name, finding, "firing", alert.since)
-            alert = replace(alert, notification=replace(fresh, workloads=alert.notification.workloads if alert.notification else ()))
-        own = self._alerts.setdefault(owner, {})
+    def _apply_transition(self, rule: str, finding: Finding, transition: Transition) -> None:
+        """Store the alert after a transition, and add the notification of its change."""
+        alert, previous = transition.alert, self._find_alert(rule, finding.subject)
+        if transition.change is not None:
+            run = (alert if transition.change == "firing" else previous) or alert
+            notification = self._notification(rule, finding, transition.change, run.since if run else finding.hour)
+            if transition.change == "firing":
+                notification = replace(notification, workloads=finding.top_wasters())
+            is_muted = (
+                finding.is_muted if transition.change == "firing" or previous is None else previous.notified_at is None
+            )
+            self.notify(notification, muted=is_muted)
+            if alert is not None and transition.change == "firing":
+                alert = replace(
+                    alert,
+                    notified_at=None if is_muted else finding.hour + HOUR,
+                    notification=None if is_muted else notification,
+                )
+        elif alert is not None and alert.notified_at is not None and alert is not previous and finding.is_breach:
+            latest = self._notification(rule, finding, "firing", alert.since)
+            workloads = alert.notification.workloads if alert.notification else ()
+            alert = replace(alert, notification=replace(latest, workloads=workloads))
+        alerts = self._alerts.setdefault(finding.subject.business_unit, {})
         if alert is None:
-            own.pop((name, finding.subject), None)
+            alerts.pop((rule, finding.subject), None)
         else:
-            own[alert.key] = alert
+            alerts[alert.key] = alert
 
-    def _news(self, name: str, finding: Finding, event: EventType, since: datetime) -> Notification:
+    def _notification(self, name: str, finding: Finding, event: EventType, since: datetime) -> Notification:
         rule = self._rules[name]
         return Notification(
             id=notification_id(name, finding.subject, finding.hour, event),
@@ -202,11 +230,11 @@ class ScopeUpdate:
             threshold=finding.threshold,
             figures=finding.figures,
             currency=finding.currency,
-            note=finding.note[:LONGEST_NOTE],
+            note=finding.note[:MAX_NOTE_LENGTH],
         )
 
 
 def notification_id(rule: str, subject: Subject, hour: datetime, event: EventType) -> str:
-    """The same for the same news: `demo/waste/research/2026-11-19T10:00:00Z/firing`."""
-    who = "|".join(part.replace("/", "_") for part in subject[1:] if part)
-    return f"{subject.cluster or '*'}/{rule}/{who}/{format_timestamp(hour)}/{event}"
+    """Return the id of an event, the same for every attempt: `demo/waste/research/2026-11-19T10:00:00Z/firing`."""
+    fields = "|".join(field.replace("/", "_") for field in subject[1:] if field)
+    return f"{subject.cluster or '*'}/{rule}/{fields}/{format_timestamp(hour)}/{event}"

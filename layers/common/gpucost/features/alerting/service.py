@@ -7,23 +7,23 @@ from typing import TypeVar
 from gpucost.core.errors import ConflictError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.features.alerting.amp_alerts import AmpAlertEvaluation
-from gpucost.features.alerting.scope_update import HISTORY
 from gpucost.features.alerting.delivery import Delivery
 from gpucost.features.alerting.hourly_evaluation import CROSS_CLUSTER_SCOPE, HourlyEvaluation
-from gpucost.features.alerting.inhibition import current_muting
+from gpucost.features.alerting.muting import current_muting
 from gpucost.features.alerting.model import FLEET_SCOPE, Alert, AlertGroup, Notification
+from gpucost.features.alerting.muting import Muting
 from gpucost.features.alerting.ports import (
     AlertHistory,
-    AlertStates,
     AlertSources,
-    ScopeStates,
+    AlertStates,
     Notifier,
     Notifiers,
+    ScopeStates,
     Silences,
 )
 from gpucost.features.alerting.scheduled_evaluation import ScheduledEvaluation
+from gpucost.features.alerting.scope_update import HISTORY
 from gpucost.features.alerting.settings import AlertingSettings
-from gpucost.features.alerting.muting import Muting
 from gpucost.runtime.messages import ExternalAlerts, HourClosed, Tick
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock, SettingsStore, StoredSettings
@@ -104,7 +104,9 @@ class AlertService:
         failures |= self._keep_alive(settings, books, hold)
         _raise_failures(failures)
 
-    def _repeated(self, settings: AlertingSettings, memory: ScopeStates, at: datetime, hold: Muting) -> tuple[AlertGroup, ...]:
+    def _repeated(
+        self, settings: AlertingSettings, memory: ScopeStates, at: datetime, hold: Muting
+    ) -> tuple[AlertGroup, ...]:
         """A scope's books, with what is to be said again."""
         try:
             return self._ticks.repeat(settings, memory, at, hold)
@@ -139,7 +141,9 @@ class AlertService:
         hold = self._hold(settings, self._clock())
         _raise_failures(self._deliveries(settings, {scope: self._memory.load(scope).groups}, hold))
 
-    def _deliveries(self, settings: AlertingSettings, books: Mapping[str, tuple[AlertGroup, ...]], hold: Muting) -> dict[str, str]:
+    def _deliveries(
+        self, settings: AlertingSettings, books: Mapping[str, tuple[AlertGroup, ...]], hold: Muting
+    ) -> dict[str, str]:
         failures: dict[str, str] = {}
         people = self._receivers(settings)
         for scope, own in books.items():
@@ -151,7 +155,9 @@ class AlertService:
             failures |= delivery.failures
         return failures
 
-    def _keep_alive(self, settings: AlertingSettings, books: Mapping[str, tuple[AlertGroup, ...]], hold: Muting) -> dict[str, str]:
+    def _keep_alive(
+        self, settings: AlertingSettings, books: Mapping[str, tuple[AlertGroup, ...]], hold: Muting
+    ) -> dict[str, str]:
         """Tell receivers that forget what they do not hear of every hour."""
         rules, failures = settings.alerts.named_rules(), {}
         for key, notifier in self._receivers(settings).items():

@@ -15,7 +15,6 @@ from functools import cached_property
 from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.money import ZERO
 from gpucost.core.rollups import DAY, DaySummary, costs_by_unit
-from gpucost.features.alerting.scope_update import ScopeUpdate, Finding
 from gpucost.features.alerting.evaluation import firing_policy
 from gpucost.features.alerting.model import Subject
 from gpucost.features.alerting.ports import AlertSources, ClusterDayToDate, MonthPart
@@ -23,6 +22,7 @@ from gpucost.features.alerting.rules import budget as budgets
 from gpucost.features.alerting.rules import spend_change as spend
 from gpucost.features.alerting.rules.budget import Basis, Budget, ClusterSpend
 from gpucost.features.alerting.rules.spend_change import DayToDate, SpendThresholds
+from gpucost.features.alerting.scope_update import Finding, ScopeUpdate
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import BudgetRule, SpendChangeRule
 from gpucost.features.alerting.state_machine import FiringPolicy

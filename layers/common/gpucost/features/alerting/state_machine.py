@@ -1,14 +1,15 @@
-"""Alerts as a pure state machine: `(previous, observation) → (next, event)`.
+"""Alerts as a pure state machine: `(alert, evaluated hour) → (alert, change)`.
 
 | hour | phase |
 | --- | --- |
-| breaches | `pending`, then `firing` (told once) when the run of breaching hours is as long as the rule's `for` |
-| does not | pending ends untold; firing ends (told once) after `keep_firing_for` quiet hours on end, at least one |
-| unknown: missing, incomplete, not priced | as it was: what nobody knows says nothing, and ends no run |
+| breach | `pending`, then `firing` (one notification) once the run of breaches is as long as the rule's `for_hours` |
+| no breach | pending ends silently; firing ends (one notification) after `keep_firing_hours` clear hours, at least one |
+| unknown: missing, incomplete, unpriced | unchanged; an unknown hour ends no run |
 
-The phase is a fold over verdicts, hour by hour. An alert keeps the newest verdicts, so that a restated hour is a
-verdict replaced and the fold made again; what lies further back is summed up in `Base`. Prometheus's `for` and
-`keep_firing_for` in hours. An hour at or before the newest verdict is decided: repeated or late, it changes nothing.
+The phase is a fold over the evaluations, hour by hour. An alert keeps its newest evaluations. When an hour is restated,
+its evaluation is replaced and the fold is repeated. Older evaluations are summarized in an `EvaluationState`.
+`for_hours` and `keep_firing_hours` are Prometheus's `for` and `keep_firing_for`, in hours. An hour at or before the
+newest evaluation was evaluated before: a repeated or late message for it changes nothing.
 """
 
 from collections.abc import Iterable
@@ -16,30 +17,30 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from gpucost.features.alerting.model import Alert, EvaluationState, Phase, Subject, Evaluation
+from gpucost.features.alerting.model import Alert, Evaluation, EvaluationState, Phase, Subject
 
 Change = Literal["firing", "resolved"]
 
 
 @dataclass(frozen=True, slots=True)
 class FiringPolicy:
-    """How long a condition must hold, and be over."""
+    """How long a condition must hold before an alert fires, and be over before it resolves."""
 
     for_hours: int = 1
     keep_firing_hours: int = 0
 
     @property
     def window(self) -> int:
-        """Verdicts kept one by one: a run that starts an alert and one that ends it, and the hour before."""
+        """How many evaluations are kept: a run that fires an alert, a run that resolves it, and the hour before."""
         return self.for_hours + max(1, self.keep_firing_hours) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """What an observation led to."""
+    """An alert after an evaluation, and what changed."""
 
     alert: Alert | None
-    """None: neither pending nor firing; nothing is to be remembered."""
+    """None: neither pending nor firing, so that nothing is stored."""
     change: Change | None = None
 
 
@@ -48,61 +49,67 @@ def advance(
     rule: str,
     subject: Subject,
     hour: datetime,
-    breaches: bool | None,
+    is_breach: bool | None,
     policy: FiringPolicy,
-    previous: datetime | None = None,
+    last_clear_hour: datetime | None = None,
 ) -> Transition:
-    """Take one more hour into account.
+    """Apply the evaluation of one more hour.
 
     Args:
-        alert: as it was.
+        alert: the alert before; None where it is inactive.
         rule: the rule's name.
-        subject: what is watched.
-        hour: start of the hour.
-        breaches: whether it does; None: nobody knows.
-        policy: the rule's patience.
-        previous: the newest hour in which the subject was seen quiet, for an alert that begins here.
+        subject: the subject of the alert.
+        hour: start of the evaluated hour.
+        is_breach: whether the hour breaches the rule; None: unknown.
+        policy: the rule's durations.
+        last_clear_hour: the newest hour known to be without a breach, for an alert that starts here.
     """
-    if breaches is None or (alert is not None and alert.evaluations and hour <= alert.evaluations[-1].hour):
+    if is_breach is None or (alert is not None and alert.evaluations and hour <= alert.evaluations[-1].hour):
         return Transition(alert)
     if alert is None:
-        if not breaches:
+        if not is_breach:
             return Transition(None)
-        before = (Evaluation(previous, is_breach=False),) if previous is not None and previous < hour else ()
-        alert = Alert(rule, subject, "inactive", hour, before)
-    return _transition(alert, (*alert.evaluations, Evaluation(hour, breaches)), policy)
+        earlier: tuple[Evaluation, ...] = ()
+        if last_clear_hour is not None and last_clear_hour < hour:
+            earlier = (Evaluation(last_clear_hour, is_breach=False),)
+        alert = Alert(rule, subject, "inactive", hour, earlier)
+    return _transition(alert, (*alert.evaluations, Evaluation(hour, is_breach)), policy)
 
 
-def reevaluate(alert: Alert, hour: datetime, breaches: bool | None, policy: FiringPolicy) -> Transition:
-    """Replace the verdict on an hour that was decided; one that is no longer kept changes nothing."""
-    if breaches is None:
+def reevaluate(alert: Alert, hour: datetime, is_breach: bool | None, policy: FiringPolicy) -> Transition:
+    """Replace the evaluation of a restated hour; an hour whose evaluation is no longer kept changes nothing."""
+    if is_breach is None:
         return Transition(alert)
-    evidence = tuple(Evaluation(hour, breaches) if one.hour == hour else one for one in alert.evaluations)
-    return Transition(alert) if evidence == alert.evaluations else _transition(alert, evidence, policy)
+    evaluations = tuple(
+        Evaluation(hour, is_breach) if evaluation.hour == hour else evaluation for evaluation in alert.evaluations
+    )
+    return Transition(alert) if evaluations == alert.evaluations else _transition(alert, evaluations, policy)
 
 
-def fold_evaluations(base: EvaluationState, evidence: Iterable[Evaluation], policy: FiringPolicy) -> EvaluationState:
-    """The state after some hours."""
-    firing, run, quiet = base
-    for verdict in evidence:
-        run, quiet = (run + 1, 0) if verdict.is_breach else (0, quiet + 1)
-        if run >= policy.for_hours:
+def fold_evaluations(
+    state: EvaluationState, evaluations: Iterable[Evaluation], policy: FiringPolicy
+) -> EvaluationState:
+    """Return the state after a sequence of evaluations."""
+    firing, breach_run, clear_run = state
+    for evaluation in evaluations:
+        breach_run, clear_run = (breach_run + 1, 0) if evaluation.is_breach else (0, clear_run + 1)
+        if breach_run >= policy.for_hours:
             firing = True
-        elif quiet >= max(1, policy.keep_firing_hours):
+        elif clear_run >= max(1, policy.keep_firing_hours):
             firing = False
-    return EvaluationState(firing, run, quiet)
+    return EvaluationState(firing, breach_run, clear_run)
 
 
 def phase_of(state: EvaluationState) -> Phase:
-    """What a state is called."""
+    """Return the phase of a state."""
     if state.firing:
         return "firing"
     return "pending" if state.breach_run else "inactive"
 
 
-def _transition(alert: Alert, evidence: tuple[Evaluation, ...], policy: FiringPolicy) -> Transition:
-    """The alert with this evidence, trimmed, and what changed."""
-    phase = phase_of(fold_evaluations(alert.earlier_state, evidence, policy))
+def _transition(alert: Alert, evaluations: tuple[Evaluation, ...], policy: FiringPolicy) -> Transition:
+    """Evaluate an alert with these evaluations, and keep only the newest of them."""
+    phase = phase_of(fold_evaluations(alert.earlier_state, evaluations, policy))
     change: Change | None = None
     if phase == "firing" and alert.phase != "firing":
         change = "firing"
@@ -110,22 +117,26 @@ def _transition(alert: Alert, evidence: tuple[Evaluation, ...], policy: FiringPo
         change = "resolved"
     if phase == "inactive":
         return Transition(None, change)
-    since = alert.since if phase == "firing" and alert.phase == "firing" else _since(alert, evidence)
-    over = max(0, len(evidence) - policy.window)
-    base = fold_evaluations(alert.earlier_state, evidence[:over], policy)
-    after = replace(alert, phase=phase, since=since, evaluations=evidence[over:], earlier_state=base)
-    if change == "resolved":  # a run goes on that is too short by now
-        after = replace(after, notified_at=None, notification=None, acknowledged_by="", acknowledged_at=None)
-    return Transition(after, change)
+    since = alert.since if phase == "firing" and alert.phase == "firing" else _start_of_run(alert, evaluations)
+    excess = max(0, len(evaluations) - policy.window)
+    earlier_state = fold_evaluations(alert.earlier_state, evaluations[:excess], policy)
+    next_alert = replace(
+        alert, phase=phase, since=since, evaluations=evaluations[excess:], earlier_state=earlier_state
+    )
+    if change == "resolved":  # a restatement left a run that is too short to fire: the alert is pending again
+        next_alert = replace(
+            next_alert, notified_at=None, notification=None, acknowledged_by="", acknowledged_at=None
+        )
+    return Transition(next_alert, change)
 
 
-def _since(alert: Alert, evidence: tuple[Evaluation, ...]) -> datetime:
-    """Start of the newest run; one that reaches further back than the evidence began when the alert says."""
-    since = None
-    for verdict in reversed(evidence):
-        if not verdict.is_breach:
+def _start_of_run(alert: Alert, evaluations: tuple[Evaluation, ...]) -> datetime:
+    """Return the start of the newest run of breaches, which may be older than the evaluations that are kept."""
+    start = None
+    for evaluation in reversed(evaluations):
+        if not evaluation.is_breach:
             break
-        since = verdict.hour
+        start = evaluation.hour
     else:
-        return min(alert.since, since) if since else alert.since
-    return since or alert.since
+        return min(alert.since, start) if start else alert.since
+    return start or alert.since

@@ -6,7 +6,7 @@ from typing import Any, get_args
 from gpucost.core.errors import ConflictError
 from gpucost.features.exports.exported_days import DayStatus, ExportedDay
 from gpucost.storage import keys
-from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, whole
+from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, integer
 
 _STATUS: dict[str, DayStatus] = {status[0]: status for status in get_args(DayStatus)}
 
@@ -60,15 +60,15 @@ def _read(cluster: str, item: Item) -> ExportedDay:
     return ExportedDay(
         cluster=cluster,
         day=datetime.strptime(text(item, "sk"), "%Y-%m-%d").replace(tzinfo=UTC),
-        version=whole(item, "c"),
+        version=integer(item, "c"),
         status=_STATUS[text(item, "s")],
-        rows=whole(item, "r"),
-        parquet_bytes=whole(item, "bp"),
-        csv_bytes=whole(item, "bc"),
+        rows=integer(item, "r"),
+        parquet_bytes=integer(item, "bp"),
+        csv_bytes=integer(item, "bc"),
         currency=text(item, "cu"),
-        exported_at=keys.read_instant(whole(item, "at")),
+        exported_at=keys.from_seconds(integer(item, "at")),
         fingerprint=text(item, "f"),
-        publications=whole(item, "n"),
+        publications=integer(item, "n"),
     )
 
 

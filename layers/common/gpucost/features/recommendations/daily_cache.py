@@ -1,6 +1,6 @@
-"""What the ledger lacks and metrics know, by whole UTC days: GPU memory of pods, and who waited for GPUs.
+"""Caches metrics that the ledger does not hold, by whole UTC days: GPU memory of pods, and pods that waited for GPUs.
 
-Each day is asked once and kept; what cannot be had is left out, and advice goes without it.
+Each day is queried once and stored. Recommendations do without days that are not available.
 """
 
 from collections.abc import Callable
@@ -17,43 +17,43 @@ from gpucost.runtime.observability import logger
 from gpucost.settings import ClusterSettings
 from gpucost.storage.ports import Clock
 
-KEPT = 40 * DAY
-"""A little longer than advice looks back."""
+RETENTION = 40 * DAY
+"""A little longer than the look-back."""
 Day = TypeVar("Day")
 
 
 class DailyCache(Generic[Day]):
-    """Asks for the days that are not known yet.
+    """Queries the days that are not stored yet.
 
     Args:
-        what: is asked for, as logs name it.
-        ask: a cluster's metrics for a day.
-        known: the days in `[start, end)` that were kept of a cluster, by its name.
-        keep: a cluster's day until a time.
-        clock: the time now.
+        metric_name: the name of the metric in logs.
+        reader: makes the function that queries a cluster's metrics for a day.
+        load: the stored days in `[start, end)` of a cluster, by its name.
+        save: stores a cluster's day until a time.
+        clock: the current time.
     """
 
     def __init__(
         self,
-        what: str,
-        ask: Callable[[ClusterSettings, Deadline | None], Callable[[datetime], Day]],
-        known: Callable[[str, datetime, datetime], dict[datetime, Day]],
-        keep: Callable[[str, datetime, Day, datetime], None],
+        metric_name: str,
+        reader: Callable[[ClusterSettings, Deadline | None], Callable[[datetime], Day]],
+        load: Callable[[str, datetime, datetime], dict[datetime, Day]],
+        save: Callable[[str, datetime, Day, datetime], None],
         *,
         clock: Clock,
     ) -> None:
-        self._what = what
-        self._ask = ask
-        self._known = known
-        self._keep = keep
+        self._metric_name = metric_name
+        self._reader = reader
+        self._load = load
+        self._save = save
         self._clock = clock
 
     def days(
         self, cluster: ClusterSettings, start: datetime, end: datetime, deadline: Deadline | None = None
     ) -> dict[datetime, Day]:
-        """The whole UTC days of `[start, end)`; days that cannot be had are missing, and advice goes without them.
+        """The whole UTC days of `[start, end)`, without those that are not available.
 
-        They are asked for newest first, and the first failure ends it: what is older is no easier to have.
+        Days are queried newest first. The first failure ends it, because older days would most likely fail too.
 
         Raises:
             SourceError: the store failed.
@@ -61,25 +61,27 @@ class DailyCache(Generic[Day]):
         first, last = floor_day(start), floor_day(end)
         if first < start:
             first += DAY
-        found = self._known(cluster.name, first, last)
-        ask = self._ask(cluster, deadline)
+        days = self._load(cluster.name, first, last)
+        read_day = self._reader(cluster, deadline)
         day = last - DAY
         while day >= first:
-            if day not in found:
+            if day not in days:
                 try:
-                    found[day] = ask(day)
+                    days[day] = read_day(day)
                 except SourceError as error:
-                    logger.warning("metrics do not tell", what=self._what, cluster=cluster.name, reason=str(error))
+                    logger.warning(
+                        "a metric is not available", metric=self._metric_name, cluster=cluster.name, reason=str(error)
+                    )
                     break
-                self._keep(cluster.name, day, found[day], self._clock() + KEPT)
+                self._save(cluster.name, day, days[day], self._clock() + RETENTION)
             day -= DAY
-        return found
+        return days
 
 
 def gpu_memory_cache(
     readers: MemoryReaders, store: MemoryStore, *, clock: Clock
 ) -> DailyCache[dict[tuple[str, str], float]]:
-    """Keeps the most bytes that pods used of any GPU."""
+    """The cache of GPU memory peaks by pod."""
 
     def peaks(
         cluster: ClusterSettings, deadline: Deadline | None
@@ -90,9 +92,9 @@ def gpu_memory_cache(
 
 
 def waiting_pods_cache(readers: WaitingPodsReaders, store: WaitingPodsStore, *, clock: Clock) -> DailyCache[list[Wait]]:
-    """Keeps who waited for GPUs."""
+    """The cache of pods that waited for GPUs."""
 
     def waits(cluster: ClusterSettings, deadline: Deadline | None) -> Callable[[datetime], list[Wait]]:
         return readers(cluster, deadline).waits
 
-    return DailyCache("who waited for GPUs", waits, store.waits, store.put_waits, clock=clock)
+    return DailyCache("pods waiting for GPUs", waits, store.waits, store.put_waits, clock=clock)

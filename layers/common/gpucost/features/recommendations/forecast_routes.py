@@ -7,24 +7,26 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import Field
 
-from gpucost.features.recommendations.forecasts import Forecasts, PeriodForecast
+from gpucost.features.recommendations.forecasts import ForecastService, PeriodForecast
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.responses import json_response, responses
 from gpucost.http.schemas import Amount, Instant, ResponseModel
 
-Unit = Annotated[str, Query(description="Whose costs", examples=["research"], min_length=1, max_length=200)]
-PeriodKind = Annotated[Literal["month", "quarter"], Query(description="The UTC month or quarter under way")]
+BusinessUnitParameter = Annotated[
+    str, Query(description="The business unit", examples=["research"], min_length=1, max_length=200)
+]
+PeriodParameter = Annotated[Literal["month", "quarter"], Query(description="The current UTC month or quarter")]
 
 
 class BacktestFigures(ResponseModel):
-    """Past forecasts of a length, each made from what was known before it, and what came."""
+    """Past forecasts, each made from earlier hours only, and how many of them covered the actual cost."""
 
-    hours: int = Field(description="How far ahead")
-    evaluated: int
-    covered: int = Field(description="How many actual sums fell into their interval")
+    hours: int = Field(description="Length of each forecast, in hours")
+    evaluated: int = Field(description="Number of past forecasts")
+    covered: int = Field(description="Number of past forecasts whose interval contains the actual cost")
 
 
-class ForecastAnswer(ResponseModel):
+class ForecastResponse(ResponseModel):
     """GET /v1/forecasts."""
 
     business_unit: str
@@ -32,58 +34,60 @@ class ForecastAnswer(ResponseModel):
     start: Instant
     end: Instant
     known_until: Instant
-    spent_usd: Amount = Field(description="Allocated so far, as far as it has a price; exact")
-    hours_known: int = Field(description="Hours so far of which all has a price")
+    spent_usd: Amount = Field(description="Allocated cost so far, as far as it has a price; exact")
+    hours_known: int = Field(description="Hours so far that are completely priced")
     hours_unknown: int = Field(
-        description="Hours so far without figures, or with a part that has no price: taken to cost what the known did"
+        description="Hours so far without figures or with a missing price. The projection uses the mean of the others"
     )
-    projected_usd: Amount | None = Field(description="At the period's end; null where less than two weeks are known")
+    projected_usd: Amount | None = Field(
+        description="Cost at the period's end; null with less than two weeks of history"
+    )
     low_usd: Amount | None
     high_usd: Amount | None
-    interval_percent: int = Field(description="How often actual sums should fall between low and high", examples=[80])
-    backtest: BacktestFigures | None = Field(description="How often they did; null where the history is too short")
+    interval_percent: int = Field(description="How often the actual cost should be between low and high", examples=[80])
+    backtest: BacktestFigures | None = Field(description="How often it was; null if the history is too short")
     budget_usd: Amount | None = Field(description="From the settings' budget rules; three months' for a quarter")
     currency: str = Field(examples=["USD"])
 
 
-def add_forecast_routes(app: APIGatewayHttpResolver, forecasts: Callable[[], Forecasts]) -> None:
-    """Put the route on an app; the service is made when it is first asked."""
+def add_forecast_routes(app: APIGatewayHttpResolver, service: Callable[[], ForecastService]) -> None:
+    """Add the route to an app; `service` is called at the first request."""
 
     @app.get(
         "/v1/forecasts",
-        summary="Where a month or quarter leads",
-        tags=["advice"],
-        responses=responses(ForecastAnswer, can_be_missing=True),
+        summary="The expected cost of a month or quarter",
+        tags=["forecasts"],
+        responses=responses(ForecastResponse, can_be_missing=True),
     )
     @open_to("bu")
-    def forecast(business_unit: Unit, period: PeriodKind = "month") -> Response[str]:
-        """What a business unit's period will have cost by its end, with an interval, beside its budget.
+    def forecast(business_unit: BusinessUnitParameter, period: PeriodParameter = "month") -> Response[str]:
+        """The expected cost of a business unit's period with an interval, and its budget.
 
-        Hours of the week as they were in the last eight weeks, at the level of the newest ones: no trend, no holidays.
+        The forecast repeats the last eight weeks' pattern at the newest weeks' level, without trend and holidays.
         """
         scope = scope_of_caller(app)
-        return json_response(forecast_answer(period, forecasts().forecast(business_unit, period, scope=scope)))
+        return json_response(build_response(period, service().forecast(business_unit, period, scope=scope)))
 
 
-def forecast_answer(period: str, found: PeriodForecast) -> dict[str, Any]:
+def build_response(period: str, forecast: PeriodForecast) -> dict[str, Any]:
     """As `ForecastAnswer`."""
-    backtest = found.backtest
+    backtest = forecast.backtest
     return {
-        "business_unit": found.business_unit,
+        "business_unit": forecast.business_unit,
         "period": period,
-        "start": found.start,
-        "end": found.end,
-        "known_until": found.known_until,
-        "spent_usd": found.spent_usd,
-        "hours_known": found.hours_known,
-        "hours_unknown": found.hours_unknown,
-        "projected_usd": found.projected_usd,
-        "low_usd": found.low_usd,
-        "high_usd": found.high_usd,
-        "interval_percent": found.percent,
+        "start": forecast.start,
+        "end": forecast.end,
+        "known_until": forecast.known_until,
+        "spent_usd": forecast.spent_usd,
+        "hours_known": forecast.hours_known,
+        "hours_unknown": forecast.hours_unknown,
+        "projected_usd": forecast.projected_usd,
+        "low_usd": forecast.low_usd,
+        "high_usd": forecast.high_usd,
+        "interval_percent": forecast.percent,
         "backtest": None
         if backtest is None
-        else {"hours": backtest.hours, "tried": backtest.evaluated, "inside": backtest.covered},
-        "budget_usd": found.budget_usd,
-        "currency": found.currency,
+        else {"hours": backtest.hours, "evaluated": backtest.evaluated, "covered": backtest.covered},
+        "budget_usd": forecast.budget_usd,
+        "currency": forecast.currency,
     }

@@ -19,8 +19,8 @@ from gpucost.storage.ports import Clock, Rollups, SettingsStore
 HISTORY = timedelta(days=56)
 SETTLED = 2 * HOUR
 """Hours that ended later than this may not be published yet."""
-PeriodKind = Literal["month", "quarter"]
-_MONTHS: Mapping[PeriodKind, int] = {"month": 1, "quarter": 3}
+Period = Literal["month", "quarter"]
+_MONTHS: Mapping[Period, int] = {"month": 1, "quarter": 3}
 BudgetOf = Callable[[str, int], Decimal | None]
 """The tightest budget of a business unit for some months, in USD; None where no rule covers the unit."""
 _LEAST_KNOWN = Decimal("0.5")
@@ -55,7 +55,7 @@ class PeriodForecast:
     currency: str
 
 
-class Forecasts:
+class ForecastService:
     """Forecasts periods.
 
     Args:
@@ -71,7 +71,7 @@ class Forecasts:
         self._budget_of = budget_of
         self._clock = clock
 
-    def forecast(self, business_unit: str, period: PeriodKind, *, scope: Scope = FULL_ACCESS) -> PeriodForecast:
+    def forecast(self, business_unit: str, period: Period, *, scope: Scope = FULL_ACCESS) -> PeriodForecast:
         """The month or quarter that is under way.
 
         Raises:
@@ -99,13 +99,21 @@ class Forecasts:
             found = forecast(history, until - HOUR * len(history), ahead)
         base = float(sum(known, ZERO)) * passed / len(known) if known else 0.0
         return PeriodForecast(
-            business_unit, start, end, until, spent, len(known), passed - len(known),
+            business_unit,
+            start,
+            end,
+            until,
+            spent,
+            len(known),
+            passed - len(known),
             None if found is None else round_cents(base + found.expected),
             None if found is None else round_cents(base + found.low),
             None if found is None else round_cents(base + found.high),
-            LEVEL_PERCENT, None if found is None else found.backtest,
-            self._budget_of(business_unit, _MONTHS[period]), currency,
-        )  # fmt: skip
+            LEVEL_PERCENT,
+            None if found is None else found.backtest,
+            self._budget_of(business_unit, _MONTHS[period]),
+            currency,
+        )
 
     def _hours(
         self, settings: Settings, unit: str, start: datetime, end: datetime
@@ -142,7 +150,7 @@ class Forecasts:
         return known, sums, next(iter(currencies), settings.pricing.currency)
 
 
-def _period(moment: datetime, kind: PeriodKind) -> tuple[datetime, datetime]:
+def _period(moment: datetime, kind: Period) -> tuple[datetime, datetime]:
     start, end = month_bounds(moment)
     if kind == "quarter":
         start = start.replace(month=(start.month - 1) // _MONTHS["quarter"] * _MONTHS["quarter"] + 1)

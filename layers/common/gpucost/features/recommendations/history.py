@@ -1,7 +1,7 @@
-"""The look-back: what the ledger's hours say of each workload and node pool, hour by hour, in few bytes.
+"""The look-back: each workload's and node pool's figures by hour, from the ledger, in compact arrays.
 
-Hours are means: a peak is the mean of the busiest hour, and what happens within an hour is not seen. Figures are kept
-as floats, 8 bytes each: advice is an estimate, and 1,000 workloads over 30 days are 30 MB this way.
+Figures are means of an hour: a peak is the mean of the busiest hour, and shorter peaks are not visible. They are
+floats of 8 bytes, because recommendations are estimates: 1,000 workloads over 30 days need 30 MB.
 """
 
 from array import array
@@ -19,42 +19,40 @@ from gpucost.core.model import NodeHour
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 
 POD_LEVEL_SOURCES = frozenset({"pod", "shared"})
-"""Rungs on which advice may rest: the others are guesses (design §3)."""
+"""Utilization sources that recommendations may use. The others are averages over a node or cluster."""
 _CASH_SOURCES = frozenset({"constant", "rates", "on-demand", "spot", "override"})
-"""Price sources that say what an hour costs in cash; a bill's amortized amounts may hold commitments."""
+"""Price sources that show what an hour costs in cash. A bill's amortized amounts may include commitments."""
 _LIST_PRICE_SOURCES = frozenset({"constant", "rates", "on-demand"})
-"""Price sources that are lists."""
+"""Price sources that are price lists."""
 _COMMITMENT_SOURCES = frozenset({"cur", "rates", "override"})
-"""Price sources that follow what was bought; lists and a constant fall for everybody, or for nobody."""
-"""A pod label that says whether its work may be interrupted, as the settings' `cost_labels` bring it to the lines:
-`true` where it goes on from a checkpoint, `false` where it must not be."""
+"""Price sources that change when a commitment is bought. Price lists and constants do not."""
 _COMMITTED_CAPACITY = frozenset({"reserved", "capacity-block"})
 
 
 class Wait(NamedTuple):
-    """What a pod waited on a UTC day, before it was bound to a node."""
+    """How long a pod waited on a UTC day before it was bound to a node."""
 
     namespace: str
     pod: str
     uid: str
     resource: str
-    """As Kubernetes writes it."""
+    """The resource name as in Kubernetes, for example `nvidia.com/gpu`."""
     units: int
     hours: tuple[tuple[int, float], ...]
-    """Hours of the day, each with the part of it that the pod waited."""
+    """(hour of the day, part of that hour in which the pod waited)."""
 
 
 class Disruption(NamedTuple):
-    """What Karpenter said of the last week: the most nodes, by its reason (`underutilized`, `empty`)."""
+    """Karpenter's view of the last week: the maximum of nodes by reason (`underutilized`, `empty`)."""
 
     eligible: Mapping[str, int]
-    """Of the whole cluster, that it could have taken away."""
+    """Nodes of the whole cluster that it could have removed, by reason."""
     allowed: Mapping[tuple[str, str], int]
-    """By node pool and reason: how many its budgets let go at once."""
+    """Nodes that a pool's disruption budgets allow to remove at once, by (node pool, reason)."""
 
 
 class WorkloadKey(NamedTuple):
-    """A workload with what it requests. A pod without an owner is a workload of its own."""
+    """A workload and the resource it requests. A pod without an owner is a workload of its own."""
 
     business_unit: str
     namespace: str
@@ -65,7 +63,7 @@ class WorkloadKey(NamedTuple):
 
 
 class PoolKey(NamedTuple):
-    """Nodes that are alike."""
+    """Nodes of one pool, instance type, capacity type and GPU model."""
 
     node_pool: str
     instance_type: str
@@ -79,21 +77,21 @@ def _zeros(hours: int) -> "array[float]":
 
 @dataclass(slots=True)
 class Cash:
-    """USD by whether not spending it again would leave the bill."""
+    """USD by whether the bill would get lower without it."""
 
     avoidable: float = 0.0
     committed: float = 0.0
     unknown: float = 0.0
     at_list_price: float = 0.0
-    """Of all, what was charged at list prices."""
+    """The part of all that was charged at list prices."""
 
     @property
     def is_all_at_list_price(self) -> bool:
-        """Whether all was."""
+        """Whether everything was charged at list prices."""
         return self.at_list_price >= (1 - 1e-9) * (self.avoidable + self.committed + self.unknown)
 
     def add(self, usd: float, capacity_type: str, price_source: str) -> None:
-        """Take an amount into account."""
+        """Add an amount."""
         if price_source in _LIST_PRICE_SOURCES:
             self.at_list_price += usd
         if capacity_type in _COMMITTED_CAPACITY or price_source == "capacity-block":
@@ -104,52 +102,52 @@ class Cash:
             self.unknown += usd
 
     def cash_share(self) -> float | None:
-        """Part of the money that is cash; None where some of it is not known."""
+        """The part of the cost that is avoidable cash; None if a part of it is unknown."""
         total = self.avoidable + self.committed + self.unknown
         return None if self.unknown or not total else self.avoidable / total
 
 
 @dataclass(slots=True)
 class WorkloadHistory:
-    """One workload; each array has a figure for every hour of the look-back."""
+    """One workload. Each array has a figure for every hour of the look-back."""
 
     key: WorkloadKey
     held: "array[float]"
     """Physical GPU-hours."""
     observed: "array[float]"
-    """Of these, whose use somebody saw."""
+    """The GPU-hours with observed utilization."""
     used: "array[float]"
     usd: "array[float]"
     off_spot: "array[float]"
     """Physical GPU-hours held on anything but spot."""
     pods: "array[int]"
-    """Pods that held something in the hour, however shortly."""
+    """Pods that held GPUs in the hour, for any time."""
     busiest: "array[float]"
-    """Mean utilization of its busiest pod in the hour; -1 where nobody saw any."""
+    """Mean utilization of its busiest pod in the hour; -1 without samples."""
     gpus_per_pod: float = 0.0
-    """The most that any of its pods held."""
+    """The largest number of physical GPUs that any of its pods held."""
     units_per_pod: int = 0
     gpu_share: float = 1.0
     """Physical GPUs per unit."""
     unpriced: "array[int]" = field(default_factory=lambda: array("b"))
-    """1 for hours in which a part of it has no price: they are left out of money."""
+    """1 for hours in which a part of it has no price. Amounts leave them out."""
     unpriced_gpu_hours: float = 0.0
     cash: Cash = field(default_factory=Cash)
     memory_peak: float = 0.0
-    """The most bytes of GPU memory that any of its pods ever used, as far as known."""
+    """The largest GPU memory that any of its pods used, in bytes, as far as it was observed."""
     interruptible: float = 0.0
-    """GPU-hours of pods that say that they may be interrupted."""
+    """GPU-hours of pods with the label `gpucost/interruptible: "true"`."""
     uninterruptible: float = 0.0
-    """GPU-hours of pods that say that they must not be."""
+    """GPU-hours of pods with the label `gpucost/interruptible: "false"`."""
     memory_gpu_hours: float = 0.0
-    """GPU-hours of pods whose memory somebody saw on that day."""
+    """GPU-hours of pods with observed GPU memory on that day."""
     pools: Counter[PoolKey] = field(default_factory=Counter)
-    """GPU-hours (rounded to 1/1000) by pool."""
+    """Thousandths of GPU-hours by pool."""
     last_held: int = 0
-    """Place of the newest hour in which it held something."""
+    """Index of the newest hour in which it held GPUs."""
 
     def max_concurrent_pods(self) -> int:
-        """The most pods that were there together; an hour in which each was replaced counts them twice in `pods`."""
+        """The largest number of pods at one time. `pods` counts a pod and its replacement in the same hour as two."""
         if not self.gpus_per_pod:
             return max(self.pods)
         return max(1, min(max(self.pods), max(round(held / self.gpus_per_pod) for held in self.held)))
@@ -157,7 +155,7 @@ class WorkloadHistory:
 
 @dataclass(slots=True)
 class PoolHistory:
-    """One pool of like nodes."""
+    """One pool of equal nodes. Each array has a figure for every hour of the look-back."""
 
     key: PoolKey
     nodes: "array[int]"
@@ -165,27 +163,27 @@ class PoolHistory:
     """Physical GPU-hours."""
     unallocated: "array[float]"
     cost: "array[float]"
-    """USD of whole nodes."""
+    """USD of the whole nodes."""
     busy: "array[int]"
-    """Nodes on which some pod held something, however shortly."""
+    """Nodes on which a pod held GPUs, for any time."""
     pods: list[tuple[tuple[float, int], ...]]
-    """Per hour: (physical GPUs held by a pod, how many such pods)."""
+    """By hour: (physical GPUs of a pod, number of such pods), largest first."""
     unpriced: "array[int]"
-    """1 for hours in which one of its nodes has no price: they are left out of money."""
+    """1 for hours in which one of its nodes has no price. Amounts leave them out."""
     billed: "array[int]"
-    """1 for hours whose price is the bill's."""
+    """1 for hours whose price comes from the bill."""
     shows_commitments: "array[int]"
-    """1 for hours whose price would tell of a commitment."""
+    """1 for hours whose price would show a commitment."""
     cash: Cash = field(default_factory=Cash)
 
 
 class LookBack:
-    """Collects hours.
+    """Collects the hours of one cluster.
 
     Args:
-        cluster: whose.
-        start: first hour.
-        hours: how many.
+        cluster: the cluster's name.
+        start: the first hour.
+        hours: number of hours.
     """
 
     def __init__(self, cluster: str, start: datetime, hours: int) -> None:
@@ -193,46 +191,46 @@ class LookBack:
         self.start = start
         self.hours = hours
         self.has_figures = array("b", bytes(hours))
-        """1 for hours with figures."""
+        """1 for hours that have figures."""
         self.workloads: dict[WorkloadKey, WorkloadHistory] = {}
         self.pools: dict[PoolKey, PoolHistory] = {}
         self.list_prices: dict[str, float] = {}
-        """USD per node-hour by instance type, where a price list is known."""
+        """USD per node-hour by instance type, as far as a price list is known."""
         self.spot_prices: dict[str, SpotPrice] = {}
-        """What nodes cost on spot in these hours, by instance type, where fetched."""
+        """Spot prices of these hours by instance type, as far as they were fetched."""
         self.reserved_prices: dict[str, ReservedPrice] = {}
-        """Of reserved capacity by instance type, as the settings' rates give it."""
+        """Prices of reserved capacity by instance type, from the settings' rates."""
         self.memory_peaks: dict[datetime, Mapping[tuple[str, str], float]] = {}
-        """The most bytes of GPU memory that a pod (namespace, name) used on a UTC day; set before hours are added."""
+        """GPU memory peaks in bytes by UTC day and pod (namespace, name). Set them before adding hours."""
         self.currencies: set[str] = set()
         self.disruption = Disruption({}, {})
         self.time_zone: ZoneInfo | None = None
-        """Of schedules; UTC where None."""
+        """The time zone of schedules; None for UTC."""
         self.waits: dict[datetime, Sequence[Wait]] = {}
-        """Who waited on a UTC day, of days on which somebody saw it."""
+        """Waits by UTC day, for days with metrics."""
         self.run_hours: dict[str, float] = {}
-        """Hours for which pods that waited held what they asked for, by uid."""
+        """Hours for which pods that had waited then held their GPUs, by uid."""
 
     def priced_hours(self, unpriced: Sequence[int], first: int = 0) -> list[int]:
-        """Places of the hours with figures of which all has a price: what is said of money rests on them.
+        """Indexes of the hours that have figures and are completely priced. All amounts are based on them.
 
         Args:
-            unpriced: 1 for hours in which a part of the thing has none.
-            first: place of the first hour that counts.
+            unpriced: 1 for hours in which a part of the subject has no price.
+            first: index of the first hour that counts.
         """
         return [index for index in range(first, self.hours) if self.has_figures[index] and not unpriced[index]]
 
     def hour_at(self, index: int) -> datetime:
-        """Start of an hour."""
+        """The start of the hour with an index."""
         return self.start + HOUR * index
 
     def add_waits(self, waits: Mapping[datetime, Sequence[Wait]]) -> None:
-        """Take in who waited; before hours are added, which then tell how long each ran."""
+        """Add the pods that waited. Call it before adding hours, which then show how long each pod ran."""
         self.waits.update(waits)
         self.run_hours.update((wait.uid, 0.0) for day in waits.values() for wait in day)
 
     def add(self, hour: datetime, lines: Iterable[LineUse], nodes: Iterable[NodeHour], currency: str) -> None:
-        """Take an hour with figures into account."""
+        """Add an hour that has figures."""
         index = (hour - self.start) // HOUR
         self.has_figures[index] = 1
         self.currencies.add(currency)
@@ -267,13 +265,13 @@ class LookBack:
             self.pools[pool_key].pods[index] = tuple(sorted(sizes.items(), reverse=True))
 
     def drop_oldest_workloads(self, limit: int) -> int:
-        """Where there are more workloads than so many, leave out a quarter of them: those that ended longest ago.
+        """Drop a quarter of the workloads, those that ended longest ago, if there are more than `limit`.
 
-        Each takes the same memory however short it was, and where every pod is a workload of its own there are
-        thousands a day; what ended is advised nothing anyway.
+        Each workload needs the same memory, however short it ran. Where every pod is a workload of its own, there are
+        thousands per day. Ended workloads get no recommendation.
 
         Returns:
-            How many.
+            The number of workloads that were dropped.
         """
         if len(self.workloads) <= limit:
             return 0
@@ -285,16 +283,27 @@ class LookBack:
 
     def _workload(self, line: LineUse) -> WorkloadHistory:
         key = WorkloadKey(
-            line.shared_from or line.business_unit, line.namespace, line.workload_kind or "Pod",
-            line.workload or line.pod, line.resource, line.gpu_model,
-        )  # fmt: skip
+            line.shared_from or line.business_unit,
+            line.namespace,
+            line.workload_kind or "Pod",
+            line.workload or line.pod,
+            line.resource,
+            line.gpu_model,
+        )
         history = self.workloads.get(key)
         if history is None:
             hours = self.hours
             history = self.workloads[key] = WorkloadHistory(
-                key, _zeros(hours), _zeros(hours), _zeros(hours), _zeros(hours), _zeros(hours), array("l", bytes(array("l").itemsize * hours)),
-                array("d", [-1.0]) * hours, unpriced=array("b", bytes(hours)),
-            )  # fmt: skip
+                key,
+                _zeros(hours),
+                _zeros(hours),
+                _zeros(hours),
+                _zeros(hours),
+                _zeros(hours),
+                array("l", bytes(array("l").itemsize * hours)),
+                array("d", [-1.0]) * hours,
+                unpriced=array("b", bytes(hours)),
+            )
         return history
 
     def _add_line(self, index: int, history: WorkloadHistory, line: LineUse) -> None:
@@ -328,10 +337,17 @@ class LookBack:
         if history is None:
             hours = self.hours
             history = self.pools[key] = PoolHistory(
-                key, array("l", bytes(array("l").itemsize * hours)), _zeros(hours), _zeros(hours), _zeros(hours),
-                array("l", bytes(array("l").itemsize * hours)), [()] * hours, array("b", bytes(hours)), array("b", bytes(hours)),
+                key,
+                array("l", bytes(array("l").itemsize * hours)),
+                _zeros(hours),
+                _zeros(hours),
+                _zeros(hours),
+                array("l", bytes(array("l").itemsize * hours)),
+                [()] * hours,
                 array("b", bytes(hours)),
-            )  # fmt: skip
+                array("b", bytes(hours)),
+                array("b", bytes(hours)),
+            )
         history.nodes[index] += 1
         history.capacity[index] += float(node.capacity.capacity_gpu_hours)
         history.unallocated[index] += float(node.capacity.unallocated_gpu_hours)
@@ -345,7 +361,7 @@ class LookBack:
 
 
 def first_and_last_positive(figures: Sequence[float]) -> tuple[int, int] | None:
-    """First and last place with a figure above 0; None where there is none."""
+    """The first and last index with a figure above 0; None if there is none."""
     first = next((index for index, figure in enumerate(figures) if figure > 0), None)
     if first is None:
         return None

@@ -1,10 +1,10 @@
-"""The life of a recommendation: what each run's figures make of what was advised before.
+"""The lifecycle of a recommendation: how each review updates the stored recommendations.
 
 open ──▶ applied ──▶ verified
  │ ▲        │
  │ └────────┘ undone within the week
  ├──▶ withdrawn   newer figures no longer support it, or its subject is gone
- └──▶ dismissed   by somebody, with a reason; stays until somebody opens it again
+ └──▶ dismissed   by a person, with a reason; stays until a person reopens it
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,204 +18,256 @@ from gpucost.features.recommendations.model import Recommendation, Recommendatio
 from gpucost.features.recommendations.verification import WEEK, SubjectHour, measured_saving
 
 VERIFIED_AFTER = timedelta(days=7)
-"""A saving is measured over a whole week: weekdays and weekends cost differently."""
-SEEN_AFTER = timedelta(days=8)
-"""A schedule is seen in the mean of a whole week."""
-WITHDRAWN_KEPT = timedelta(days=90)
-_CHANGED = 6
-"""Hours that must differ from the same hours of the week before, for advice to count as applied."""
+"""A saving is measured over a whole week, because weekdays and weekends differ."""
+SCHEDULE_VISIBLE_AFTER = timedelta(days=8)
+"""A schedule becomes visible in the mean of a whole week."""
+WITHDRAWN_RETENTION = timedelta(days=90)
+_MIN_CHANGED_HOURS = 6
+"""Hours that must differ from the same hours of the week before, so that a recommendation counts as applied."""
 _DAY = 24
-_NEAR = 1.05
-"""So much more than advised is still as advised."""
+_TOLERANCE = 1.05
+"""An amount within this factor of the recommended amount counts as reached."""
 
 
 class SubjectHistory(Protocol):
-    """What the newest hours say of what advice is about."""
+    """The newest hours of the subjects of recommendations."""
 
     @property
     def start(self) -> datetime:
-        """First hour of the look-back."""
+        """The first hour of the look-back."""
         ...
 
-    def gpus(self, advice: RecommendationContent) -> Sequence[float | None] | None:
-        """GPUs held in every hour (of a pool: nodes); None for hours without figures.
+    def gpus(self, content: RecommendationContent) -> Sequence[float | None] | None:
+        """GPUs held in every hour (for a pool: nodes); None for hours without figures.
 
-        None where the subject was not seen in the look-back at all.
+        Returns:
+            None if the subject is not in the look-back at all.
         """
         ...
 
-    def hours(self, advice: RecommendationContent) -> Sequence[SubjectHour | None]:
-        """What it held and cost in every hour; None for hours without figures."""
+    def hours(self, content: RecommendationContent) -> Sequence[SubjectHour | None]:
+        """What the subject held and cost in every hour; None for hours without figures."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SingleSubject:
-    """A subject's hours, for tests and services alike; fulfils `Subjects` for one subject."""
+    """The hours of one subject. It answers every question with them, whatever the recommendation."""
 
     start: datetime
-    held: Sequence[float | None] | None
+    amounts: Sequence[float | None] | None
     cost: Sequence[float | None]
 
-    def gpus(self, advice: RecommendationContent) -> Sequence[float | None] | None:
-        """Whatever is asked about."""
-        return self.held
+    def gpus(self, content: RecommendationContent) -> Sequence[float | None] | None:
+        """The amounts of the only subject."""
+        return self.amounts
 
-    def hours(self, advice: RecommendationContent) -> Sequence[SubjectHour | None]:
-        """Whatever is asked about: as many pods as GPUs, of whose use nobody saw any."""
-        pairs = zip(self.held or (), self.cost, strict=True)
+    def hours(self, content: RecommendationContent) -> Sequence[SubjectHour | None]:
+        """The hours of the only subject, with one pod per GPU and no observed utilization."""
+        pairs = zip(self.amounts or (), self.cost, strict=True)
         return [None if held is None else SubjectHour(held, usd, held, 0.0) for held, usd in pairs]
 
 
 def update_recommendations(
-    known: Iterable[Recommendation],
-    found: Mapping[str, RecommendationContent],
-    subjects: SubjectHistory,
+    stored: Iterable[Recommendation],
+    current: Mapping[str, RecommendationContent],
+    histories: SubjectHistory,
     now: datetime,
-    standings: Mapping[Subject, str] | None = None,
+    findings: Mapping[Subject, str] | None = None,
 ) -> list[Recommendation]:
-    """What is to be stored after a run: recommendations that are new or changed.
+    """Update the stored recommendations after a review.
 
     Args:
-        known: what was stored before.
-        found: what the run advises, by id.
-        subjects: what the newest hours say.
-        now: the run's time.
-        standings: why workloads stand as they do, in words: what a withdrawn recommendation gives as its reason.
+        stored: the stored recommendations.
+        current: what the review recommends, by id.
+        histories: the newest hours of the subjects.
+        now: the time of the review.
+        findings: the reason of each workload's finding. A withdrawn recommendation gives it as its reason.
+
+    Returns:
+        The recommendations that are new or changed.
     """
     changed = []
     seen = set()
-    for one in known:
-        seen.add(one.id)
-        new = _next(one, found.get(one.id), subjects, now, (standings or {}).get(one.content.subject, ""))
-        if new != one:
-            changed.append(new)
-    changed += [Recommendation(advice, "open", now, now, now) for key, advice in found.items() if key not in seen]
+    for recommendation in stored:
+        seen.add(recommendation.id)
+        updated = _updated(
+            recommendation,
+            current.get(recommendation.id),
+            histories,
+            now,
+            (findings or {}).get(recommendation.content.subject, ""),
+        )
+        if updated != recommendation:
+            changed.append(updated)
+    changed += [
+        Recommendation(content, "open", now, now, now)
+        for recommendation_id, content in current.items()
+        if recommendation_id not in seen
+    ]
     return changed
 
 
-def _next(
-    one: Recommendation, advice: RecommendationContent | None, subjects: SubjectHistory, now: datetime, standing: str
+def _updated(
+    recommendation: Recommendation,
+    content: RecommendationContent | None,
+    histories: SubjectHistory,
+    now: datetime,
+    finding: str,
 ) -> Recommendation:
-    if one.state == "dismissed":
-        return replace(one, advice=advice, last_advised=now) if advice else one
-    if one.state in {"open", "applied"}:
-        applied = _applied_at(one, subjects)
-        if applied is not None:
-            return _applied(one, applied, subjects, now)
-    if advice is None:
-        if one.state in {"open", "applied"}:
-            is_gone = _is_gone(one.content, subjects.gpus(one.content))
-            if one.state == "applied" and not is_gone:
-                # Undone. The run left out what was before it was applied; the next one counts all hours again.
-                return replace(one, state="open", since=now, applied_at=None)
-            if one.content.kind == "off-hours" and not is_gone and now - one.last_recommended <= SEEN_AFTER:
-                return one  # its hours may be empty because it is followed: a whole week will tell
+    if recommendation.state == "dismissed":
+        return replace(recommendation, content=content, last_recommended=now) if content else recommendation
+    if recommendation.state in {"open", "applied"}:
+        applied_at = _applied_at(recommendation, histories)
+        if applied_at is not None:
+            return _as_applied(recommendation, applied_at, histories, now)
+    if content is None:
+        if recommendation.state in {"open", "applied"}:
+            is_gone = _is_gone(recommendation.content, histories.gpus(recommendation.content))
+            if recommendation.state == "applied" and not is_gone:
+                # Undone. This review left out the hours before the change; the next one counts all hours again.
+                return replace(recommendation, state="open", since=now, applied_at=None)
+            if (
+                recommendation.content.kind == "off-hours"
+                and not is_gone
+                and now - recommendation.last_recommended <= SCHEDULE_VISIBLE_AFTER
+            ):
+                return recommendation  # its hours may be empty because it was applied; a whole week will show it
             reason = "its subject is gone" if is_gone else "newer figures no longer support it"
-            if standing and not is_gone:
-                reason = f"{reason}: {standing}"
-            return replace(one, state="withdrawn", since=now, reason=reason, applied_at=None)
-        return one
-    if one.state == "open":
-        # Where a change has begun that is not believed yet, newer figures claim only what it has left.
-        change = _change(one, subjects.gpus(one.content))
-        return replace(one, advice=advice if change is None or not change[1] else one.content, last_advised=now)
-    # Verified or withdrawn, and advised again: the thing is back.
+            if finding and not is_gone:
+                reason = f"{reason}: {finding}"
+            return replace(recommendation, state="withdrawn", since=now, reason=reason, applied_at=None)
+        return recommendation
+    if recommendation.state == "open":
+        # While a change has begun but is not confirmed yet, newer figures show only the remaining saving.
+        change = _find_change(recommendation, histories.gpus(recommendation.content))
+        return replace(
+            recommendation,
+            content=content if change is None or not change[1] else recommendation.content,
+            last_recommended=now,
+        )
+    # Verified or withdrawn, and recommended again: the problem is back.
     return replace(
-        one, advice=advice, state="open", since=now, last_advised=now, applied_at=None, verified_usd=None, reason=""
+        recommendation,
+        content=content,
+        state="open",
+        since=now,
+        last_recommended=now,
+        applied_at=None,
+        verified_usd=None,
+        reason="",
     )
 
 
-def _applied_at(one: Recommendation, subjects: SubjectHistory) -> datetime | None:
-    """The first hour since which it is as advised, for some hours that were not before; None where it is not so."""
-    change = _change(one, subjects.gpus(one.content))
+def _applied_at(recommendation: Recommendation, histories: SubjectHistory) -> datetime | None:
+    """The first hour since which the recommended amount is reached; None if it is not."""
+    change = _find_change(recommendation, histories.gpus(recommendation.content))
     if change is None:
         return None
-    first, changed = change
+    first, changed_hours = change
     if first == 0:
-        return one.applied_at  # as advised all the time: applied before the look-back, or never anything else
-    return one.applied_at if changed < _CHANGED else subjects.start + HOUR * first
+        return recommendation.applied_at  # reached in the whole look-back: applied before it, or there never was more
+    return recommendation.applied_at if changed_hours < _MIN_CHANGED_HOURS else histories.start + HOUR * first
 
 
-def _change(one: Recommendation, held: Sequence[float | None] | None) -> tuple[int, int] | None:
-    """Place of the first hour since which no more is held than was advised (of more GPUs: no less), and how many hours
-    since then differ; None where the newest hour holds more.
+def _find_change(recommendation: Recommendation, held: Sequence[float | None] | None) -> tuple[int, int] | None:
+    """Find the first hour since which no more than the recommended amount is held (for more GPUs: no less).
 
-    That nights and weekends hold less is no change: only hours count that differ from the same hour of the week
-    before, or of the day before where no week is known.
+    Nights and weekends with less are no change: only hours count that differ from the same hour of the week before,
+    or of the day before if there is no such week.
+
+    Returns:
+        Its index and the number of changed hours since then; None if the newest hour holds more.
     """
-    if held is None or _is_gone(one.content, held):
+    if held is None or _is_gone(recommendation.content, held):
         return None
-    then = float(one.content.recommended_gpus)
-    is_more = then > float(one.content.current_gpus)
+    target = float(recommendation.content.recommended_gpus)
+    adds_gpus = target > float(recommendation.content.current_gpus)
 
-    def is_done(own: float) -> bool:
-        return own >= then / _NEAR if is_more else own <= then * _NEAR
+    def is_reached(amount: float) -> bool:
+        return amount >= target / _TOLERANCE if adds_gpus else amount <= target * _TOLERANCE
 
     first = len(held)
     for index in range(len(held) - 1, -1, -1):
-        own = held[index]
-        if own is not None:
-            if not is_done(own):
+        amount = held[index]
+        if amount is not None:
+            if not is_reached(amount):
                 break
             first = index
     if first == len(held):
         return None
-    changed = 0
+    changed_hours = 0
     for index in range(first, len(held)):
-        before = _before(held, first, index)
-        if before is not None and held[index] is not None and not is_done(before):
-            changed += 1
-    return first, changed
+        earlier = _amount_before(held, first, index)
+        if earlier is not None and held[index] is not None and not is_reached(earlier):
+            changed_hours += 1
+    return first, changed_hours
 
 
-def _before(held: Sequence[float | None], first: int, index: int) -> float | None:
-    """What was held in the same hour of the week before; where that is not known, of the newest day before."""
-    for at in (index - WEEK, *range(index - _DAY, -1, -_DAY)):
-        own: float | None = held[at] if 0 <= at < first else None
-        if own is not None:
-            return own
+def _amount_before(held: Sequence[float | None], first: int, index: int) -> float | None:
+    """The amount in the same hour of the week before; if that is not known, of the newest day before."""
+    for earlier in (index - WEEK, *range(index - _DAY, -1, -_DAY)):
+        amount: float | None = held[earlier] if 0 <= earlier < first else None
+        if amount is not None:
+            return amount
     return None
 
 
-def _is_gone(advice: RecommendationContent, held: Sequence[float | None] | None) -> bool:
-    """Whether nothing is left of a subject that was to keep something."""
-    known = [] if held is None else [own for own in held if own is not None]
-    return not known or (advice.recommended_gpus > 0 and not any(known[-_DAY:]))
+def _is_gone(content: RecommendationContent, held: Sequence[float | None] | None) -> bool:
+    """Whether nothing is left of a subject that was meant to keep something."""
+    amounts = [] if held is None else [amount for amount in held if amount is not None]
+    return not amounts or (content.recommended_gpus > 0 and not any(amounts[-_DAY:]))
 
 
-def _applied(one: Recommendation, at: datetime, subjects: SubjectHistory, now: datetime) -> Recommendation:
-    new = one
-    if one.state != "applied" or one.applied_at != at:
-        new = replace(one, state="applied", since=now if one.state != "applied" else one.since, applied_at=at)
-    index = max(0, (at - subjects.start) // HOUR)
-    hours = subjects.hours(one.content)
-    since = sum(own is not None and own.usd is not None for own in hours[index:])
+def _as_applied(
+    recommendation: Recommendation, applied_at: datetime, histories: SubjectHistory, now: datetime
+) -> Recommendation:
+    updated = recommendation
+    if recommendation.state != "applied" or recommendation.applied_at != applied_at:
+        updated = replace(
+            recommendation,
+            state="applied",
+            since=now if recommendation.state != "applied" else recommendation.since,
+            applied_at=applied_at,
+        )
+    index = max(0, (applied_at - histories.start) // HOUR)
+    hours = histories.hours(recommendation.content)
+    priced_hours = sum(hour is not None and hour.usd is not None for hour in hours[index:])
     # A schedule shows in the mean of a week, so that it was followed for a week before.
-    changed = index - WEEK + 1 if one.content.kind == "off-hours" else index
-    usd = measured_saving(one.content, hours, max(0, changed)) if since * HOUR >= VERIFIED_AFTER else None
-    return new if usd is None else replace(new, state="verified", since=now, verified_usd=usd)
+    changed = index - WEEK + 1 if recommendation.content.kind == "off-hours" else index
+    usd = (
+        measured_saving(recommendation.content, hours, max(0, changed))
+        if priced_hours * HOUR >= VERIFIED_AFTER
+        else None
+    )
+    return updated if usd is None else replace(updated, state="verified", since=now, verified_usd=usd)
 
 
-def dismiss(one: Recommendation, *, author: str, reason: str, now: datetime) -> Recommendation:
-    """Somebody does not want it.
+def dismiss(recommendation: Recommendation, *, author: str, reason: str, now: datetime) -> Recommendation:
+    """Dismiss an open recommendation.
 
     Raises:
         InvalidInputError: no reason, or it is not open.
     """
     if not reason.strip():
-        raise InvalidInputError("a reason is needed: whoever looks at it next year wants to know")
-    if one.state != "open":
-        raise InvalidInputError(f"{one.id} is {one.state}; only open recommendations are dismissed")
-    return replace(one, state="dismissed", since=now, reason=reason.strip(), author=author)
+        raise InvalidInputError(
+            "reason: required. Say why the recommendation is dismissed, for those who review it later."
+        )
+    if recommendation.state != "open":
+        raise InvalidInputError(
+            f"{recommendation.id} is {recommendation.state}; only open recommendations can be dismissed"
+        )
+    return replace(recommendation, state="dismissed", since=now, reason=reason.strip(), author=author)
 
 
-def reopen(one: Recommendation, *, now: datetime) -> Recommendation:
-    """Somebody wants it after all.
+def reopen(recommendation: Recommendation, *, now: datetime) -> Recommendation:
+    """Reopen a dismissed recommendation.
 
     Raises:
         InvalidInputError: it was not dismissed.
     """
-    if one.state != "dismissed":
-        raise InvalidInputError(f"{one.id} is {one.state}; only dismissed recommendations are opened again")
-    return replace(one, state="open", since=now, reason="", author="")
+    if recommendation.state != "dismissed":
+        raise InvalidInputError(
+            f"{recommendation.id} is {recommendation.state}; only dismissed recommendations can be reopened"
+        )
+    return replace(recommendation, state="open", since=now, reason="", author="")

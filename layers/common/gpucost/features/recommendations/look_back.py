@@ -1,4 +1,4 @@
-"""Reads the look-back out of the ledger, one hour at a time."""
+"""Reads the look-back from the ledger, one hour at a time."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from gpucost.runtime.observability import logger
 
 LOOK_BACK = timedelta(days=30)
 MAX_WORKLOADS = 20_000
-"""Of a cluster: each takes 43 KB over 30 days. Beyond, those that ended longest ago are left out."""
+"""Per cluster; each needs 43 KB for 30 days. Beyond it, those that ended longest ago are dropped."""
 
 
 def read_look_back(
@@ -26,18 +26,18 @@ def read_look_back(
     length: timedelta = LOOK_BACK,
     max_workloads: int = MAX_WORKLOADS,
 ) -> LookBack:
-    """The hours before a moment, as advice looks at them.
+    """Read the hours before `end` from the ledger.
 
     Args:
-        ledger: the hours.
-        cluster: whose.
-        end: a full hour, itself not in it.
-        list_prices: USD per node-hour by instance type, where known.
-        spot_prices: what nodes cost on spot in these hours, by instance type, where known.
-        memory: the most bytes that pods used on UTC days, where known.
-        waits: who waited for GPUs on UTC days, where known.
-        length: how far back.
-        most: workloads that are kept.
+        ledger: reads the hours.
+        cluster: the cluster's name.
+        end: a full hour, exclusive.
+        list_prices: USD per node-hour by instance type, as far as they are known.
+        spot_prices: spot prices of these hours by instance type, as far as they are known.
+        memory: GPU memory peaks in bytes by UTC day and pod, as far as they are known.
+        waits: pods that waited for GPUs by UTC day, as far as they are known.
+        length: length of the look-back.
+        max_workloads: number of workloads that are kept.
 
     Raises:
         SourceError: the ledger could not be read.
@@ -53,8 +53,8 @@ def read_look_back(
             look_back.add(manifest.hour, ledger.uses_of(manifest), nodes, manifest.currency)
             dropped += look_back.drop_oldest_workloads(max_workloads)
     if dropped:
-        logger.warning("workloads that ended longest ago are left out", cluster=cluster, workloads=dropped)
-    if look_back.currencies == {"USD"}:  # what AWS lists is in no other
+        logger.warning("dropped the workloads that ended longest ago", cluster=cluster, workloads=dropped)
+    if look_back.currencies == {"USD"}:  # AWS lists no other currency
         look_back.list_prices.update(list_prices)
         look_back.spot_prices.update(spot_prices)
     return look_back

@@ -1,4 +1,4 @@
-"""What the look-back says of a workload in a few figures, and whether that is enough to advise anything."""
+"""The measures of a workload over the look-back, and whether they suffice for a recommendation."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,76 +8,81 @@ from gpucost.features.recommendations.history import LookBack, WorkloadHistory, 
 from gpucost.features.recommendations.model import HOURS_OF_MONTH, Evidence, Saving, Subject, round_cents, round_ratio
 
 MIN_HOURS = 168
-"""A week: shorter histories do not show what weekends are like."""
+"""A week. Shorter histories do not show weekends."""
 MIN_COVERAGE = 0.9
-"""Part of the GPU-hours held whose use must have been observed."""
+"""Part of the allocated GPU-hours that must have observed utilization."""
 MIN_DATA_SHARE = 0.9
-"""Part of the hours since a workload was first seen that must have figures."""
+"""Part of the hours since the workload's first hour that must have figures."""
 MIN_PRICED_SHARE = 0.9
-"""Part of the hours with figures that must have a price; the others are left out of money."""
+"""Part of the hours with figures that must have a price. Amounts leave the others out."""
 NEWEST_HOURS = 24
-"""Hours that say what is held now."""
+"""The hours that show what a workload holds now."""
 _WEEK, _DAY = 168, 24
 _ENDED_HOURS = 6
-"""Hours without anything that held something a week before: it has ended, and is not at its night or weekend."""
+"""Hours without GPUs that had some a week before: the workload has ended, this is no night or weekend."""
 _SHRUNK_SHARE = 0.8
-"""Of what the same hours of earlier weeks would have saved; below, only what the newest day says is claimed."""
+"""Part of the saving of the same hours of earlier weeks. Below it, only the newest day's saving is estimated."""
 _MIN_OBSERVED_SHARE = 0.05
-"""Hours of which less of what was held was observed say nothing about peaks."""
+"""Hours with a smaller observed part do not count for peaks."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadMeasures:
-    """One workload over the look-back."""
+    """The measures of one workload over the look-back."""
 
     history: WorkloadHistory
     first: int
-    """Place of the first hour in which it held something."""
+    """Index of the first hour in which it held GPUs."""
     hours: int
-    """Hours with figures from there on."""
+    """Hours with figures since then."""
     hours_held: int
-    """Of these, those in which it held something."""
+    """Hours in which it held GPUs."""
     coverage: float
     mean: float | None
-    """Use over what was observed."""
+    """Mean utilization of the observed GPU-hours."""
     peak: float | None
-    """Of the busiest hour."""
+    """Mean utilization of the busiest hour."""
     peak_gpus: float
-    """Physical GPUs used in the hour in which most were, unobserved parts taken as the observed ones."""
+    """Physical GPUs used in the busiest hour, with the observed utilization for unobserved parts."""
     pod_peak: float
-    """Mean utilization of the busiest pod in its busiest hour; -1 where nobody saw any."""
+    """Mean utilization of the busiest pod in its busiest hour; -1 without samples."""
     current_gpus: float
-    """Physical GPUs held in the newest day on average, or in the newest week where that day is always without; 0 where
-    it has ended."""
+    """Physical GPUs held on average in the newest day, or in the newest week if that day has none; 0 if it has ended."""
     usd_hourly: float
-    """Mean cost of an hour, of those that have a price."""
+    """Mean cost per hour, of the hours that have a price."""
     priced_share: float
-    """Part of the hours in which it held something of which all has a price."""
+    """Part of the hours with GPUs that are completely priced."""
 
     @property
     def missing_data(self) -> str:
-        """Why nothing can be advised, in words; "" where something can."""
+        """Why there can be no recommendation, as a sentence; empty if the measures suffice."""
         if self.current_gpus <= 0:
-            return "holds nothing any more"
+            return "holds no GPUs any more"
         if self.hours < MIN_HOURS:
-            return f"seen for {self.hours} hours; advice needs {MIN_HOURS}"
+            return f"observed for {self.hours} hours; a recommendation needs {MIN_HOURS}"
         if self.mean is None or self.coverage < MIN_COVERAGE:
-            return f"use was observed for {self.coverage:.0%} of what it held; advice needs {MIN_COVERAGE:.0%}"
+            return (
+                f"utilization was observed for {self.coverage:.0%} of its GPU-hours; a recommendation needs "
+                f"{MIN_COVERAGE:.0%}"
+            )
         if self.priced_share < MIN_PRICED_SHARE:
-            return f"all of what it held has a price in {self.priced_share:.1%} of its hours; advice needs {MIN_PRICED_SHARE:.0%}"
+            return (
+                f"{self.priced_share:.1%} of its hours are completely priced; a recommendation needs "
+                f"{MIN_PRICED_SHARE:.0%}"
+            )
         return ""
 
 
 def measure_workload(look_back: LookBack, history: WorkloadHistory, since: int = 0) -> WorkloadMeasures | None:
-    """A workload's figures.
+    """Calculate the measures of a workload.
 
     Args:
-        look: the look-back that it is of.
-        history: the workload's.
-        since: place of the first hour that counts: what was before an applied advice says nothing about now.
+        look_back: the look-back.
+        history: the workload's history.
+        since: index of the first hour that counts. Hours before an applied recommendation do not show the present.
 
     Returns:
-        None where it held nothing, or where too many hours since it was first seen have no figures.
+        None if it held no GPUs, or if too many hours since its first hour have no figures.
     """
     positive = first_and_last_positive(history.held[since:])
     if positive is None:
@@ -99,34 +104,53 @@ def measure_workload(look_back: LookBack, history: WorkloadHistory, since: int =
             peak_gpus = max(peak_gpus, utilization * history.held[index])
     current_gpus = 0.0
     if not _has_ended(look_back, history.held, first):
-        current_gpus = _mean_of_newest(look_back, history.held, first, NEWEST_HOURS) or _mean_of_newest(look_back, history.held, first, _WEEK)
+        current_gpus = _mean_of_newest(look_back, history.held, first, NEWEST_HOURS) or _mean_of_newest(
+            look_back, history.held, first, _WEEK
+        )
     priced = look_back.priced_hours(history.unpriced, first)
     return WorkloadMeasures(
-        history, first, hours_with_figures, len(indexes), min(1.0, total_observed / total_held), total_used / total_observed if total_observed > 0 else None,
-        peak, peak_gpus, max(history.busiest[index] for index in indexes), current_gpus,
+        history,
+        first,
+        hours_with_figures,
+        len(indexes),
+        min(1.0, total_observed / total_held),
+        total_used / total_observed if total_observed > 0 else None,
+        peak,
+        peak_gpus,
+        max(history.busiest[index] for index in indexes),
+        current_gpus,
         sum(history.usd[index] for index in priced) / max(1, len(priced)),
         1 - sum(history.unpriced[index] for index in indexes) / len(indexes),
-    )  # fmt: skip
+    )
 
 
 def _mean_of_newest(look_back: LookBack, held: Sequence[float], first: int, hours: int) -> float:
-    newest_hours = [index for index in range(max(first, look_back.hours - hours), look_back.hours) if look_back.has_figures[index]]
+    newest_hours = [
+        index for index in range(max(first, look_back.hours - hours), look_back.hours) if look_back.has_figures[index]
+    ]
     return sum(held[index] for index in newest_hours) / len(newest_hours) if newest_hours else 0.0
 
 
 def _has_ended(look_back: LookBack, held: Sequence[float], first: int) -> bool:
-    """Whether the newest hours are without, though the same hours of the week before (or the newest day) were not."""
+    """Whether the newest hours have no GPUs, although the same hours of the week (or day) before had some."""
     last_held = max(index for index in range(first, look_back.hours) if held[index] > 0)
     missing_hours = 0
     for index in range(last_held + 1, look_back.hours):
         if look_back.has_figures[index]:
             earlier_hours = (index - _WEEK, *range(index - _DAY, first - 1, -_DAY))
-            missing_hours += next((held[earlier] > 0 for earlier in earlier_hours if first <= earlier <= last_held and look_back.has_figures[earlier]), False)
+            missing_hours += next(
+                (
+                    held[earlier] > 0
+                    for earlier in earlier_hours
+                    if first <= earlier <= last_held and look_back.has_figures[earlier]
+                ),
+                False,
+            )
     return missing_hours >= _ENDED_HOURS
 
 
 def workload_subject(cluster: str, history: WorkloadHistory) -> Subject:
-    """A workload as what advice is about."""
+    """The subject of recommendations for a workload."""
     key = history.key
     return Subject(
         cluster, key.business_unit, key.namespace, key.kind, key.name, gpu_model=key.gpu_model, resource=key.resource
@@ -134,16 +158,21 @@ def workload_subject(cluster: str, history: WorkloadHistory) -> Subject:
 
 
 def workload_evidence(look_back: LookBack, measured: WorkloadMeasures, facts: dict[str, str]) -> Evidence:
-    """What advice on a workload rests on."""
+    """The evidence of a recommendation for a workload."""
     return Evidence(
-        look_back.hour_at(measured.first), look_back.hour_at(look_back.hours - 1), measured.hours_held,
-        look_back.hours - measured.first - measured.hours, round_ratio(measured.coverage), round_ratio(measured.mean),
-        round_ratio(measured.peak), facts | unpriced_facts(sum(measured.history.unpriced[measured.first :]), measured.hours_held),
-    )  # fmt: skip
+        look_back.hour_at(measured.first),
+        look_back.hour_at(look_back.hours - 1),
+        measured.hours_held,
+        look_back.hours - measured.first - measured.hours,
+        round_ratio(measured.coverage),
+        round_ratio(measured.mean),
+        round_ratio(measured.peak),
+        facts | unpriced_facts(sum(measured.history.unpriced[measured.first :]), measured.hours_held),
+    )
 
 
 def unpriced_facts(unpriced_hours: int, hours: int) -> dict[str, str]:
-    """How many hours are left out of money, where there are any."""
+    """A fact about the hours without a price; empty if there are none."""
     return {"without a price": f"{unpriced_hours} of {hours} hours, left out of the saving"} if unpriced_hours else {}
 
 
@@ -155,18 +184,18 @@ def estimate_saving(
     list_ratio: float | None,
     unpriced: Sequence[int],
 ) -> Saving:
-    """What not spending a part of each hour comes to in a month.
+    """Estimate the monthly saving from what each hour of the look-back would have saved.
+
+    A subject that shrank or ended lately has less to save than the look-back's mean. Its mean is scaled by the newest
+    day ÷ the same hours of earlier weeks.
 
     Args:
-        look: the look-back.
-        first: place of the first hour that counts.
-        freed: USD and GPU-hours that an hour would not have cost, by its place.
-        cash: the part of the money that is cash; None where it is not known.
-        list_ratio: list price ÷ the rates charged; None where it is not known.
-        unpriced: 1 for hours in which a part of the thing has no price; they do not count.
-
-    What held more until lately, and shrank or ended, has less to save than the look-back's mean: then it is the mean
-    in the proportion of the newest day to the same hours of earlier weeks.
+        look_back: the look-back.
+        first: index of the first hour that counts.
+        freed: returns the USD and GPU-hours that an hour would have saved, by its index.
+        cash: the part of the saving that is cash; None if it is not known.
+        list_ratio: list price ÷ the rates charged; None if it is not known.
+        unpriced: 1 for hours in which a part of the subject has no price. They do not count.
     """
     indexes = look_back.priced_hours(unpriced, first)
     hours = [freed_by_hour(index) for index in indexes]
@@ -181,13 +210,17 @@ def estimate_saving(
     if monthly >= 0:
         low = max(0.0, low)
     return Saving(
-        round_cents(monthly), round_cents(low), round_cents(high), None if list_ratio is None else round_cents(monthly * list_ratio),
-        None if cash is None else round_cents(monthly * cash), round_cents(gpu_hours),
-    )  # fmt: skip
+        round_cents(monthly),
+        round_cents(low),
+        round_cents(high),
+        None if list_ratio is None else round_cents(monthly * list_ratio),
+        None if cash is None else round_cents(monthly * cash),
+        round_cents(gpu_hours),
+    )
 
 
 def _remaining_share(usd: Mapping[int, float], end: int) -> float:
-    """What the newest day frees over what the same hours of earlier weeks did; 1 where it is about as much or more."""
+    """The newest day's saving ÷ that of the same hours of earlier weeks; 1 if it is about the same or larger."""
     newest_usd = usual_usd = 0.0
     for index in range(end - NEWEST_HOURS, end):
         earlier_weeks = [usd[earlier] for earlier in range(index - _WEEK, -1, -_WEEK) if earlier in usd]
@@ -199,9 +232,9 @@ def _remaining_share(usd: Mapping[int, float], end: int) -> float:
 
 
 def workload_list_ratio(look_back: LookBack, history: WorkloadHistory) -> float | None:
-    """List price ÷ what was charged for a workload; None where a price of its instance types is not known.
+    """List price ÷ what was charged for a workload; None if a list price of its instance types is not known.
 
-    A GPU of a node is taken at the node's list price ÷ the node's GPUs, as the default split does.
+    A GPU costs the node's list price ÷ the node's GPUs, as with the default split policy.
     """
     if history.cash.is_all_at_list_price:
         return 1.0
@@ -219,7 +252,7 @@ def workload_list_ratio(look_back: LookBack, history: WorkloadHistory) -> float 
 
 
 def _standard_error(hours: Sequence[float]) -> float:
-    """Of the mean hour, by whole days: hours of one day are not independent of each other."""
+    """The standard error of the mean hour, from whole days: hours of one day are not independent."""
     days = [sum(hours[start : start + 24]) / len(hours[start : start + 24]) for start in range(0, len(hours), 24)]
     if len(days) <= 1:
         return 0.0

@@ -133,11 +133,18 @@ def schedule_patch(
     if version is None:
         return ""
     lines = [
-        "# where KEDA is installed", "apiVersion: keda.sh/v1alpha1", "kind: ScaledObject", "metadata:",
-        f"  name: {_text(subject.workload)}", f"  namespace: {_text(subject.namespace)}", "spec:",
+        "# where KEDA is installed",
+        "apiVersion: keda.sh/v1alpha1",
+        "kind: ScaledObject",
+        "metadata:",
+        f"  name: {_text(subject.workload)}",
+        f"  namespace: {_text(subject.namespace)}",
+        "spec:",
         f"  scaleTargetRef: {{apiVersion: {version}, kind: {subject.workload_kind}, name: {_text(subject.workload)}}}",
-        "  minReplicaCount: 0", f"  maxReplicaCount: {replicas}", "  triggers:",
-    ]  # fmt: skip
+        "  minReplicaCount: 0",
+        f"  maxReplicaCount: {replicas}",
+        "  triggers:",
+    ]
     for first, end in on:
         start, stop = (f"{minute} {hour % 24} * * {(hour // 24 + 1) % 7}" for hour in (first, end))
         lines.append(
@@ -153,11 +160,16 @@ def spot_patch(subject: Subject) -> str:
     if version is None:
         return ""
     pods = [
-        "template:", "  spec:", "    affinity:", "      nodeAffinity:",
-        "        preferredDuringSchedulingIgnoredDuringExecution:", "          - weight: 100",
-        "            preference:", "              matchExpressions:",
+        "template:",
+        "  spec:",
+        "    affinity:",
+        "      nodeAffinity:",
+        "        preferredDuringSchedulingIgnoredDuringExecution:",
+        "          - weight: 100",
+        "            preference:",
+        "              matchExpressions:",
         "                - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}",
-    ]  # fmt: skip
+    ]
     if subject.workload_kind == "CronJob":
         pods = ["jobTemplate:", "  spec:", *(f"    {line}" for line in pods)]
     return (

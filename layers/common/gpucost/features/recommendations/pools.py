@@ -9,18 +9,28 @@ def pool_subject(look_back: LookBack, pool: PoolHistory, resource: str = "") -> 
     """A pool as what advice is about."""
     key = pool.key
     return Subject(
-        look_back.cluster, node_pool=key.node_pool, instance_type=key.instance_type, capacity_type=key.capacity_type,
-        gpu_model=key.gpu_model, resource=resource,
-    )  # fmt: skip
+        look_back.cluster,
+        node_pool=key.node_pool,
+        instance_type=key.instance_type,
+        capacity_type=key.capacity_type,
+        gpu_model=key.gpu_model,
+        resource=resource,
+    )
 
 
 def pool_evidence(look_back: LookBack, pool: PoolHistory, first: int, facts: dict[str, str]) -> Evidence:
     """What advice on a pool rests on, from the first hour that counts."""
     there = [index for index in range(first, look_back.hours) if look_back.has_figures[index] and pool.nodes[index]]
     return Evidence(
-        look_back.hour_at(first), look_back.hour_at(look_back.hours - 1), len(there), look_back.hours - first - sum(look_back.has_figures[first:]),
-        None, None, None, facts | unpriced_facts(sum(pool.unpriced[index] for index in there), len(there)),
-    )  # fmt: skip
+        look_back.hour_at(first),
+        look_back.hour_at(look_back.hours - 1),
+        len(there),
+        look_back.hours - first - sum(look_back.has_figures[first:]),
+        None,
+        None,
+        None,
+        facts | unpriced_facts(sum(pool.unpriced[index] for index in there), len(there)),
+    )
 
 
 def has_enough_prices(look_back: LookBack, pool: PoolHistory) -> bool:
@@ -42,7 +52,11 @@ def node_cost(pool: PoolHistory, index: int) -> float:
 
 def newest_hours(look_back: LookBack, first: int) -> list[int]:
     """Places of the hours of the newest day that have figures."""
-    return [index for index in range(max(first, look_back.hours - NEWEST_HOURS), look_back.hours) if look_back.has_figures[index]]
+    return [
+        index
+        for index in range(max(first, look_back.hours - NEWEST_HOURS), look_back.hours)
+        if look_back.has_figures[index]
+    ]
 
 
 def gpus_per_node(pool: PoolHistory) -> int:

@@ -1,4 +1,4 @@
-"""What people do with advice: look at it, dismiss it with a reason, open it again."""
+"""List recommendations, dismiss them with a reason, and reopen them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _ORDER: tuple[RecommendationState, ...] = ("open", "applied", "verified", "dismi
 
 @dataclass(frozen=True, slots=True)
 class ReviewSummary:
-    """When a cluster was reviewed, on which hours, and how its workloads stand."""
+    """When a cluster was reviewed, which hours the review used, and the findings of its workloads."""
 
     cluster: str
     start: datetime
@@ -29,7 +29,7 @@ class ReviewSummary:
 
 @dataclass(frozen=True, slots=True)
 class RecommendationList:
-    """What is advised, open ones first and what saves most first, and the reviews that it is from."""
+    """Recommendations, open ones first and the largest saving first, and their reviews."""
 
     rows: tuple[Recommendation, ...]
     reviews: tuple[ReviewSummary, ...]
@@ -40,8 +40,8 @@ class RecommendationQueries:
 
     Args:
         settings_store: names the clusters.
-        store: recommendations.
-        clock: the time now.
+        store: stores recommendations.
+        clock: the current time.
     """
 
     def __init__(self, settings_store: SettingsStore, store: RecommendationStore, *, clock: Clock) -> None:
@@ -50,9 +50,9 @@ class RecommendationQueries:
         self._clock = clock
 
     def recommendations(self, *, cluster: str | None = None, scope: Scope = FULL_ACCESS) -> RecommendationList:
-        """All recommendations, as far as a caller may see them.
+        """All recommendations that a caller may see.
 
-        Who may see some business units sees their workloads' alone: none of node pools.
+        A caller who may see only some business units sees only their workloads, and no node pools.
 
         Raises:
             ParameterError: a cluster that the settings do not know.
@@ -60,51 +60,69 @@ class RecommendationQueries:
         """
         rows: list[Recommendation] = []
         reviews: list[ReviewSummary] = []
-        for name in self._clusters(cluster, scope):
-            rows += [one for one in self._store.recommendations(name) if _may_see(scope, one)]
-            found = self._store.review(name)
-            if found is not None:
-                judged = tuple(one for one in found.assessments if scope.covers(one.subject.business_unit))
-                reviews.append(ReviewSummary(name, found.start, found.end, found.reviewed_at, found.hours_known, judged))
-        return RecommendationList(tuple(sorted(rows, key=_place)), tuple(reviews))
+        for cluster_name in self._clusters(cluster, scope):
+            rows += [
+                recommendation
+                for recommendation in self._store.recommendations(cluster_name)
+                if _may_see(scope, recommendation)
+            ]
+            review = self._store.review(cluster_name)
+            if review is not None:
+                assessments = tuple(
+                    recommendation
+                    for recommendation in review.assessments
+                    if scope.covers(recommendation.subject.business_unit)
+                )
+                reviews.append(
+                    ReviewSummary(
+                        cluster_name, review.start, review.end, review.reviewed_at, review.hours_known, assessments
+                    )
+                )
+        return RecommendationList(tuple(sorted(rows, key=_sort_key)), tuple(reviews))
 
-    def find(self, advice_id: str) -> Recommendation:
-        """One, by its id.
+    def find(self, recommendation_id: str) -> Recommendation:
+        """The recommendation with an id.
 
         Raises:
-            NotFoundError: there is none.
+            NotFoundError: there is no such recommendation.
         """
-        found = [one for name in self._clusters(None, FULL_ACCESS) for one in self._store.recommendations(name)]
-        own = next((one for one in found if one.id == advice_id), None)
-        if own is None:
-            raise NotFoundError(f"there is no recommendation {advice_id!r}; `gpucost advise` lists them")
-        return own
+        recommendations = [
+            candidate
+            for cluster_name in self._clusters(None, FULL_ACCESS)
+            for candidate in self._store.recommendations(cluster_name)
+        ]
+        recommendation = next((candidate for candidate in recommendations if candidate.id == recommendation_id), None)
+        if recommendation is None:
+            raise NotFoundError(
+                f"there is no recommendation {recommendation_id!r}; `gpucost recommendations list --state all` lists them"
+            )
+        return recommendation
 
-    def dismiss(self, advice_id: str, *, author: str, reason: str) -> Recommendation:
-        """Somebody does not want it: it is not advised again until it is opened again.
+    def dismiss(self, recommendation_id: str, *, author: str, reason: str) -> Recommendation:
+        """Dismiss a recommendation. It is not recommended again until it is reopened.
 
         Raises:
-            NotFoundError: there is none of that id.
+            NotFoundError: there is no such recommendation.
             InvalidInputError: no reason, or it is not open.
-            ConflictError: the daily run wrote it at that very moment; try again.
+            ConflictError: the daily review wrote it at the same time; try again.
         """
-        return self._write(dismiss(self.find(advice_id), author=author, reason=reason, now=self._now()))
+        return self._write(dismiss(self.find(recommendation_id), author=author, reason=reason, now=self._now()))
 
-    def reopen(self, advice_id: str) -> Recommendation:
-        """Somebody wants it after all.
+    def reopen(self, recommendation_id: str) -> Recommendation:
+        """Reopen a dismissed recommendation.
 
         Raises:
-            NotFoundError: there is none of that id.
+            NotFoundError: there is no such recommendation.
             InvalidInputError: it was not dismissed.
-            ConflictError: the daily run wrote it at that very moment; try again.
+            ConflictError: the daily review wrote it at the same time; try again.
         """
-        return self._write(reopen(self.find(advice_id), now=self._now()))
+        return self._write(reopen(self.find(recommendation_id), now=self._now()))
 
     def _write(self, changed: Recommendation) -> Recommendation:
         try:
             return self._store.put(changed)
         except ConflictError as error:
-            raise ConflictError(f"{changed.id} was written by somebody else just now; try again") from error
+            raise ConflictError(f"{changed.id} was changed by someone else at the same time; try again") from error
 
     def _now(self) -> datetime:
         return self._clock().replace(microsecond=0)
@@ -113,9 +131,11 @@ class RecommendationQueries:
         return select_clusters(cluster, self._settings_store.current(), scope)
 
 
-def _may_see(scope: Scope, one: Recommendation) -> bool:
-    return scope.is_fleet or (one.content.subject.is_workload and scope.covers(one.content.subject.business_unit))
+def _may_see(scope: Scope, recommendation: Recommendation) -> bool:
+    return scope.is_fleet or (
+        recommendation.content.subject.is_workload and scope.covers(recommendation.content.subject.business_unit)
+    )
 
 
-def _place(one: Recommendation) -> tuple[int, float, str]:
-    return _ORDER.index(one.state), -float(one.content.saving.usd), one.id
+def _sort_key(recommendation: Recommendation) -> tuple[int, float, str]:
+    return _ORDER.index(recommendation.state), -float(recommendation.content.saving.usd), recommendation.id

@@ -1,4 +1,4 @@
-"""One cluster's review: every kind of advice on one look-back, and how every workload stands."""
+"""The review of one cluster: all recommendation rules on one look-back, and an assessment of every workload."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,60 +17,76 @@ from gpucost.features.recommendations.rules.slicing import recommend_slices
 from gpucost.features.recommendations.rules.waiting_pods import recommend_capacity
 
 
-def _present(found: Iterable[RecommendationContent | None]) -> list[RecommendationContent]:
-    return [one for one in found if one is not None]
+def _without_none(candidates: Iterable[RecommendationContent | None]) -> list[RecommendationContent]:
+    return [candidate for candidate in candidates if candidate is not None]
 
 
-def _larger(advice: Sequence[RecommendationContent]) -> list[RecommendationContent]:
-    """Of several on one workload, which would change the same pods, the one that saves most."""
+def _largest_per_subject(contents: Sequence[RecommendationContent]) -> list[RecommendationContent]:
+    """Keep the recommendation with the largest saving for each subject: they would change the same pods."""
     best: dict[Subject, RecommendationContent] = {}
-    for one in advice:
-        known = best.get(one.subject)
-        if known is None or known.saving.usd < one.saving.usd:
-            best[one.subject] = one
+    for content in contents:
+        previous = best.get(content.subject)
+        if previous is None or previous.saving.usd < content.saving.usd:
+            best[content.subject] = content
     return list(best.values())
 
 
-def _divide(look_back: LookBack, measured: Sequence[WorkloadMeasures], taken: set[Subject]) -> tuple[list[RecommendationContent], set[Subject]]:
-    """Slices or sharing for each pool: slices, which keep pods apart, unless sharing saves more.
+def _slices_or_sharing(
+    look_back: LookBack, measured: Sequence[WorkloadMeasures], covered: set[Subject]
+) -> tuple[list[RecommendationContent], set[Subject]]:
+    """Recommend MIG slices or sharing for each pool: slices, which isolate pods, unless sharing saves more.
 
     Returns:
-        Also the workloads that are to share.
+        The recommendations, and the workloads that take part in sharing.
     """
-    slices, shared = recommend_slices(look_back, measured, taken), recommend_sharing(look_back, measured, taken)
-    plans = {one.subject: one for one in slices if one.kind == "mig-geometry"}
-    better = [
-        one for one in shared
-        if one.advice.subject not in plans or plans[one.advice.subject].saving.usd < one.advice.saving.usd
-    ]  # fmt: skip
-    worse = {plans[one.advice.subject].id for one in better if one.advice.subject in plans}
-    kept = [one for one in slices if one.id not in worse and one.part_of not in worse]
-    return [*kept, *(one.advice for one in better)], {subject for one in better for subject in one.workloads}
+    slices, shared = recommend_slices(look_back, measured, covered), recommend_sharing(look_back, measured, covered)
+    plans = {plan.subject: plan for plan in slices if plan.kind == "mig-geometry"}
+    preferred = [
+        plan
+        for plan in shared
+        if plan.content.subject not in plans or plans[plan.content.subject].saving.usd < plan.content.saving.usd
+    ]
+    replaced_ids = {plans[plan.content.subject].id for plan in preferred if plan.content.subject in plans}
+    kept_slices = [plan for plan in slices if plan.id not in replaced_ids and plan.part_of not in replaced_ids]
+    return [*kept_slices, *(plan.content for plan in preferred)], {
+        subject for plan in preferred for subject in plan.subjects
+    }
 
 
 def review_cluster(look_back: LookBack, now: datetime, since: Mapping[str, int]) -> Review:
-    """What to change, and how everything stands.
+    """Apply all rules to a look-back, and assess every workload.
 
     Args:
-        look: the look-back.
-        now: the time.
-        since: by id of advice, place of the first hour after it was applied.
+        look_back: the look-back.
+        now: the current time.
+        since: index of the first hour after a recommendation was applied, by its id.
 
     Returns:
-        Without advice where the hours are of several currencies: their sums mean nothing.
+        The review. It has no recommendations if the hours have several currencies, which cannot be added up.
     """
-    judged, measured, advice = assess_workloads(look_back, since)
-    advice = _larger([*advice, *_present(recommend_off_hours(look_back, one) for one in measured)])
-    divided, sharing = _divide(look_back, measured, {one.subject for one in advice})
-    advice += divided
-    advice += recommend_consolidation(look_back)
-    advice += recommend_commitments(look_back)
-    advice += recommend_capacity(look_back)
-    taken = {one.subject for one in advice} | sharing
-    advice += _present(recommend_spot(look_back, one) for one in measured if workload_subject(look_back.cluster, one.history) not in taken)
+    assessments, measured, contents = assess_workloads(look_back, since)
+    schedules = _without_none(recommend_off_hours(look_back, measures) for measures in measured)
+    contents = _largest_per_subject([*contents, *schedules])
+    pool_plans, sharing_subjects = _slices_or_sharing(look_back, measured, {content.subject for content in contents})
+    contents += pool_plans
+    contents += recommend_consolidation(look_back)
+    contents += recommend_commitments(look_back)
+    contents += recommend_capacity(look_back)
+    covered = {content.subject for content in contents} | sharing_subjects
+    contents += _without_none(
+        recommend_spot(look_back, measures)
+        for measures in measured
+        if workload_subject(look_back.cluster, measures.history) not in covered
+    )
     currency = next(iter(look_back.currencies)) if len(look_back.currencies) == 1 else ""
-    found = [replace(one, currency=currency) for one in advice] if currency else []
+    contents_in_currency = [replace(content, currency=currency) for content in contents] if currency else []
     return Review(
-        look_back.cluster, look_back.start, look_back.start + HOUR * look_back.hours, now, sum(look_back.has_figures), tuple(found), tuple(judged),
+        look_back.cluster,
+        look_back.start,
+        look_back.start + HOUR * look_back.hours,
+        now,
+        sum(look_back.has_figures),
+        tuple(contents_in_currency),
+        tuple(assessments),
         currency or "USD",
-    )  # fmt: skip
+    )

@@ -1,4 +1,4 @@
-"""Routes of advice; dismissing is a command under the caller's own IAM (`gpucost advise dismiss`)."""
+"""The route of recommendations, which only reads. Dismissing one is a command (`gpucost recommendations dismiss`)."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -21,19 +21,22 @@ from gpucost.features.recommendations.model import (
     WorkloadAssessment,
 )
 from gpucost.features.recommendations.queries import RecommendationList, RecommendationQueries, ReviewSummary
-from gpucost.http import report_parameters as given
+from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.responses import json_response, responses
 from gpucost.http.schemas import Amount, Instant, ResponseModel
 
-WantedKind = Annotated[RecommendationKind | None, Query(description="Only advice of this kind", examples=["idle"])]
-WantedState = Annotated[
-    Literal[RecommendationState, "all"], Query(description="Only recommendations in this state, or `all`", examples=["open"])
+KindParameter = Annotated[
+    RecommendationKind | None, Query(description="Only recommendations of this kind", examples=["idle"])
+]
+StateParameter = Annotated[
+    Literal[RecommendationState, "all"],
+    Query(description="Only recommendations in this state, or `all`", examples=["open"]),
 ]
 
 
 class RecommendationSubject(ResponseModel):
-    """A workload, or a node pool; null where it is not of its kind."""
+    """A workload or a node pool. Fields that do not apply to it are null."""
 
     cluster: str
     business_unit: str | None
@@ -48,35 +51,37 @@ class RecommendationSubject(ResponseModel):
 
 
 class SavingFigures(ResponseModel):
-    """Per month of 730 hours, an estimate rounded to cents; negative where advice costs money."""
+    """Estimated monthly saving (730 hours), rounded to cents; negative if the recommendation costs money."""
 
-    usd: Amount = Field(description="At the rates that the ledger charged: what reports will show less")
-    low_usd: Amount = Field(description="Mean day of the look-back less two standard errors")
+    usd: Amount = Field(description="At the rates that the ledger charged: reports will show this much less")
+    low_usd: Amount = Field(description="The mean day of the look-back minus two standard errors")
     high_usd: Amount
-    list_usd: Amount | None = Field(description="At on-demand list prices; null where they are not known")
+    list_usd: Amount | None = Field(description="At on-demand list prices; null if they are not known")
     cash_usd: Amount | None = Field(
-        description="What leaves the bill: 0 while a commitment binds, null where the ledger cannot tell"
+        description="What leaves the bill: 0 for committed capacity, null if the ledger does not show it"
     )
     gpu_hours: Amount
 
 
 class EvidenceFigures(ResponseModel):
-    """What advice rests on."""
+    """The figures that a recommendation is based on."""
 
     first_hour: Instant
     last_hour: Instant
     hours_observed: int = Field(description="Hours in which the workload held GPUs, or the pool had nodes")
-    hours_unknown: int = Field(description="Hours of that time without figures")
-    coverage: Amount | None = Field(description="Part of the GPU-hours held whose use was observed")
+    hours_unknown: int = Field(description="Hours of the same time without figures")
+    coverage: Amount | None = Field(description="Part of the allocated GPU-hours with observed utilization")
     mean_utilization: Amount | None
-    peak_utilization: Amount | None = Field(description="Of the busiest hour's mean: the ledger knows no finer one")
-    facts: dict[str, str] = Field(description="What else decided, by name")
+    peak_utilization: Amount | None = Field(
+        description="The mean of the busiest hour. The ledger has no finer resolution"
+    )
+    facts: dict[str, str] = Field(description="Further facts, by name")
 
 
 class RecommendationRow(ResponseModel):
-    """What to change, what it saves, how sure that is, and what became of it."""
+    """What to change, what it saves, how certain that is, and its state."""
 
-    id: str = Field(description="Stable; `gpucost advise dismiss` takes it", examples=["idle-3f9a1c0d2b4e"])
+    id: str = Field(description="Stable id, as for `gpucost recommendations dismiss`", examples=["idle-3f9a1c0d2b4e"])
     kind: RecommendationKind
     state: RecommendationState
     subject: RecommendationSubject
@@ -88,29 +93,31 @@ class RecommendationRow(ResponseModel):
     risk: Level
     risk_note: str
     effort: Level
-    patch: str | None = Field(description="A manifest or commands to apply; null where none can be given")
+    patch: str | None = Field(description="A manifest or commands to apply; null if there is none")
     current_gpus: Amount = Field(
-        description="Physical GPUs (of a pool: nodes; of spot and of a family: on demand), newest day"
+        description="Physical GPUs in the newest day (for pools: nodes; for spot and families: on demand)"
     )
-    recommended_gpus: Amount
-    part_of: str | None = Field(description="Id of the recommendation that counts this saving too; never add both")
-    since: Instant = Field(description="When it came into its state")
+    recommended_gpus: Amount = Field(description="The same after the recommendation is applied")
+    part_of: str | None = Field(description="Id of the recommendation that already counts this saving. Never add both")
+    since: Instant = Field(description="When it entered its state")
     first_recommended: Instant
     last_recommended: Instant
-    applied_at: Instant | None = Field(description="First hour without what was advised against")
+    applied_at: Instant | None = Field(description="The first hour in which the change is visible")
     verified_usd: Amount | None = Field(
-        description="Saving per month as measured over a week after it was applied: what its own change explains, at "
-        "most what was claimed; negative where GPUs were added"
+        description="Monthly saving as measured over a week after it was applied: the part that its own change explains, "
+        "at most the estimate; negative if GPUs were added"
     )
     reason: str | None = Field(description="Why it was dismissed or withdrawn")
     author: str | None = Field(description="Who dismissed it")
 
 
 class FindingRow(ResponseModel):
-    """How a workload uses what it holds: also those are here that nothing is advised of."""
+    """How a workload uses its GPUs; also for workloads without a recommendation."""
 
     subject: RecommendationSubject
-    finding: Finding = Field(description="`healthy` is 30 to 70% on average; `unknown` says why in `why`")
+    finding: Finding = Field(
+        description="`healthy` is 30 to 70% on average. For `unknown`, `reason` says what is missing"
+    )
     gpus: Amount
     mean_utilization: Amount | None
     peak_utilization: Amount | None
@@ -118,18 +125,20 @@ class FindingRow(ResponseModel):
 
 
 class ReviewRow(ResponseModel):
-    """When a cluster was reviewed, and on which hours."""
+    """When a cluster was reviewed, and which hours the review used."""
 
     cluster: str
     start: Instant
     end: Instant
     reviewed_at: Instant
     hours_known: int
-    workloads: dict[str, int] = Field(description="How many stand how", examples=[{"healthy": 12, "idle": 2}])
+    workloads: dict[str, int] = Field(
+        description="Number of workloads by finding", examples=[{"healthy": 12, "idle": 2}]
+    )
 
 
 class SavingTotals(ResponseModel):
-    """Of some rows, never negative; null where a row's is, or currencies differ."""
+    """Sums over some rows, never negative; null if a row's amount is null or currencies differ."""
 
     usd: Amount | None
     list_usd: Amount | None
@@ -137,159 +146,166 @@ class SavingTotals(ResponseModel):
 
 
 class RecommendationTotals(ResponseModel):
-    """Sums over the open rows; null where a row's is, or currencies differ.
+    """Sums over the open rows; null if a row's amount is null or currencies differ.
 
-    Left out are rows that another one counts too (`part_of`), and commitments: they are worth less once the others are
-    done.
+    They leave out rows that another row already counts (`part_of`), and commitments, which save less after the others
+    are applied.
     """
 
-    usd: Amount | None = Field(description="What is saved less what is spent; so are `list_usd` and `cash_usd`")
+    usd: Amount | None = Field(description="Savings minus costs; also for `list_usd` and `cash_usd`")
     list_usd: Amount | None
     cash_usd: Amount | None
-    savings: SavingTotals = Field(description="Of the rows that save")
-    costs: SavingTotals = Field(description="Of the rows that add GPUs: what they cost")
+    savings: SavingTotals = Field(description="Sums of the rows that save money")
+    costs: SavingTotals = Field(description="Sums of the rows that add GPUs: their cost")
 
 
-class RecommendationsAnswer(ResponseModel):
+class RecommendationsResponse(ResponseModel):
     """GET /v1/recommendations."""
 
-    rows: list[RecommendationRow] = Field(description="Open ones first, what saves most first")
+    rows: list[RecommendationRow] = Field(description="Open recommendations first, largest saving first")
     totals: RecommendationTotals
     reviews: list[ReviewRow]
     findings: list[FindingRow]
 
 
-def add_recommendation_routes(app: APIGatewayHttpResolver, desk: Callable[[], RecommendationQueries]) -> None:
-    """Put the routes on an app; the desk is made when it is first asked."""
+def add_recommendation_routes(app: APIGatewayHttpResolver, queries: Callable[[], RecommendationQueries]) -> None:
+    """Add the route to an app; `queries` is called at the first request."""
 
     @app.get(
         "/v1/recommendations",
         summary="What to change, and what it saves",
-        tags=["advice"],
-        responses=responses(RecommendationsAnswer),
+        tags=["recommendations"],
+        responses=responses(RecommendationsResponse),
     )
     @open_to("bu")
     def recommendations(
-        cluster: given.Cluster = None,
-        business_unit: given.BusinessUnit = None,
-        kind: WantedKind = None,
-        state: WantedState = "open",
+        cluster: parameters.Cluster = None,
+        business_unit: parameters.BusinessUnit = None,
+        kind: KindParameter = None,
+        state: StateParameter = "open",
     ) -> Response[str]:
-        """What the newest reviews advise, and how every workload stands; unknown workloads say what is missing.
+        """What the newest reviews recommend, and a finding for every workload.
 
-        Who may see some business units only sees their workloads, and no node pools.
+        A caller who may see only some business units sees only their workloads, and no node pools.
         """
         scope = scope_of_caller(app)
         units = None if business_unit is None else parse_filter("business_unit", business_unit)
         for name in (units and units.exact_names()) or ():
             scope.require(name)
 
-        def is_wanted(unit: str) -> bool:
-            return units is None or units.matches(unit)
+        def is_selected(name: str) -> bool:
+            return units is None or units.matches(name)
 
-        found = desk().recommendations(cluster=cluster, scope=scope)
+        recommendation_list = queries().recommendations(cluster=cluster, scope=scope)
         rows = [
-            one
-            for one in found.rows
-            if (kind is None or one.content.kind == kind)
-            and (state in {"all", one.state})
-            and is_wanted(one.content.subject.business_unit)
+            recommendation
+            for recommendation in recommendation_list.rows
+            if (kind is None or recommendation.content.kind == kind)
+            and (state in {"all", recommendation.state})
+            and is_selected(recommendation.content.subject.business_unit)
         ]
-        return json_response(recommendations_answer(rows, found, is_wanted))
+        return json_response(build_response(rows, recommendation_list, is_selected))
 
 
-def recommendations_answer(
-    rows: list[Recommendation], found: RecommendationList, is_wanted: Callable[[str], bool]
+def build_response(
+    rows: list[Recommendation], recommendation_list: RecommendationList, is_selected: Callable[[str], bool]
 ) -> dict[str, Any]:
-    """As `RecommendationsAnswer`."""
-    judged = [one for review in found.reviews for one in review.assessments if is_wanted(one.subject.business_unit)]
+    """Build the `RecommendationsAnswer`."""
     return {
-        "rows": [recommendation_row(one) for one in rows],
+        "rows": [build_row(recommendation) for recommendation in rows],
         "totals": recommendation_totals(rows),
-        "reviews": [_review(one) for one in found.reviews],
-        "standings": [_standing(one) for one in judged],
+        "reviews": [_build_review(review) for review in recommendation_list.reviews],
+        "findings": [
+            _build_finding(assessment)
+            for review in recommendation_list.reviews
+            for assessment in review.assessments
+            if is_selected(assessment.subject.business_unit)
+        ],
     }
 
 
-def recommendation_row(one: Recommendation) -> dict[str, Any]:
-    """As `RecommendationRow`."""
-    advice = one.content
+def build_row(recommendation: Recommendation) -> dict[str, Any]:
+    """Build a `RecommendationRow`."""
+    content = recommendation.content
     return {
-        "id": one.id,
-        "kind": advice.kind,
-        "state": one.state,
-        "about": _about(advice),
-        "summary": advice.summary,
-        "saving": {name: getattr(advice.saving, name) for name in SavingFigures.model_fields},
-        "currency": advice.currency,
+        "id": recommendation.id,
+        "kind": content.kind,
+        "state": recommendation.state,
+        "subject": _build_subject(content),
+        "summary": content.summary,
+        "saving": {name: getattr(content.saving, name) for name in SavingFigures.model_fields},
+        "currency": content.currency,
         "evidence": {
-            **{name: getattr(advice.evidence, name) for name in EvidenceFigures.model_fields},
-            "facts": dict(advice.evidence.facts),
+            **{name: getattr(content.evidence, name) for name in EvidenceFigures.model_fields},
+            "facts": dict(content.evidence.facts),
         },
-        "confidence": advice.confidence,
-        "risk": advice.risk,
-        "risk_note": advice.risk_note,
-        "effort": advice.effort,
-        "patch": advice.patch or None,
-        "gpus_now": advice.current_gpus,
-        "gpus_then": advice.recommended_gpus,
-        "part_of": advice.part_of or None,
-        "since": one.since,
-        "first_advised": one.first_recommended,
-        "last_advised": one.last_recommended,
-        "applied_at": one.applied_at,
-        "verified_usd": one.verified_usd,
-        "reason": one.reason or None,
-        "author": one.author or None,
+        "confidence": content.confidence,
+        "risk": content.risk,
+        "risk_note": content.risk_note,
+        "effort": content.effort,
+        "patch": content.patch or None,
+        "current_gpus": content.current_gpus,
+        "recommended_gpus": content.recommended_gpus,
+        "part_of": content.part_of or None,
+        "since": recommendation.since,
+        "first_recommended": recommendation.first_recommended,
+        "last_recommended": recommendation.last_recommended,
+        "applied_at": recommendation.applied_at,
+        "verified_usd": recommendation.verified_usd,
+        "reason": recommendation.reason or None,
+        "author": recommendation.author or None,
     }
 
 
-def _about(advice: RecommendationContent | WorkloadAssessment) -> dict[str, str | None]:
-    return {name: value or None for name, value in advice.subject._asdict().items()}
+def _build_subject(described: RecommendationContent | WorkloadAssessment) -> dict[str, str | None]:
+    return {name: text or None for name, text in described.subject._asdict().items()}
 
 
-def _review(one: ReviewSummary) -> dict[str, Any]:
-    counts = Counter(judged.finding for judged in one.assessments)
+def _build_review(review: ReviewSummary) -> dict[str, Any]:
+    counts = Counter(assessment.finding for assessment in review.assessments)
     return {
-        "cluster": one.cluster,
-        "start": one.start,
-        "end": one.end,
-        "reviewed_at": one.reviewed_at,
-        "hours_known": one.hours_known,
+        "cluster": review.cluster,
+        "start": review.start,
+        "end": review.end,
+        "reviewed_at": review.reviewed_at,
+        "hours_known": review.hours_known,
         "workloads": dict(sorted(counts.items())),
     }
 
 
-def _standing(one: WorkloadAssessment) -> dict[str, Any]:
+def _build_finding(assessment: WorkloadAssessment) -> dict[str, Any]:
     return {
-        "about": _about(one),
-        "standing": one.finding,
-        "gpus": one.gpus,
-        "mean_utilization": one.mean_utilization,
-        "peak_utilization": one.peak_utilization,
-        "why": one.reason,
+        "subject": _build_subject(assessment),
+        "finding": assessment.finding,
+        "gpus": assessment.gpus,
+        "mean_utilization": assessment.mean_utilization,
+        "peak_utilization": assessment.peak_utilization,
+        "reason": assessment.reason,
     }
 
 
 def recommendation_totals(rows: Sequence[Recommendation]) -> dict[str, Any]:
-    """As `AdviceTotals`."""
-    # A slice saves nothing by itself: not where its plan is filtered out, dismissed, or of a pool that is not seen.
-    own = [
-        one.content for one in rows if one.state == "open" and not one.content.part_of and one.content.kind != "commitment"
+    """Build `RecommendationTotals` from the open rows."""
+    # A slice saves nothing by itself, also if its pool's plan is not among the rows.
+    counted = [
+        row.content
+        for row in rows
+        if row.state == "open" and not row.content.part_of and row.content.kind != "commitment"
     ]
-    if len({one.currency for one in own}) > 1:
-        nothing = dict.fromkeys(SavingTotals.model_fields)
-        return {**nothing, "savings": nothing, "costs": nothing}
+    if len({content.currency for content in counted}) > 1:
+        nulls = dict.fromkeys(SavingTotals.model_fields)
+        return {**nulls, "savings": nulls, "costs": nulls}
+    savings = [content.saving for content in counted]
     return {
-        **_sum(1, [one.saving for one in own]),
-        "savings": _sum(1, [one.saving for one in own if one.saving.usd >= 0]),
-        "costs": _sum(-1, [one.saving for one in own if one.saving.usd < 0]),
+        **_sum_savings(1, savings),
+        "savings": _sum_savings(1, [saving for saving in savings if saving.usd >= 0]),
+        "costs": _sum_savings(-1, [saving for saving in savings if saving.usd < 0]),
     }
 
 
-def _sum(sign: int, savings: Sequence[Saving]) -> dict[str, Decimal | None]:
-    found: dict[str, Decimal | None] = {}
+def _sum_savings(sign: int, savings: Sequence[Saving]) -> dict[str, Decimal | None]:
+    sums: dict[str, Decimal | None] = {}
     for name in SavingTotals.model_fields:
-        parts = [getattr(one, name) for one in savings]
-        found[name] = None if None in parts else sum((sign * part for part in parts), Decimal(0))
-    return found
+        parts = [getattr(saving, name) for saving in savings]
+        sums[name] = None if None in parts else sum((sign * part for part in parts), Decimal(0))
+    return sums

@@ -1,7 +1,7 @@
-"""The advise function's job: look back over each cluster's hours, advise, and carry on the life of what was advised.
+"""The service of the recommend function: review each cluster's hours and update its recommendations.
 
-Running again with the same hours changes no figure and opens nothing twice. A cluster that fails does not hold up the
-others; clusters are taken in the order in which they were reviewed last, so that none is starved where time is short.
+A second run with the same hours changes no figure and opens nothing twice. A cluster that fails does not delay the
+others. The cluster with the oldest review comes first, so that every cluster gets its turn if time is short.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ from gpucost.features.recommendations.price_lists import (
     reserved_prices,
 )
 from gpucost.features.recommendations.review import review_cluster
-from gpucost.features.recommendations.rules.coverage import committed_hours, uncovered_nodes
+from gpucost.features.recommendations.rules.coverage import commitment_hours, uncovered_nodes
 from gpucost.features.recommendations.rules.rightsizing import IDLE
 from gpucost.features.recommendations.verification import SubjectHour
 from gpucost.runtime.deadline import Deadline
@@ -37,40 +37,40 @@ from gpucost.settings import ClusterSettings, Settings
 from gpucost.storage.ports import Clock, SettingsStore
 
 METRICS_SECONDS = 240.0
-"""For all queries of one cluster, which shares the run's time with the others."""
-LEAST_METRICS_SECONDS = 10.0
+"""For all queries of one cluster, because clusters share the time of the run."""
+MIN_METRICS_SECONDS = 10.0
 SPARE_SECONDS = 240.0
-"""No further cluster is begun with less time left: 30 days of 10,000 pods take about four minutes."""
+"""With less time left, no further cluster is started: 30 days of 10,000 pods take about four minutes."""
 _DAY, _WEEK = 24, 168
-_MOVED = 6
-"""Hours without anything after which advice could count as applied: what holds it elsewhere must be known by then."""
+_GONE_HOURS = 6
+"""Hours without GPUs after which a recommendation could count as applied, unless the workload runs elsewhere."""
 _NEVER = datetime(1, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
 class ReviewResult:
-    """What a run did."""
+    """The result of a run."""
 
     reviewed: list[Review] = field(default_factory=list)
     changed: int = 0
-    """Recommendations that were written."""
+    """Number of recommendations that were written."""
     failures: list[str] = field(default_factory=list)
     clusters_left: int = 0
 
 
 class RecommendationService:
-    """Reviews clusters.
+    """Reviews clusters and stores what the reviews recommend.
 
     Args:
         settings_store: names the clusters.
-        ledger: the hours.
-        store: recommendations.
+        ledger: reads the hours.
+        store: stores recommendations.
         prices: the price book.
-        memory: of GPUs, by pod and day.
+        memory: GPU memory peaks by day and pod.
         waiting: pods that waited for GPUs, by day.
-        disruption: what Karpenter says of nodes that it could have let go.
-        time_zone: the name of the time zone in which schedules are recommended.
-        clock: the time now.
+        disruption: reads the nodes that Karpenter could have removed.
+        time_zone: the name of the time zone of recommended schedules.
+        clock: the current time.
     """
 
     def __init__(
@@ -97,13 +97,13 @@ class RecommendationService:
         self._time_zone = time_zone
 
     def review_clusters(self, due: RecommendationsDue, seconds_left: Callable[[], float]) -> ReviewResult | None:
-        """Review the cluster asked for, or all as long as there is time.
+        """Review the requested cluster, or all clusters as long as there is time.
 
         Returns:
-            None where no settings have been pushed yet.
+            None if no settings have been pushed yet.
 
         Raises:
-            InvalidInputError: a cluster that the settings do not know.
+            InvalidInputError: the cluster is not in the settings.
         """
         try:
             settings = self._settings_store.current().settings
@@ -118,13 +118,13 @@ class RecommendationService:
 
         @cache
         def prices() -> NodePrices:
-            """Of every region, and as much for one cluster as for hundreds: read once."""
+            """The prices of all regions. They are the same for all clusters, so they are read once."""
             return NodePrices(node_list_prices(self._prices), node_spot_prices(self._prices, end - LOOK_BACK, end))
 
-        work = self._oldest_first(names if due.cluster is None else [due.cluster])
-        for index, name in enumerate(work):
+        queue = self._oldest_first(names if due.cluster is None else [due.cluster])
+        for index, name in enumerate(queue):
             if index and seconds_left() < SPARE_SECONDS:
-                result.clusters_left = len(work) - index
+                result.clusters_left = len(queue) - index
                 break
             try:
                 self._review(settings, by_name[name], end, prices(), result, seconds_left)
@@ -135,9 +135,9 @@ class RecommendationService:
     def _oldest_first(self, names: Sequence[str]) -> list[str]:
         if len(names) == 1:
             return list(names)
-        known = {name: self._store.review(name) for name in names}
-        last = {name: found.reviewed_at if found else _NEVER for name, found in known.items()}
-        return sorted(names, key=lambda name: (last[name], name))
+        reviews = {name: self._store.review(name) for name in names}
+        reviewed_at = {name: review.reviewed_at if review else _NEVER for name, review in reviews.items()}
+        return sorted(names, key=lambda name: (reviewed_at[name], name))
 
     def _review(
         self,
@@ -155,42 +155,52 @@ class RecommendationService:
         try:
             disruption = self._disruption(cluster, deadline).week(end)
         except SourceError as error:
-            logger.warning("metrics do not tell", what="Karpenter", cluster=cluster.name, reason=str(error))
+            logger.warning(
+                "a metric is not available", metric="Karpenter disruption", cluster=cluster.name, reason=str(error)
+            )
             disruption = None
         waits = self._waiting.days(cluster, end - LOOK_BACK, end, deadline)
         memory = self._memory.days(cluster, end - LOOK_BACK, end, deadline)  # last, because it is the slowest
         look_back = read_look_back(
-            self._ledger, cluster.name, end, list_prices=prices.listed, spot_prices=prices.spot,
-            memory=memory, waits=waits,
-        )  # fmt: skip
+            self._ledger,
+            cluster.name,
+            end,
+            list_prices=prices.listed,
+            spot_prices=prices.spot,
+            memory=memory,
+            waits=waits,
+        )
         if not any(look_back.has_figures):
             return
         if look_back.currencies == {"USD"}:
             look_back.reserved_prices.update(reserved_prices(settings, look_back, end))
-        look_back.time_zone = _zone(self._time_zone())
+        look_back.time_zone = _load_time_zone(self._time_zone())
         if disruption is not None:
             look_back.disruption = disruption
-        known = self._store.recommendations(cluster.name)
+        stored = self._store.recommendations(cluster.name)
         since = {
-            one.id: (one.applied_at - look_back.start) // HOUR
-            for one in known
-            if one.applied_at is not None and one.applied_at > look_back.start
+            recommendation.id: (recommendation.applied_at - look_back.start) // HOUR
+            for recommendation in stored
+            if recommendation.applied_at is not None and recommendation.applied_at > look_back.start
         }
-        found = review_cluster(look_back, now, since)
-        advice, standings = {one.id: one for one in found.recommendations}, {one.subject: one.reason for one in found.assessments}
+        review = review_cluster(look_back, now, since)
+        contents = {content.id: content for content in review.recommendations}
+        findings = {assessment.subject: assessment.reason for assessment in review.assessments}
         if len(look_back.currencies) > 1:
-            why = f"hours of the look-back are in {' and '.join(sorted(look_back.currencies))}, which are never added up"
-            standings = {one.content.subject: why for one in known}
-        for one in update_recommendations(known, advice, _Subjects(look_back), now, standings):
-            self._store.put(one)
+            reason = (
+                f"hours of the look-back are in {' and '.join(sorted(look_back.currencies))}, which cannot be added up"
+            )
+            findings = {recommendation.content.subject: reason for recommendation in stored}
+        for recommendation in update_recommendations(stored, contents, _LookBackSubjects(look_back), now, findings):
+            self._store.put(recommendation)
             result.changed += 1
-        self._store.put_review(found)
-        result.reviewed.append(found)
+        self._store.put_review(review)
+        result.reviewed.append(review)
 
 
 @dataclass(frozen=True, slots=True)
-class _Subjects:
-    """Fulfils `life.Subjects`."""
+class _LookBackSubjects:
+    """The subjects of recommendations in a look-back."""
 
     look_back: LookBack
 
@@ -198,113 +208,145 @@ class _Subjects:
     def start(self) -> datetime:
         return self.look_back.start
 
-    def gpus(self, advice: RecommendationContent) -> list[float | None] | None:
-        if advice.kind == "commitment":
-            return uncovered_nodes(self.look_back, advice)
-        held = self._of(advice, "held", "nodes")
-        if held is None or not any(held) or (not any(held[-_MOVED:]) and self._is_elsewhere(advice)):
+    def gpus(self, content: RecommendationContent) -> list[float | None] | None:
+        if content.kind == "commitment":
+            return uncovered_nodes(self.look_back, content)
+        held = self._sum_by_hour(content, "held", "nodes")
+        if held is None or not any(held) or (not any(held[-_GONE_HOURS:]) and self._is_elsewhere(content)):
             return None
-        if advice.kind == "off-hours":
-            return self._weekly(held)
-        if advice.kind == "spot":
-            return self._known(self._of(advice, "off_spot", "nodes") or held) if any(held[-_DAY:]) else None
-        return self._known(held)
+        if content.kind == "off-hours":
+            return self._weekly_means(held)
+        if content.kind == "spot":
+            return (
+                self._where_known(self._sum_by_hour(content, "off_spot", "nodes") or held)
+                if any(held[-_DAY:])
+                else None
+            )
+        return self._where_known(held)
 
-    def _is_elsewhere(self, advice: RecommendationContent) -> bool:
-        """Whether the very object goes on under another business unit, or as idle on another GPU model or resource."""
-        subject, newest = advice.subject, range(max(0, self.look_back.hours - _MOVED), self.look_back.hours)
+    def _is_elsewhere(self, content: RecommendationContent) -> bool:
+        """Whether the same object runs under another business unit, or idle on another GPU model or resource."""
+        subject, newest_hours = content.subject, range(max(0, self.look_back.hours - _GONE_HOURS), self.look_back.hours)
         return subject.is_workload and any(
             key[1:4] == (subject.namespace, subject.workload_kind, subject.workload)
-            and any(one.held[-_MOVED:])
+            and any(history.held[-_GONE_HOURS:])
             and (
                 key.business_unit != subject.business_unit
-                or all(one.used[index] < IDLE * one.held[index] for index in newest if one.held[index])
+                or all(
+                    history.used[index] < IDLE * history.held[index] for index in newest_hours if history.held[index]
+                )
             )
-            for key, one in self.look_back.workloads.items()
+            for key, history in self.look_back.workloads.items()
         )
 
-    def _weekly(self, held: Sequence[float]) -> list[float | None]:
-        """The mean of the week that ends with each hour: what stops at night holds less of a week, not of an hour."""
-        found: list[float | None] = []
+    def _weekly_means(self, held: Sequence[float]) -> list[float | None]:
+        """The mean of the week that ends with each hour: a schedule lowers the mean of a week, not of every hour."""
+        means: list[float | None] = []
         week: deque[float] = deque(maxlen=_WEEK)
-        for value, known in zip(held, self.look_back.has_figures, strict=True):
-            if known:
-                week.append(value)
-            found.append(sum(week) / _WEEK if known and len(week) == _WEEK else None)
-        return found
+        for amount, has_figures in zip(held, self.look_back.has_figures, strict=True):
+            if has_figures:
+                week.append(amount)
+            means.append(sum(week) / _WEEK if has_figures and len(week) == _WEEK else None)
+        return means
 
-    def hours(self, advice: RecommendationContent) -> list[SubjectHour | None]:
-        """Without a cost where a part has no price, or where the look-back has several currencies."""
-        one_currency = self.look_back.currencies <= {advice.currency}
-        if advice.kind == "commitment" and one_currency:
-            return committed_hours(self.look_back, advice)
-        if advice.subject.is_workload:
-            found = [self._workload_hours(one) for key, one in self.look_back.workloads.items() if _is_of(key, advice)]
+    def hours(self, content: RecommendationContent) -> list[SubjectHour | None]:
+        """The subject's hours, without a cost if a part has no price or the look-back has several currencies."""
+        has_one_currency = self.look_back.currencies <= {content.currency}
+        if content.kind == "commitment" and has_one_currency:
+            return commitment_hours(self.look_back, content)
+        if content.subject.is_workload:
+            columns = [
+                self._workload_hours(part)
+                for key, part in self.look_back.workloads.items()
+                if _is_subject(key, content)
+            ]
         else:
-            found = [
-                self._pool_hours(one, by_gpus=advice.kind == "consolidate")
-                for key, one in self.look_back.pools.items()
-                if key == _pool_of(advice)
+            columns = [
+                self._pool_hours(part, by_gpus=content.kind == "consolidate")
+                for key, part in self.look_back.pools.items()
+                if key == _pool_key(content)
             ]
         hours: list[SubjectHour | None] = []
-        for index, known in enumerate(self.look_back.has_figures):
-            own = [one[index] for one in found]
-            usd = [one.usd for one in own if one.usd is not None]
-            is_priced = one_currency and len(usd) == len(own)
+        for index, has_figures in enumerate(self.look_back.has_figures):
+            parts = [part[index] for part in columns]
+            usd = [part.usd for part in parts if part.usd is not None]
+            is_priced = has_one_currency and len(usd) == len(parts)
             hours.append(
                 SubjectHour(
-                    sum(one.held for one in own), sum(usd) if is_priced else None, sum(one.work for one in own),
-                    sum(one.used for one in own),
-                ) if known else None
-            )  # fmt: skip
+                    sum(part.held for part in parts),
+                    sum(usd) if is_priced else None,
+                    sum(part.work for part in parts),
+                    sum(part.used for part in parts),
+                )
+                if has_figures
+                else None
+            )
         return hours
 
-    def _workload_hours(self, one: WorkloadHistory) -> list[SubjectHour]:
-        columns = zip(one.held, one.usd, one.unpriced, one.pods, one.used, strict=True)
-        return [SubjectHour(held, None if gap else usd, pods, used) for held, usd, gap, pods, used in columns]
-
-    def _pool_hours(self, one: PoolHistory, *, by_gpus: bool) -> list[SubjectHour]:
-        columns = zip(one.nodes, one.cost, one.unpriced, one.pods, strict=True)
+    def _workload_hours(self, history: WorkloadHistory) -> list[SubjectHour]:
+        columns = zip(history.held, history.usd, history.unpriced, history.pods, history.used, strict=True)
         return [
-            SubjectHour(nodes, None if gap else usd, sum((size if by_gpus else 1) * count for size, count in pods), 0.0)
-            for nodes, usd, gap, pods in columns
+            SubjectHour(held, None if is_unpriced else usd, pods, used)
+            for held, usd, is_unpriced, pods, used in columns
         ]
 
-    def _of(self, advice: RecommendationContent, of_workload: str, of_pool: str) -> Sequence[float] | None:
-        subject = advice.subject
+    def _pool_hours(self, history: PoolHistory, *, by_gpus: bool) -> list[SubjectHour]:
+        columns = zip(history.nodes, history.cost, history.unpriced, history.pods, strict=True)
+        return [
+            SubjectHour(
+                nodes, None if is_unpriced else usd, sum((size if by_gpus else 1) * count for size, count in pods), 0.0
+            )
+            for nodes, usd, is_unpriced, pods in columns
+        ]
+
+    def _sum_by_hour(
+        self, content: RecommendationContent, workload_figure: str, pool_figure: str
+    ) -> Sequence[float] | None:
+        subject = content.subject
         if subject.is_workload:
             # A workload that took a slice requests another resource.
-            own = [getattr(one, of_workload) for key, one in self.look_back.workloads.items() if _is_of(key, advice)]
+            series = [
+                getattr(history, workload_figure)
+                for key, history in self.look_back.workloads.items()
+                if _is_subject(key, content)
+            ]
         else:
-            own = [getattr(one, of_pool) for key, one in self.look_back.pools.items() if key == _pool_of(advice)]
-        return [sum(hour) for hour in zip(*own, strict=True)] if own else None
+            series = [
+                getattr(history, pool_figure)
+                for key, history in self.look_back.pools.items()
+                if key == _pool_key(content)
+            ]
+        return [sum(hour) for hour in zip(*series, strict=True)] if series else None
 
-    def _known(self, values: Sequence[float]) -> list[float | None]:
-        return [value if known else None for value, known in zip(values, self.look_back.has_figures, strict=True)]
+    def _where_known(self, amounts: Sequence[float]) -> list[float | None]:
+        return [
+            amount if has_figures else None
+            for amount, has_figures in zip(amounts, self.look_back.has_figures, strict=True)
+        ]
 
 
 def _deadline(seconds_left: Callable[[], float]) -> Deadline:
-    """For a cluster's queries: slow ones must not take the time of the review, nor of other clusters."""
-    return Deadline(max(LEAST_METRICS_SECONDS, min(METRICS_SECONDS, seconds_left() - SPARE_SECONDS)))
+    """The deadline of a cluster's queries: slow ones must not use up the time of the review or of other clusters."""
+    return Deadline(max(MIN_METRICS_SECONDS, min(METRICS_SECONDS, seconds_left() - SPARE_SECONDS)))
 
 
-def _zone(name: str) -> ZoneInfo | None:
-    """A time zone; None for UTC, and where this machine does not know it."""
+def _load_time_zone(name: str) -> ZoneInfo | None:
+    """Load a time zone; None for UTC and for an unknown one."""
     if name == "UTC":
         return None
     try:
         return ZoneInfo(name)
     except (KeyError, OSError, ValueError):
-        logger.warning("a time zone is not known here; UTC is taken", time_zone=name)
+        logger.warning("the time zone is unknown; UTC is used", time_zone=name)
         return None
 
 
-def _pool_of(advice: RecommendationContent) -> PoolKey:
-    subject = advice.subject
+def _pool_key(content: RecommendationContent) -> PoolKey:
+    subject = content.subject
     return PoolKey(subject.node_pool, subject.instance_type, subject.capacity_type, subject.gpu_model)
 
 
-def _is_of(key: WorkloadKey, advice: RecommendationContent) -> bool:
-    subject = advice.subject
-    same = key[:4] == (subject.business_unit, subject.namespace, subject.workload_kind, subject.workload)
-    return same and (key[4:] == (subject.resource, subject.gpu_model) or advice.kind == "mig-slice")
+def _is_subject(key: WorkloadKey, content: RecommendationContent) -> bool:
+    subject = content.subject
+    is_same_workload = key[:4] == (subject.business_unit, subject.namespace, subject.workload_kind, subject.workload)
+    return is_same_workload and (key[4:] == (subject.resource, subject.gpu_model) or content.kind == "mig-slice")

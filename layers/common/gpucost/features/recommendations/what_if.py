@@ -125,13 +125,19 @@ def what_if(move: Move, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]
     capacity = Capacity.total(capacities)
     gpu_hours, usd = (sum((one[index] for one in freed), ZERO) for index in (0, 1))
     return Outcome(
-        Costs.total(before), Costs.total(after), capacity,
+        Costs.total(before),
+        Costs.total(after),
+        capacity,
         replace(
-            capacity, unallocated_gpu_hours=capacity.unallocated_gpu_hours + gpu_hours,
+            capacity,
+            unallocated_gpu_hours=capacity.unallocated_gpu_hours + gpu_hours,
             unallocated_usd=capacity.unallocated_usd + usd,
         ),
-        Costs.total(others), quantize(moved), quantize(used / room) if room else None, count,
-    )  # fmt: skip
+        Costs.total(others),
+        quantize(moved),
+        quantize(used / room) if room else None,
+        count,
+    )
 
 
 def _shares(move: Move, key: FactKey, models: Sequence[str]) -> tuple[Fraction, Fraction]:
@@ -139,7 +145,7 @@ def _shares(move: Move, key: FactKey, models: Sequence[str]) -> tuple[Fraction, 
     share = profile_share(move.profile, key.gpu_model)
     gpu = next((one for one in MIG_GPUS if all(part in key.gpu_model.lower() for part in one.models)), None)
     if share is None or gpu is None:
-        known = sorted(gpu.profiles) if gpu else []
+        known = sorted(gpu.memory_slices_by_name) if gpu else []
         allowed = f"it has {', '.join(known)}" if known else "no profile of it is known"
         several = f". {move.model!r} means {' and '.join(models)} here: name one of them" if len(models) > 1 else ""
         raise InvalidInputError(
@@ -167,10 +173,15 @@ def _moved(costs: Costs, part: Fraction, share: Fraction) -> Costs:
     effective = min(quantize(Fraction(costs.effective_gpu_hours) * keeps), allocated - unmeasured)
     effective_usd = min(quantize(Fraction(costs.effective_usd) * keeps), usd - unmeasured_usd)
     return Costs(
-        allocated_gpu_hours=allocated, effective_gpu_hours=effective, allocated_usd=usd, effective_usd=effective_usd,
-        waste_usd=usd - effective_usd - unmeasured_usd, unmeasured_usd=unmeasured_usd, unmeasured_gpu_hours=unmeasured,
+        allocated_gpu_hours=allocated,
+        effective_gpu_hours=effective,
+        allocated_usd=usd,
+        effective_usd=effective_usd,
+        waste_usd=usd - effective_usd - unmeasured_usd,
+        unmeasured_usd=unmeasured_usd,
+        unmeasured_gpu_hours=unmeasured,
         unpriced_gpu_hours=scaled(costs.unpriced_gpu_hours),
-    )  # fmt: skip
+    )
 
 
 def _rest(own: Costs, others: Costs, capacity: Capacity) -> Decimal:

@@ -1,4 +1,4 @@
-"""Nodes of one hour, put together from the answers about their presence, labels and capacity."""
+"""Nodes of one hour, built from the query results for their presence, labels and capacity."""
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from gpucost.core.metering.implausible_samples import SUSPECT, sources_contradic
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE, NVIDIA_PREFIX
 from gpucost.core.metering.observations import Instance, NodeObservation, NodeState
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.pod_labels import LabelSpan, contradictory, differing_labels
+from gpucost.sources.prometheus.pod_labels import LabelSpan, contradictory_labels, differing_labels
 from gpucost.sources.prometheus.queries import ALLOCATABLE, CAPACITY, NODE_INFO, NODE_LABELS
 from gpucost.sources.prometheus.tables import (
     Labels,
@@ -27,23 +27,23 @@ from gpucost.sources.prometheus.tables import (
 CoversHour = Callable[[Mapping[Instance, int]], bool]
 ExpectedSamples = Mapping[Instance, int]
 METRICS = (NODE_INFO, NODE_LABELS, CAPACITY, ALLOCATABLE)
-_OF_GPUS = (NVIDIA_PREFIX, *INSTANCE_TYPE.exported)
-"""Labels that say what a node's GPUs are; others may come and go."""
-_NO_NUMBER = Decimal("NaN")
+_GPU_LABELS = (NVIDIA_PREFIX, *INSTANCE_TYPE.exported)
+"""Labels that describe a node's GPUs. Changes of other labels are ignored."""
+_NOT_A_NUMBER = Decimal("NaN")
 _Units = dict[str, Decimal]
 
 
 @dataclass(slots=True)
 class _ResourceSamples:
-    """One resource's figure at the hour's end, and its sum over the samples counted, by instance."""
+    """One resource's units at the hour's end, and the sum of its samples in the window, by target."""
 
     units: Decimal | None = None
     sums: dict[Instance, Decimal] = field(default_factory=dict)
 
     def is_constant(self, expected: ExpectedSamples) -> bool:
-        """Whether every sample of the hour had the value of its end."""
+        """Whether every sample of the hour has the value at its end."""
         return self.units is not None and all(
-            total == self.units * expected.get(who, -1) for who, total in self.sums.items()
+            total == self.units * expected.get(target, -1) for target, total in self.sums.items()
         )
 
 
@@ -55,41 +55,44 @@ class _Node:
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
     """At the hour's start and end."""
     reported: dict[tuple[str, Instance], dict[str, str]] = field(default_factory=dict)
-    """The same by the source that reports them."""
+    """The same, by the target that reports them."""
     jobs: set[str] = field(default_factory=set)
-    """Of the sources that report it."""
+    """Jobs of the targets that report the node."""
     capacity: dict[str, _ResourceSamples] = field(default_factory=dict)
     allocatable: dict[str, _ResourceSamples] = field(default_factory=dict)
     raw_samples: "_RawSamples | None" = None
 
     @property
     def counts(self) -> Mapping[Instance, int]:
-        """Samples in which it was there, where one provider id was seen all along."""
+        """Samples of `kube_node_info` by target, if the node had only one provider id."""
         return next(iter(self.info.values())).counts if len(self.info) == 1 else {}
 
     @property
     def has_contradictory_labels(self) -> bool:
-        """Whether sources give different values to a label at one end of the hour."""
+        """Whether targets report different values of a label at one end of the hour."""
         pairs = combinations(self.reported.items(), 2)
-        return any(end == other_end and differing_labels(one, other) for ((end, _), one), ((other_end, _), other) in pairs)
+        return any(
+            end == other_end and differing_labels(labels, other_labels)
+            for ((end, _), labels), ((other_end, _), other_labels) in pairs
+        )
 
 
 @dataclass(slots=True)
 class _RawSamples:
-    """A node's own samples: what stood when, by who saw it."""
+    """A node's raw samples. Keys hold the sample's time and target."""
 
     present: dict[str, dict[Instance, set[int]]] = field(default_factory=dict)
-    """By provider id."""
+    """Times of `kube_node_info`, by provider id and target."""
     labels: list[LabelSpan] = field(default_factory=list)
     capacity: dict[tuple[int, Instance], _Units] = field(default_factory=dict)
     allocatable: dict[tuple[int, Instance], _Units] = field(default_factory=dict)
     unusable: set[tuple[int, Instance]] = field(default_factory=set)
-    """Looks of which a figure was left out."""
+    """Scrapes with a value that was left out."""
 
 
 @dataclass(slots=True)
 class _State:
-    """What a node advertised for a time."""
+    """The units that a node advertised for a contiguous time."""
 
     capacity: _Units
     allocatable: _Units
@@ -108,16 +111,16 @@ class NodeTable:
     """Builds `NodeObservation`s of the nodes that may have GPUs.
 
     Args:
-        rows: answers to `Queries.nodes`, by statistic.
-        with_gpus: names of nodes on which an exporter saw GPUs, or pods request some.
+        rows: results of `Queries.nodes`, by statistic.
+        with_gpus: names of nodes on which an exporter reports GPUs, or on which pods request GPUs.
     """
 
     def __init__(self, rows: Mapping[str, Rows], with_gpus: Container[str] = ()) -> None:
         self._nodes: dict[str, _Node] = {}
         self._with_gpus = with_gpus
         self.notes: list[str] = []
-        asked = [labels for some in rows.values() for labels, _ in some]
-        self.name_labels = label_names(asked, "node")
+        all_labels = (labels for stat_rows in rows.values() for labels, _ in stat_rows)
+        self.name_labels = label_names(all_labels, "node")
         """The labels that hold nodes' names."""
         for labels, value in rows.get("info", []):
             node = self._node(labels)
@@ -125,74 +128,77 @@ class NodeTable:
             node.jobs.add(labels.get("job", ""))
         for end in ("labels-start", "labels-end"):
             for labels, _ in rows.get(end, []):
-                node, own = self._node(labels), object_labels(labels)
-                node.labels.setdefault(end, {}).update(own)
-                node.reported.setdefault((end, instance(labels)), {}).update(own)
+                node, node_labels = self._node(labels), object_labels(labels)
+                node.labels.setdefault(end, {}).update(node_labels)
+                node.reported.setdefault((end, instance(labels)), {}).update(node_labels)
         for metric in ("capacity", "allocatable"):
             for labels, value in rows.get(metric, []):
-                self._answer(metric, labels).units = self._units(metric, labels, value)
+                self._resource(metric, labels).units = self._units(metric, labels, value)
             for labels, value in rows.get(f"{metric}-sum", []):
-                sums, who = self._answer(metric, labels).sums, instance(labels)
-                known = sums.get(who, value)
-                # A sum that is no number equals none: the samples themselves are looked at.
-                sums[who] = max(value, known) if value.is_finite() and known.is_finite() else _NO_NUMBER
+                sums, target = self._resource(metric, labels).sums, instance(labels)
+                largest = sums.get(target, value)
+                # NaN equals no expected sum, so that the raw samples are read.
+                sums[target] = max(value, largest) if value.is_finite() and largest.is_finite() else _NOT_A_NUMBER
 
     def by_instance_id(self) -> dict[str, str]:
-        """Names of nodes, by themselves and by the EC2 instance behind them (`aws:///us-east-2a/i-0123` → `i-0123`)."""
+        """Names of nodes, by name and by EC2 instance id (provider id `aws:///us-east-2a/i-0123` → `i-0123`)."""
         names = {name: name for name in self._nodes}
         for node in self._nodes.values():
             names.update((provider_id.rsplit("/", 1)[-1], node.name) for provider_id in node.info if provider_id)
         return names
 
     def with_gpus(self) -> set[str]:
-        """Names of nodes with NVIDIA GPUs, by what they advertise or by instance type."""
+        """Names of nodes with NVIDIA GPUs, by capacity or by instance type."""
         return {
             node.name
             for node in self._nodes.values()
-            if any(name.startswith("nvidia") and answer.sums for name, answer in node.capacity.items())
+            if any(name.startswith("nvidia") and resource.sums for name, resource in node.capacity.items())
             or any(_has_gpus(labels, GPUS_OF_INSTANCE) for labels in node.labels.values())
         }
 
-    def needing_raw_samples(self, is_whole: CoversHour, expected: ExpectedSamples) -> list[str]:
-        """Names of GPU nodes that came, went or changed within the hour; by samples, labels or capacity."""
-        return [node.name for node in self._nodes.values() if not self._is_plain(node, is_whole, expected)]
+    def needing_raw_samples(self, covers_hour: CoversHour, expected: ExpectedSamples) -> list[str]:
+        """Names of GPU nodes that started, ended or changed within the hour, by samples, labels or capacity."""
+        return [node.name for node in self._nodes.values() if not self._is_unchanged(node, covers_hour, expected)]
 
     def add_raw_samples(self, names: Iterable[str], series: Sequence[Series]) -> None:
-        """Take in raw samples of some nodes."""
+        """Add raw samples of some nodes."""
         for name in names:
             self._nodes[name].raw_samples = _RawSamples()
-        for one in series:
-            node = self._nodes.get(exported_label(one.labels, "node"))
+        for labels, samples in series:
+            node = self._nodes.get(exported_label(labels, "node"))
             if node is None or node.raw_samples is None:
                 continue
-            metric, who, seen = one.labels.get("__name__", ""), instance(one.labels), node.raw_samples
+            metric, target, raw = labels.get("__name__", ""), instance(labels), node.raw_samples
             if metric == NODE_INFO:
-                times = seen.present.setdefault(one.labels.get("provider_id", ""), {}).setdefault(who, set())
-                times.update(at for at, _ in one.samples)
+                times = raw.present.setdefault(labels.get("provider_id", ""), {}).setdefault(target, set())
+                times.update(time for time, _ in samples)
             elif metric == NODE_LABELS:
-                time = Interval(one.samples[0][0], one.samples[-1][0])
-                seen.labels.append(LabelSpan(who, object_labels(one.labels), time))
+                raw.labels.append(LabelSpan(target, object_labels(labels), Interval(samples[0][0], samples[-1][0])))
             elif metric in {CAPACITY, ALLOCATABLE}:
-                into = seen.capacity if metric == CAPACITY else seen.allocatable
-                for at, text in one.samples:
-                    units = self._units(metric, one.labels, number(text))
+                advertised = raw.capacity if metric == CAPACITY else raw.allocatable
+                for time, text in samples:
+                    units = self._units(metric, labels, number(text))
                     if units is None:
-                        seen.unusable.add((at, who))
+                        raw.unusable.add((time, target))
                     else:
-                        into.setdefault((at, who), {})[one.labels.get("resource", "")] = units
+                        advertised.setdefault((time, target), {})[labels.get("resource", "")] = units
 
     def nodes(self) -> tuple[NodeObservation, ...]:
-        """All nodes; the caller tells GPU nodes from others."""
+        """All nodes, including those without GPUs."""
         return tuple(
-            one
+            observation
             for node in self._nodes.values()
-            for one in ([self._plain(node)] if node.raw_samples is None else _closely(node, node.raw_samples, self.notes))
+            for observation in (
+                [self._unchanged(node)]
+                if node.raw_samples is None
+                else _from_raw_samples(node, node.raw_samples, self.notes)
+            )
         )
 
     def advertised(self, name: str) -> Mapping[str, Decimal]:
         """Units per resource that a node advertises at the end of the hour."""
         node = self._nodes.get(name)
-        return {resource: answer.units for resource, answer in node.capacity.items() if answer.units} if node else {}
+        return {key: resource.units for key, resource in node.capacity.items() if resource.units} if node else {}
 
     def jobs(self) -> dict[str, frozenset[str]]:
         """By the name of a node with GPUs, the jobs that report it."""
@@ -202,24 +208,26 @@ class NodeTable:
             if node.jobs and (node.capacity or any(_has_gpus(labels) for labels in node.labels.values()))
         }
 
-    def _is_plain(self, node: _Node, is_whole: CoversHour, expected: ExpectedSamples) -> bool:
+    def _is_unchanged(self, node: _Node, covers_hour: CoversHour, expected: ExpectedSamples) -> bool:
         end = node.labels.get("labels-end", {})
         start = node.labels.get("labels-start", end)
         if not (node.capacity or node.name in self._with_gpus or _has_gpus(start) or _has_gpus(end)):
             return True
-        answers = [*node.capacity.values(), *node.allocatable.values()]
+        resources = [*node.capacity.values(), *node.allocatable.values()]
         return (
-            is_whole(node.counts)
+            covers_hour(node.counts)
             and not node.has_contradictory_labels
-            and _of_gpus(start) == _of_gpus(end)
-            and all(answer.is_constant(expected) for answer in answers)
+            and _gpu_labels(start) == _gpu_labels(end)
+            and all(resource.is_constant(expected) for resource in resources)
         )
 
-    def _plain(self, node: _Node) -> NodeObservation:
+    def _unchanged(self, node: _Node) -> NodeObservation:
         provider_id = next(iter(node.info), "")
         labels = {**node.labels.get("labels-start", {}), **node.labels.get("labels-end", {})}
-        capacity = {name: answer.units for name, answer in node.capacity.items() if answer.units}
-        allocatable = {name: answer.units for name, answer in node.allocatable.items() if answer.units is not None}
+        capacity = {name: resource.units for name, resource in node.capacity.items() if resource.units}
+        allocatable = {
+            name: resource.units for name, resource in node.allocatable.items() if resource.units is not None
+        }
         states = (NodeState(None, capacity, allocatable, labels),) if capacity else ()
         return NodeObservation(node.name, provider_id, None, labels, states)
 
@@ -227,85 +235,86 @@ class NodeTable:
         name = exported_label(labels, "node")
         return self._nodes.setdefault(name, _Node(name))
 
-    def _answer(self, metric: str, labels: Labels) -> _ResourceSamples:
+    def _resource(self, metric: str, labels: Labels) -> _ResourceSamples:
         node = self._node(labels)
-        answers = node.capacity if metric == "capacity" else node.allocatable
-        return answers.setdefault(labels.get("resource", ""), _ResourceSamples())
+        resources = node.capacity if metric == "capacity" else node.allocatable
+        return resources.setdefault(labels.get("resource", ""), _ResourceSamples())
 
     def _units(self, metric: str, labels: Labels, value: Decimal) -> Decimal | None:
         if is_count(value):
             return value
-        what = f"{metric.removeprefix('kube_node_status_')} of node {exported_label(labels, 'node')!r}"
-        self.notes.append(f"{SUSPECT}{what} is told as {value}; left out")
+        subject = f"{metric.removeprefix('kube_node_status_')} of node {exported_label(labels, 'node')!r}"
+        self.notes.append(f"{SUSPECT}{subject} is reported as {value}; the value is left out")
         return None
 
 
-def _closely(node: _Node, seen: _RawSamples, notes: list[str]) -> Iterable[NodeObservation]:
-    """A node whose samples are at hand: each provider id is a node of its own, each change a state."""
-    contradiction = _least_advertised(node.name, seen)
-    _drop_contradictory_labels(node.name, seen, notes)
-    present = _one_at_a_time(node.name, seen.present, notes)
-    if not present:  # nodes themselves are not kept: what is advertised shows that they are there
+def _from_raw_samples(node: _Node, raw: _RawSamples, notes: list[str]) -> Iterable[NodeObservation]:
+    """Build observations from raw samples: one for each provider id, with a state for each change of capacity."""
+    contradiction = _keep_least_advertised(node.name, raw)
+    _drop_contradictory_labels(node.name, raw, notes)
+    present = _without_simultaneous_instances(node.name, raw.present, notes)
+    if not present:  # Prometheus keeps no `kube_node_info`: capacity shows when the node existed
         times: dict[Instance, set[int]] = {}
-        for at, who in seen.capacity.keys() | seen.unusable:
-            times.setdefault(who, set()).add(at)
+        for time, target in raw.capacity.keys() | raw.unusable:
+            times.setdefault(target, set()).add(time)
         present = {"": times}
-    states = _states(seen)
+    states = _states(raw)
     for provider_id, by_instance in present.items():
-        sightings = {who: tuple(sorted(run)) for who, run in by_instance.items() if run}
-        if not sightings:
+        sample_times = {target: tuple(sorted(run)) for target, run in by_instance.items() if run}
+        if not sample_times:
             continue
-        first = min(run[0] for run in sightings.values())
-        last = max(run[-1] for run in sightings.values())
-        own = [state for state in states if state.first <= last and state.last >= first]
+        first = min(run[0] for run in sample_times.values())
+        last = max(run[-1] for run in sample_times.values())
         yield NodeObservation(
             node.name,
             provider_id,
-            sightings,
-            _labels_between(seen.labels, first, last),
+            sample_times,
+            _labels_between(raw.labels, first, last),
             tuple(
                 NodeState(
-                    {who: tuple(run) for who, run in state.times.items()},
+                    {target: tuple(run) for target, run in state.times.items()},
                     state.capacity,
                     state.allocatable,
-                    _labels_between(seen.labels, state.first, state.last),
+                    _labels_between(raw.labels, state.first, state.last),
                 )
-                for state in own
+                for state in states
+                if state.first <= last and state.last >= first
             ),
             contradiction,
         )
 
 
-def _least_advertised(name: str, seen: _RawSamples) -> str:
-    """Where sources contradict each other about what a node advertises, keep the least that any of them reports.
+def _keep_least_advertised(name: str, raw: _RawSamples) -> str:
+    """If targets contradict each other about a node's units, keep the smallest number that any of them reports.
 
     Returns:
-        What they report; "" where they agree.
+        A sentence about the first contradiction; "" if there is none.
     """
-    found = ""
-    for what, looks in (("capacity", seen.capacity), ("allocatable", seen.allocatable)):
-        for resource in sorted({resource for units in looks.values() for resource in units}):
+    contradiction = ""
+    for metric, advertised in (("capacity", raw.capacity), ("allocatable", raw.allocatable)):
+        for resource in sorted({resource for units in advertised.values() for resource in units}):
             by_instance: dict[Instance, dict[int, Decimal]] = {}
-            for (at, who), units in looks.items():
+            for (time, target), units in advertised.items():
                 if resource in units:
-                    by_instance.setdefault(who, {})[at] = units[resource]
+                    by_instance.setdefault(target, {})[time] = units[resource]
             if not sources_contradict(by_instance):
                 continue
-            told = sorted({units for run in by_instance.values() for units in run.values()})
-            found = found or f"{what} of {resource} on node {name} is reported as {' and as '.join(map(str, told))}"
-            for units in looks.values():
+            reported = sorted({count for run in by_instance.values() for count in run.values()})
+            numbers = " and as ".join(map(str, reported))
+            contradiction = contradiction or f"{metric} of {resource} on node {name} is reported as {numbers}"
+            for units in advertised.values():
                 if resource in units:
-                    units[resource] = told[0]
-    return found
+                    units[resource] = reported[0]
+    return contradiction
 
 
-def _drop_contradictory_labels(name: str, seen: _RawSamples, notes: list[str]) -> None:
-    names = contradictory(seen.labels)
+def _drop_contradictory_labels(name: str, raw: _RawSamples, notes: list[str]) -> None:
+    names = contradictory_labels(raw.labels)
     if not names:
         return
-    seen.labels = [
+    raw.labels = [
         LabelSpan(span.instance, {key: value for key, value in span.labels.items() if key not in names}, span.time)
-        for span in seen.labels
+        for span in raw.labels
     ]
     notes += [
         f"{SUSPECT}sources report different values of {key} for node {name}; the label is left out"
@@ -379,4 +388,4 @@ def _has_gpus(labels: Labels, catalogue: Container[str] = GPUS_OF_INSTANCE | NEU
 
 
 def _of_gpus(labels: Labels) -> dict[str, str]:
-    return {name: value for name, value in labels.items() if name.startswith(_OF_GPUS)}
+    return {name: value for name, value in labels.items() if name.startswith(_GPU_LABELS)}

@@ -81,7 +81,7 @@ class LabelTable:
         spans = sorted(self._spans.get((namespace, pod), ()), key=lambda span: span.time.end)
         for span in spans:
             labels.update(span.labels)
-        return self._without(labels, contradictory(spans), f"pod {namespace}/{pod}")
+        return self._without(labels, contradictory_labels(spans), f"pod {namespace}/{pod}")
 
     def of_namespace(self, namespace: str) -> dict[str, str]:
         """A namespace's labels at the hour's end.
@@ -111,8 +111,8 @@ class LabelTable:
         return labels
 
 
-def contradictory(spans: Iterable[LabelSpan]) -> set[str]:
-    """Labels to which different sources give different values at the same time, for longer than one may lag."""
+def contradictory_labels(spans: Iterable[LabelSpan]) -> set[str]:
+    """Labels for which targets report different values at the same time, for longer than one of them may lag."""
     return {
         name
         for one, other in combinations(spans, 2)

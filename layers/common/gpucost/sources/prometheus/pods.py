@@ -1,6 +1,6 @@
-"""GPU pods of one hour, put together from the answers about requests, phases, owners and labels."""
+"""GPU pods of one hour, built from the query results for requests, phases, owners and labels."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -28,11 +28,10 @@ from gpucost.sources.prometheus.tables import Labels, Rows, SampleCounts, export
 
 CoversHour = Callable[[Mapping[Instance, int]], bool]
 _FINISHED = {"Succeeded", "Failed"}
-_ONE = Decimal(1)
-"""What a container asks for whose units were not answered: only values other than 1 are, and a pod that is not looked
-at more closely was there at the hour's end."""
+_DEFAULT_UNITS = Decimal(1)
+"""Units of a container for which no units were returned: queries return only values other than 1 at the hour's end."""
 _Container = tuple[str, bool, str]
-"""Name, whether it is an init container, resource."""
+"""A container's name, whether it is an init container, and the resource."""
 _Times = dict[Instance, set[int]]
 
 
@@ -43,14 +42,14 @@ class _Pod:
     uid: str
     node: str
     units: dict[_Container, Decimal | None] = field(default_factory=dict)
-    """None where no value was seen."""
+    """None if no value was returned."""
     sample_counts: SampleCounts = field(default_factory=SampleCounts)
     raw_samples: "_RawSamples | None" = None
-    """What its own samples say, where it was looked at closely."""
+    """The pod's raw samples, if they were read."""
     objects: set[tuple[str, str, str]] = field(default_factory=set)
-    """Namespace, name and node under which the uid was seen: one, or sources contradict each other."""
+    """Namespace, name and node that were reported with the uid. More than one is a contradiction."""
     by_instance: dict[Instance, dict[_Container, Decimal | None]] = field(default_factory=dict)
-    """What each instance says that it requests; None where no value other than 1 is told at the hour's end."""
+    """The requests that each target reports. None if it reports no value other than 1 at the hour's end."""
     contradiction: str = ""
 
 
@@ -67,12 +66,12 @@ class _RawSamples:
 
 
 class PodTable:
-    """Builds `PodObservation`s; pods that were not simply there all hour are looked at more closely in between.
+    """Builds `PodObservation`s. Pods that did not run unchanged for the whole hour need their raw samples.
 
     Args:
-        requests: answers to `Queries.requests`, by statistic.
-        running: labels of the answer to `Queries.running`.
-        phases: answers to `Queries.phases` about pods that are not in it, by statistic.
+        requests: results of `Queries.requests`, by statistic.
+        running: labels of the result of `Queries.running`.
+        phases: results of `Queries.phases` for pods that are not in `running`, by statistic.
     """
 
     def __init__(self, requests: Mapping[str, Rows], running: Iterable[Labels], phases: Mapping[str, Rows]) -> None:
@@ -80,18 +79,18 @@ class PodTable:
         self._owners = OwnerTable()
         self.labels = LabelTable()
         all_hour = {labels.get("uid", ""): "Running" for labels in running}
-        self._at_start = _phase_of(phases.get("start", [])) | all_hour
-        self._at_end = _phase_of(phases.get("end", [])) | all_hour
-        asked = [labels for rows in requests.values() for labels, _ in rows]
-        # Told by each source for itself: what one calls `exported_node` says nothing of another's labels.
-        self._renaming = {labels.get("instance", "") for labels in asked if "exported_node" in labels}
-        self.name_label = label_name(asked, "pod")
+        self._at_start = _phases(phases.get("start", [])) | all_hour
+        self._at_end = _phases(phases.get("end", [])) | all_hour
+        all_labels = [labels for rows in requests.values() for labels, _ in rows]
+        # Whether labels are renamed to `exported_…` depends on the target's scrape configuration.
+        self._renaming = {labels.get("instance", "") for labels in all_labels if "exported_node" in labels}
+        self.name_label = label_name(all_labels, "pod")
         """The label that holds pods' names."""
         for stat in (UNLABELED, "init-count"):
             for labels, value in requests.get(stat, []):
-                if self._node_of(labels):  # else: not on a node yet, though the scrape says where it ran itself
-                    who = instance(labels)
-                    self._request(labels, who, init=stat == "init-count").sample_counts.add(who, value)
+                if self._node_of(labels):  # else the pod is not scheduled yet, and `node` is the exporter's own
+                    target = instance(labels)
+                    self._request(labels, target, init=stat == "init-count").sample_counts.add(target, value)
         for stat in ("units", "init-units"):
             for labels, value in requests.get(stat, []):
                 if pod_identity(labels) in self._pods:
@@ -100,130 +99,137 @@ class PodTable:
                     pod.units[container] = pod.by_instance.setdefault(instance(labels), {})[container] = value
         still_held = {pod_identity(labels) for labels, _ in phases.get("start", []) if labels.get("phase") == "Running"}
         for uid in [uid for uid in self._pods if self._at_start.get(uid) in _FINISHED and uid not in still_held]:
-            del self._pods[uid]  # finished before the hour, and left lying
+            del self._pods[uid]  # finished before the hour and not deleted yet
 
-    def needing_raw_samples(self, is_whole: CoversHour) -> list[str]:
-        """Uids of pods that were not seen, holding and running, at every scrape of the hour."""
+    def needing_raw_samples(self, covers_hour: CoversHour) -> list[str]:
+        """Uids of pods that did not hold their GPUs and run at every scrape of the hour."""
         for pod in self._pods.values():
             if len(pod.by_instance) > 1 and len(pod.objects) == 1:
-                pod.contradiction = _of_requests(pod, is_whole)
-        return [uid for uid, pod in self._pods.items() if not self._is_plain(pod, is_whole)]
+                pod.contradiction = _request_contradiction(pod, covers_hour)
+        return [uid for uid, pod in self._pods.items() if not self._is_unchanged(pod, covers_hour)]
 
     def names(self, uids: Iterable[str]) -> set[tuple[str, str]]:
         """(namespace, pod) of some pods."""
         return {(self._pods[uid].namespace, self._pods[uid].pod) for uid in uids}
 
     def nodes_held_whole(self, uids: Iterable[str], advertised: Callable[[str], Mapping[str, Decimal]]) -> set[str]:
-        """Names of nodes of which one of some pods may hold all GPUs.
+        """Names of nodes on which one of some pods may hold all GPUs.
 
         Args:
-            uids: of the pods.
-            advertised: units per resource of a node, by its name.
+            uids: the pods' uids.
+            advertised: returns a node's units per resource, by the node's name.
         """
-        found = set()
+        nodes = set()
         for pod in (self._pods[uid] for uid in uids):
-            known, units = advertised(pod.node), Counter[str]()
+            capacity, units = advertised(pod.node), Counter[str]()
             for (_, _, resource), count in pod.units.items():
                 units[resource] += int(count) if count is not None and is_count(count) else 1
-            if any(known.get(resource) == count for resource, count in units.items()):
-                found.add(pod.node)
-        return found
+            if any(capacity.get(resource) == count for resource, count in units.items()):
+                nodes.add(pod.node)
+        return nodes
 
     def add_raw_samples(self, uids: Iterable[str], series: Sequence[Series]) -> None:
-        """Take in the raw samples of some pods."""
-        closely = {uid: _RawSamples() for uid in uids}
-        take = {
-            REQUESTS: self._take_request,
-            INIT_REQUESTS: self._take_request,
-            PHASE: _take_phase,
-            INIT_RUNNING: _take_init_running,
-            SCHEDULED: _take_time,
-            COMPLETED: _take_time,
+        """Add the raw samples of some pods."""
+        raw_by_uid = {uid: _RawSamples() for uid in uids}
+        add = {
+            REQUESTS: self._add_request,
+            INIT_REQUESTS: self._add_request,
+            PHASE: _add_phase,
+            INIT_RUNNING: _add_init_running,
+            SCHEDULED: _add_time,
+            COMPLETED: _add_time,
         }
-        for one in series:
-            uid, metric = pod_identity(one.labels), one.labels.get("__name__", "")
-            if uid in closely and metric in take:
-                take[metric](closely[uid], one)
-        self._owners.add_pods(one.labels for one in series if one.labels.get("__name__") == POD_OWNER)
-        self.labels.add_samples(one for one in series if one.labels.get("__name__") == POD_LABELS)
-        for uid, seen in closely.items():
-            self._pods[uid].raw_samples = seen
-            _trust_who_tells_requests(seen)
+        by_metric: dict[str, list[Series]] = defaultdict(list)
+        for pod_series in series:
+            metric = pod_series.labels.get("__name__", "")
+            by_metric[metric].append(pod_series)
+            uid = pod_identity(pod_series.labels)
+            if uid in raw_by_uid and metric in add:
+                add[metric](raw_by_uid[uid], pod_series)
+        self._owners.add_pods(labels for labels, _ in by_metric[POD_OWNER])
+        self.labels.add_samples(by_metric[POD_LABELS])
+        for uid, raw in raw_by_uid.items():
+            self._pods[uid].raw_samples = raw
+            _drop_phases_without_requests(raw)
 
     def add_owners(self, rows: Mapping[str, Rows]) -> None:
-        """Take in who owns what."""
+        """Add owners of pods and of ReplicaSets and Jobs."""
         self._owners.add(rows)
 
     def missing_owners(self, uids: Iterable[str]) -> Mapping[str, set[str]]:
-        """Names of ReplicaSets and Jobs that own some pods and are gone by the hour's end, by statistic."""
+        """Names of ReplicaSets and Jobs that own some pods and do not exist at the hour's end, by statistic."""
         return self._owners.missing_owners(self.names(uids))
 
     def pods(self) -> tuple[PodObservation, ...]:
         """Every pod that held or may have held GPUs in the hour."""
-        return tuple(self._observation(pod, *place) for pod in self._pods.values() for place in sorted(pod.objects))
+        return tuple(
+            self._observation(pod, namespace, name, node)
+            for pod in self._pods.values()
+            for namespace, name, node in sorted(pod.objects)
+        )
 
     def jobs(self) -> dict[str, tuple[frozenset[str], Interval | None]]:
-        """By uid, the jobs that tell of a pod, and from when to when; None for the whole hour."""
+        """By uid, the jobs that report a pod, and when; None for the whole hour."""
         return {
             uid: (
-                frozenset(who.partition("|")[0] for who in pod.by_instance),
+                frozenset(target.partition("|")[0] for target in pod.by_instance),
                 _time(pod.raw_samples.requested) if pod.raw_samples else None,
             )
             for uid, pod in self._pods.items()
         }
 
     def uids(self) -> Iterable[str]:
-        """Of all pods."""
+        """The uids of all pods."""
         return self._pods.keys()
 
     def name_of(self, uid: str) -> str:
         """A pod's namespace and name."""
         return f"{self._pods[uid].namespace}/{self._pods[uid].pod}"
 
-    def _is_plain(self, pod: _Pod, is_whole: CoversHour) -> bool:
+    def _is_unchanged(self, pod: _Pod, covers_hour: CoversHour) -> bool:
         if pod.contradiction or self.labels.differ(pod.namespace, pod.pod):
-            return False  # whether for longer than one source may lag, shows in their samples
-        if not is_whole(pod.sample_counts.counts) or any(init for _, init, _ in pod.units):
-            return False  # whether an init container is a sidecar shows in its own samples only
+            return False  # raw samples show whether the difference lasts longer than a target may lag
+        if not covers_hour(pod.sample_counts.counts) or any(init for _, init, _ in pod.units):
+            return False  # only raw samples show whether an init container is a sidecar
         start, end = self._at_start.get(pod.uid), self._at_end.get(pod.uid)
-        are_kept = bool(self._at_start or self._at_end)
-        return start == end == "Running" or not are_kept
+        has_phases = bool(self._at_start or self._at_end)
+        return start == end == "Running" or not has_phases
 
     def _node_of(self, labels: Labels) -> str:
         return labels.get("exported_node" if labels.get("instance", "") in self._renaming else "node", "")
 
-    def _request(self, labels: Labels, who: Instance, *, init: bool) -> _Pod:
+    def _request(self, labels: Labels, target: Instance, *, init: bool) -> _Pod:
         uid = pod_identity(labels)
         pod = self._pods.get(uid)
-        place = exported_label(labels, "namespace"), exported_label(labels, "pod"), self._node_of(labels)
+        namespace, name, node = exported_label(labels, "namespace"), exported_label(labels, "pod"), self._node_of(labels)
         if pod is None:
-            pod = self._pods[uid] = _Pod(place[0], place[1], uid, place[2])
-        pod.objects.add(place)
+            pod = self._pods[uid] = _Pod(namespace, name, uid, node)
+        pod.objects.add((namespace, name, node))
         container = _container(labels, init=init)
         pod.units.setdefault(container, None)
-        pod.by_instance.setdefault(who, {}).setdefault(container, None)
+        pod.by_instance.setdefault(target, {}).setdefault(container, None)
         return pod
 
-    def _take_request(self, seen: _RawSamples, one: Series) -> None:
-        if not self._node_of(one.labels):
+    def _add_request(self, raw: _RawSamples, series: Series) -> None:
+        if not self._node_of(series.labels):
             return
-        init = one.labels.get("__name__") == INIT_REQUESTS
-        who = instance(one.labels)
-        pod = self._request(one.labels, who, init=init)
-        container, value = _container(one.labels, init=init), number(one.samples[-1][1])
-        pod.units[container] = seen.units.setdefault(who, {})[container] = value
-        seen.requested.setdefault(who, set()).update(at for at, _ in one.samples)
+        init = series.labels.get("__name__") == INIT_REQUESTS
+        target = instance(series.labels)
+        pod = self._request(series.labels, target, init=init)
+        container, value = _container(series.labels, init=init), number(series.samples[-1][1])
+        pod.units[container] = raw.units.setdefault(target, {})[container] = value
+        raw.requested.setdefault(target, set()).update(time for time, _ in series.samples)
 
     def _observation(self, pod: _Pod, namespace: str, pod_name: str, node: str) -> PodObservation:
         kind, name = self._owners.top_owner(namespace, pod_name)
-        seen = pod.raw_samples
+        raw = pod.raw_samples
         held: SampleTimes = None
         running: SampleTimes = None
         finished: SampleTimes = {}
-        if seen is not None:
-            held = _without(seen.requested, seen.finished)
-            running = _without(seen.running, {}) if seen.has_phases else held
-            finished = _without(seen.finished, {})
+        if raw is not None:
+            held = _without(raw.requested, raw.finished)
+            running = _without(raw.running, {}) if raw.has_phases else held
+            finished = _without(raw.finished, {})
         return PodObservation(
             namespace=namespace,
             pod=pod_name,
@@ -231,155 +237,156 @@ class PodTable:
             node=node,
             requests=tuple(
                 ContainerRequest(
-                    container, _kind(seen, container, init=init), resource, _ONE if units is None else units
+                    container, _container_kind(raw, container, init=init), resource, _DEFAULT_UNITS if units is None else units
                 )
                 for (container, init, resource), units in pod.units.items()
                 if units != 0
             ),
             held=held,
             running=running,
-            scheduled_at=seen.scheduled_at if seen else None,
-            completed_at=seen.completed_at if seen else None,
+            scheduled_at=raw.scheduled_at if raw else None,
+            completed_at=raw.completed_at if raw else None,
             finished=finished,
             workload_kind=kind,
             workload=name,
             labels=self.labels.of_pod(namespace, pod_name),
             namespace_labels=self.labels.of_namespace(namespace),
-            contradiction=_of_objects(pod) or (pod.contradiction if seen is None else _of_samples(seen)),
+            contradiction=_object_contradiction(pod)
+            or (pod.contradiction if raw is None else _sample_contradiction(raw)),
         )
 
 
-def _of_objects(pod: _Pod) -> str:
-    """How sources contradict each other about which pod a uid is; "" where they do not."""
+def _object_contradiction(pod: _Pod) -> str:
+    """How targets contradict each other about which pod has a uid; "" if they agree."""
     if len(pod.objects) == 1:
         return ""
-    one, other, *_ = sorted(pod.objects)
+    (namespace, name, node), (other_namespace, other_name, other_node), *_ = sorted(pod.objects)
     return (
-        f"uid {pod.uid} is reported for pod {one[0]}/{one[1]} on node {one[2]} and for pod {other[0]}/{other[1]} on "
-        f"node {other[2]}"
+        f"uid {pod.uid} is reported for pod {namespace}/{name} on node {node} and for pod "
+        f"{other_namespace}/{other_name} on node {other_node}"
     )
 
 
-def _of_requests(pod: _Pod, is_whole: CoversHour) -> str:
-    """The same about what it requests, of sources that saw it all hour."""
-    told = [
-        {container: _ONE if units is None else units for container, units in requests.items()}
-        for who, requests in pod.by_instance.items()
-        if is_whole({who: pod.sample_counts.counts.get(who, 0)})
+def _request_contradiction(pod: _Pod, covers_hour: CoversHour) -> str:
+    """How targets that reported a pod for the whole hour contradict each other about its requests; "" if they agree."""
+    reported = [
+        {container: _DEFAULT_UNITS if units is None else units for container, units in requests.items()}
+        for target, requests in pod.by_instance.items()
+        if covers_hour({target: pod.sample_counts.counts.get(target, 0)})
     ]
-    return _differing(told)
+    return _difference(reported)
 
 
-def _of_samples(seen: _RawSamples) -> str:
-    """The same of sources of which every sample was looked at, and whether it has finished."""
-    times = [(who, _time({who: run})) for who, run in seen.requested.items() if run]
-    for (one, time), (other, other_time) in combinations(times, 2):
-        found = _differing([seen.units.get(one, {}), seen.units.get(other, {})])
-        if found and overlap_beyond_lag(time, other_time):
-            return found
-    for one, run in seen.requested.items():
-        held = run - seen.finished.get(one, set())
-        for other, finished in seen.finished.items():
-            if held and finished and other != one and max(held) - min(finished) > MAX_LAG_MS:
-                return f"{one} reports it as held long after {other} reports it as finished"
+def _sample_contradiction(raw: _RawSamples) -> str:
+    """How targets contradict each other about a pod's requests or its end, by raw samples; "" if they agree."""
+    times = [(target, _time({target: requested})) for target, requested in raw.requested.items() if requested]
+    for (target, time), (other, other_time) in combinations(times, 2):
+        difference = _difference([raw.units.get(target, {}), raw.units.get(other, {})])
+        if difference and overlap_beyond_lag(time, other_time):
+            return difference
+    for target, requested in raw.requested.items():
+        held = requested - raw.finished.get(target, set())
+        for other, finished in raw.finished.items():
+            if held and finished and other != target and max(held) - min(finished) > MAX_LAG_MS:
+                return f"{target} reports it as held long after {other} reports it as finished"
     return ""
 
 
-def _differing(told: Sequence[Mapping[_Container, Decimal]]) -> str:
-    for requests in told[1:]:
-        if requests != told[0]:
-            return f"its requests are reported as {_requests(told[0])} and as {_requests(requests)}"
+def _difference(reported: Sequence[Mapping[_Container, Decimal]]) -> str:
+    for requests in reported[1:]:
+        if requests != reported[0]:
+            return f"its requests are reported as {_requests(reported[0])} and as {_requests(requests)}"
     return ""
 
 
 def _requests(requests: Mapping[_Container, Decimal]) -> str:
-    each = (f"{units} {kubernetes_resource(resource)} ({name})" for (name, _, resource), units in requests.items())
-    return ", ".join(sorted(each)) or "nothing"
+    texts = (f"{units} {kubernetes_resource(resource)} ({name})" for (name, _, resource), units in requests.items())
+    return ", ".join(sorted(texts)) or "nothing"
 
 
-def _trust_who_tells_requests(seen: _RawSamples) -> None:
-    """Take no phase from sources that know nothing of the pod's requests, where another knows of both."""
-    phases = seen.running.keys() | seen.finished.keys()
-    if phases & seen.requested.keys():
-        for times in (seen.running, seen.finished):
-            for who in times.keys() - seen.requested.keys():
-                del times[who]
+def _drop_phases_without_requests(raw: _RawSamples) -> None:
+    """Drop phases from targets that do not report the pod's requests, if another target reports both."""
+    with_phases = raw.running.keys() | raw.finished.keys()
+    if with_phases & raw.requested.keys():
+        for times in (raw.running, raw.finished):
+            for target in times.keys() - raw.requested.keys():
+                del times[target]
 
 
 def _time(times: _Times) -> Interval:
-    """From the first sample of all to the last."""
-    seen = [at for run in times.values() for at in run]
-    return Interval(min(seen, default=0), max(seen, default=0))
+    """From the first sample of any target to the last."""
+    all_times = [time for target_times in times.values() for time in target_times]
+    return Interval(min(all_times, default=0), max(all_times, default=0))
 
 
 def pod_identity(labels: Labels) -> str:
-    """A pod's uid; `namespace/pod` from sources that do not tell it (no uid holds a slash)."""
+    """A pod's uid, or `namespace/pod` if the target does not report it (uids contain no slash)."""
     return labels.get("uid") or f"{exported_label(labels, 'namespace')}/{exported_label(labels, 'pod')}"
 
 
-def pods_not_running(requests: Iterable[Series], running: Iterable[Series], but: Container[int] = ()) -> set[str]:
-    """Uids (see `identity`) of pods that are not told to run at the start and the end of some hour they were seen in.
+def pods_not_running(requests: Iterable[Series], running: Iterable[Series], except_at: Container[int] = ()) -> set[str]:
+    """Identities of pods that did not run at both the start and the end of an hour in which they held GPUs.
 
     Args:
-        requests: the answer to `Queries.requests`, of one or more hours.
-        running: the answer to `Queries.running`, of the same.
-        but: ends of hours that are left out, in milliseconds.
+        requests: the result of `Queries.requests`, for one or more hours.
+        running: the result of `Queries.running`, for the same hours.
+        except_at: ends of hours to ignore, in milliseconds.
     """
-    known = {(one.labels.get("uid", ""), at) for one in running for at, _ in one.samples}
+    running_at = {(labels.get("uid", ""), time) for labels, samples in running for time, _ in samples}
     return {
         uid
-        for one in requests
-        for at, _ in one.samples
-        if at not in but and ((uid := pod_identity(one.labels)), at) not in known
+        for labels, samples in requests
+        for time, _ in samples
+        if time not in except_at and ((uid := pod_identity(labels)), time) not in running_at
     }  # fmt: skip
 
 
-def _phase_of(rows: Rows) -> dict[str, str]:
-    """The phase per uid; of a pair of instances, of which one may lag, the later one in a pod's life."""
-    found: dict[str, str] = {}
+def _phases(rows: Rows) -> dict[str, str]:
+    """The phase by uid. If targets differ, the phase that is later in a pod's lifecycle, because one may lag."""
+    phases: dict[str, str] = {}
     for labels, _ in rows:
         uid, phase = pod_identity(labels), labels.get("phase", "")
-        if found.get(uid) not in _FINISHED:
-            found[uid] = phase
-    return found
+        if phases.get(uid) not in _FINISHED:
+            phases[uid] = phase
+    return phases
 
 
-def _take_phase(seen: _RawSamples, one: Series) -> None:
-    seen.has_phases = True
-    phase = one.labels.get("phase", "")
-    into = seen.finished if phase in _FINISHED else seen.running if phase == "Running" else None
-    if into is not None:
-        into.setdefault(instance(one.labels), set()).update(at for at, value in one.samples if value == "1")
+def _add_phase(raw: _RawSamples, series: Series) -> None:
+    raw.has_phases = True
+    phase = series.labels.get("phase", "")
+    times = raw.finished if phase in _FINISHED else raw.running if phase == "Running" else None
+    if times is not None:
+        times.setdefault(instance(series.labels), set()).update(time for time, value in series.samples if value == "1")
 
 
-def _take_init_running(seen: _RawSamples, one: Series) -> None:
-    times = seen.init_running.setdefault(exported_label(one.labels, "container"), {})
-    times.setdefault(instance(one.labels), set()).update(at for at, value in one.samples if value == "1")
+def _add_init_running(raw: _RawSamples, series: Series) -> None:
+    times = raw.init_running.setdefault(exported_label(series.labels, "container"), {})
+    times.setdefault(instance(series.labels), set()).update(time for time, value in series.samples if value == "1")
 
 
-def _take_time(seen: _RawSamples, one: Series) -> None:
-    value = number(one.samples[-1][1])
+def _add_time(raw: _RawSamples, series: Series) -> None:
+    value = number(series.samples[-1][1])
     if not is_amount(value):
         return
-    if one.labels.get("__name__") == SCHEDULED:
-        seen.scheduled_at = int(value * 1000)
+    if series.labels.get("__name__") == SCHEDULED:
+        raw.scheduled_at = int(value * 1000)
     else:
-        seen.completed_at = int(value * 1000)
+        raw.completed_at = int(value * 1000)
 
 
-def _without(times: _Times, others: _Times) -> dict[Instance, tuple[int, ...]]:
-    left = {who: tuple(sorted(run - others.get(who, set()))) for who, run in times.items()}
-    return {who: run for who, run in left.items() if run}
+def _without(times: _Times, excluded: _Times) -> dict[Instance, tuple[int, ...]]:
+    remaining = {target: tuple(sorted(run - excluded.get(target, set()))) for target, run in times.items()}
+    return {target: run for target, run in remaining.items() if run}
 
 
-def _kind(seen: _RawSamples | None, container: str, *, init: bool) -> str:
-    """An init container that runs while its pod does is a sidecar; kube-state-metrics does not tell them apart."""
+def _container_kind(raw: _RawSamples | None, container: str, *, init: bool) -> str:
+    """`sidecar` for an init container that runs while its pod does: kube-state-metrics does not distinguish them."""
     if not init:
         return "container"
-    beside = seen and any(
-        times & seen.running.get(who, set()) for who, times in seen.init_running.get(container, {}).items()
+    runs_with_pod = raw and any(
+        times & raw.running.get(target, set()) for target, times in raw.init_running.get(container, {}).items()
     )
-    return "sidecar" if beside else "init"
+    return "sidecar" if runs_with_pod else "init"
 
 
 def _container(labels: Labels, *, init: bool) -> _Container:

@@ -15,11 +15,11 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.notifiers.formatting import (
-    suggested_action,
     detail_fields,
     headline,
     one_line,
     report_link,
+    suggested_action,
     summary,
     top_waster_lines,
 )
@@ -89,7 +89,9 @@ def alert(news: Notification, now: datetime, public_url: str = "") -> dict[str, 
     labels = {"alertname": f"gpucost-{news.kind}", "rule": news.rule, "severity": news.severity, **subject}
     told = {
         "summary": f"{headline(news)}: {summary(news)}",
-        "description": "\n".join([*(f"{title}: {value}" for title, value in detail_fields(news)), *top_waster_lines(news)]),
+        "description": "\n".join(
+            [*(f"{title}: {value}" for title, value in detail_fields(news)), *top_waster_lines(news)]
+        ),
         "action": suggested_action(news),
         "note": news.note,
     }

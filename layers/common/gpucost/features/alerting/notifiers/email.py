@@ -8,12 +8,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 from gpucost.core.errors import SourceError
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.notifiers.formatting import (
-    suggested_action,
     detail_fields,
     headline,
-    subject_fields,
     one_line,
     report_link,
+    subject_fields,
+    suggested_action,
     summary,
     top_waster_lines,
 )

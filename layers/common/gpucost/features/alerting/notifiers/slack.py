@@ -9,12 +9,12 @@ import requests
 from gpucost.core.errors import SourceError
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.notifiers.formatting import (
-    suggested_action,
     detail_fields,
     headline,
-    subject_fields,
     one_line,
     report_link,
+    subject_fields,
+    suggested_action,
     summary,
     top_waster_lines,
 )
@@ -144,7 +144,9 @@ def _blocks(news: Notification, public_url: str) -> list[dict[str, Any]]:
         worst = [summary(news)]
     if worst:
         blocks.append({"type": "section", "text": _plain(escape("\n".join(worst)))})
-    if remarks := " ".join(filter(None, (suggested_action(news), f"Note: {one_line(news.note, 500)}." if news.note else ""))):
+    if remarks := " ".join(
+        filter(None, (suggested_action(news), f"Note: {one_line(news.note, 500)}." if news.note else ""))
+    ):
         blocks.append({"type": "context", "elements": [_plain(escape(remarks))]})
     link = report_link(news, public_url)
     if link is not None:

@@ -13,7 +13,9 @@ from gpucost.settings.section import Name, Percent, Positive, Section, Slug, mat
 
 RuleName = Slug
 ZoneName = Annotated[str, matching_pattern(r"[A-Za-z0-9+_/-]{1,64}", "a time zone, as Europe/Berlin or UTC")]
-ClockTime = Annotated[str, matching_pattern(r"([01]\d|2[0-3]):[0-5]\d", "a time of the day from 00:00 to 23:59, as 22:30")]
+ClockTime = Annotated[
+    str, matching_pattern(r"([01]\d|2[0-3]):[0-5]\d", "a time of the day from 00:00 to 23:59, as 22:30")
+]
 Hours = Annotated[int, Field(ge=1, le=168)]
 Patterns = tuple[Name, ...]
 

@@ -28,7 +28,7 @@ _SILENCE = TypeAdapter(Silence)
 _SILENCES = "alerts#silences"
 
 
-class DynamoAlertHistory:
+class AlertHistory:
     """One item per notification.
 
     Args:
@@ -68,7 +68,7 @@ class DynamoAlertHistory:
         return [news for news in found if start <= news.hour < end]
 
 
-class DynamoSilences:
+class SilenceStore:
     """One item per silence.
 
     Args:

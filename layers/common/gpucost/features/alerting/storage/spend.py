@@ -19,7 +19,7 @@ from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.storage import chunked_documents as pieces
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
-from gpucost.storage.packed_items import persistently
+from gpucost.storage.packed_items import retry_conflicts
 from gpucost.storage.table import FORMAT, Item, Table, check_format, key
 
 RETENTION = timedelta(days=130)
@@ -69,7 +69,7 @@ class DynamoSpendStore:
             return
 
     def _get(self, cluster: str, sk: str) -> Any:
-        return persistently(lambda: self._read(_partition(cluster), sk))
+        return retry_conflicts(lambda: self._read(_partition(cluster), sk))
 
     def _read(self, pk: str, sk: str) -> Any:
         head = self._table.get(pk, sk)
@@ -77,7 +77,7 @@ class DynamoSpendStore:
             return None
         check_format(head)
         others = self._table.query(pk, "begins_with(sk, :start)", start=f"{sk}#") if "k" in head else ()
-        return blobs.unpack([{**head, "b": {"B": pieces.join(head, others, "h")}}])
+        return blobs.unpack([{**head, "b": {"B": pieces.joined_chunks(head, others, "h")}}])
 
 
 def _items(cluster: str, sk: str, document: Any, since: datetime) -> list[Item]:
@@ -87,7 +87,7 @@ def _items(cluster: str, sk: str, document: Any, since: datetime) -> list[Item]:
         "v": {"N": str(FORMAT)},
         "expires_at": {"N": str(keys.seconds(since + RETENTION))},
     }
-    return pieces.items_of(head, data, {"h": {"B": hashlib.sha256(data).digest()[:16]}})
+    return pieces.document_items(head, data, {"h": {"B": hashlib.sha256(data).digest()[:16]}})
 
 
 def _partition(cluster: str) -> str:

@@ -20,8 +20,8 @@ from pydantic import TypeAdapter
 from gpucost.features.alerting.model import AlertGroup, Cursor
 from gpucost.features.alerting.ports import ScopeStates
 from gpucost.storage import chunked_documents as pieces
-from gpucost.storage.packed_items import persistently
-from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, verify_integrity, whole
+from gpucost.storage.packed_items import retry_conflicts
+from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, verify_integrity, integer
 
 EMPTY_GROUP_RETENTION_SECONDS = 7 * 86_400
 """Seconds."""
@@ -49,7 +49,7 @@ class DynamoAlertStates:
         Raises:
             ConflictError: somebody kept writing a book of several pieces.
         """
-        return persistently(lambda: self._load(scope))
+        return retry_conflicts(lambda: self._load(scope))
 
     def _load(self, scope: str) -> ScopeStates:
         cursor: Cursor | None = None
@@ -65,11 +65,11 @@ class DynamoAlertStates:
                 (further if sk.count("#") > 1 else heads).append(item)
         books: dict[str, AlertGroup] = {}
         for head in heads:
-            data = pieces.join(head, further, "n")
+            data = pieces.joined_chunks(head, further, "n")
             with verify_integrity(head):
                 book = _BOOK.validate_json(zlib.decompress(data))
             books[book.owner] = book
-            self._pieces[scope, book.owner] = whole(head, "k") or 1
+            self._pieces[scope, book.owner] = integer(head, "k") or 1
         return ScopeStates(cursor or Cursor(scope), tuple(books[owner] for owner in sorted(books)))
 
     def save_group(self, book: AlertGroup) -> AlertGroup:
@@ -104,13 +104,13 @@ class DynamoAlertStates:
     def _put(self, scope: str, sk: str, version: int, document: bytes, more: Item, pieces_before: int = 1) -> int:
         """Write a document in as many pieces as it takes, and say how many."""
         head: Item = {**key(_partition(scope), sk), "v": {"N": str(FORMAT)}, **more}
-        items = pieces.items_of(head, zlib.compress(document), {"n": {"N": str(version)}})
+        items = pieces.document_items(head, zlib.compress(document), {"n": {"N": str(version)}})
         if version > 1:
             condition, values = "n = :version", {":version": {"N": str(version - 1)}}
         else:
             # What has expired may be there for some days before DynamoDB deletes it.
             condition, values = "attribute_not_exists(pk) OR expires_at < :now", {":now": {"N": str(int(time.time()))}}
-        pieces.put(self._table, items, condition, values, pieces_before=pieces_before)
+        pieces.put(self._table, items, condition, values, previous_chunks=pieces_before)
         return len(items)
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from gpucost.features.recommendations.history import LookBack, PoolHistory
 from gpucost.features.recommendations.measuring import MIN_DATA_SHARE, estimate_saving, unpriced_facts
-from gpucost.features.recommendations.model import Evidence, RecommendationContent, Subject, round_cents, format_count
+from gpucost.features.recommendations.model import Evidence, RecommendationContent, Subject, format_count, round_cents
 from gpucost.features.recommendations.pools import gpus_per_node
 from gpucost.features.recommendations.rules.coverage import shows_commitments
 
@@ -83,7 +83,9 @@ def _scope(look_back: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHis
 
     shares = [pool.cash.cash_share() for pool in every]
     cash = None if None in shares else min(share for share in shares if share is not None)
-    saving = estimate_saving(look_back, 0, freed, cash, 1.0 if all(pool.cash.is_all_at_list_price for pool in every) else None, unpriced)
+    saving = estimate_saving(
+        look_back, 0, freed, cash, 1.0 if all(pool.cash.is_all_at_list_price for pool in every) else None, unpriced
+    )
     if saving.usd < _LEAST_USD:
         return None
     gpus = [sum(one.nodes[index] * one.gpus for one in types) for index in range(look_back.hours)]
@@ -99,25 +101,38 @@ def _scope(look_back: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHis
         else f"{count} {scope} node{'s' if count > 1 else ''}"
     )
     return RecommendationContent(
-        "commitment", Subject(look_back.cluster, instance_type=scope, capacity_type="on-demand", gpu_model=_model(every)),
+        "commitment",
+        Subject(look_back.cluster, instance_type=scope, capacity_type="on-demand", gpu_model=_model(every)),
         f"Commit to {what}: in {STEADY:.0%} of the hours at least as {'much was' if is_family else 'many were'} "
         "there on demand",
         saving,
         Evidence(
-            look_back.hour_at(0), look_back.hour_at(look_back.hours - 1), len(known), look_back.hours - sum(look_back.has_figures), None, None, None,
+            look_back.hour_at(0),
+            look_back.hour_at(look_back.hours - 1),
+            len(known),
+            look_back.hours - sum(look_back.has_figures),
+            None,
+            None,
+            None,
             unpriced_facts(sum(look_back.has_figures) - len(known), sum(look_back.has_figures))
             | {
                 "reserved price": _prices(look_back, sorted(pools)),
                 "floor in use": f"{used:.1%} of its hours",
                 "steady": f"{format_count(_steady(gpus, known))} GPUs",
-                "GPUs" if is_family else "nodes":
-                    f"{format_count(min(_at(there, known)))} to {format_count(max(_at(there, known)))}",
+                "GPUs"
+                if is_family
+                else "nodes": f"{format_count(min(_at(there, known)))} to {format_count(max(_at(there, known)))}",
             },
         ),
-        "medium", "high", _RISK if shows_commitments(every) else f"{_RISK} {_UNSEEN}", "high", "",
-        round_cents(now), round_cents(max(0.0, then)),
+        "medium",
+        "high",
+        _RISK if shows_commitments(every) else f"{_RISK} {_UNSEEN}",
+        "high",
+        "",
+        round_cents(now),
+        round_cents(max(0.0, then)),
         round_cents(sum(pool.cost[index] for pool in every for index in known) / len(known)),
-    )  # fmt: skip
+    )
 
 
 def _at(hours: Sequence[float], indexes: Sequence[int]) -> list[float]:

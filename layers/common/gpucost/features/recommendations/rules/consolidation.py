@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpucost.features.recommendations.history import LookBack, PoolHistory
-from gpucost.features.recommendations.measuring import MIN_HOURS, MIN_DATA_SHARE, NEWEST_HOURS, estimate_saving
-from gpucost.features.recommendations.model import RecommendationContent, round_cents, format_count
+from gpucost.features.recommendations.measuring import MIN_DATA_SHARE, MIN_HOURS, NEWEST_HOURS, estimate_saving
+from gpucost.features.recommendations.model import RecommendationContent, format_count, round_cents
 from gpucost.features.recommendations.patches import consolidation_patch
 from gpucost.features.recommendations.pools import (
-    pool_evidence,
     gpus_per_node,
     has_enough_prices,
+    mean_pool_cost,
+    pool_evidence,
     pool_list_ratio,
     pool_subject,
-    mean_pool_cost,
 )
 
 LEAST_NODES: Final = 0.5
@@ -103,7 +103,9 @@ def _pool(look_back: LookBack, pool: PoolHistory) -> RecommendationContent | Non
         part = spare[index] / there if there else 0.0
         return pool.cost[index] * part, pool.capacity[index] * part
 
-    saving = estimate_saving(look_back, first, freed, pool.cash.cash_share(), pool_list_ratio(look_back, pool), pool.unpriced)
+    saving = estimate_saving(
+        look_back, first, freed, pool.cash.cash_share(), pool_list_ratio(look_back, pool), pool.unpriced
+    )
     if saving.usd < _LEAST_USD:
         return None
     key = pool.key
@@ -114,13 +116,18 @@ def _pool(look_back: LookBack, pool: PoolHistory) -> RecommendationContent | Non
     capacity = sum(pool.capacity) / len(indexes)
     unallocated = sum(pool.unallocated[index] for index in indexes) / len(indexes)
     return RecommendationContent(
-        "consolidate", pool_subject(look_back, pool),
+        "consolidate",
+        pool_subject(look_back, pool),
         f"Let node pool {key.node_pool or '(none)'} consolidate its {key.instance_type} nodes: of {format_count(now)}, "
         f"{format_count(spare_now)} {'could have been empty with the pods packed closer' if packs else 'held no pod'}",
         saving,
         pool_evidence(
-            look_back, pool, first, {
-                "packed": "GPUs alone: CPU, memory, affinities and disruption budgets are not known here" if packs
+            look_back,
+            pool,
+            first,
+            {
+                "packed": "GPUs alone: CPU, memory, affinities and disruption budgets are not known here"
+                if packs
                 else "not at all: which slices each GPU is cut into is not known here",
                 "unallocated": f"{format_count(unallocated)} of {format_count(capacity)} GPUs, on average",
                 "GPUs of a node": str(gpus),
@@ -128,10 +135,15 @@ def _pool(look_back: LookBack, pool: PoolHistory) -> RecommendationContent | Non
                 **_kept_by(look_back, key.node_pool, reason),
             },
         ),
-        "medium", "medium", "Pods are moved: what must not be interrupted needs karpenter.sh/do-not-disrupt.", "low",
-        patch, round_cents(now), round_cents(now - spare_now),
+        "medium",
+        "medium",
+        "Pods are moved: what must not be interrupted needs karpenter.sh/do-not-disrupt.",
+        "low",
+        patch,
+        round_cents(now),
+        round_cents(now - spare_now),
         round_cents(mean_pool_cost(look_back, pool, first)),
-    )  # fmt: skip
+    )
 
 
 def _kept_by(look_back: LookBack, node_pool: str, reason: str) -> dict[str, str]:

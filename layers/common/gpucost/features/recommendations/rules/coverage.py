@@ -58,7 +58,7 @@ def uncovered_nodes(look_back: LookBack, advice: RecommendationContent) -> list[
     return found
 
 
-def committed_hours(look_back: LookBack, advice: RecommendationContent) -> list[SubjectHour | None]:
+def commitment_hours(look_back: LookBack, advice: RecommendationContent) -> list[SubjectHour | None]:
     """What nodes on demand and reserved held and cost together."""
     own = _pools(look_back, advice)
     found: list[SubjectHour | None] = []
@@ -79,7 +79,8 @@ def _pools(look_back: LookBack, advice: RecommendationContent) -> list[PoolHisto
     return [
         pool
         for key, pool in look_back.pools.items()
-        if covers_type(advice.subject.instance_type, key.instance_type) and key.capacity_type in {"on-demand", "reserved"}
+        if covers_type(advice.subject.instance_type, key.instance_type)
+        and key.capacity_type in {"on-demand", "reserved"}
     ]
 
 

@@ -51,7 +51,7 @@ def mig_gpu(model: str) -> MigGpu | None:
 def other_profile_names(model: str) -> str:
     """What some drivers call profiles of a model, in words; "" where all call them alike."""
     gpu = mig_gpu(model)
-    return ", ".join(gpu.also) if gpu else ""
+    return ", ".join(gpu.memory_slices_by_alias) if gpu else ""
 
 
 @cache
@@ -65,7 +65,7 @@ def geometries(model: str) -> tuple[Geometry, ...]:
         return ()
     spots = [
         (profile, begin, begin + memory)
-        for profile, memory in gpu.memory_of.items()
+        for profile, memory in gpu.memory_slices_by_profile.items()
         for begin in _BEGINS.get((gpu.compute_slices, profile.partition(".")[0], memory), ())
     ]
     found: set[Geometry] = set()
@@ -101,7 +101,7 @@ def fitting_profile(model: str, compute_peak: float, memory_peak: float) -> str 
     if gpu is None:
         return None
     fits = []
-    for profile in gpu.memory_of:
+    for profile in gpu.memory_slices_by_profile:
         match = re.fullmatch(r"(\d)g\.(\d+)gb", profile)
         share = profile_share(profile, model)
         if match is None or share is None or share >= 1:

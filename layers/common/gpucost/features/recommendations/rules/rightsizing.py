@@ -11,10 +11,10 @@ from gpucost.core.metering.gpu_models import memory_gb
 from gpucost.features.recommendations.history import LookBack, WorkloadKey
 from gpucost.features.recommendations.measuring import (
     WorkloadMeasures,
+    estimate_saving,
+    measure_workload,
     workload_evidence,
     workload_list_ratio,
-    measure_workload,
-    estimate_saving,
     workload_subject,
 )
 from gpucost.features.recommendations.model import (
@@ -23,10 +23,10 @@ from gpucost.features.recommendations.model import (
     RecommendationContent,
     RecommendationKind,
     WorkloadAssessment,
-    round_cents,
     format_count,
-    round_ratio,
     recommendation_id,
+    round_cents,
+    round_ratio,
 )
 from gpucost.features.recommendations.patches import fewer_gpus_patch, replicas_patch
 from gpucost.features.recommendations.pools import gpus_per_node
@@ -54,7 +54,9 @@ _OF_WORKLOADS: tuple[RecommendationKind, ...] = ("idle", "fewer-gpus", "add-gpus
 _HELD_BACK = "its other pods have another GPU model or resource, and what changes these changes those"
 
 
-def assess_workloads(look_back: LookBack, since: Mapping[str, int]) -> tuple[list[WorkloadAssessment], list[WorkloadMeasures], list[RecommendationContent]]:
+def assess_workloads(
+    look_back: LookBack, since: Mapping[str, int]
+) -> tuple[list[WorkloadAssessment], list[WorkloadMeasures], list[RecommendationContent]]:
     """How every workload stands, and what to change of those that hold too much or too little.
 
     Args:
@@ -71,7 +73,9 @@ def assess_workloads(look_back: LookBack, since: Mapping[str, int]) -> tuple[lis
         if found is not None:
             standings[key] = found, *classify(found)
         elif any(history.held[-24:]):
-            judged.append(WorkloadAssessment(subject, "unknown", round_cents(0), None, None, "too few hours have figures"))
+            judged.append(
+                WorkloadAssessment(subject, "unknown", round_cents(0), None, None, "too few hours have figures")
+            )
     parts = _parts(look_back, standings)
     for key, (found, standing, why) in standings.items():
         subject = workload_subject(look_back.cluster, found.history)
@@ -80,7 +84,16 @@ def assess_workloads(look_back: LookBack, since: Mapping[str, int]) -> tuple[lis
         is_held_back = any(other is None or not standing == other[1] == "idle" for other in others)
         if found.current_gpus > 0:
             said = f"{why}; {_HELD_BACK}" if is_held_back else why
-            judged.append(WorkloadAssessment(subject, standing, round_cents(found.current_gpus), round_ratio(found.mean), round_ratio(found.peak), said))
+            judged.append(
+                WorkloadAssessment(
+                    subject,
+                    standing,
+                    round_cents(found.current_gpus),
+                    round_ratio(found.mean),
+                    round_ratio(found.peak),
+                    said,
+                )
+            )
         if standing == "unknown" or is_held_back:
             continue
         measured.append(found)
@@ -135,19 +148,30 @@ def _idle(look_back: LookBack, found: WorkloadMeasures) -> RecommendationContent
         return history.usd[index], history.held[index]
 
     cash = workload_cash_share(look_back, found, found.current_gpus)
-    saving = estimate_saving(look_back, found.first, freed, cash, workload_list_ratio(look_back, history), history.unpriced)
+    saving = estimate_saving(
+        look_back, found.first, freed, cash, workload_list_ratio(look_back, history), history.unpriced
+    )
     if saving.usd < _LEAST_USD:
         return None
     held = sum(1 for index in range(found.first, look_back.hours) if history.held[index])
     return RecommendationContent(
-        "idle", subject,
+        "idle",
+        subject,
         f"Scale {subject.workload_kind} {subject.namespace}/{subject.workload} to zero: it holds {format_count(found.current_gpus)} GPUs, "
         f"and no hour of {held} used more than {found.peak or 0:.1%}",
-        saving, workload_evidence(look_back, found, {"peak": "mean of the busiest hour", **_nodes_of(look_back, found, found.current_gpus)}),
-        confidence_level(found), "low" if subject.workload_kind in {"Pod", "Notebook", "StatefulSet"} else "medium",
-        "Nothing ran on it; somebody may still expect it to answer.", "low",
-        replicas_patch(subject, 0), round_cents(found.current_gpus), round_cents(0), round_cents(found.usd_hourly),
-    )  # fmt: skip
+        saving,
+        workload_evidence(
+            look_back, found, {"peak": "mean of the busiest hour", **_nodes_of(look_back, found, found.current_gpus)}
+        ),
+        confidence_level(found),
+        "low" if subject.workload_kind in {"Pod", "Notebook", "StatefulSet"} else "medium",
+        "Nothing ran on it; somebody may still expect it to answer.",
+        "low",
+        replicas_patch(subject, 0),
+        round_cents(found.current_gpus),
+        round_cents(0),
+        round_cents(found.usd_hourly),
+    )
 
 
 def _fewer(look_back: LookBack, found: WorkloadMeasures) -> RecommendationContent | None:
@@ -166,7 +190,9 @@ def _fewer(look_back: LookBack, found: WorkloadMeasures) -> RecommendationConten
         return history.usd[index] * part, held * part
 
     cash = workload_cash_share(look_back, found, found.current_gpus - keeps)
-    saving = estimate_saving(look_back, found.first, freed, cash, workload_list_ratio(look_back, history), history.unpriced)
+    saving = estimate_saving(
+        look_back, found.first, freed, cash, workload_list_ratio(look_back, history), history.unpriced
+    )
     if saving.usd < _LEAST_USD or found.current_gpus <= keeps * 1.001:
         return None
     if pods:
@@ -184,18 +210,30 @@ def _fewer(look_back: LookBack, found: WorkloadMeasures) -> RecommendationConten
     if units < history.units_per_pod and not _knows_memory(found):
         risk, note = "high", f"{note} Nobody saw its GPU memory: what filled more GPUs may not fit."
     return RecommendationContent(
-        "fewer-gpus", subject,
+        "fewer-gpus",
+        subject,
         f"Give {subject.workload_kind} {subject.namespace}/{subject.workload} {what}: the {format_count(found.current_gpus)} GPUs that it "
         f"holds were never above {found.peak or 0:.0%} in any hour",
         saving,
-        workload_evidence(look_back, found, {
-            "peak": "mean of the busiest hour", "GPUs used in the busiest hour": f"{found.peak_gpus:.2f}",
-            "busiest hour with the advice": f"{found.peak_gpus / keeps if pods else found.pod_peak / kept:.0%}",
-            **_nodes_of(look_back, found, found.current_gpus - keeps),
-        }),
-        confidence_level(found), risk, note, "low" if pods else "medium", patch, round_cents(found.current_gpus), round_cents(keeps),
+        workload_evidence(
+            look_back,
+            found,
+            {
+                "peak": "mean of the busiest hour",
+                "GPUs used in the busiest hour": f"{found.peak_gpus:.2f}",
+                "busiest hour with the advice": f"{found.peak_gpus / keeps if pods else found.pod_peak / kept:.0%}",
+                **_nodes_of(look_back, found, found.current_gpus - keeps),
+            },
+        ),
+        confidence_level(found),
+        risk,
+        note,
+        "low" if pods else "medium",
+        patch,
+        round_cents(found.current_gpus),
+        round_cents(keeps),
         round_cents(found.usd_hourly),
-    )  # fmt: skip
+    )
 
 
 def workload_cash_share(look_back: LookBack, found: WorkloadMeasures, freed: float) -> float | None:
@@ -272,15 +310,25 @@ def _more(look_back: LookBack, found: WorkloadMeasures) -> RecommendationContent
 
     # What more would cost where some of it is committed to, nobody knows: there may be room left in it.
     cash = 1.0 if history.cash.cash_share() == 1 else None
-    saving = estimate_saving(look_back, found.first, freed, cash, workload_list_ratio(look_back, history), history.unpriced)
+    saving = estimate_saving(
+        look_back, found.first, freed, cash, workload_list_ratio(look_back, history), history.unpriced
+    )
     return RecommendationContent(
-        "add-gpus", subject,
+        "add-gpus",
+        subject,
         f"Give {subject.workload_kind} {subject.namespace}/{subject.workload} {wanted} replicas instead of {pods}: its GPUs "
         f"are {found.mean:.0%} used on average, and demand above them cannot be seen",
-        saving, workload_evidence(look_back, found, {"hours at 90% or more": f"at least {SUSTAINED:.0%}"}), confidence_level(found),
-        "low", "It costs money; how much work waits is not in these figures.", "low",
-        replicas_patch(subject, wanted), round_cents(found.current_gpus), round_cents(found.current_gpus * (1 + extra)), round_cents(found.usd_hourly),
-    )  # fmt: skip
+        saving,
+        workload_evidence(look_back, found, {"hours at 90% or more": f"at least {SUSTAINED:.0%}"}),
+        confidence_level(found),
+        "low",
+        "It costs money; how much work waits is not in these figures.",
+        "low",
+        replicas_patch(subject, wanted),
+        round_cents(found.current_gpus),
+        round_cents(found.current_gpus * (1 + extra)),
+        round_cents(found.usd_hourly),
+    )
 
 
 def confidence_level(found: WorkloadMeasures) -> Level:

@@ -9,11 +9,17 @@ from zoneinfo import ZoneInfo
 
 from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE
 from gpucost.features.recommendations.history import LookBack, WorkloadHistory
-from gpucost.features.recommendations.measuring import WorkloadMeasures, workload_evidence, workload_list_ratio, estimate_saving, workload_subject
+from gpucost.features.recommendations.measuring import (
+    WorkloadMeasures,
+    estimate_saving,
+    workload_evidence,
+    workload_list_ratio,
+    workload_subject,
+)
 from gpucost.features.recommendations.model import RecommendationContent, round_cents, round_ratio
 from gpucost.features.recommendations.node_prices import SpotPrice
 from gpucost.features.recommendations.patches import schedule_patch, spot_patch
-from gpucost.features.recommendations.rules.rightsizing import IDLE, SERVICES, workload_cash_share, confidence_level
+from gpucost.features.recommendations.rules.rightsizing import IDLE, SERVICES, confidence_level, workload_cash_share
 
 WEEK: Final = 168
 LEAST_WEEKS: Final = 2
@@ -61,25 +67,38 @@ def recommend_off_hours(look_back: LookBack, one: WorkloadMeasures) -> Recommend
         return (history.usd[index], history.held[index]) if is_off else (0.0, 0.0)
 
     saving = estimate_saving(
-        look_back, one.first, freed, workload_cash_share(look_back, one, one.current_gpus), workload_list_ratio(look_back, history), history.unpriced
+        look_back,
+        one.first,
+        freed,
+        workload_cash_share(look_back, one, one.current_gpus),
+        workload_list_ratio(look_back, history),
+        history.unpriced,
     )
     if saving.usd < _LEAST_USD:
         return None
     on = list(_runs([not hour for hour in quiet]))
-    zone, minute = look_back.time_zone.key if look_back.time_zone else "UTC", look_back.start.astimezone(look_back.time_zone or UTC).minute
+    zone, minute = (
+        look_back.time_zone.key if look_back.time_zone else "UTC",
+        look_back.start.astimezone(look_back.time_zone or UTC).minute,
+    )
     words = ", ".join(f"{_moment(start, minute)} to {_moment(end, minute)}" for start, end in on)
     now = one.current_gpus * (1 - sum(quiet) / WEEK)
     return RecommendationContent(
-        "off-hours", subject,
+        "off-hours",
+        subject,
         f"Stop {subject.workload_kind} {subject.namespace}/{subject.workload} when it does nothing: {sum(quiet)} of 168 "
         "hours of the week were idle every time",
         saving,
-        workload_evidence(look_back, one, {f"needed ({zone})": words, "peak": "mean of the busiest hour"}), confidence_level(one),
+        workload_evidence(look_back, one, {f"needed ({zone})": words, "peak": "mean of the busiest hour"}),
+        confidence_level(one),
         "medium",
-        _LATE if look_back.time_zone else f"{_LATE} {_SHIFTS}", "medium",
+        _LATE if look_back.time_zone else f"{_LATE} {_SHIFTS}",
+        "medium",
         schedule_patch(subject, on, history.max_concurrent_pods(), zone=zone, minute=minute),
-        round_cents(one.current_gpus), round_ratio(now) or round_cents(0), round_cents(one.usd_hourly),
-    )  # fmt: skip
+        round_cents(one.current_gpus),
+        round_ratio(now) or round_cents(0),
+        round_cents(one.usd_hourly),
+    )
 
 
 @lru_cache(maxsize=8)
@@ -155,7 +174,14 @@ def recommend_spot(look_back: LookBack, one: WorkloadMeasures) -> Recommendation
     def freed(index: int) -> tuple[float, float]:
         return history.usd[index] * part, 0.0
 
-    saving = estimate_saving(look_back, one.first, freed, history.cash.cash_share(), workload_list_ratio(look_back, history), history.unpriced)
+    saving = estimate_saving(
+        look_back,
+        one.first,
+        freed,
+        history.cash.cash_share(),
+        workload_list_ratio(look_back, history),
+        history.unpriced,
+    )
     if saving.usd < _LEAST_USD:
         return None
     saving = replace(
@@ -168,14 +194,21 @@ def recommend_spot(look_back: LookBack, one: WorkloadMeasures) -> Recommendation
         f"{name} ${one.usd:.3f} an hour ({one.low:.3f} to {one.high:.3f})" for name, one in prices.items()
     )
     return RecommendationContent(
-        "spot", subject,
+        "spot",
+        subject,
         f"Run {subject.workload_kind} {subject.namespace}/{subject.workload} on spot capacity: {why}, and spot costs "
         f"{part:.0%} less",
         saving,
-        workload_evidence(look_back, one, {"spot": f"{types}: mean of the dearest zone"}), "medium", "high",
+        workload_evidence(look_back, one, {"spot": f"{types}: mean of the dearest zone"}),
+        "medium",
+        "high",
         _SPOT_RISK if subject.workload_kind in SERVICES else _BATCH_RISK,
-        "medium", spot_patch(subject), round_cents(one.current_gpus), round_cents(0), round_cents(one.usd_hourly),
-    )  # fmt: skip
+        "medium",
+        spot_patch(subject),
+        round_cents(one.current_gpus),
+        round_cents(0),
+        round_cents(one.usd_hourly),
+    )
 
 
 def _on_spot(look_back: LookBack, history: WorkloadHistory) -> SpotPrice | None:

@@ -13,17 +13,17 @@ from typing import Final
 from gpucost.core.metering.gpu_models import memory_gb
 from gpucost.features.recommendations.history import LookBack, PoolHistory, PoolKey
 from gpucost.features.recommendations.measuring import WorkloadMeasures, estimate_saving, workload_subject
-from gpucost.features.recommendations.model import RecommendationContent, Subject, round_cents, format_count
+from gpucost.features.recommendations.model import RecommendationContent, Subject, format_count, round_cents
 from gpucost.features.recommendations.patches import sharing_patch
 from gpucost.features.recommendations.pools import (
-    pool_evidence,
     gpus_per_node,
     has_enough_prices,
-    pool_list_ratio,
+    mean_pool_cost,
     newest_hours,
     node_cost,
+    pool_evidence,
+    pool_list_ratio,
     pool_subject,
-    mean_pool_cost,
 )
 from gpucost.features.recommendations.rules.rightsizing import SURE_COVERAGE, SURE_HOURS
 from gpucost.features.recommendations.rules.sharing_groups import EXACT, SharingPod, group_pods
@@ -51,12 +51,14 @@ _RISK = (
 class SharingPlan:
     """A pool's plan, and whose pods are in it."""
 
-    advice: RecommendationContent
+    content: RecommendationContent
     pool: PoolKey
-    workloads: frozenset[Subject]
+    subjects: frozenset[Subject]
 
 
-def recommend_sharing(look_back: LookBack, measured: Sequence[WorkloadMeasures], taken: set[Subject]) -> list[SharingPlan]:
+def recommend_sharing(
+    look_back: LookBack, measured: Sequence[WorkloadMeasures], taken: set[Subject]
+) -> list[SharingPlan]:
     """Plans of pools.
 
     Args:
@@ -107,7 +109,9 @@ def _pool(look_back: LookBack, pool: PoolHistory, own: Sequence[WorkloadMeasures
         before, after = nodes(index)
         return (before - after) * node_cost(pool, index), float((before - after) * gpus)
 
-    saving = estimate_saving(look_back, first, freed, pool.cash.cash_share(), pool_list_ratio(look_back, pool), pool.unpriced)
+    saving = estimate_saving(
+        look_back, first, freed, pool.cash.cash_share(), pool_list_ratio(look_back, pool), pool.unpriced
+    )
     newest = newest_hours(look_back, first)
     before, after = (sum(nodes(index)[which] for index in newest) / max(1, len(newest)) for which in (0, 1))
     if saving.usd < _LEAST_USD or before <= after:
@@ -119,22 +123,32 @@ def _pool(look_back: LookBack, pool: PoolHistory, own: Sequence[WorkloadMeasures
     sure = min(one.hours for one in own) >= SURE_HOURS and min(one.coverage for one in own) >= SURE_COVERAGE
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     advice = RecommendationContent(
-        "sharing", pool_subject(look_back, pool),
+        "sharing",
+        pool_subject(look_back, pool),
         f"Let {sum(map(len, names))} pods take turns on {len(names)} GPU{'s' if len(names) > 1 else ''} of node pool "
         f"{pool.key.node_pool or '(none)'} (time-slicing or MPS, {replicas} replicas): {format_count(before)} "
         f"{pool.key.instance_type} nodes become {format_count(after)}",
         saving,
         pool_evidence(
-            look_back, pool, first, {
+            look_back,
+            pool,
+            first,
+            {
                 "together": "; ".join(" + ".join(group) for group in names[:_SHOWN]) + more,
                 "replayed": f"{sum(look_back.has_figures[first:])} hours: no GPU was used more than {busiest:.0%} in any",
                 "GPU memory": f"{fullest / _GIB:.1f} GiB at most of {memory_gb(model)} GB",
                 "grouped": "exactly" if len(pods) <= EXACT else "by first fit: maybe not the fewest GPUs",
             },
         ),
-        "medium" if sure else "low", "high", _RISK, "high", sharing_patch(pool.key.node_pool, replicas),
-        round_cents(before), round_cents(after), round_cents(mean_pool_cost(look_back, pool, first)),
-    )  # fmt: skip
+        "medium" if sure else "low",
+        "high",
+        _RISK,
+        "high",
+        sharing_patch(pool.key.node_pool, replicas),
+        round_cents(before),
+        round_cents(after),
+        round_cents(mean_pool_cost(look_back, pool, first)),
+    )
     workloads = {workload_subject(look_back.cluster, own[one.workload].history) for group in there for one in group}
     return SharingPlan(advice, pool.key, frozenset(workloads))
 

@@ -11,25 +11,31 @@ from math import ceil
 
 from gpucost.core.metering.gpu_models import profile_share
 from gpucost.features.recommendations.history import LookBack, PoolHistory, PoolKey
-from gpucost.features.recommendations.measuring import WorkloadMeasures, workload_evidence, workload_list_ratio, estimate_saving, workload_subject
+from gpucost.features.recommendations.measuring import (
+    WorkloadMeasures,
+    estimate_saving,
+    workload_evidence,
+    workload_list_ratio,
+    workload_subject,
+)
 from gpucost.features.recommendations.model import (
     RecommendationContent,
     Subject,
-    round_cents,
     format_count,
-    round_ratio,
     recommendation_id,
+    round_cents,
+    round_ratio,
 )
 from gpucost.features.recommendations.patches import geometry_patch, slice_patch
 from gpucost.features.recommendations.pools import (
-    pool_evidence,
     gpus_per_node,
     has_enough_prices,
-    pool_list_ratio,
+    mean_pool_cost,
     newest_hours,
     node_cost,
+    pool_evidence,
+    pool_list_ratio,
     pool_subject,
-    mean_pool_cost,
 )
 from gpucost.features.recommendations.rules import mig_layouts as mig
 from gpucost.features.recommendations.rules.rightsizing import confidence_level
@@ -51,7 +57,9 @@ class SliceFit:
     profile: str
 
 
-def recommend_slices(look_back: LookBack, measured: Sequence[WorkloadMeasures], taken: set[Subject]) -> list[RecommendationContent]:
+def recommend_slices(
+    look_back: LookBack, measured: Sequence[WorkloadMeasures], taken: set[Subject]
+) -> list[RecommendationContent]:
     """Plans of pools, each with its workloads.
 
     Args:
@@ -74,7 +82,13 @@ def fit_slice(one: WorkloadMeasures) -> SliceFit | None:
     is known of its memory."""
     history = one.history
     held = sum(history.held[one.first :])
-    if history.units_per_pod != 1 or history.gpu_share != 1.0 or not history.pools or one.current_gpus <= 0 or one.pod_peak < 0:
+    if (
+        history.units_per_pod != 1
+        or history.gpu_share != 1.0
+        or not history.pools
+        or one.current_gpus <= 0
+        or one.pod_peak < 0
+    ):
         return None
     ((pool, most),) = history.pools.most_common(1)
     if most < _ALONE * sum(history.pools.values()) or history.memory_gpu_hours < LEAST_MEMORY * held:
@@ -113,7 +127,9 @@ def _pool(look_back: LookBack, pool: PoolHistory, own: Sequence[SliceFit]) -> li
         before, after = nodes(index)
         return (before - after) * node_cost(pool, index), float((before - after) * gpus)
 
-    saving = estimate_saving(look_back, first, freed, pool.cash.cash_share(), pool_list_ratio(look_back, pool), pool.unpriced)
+    saving = estimate_saving(
+        look_back, first, freed, pool.cash.cash_share(), pool_list_ratio(look_back, pool), pool.unpriced
+    )
     if proof.pod_hours_waited or saving.usd < _LEAST_USD:
         return []
     newest = newest_hours(look_back, first)
@@ -132,16 +148,21 @@ def _pool(look_back: LookBack, pool: PoolHistory, own: Sequence[SliceFit]) -> li
     if others := mig.other_profile_names(model):
         facts["names"] = f"as in NVIDIA's guide; some drivers say {others} instead (nvidia-smi mig -lgip)"
     found = RecommendationContent(
-        "mig-geometry", subject,
+        "mig-geometry",
+        subject,
         f"Slice {plan.count} GPUs of node pool {pool.key.node_pool or '(none)'} for {len(own)} workloads that fit MIG "
         f"slices: {format_count(before)} {pool.key.instance_type} nodes become {format_count(after)}",
         saving,
         pool_evidence(look_back, pool, first, facts),
-        "medium", "medium", "One request has a slice's compute alone: it may take as many times longer.", "high",
+        "medium",
+        "medium",
+        "One request has a slice's compute alone: it may take as many times longer.",
+        "high",
         geometry_patch(pool.key.node_pool, [layouts[at : at + gpus] for at in range(0, len(layouts), gpus)]),
-        round_cents(before), round_cents(after),
+        round_cents(before),
+        round_cents(after),
         round_cents(mean_pool_cost(look_back, pool, first)),
-    )  # fmt: skip
+    )
     return [found, *(_workload(look_back, one, recommendation_id("mig-geometry", subject)) for one in own)]
 
 
@@ -153,7 +174,12 @@ def _workload(look_back: LookBack, one: SliceFit, plan_id: str) -> Recommendatio
         return history.usd[index] * (1 - share), history.held[index] * (1 - share)
 
     saving = estimate_saving(
-        look_back, one.measured.first, freed, history.cash.cash_share(), workload_list_ratio(look_back, history), history.unpriced
+        look_back,
+        one.measured.first,
+        freed,
+        history.cash.cash_share(),
+        workload_list_ratio(look_back, history),
+        history.unpriced,
     )
     facts = {
         "profile": f"{one.profile}, {share:.3f} of a GPU",
@@ -161,10 +187,18 @@ def _workload(look_back: LookBack, one: SliceFit, plan_id: str) -> Recommendatio
         "GPU memory": f"{history.memory_peak / _GIB:.1f} GiB at most",
     }
     return RecommendationContent(
-        "mig-slice", subject,
+        "mig-slice",
+        subject,
         f"Let {subject.workload_kind} {subject.namespace}/{subject.workload} request a {one.profile} slice in place of a GPU",
-        saving, workload_evidence(look_back, one.measured, facts), confidence_level(one.measured), "medium",
-        "One request has a slice's compute alone: it may take as many times longer.", "medium",
-        slice_patch(subject, one.profile), round_cents(one.measured.current_gpus), round_ratio(one.measured.current_gpus * share) or round_cents(0),
-        round_cents(one.measured.usd_hourly), part_of=plan_id,
-    )  # fmt: skip
+        saving,
+        workload_evidence(look_back, one.measured, facts),
+        confidence_level(one.measured),
+        "medium",
+        "One request has a slice's compute alone: it may take as many times longer.",
+        "medium",
+        slice_patch(subject, one.profile),
+        round_cents(one.measured.current_gpus),
+        round_ratio(one.measured.current_gpus * share) or round_cents(0),
+        round_cents(one.measured.usd_hourly),
+        part_of=plan_id,
+    )

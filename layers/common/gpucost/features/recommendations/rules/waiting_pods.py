@@ -16,14 +16,20 @@ from typing import Final
 from gpucost.core.hours import HOUR
 from gpucost.features.recommendations.history import LookBack, PoolHistory, PoolKey, Wait
 from gpucost.features.recommendations.measuring import estimate_saving
-from gpucost.features.recommendations.model import HOURS_OF_MONTH, Evidence, RecommendationContent, round_cents, format_count
+from gpucost.features.recommendations.model import (
+    HOURS_OF_MONTH,
+    Evidence,
+    RecommendationContent,
+    format_count,
+    round_cents,
+)
 from gpucost.features.recommendations.pools import (
     gpus_per_node,
     has_enough_prices,
-    pool_list_ratio,
-    newest_hours,
-    pool_subject,
     mean_pool_cost,
+    newest_hours,
+    pool_list_ratio,
+    pool_subject,
 )
 
 LEAST_DAYS: Final = 7
@@ -75,7 +81,9 @@ def recommend_capacity(look_back: LookBack) -> list[RecommendationContent]:
         pool = pools.of(one.namespace, resource)
         if pool is not None:
             by_pool.setdefault((pool, resource), []).append(one)
-    found = [_pool(look_back, look_back.pools[key], resource, own, pools) for (key, resource), own in sorted(by_pool.items())]
+    found = [
+        _pool(look_back, look_back.pools[key], resource, own, pools) for (key, resource), own in sorted(by_pool.items())
+    ]
     return [one for one in found if one is not None]
 
 
@@ -195,7 +203,9 @@ class _Pools:
         return share
 
 
-def _pool(look_back: LookBack, pool: PoolHistory, resource: str, own: Sequence[PendingPod], pools: _Pools) -> RecommendationContent | None:
+def _pool(
+    look_back: LookBack, pool: PoolHistory, resource: str, own: Sequence[PendingPod], pools: _Pools
+) -> RecommendationContent | None:
     gpus, share = gpus_per_node(pool), pools.share(pool.key, resource)
     priced = look_back.priced_hours(pool.unpriced)
     there = sum(pool.capacity[index] for index in priced)
@@ -228,12 +238,19 @@ def _pool(look_back: LookBack, pool: PoolHistory, resource: str, own: Sequence[P
     sign = "$" if currency == "USD" else f"{currency} "
     only_then = len(by_hour) / hours * HOURS_OF_MONTH * nodes * gpus * rate
     return RecommendationContent(
-        "pending", pool_subject(look_back, pool, resource),
+        "pending",
+        pool_subject(look_back, pool, resource),
         f"Add {nodes} {key.instance_type} node{'s' if nodes > 1 else ''} to node pool {key.node_pool or '(none)'}: "
         f"{len(own)} pod{'s' if len(own) > 1 else ''} waited {waited:,.1f} GPU-hours for {resource}",
         saving,
         Evidence(
-            look_back.hour_at(0), look_back.hour_at(look_back.hours - 1), hours, look_back.hours - hours, None, None, None,
+            look_back.hour_at(0),
+            look_back.hour_at(look_back.hours - 1),
+            hours,
+            look_back.hours - hours,
+            None,
+            None,
+            None,
             {
                 "longest wait": f"{longest.waited:.1f} hours ({longest.namespace}/{longest.pod})",
                 "wanted at once": f"{format_count(share * max(by_hour.values()))} GPUs, mean of the busiest hour",
@@ -243,9 +260,15 @@ def _pool(look_back: LookBack, pool: PoolHistory, resource: str, own: Sequence[P
                 "replayed": f"with the nodes {left:,.1f} of {waited:,.1f} GPU-hours of waiting are left",
             },
         ),
-        "medium" if len(look_back.waits) >= _SURE_DAYS else "low", "low", _RISK, "low", "",
-        round_cents(now), round_cents(now + nodes), round_cents(mean_pool_cost(look_back, pool, 0)),
-    )  # fmt: skip
+        "medium" if len(look_back.waits) >= _SURE_DAYS else "low",
+        "low",
+        _RISK,
+        "low",
+        "",
+        round_cents(now),
+        round_cents(now + nodes),
+        round_cents(mean_pool_cost(look_back, pool, 0)),
+    )
 
 
 def _by_hour(own: Iterable[PendingPod]) -> Mapping[int, float]:

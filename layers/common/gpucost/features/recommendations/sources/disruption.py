@@ -38,10 +38,12 @@ class PrometheusDisruption(ClusterReader):
         def most(metric: str, by: str) -> str:
             return f"max by ({by}) (max_over_time({self._queries.select(metric, _REASONS)}{_WEEK}))"
 
-        query = union({
-            "eligible": most(ELIGIBLE, "reason"),
-            "allowed": most(ALLOWED, "nodepool, reason"),
-        })  # fmt: skip
+        query = union(
+            {
+                "eligible": most(ELIGIBLE, "reason"),
+                "allowed": most(ALLOWED, "nodepool, reason"),
+            }
+        )
         eligible: dict[str, int] = {}
         allowed: dict[tuple[str, str], int] = {}
         for series in self._client.query(query, end):

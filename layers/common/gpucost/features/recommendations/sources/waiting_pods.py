@@ -63,12 +63,13 @@ class PrometheusWaitingPods(ClusterReader):
             raise MetricsResponseError(f"cluster {self._cluster}: no {NODE_INFO} on {day:%Y-%m-%d} to count scrapes by")
         return [
             Wait(
-                *pod, wanted,
+                *pod,
+                wanted,
                 tuple((hour, min(1.0, float(own[hour] / scrapes[hour]))) for hour in sorted(own) if scrapes.get(hour)),
             )
             for pod, own in sorted(counts.items())
             if (wanted := _effective(units.get(pod, {}))) and all(pod[1:3])
-        ]  # fmt: skip
+        ]
 
     def _query(self) -> str:
         parts = {"scrapes": f"max(count_over_time({self._queries.select(NODE_INFO)}{_HOUR}))"}

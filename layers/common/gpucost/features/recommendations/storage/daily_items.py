@@ -27,15 +27,17 @@ class DailyItems:
 
     def put(self, cluster: str, day: datetime, rows: Sequence[Sequence[Any]], expires_at: datetime) -> None:
         """Keep a day's rows until a time."""
-        self._table.put_all([
-            {
-                **key(keys.partition(cluster, self._name), f"{day:%Y-%m-%d}#{index:04d}"),
-                "v": {"N": str(FORMAT)},
-                "b": {"B": piece},
-                "expires_at": {"N": str(keys.seconds(expires_at))},
-            }
-            for index, piece in enumerate(blobs.pack(list(rows)))
-        ])  # fmt: skip
+        self._table.put_all(
+            [
+                {
+                    **key(keys.partition(cluster, self._name), f"{day:%Y-%m-%d}#{index:04d}"),
+                    "v": {"N": str(FORMAT)},
+                    "b": {"B": piece},
+                    "expires_at": {"N": str(keys.seconds(expires_at))},
+                }
+                for index, piece in enumerate(blobs.pack(list(rows)))
+            ]
+        )
 
     def read(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, list[Any]]:
         """Those of days in `[start, end)` that were kept."""

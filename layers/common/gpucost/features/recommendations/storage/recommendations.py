@@ -16,17 +16,17 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from gpucost.features.recommendations.lifecycle import WITHDRAWN_KEPT
+from gpucost.features.recommendations.lifecycle import WITHDRAWN_RETENTION
 from gpucost.features.recommendations.model import Recommendation, Review
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
-from gpucost.storage.packed_items import Packed, persistently, puts, sk
+from gpucost.storage.packed_items import PackedDocument, retry_conflicts, puts, sk
 from gpucost.storage.table import FORMAT, Item, Table, check_format, key, verify_integrity
 
 _RECOMMENDATION = TypeAdapter(Recommendation)
 _REVIEW = TypeAdapter(Review)
 _NEWEST = "newest"
-VERIFIED_KEPT = timedelta(days=400)
+VERIFIED_RETENTION = timedelta(days=400)
 
 
 class DynamoRecommendations:
@@ -51,7 +51,7 @@ class DynamoRecommendations:
             ConflictError: somebody else wrote first.
         """
         saved = replace(recommendation, version=recommendation.version + 1)
-        kept = {"withdrawn": WITHDRAWN_KEPT, "verified": VERIFIED_KEPT}.get(saved.state)
+        kept = {"withdrawn": WITHDRAWN_RETENTION, "verified": VERIFIED_RETENTION}.get(saved.state)
         end = {} if kept is None else {"expires_at": {"N": str(keys.seconds(saved.since + kept))}}
         item: Item = {
             **key(keys.partition(saved.content.subject.cluster, "recommendations"), saved.id),
@@ -70,7 +70,7 @@ class DynamoRecommendations:
 
     def review(self, cluster: str) -> Review | None:
         """The newest review of a cluster, without its advice."""
-        return persistently(lambda: self._packed(cluster)[1])
+        return retry_conflicts(lambda: self._packed(cluster)[1])
 
     def put_review(self, review: Review) -> None:
         """Keep a review in place of the one before, unless that is newer."""
@@ -79,21 +79,21 @@ class DynamoRecommendations:
             packed, stored = self._packed(review.cluster)
             if stored is not None and stored.reviewed_at > review.reviewed_at:
                 return
-            document = _REVIEW.dump_python(replace(review, advice=()), mode="json")
+            document = _REVIEW.dump_python(replace(review, recommendations=()), mode="json")
             pieces = blobs.pack(document)
             partition = keys.partition(review.cluster, "reviews")
             self._table.transact(
                 puts(partition, _NEWEST, pieces, packed.generation),
-                [(key(partition, sk(_NEWEST, index)), "") for index in range(len(pieces), len(packed.pieces))],
+                [(key(partition, sk(_NEWEST, index)), "") for index in range(len(pieces), len(packed.chunks))],
             )
 
-        persistently(write)
+        retry_conflicts(write)
 
-    def _packed(self, cluster: str) -> tuple[Packed, Review | None]:
-        packed = Packed()
+    def _packed(self, cluster: str) -> tuple[PackedDocument, Review | None]:
+        packed = PackedDocument()
         for item in self._table.query(keys.partition(cluster, "reviews"), "begins_with(sk, :start)", start=_NEWEST):
             packed.add(item)
-        return packed, _REVIEW.validate_python(packed.read(None)) if packed.pieces else None
+        return packed, _REVIEW.validate_python(packed.read(None)) if packed.chunks else None
 
 
 def _read(item: Item) -> Recommendation:

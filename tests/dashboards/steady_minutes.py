@@ -10,14 +10,14 @@ from devstack.fleet.scenario import Minutes, Scenario
 from devstack.fleet.scraping import MINUTE_MS
 from tests.dashboards import promtool
 
-SEEN = Fraction(5)
+STALENESS = Fraction(5)
 """Minutes for which a sample is shown."""
-QUIET = Fraction(8)
+STEADY_FOR = Fraction(8)
 """Minutes before a look in which nothing may change: labels of finished pods linger, and ends may not be marked."""
 
 
 @dataclass(frozen=True)
-class Look:
+class SteadyMinute:
     """A cluster at a minute at which nothing changes."""
 
     scenario: Scenario
@@ -29,7 +29,7 @@ class Look:
         found = [one for one in openmetrics.series(self.scenario) if one.metric.startswith(("kube_", "DCGM_", "dcgm_"))]
         last: dict[str, int] = {}
         for one in openmetrics.series(self.scenario):
-            times = [time for time, _ in one.samples if at - SEEN * MINUTE_MS < time <= at]
+            times = [time for time, _ in one.samples if at - STALENESS * MINUTE_MS < time <= at]
             if times and one.metric != "up":
                 last[one.labels["instance"]] = max(*times, last.get(one.labels["instance"], 0))
         for one in found:
@@ -58,19 +58,19 @@ class Look:
         yield from (one for one in allocations(self.scenario) if one.is_allocated(self.minute))
 
 
-def quiet_look(scenario: Scenario) -> Look | None:
+def find_steady_minute(scenario: Scenario) -> SteadyMinute | None:
     """A minute before which nothing changes for a while, and every source tells something; None where there is none."""
-    edges = sorted(_edges(scenario))
-    dark = list(_dark(scenario))
+    edges = sorted(_change_times(scenario))
+    dark = list(_outages(scenario))
     for number in range(int(scenario.start) + 10, min(int(scenario.end), 60)):
         minute = number + Fraction(3, 4)
-        is_still = not any(minute - QUIET <= edge <= minute + 2 for edge in edges)
+        is_still = not any(minute - STEADY_FOR <= edge <= minute + 2 for edge in edges)
         if number >= 0 and is_still and not any(start <= minute < end for start, end in dark):
-            return Look(scenario, minute)
+            return SteadyMinute(scenario, minute)
     return None
 
 
-def _dark(scenario: Scenario) -> Iterator[tuple[Minutes, Minutes]]:
+def _outages(scenario: Scenario) -> Iterator[tuple[Minutes, Minutes]]:
     """When some source tells nothing."""
     targets = [one.scraping for one in scenario.ksm]
     if scenario.dcgm is not None:
@@ -80,7 +80,7 @@ def _dark(scenario: Scenario) -> Iterator[tuple[Minutes, Minutes]]:
         yield from (*target.gaps, (-1e6, target.lifetime[0]), (target.lifetime[1], 1e6))
 
 
-def _edges(scenario: Scenario) -> Iterator[Minutes]:
+def _change_times(scenario: Scenario) -> Iterator[Minutes]:
     for one in allocations(scenario):
         yield from (one.start, one.running_from, one.end, one.pod.deleted)
         yield from (since for curve in (one.pod.uses or [one.pod.use]) for since, _ in curve)
