@@ -1,1 +1,1 @@
-"""The whole system on one machine: AWS stand-ins, simulated clusters and what is true of them."""
+"""The whole system on one machine: an embedded AWS, real engines, and simulated clusters with their true costs."""

@@ -1,4 +1,4 @@
-"""Alertmanager, the real one, on this machine: what the tests post alerts to."""
+"""Runs a real Alertmanager on this machine, for tests that post alerts."""
 
 import shutil
 import subprocess
@@ -14,27 +14,27 @@ from devstack.prometheus import free_port
 from gpucost.core.errors import GpuCostError
 
 NAMES = ("prometheus-alertmanager", "alertmanager")
-"""Debian's name, and the official release's."""
+"""The names of the executable in Debian's package and in the official release."""
 START_SECONDS = 30.0
-PLAIN = "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"
+EMPTY_CONFIG = "route: {receiver: none}\nreceivers: [{name: none}]\n"
 
 
 @contextmanager
 def running_alertmanager(
-    config: str = PLAIN, files: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None
+    config: str = EMPTY_CONFIG, files: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """Run Alertmanager alone; yields its address, ends it on leaving.
+    """Run a single Alertmanager. Yields its URL and stops it on exit.
 
     Args:
         config: its configuration.
-        files: others beside it, by name.
-        environment: of its process.
+        files: further files in its folder, by name.
+        environment: environment of its process.
 
     Raises:
-        GpuCostError: not installed, or it does not start; says why.
+        GpuCostError: it is not installed, or it does not start. The message says why.
     """
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
+    executable = next(filter(None, map(shutil.which, NAMES)), None)
+    if executable is None:
         raise GpuCostError("alertmanager is not on the PATH; apt-get install prometheus-alertmanager")
     with tempfile.TemporaryDirectory(prefix="gpucost-alertmanager-") as folder:
         home = Path(folder)
@@ -42,7 +42,7 @@ def running_alertmanager(
             (home / name).write_text(text)
         url = f"http://127.0.0.1:{free_port()}"
         command = [
-            found, f"--config.file={home / 'alertmanager.yml'}", f"--storage.path={home / 'data'}",
+            executable, f"--config.file={home / 'alertmanager.yml'}", f"--storage.path={home / 'data'}",
             f"--web.listen-address={url.removeprefix('http://')}", "--cluster.listen-address=",
         ]  # fmt: skip
         with (home / "log").open("wb") as log:

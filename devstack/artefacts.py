@@ -1,4 +1,4 @@
-"""What `sam build` makes, for this machine: its architecture, and its Python where Lambda's is not installed."""
+"""Runs `sam build` for this machine's architecture and Python version."""
 
 import os
 import platform
@@ -13,37 +13,37 @@ from devstack.template import REPOSITORY
 from gpucost.core.errors import GpuCostError
 
 LAYERS = ("DependenciesLayer", "CommonLayer")
-"""Of every function."""
+"""The layers of every function."""
 
 
 def build(folder: Path) -> Path:
-    """Run `sam build`, without Docker; the folder of its artefacts.
+    """Run `sam build` without Docker, and return the folder of its artifacts.
 
     Raises:
-        GpuCostError: SAM is not installed, or refuses; says why.
+        GpuCostError: SAM is not installed, or the build fails. The message says why.
     """
-    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    python_version = f"{sys.version_info.major}.{sys.version_info.minor}"
     sam = REPOSITORY / ".tools" / "sam" / "bin" / "sam"
     if not sam.exists():
         raise GpuCostError("SAM is missing; install it with: make setup")
     variables = {
         "GPUCOST_BUILD_PLATFORM": f"{platform.machine()}-manylinux_2_28",
-        "GPUCOST_BUILD_PYTHON": here,
+        "GPUCOST_BUILD_PYTHON": python_version,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "SAM_CLI_TELEMETRY": "0",
     }
-    done = subprocess.run(
+    completed = subprocess.run(
         [sam, "build", "--no-cached", "--build-dir", folder / "build"],
         cwd=REPOSITORY, env={**os.environ, **variables}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if done.returncode:
-        raise GpuCostError(f"sam build failed: {done.stderr[-2000:]}")
+    if completed.returncode:
+        raise GpuCostError(f"sam build failed: {completed.stderr[-2000:]}")
     return folder / "build"
 
 
 def function(built: Path, name: str) -> tuple[str, list[Path]]:
-    """A built function's handler, and all that is on its path."""
+    """A built function's handler, and the folders of its import path."""
     properties = yaml_parse((built / "template.yaml").read_text())["Resources"][name]["Properties"]
-    own = re.findall(r"\w+Layer\w*", str(properties.get("Layers", "")))
-    folders = [built / properties["CodeUri"], *(built / layer / "python" for layer in (*own, *LAYERS))]
+    layers = re.findall(r"\w+Layer\w*", str(properties.get("Layers", "")))
+    folders = [built / properties["CodeUri"], *(built / layer / "python" for layer in (*layers, *LAYERS))]
     return properties.get("Handler", "app.handler"), folders

@@ -1,4 +1,4 @@
-"""The embedded AWS: moto as a server, holding what the template declares."""
+"""The embedded AWS: moto as a server, with the template's table, queues, topics and buckets."""
 
 import json
 import logging
@@ -13,13 +13,13 @@ from devstack.template import REGION, TEMPLATE, transform
 
 STACK = "local"
 ACCOUNT = "123456789012"
-"""moto's own."""
-KEPT_TYPES = {"AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::SNS::Topic"}
-"""What moto makes of the template; functions, schedules and routes are run by this package."""
+"""moto's account ID."""
+EMULATED_TYPES = {"AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::SQS::Queue", "AWS::SNS::Topic"}
+"""Resource types that moto creates. This package runs the functions, schedules and routes."""
 
 
 def credentials(endpoint: str, dynamodb: str = "", access_key: str = ADMINISTRATOR) -> dict[str, str]:
-    """Environment variables that lead AWS clients to the embedded AWS, and to an engine of its own for tables."""
+    """Environment variables that point AWS clients to the embedded AWS, and to DynamoDB Local for tables."""
     return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ENDPOINT_URL_DYNAMODB": dynamodb or endpoint,
@@ -32,11 +32,11 @@ def credentials(endpoint: str, dynamodb: str = "", access_key: str = ADMINISTRAT
 
 @contextmanager
 def running_aws() -> Iterator[str]:
-    """Run moto's server on a free port; yields its address."""
+    """Run moto's server on a free port. Yields its URL."""
     import requests
     from moto.server import ThreadedMotoServer
 
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line per request would drown the results
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # otherwise it logs a line per request
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
@@ -45,7 +45,7 @@ def running_aws() -> Iterator[str]:
         try:
             yield url
         finally:
-            requests.post(f"{url}/moto-api/reset", timeout=60)  # what moto holds outlives its server
+            requests.post(f"{url}/moto-api/reset", timeout=60)  # moto's state outlives its server
     finally:
         server.stop()
 
@@ -63,24 +63,28 @@ def create_stack(
 ) -> "Deployed":
     """Create the template's table, queues and topics, and resolve its outputs and every function's environment.
 
-    moto's CloudFormation does the resolving, with the template's own parameters and conditions.
+    moto's CloudFormation resolves them with the template's parameters and conditions.
     """
     template = transform(template_file)
-    kept = {name: body for name, body in template["Resources"].items() if body["Type"] in KEPT_TYPES}
+    kept = {name: body for name, body in template["Resources"].items() if body["Type"] in EMULATED_TYPES}
     functions = {
         name: body["Properties"]
         for name, body in template["Resources"].items()
         if body["Type"] == "AWS::Lambda::Function"
     }
-    # What moto does not make: the API's address, the functions that people invoke, and the table in Athena.
-    unmade = {"ApiUrl": api_url, "PricesFunctionName": "PricesFunction", "ExportFunctionName": "ExportFunction"}
-    unmade["RecommendFunctionName"] = "RecommendFunction"
-    outputs = template["Outputs"] | {name: {"Value": value} for name, value in unmade.items()}
+    # moto does not create the API's URL, the functions that users invoke, and Athena's table.
+    missing_in_moto = {
+        "ApiUrl": api_url,
+        "PricesFunctionName": "PricesFunction",
+        "ExportFunctionName": "ExportFunction",
+    }
+    missing_in_moto["RecommendFunctionName"] = "RecommendFunction"
+    outputs = template["Outputs"] | {name: {"Value": value} for name, value in missing_in_moto.items()}
     del outputs["ExportTable"]
-    places: dict[str, tuple[str, str]] = {}
+    variables: dict[str, tuple[str, str]] = {}
     for name, properties in functions.items():
         for number, (variable, value) in enumerate(properties["Environment"]["Variables"].items()):
-            places[f"{name}{number}"] = (name, variable)
+            variables[f"{name}{number}"] = (name, variable)
             outputs[f"{name}{number}"] = {"Value": value}
     for condition in template["Conditions"]:
         outputs[f"Condition{condition}"] = {"Value": {"Fn::If": [condition, "true", "false"]}}
@@ -100,26 +104,30 @@ def create_stack(
     (stack,) = client.describe_stacks(StackName=STACK)["Stacks"]
     resolved = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
     environments: dict[str, dict[str, str]] = {name: {} for name in functions}
-    for key, (name, variable) in places.items():
+    for key, (name, variable) in variables.items():
         environments[name][variable] = str(resolved.pop(key))
     conditions = {name: resolved.pop(f"Condition{name}") == "true" for name in template["Conditions"]}
     resources = client.describe_stack_resources(StackName=STACK)["StackResources"]
-    # What a condition leaves out, moto lists without a name.
-    physical = {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in resources if "LogicalResourceId" in one}
+    # moto lists resources whose condition is false without a logical ID.
+    physical = {
+        resource["LogicalResourceId"]: resource["PhysicalResourceId"]
+        for resource in resources
+        if "LogicalResourceId" in resource
+    }
     resolver = Resolver(template, parameters, physical, stack=STACK, account=ACCOUNT, region=REGION)
     return Deployed(template, resolved, environments, physical, conditions, resolver)
 
 
 class Deployed:
-    """What the template became.
+    """A deployed stack: the transformed template and its resolved values.
 
     Attributes:
-        template: transformed.
-        outputs: by name, as `describe-stacks` answers.
-        environments: variables by function.
+        template: the transformed template.
+        outputs: the stack's outputs, as `describe-stacks` returns them.
+        environments: environment variables by function.
         physical: queue URLs, topic ARNs and table names by logical name.
-        conditions: whether each holds.
-        resolver: of the template's intrinsic functions.
+        conditions: the value of each condition.
+        resolver: resolves the template's intrinsic functions.
     """
 
     def __init__(
@@ -139,7 +147,7 @@ class Deployed:
         self.resolver = resolver
 
     def resources(self, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Logical names and properties of the resources of one type that the parameters call for."""
+        """Logical names and properties of the resources of one type whose condition is true."""
         for name, body in self.template["Resources"].items():
             if body["Type"] == kind and self.conditions.get(body.get("Condition", ""), True):
                 yield name, body["Properties"]

@@ -1,8 +1,8 @@
-"""The demos that run on this machine: each has a record of its own, which names its embedded AWS.
+"""Records of the demos that run on this machine. Each names the addresses of its embedded AWS.
 
-A demo holds a lock on its record as long as it lives, and the kernel lets go of it however the process ends: a record
-without its lock is a dead demo's, and whoever sees it removes it. A record's name is never used again, so that this
-takes no other demo's away.
+A demo holds a lock on its record while it runs, and the kernel releases the lock however the process ends. A record
+without a lock belongs to a demo that has ended, and every reader removes it. File names are never reused, so this
+cannot remove the record of another demo.
 """
 
 import fcntl
@@ -22,21 +22,21 @@ RECORDS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gp
 
 @dataclass(frozen=True, slots=True)
 class DemoRecord:
-    """How a running demo is reached."""
+    """The addresses of a running demo."""
 
     port: int
-    """Of its API."""
+    """The port of its API."""
     pid: int
     endpoint: str
     """Address of its embedded AWS."""
     dynamodb: str
-    """Address of the engine that holds its table."""
+    """Address of DynamoDB Local, which holds its table."""
     access_keys: dict[str, str] = field(default_factory=dict)
-    """Access key ids of its functions, by name: each has its own permissions."""
+    """Access key IDs by function. Each function has its own permissions."""
 
     @property
     def stack(self) -> str:
-        """What `--stack` calls it."""
+        """The demo's name for `--stack`."""
         return f"{STACK}:{self.port}"
 
 
@@ -53,23 +53,23 @@ def announced(
             fcntl.flock(file, fcntl.LOCK_EX)
             json.dump(asdict(record), file)
             file.flush()
-            path = path.rename(path.with_suffix(".json"))  # from here on it is seen, with its lock
+            path = path.rename(path.with_suffix(".json"))  # visible from here on, already locked
             yield
         finally:
             path.unlink(missing_ok=True)
 
 
 def running_demos() -> list[DemoRecord]:
-    """The demos that run on this machine, by port; records of dead ones are removed."""
+    """The demos that run on this machine, by port. Records of demos that have ended are removed."""
     records = [record for path in sorted(RECORDS.glob("*.json")) if (record := _read(path)) is not None]
     return sorted(records, key=lambda record: record.port)
 
 
 def find_demo(stack: str) -> DemoRecord:
-    """The demo that `--stack local` or `--stack local:PORT` means.
+    """The demo for `--stack local` or `--stack local:PORT`.
 
     Raises:
-        InvalidInputError: several run, or none on that port; lists those that do.
+        InvalidInputError: several run, or none on that port. The message lists the running ones.
         GpuCostError: none runs.
     """
     demos = running_demos()
@@ -85,12 +85,12 @@ def find_demo(stack: str) -> DemoRecord:
 
 
 def is_demo(stack: str) -> bool:
-    """Whether a stack's name means a demo of this machine: `local` or `local:PORT`."""
+    """Whether a stack name refers to a demo on this machine: `local` or `local:PORT`."""
     return stack == STACK or stack.startswith(f"{STACK}:")
 
 
 def _read(path: Path) -> DemoRecord | None:
-    """A record; None for a dead demo's, which is removed, and for one that has just gone."""
+    """Read a record. None if its demo has ended (the record is removed), or if the file has just disappeared."""
     try:
         with path.open() as file:
             try:
@@ -104,7 +104,7 @@ def _read(path: Path) -> DemoRecord | None:
 
 
 def _parse(text: str) -> DemoRecord | None:
-    """A record; None for that of another version of this product, whose demo cannot be reached from here."""
+    """Parse a record. None if another version of the product wrote it."""
     try:
         return DemoRecord(**json.loads(text))
     except (TypeError, ValueError):

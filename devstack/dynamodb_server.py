@@ -1,10 +1,10 @@
-"""DynamoDB Local on the loopback address alone; run as a script by `devstack.dynamodb_local`.
+"""Runs DynamoDB Local on the loopback address only. `devstack.dynamodb_local` runs this file as a script.
 
 The engine's own command line has no option for the address and binds every interface of the machine. This script runs
 its server in this process and sets the host of Jetty's connector before it starts.
 
 Arguments: the folder of `DynamoDBLocal.jar`, the JVM's library, and the file descriptor to which the port is written
-once the server listens. It ends when its standard input does, so that it does not outlive whoever started it.
+once the server listens. It ends when its standard input is closed, so it does not outlive its parent process.
 """
 
 import os
@@ -14,11 +14,11 @@ from pathlib import Path
 import jpype
 
 UNUSED_PORT = "8000"
-"""The engine's command line refuses 0; the connector below takes it."""
+"""A placeholder: the engine's command line refuses 0, but the connector below accepts it."""
 
 
 def serve(folder: Path, library: str) -> int:
-    """Start the server; returns its port."""
+    """Start the server and return its port."""
     options = (f"-Djava.library.path={folder / 'DynamoDBLocal_lib'}", "-Djava.net.preferIPv4Stack=true")
     jpype.startJVM(library, *options, classpath=[str(folder / "DynamoDBLocal.jar")])
     runner = jpype.JClass("software.amazon.dynamodb.services.local.main.ServerRunner")

@@ -1,4 +1,4 @@
-"""The functions of the template, each in a process of its own with its own environment."""
+"""Runs each Lambda function of the template in its own process and environment."""
 
 import json
 import os
@@ -13,12 +13,12 @@ from typing import Any
 from devstack.template import REPOSITORY
 from gpucost.core.errors import GpuCostError
 
-WORKER = REPOSITORY / "local" / "lambda_worker.py"
+WORKER = REPOSITORY / "devstack" / "lambda_worker.py"
 _KEPT = ("PATH", "HOME", "LANG", "TMPDIR")
 
 
 class FunctionError(GpuCostError):
-    """A function raised: what Lambda would report as a failed invocation."""
+    """A function raised. Lambda would report a failed invocation."""
 
 
 class LocalFunction:
@@ -27,10 +27,10 @@ class LocalFunction:
     Args:
         name: for its logs.
         handler: `module.function`.
-        folders: its import path, nothing else is on it but the interpreter's own.
-        environment: its variables.
+        folders: its import path, before the interpreter's own.
+        environment: its environment variables.
         interpreter: the Python that runs it.
-        isolated: leave the interpreter's site-packages out, as for built artefacts.
+        isolated: exclude the interpreter's site-packages, as for built artifacts.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class LocalFunction:
         self._ready = False
 
     def restart(self) -> None:
-        """Start a new process, as Lambda starts a new execution environment: nothing is cached in it."""
+        """Start a new process with empty caches, like a new execution environment of Lambda."""
         self.stop()
         self._start()
 
@@ -84,7 +84,7 @@ class LocalFunction:
         return answer["result"]
 
     def log(self) -> str:
-        """What the function wrote so far."""
+        """The function's log so far."""
         self._log.seek(0)
         return self._log.read()
 

@@ -1,4 +1,4 @@
-"""HTTP in front of the API function: requests become API Gateway events (payload 2.0), answers come back."""
+"""Serves HTTP for the API function: turns requests into API Gateway events (payload 2.0)."""
 
 import base64
 import re
@@ -17,7 +17,7 @@ from gpucost.core.errors import GpuCostError
 
 Invoke = Callable[[Mapping[str, Any]], Any]
 Identify = Callable[[str, Mapping[str, str]], dict[str, Any]]
-"""What an authorizer tells of a request, by its target and its headers (names in lower case)."""
+"""Returns the authorizer context of a request, from its target and its headers (names in lower case)."""
 
 
 class _Server(LoopbackServer):
@@ -45,7 +45,7 @@ class _Handler(BaseHTTPRequestHandler):
         address = urlsplit(self.path)
         if not any(
             route.fullmatch(f"{self.command} {address.path}") for route in self.server.routes
-        ):  # API Gateway answers this itself, without calling the function
+        ):  # API Gateway answers this without calling the function
             self._send(404, {"content-type": "application/json"}, b'{"message":"Not Found"}')
             return
         headers: dict[str, str] = {}
@@ -83,9 +83,9 @@ def serving(
 
     Args:
         invoke: calls the function with an event.
-        routes: route keys, `GET /v1/costs` or `GET /v1/business-units/{name}`; anything else is not found.
+        routes: route keys, such as `GET /v1/business-units/{name}`. Other requests get 404.
         listener: where to listen: a port, or a socket of `devstack.loopback.listen`.
-        identify: says who sends a request; without, `devstack.identity`.
+        identify: returns the caller of a request. The default is `devstack.identity`.
 
     Raises:
         GpuCostError: the port is taken.
@@ -97,7 +97,7 @@ def serving(
 
 
 def _pattern(route: str) -> re.Pattern[str]:
-    """Matches what API Gateway would send to a route: `{name}` is one part of a path."""
+    """A pattern for the requests that API Gateway sends to a route. `{name}` is one path segment."""
     return re.compile(re.sub(r"\\{[^}]*\\}", "[^/]+", re.escape(route)))
 
 

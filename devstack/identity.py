@@ -1,7 +1,7 @@
-"""Who sends a request to the one-machine stack, as API Gateway's authorizers would tell the function.
+"""The caller of a request to the local stack, as API Gateway's authorizers pass it to the function.
 
-Nothing is verified here: the stack listens on the loopback address, for whoever runs it. Without anything said, that is
-the IAM user `local`; with a header one can be somebody else, to try the roles of a settings document:
+Nothing is verified here, because the stack only listens on the loopback address. By default the caller is the IAM user
+`local`. Headers select another caller, for example to try the roles of a settings document:
 
     curl -H 'X-Act-As: arn:aws:sts::000000000000:assumed-role/research/me' http://127.0.0.1:8080/v1/costs?…
     curl -H 'Authorization: Bearer <header>.<claims>.<signature>' …
@@ -17,7 +17,7 @@ ACT_AS = "x-act-as"
 
 
 def authorizer_of(_target: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    """`requestContext.authorizer` of a request, whatever it asks for; headers by their names in lower case."""
+    """`requestContext.authorizer` of a request. Header names are in lower case."""
     authorization = headers.get("authorization", "")
     if ACT_AS not in headers and authorization.lower().startswith("bearer "):
         return {"jwt": {"claims": _claims(authorization), "scopes": None}}
@@ -37,16 +37,16 @@ def authorizer_of(_target: str, headers: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _claims(authorization: str) -> dict[str, str]:
-    """A token's claims as an HTTP API passes them on: every value as text, a list in brackets without commas."""
+    """A token's claims as an HTTP API passes them: values as text, lists in brackets without commas."""
     try:
         payload = authorization.rpartition(" ")[2].split(".")[1]
-        found = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     except (ValueError, IndexError):
         return {}
-    return {name: _text(value) for name, value in found.items()} if isinstance(found, dict) else {}
+    return {name: _text(value) for name, value in claims.items()} if isinstance(claims, dict) else {}
 
 
 def _text(value: object) -> str:
     if isinstance(value, list):
-        return f"[{' '.join(_text(one) for one in value)}]"
+        return f"[{' '.join(_text(element) for element in value)}]"
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,8 +1,8 @@
-"""A function in a process of its own, as Lambda runs it: loads a handler, answers one event per line.
+"""Runs one function in its own process, like Lambda: loads a handler and answers one event per line.
 
-Standalone on purpose (standard library only), so that built artefacts run with nothing else on the path:
+It only uses the standard library, so that built artifacts run with nothing else on the path:
 `python -I devstack/lambda_worker.py app.handler DIR [DIR ...]`, events as JSON lines on stdin, answers on stdout.
-What the function itself prints goes to stderr, as Lambda's logs do.
+The function's own output goes to stderr.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""HTTP servers on the loopback address, for this machine alone."""
+"""HTTP servers on the loopback address, reachable from this machine only."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ HOST = "127.0.0.1"
 
 
 def listen(port: int) -> socket.socket:
-    """A socket that listens on a port, so that nobody else can take it; 0 is any free port.
+    """A socket that listens on a port, which reserves the port. 0 selects any free port.
 
     Raises:
         GpuCostError: the port is taken or not allowed.
@@ -29,11 +29,11 @@ def listen(port: int) -> socket.socket:
 
 
 class LoopbackServer(ThreadingHTTPServer):
-    """Answers each connection in a thread of its own.
+    """Answers each connection in its own thread.
 
     Args:
         listener: what `listen` returned, or a port.
-        handler: answers the requests.
+        handler: request handler class.
     """
 
     daemon_threads = True
@@ -47,11 +47,11 @@ class LoopbackServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The server's URL."""
         return f"http://{HOST}:{self.server_port}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Report what failed, but not that a client hung up: that is its right."""
+        """Report errors, except that a client closed its connection."""
         if not isinstance(sys.exception(), (ConnectionError, TimeoutError)):
             super().handle_error(request, client_address)
 

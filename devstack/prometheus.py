@@ -1,6 +1,6 @@
-"""The real Prometheus on this machine: loads OpenMetrics into its own storage and serves it.
+"""Runs a real Prometheus on this machine over samples from OpenMetrics files.
 
-`make compat` puts another version of it on the PATH, or names VictoriaMetrics in its place.
+`make compat` puts other versions on the PATH, or replaces it by VictoriaMetrics.
 """
 
 import os
@@ -19,10 +19,10 @@ from gpucost.core.errors import GpuCostError
 
 RETENTION = "400d"
 BLOCK = "24h"
-"""promtool reads the whole file once per block, and makes two-hour blocks unless it is told otherwise."""
+"""promtool reads the whole file once per block. Its default of two-hour blocks would be slow."""
 START_SECONDS = 30.0
 VICTORIA_METRICS = "GPUCOST_VICTORIA_METRICS"
-"""Environment variable: the executable of VictoriaMetrics, which then takes Prometheus' place."""
+"""Environment variable with the executable of VictoriaMetrics, which then replaces Prometheus."""
 _INSTALL = "install Debian's package with: apt-get install prometheus"
 
 
@@ -30,7 +30,7 @@ def executable(name: str) -> str:
     """The path of `prometheus` or `promtool`.
 
     Raises:
-        GpuCostError: it is not installed; says how to install it.
+        GpuCostError: it is not installed. The message says how to install it.
     """
     path = shutil.which(name)
     if path is None:
@@ -40,11 +40,11 @@ def executable(name: str) -> str:
 
 @contextmanager
 def running_prometheus(openmetrics: Path | Iterable[Path] | None = None, *flags: str) -> Iterator[str]:
-    """Run Prometheus over the samples of OpenMetrics files; yields its address, ends it on leaving.
+    """Run Prometheus over the samples of OpenMetrics files. Yields its URL and stops it on exit.
 
     Args:
-        openmetrics: one file, or several, each loaded before the next is asked for; nothing is loaded where None.
-        flags: more of Prometheus' own.
+        openmetrics: one file, several (each loaded before the next is produced), or None for no samples.
+        flags: further flags of Prometheus.
 
     Raises:
         GpuCostError: not installed, refuses the file, or does not start.
@@ -91,7 +91,7 @@ def load(openmetrics: Path, data: Path) -> None:
     """Turn an OpenMetrics file into blocks of Prometheus' storage.
 
     Raises:
-        GpuCostError: promtool refuses the file; says why.
+        GpuCostError: promtool refuses the file. The message says why.
     """
     done = subprocess.run(
         [
@@ -109,14 +109,14 @@ def load(openmetrics: Path, data: Path) -> None:
         check=False,
     )
     if done.returncode:
-        raise GpuCostError(f"promtool does not take the metrics: {done.stderr.strip()[-300:]}")
+        raise GpuCostError(f"promtool refuses the metrics: {done.stderr.strip()[-300:]}")
 
 
 @contextmanager
 def refusing_url() -> Iterator[str]:
     """The URL of a loopback port that refuses connections for as long as the context lasts.
 
-    The port is bound, so no other process can be given it, and does not listen.
+    The port is bound, so no other process can use it, and does not listen.
     """
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
@@ -132,10 +132,10 @@ def free_port() -> int:
 
 
 def wait_until_ready(url: str, server: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    """Wait until an address answers.
+    """Wait until a URL responds.
 
     Raises:
-        GpuCostError: the server's process ended, or took too long; says what it logged.
+        GpuCostError: the server's process ended, or took too long. The message contains its log.
     """
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:

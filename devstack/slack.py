@@ -1,4 +1,4 @@
-"""An incoming webhook on this machine: takes what would be posted to Slack and keeps it."""
+"""A local incoming webhook, which records the messages that would be posted to Slack."""
 
 import json
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from devstack.loopback import LoopbackServer, serving_requests
 
 
 class Slack(LoopbackServer):
-    """The endpoint; `posts` holds the payloads, oldest first."""
+    """The webhook. `posts` holds the received payloads, oldest first."""
 
     posts: list[dict[str, Any]]
 
     @property
     def url(self) -> str:
-        """Where to post."""
+        """The webhook's URL."""
         return f"{super().url}/services/local"
 
 

@@ -1,4 +1,4 @@
-"""The deployed system on one machine: the template's functions, fed by its queues, topics, schedule and routes."""
+"""The deployed system on one machine: the template's functions with their queues, topics, schedules and routes."""
 
 import json
 import socket
@@ -29,15 +29,15 @@ LAYER = REPOSITORY / "layers" / "common"
 
 
 class LocalStack:
-    """Joins the embedded AWS and the functions' processes as the template wires them.
+    """Connects the embedded AWS and the functions' processes as the template declares.
 
     Attributes:
         endpoint: address of the embedded AWS.
         dynamodb: address of DynamoDB Local, which holds the table.
         outputs: the stack's outputs.
-        functions: by logical name.
+        functions: the functions by logical name.
         authorizer: the deployment's IAM.
-        services: AWS's own services, as far as they need permissions.
+        services: checks the permissions of AWS's own services.
         unavailable: functions that take no invocations, as with a reserved concurrency of 0.
     """
 
@@ -70,7 +70,7 @@ class LocalStack:
         return {name: self.authorizer.access_key(self._deployed.role_of(name)) for name in self.functions}
 
     def fire_schedule(self, scheduled_time: datetime) -> None:
-        """Invoke what the template's schedules target, as EventBridge Scheduler would within that hour, in order.
+        """Invoke the targets of the template's schedules in order, as EventBridge Scheduler would in that hour.
 
         Raises:
             FunctionError: a function failed.
@@ -88,19 +88,19 @@ class LocalStack:
                 self.invoke_asynchronously(function, json.loads(event))
 
     def _due(self, hour: int) -> list[dict[str, Any]]:
-        """The schedules `cron(<minute> <hour or *> * * ? *)` of an hour, by minute."""
+        """The schedules that fire in an hour, by minute. Their form is `cron(<minute> <hour or *> * * ? *)`."""
         due = []
         for _, schedule in self._deployed.resources("AWS::Scheduler::Schedule"):
             minute, at, *_ = schedule["ScheduleExpression"].removeprefix("cron(").split()
             if at in ("*", str(hour)):
                 due.append((int(minute), schedule))
-        return [schedule for _, schedule in sorted(due, key=lambda one: one[0])]
+        return [schedule for _, schedule in sorted(due, key=lambda due_schedule: due_schedule[0])]
 
     def invoke_asynchronously(self, function: str, event: Mapping[str, Any]) -> None:
-        """Invoke a function as Lambda does from its own queue; the event of one that fails becomes a dead letter.
+        """Invoke a function as Lambda does asynchronously. The event of a failed invocation becomes a dead letter.
 
         Raises:
-            FunctionError: the function failed. Lambda would try again twice before.
+            FunctionError: the function failed. Lambda would retry twice first.
             AccessDeniedError: it was denied something.
         """
         try:
@@ -120,16 +120,16 @@ class LocalStack:
         sqs.send_message(QueueUrl=self._deployed.physical[queue["Fn::GetAtt"][0]], MessageBody=body)
 
     def _client_of(self, function: str) -> Any:
-        """SQS with a function's permissions: Lambda uses them for what it does on the function's behalf."""
+        """An SQS client with a function's permissions, which Lambda uses on the function's behalf."""
         return local_client("sqs", self.endpoint, self.access_keys[function])
 
     def publish_alert(self, workspace_arn: str, message: str) -> None:
-        """Publish what the alert manager of an AMP workspace sends to the deployment's topic."""
+        """Publish a message to the deployment's topic as an AMP workspace's alert manager."""
         self.services.publish("aps.amazonaws.com", "EventsTopic", workspace_arn)
         local_client("sns", self.endpoint).publish(TopicArn=self.outputs["EventsTopicArn"], Message=message)
 
     def publish_alarm(self, name: str) -> None:
-        """Publish that a CloudWatch alarm of the deployment is raised."""
+        """Publish that a CloudWatch alarm of the deployment fires."""
         region = self._deployed.resolver.ref("AWS::Region")
         self.services.publish(
             "cloudwatch.amazonaws.com", "OperationsTopic", f"arn:aws:cloudwatch:{region}:{ACCOUNT}:alarm:{name}"
@@ -140,13 +140,13 @@ class LocalStack:
         """Let the API function answer an HTTP request, as API Gateway does.
 
         Raises:
-            FunctionError: it failed.
+            FunctionError: the function failed.
         """
         self.services.invoke_by_api("ApiFunction", "HttpApi", event["routeKey"])
         return self.functions["ApiFunction"].invoke(event)
 
     def pump(self) -> int:
-        """Deliver every waiting message once; returns how many were handled.
+        """Deliver every waiting message once, and return their number.
 
         Raises:
             AccessDeniedError: a function, or a service that acts for it, was denied something.
@@ -154,23 +154,23 @@ class LocalStack:
         try:
             handled = sum(self._pump_queue(*source) for source in self._sources)
             handled += sum(self._pump_topic(*bridge) for bridge in self._bridges)
-        finally:  # polling may be what was denied
+        finally:  # polling itself may have been denied
             self.authorizer.raise_denied()
         return handled
 
     def pump_until_quiet(self) -> int:
-        """Deliver until nothing is left; returns how many messages were handled."""
+        """Deliver messages until none is left, and return their number."""
         handled = 0
         while moved := self.pump():
             handled += moved
         return handled
 
     def emails(self) -> list[dict[str, Any]]:
-        """What the email topic sent since the last call."""
+        """Emails sent since the last call."""
         return [json.loads(message["Body"]) for message in self._take(self.mailbox, 10)]
 
     def dead_letters(self) -> list[dict[str, Any]]:
-        """What nobody could handle, since the last call."""
+        """Messages that reached the dead-letter queue since the last call."""
         return list(self._take(self.outputs["DeadLetterQueueUrl"], 10))
 
     def _event_sources(self) -> Iterator[tuple[str, str, int, Any]]:
@@ -182,14 +182,14 @@ class LocalStack:
             yield self._deployed.physical[queue], function, int(mapping["BatchSize"]), client
 
     def _subscriptions(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """(bridging queue, subscription) of every topic that a function hears."""
+        """(bridging queue, subscription) of every topic to which a function subscribes."""
         for name, subscription in self._deployed.resources("AWS::SNS::Subscription"):
             if subscription["Protocol"] == "lambda":
                 topic = self._deployed.physical[subscription["TopicArn"]["Ref"]]
                 yield self._bridge(name, topic), subscription
 
     def _bridge(self, name: str, topic_arn: str) -> str:
-        """A queue that receives what a topic sends: moto's topics reach queues, not processes."""
+        """Create a queue that receives a topic's messages, because moto's topics cannot invoke processes."""
         url = str(self._sqs.create_queue(QueueName=f"bridge-{name}")["QueueUrl"])
         attributes = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
         local_client("sns", self.endpoint).subscribe(
@@ -252,20 +252,20 @@ def running_stack(
     template: Path = TEMPLATE,
     services: Mapping[str, str] | None = None,
 ) -> Iterator[LocalStack]:
-    """Run everything that the template declares; the API answers at the output `ApiUrl`.
+    """Run everything that the template declares. The API answers at the output `ApiUrl`.
 
     Every function has the permissions that the template gives it, and no others.
 
     Args:
-        listener: where the API listens; without, on any free port.
-        parameters: of the template, where they differ from their defaults.
-        template: the file.
-        services: addresses of services that moto does not have, by the names that they are signed for.
+        listener: socket on which the API listens. The default is any free port.
+        parameters: template parameters that differ from their defaults.
+        template: the template file.
+        services: URLs of services that moto lacks, by the service names in their signatures.
     """
     with ExitStack() as running:
         listener = listener or running.enter_context(listen(0))
         aws = running.enter_context(running_aws())
-        # moto copies its whole table for a transaction and walks it for a query: three days would take minutes.
+        # moto copies its whole table for a transaction and scans it for a query, which would take minutes.
         engine = running.enter_context(running_dynamodb())
         deployed = create_stack(aws, f"http://127.0.0.1:{listener.getsockname()[1]}", parameters or {}, template)
         create_table(local_client("dynamodb", engine), deployed.outputs["TableName"])
@@ -290,12 +290,12 @@ def running_stack(
 
 
 def _table_location(aws: str, database: str, table: str) -> str:
-    found = local_client("glue", aws).get_table(DatabaseName=database, Name=table)
-    return str(found["Table"]["StorageDescriptor"]["Location"])
+    answer = local_client("glue", aws).get_table(DatabaseName=database, Name=table)
+    return str(answer["Table"]["StorageDescriptor"]["Location"])
 
 
 def _code_folders(template: Path) -> dict[str, Path]:
-    """Where each function's code is, by logical name."""
+    """The code folder of each function, by logical name."""
     source = yaml_parse(template.read_text())
     return {
         name: REPOSITORY / body["Properties"]["CodeUri"]

@@ -1,4 +1,4 @@
-"""The template as CloudFormation sees it: transformed offline by the code that AWS runs."""
+"""The template as CloudFormation sees it, transformed offline by AWS's own code."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -9,22 +9,22 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[1]
 TEMPLATE = REPOSITORY / "template.yaml"
 REGION = "eu-central-1"
-"""Stands for any: the transform asks for one to tell partitions apart."""
+"""Any region will do. The transform derives the partition from it."""
 
 
 def transform(
     path: Path = TEMPLATE, *, uploaded: Mapping[str, str] | None = None, region: str = REGION, **parameters: str
 ) -> dict[str, Any]:
-    """Transform a SAM template; once in a process, for it takes a second.
+    """Transform a SAM template. Cached per process, because it takes a second.
 
     Args:
-        path: where it is.
-        uploaded: keys in S3 of functions and layers, by logical name, where it matters that they differ.
-        region: its partition is that of the ARNs that the transform writes.
-        parameters: those that the transform itself looks at, where they are not as by default.
+        path: the template file.
+        uploaded: S3 keys of functions and layers by logical name, if they must differ.
+        region: determines the partition of the ARNs that the transform writes.
+        parameters: parameters that the transform itself uses, if they differ from their defaults.
 
     Raises:
-        samtranslator.model.exceptions.InvalidDocumentException: the transform refuses it; says why.
+        samtranslator.model.exceptions.InvalidDocumentException: the transform refuses the template.
     """
     return deepcopy(_transformed(path, tuple((uploaded or {}).items()), region, tuple(parameters.items())))
 
@@ -40,7 +40,7 @@ def _transformed(
 
     source = yaml_parse(path.read_text())
     keys = dict(uploaded)
-    for logical, resource in source["Resources"].items():  # code is not uploaded here: any place in S3 stands for it
+    for logical, resource in source["Resources"].items():  # code is not uploaded, so any S3 URI will do
         for name in ("CodeUri", "ContentUri"):
             if name in resource.get("Properties", {}):
                 resource["Properties"][name] = f"s3://bucket/{keys.get(logical, 'key')}"

@@ -1,4 +1,4 @@
-"""VictoriaMetrics on this machine in place of Prometheus, for `make compat`."""
+"""Runs VictoriaMetrics on this machine in place of Prometheus, for `make compat`."""
 
 import subprocess
 import tempfile
@@ -17,12 +17,12 @@ FLAGS = (
     "-search.disableCache",  # samples are loaded after the fact
     "-search.maxQueryLen=1MB",  # the default of 16 KiB is too short for hours in which many pods come and go
 )
-"""docs/existing-cluster.md says which of them a real server needs."""
+"""Flags. docs/existing-cluster.md says which of them a real server needs."""
 
 
 @contextmanager
 def running_victoria_metrics(executable: str, openmetrics: Iterable[Path]) -> Iterator[str]:
-    """Run VictoriaMetrics over the samples of OpenMetrics files; yields its address, ends it on leaving.
+    """Run VictoriaMetrics over the samples of OpenMetrics files. Yields its URL and stops it on exit.
 
     Raises:
         GpuCostError: it does not start, or refuses a file.
@@ -48,10 +48,10 @@ def _load(url: str, openmetrics: Path) -> None:
     with openmetrics.open("rb") as body:
         answer = requests.post(f"{url}/api/v1/import/prometheus", data=body, timeout=120)
     if not answer.ok:
-        raise GpuCostError(f"VictoriaMetrics does not take {openmetrics}: {answer.text.strip()[:300]}")
+        raise GpuCostError(f"VictoriaMetrics refuses {openmetrics}: {answer.text.strip()[:300]}")
     flush(url)
 
 
 def flush(url: str) -> None:
-    """Let queries see what was written just now, which otherwise takes some seconds."""
+    """Make samples visible to queries at once, which otherwise takes some seconds."""
     requests.get(f"{url}/internal/force_flush", timeout=60).raise_for_status()

@@ -19,11 +19,10 @@ from gpucost_cli.hours_commands import hours
 from gpucost_cli.manifests.command import manifests
 from gpucost_cli.month_commands import months
 from gpucost_cli.price_commands import prices
-from gpucost_cli.recommendation_commands import advise
+from gpucost_cli.recommendation_commands import recommendations
 from gpucost_cli.report_command import report
 from gpucost_cli.rules.command import rules
 from gpucost_cli.settings_commands import settings
-from gpucost_cli.what_if_command import what_if
 
 FAILURE, BAD_INPUT = 1, 2
 
@@ -68,7 +67,7 @@ cli.add_command(completion)
 cli.add_command(doctor)
 cli.add_command(prices)
 cli.add_command(settings)
-cli.add_command(advise)
+cli.add_command(recommendations)
 cli.add_command(ack)
 cli.add_command(alerts)
 cli.add_command(attribute)
@@ -81,7 +80,6 @@ cli.add_command(hours)
 cli.add_command(report)
 cli.add_command(months)
 manifests.add_command(rules)
-cli.add_command(what_if)
 
 
 def _list_whole_sentences(group: click.Group) -> None:

@@ -1,4 +1,4 @@
-"""`gpucost what-if`: what the last days would have looked like, from the ledger."""
+"""`gpucost recommendations what-if`: the last days with some GPUs moved to MIG slices."""
 
 import re
 import sys
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpucost.core.errors import InvalidInputError
-from gpucost_cli.options import settings_store, stack_option
+from gpucost_cli.options import format_option, settings_store, stack_option
 
 if TYPE_CHECKING:
     from gpucost.features.recommendations.what_if import Move, Outcome
@@ -22,15 +22,23 @@ _MONTH = Decimal(730)
 
 @click.command("what-if")
 @stack_option
-@click.option("--business-unit", required=True, help="whose GPUs")
-@click.option("--move", required=True, metavar="'10 A100 to 3g.20gb'", help="how many whole GPUs to which MIG profile")
-@click.option("--days", default=30, show_default=True, type=click.IntRange(1, 100), help="the last whole UTC days")
-@click.option("--cluster", help="only this cluster; all where not given")
-@click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json"]))
-def what_if(stack: str, business_unit: str, move: str, days: int, cluster: str | None, form: str) -> None:
-    """What if a business unit moved GPUs to MIG slices, by the figures of the last days.
+@click.option("--business-unit", required=True, help="The business unit that holds the GPUs.")
+@click.option(
+    "--move", required=True, metavar="'10 A100 to 3g.20gb'", help="Number of whole GPUs, GPU model and MIG profile."
+)
+@click.option(
+    "--days", default=30, show_default=True, type=click.IntRange(1, 100), help="Number of whole UTC days to look back."
+)
+@click.option("--cluster", help="Only this cluster; otherwise all clusters.")
+@format_option("table", "json")
+def what_if(stack: str, business_unit: str, move: str, days: int, cluster: str | None, output_format: str) -> None:
+    """Show what the last days would have cost if a business unit had moved GPUs to MIG slices.
 
-    Nothing is changed. What is freed is unallocated, and saves money once its nodes go.
+    The command changes nothing. Freed GPUs become unallocated, and save money when their nodes are removed.
+
+    \b
+    Example:
+      gpucost recommendations what-if --stack gpucost-prod --business-unit research --move '10 A100 to 3g.20gb'
     """
     from gpucost.features.recommendations.scenarios import WhatIfService
     from gpucost.features.recommendations.what_if import Move
@@ -41,19 +49,19 @@ def what_if(stack: str, business_unit: str, move: str, days: int, cluster: str |
 
     match = _MOVE.fullmatch(move.strip())
     if match is None:
-        raise InvalidInputError(f"--move {move!r} is not written like '10 A100 to 3g.20gb'")
+        raise InvalidInputError(f"--move {move!r} is invalid; write it like '10 A100 to 3g.20gb'")
     store, table = settings_store(stack), deployment.find(stack).table
-    scenarios = WhatIfService(store, RollupStore(aws.client("dynamodb"), table), clock=lambda: datetime.now(UTC))
-    wanted = Move(business_unit, int(match["gpus"]), match["model"], match["profile"].lower())
-    outcome, currency = scenarios.what_if(wanted, days=days, cluster=cluster)
-    if form == "json":
+    service = WhatIfService(store, RollupStore(aws.client("dynamodb"), table), clock=lambda: datetime.now(UTC))
+    move_request = Move(business_unit, int(match["gpus"]), match["model"], match["profile"].lower())
+    outcome, currency = service.what_if(move_request, days=days, cluster=cluster)
+    if output_format == "json":
         sys.stdout.write(dumps(document(outcome, currency), indent=2) + "\n")
     else:
-        _tables(outcome, currency, wanted)
+        _print_tables(outcome, currency, move_request)
 
 
 def document(outcome: "Outcome", currency: str) -> dict[str, Any]:
-    """An outcome as JSON has it, with all digits."""
+    """Build the JSON document of an outcome, with all digits."""
     return {
         "days": outcome.days,
         "currency": currency,
@@ -65,22 +73,22 @@ def document(outcome: "Outcome", currency: str) -> dict[str, Any]:
         "moved_gpus": outcome.moved_gpus,
         "freed_gpu_hours": outcome.freed_gpu_hours,
         "freed_usd": outcome.freed_usd,
-        "slices_busy": outcome.busy,
+        "slices_busy": outcome.slice_utilization,
         "conserved": outcome.is_conserved,
     }
 
 
-def _tables(outcome: "Outcome", currency: str, wanted: "Move") -> None:
+def _print_tables(outcome: "Outcome", currency: str, move: "Move") -> None:
     from rich import box
     from rich.table import Table
 
     from gpucost_cli.rendering import money, print_table, printable
 
     table = Table(
-        title=f"{printable(wanted.business_unit)}, {outcome.days} days", box=box.SIMPLE_HEAD, title_justify="left"
+        title=f"{printable(move.business_unit)}, {outcome.days} days", box=box.SIMPLE_HEAD, title_justify="left"
     )
     table.add_column("")
-    for name in ("as it was", "as it would be", "difference"):
+    for name in ("actual", "what if", "difference"):
         table.add_column(name, justify="right", no_wrap=True)
     rows = [
         (name, getattr(outcome.before, f"{name}_usd"), getattr(outcome.after, f"{name}_usd"))
@@ -91,21 +99,23 @@ def _tables(outcome: "Outcome", currency: str, wanted: "Move") -> None:
         ("unallocated, all units", before.unallocated_usd, after.unallocated_usd),
         ("node cost, all units", before.node_cost_usd, after.node_cost_usd),
     ]
-    for name, was, is_ in rows:
-        table.add_row(name, money(was, currency), money(is_, currency), money(is_ - was, currency))
+    for name, actual, projected in rows:
+        table.add_row(name, money(actual, currency), money(projected, currency), money(projected - actual, currency))
     print_table(table)
-    if outcome.moved_gpus < wanted.gpus:
+    if outcome.moved_gpus < move.gpus:
         click.echo(
-            f"moved: {outcome.moved_gpus:.2f} GPUs on average, not {wanted.gpus}: these days have no more of the unit's"
+            f"moved: {outcome.moved_gpus:.2f} GPUs on average, not {move.gpus}: the unit held no more in these days"
         )
     monthly = outcome.freed_usd / outcome.days / 24 * _MONTH
     click.echo(
-        f"freed: {outcome.freed_gpu_hours / outcome.days / 24:.2f} GPUs, {money(monthly, currency)} a month once their "
-        "nodes go; unallocated until then"
+        f"freed: {outcome.freed_gpu_hours / outcome.days / 24:.2f} GPUs, {money(monthly, currency)} a month when "
+        "their nodes are removed; unallocated until then"
     )
-    if outcome.busy is None:
-        click.echo("nobody observed how busy they were: whether the slices would do is not known")
+    if outcome.slice_utilization is None:
+        click.echo("no utilization was observed, so it is not known whether the slices would suffice")
     else:
-        verdict = "they would not do the work" if outcome.busy > 1 else "on average; peaks and memory are not in this"
-        click.echo(f"the slices would have been {outcome.busy:.0%} busy: {verdict}")
-    click.echo("everything still adds up to what the nodes cost" if outcome.is_conserved else "figures do not add up")
+        note = "they would not suffice" if outcome.slice_utilization > 1 else "on average, without peaks and memory"
+        click.echo(f"the slices would have been {outcome.slice_utilization:.0%} utilized: {note}")
+    click.echo(
+        "the parts add up to the node cost" if outcome.is_conserved else "the parts do not add up to the node cost"
+    )

@@ -24,7 +24,7 @@ _MONEY = [
     ("waste_usd", "Waste", "number"),
     ("unmeasured_usd", "Unmeasured", "number"),
 ]
-_EXPLANATION = """These are the authoritative figures of the **ledger**: allocations by the second, at the price that you pay, \
+_EXPLANATION = """These are the figures of the **ledger**: allocations by the second, at the price that you pay, \
 restated when a bill changes. Incomplete hours have no figures. The live dashboards show the GPUs of this minute, \
 times one rate. docs/live-and-ledger.md says by how much the two may differ.
 

@@ -1,1 +1,1 @@
-"""Bills as AWS Data Exports delivers them, for tests: what happened, as Parquet with every column of the export."""
+"""Bills in the format of AWS Data Exports, for tests: Parquet files with every column of the export."""

@@ -1,4 +1,4 @@
-"""Line items as the rows of an export, and rows as Parquet where a Data Export would leave them."""
+"""Writes line items as the Parquet files of a Data Export."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from devstack.bill.columns import CUR2, FOCUS_1_0, FOCUS_1_2
-from devstack.bill.items import Item
+from devstack.bill.items import LineItem
 
 Format = Literal["cur2", "focus-1.0", "focus-1.2"]
 SCHEMAS: dict[Format, pa.Schema] = {"cur2": CUR2, "focus-1.0": FOCUS_1_0, "focus-1.2": FOCUS_1_2}
@@ -16,16 +16,16 @@ _Row = dict[str, Any]
 
 
 def write_export(
-    folder: Path, items: Iterable[Item], *, form: Format = "cur2", currency: str = "USD", invoice: str = ""
+    folder: Path, items: Iterable[LineItem], *, form: Format = "cur2", currency: str = "USD", invoice: str = ""
 ) -> None:
-    """Write a bill, one Parquet file per month, in place of what was there of these months.
+    """Write a bill with one Parquet file per month. Existing files of these months are replaced.
 
     Args:
         folder: the export's `data` folder.
-        items: of any months.
-        form: whose columns.
-        currency: of all amounts.
-        invoice: its id; "" while the bill is open.
+        items: line items of any months.
+        form: the export's format.
+        currency: currency of all amounts.
+        invoice: invoice ID, or "" while the bill is open.
     """
     months: dict[str, list[_Row]] = {}
     for item in items:
@@ -40,7 +40,7 @@ def write_export(
         pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS[form]), path / "bill-00001.snappy.parquet")
 
 
-def _cur2(item: Item, currency: str, invoice: str) -> _Row:
+def _cur2(item: LineItem, currency: str, invoice: str) -> _Row:
     is_plan, is_ri = item.line_type.startswith("SavingsPlan"), item.line_type in {"DiscountedUsage", "RIFee"}
     net = None if item.net is None else float(item.net)
     row: _Row = {
@@ -99,7 +99,7 @@ def _cur2(item: Item, currency: str, invoice: str) -> _Row:
     if item.line_type == "DiscountedUsage":
         row |= {"reservation_effective_cost": float(item.effective), "reservation_net_effective_cost": net}
     if item.line_type == "RIFee":
-        # Partial upfront: a quarter of what was paid in vain is the amortized fee of the purchase.
+        # Partial upfront: a quarter of the unused amount is the amortized upfront fee.
         upfront = item.effective / 4
         row |= {
             "reservation_unused_quantity": float(item.unused_hours),
@@ -111,7 +111,7 @@ def _cur2(item: Item, currency: str, invoice: str) -> _Row:
     return row
 
 
-def _focus(item: Item, form: Format, currency: str, invoice: str) -> list[_Row]:
+def _focus(item: LineItem, form: Format, currency: str, invoice: str) -> list[_Row]:
     if item.line_type in {"SavingsPlanNegation", "EdpDiscount"}:
         return []
     category = {"Tax": "Tax", "Credit": "Credit", "Refund": "Credit"}.get(item.line_type, "Usage")
@@ -124,7 +124,7 @@ def _focus(item: Item, form: Format, currency: str, invoice: str) -> list[_Row]:
     }
     if item.line_type not in {"SavingsPlanRecurringFee", "RIFee"}:
         return [row]
-    # The fee itself is a purchase, whose effective cost is in the usage it pays for; what nobody used is a row.
+    # The fee is a purchase. Its effective cost is in the usage that it covers. The unused part has its own row.
     unused = item.committed - item.used if item.committed else effective
     if item.committed and item.net is not None:
         unused = unused * item.net / item.committed
@@ -134,7 +134,7 @@ def _focus(item: Item, form: Format, currency: str, invoice: str) -> list[_Row]:
     ]
 
 
-def _focus_row(item: Item, form: Format, currency: str, invoice: str) -> _Row:
+def _focus_row(item: LineItem, form: Format, currency: str, invoice: str) -> _Row:
     is_plan = item.line_type.startswith("SavingsPlan")
     is_spot = "SpotUsage" in item.usage_type
     row: _Row = {
@@ -164,7 +164,7 @@ def _focus_row(item: Item, form: Format, currency: str, invoice: str) -> _Row:
     }
     if form == "focus-1.0":
         return row | {"x_UsageType": item.usage_type}
-    # "Reserved" is no status of FOCUS: the row that says a reservation is there has none.
+    # FOCUS has no status "Reserved", so the row that only states the reservation has none.
     status = item.capacity_status if item.capacity_status != "Reserved" else ""
     return row | {
         "SkuMeter": item.usage_type,

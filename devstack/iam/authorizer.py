@@ -1,4 +1,4 @@
-"""Decides whether a principal may do what it asks for, and remembers what was asked and denied."""
+"""Evaluates the permissions of principals, and records all accesses and denials."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from devstack.iam.simulator import simulator
 from gpucost.core.errors import GpuCostError
 
 ADMINISTRATOR = "local"
-"""Access key of the person who runs the embedded AWS, and of its own parts: nothing is denied to it."""
+"""Access key of the embedded AWS's user and of its own parts. It has all permissions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A permission that somebody needed.
+    """A permission that a principal needed.
 
     Attributes:
         principal: ARN of a role, or a service such as `sns.amazonaws.com`.
-        call: what it asked for.
+        call: the permission.
     """
 
     principal: str
@@ -29,14 +29,14 @@ class Access:
 
 
 class AccessDeniedError(GpuCostError):
-    """A principal was denied what it asked for."""
+    """A principal lacks a permission that its request needs."""
 
     def __init__(self, access: Access, name: str = "") -> None:
         self.access = access
-        who = f"{name} ({access.principal})" if name else access.principal
+        principal = f"{name} ({access.principal})" if name else access.principal
         context = "".join(f", {key}: {', '.join(values)}" for key, values in access.call.context)
         super().__init__(
-            f"access denied: {who} may not call {access.call.action} on {access.call.resource}{context}; "
+            f"access denied: {principal} may not call {access.call.action} on {access.call.resource}{context}; "
             "allow it in a policy of the template, or do not call it"
         )
 
@@ -45,16 +45,16 @@ class Authorizer:
     """IAM for one deployment.
 
     Args:
-        policies: those that are in force at first.
+        policies: the initial policies.
         table_location: where the data of a Glue table is, by database and table.
-        keys: customer managed keys of the deployment, by the resources that they encrypt: ARNs.
+        keys: ARNs of the deployment's customer managed keys, by the ARNs of the resources that they encrypt.
 
     Attributes:
-        keys: those, and the keys of resources that exist beside the deployment.
-        athena: what is known of queries.
-        accesses: everything that was asked for, allowed or not.
-        denials: what was denied, in order.
-        names: how messages name roles, by their ARNs: by their functions.
+        keys: these keys, and those of resources outside the deployment.
+        athena: state of Athena's queries.
+        accesses: all requested permissions, allowed or not.
+        denials: denied accesses, in order.
+        names: function names for messages, by role ARN.
     """
 
     def __init__(
@@ -75,35 +75,35 @@ class Authorizer:
 
     @property
     def policies(self) -> Policies:
-        """Those in force."""
+        """The policies in force."""
         return self._policies
 
     def add(self, policies: Policies) -> None:
-        """Put further policies in force, as those of another account."""
+        """Add policies, for example those of another account."""
         with self._lock:
             self._policies = self._policies.joined(policies)
             self._decisions.clear()
 
     def access_key(self, role_arn: str) -> str:
-        """An access key id with which requests are those of a role."""
+        """An access key ID whose requests have a role's permissions."""
         key = "LOCAL" + "".join(filter(str.isalnum, role_arn.rpartition("/")[2]))
         self.register(key, role_arn)
         return key
 
     def register(self, access_key: str, role_arn: str) -> None:
-        """Let requests with an access key be those of a role: what STS does when a role is assumed."""
+        """Assign an access key to a role, as STS does when a role is assumed."""
         self._roles[access_key] = role_arn
 
     def role(self, access_key: str) -> str | None:
-        """Whose key it is; None where it is nobody's."""
+        """The role of an access key, or None if the key is unknown."""
         return self._roles.get(access_key)
 
     def require(self, principal: str, calls: Iterable[Call]) -> None:
-        """Check that a principal has all permissions that it needs, those on keys included.
+        """Check that a principal has all permissions that its calls need, including those on keys.
 
         Raises:
-            AccessDeniedError: it lacks one. This is remembered in `denials`.
-            GpuCostError: it is not known what a call needs of a key.
+            AccessDeniedError: it lacks one. The access is recorded in `denials`.
+            GpuCostError: the permissions that a call needs on a key are not declared.
         """
         accesses = [Access(principal, part) for call in calls for part in (call, *key_calls(call, self.keys))]
         with self._lock:
@@ -116,24 +116,24 @@ class Authorizer:
                 raise self._denied(denied)
 
     def allows(self, principal: str, call: Call) -> bool:
-        """Whether a principal has a permission, without remembering that it was asked."""
+        """Whether a principal has a permission. This is not recorded as an access."""
         return evaluate(self.policies, [Access(principal, call)])[0]
 
     def _denied(self, access: Access) -> AccessDeniedError:
         return AccessDeniedError(access, self.names.get(access.principal, ""))
 
     def raise_denied(self) -> None:
-        """Fail where something was denied.
+        """Raise if any access was denied.
 
         Raises:
-            AccessDeniedError: about the first denial.
+            AccessDeniedError: the first denial.
         """
         if self.denials:
             raise self._denied(self.denials[0])
 
 
 def evaluate(policies: Policies, accesses: Sequence[Access]) -> list[bool]:
-    """Which of these are allowed."""
+    """Whether each access is allowed."""
     return simulator().allows([simulation(policies, access) for access in accesses]) if accesses else []
 
 
@@ -174,7 +174,7 @@ def _is_single(key: str) -> bool:
 
 
 def _without_ids(bodies: Sequence[Any]) -> list[dict[str, Any]]:
-    """Several resources of a template may make one document: statement ids would be there twice."""
+    """Drop statement IDs, which may collide when several resources of a template form one policy."""
     return [{name: value for name, value in body.items() if name != "Sid"} for body in bodies]
 
 

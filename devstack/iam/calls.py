@@ -1,8 +1,8 @@
-"""Which permissions AWS checks for a request: actions, resources and context keys, service by service.
+"""Maps requests to the permissions that AWS checks: actions, resources and context keys of each service.
 
 A service that is not listed checks its operation on `*`. Permissions that a service uses on its caller's behalf (Athena
-reads the table and the bucket as whoever asks) belong here, too: add a function to `MAPPINGS`. Permissions on keys
-follow from the calls (`encryption.py`).
+reads the table and the bucket as its caller) also belong here. Add a function to `MAPPINGS`. Permissions on keys
+are derived from the calls (`encryption.py`).
 """
 
 import json
@@ -18,9 +18,9 @@ from devstack.iam.intrinsics import partition_of
 from gpucost.core.errors import GpuCostError
 
 SECRET_SUFFIX = "-AbCdEf"
-"""Stands for the six random characters that end a secret's ARN."""
+"""A placeholder for the six random characters at the end of a secret's ARN."""
 PREFIXES = {"monitoring": "cloudwatch"}
-"""IAM's names of services that are signed for by other names."""
+"""IAM prefixes of services whose signing name differs."""
 TRANSACTED = {
     "Put": "PutItem",
     "Update": "UpdateItem",
@@ -36,7 +36,7 @@ _PARTITION_KEY = re.compile(r"(#?\w+)\s*=\s*(:\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One permission that is checked.
+    """A permission that AWS checks.
 
     Attributes:
         action: such as `dynamodb:PutItem`.
@@ -51,11 +51,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Athena:
-    """What permissions of queries depend on, beside the request.
+    """State on which the permissions of Athena queries depend, in addition to the request.
 
     Attributes:
         table_location: where a table's data is (`s3://…`), by database and table.
-        workgroups: of the queries that were started, by their ids.
+        workgroups: workgroups of started queries, by query ID.
     """
 
     table_location: Callable[[str, str], str]
@@ -64,18 +64,18 @@ class Athena:
 
 @dataclass(frozen=True)
 class AwsRequest:
-    """A signed request as it arrives.
+    """A signed request as received.
 
     Attributes:
-        service: that it is signed for.
-        region: likewise.
-        account: of who sends it.
-        method: of HTTP.
-        path: as it was sent, percent-encoded.
-        query: the part of the address after the question mark.
-        headers: by names in lower case.
-        body: whole.
-        athena: what is known of the queries that it runs.
+        service: service name in the signature.
+        region: region in the signature.
+        account: the caller's account.
+        method: HTTP method.
+        path: path as sent, percent-encoded.
+        query: the URL's query string.
+        headers: headers, with names in lower case.
+        body: the request body.
+        athena: state of Athena's queries.
     """
 
     service: str
@@ -90,7 +90,7 @@ class AwsRequest:
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
-        """Of the JSON and form protocols."""
+        """Parameters of the JSON and form protocols."""
         if "x-amz-target" in self.headers:
             return dict(json.loads(self.body or b"{}"))
         return dict(parse_qsl(self.body.decode(), keep_blank_values=True)) | dict(
@@ -99,7 +99,7 @@ class AwsRequest:
 
     @cached_property
     def operation(self) -> str:
-        """The API's name of it; "" where method and path tell."""
+        """The API operation, or "" if only method and path identify it."""
         target = self.headers.get("x-amz-target", "")
         return target.rpartition(".")[2] or str(self.parameters.get("Action", ""))
 
@@ -109,10 +109,10 @@ class AwsRequest:
 
 
 def calls_of(request: AwsRequest) -> list[Call]:
-    """The permissions that a request needs, all of them.
+    """All permissions that a request needs.
 
     Raises:
-        GpuCostError: it is not known what this request needs.
+        GpuCostError: the permissions of this request are not declared here.
     """
     mapping = MAPPINGS.get(request.service, _by_name)
     return list(mapping(request))
@@ -121,33 +121,33 @@ def calls_of(request: AwsRequest) -> list[Call]:
 def _by_name(request: AwsRequest) -> Iterator[Call]:
     if not request.operation:
         raise GpuCostError(
-            f"it is not known what {request.method} {request.path} of {request.service} needs; add it to {__name__}"
+            f"no permissions declared for {request.method} {request.path} of {request.service}; add it to {__name__}"
         )
     yield Call(f"{PREFIXES.get(request.service, request.service)}:{request.operation}", "*")
 
 
 def _dynamodb(request: AwsRequest) -> Iterator[Call]:
-    """Transactions need the permissions of their parts; batches have one of their own."""
+    """Transactions need the permissions of their parts. Batches have their own permission."""
     keys: dict[tuple[str, str], set[str]] = defaultdict(set)
-    asked = request.parameters
+    parameters = request.parameters
     enclosing: tuple[tuple[str, tuple[str, ...]], ...] = ()
     if request.operation in ("BatchWriteItem", "BatchGetItem"):
-        for table, parts in asked["RequestItems"].items():
+        for table, parts in parameters["RequestItems"].items():
             items = parts if isinstance(parts, list) else [{"GetRequest": {"Key": key}} for key in parts["Keys"]]
             for item in items:
                 ((_, part),) = item.items()
                 keys[request.operation, table].add(_partition(part.get("Item") or part["Key"]))
     elif request.operation in ("TransactWriteItems", "TransactGetItems"):
         enclosing = (("dynamodb:EnclosingOperation", (request.operation,)),)
-        for item in asked["TransactItems"]:
+        for item in parameters["TransactItems"]:
             ((kind, part),) = item.items()
             keys[TRANSACTED[kind], part["TableName"]].add(_partition(part.get("Item") or part["Key"]))
     elif request.operation == "Query":
-        keys[request.operation, asked["TableName"]].add(_queried(asked))
-    elif "Item" in asked or "Key" in asked:
-        keys[request.operation, asked["TableName"]].add(_partition(asked.get("Item") or asked["Key"]))
-    elif "TableName" in asked:
-        keys[request.operation, asked["TableName"]] = set()
+        keys[request.operation, parameters["TableName"]].add(_queried(parameters))
+    elif "Item" in parameters or "Key" in parameters:
+        keys[request.operation, parameters["TableName"]].add(_partition(parameters.get("Item") or parameters["Key"]))
+    elif "TableName" in parameters:
+        keys[request.operation, parameters["TableName"]] = set()
     else:
         yield from _by_name(request)
     for (action, table), partitions in keys.items():
@@ -160,12 +160,12 @@ def _partition(item: Mapping[str, Mapping[str, str]]) -> str:
     return value
 
 
-def _queried(asked: Mapping[str, Any]) -> str:
-    for name, placeholder in _PARTITION_KEY.findall(asked["KeyConditionExpression"]):
-        if asked.get("ExpressionAttributeNames", {}).get(name, name) == "pk":
-            (value,) = asked["ExpressionAttributeValues"][placeholder].values()
+def _queried(parameters: Mapping[str, Any]) -> str:
+    for name, placeholder in _PARTITION_KEY.findall(parameters["KeyConditionExpression"]):
+        if parameters.get("ExpressionAttributeNames", {}).get(name, name) == "pk":
+            (value,) = parameters["ExpressionAttributeValues"][placeholder].values()
             return str(value)
-    raise GpuCostError(f"a query without a partition key: {asked['KeyConditionExpression']}")
+    raise GpuCostError(f"a query without a partition key: {parameters['KeyConditionExpression']}")
 
 
 def _sqs(request: AwsRequest) -> Iterator[Call]:
@@ -187,15 +187,15 @@ def _sns(request: AwsRequest) -> Iterator[Call]:
 
 def _sts(request: AwsRequest) -> Iterator[Call]:
     if request.operation == "GetCallerIdentity":
-        return  # allowed to everybody
+        return  # allowed for every principal
     if request.operation != "AssumeRole":
         yield from _by_name(request)
         return
-    asked = request.parameters
-    context = [("sts:RoleSessionName", (asked["RoleSessionName"],))]
-    if "ExternalId" in asked:
-        context.append(("sts:ExternalId", (asked["ExternalId"],)))
-    yield Call("sts:AssumeRole", asked["RoleArn"], tuple(context))
+    parameters = request.parameters
+    context = [("sts:RoleSessionName", (parameters["RoleSessionName"],))]
+    if "ExternalId" in parameters:
+        context.append(("sts:ExternalId", (parameters["ExternalId"],)))
+    yield Call("sts:AssumeRole", parameters["RoleArn"], tuple(context))
 
 
 def _secretsmanager(request: AwsRequest) -> Iterator[Call]:
@@ -218,11 +218,11 @@ def _s3(request: AwsRequest) -> Iterator[Call]:
         yield Call("s3:GetObject", f"{arn}/{key}")
     elif key and request.method == "PUT" and "uploadId" not in query:
         yield Call("s3:PutObject", f"{arn}/{key}")
-        if "if-match" in request.headers:  # to be compared with what is there
+        if "if-match" in request.headers:  # S3 reads the object to compare its ETag
             yield Call("s3:GetObject", f"{arn}/{key}")
     else:
         raise GpuCostError(
-            f"it is not known what {request.method} {request.path}?{request.query} of S3 needs; add it to {__name__}"
+            f"no permissions declared for {request.method} {request.path}?{request.query} of S3; add it to {__name__}"
         )
 
 
@@ -230,22 +230,24 @@ _LISTING = {"list-type", "prefix", "max-keys", "encoding-type", "continuation-to
 
 
 def _athena(request: AwsRequest) -> Iterator[Call]:
-    """A query reads Glue's catalog and S3, and writes its results, with its caller's permissions."""
-    asked = request.parameters
-    group = asked.get("WorkGroup") or request.athena.workgroups.get(asked.get("QueryExecutionId", ""), "primary")
+    """A query reads Glue's catalog and S3, and writes its results, with the caller's permissions."""
+    parameters = request.parameters
+    group = parameters.get("WorkGroup") or request.athena.workgroups.get(
+        parameters.get("QueryExecutionId", ""), "primary"
+    )
     yield Call(f"athena:{request.operation}", request.arn(f"workgroup/{group}"))
     if request.operation != "StartQueryExecution":
         return
-    database = asked["QueryExecutionContext"]["Database"]
+    database = parameters["QueryExecutionContext"]["Database"]
     catalog = ["catalog", f"database/{database}"]
-    yield from _on(request, ("glue:GetDatabase",), catalog)
-    for table in _tables(asked["QueryString"]):
-        yield from _on(request, TABLE_ACTIONS, [*catalog, f"table/{database}/{table}"])
+    yield from _glue_calls(request, ("glue:GetDatabase",), catalog)
+    for table in _tables(parameters["QueryString"]):
+        yield from _glue_calls(request, TABLE_ACTIONS, [*catalog, f"table/{database}/{table}"])
         bucket, prefix = _location(request.athena.table_location(database, table), request.region)
         yield Call("s3:ListBucket", bucket, (("s3:prefix", (prefix,)),))
         yield Call("s3:GetObject", f"{bucket}/{prefix}data.parquet")
-    if "ResultConfiguration" in asked:
-        bucket, prefix = _location(asked["ResultConfiguration"]["OutputLocation"], request.region)
+    if "ResultConfiguration" in parameters:
+        bucket, prefix = _location(parameters["ResultConfiguration"]["OutputLocation"], request.region)
         yield Call("s3:GetBucketLocation", bucket)
         yield Call("s3:ListBucket", bucket, (("s3:prefix", (prefix,)),))
         for action in RESULT_ACTIONS:
@@ -253,24 +255,24 @@ def _athena(request: AwsRequest) -> Iterator[Call]:
 
 
 def _tables(sql: str) -> list[str]:
-    """The tables that a query reads, without those that it defines itself."""
+    """The tables that a query reads, without its common table expressions."""
     import sqlglot
     from sqlglot import expressions
 
     query = sqlglot.parse_one(sql, dialect="athena")
-    own = {part.alias for part in query.find_all(expressions.CTE)}
-    return sorted({table.name for table in query.find_all(expressions.Table)} - own)
+    defined = {part.alias for part in query.find_all(expressions.CTE)}
+    return sorted({table.name for table in query.find_all(expressions.Table)} - defined)
 
 
-def _on(request: AwsRequest, actions: Sequence[str], resources: Sequence[str]) -> Iterator[Call]:
-    """Glue checks an action on the table and on all that it is part of."""
+def _glue_calls(request: AwsRequest, actions: Sequence[str], resources: Sequence[str]) -> Iterator[Call]:
+    """Glue checks each action on the table, its database and its catalog."""
     for action in actions:
         for resource in resources:
             yield Call(action, request.arn(resource, service="glue"))
 
 
 def _location(address: str, region: str) -> tuple[str, str]:
-    """ARN of the bucket, and the prefix, of `s3://bucket/prefix/`."""
+    """(bucket ARN, prefix) of `s3://bucket/prefix/`."""
     bucket, _, prefix = address.removeprefix("s3://").partition("/")
     return f"arn:{partition_of(region)}:s3:::{bucket}", prefix.rstrip("/") + "/" if prefix.strip("/") else ""
 
@@ -278,7 +280,7 @@ def _location(address: str, region: str) -> tuple[str, str]:
 def _aps(request: AwsRequest) -> Iterator[Call]:
     _, workspaces, workspace, *_, operation = request.path.split("/")
     if workspaces != "workspaces":
-        raise GpuCostError(f"{request.path} is not an address of a workspace")
+        raise GpuCostError(f"{request.path} is not a path of an AMP workspace")
     action = METRIC_ACTIONS.get(operation, "QueryMetrics")
     yield Call(f"aps:{action}", request.arn(f"workspace/{workspace}"))
 

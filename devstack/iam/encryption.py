@@ -1,7 +1,7 @@
-"""Which permissions on customer managed keys in KMS a call needs, in addition to those on the encrypted resource.
+"""Permissions on customer managed KMS keys that a call needs, in addition to those on the encrypted resource.
 
-Most services use a key in the name of their caller: the caller needs the permissions, and the condition key
-`kms:ViaService` says which service asks. Services that call for themselves (alarms, SNS) need them from the key policy.
+Most services use a key on behalf of their caller. The caller needs the permissions, and the condition key
+`kms:ViaService` names the service. Services that act on their own (alarms, SNS) need them from the key policy.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,11 +37,11 @@ KEY_ACTIONS: dict[str, tuple[str, ...]] = {
     "sqs:ReceiveMessage": DECRYPT,
     "sqs:SendMessage": DECRYPT_AND_GENERATE,
 }
-"""By action on an encrypted resource, as each service documents it for customer managed keys."""
+"""Key permissions by action on an encrypted resource, as each service documents them."""
 
 
 def encryption_keys(template: Mapping[str, Any], resolver: Resolver) -> dict[str, str]:
-    """The key's ARN by the ARN of each resource that a transformed template encrypts with a customer managed key."""
+    """The ARN of the customer managed key of each resource that a transformed template encrypts, by resource ARN."""
     keys = {}
     for logical, resource in template["Resources"].items():
         if resolver.holds(resource.get("Condition")):
@@ -54,7 +54,7 @@ def encryption_keys(template: Mapping[str, Any], resolver: Resolver) -> dict[str
 
 
 _KEY_PROPERTIES = ("BucketEncryption", "KmsMasterKeyId", "SSESpecification")
-"""Only these are resolved: others use functions that keys do not."""
+"""Only these properties are resolved. Others use intrinsic functions that the resolver lacks."""
 
 
 def _key_of(kind: str, properties: Mapping[str, Any]) -> Any:
@@ -73,11 +73,11 @@ def key_calls(call: Call, keys: Mapping[str, str]) -> Iterator[Call]:
     """The permissions on a key that a call needs.
 
     Args:
-        call: on any resource.
-        keys: ARNs of keys, by those of the tables, queues, topics, buckets and secrets that they encrypt.
+        call: a call on any resource.
+        keys: key ARNs by the ARNs of the tables, queues, topics, buckets and secrets that they encrypt.
 
     Raises:
-        GpuCostError: the resource is encrypted, and it is not known what the action needs of its key.
+        GpuCostError: the resource is encrypted, and KEY_ACTIONS lacks the action.
     """
     service = call.action.partition(":")[0]
     resource = call.resource.partition("/")[0] if service == "s3" else call.resource

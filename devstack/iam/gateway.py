@@ -1,4 +1,4 @@
-"""An HTTP proxy before a part of the embedded AWS: it passes on what the sender's policies allow."""
+"""An HTTP proxy in front of the embedded AWS. It forwards requests that the sender's policies allow."""
 
 import json
 import re
@@ -20,7 +20,7 @@ _NOT_PASSED_ON = {"connection", "expect", "host", "keep-alive", "transfer-encodi
 _AMP_WORKSPACE = re.compile(r"^/workspaces/[^/]+")
 _ASSUMED_KEY = re.compile(rb"<AccessKeyId>(\w+)</AccessKeyId>")
 UNENCRYPTED = "x-forwarded-proto"
-"""The header of load balancers; `http` makes a request one that came without TLS. All are local HTTP here."""
+"""The header of load balancers. With `http`, a request counts as unencrypted. All requests are local HTTP."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -32,7 +32,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One client's connection, with a connection to the upstream of its own."""
+    """A client's connection, with its own connection to the upstream."""
 
     server: _Server
     protocol_version = "HTTP/1.1"
@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._forward(body, headers)
         role = self.server.authorizer.role(access_key)
         if role is None:
-            return _error(service, self.command, 403, "InvalidClientTokenId", f"nobody has the access key {access_key}")
+            return _error(service, self.command, 403, "InvalidClientTokenId", f"the access key {access_key} is unknown")
         request = AwsRequest(
             service, region, role.split(":")[4], self.command, address.path, address.query, headers, body,
             self.server.authorizer.athena,
@@ -109,15 +109,17 @@ class _Handler(BaseHTTPRequestHandler):
         except GpuCostError as error:
             return _error(request.service, self.command, 501, "NotImplemented", str(error))
         status, headers, answer = self._forward(request.body, request.headers)
-        self._learn(request, status, answer)
+        self._remember(request, status, answer)
         if status == 404 and calls and calls[0].action == "s3:GetObject":
             bucket = calls[0].resource.partition("/")[0]
-            if not authorizer.allows(role, Call("s3:ListBucket", bucket)):  # S3 does not tell them what is not there
+            if not authorizer.allows(
+                role, Call("s3:ListBucket", bucket)
+            ):  # without ListBucket, S3 hides that a key does not exist
                 return _error("s3", self.command, 403, "AccessDenied", "Access Denied")
         return status, headers, answer
 
-    def _learn(self, request: AwsRequest, status: int, answer: bytes) -> None:
-        """Remember what later requests depend on."""
+    def _remember(self, request: AwsRequest, status: int, answer: bytes) -> None:
+        """Record state on which the permissions of later requests depend."""
         if status != 200:
             return
         if request.service == "sts" and request.operation == "AssumeRole":
@@ -140,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
         return response.status, passed, answer
 
     def _send(self, path: str, body: bytes, headers: Mapping[str, str]) -> HTTPResponse:
-        """Send a request, once more where the upstream had closed a connection that was idle."""
+        """Send a request. Retry once if the upstream had closed an idle connection."""
         if self._upstream is not None:
             try:
                 self._upstream.request(self.command, path, body or None, dict(headers))
@@ -172,11 +174,11 @@ def _presigned(query: str) -> re.Match[str] | None:
 
 JSON_SERVICES = {"athena", "dynamodb", "kms", "logs", "pricing", "secretsmanager", "sqs", "ce", "glue"}
 DENIED_CODES = {"sns": "AuthorizationError", "ec2": "UnauthorizedOperation"}
-"""Of services that answer XML; the others say `AccessDenied`."""
+"""Error codes of services that answer XML. The default is `AccessDenied`."""
 
 
 def _error(service: str, method: str, status: int, code: str, message: str) -> tuple[int, dict[str, str], bytes]:
-    """An answer in the form of a service; a denial where no status is given."""
+    """An error response in a service's format. Status 0 means a denial."""
     text = escape(message)
     if service in JSON_SERVICES:
         code = code or "AccessDeniedException"
@@ -198,13 +200,13 @@ def _error(service: str, method: str, status: int, code: str, message: str) -> t
 
 @contextmanager
 def authorizing(upstream: str, authorizer: Authorizer, others: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Check every request to an address before it is passed on; yields the address to send them to.
+    """Check every request before it is forwarded to an upstream. Yields the URL of the proxy.
 
     Args:
         upstream: moto's server, DynamoDB Local, or a Prometheus that stands for AMP: its workspaces are paths
             `/workspaces/<id>` here.
-        authorizer: decides.
-        others: addresses of services that are elsewhere, by the names that they are signed for.
+        authorizer: evaluates the permissions.
+        others: URLs of further services, by the service names in their signatures.
     """
     server = _Server(("127.0.0.1", 0), _Handler)
     server.authorizer, server.upstream, server.others = authorizer, upstream, others or {}

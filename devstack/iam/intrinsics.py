@@ -1,4 +1,4 @@
-"""Resolves CloudFormation's intrinsic functions, as far as policies use them."""
+"""Resolves the intrinsic functions of CloudFormation that policies use."""
 
 import re
 from collections.abc import Mapping
@@ -25,9 +25,9 @@ class Resolver:
     """Resolves parts of one template.
 
     Args:
-        template: transformed.
-        parameters: those that differ from their defaults.
-        physical: what `Ref` gives for resources that exist; the others get names as CloudFormation makes them.
+        template: the transformed template.
+        parameters: parameters that differ from their defaults.
+        physical: values of `Ref` for existing resources. The others get generated names.
         stack: the stack's name.
         account: twelve digits.
         region: of the stack.
@@ -62,7 +62,7 @@ class Resolver:
         """A part of the template without intrinsic functions.
 
         Raises:
-            GpuCostError: it uses a function that is not known here.
+            GpuCostError: it uses a function that is not supported here.
         """
         if isinstance(part, list):
             return [value for value in map(self.resolve, part) if value is not NO_VALUE]
@@ -76,11 +76,11 @@ class Resolver:
         return {name: value for name, value in resolved.items() if value is not NO_VALUE}
 
     def holds(self, condition: str | None) -> bool:
-        """Whether a condition of the template holds; there is none where None."""
+        """Whether a condition of the template is true. None means no condition."""
         return condition is None or self._is_true(self._template["Conditions"][condition])
 
     def ref(self, logical: str) -> Any:
-        """What `Ref` gives."""
+        """The value of `Ref`."""
         if logical in self._values:
             return self._values[logical]
         kind = self._kind(logical)
@@ -119,11 +119,11 @@ class Resolver:
             return separator.join(map(str, self.resolve(values)))
         if function == "Fn::Sub":
             text, more = argument if isinstance(argument, list) else (argument, {})
-            return re.sub(r"\$\{(!?)([^}]+)\}", lambda found: self._substitute(found, more), text)
+            return re.sub(r"\$\{(!?)([^}]+)\}", lambda match: self._substitute(match, more), text)
         raise GpuCostError(f"{function} is not known; add it to {__name__}")
 
-    def _substitute(self, found: re.Match[str], more: Mapping[str, Any]) -> str:
-        literal, name = found.groups()
+    def _substitute(self, match: re.Match[str], more: Mapping[str, Any]) -> str:
+        literal, name = match.groups()
         if literal:
             return f"${{{name}}}"
         if name in more:

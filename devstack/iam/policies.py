@@ -20,10 +20,10 @@ class Statement:
 
     Attributes:
         holder: ARN of the role that the statement grants something to, or of the resource that it is about.
-        title: where it stands, such as `AttributeFunctionRole/AttributeFunctionRolePolicy0/WriteLedger`.
-        body: without intrinsic functions.
-        is_resource_policy: it belongs to a resource; trust policies belong to roles as resources.
-        is_managed: AWS wrote it: the template only names its policy.
+        title: path in the template, such as `AttributeFunctionRole/AttributeFunctionRolePolicy0/WriteLedger`.
+        body: the statement, with intrinsic functions resolved.
+        is_resource_policy: whether it belongs to a resource. Trust policies belong to roles as resources.
+        is_managed: whether it comes from an AWS managed policy.
     """
 
     holder: str
@@ -40,30 +40,41 @@ class Policies:
     statements: tuple[Statement, ...]
 
     def of_role(self, arn: str) -> list[Statement]:
-        """What a role may do."""
-        return [one for one in self.statements if one.holder == arn and not one.is_resource_policy]
+        """The identity-based statements of a role."""
+        return [
+            statement for statement in self.statements if statement.holder == arn and not statement.is_resource_policy
+        ]
 
     def of_resource(self, arn: str) -> list[Statement]:
-        """Who may use a resource; an object has the policy of its bucket."""
+        """The statements of a resource's policy. An S3 object has the policy of its bucket."""
         holder = arn.partition("/")[0] if arn.split(":")[2:3] == ["s3"] else arn
-        return [one for one in self.statements if one.holder == holder and one.is_resource_policy]
+        return [
+            statement for statement in self.statements if statement.holder == holder and statement.is_resource_policy
+        ]
 
     def without(self, statement: Statement) -> "Policies":
-        """The same without a statement."""
-        return Policies(tuple(one for one in self.statements if one is not statement))
+        """These policies without a statement."""
+        return Policies(
+            tuple(statement_in_force for statement_in_force in self.statements if statement_in_force is not statement)
+        )
 
     def replacing(self, statement: Statement, body: Mapping[str, Any]) -> "Policies":
-        """The same with another body of a statement."""
+        """These policies with a statement's body replaced."""
         changed = replace(statement, body=body)
-        return Policies(tuple(changed if one is statement else one for one in self.statements))
+        return Policies(
+            tuple(
+                changed if statement_in_force is statement else statement_in_force
+                for statement_in_force in self.statements
+            )
+        )
 
     def joined(self, other: "Policies") -> "Policies":
-        """These and those of another deployment."""
+        """These policies and those of another deployment."""
         return Policies(self.statements + other.statements)
 
 
 def policies_of(template: Mapping[str, Any], resolver: Resolver) -> Policies:
-    """The policies that a transformed template declares, with the conditions that hold."""
+    """The policies of a transformed template whose conditions are true."""
     statements: list[Statement] = []
     for logical, resource in template["Resources"].items():
         if resolver.holds(resource.get("Condition")):
@@ -73,14 +84,14 @@ def policies_of(template: Mapping[str, Any], resolver: Resolver) -> Policies:
 
 def _declared(logical: str, kind: str, raw: Mapping[str, Any], resolver: Resolver) -> Iterator[Statement]:
     def properties(*names: str) -> dict[str, Any]:
-        """Only these are resolved: others use functions that policies do not."""
+        """Resolve only the named properties. Others use functions that the resolver lacks."""
         return dict(resolver.resolve({name: raw[name] for name in names if name in raw}))
 
     if kind == "AWS::IAM::Role":
         role, arn = properties("AssumeRolePolicyDocument", "ManagedPolicyArns", "Policies"), resolver.arn(logical)
         trust = Statement(arn, f"{logical}/trust", {}, is_resource_policy=True)
-        for one in _statements(role["AssumeRolePolicyDocument"], trust):
-            yield replace(one, body={**one.body, "Resource": arn})
+        for statement in _statements(role["AssumeRolePolicyDocument"], trust):
+            yield replace(statement, body={**statement.body, "Resource": arn})
         for policy in role.get("Policies", []):
             yield from _statements(policy["PolicyDocument"], Statement(arn, f"{logical}/{policy['PolicyName']}", {}))
         for managed in role.get("ManagedPolicyArns", []):
@@ -117,23 +128,23 @@ def _declared(logical: str, kind: str, raw: Mapping[str, Any], resolver: Resolve
 
 
 def _referenced(reference: Any, resolver: Resolver) -> str:
-    """The logical name that a reference, or a choice between references by conditions, refers to."""
+    """The logical name of a `Ref`, which may be nested in `Fn::If`."""
     while "Fn::If" in reference:
         condition, true, false = reference["Fn::If"]
         reference = true if resolver.holds(condition) else false
     return str(reference["Ref"])
 
 
-def _statements(document: Mapping[str, Any], place: Statement) -> Iterator[Statement]:
+def _statements(document: Mapping[str, Any], template: Statement) -> Iterator[Statement]:
     bodies = document["Statement"] if isinstance(document["Statement"], list) else [document["Statement"]]
     for number, body in enumerate(bodies):
-        title = f"{place.title}/{body.get('Sid', number)}"
-        yield replace(place, title=title, body=body)
+        title = f"{template.title}/{body.get('Sid', number)}"
+        yield replace(template, title=title, body=body)
 
 
 @cache
 def _managed(name: str) -> Mapping[str, Any]:
-    """A policy that AWS manages, as moto knows it."""
+    """The document of an AWS managed policy, from moto."""
     from moto.iam.aws_managed_policies import aws_managed_policies_data
 
     document: Mapping[str, Any] = json.loads(aws_managed_policies_data)[name]["Document"]

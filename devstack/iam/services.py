@@ -1,4 +1,4 @@
-"""What AWS's own services need in order to act for a deployment: Lambda, Scheduler, SNS, API Gateway, alarms."""
+"""Checks the permissions of AWS services that act for a deployment: Lambda, Scheduler, SNS, API Gateway, alarms."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,10 @@ class AwsServices:
     """Checks the roles that services assume, and the policies of the resources that they use.
 
     Args:
-        authorizer: decides.
-        deployed: what the services act for.
+        authorizer: evaluates the permissions.
+        deployed: the deployment.
 
-    Every method raises `AccessDeniedError` where AWS would deny.
+    Every method raises `AccessDeniedError` if AWS would deny the access.
     """
 
     def __init__(self, authorizer: Authorizer, deployed: "Deployed") -> None:
@@ -37,7 +37,7 @@ class AwsServices:
         self._authorizer.require(role, [Call("logs:CreateLogStream", stream), Call("logs:PutLogEvents", stream)])
 
     def poll_queue(self, function: str, queue: str) -> None:
-        """Lambda makes an event source mapping work; what it polls with are the function's own credentials."""
+        """Lambda polls a queue with the function's credentials."""
         self._authorizer.require(
             self._deployed.role_of(function), [Call("sqs:GetQueueAttributes", self._resolver.arn(queue))]
         )
@@ -63,13 +63,13 @@ class AwsServices:
         self._invoke(function, "apigateway.amazonaws.com", source)
 
     def dead_letter_of_schedule(self, schedule: Mapping[str, Any]) -> None:
-        """Scheduler could not invoke: it sends the event to the schedule's dead-letter queue."""
+        """Scheduler sends an event that it could not deliver to the schedule's dead-letter queue."""
         target = schedule["Target"]
         queue = self._resolver.resolve(target["DeadLetterConfig"]["Arn"])
         self._authorizer.require(self._resolver.resolve(target["RoleArn"]), [Call("sqs:SendMessage", queue)])
 
     def dead_letter_of_subscription(self, subscription: Mapping[str, Any]) -> None:
-        """SNS could not deliver: it sends the message to the subscription's dead-letter queue."""
+        """SNS sends a message that it could not deliver to the subscription's dead-letter queue."""
         queue = self._resolver.resolve(subscription["RedrivePolicy"]["deadLetterTargetArn"])
         source = self._resolver.resolve(subscription["TopicArn"])
         self._authorizer.require("sns.amazonaws.com", [Call("sqs:SendMessage", queue, self._source(source))])

@@ -15,7 +15,7 @@ from gpucost.core.errors import GpuCostError
 FOLDER = Path(__file__).parent
 LIBRARY = FOLDER / "node_modules" / "@cloud-copilot" / "iam-simulate"
 PIPELINED = 100
-"""Simulations that are sent before their results are read: more would fill both pipes."""
+"""Simulations sent before their results are read. More could fill both pipes and deadlock."""
 
 
 class Simulator:
@@ -25,7 +25,7 @@ class Simulator:
         node = shutil.which("node")
         if node is None or not LIBRARY.is_dir():
             missing = "Node" if node is None else "the IAM simulator"
-            raise GpuCostError(f"{missing} is missing; install what it needs with: make setup")
+            raise GpuCostError(f"{missing} is missing; install it with: make setup")
         self._lock = Lock()
         self._process = subprocess.Popen(
             [node, str(FOLDER / "evaluate.mjs")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -36,7 +36,7 @@ class Simulator:
         """Evaluate simulations in the library's format.
 
         Raises:
-            GpuCostError: AWS knows no such action, or a policy is not valid; says which.
+            GpuCostError: an action does not exist, or a policy is invalid.
         """
         with self._lock:
             answers = [answer for batch in _batches(simulations) for answer in self._evaluate(batch)]
@@ -71,5 +71,5 @@ def _batches(simulations: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapp
 
 @cache
 def simulator() -> Simulator:
-    """The one of this process."""
+    """The simulator of this process."""
     return Simulator()

@@ -1,4 +1,4 @@
-"""Api: answers what API Gateway (HTTP API, payload 2.0) asks."""
+"""The api function: handles requests from API Gateway (HTTP API, payload 2.0)."""
 
 import os
 from pathlib import Path
@@ -22,5 +22,5 @@ if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start":
 
 @logger.inject_lambda_context(clear_state=True, correlation_id_path="requestContext.requestId")
 def handler(event: dict[str, Any], context: LambdaContext, app: APIGatewayHttpResolver = APP) -> dict[str, Any]:
-    """Answer one HTTP request."""
+    """Handle one HTTP request."""
     return handle_event(app, event, context)

@@ -55,7 +55,7 @@ def handle_record(record: SQSRecord, lambda_context: LambdaContext, container: C
 
 def tell_spent() -> None:
     """What a message took: of the fleet as metrics, of its cluster in the log."""
-    spent = tally.taken()
+    spent = tally.drain()
     if not spent:  # refused as it was read
         return
     logger.info("spent", extra={re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower(): spent[name] for name in spent})

@@ -24,10 +24,10 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
         SourceError: a day could not be exported; the others are. The call is tried again, and ends in the dead letters.
     """
     try:
-        due = ExportDue.model_validate(event)
+        message = ExportDue.model_validate(event)
     except ValidationError as error:
         raise MessageError(f"not a valid ExportDue: {first_problem(error)}") from error
-    result = container.export_service.export(due, lambda: context.get_remaining_time_in_millis() / 1000)
+    result = container.export_service.export(message, lambda: context.get_remaining_time_in_millis() / 1000)
     if result is None:
         logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
         return {"exported": [], "days_left": 0}
@@ -41,7 +41,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
             rows=one.rows,
             bytes=one.parquet_bytes,
         )
-    for reason in result.gone:
+    for reason in result.expired:
         logger.warning("a day is left as it was exported", reason=reason)
     for failure in result.failures:
         logger.error("a day could not be exported", reason=failure)

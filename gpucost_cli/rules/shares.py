@@ -56,7 +56,7 @@ def _mig_resources(capacity: Select, labels: Select) -> Iterator[str]:
             everywhere.setdefault(share, []).append(profile)
             continue
         for gpu in MIG_GPUS:
-            model_share = profile_share(profile, " ".join(gpu.models))
+            model_share = profile_share(profile, " ".join(gpu.model_name_parts))
             if model_share is not None and profile in gpu.memory_slices_by_name:
                 by_model.setdefault(model_share, []).append((profile, gpu))
     for share, profiles_and_models in sorted(by_model.items()):
@@ -76,7 +76,7 @@ def _mig_products() -> Mapping[Fraction, list[str]]:
     products_by_share: dict[Fraction, list[str]] = {}
     for gpu in MIG_GPUS:
         for profile in gpu.memory_slices_by_name:
-            share = profile_share(profile, " ".join(gpu.models))
+            share = profile_share(profile, " ".join(gpu.model_name_parts))
             if share is not None:
                 products_by_share.setdefault(share, []).append(
                     f"{_model(gpu)}-mig-{re.escape(profile)}([+.-](me|gfx|all))*"
@@ -110,7 +110,7 @@ def _product(models: Iterable[str]) -> str:
 
 def _model(gpu: MigGpu) -> str:
     """Match all parts of a model's name in order. A name starts a word, so that `h200` does not match `gh200`."""
-    return "(.*[^a-z])?" + ".*".join(re.escape(part) for part in gpu.models) + ".*"
+    return "(.*[^a-z])?" + ".*".join(re.escape(part) for part in gpu.model_name_parts) + ".*"
 
 
 def _float_literal(share: Fraction) -> str:

@@ -28,7 +28,7 @@ from gpucost.features.recommendations.model import (
     RecommendationContent,
     RecommendationKind,
     Saving,
-    Subject,
+    RecommendationSubject,
 )
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.settings_document import DocumentStore
@@ -129,7 +129,7 @@ def unpriced(one: Line) -> Line:
 
 
 def recommendations() -> list[Recommendation]:
-    about = Subject("west", "research", "bu-a", "Deployment", "app")
+    about = RecommendationSubject("west", "research", "bu-a", "Deployment", "app")
     seen = Evidence(END - 40 * HOUR, END, 40, 0, Decimal(1), Decimal("0.25"), Decimal("0.3"))
     found: list[Recommendation] = []
     advised: tuple[tuple[RecommendationKind, int, str, str], ...] = (
@@ -147,7 +147,7 @@ def recommendations() -> list[Recommendation]:
         found[0].content, subject=about._replace(business_unit="nightly", workload="other"), summary="Not yours"
     )
     costs = Saving(Decimal(-70), Decimal(-80), Decimal(-60), None, Decimal(0), Decimal(43))
-    about = Subject("west", node_pool="gpu", instance_type="p5.48xlarge")
+    about = RecommendationSubject("west", node_pool="gpu", instance_type="p5.48xlarge")
     pool = replace(found[0].content, kind="pending", subject=about, summary="Add a node to pool gpu", saving=costs)
     return [*found, *(Recommendation(one, "open", END, END, END) for one in (other, pool))]
 

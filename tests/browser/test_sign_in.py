@@ -22,7 +22,13 @@ from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.model import Capacity, HourRecord, Line, NodeHour
 from gpucost.features.alerting.model import Alert, AlertGroup, Subject
 from gpucost.features.alerting.storage.states import DynamoAlertStates
-from gpucost.features.recommendations.model import Evidence, Recommendation, RecommendationContent, Saving, Subject
+from gpucost.features.recommendations.model import (
+    Evidence,
+    Recommendation,
+    RecommendationContent,
+    RecommendationSubject,
+    Saving,
+)
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.settings_document import DocumentStore
 from gpucost.storage.ledger import Ledger
@@ -114,7 +120,7 @@ def strange_alert() -> Alert:
 
 def strange_advice() -> Recommendation:
     seen = Evidence(LAST, LAST + HOUR, 1, 0, Decimal(1), Decimal("0.25"), Decimal("0.3"))
-    about = Subject("demo", f"{EVIL}unit", f"{EVIL}namespace", f"{EVIL}kind", f"{EVIL}workload")
+    about = RecommendationSubject("demo", f"{EVIL}unit", f"{EVIL}namespace", f"{EVIL}kind", f"{EVIL}workload")
     saving = Saving(Decimal(9), Decimal(8), Decimal(10), None, None, Decimal(1))
     advice = RecommendationContent(
         "idle", about, f"{EVIL}summary", saving, seen, "high", "low", f"{EVIL}risk", "medium", f"{EVIL}patch",

@@ -49,7 +49,7 @@ def seen(*, devices: tuple[DeviceSeries, ...] = (), nodes: tuple[NodeObservation
 def test_an_hour_names_its_cluster_and_keeps_what_was_noted_before() -> None:
     usage = meter(replace(seen(), pods=(pod(), replace(pod(), uid="v", node="n9"))), MeteringRules())
     assert (usage.cluster, usage.hour) == ("c", HOUR)
-    assert usage.notes == ("first", "nothing tells how many GPUs node 'n9' has: capacity is not known")
+    assert usage.notes == ("first", "the number of GPUs of node 'n9' is unknown, so the capacity is unknown")
     assert usage.nodes is None
 
 
@@ -70,8 +70,8 @@ def test_values_that_are_no_numbers_are_named_by_pod_else_by_node() -> None:
     usage = meter(seen(devices=(device(), odd, nobodys)), MeteringRules())
     assert usage.notes[:3] == (
         "first",
-        "utilization of 'n1' holds values that are no numbers; they count as not observed",
-        "utilization of 'p' holds values that are no numbers; they count as not observed",
+        "utilization of 'n1' has values that are not numbers; they count as unobserved",
+        "utilization of 'p' has values that are not numbers; they count as unobserved",
     )
 
 
@@ -143,7 +143,7 @@ def test_sharers_of_whom_one_alone_is_labelled_are_noted() -> None:
     pods = (pod(), replace(pod(), pod="q", uid="q"))
     devices = (device(), device(labelled=False)._replace(uuid="GPU-1"))
     usage = meter(replace(seen(devices=devices, nodes=(node(8, shared),)), pods=pods), MeteringRules())
-    assert any("nothing tells on which GPU of node 'n1' 1 of the pods" in note for note in usage.notes)
+    assert any("no label says which GPU of node 'n1' each of 1 pods with shared GPUs is on" in note for note in usage.notes)
 
 
 @pytest.mark.parametrize("text", ["²", "٣", "-1", "1e3", "", "9" * 5000])
@@ -159,7 +159,7 @@ def test_a_pod_on_a_node_that_is_not_there_is_noted_once() -> None:
     pods = (replace(pod(), node="n9"), replace(pod(), node="n9", uid="v"))
     usage = meter(replace(seen(), pods=pods, collects_nodes=True), MeteringRules())
     assert usage.pods == ()
-    assert usage.notes == ("first", "node 'n9' is not there: pods that are still listed on it hold nothing")
+    assert usage.notes == ("first", "node 'n9' does not exist: pods that are still bound to it hold nothing")
 
 
 def test_a_gap_is_noted_with_its_times() -> None:
@@ -168,8 +168,8 @@ def test_a_gap_is_noted_with_its_times() -> None:
     assert usage.coverage.allocation == Decimal("0.75")
     assert usage.notes == (
         "first",
-        "nobody saw who held GPUs from 2026-11-19T10:10:00Z to 2026-11-19T10:25:00Z: what came and went within that "
-        "time is not known",
+        "no scrapes from 2026-11-19T10:10:00Z to 2026-11-19T10:25:00Z: pods that started and ended within that time are "
+        "unknown",
     )
 
 

@@ -1,4 +1,4 @@
-"""Prometheus' own rule engine on series written by hand, by `promtool test rules`."""
+"""Runs Prometheus' rule engine on written series, by `promtool test rules`."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ DIGITS = 8
 
 
 def series(metric: str, labels: Labels, values: str) -> dict[str, str]:
-    """A series in promtool's notation."""
+    """Return a series in promtool's notation."""
     inside = ",".join(f'{name}="{value}"' for name, value in labels.items())
     return {"series": f"{metric}{{{inside}}}", "values": values}
 
 
 def expectation(query: str, minute: int, *samples: tuple[Labels, float]) -> dict[str, Any]:
-    """What a query must answer at a minute, rounded to so many digits; nothing where no sample is given."""
+    """Expect the samples of a query at a minute, rounded to DIGITS digits; none if no sample is passed."""
     expected = [
         {"labels": "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}",
          "value": round(value, DIGITS)}
@@ -37,10 +37,10 @@ def run(
     alerts: Sequence[Mapping[str, Any]] = (),
     interval: str = "1m",
 ) -> str:
-    """Evaluate rules every minute; answers "" where all is as expected, else what promtool says of it.
+    """Evaluate rules every minute, and return promtool's report, or "" if all expectations hold.
 
     Args:
-        folder: for files of its own.
+        folder: folder for temporary files.
         groups: rules, evaluated in their order.
         input_series: see `series`.
         expectations: see `expectation`.
@@ -60,7 +60,7 @@ def run(
 
 
 def check(folder: Path, text: str) -> str:
-    """What `promtool check rules` says of a rule file that it does not take, "" where it does."""
+    """Return the errors of `promtool check rules` for a rule file, or "" if it is valid."""
     path = folder / "checked.yaml"
     path.write_text(text)
     done = subprocess.run(

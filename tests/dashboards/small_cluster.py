@@ -5,12 +5,12 @@
 | mig-1 | 1 H100 in seven slices named nvidia.com/gpu | bu-a/a: a slice, busy 0.6, deleted at minute 10 |
 | whole-1 | 4 A10G | research-x/train: two GPUs, busy 0.5 and 0.9; lone/idle: one, pulls its image until minute 5, then 0.02; done/job: finished, still exported and labelled; waiting/later: not scheduled |
 | shared-1 | 1 A10G in four replicas | bu-a/s1 and lone/s2: a replica each of a GPU busy 0.3 |
-| mixed-1 | 1 A100 40 GB in 3g+2g+1g+1g, of a type that no table has | research-y/big: the 3g, of which nothing tells the use |
-| empty-1 | 1 H100 in three 2g.20gb | nobody; a seventh of it is not for sale |
-| gone-1 | a spot node taken back | render/r: its pod is still listed |
+| mixed-1 | 1 A100 40 GB in 3g+2g+1g+1g, of an instance type that is in no table | research-y/big: the 3g, without a utilization metric |
+| empty-1 | 1 H100 in three 2g.20gb | no pod; a seventh of the GPU is stranded |
+| gone-1 | an interrupted spot node | render/r: its pod is still listed |
 | plain-1 | none | |
 
-kube-state-metrics runs as a pair: everything that it tells is there twice.
+kube-state-metrics runs with two replicas, so each of its series exists twice.
 """  # noqa: E501 - a table
 
 from collections.abc import Iterator
@@ -33,9 +33,9 @@ def all_series() -> list[Series]:
 
 def kube_state_metrics() -> Iterator[Series]:
     for instance in ("ksm-a", "ksm-b"):
-        own = {"cluster": "c", "job": "kube-state-metrics", "instance": instance}
+        target_labels = {"cluster": "c", "job": "kube-state-metrics", "instance": instance}
         for metric, labels, values in (*_nodes(), *_pods()):
-            yield series(metric, {**labels, **own}, values)
+            yield series(metric, {**labels, **target_labels}, values)
 
 
 def _nodes() -> Iterator[tuple[str, Series, str]]:
@@ -48,9 +48,9 @@ def _nodes() -> Iterator[tuple[str, Series, str]]:
         ("empty-1", "empty", "p5.4xlarge", "NVIDIA-H100-80GB-HBM3", {"mig_2g_20gb": 3}),
         ("plain-1", "general", "m7i.large", "", {}),
     ):
-        told = {"label_karpenter_sh_nodepool": pool, "label_node_kubernetes_io_instance_type": kind}
-        told |= {"label_nvidia_com_gpu_product": product} if product else {}
-        yield "kube_node_labels", {"node": node, **told}, always
+        node_labels = {"label_karpenter_sh_nodepool": pool, "label_node_kubernetes_io_instance_type": kind}
+        node_labels |= {"label_nvidia_com_gpu_product": product} if product else {}
+        yield "kube_node_labels", {"node": node, **node_labels}, always
         yield "kube_node_info", {"node": node}, always
         for resource, count in units.items():
             for metric in ("capacity", "allocatable"):
@@ -73,11 +73,11 @@ def _pods() -> Iterator[tuple[str, Series, str]]:
         ("research-y", "big", "mixed-1", "mig_3g_20gb", always, {"Running": always}),
         ("render", "r", "gone-1", "gpu", always, {"Running": always}),
     ):
-        own = {"namespace": namespace, "pod": pod, "uid": f"uid-{pod}"}
+        pod_labels = {"namespace": namespace, "pod": pod, "uid": f"uid-{pod}"}
         labels = {"container": "main", "node": node, "resource": f"nvidia_com_{resource}", "unit": "integer"}
-        yield "kube_pod_container_resource_requests", {**own, **labels}, units
+        yield "kube_pod_container_resource_requests", {**pod_labels, **labels}, units
         for phase, values in phases.items():
-            yield "kube_pod_status_phase", {**own, "phase": phase}, values
+            yield "kube_pod_status_phase", {**pod_labels, "phase": phase}, values
 
 
 def dcgm_exporter() -> Iterator[Series]:
@@ -92,9 +92,11 @@ def dcgm_exporter() -> Iterator[Series]:
         ("shared-1", 0, {"vgpu": "1", **_workload("lone", "s2")}, f"0.3x{MINUTES}"),
         ("mixed-1", 0, {"GPU_I_ID": "1"}, f"0x{MINUTES}"),
     ):
-        own = {"cluster": "c", "job": "dcgm-exporter", "instance": f"{node}:9400", "Hostname": node, "gpu": str(gpu),
-               "UUID": f"GPU-{node}-{gpu}", "namespace": "gpu-operator", "pod": "dcgm-exporter"}  # fmt: skip
-        yield series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", {**own, **labels}, values)
+        target_labels = {
+            "cluster": "c", "job": "dcgm-exporter", "instance": f"{node}:9400", "Hostname": node, "gpu": str(gpu),
+            "UUID": f"GPU-{node}-{gpu}", "namespace": "gpu-operator", "pod": "dcgm-exporter",
+        }  # fmt: skip
+        yield series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", {**target_labels, **labels}, values)
 
 
 def _workload(namespace: str, pod: str) -> Series:

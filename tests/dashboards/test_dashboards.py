@@ -1,4 +1,4 @@
-"""Every panel's query, on what the kit's collector brings to a real Prometheus that runs the rules."""
+"""Every panel's query, on the series that the rendered collector sends to a real Prometheus with the rules."""
 
 import json
 import re
@@ -17,15 +17,14 @@ from devstack.template import REPOSITORY
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.settings import Settings
 from gpucost.settings_document import parse_settings
-from gpucost_cli.manifests import dashboard_metrics as committed
-from gpucost_cli.manifests import series
+from gpucost_cli.manifests import dashboard_metrics, series
 from gpucost_cli.manifests.parameters import parse_parameters
 from gpucost_cli.manifests.rendering import render_files
 from gpucost_cli.manifests.values import template_values
 from gpucost_cli.rules import documents
 from tests.dashboards.test_rules import NOW
 from tests.manifests import articles
-from tests.manifests.cluster import query_instant, running_cluster, local_configuration, running_prometheus, wait_until
+from tests.manifests.cluster import local_configuration, query_instant, running_cluster, running_prometheus, wait_until
 from tests.manifests.exposition import targets
 from tests.manifests.rendered import configuration, parameters_text
 
@@ -41,25 +40,32 @@ SETTINGS = (
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The articles' cluster, scraped by the kit's agent; rules run every second, which is a minute elsewhere."""
+    """The articles' cluster, scraped by the rendered agent. Rules run every second instead of every minute."""
     settings = parse_settings(SETTINGS)
     recording = documents.recording_groups(settings, settings.clusters, NOW)
-    groups = [{**one, "interval": "1s"} for one in (*recording, *documents.alerting_groups(include_template=True))]
+    groups = [
+        {**target, "interval": "1s"} for target in (*recording, *documents.alerting_groups(include_template=True))
+    ]
     rules = tmp_path_factory.mktemp("rules") / "rules.yaml"
     rules.write_text(documents.render_groups("prometheus", groups))
     exposed = targets(_scenario(), 30)
-    for one in exposed:
-        if one.exporter == "karpenter":
-            one.add("karpenter_cloudprovider_instance_launch_failures_total", reason="InsufficientCapacity")
+    for target in exposed:
+        if target.exporter == "karpenter":
+            target.add("karpenter_cloudprovider_instance_launch_failures_total", reason="InsufficientCapacity")
     with ExitStack() as stack:
         receiver = stack.enter_context(
             running_prometheus({"global": {}, "rule_files": [str(rules)]}, "--web.enable-remote-write-receiver")
         )
-        answers = [(one.exporter, one.node, _answer_always(one.text().encode())) for one in exposed]
+        answers = [(target.exporter, target.node, _answer_always(target.text().encode())) for target in exposed]
         discovery = stack.enter_context(running_cluster(answers))
         block = configuration(_render_manifests(settings), "collection/prometheus-agent.yaml")
-        stack.enter_context(running_prometheus(local_configuration(block, discovery, seconds=1, receiver=receiver), agent=True))
-        wait_until(lambda: query_instant(receiver, "count_over_time(cluster:gpucost_utilization:ratio[1m]) >= 3"), "the rules to run")
+        stack.enter_context(
+            running_prometheus(local_configuration(block, discovery, seconds=1, receiver=receiver), agent=True)
+        )
+        wait_until(
+            lambda: query_instant(receiver, "count_over_time(cluster:gpucost_utilization:ratio[1m]) >= 3"),
+            "the rules to run",
+        )
         yield receiver
 
 
@@ -68,13 +74,13 @@ def _answer_always(content: bytes) -> Any:
 
 
 def _scenario() -> Scenario:
-    """The articles' cluster, and a pod that waits for a node."""
+    """Return the articles' cluster with an additional pending pod."""
     scenario = articles.scenario()
     return Scenario(**{**vars(scenario), "pods": [*scenario.pods, Pod("later", None, namespace="bu-a")]})
 
 
 def _render_manifests(settings: Settings) -> Mapping[str, str]:
-    """The collector's files: where the metrics go is changed later."""
+    """Render the collector's files; tests change the receiver later."""
     text = parameters_text().replace("cluster: gpu-cost-poc", f"cluster: {articles.NAME}")
     parameters = re.sub(r", business_unit: bu-.", "", text)
     amp = SETTINGS.replace(
@@ -86,53 +92,57 @@ def _render_manifests(settings: Settings) -> Mapping[str, str]:
 
 
 def choose_variables(url: str, dashboard: Any) -> dict[str, str]:
-    """Every variable with all the values that its own query finds, as Grafana writes them into a regular expression."""
-    found = {"usd": USD, "__rate_interval": "1m"}
+    """Choose all values of every variable, as Grafana writes them into a regular expression."""
+    chosen = {"usd": USD, "__rate_interval": "1m"}
     for variable in dashboard["templating"]["list"]:
         query = variable.get("query")
         if variable["type"] == "query" and isinstance(query, dict) and "query" in query:
             metric, label = re.fullmatch(r"label_values\((.*), (\w+)\)", query["query"]).groups()  # type: ignore[union-attr]
-            rows = query_instant(url, f"group by ({label}) ({fill_in(metric, found)})")
+            rows = query_instant(url, f"group by ({label}) ({fill_in(metric, chosen)})")
             names = sorted(labels.get(label, "") for labels, _ in rows)
-            assert names, f"nothing to choose from for {variable['name']}"
-            found[variable["name"]] = f"({'|'.join(re.escape(name) for name in names)})".replace("\\", "\\\\")
-    return found
+            assert names, f"variable {variable['name']} has no values"
+            chosen[variable["name"]] = f"({'|'.join(re.escape(name) for name in names)})".replace("\\", "\\\\")
+    return chosen
 
 
 def fill_in(text: str, variables: Mapping[str, str]) -> str:
-    """With variables in place of their names."""
+    """Replace the names of variables by their values."""
     done = re.sub(r"\$\{?(__rate_interval|[a-z]\w*)\}?", lambda match: variables[match[1]], text)
     assert "$" not in done.replace('"$1"', "")
     return done
 
 
-def test_every_query_of_every_panel_finds_something(workspace: str) -> None:
-    silent, several = [], 0
+def test_every_query_returns_samples(workspace: str) -> None:
+    empty_queries, query_count = [], 0
     for name in LIVE:
-        dashboard = committed.dashboards()[name]
+        dashboard = dashboard_metrics.dashboards()[name]
         variables = choose_variables(workspace, dashboard)
-        for panel in committed.panels(dashboard):
+        for panel in dashboard_metrics.panels(dashboard):
             for target in panel.get("targets", ()):
                 if "expr" not in target:
                     continue
-                several += 1
+                query_count += 1
                 if not query_instant(workspace, fill_in(target["expr"], variables)):
-                    silent.append((name, panel["title"], target["expr"]))
-    assert silent == []
-    assert several > 45
+                    empty_queries.append((name, panel["title"], target["expr"]))
+    assert empty_queries == []
+    assert query_count > 45
 
 
-def test_the_parts_on_the_fleet_dashboard_are_all_gpus(workspace: str) -> None:
-    """The stack is as high as the figure above it says, and as the instance types' tables say."""
-    dashboard = committed.dashboards()["fleet"]
+def test_parts_on_the_fleet_dashboard_sum_to_all_gpus(workspace: str) -> None:
+    """The stack, the panel GPUs and the tables of instance types agree."""
+    dashboard = dashboard_metrics.dashboards()["fleet"]
     variables = choose_variables(workspace, dashboard)
-    expressions = {one["title"]: one["targets"][0]["expr"] for one in committed.panels(dashboard) if one.get("targets")}
-    parts = query_instant(workspace, fill_in(expressions["What became of them"], variables))
+    expressions = {
+        panel["title"]: panel["targets"][0]["expr"]
+        for panel in dashboard_metrics.panels(dashboard)
+        if panel.get("targets")
+    }
+    parts = query_instant(workspace, fill_in(expressions["GPUs by part"], variables))
     ((_, gpus),) = query_instant(workspace, fill_in(expressions["GPUs"], variables))
-    there = sum(node.gpus for node in _scenario().nodes if node.lifetime[0] <= 30 < node.lifetime[1])
-    assert gpus == there
+    existing_gpus = sum(node.gpus for node in _scenario().nodes if node.lifetime[0] <= 30 < node.lifetime[1])
+    assert gpus == existing_gpus
     assert {labels["part"] for labels, _ in parts} == {"effective", "waste", "unmeasured", "unallocated", "stranded"}
-    assert sum(value for _, value in parts) == pytest.approx(there)
+    assert sum(value for _, value in parts) == pytest.approx(existing_gpus)
     (waste,) = (value for labels, value in parts if labels["part"] == "waste")
     ((_, usd),) = query_instant(workspace, fill_in(expressions["Waste per hour"], variables))
     assert usd == pytest.approx(waste * float(USD))
@@ -147,18 +157,27 @@ def test_no_rule_fails(workspace: str) -> None:
     assert len(answer) == 4
 
 
-def test_collectors_keep_what_dashboards_and_rules_ask_for() -> None:
-    """By name; tests/manifests shows the same series by series. Exporters are told to read what is shown."""
+def test_collectors_keep_every_queried_metric() -> None:
+    """This compares names; tests/manifests compares series. Exporters also read every shown counter."""
     kept = "|".join(
-        (series.dcgm_exporter_pattern(dashboards=True), series.neuron_monitor_pattern(dashboards=True), series.karpenter_pattern(), "kube_.+")
+        (
+            series.dcgm_exporter_pattern(dashboards=True),
+            series.neuron_monitor_pattern(dashboards=True),
+            series.karpenter_pattern(),
+            "kube_.+",
+        )
     )
-    assert committed.queried_metrics() >= {"DCGM_FI_DEV_FB_USED", "karpenter_nodepool_usage", "kube_resourcequota"}
-    assert [name for name in committed.queried_metrics() if not re.fullmatch(kept, name)] == []
-    shown = {name for name in committed.queried_metrics() if name.startswith("DCGM_") and name not in SIGNALS}
+    assert dashboard_metrics.queried_metrics() >= {
+        "DCGM_FI_DEV_FB_USED",
+        "karpenter_nodepool_usage",
+        "kube_resourcequota",
+    }
+    assert [name for name in dashboard_metrics.queried_metrics() if not re.fullmatch(kept, name)] == []
+    shown = {name for name in dashboard_metrics.queried_metrics() if name.startswith("DCGM_") and name not in SIGNALS}
     assert shown <= {name for name, _, _ in series.COUNTERS}
 
 
-def test_what_is_committed_is_what_the_code_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_committed_dashboards_are_current(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["--check"]) == 0
     assert sum(len(text) for text in files().values()) < 500_000
     for name, text in files().items():
@@ -170,37 +189,38 @@ def test_what_is_committed_is_what_the_code_says(tmp_path: Path, monkeypatch: py
     assert main(["--check"]) == 0
 
 
-def test_the_documentation_names_what_is_recorded() -> None:
+def test_documented_and_shown_series_are_recorded() -> None:
     settings = parse_settings(SETTINGS)
     groups = documents.recording_groups(settings, settings.clusters, NOW)
     recorded = {rule["record"] for group in groups for rule in group["rules"]}
     text = (REPOSITORY / "docs" / "grafana.md").read_text()
-    named = set(re.findall(r"`([a-z_]+:gpucost_\w+(?::\w+)?)`", text))
-    assert len(named) > 10
-    assert named <= recorded
-    shown = {name for one in committed.dashboards().values() for text in committed.expressions(one)
+    documented = set(re.findall(r"`([a-z_]+:gpucost_\w+(?::\w+)?)`", text))
+    assert len(documented) > 10
+    assert documented <= recorded
+    shown = {name for dashboard in dashboard_metrics.dashboards().values()
+             for text in dashboard_metrics.expressions(dashboard)
              for name in re.findall(r"[a-z_]+:gpucost_\w+(?::\w+)?", text)}  # fmt: skip
     assert shown <= recorded
 
 
 def published_metrics() -> set[tuple[str, str]]:
-    """Metrics that the functions publish, with the function, read off their code."""
-    found = {
+    """Read the metrics that functions publish, with the function, from the code."""
+    function_metrics = {
         (path.parent.name, name)
         for path in (REPOSITORY / "functions").glob("*/app.py")
         for name in re.findall(r'add_metric\("(\w+)"', path.read_text())
     }
     counted = (REPOSITORY / "layers/common/gpucost").rglob("*.py")
-    return found | {
+    return function_metrics | {
         ("attribute", name)
         for path in counted
         for name in re.findall(r'tally\.(?:add|timed)\("(\w+)"', path.read_text())
     }
 
 
-def test_cloudwatch_panels_show_metrics_that_are_published() -> None:
+def test_cloudwatch_panels_show_published_metrics() -> None:
     shown = set()
-    for panel in committed.panels(committed.dashboards()["pipeline"]):
+    for panel in dashboard_metrics.panels(dashboard_metrics.dashboards()["pipeline"]):
         for target in panel.get("targets", ()):
             if target["datasource"]["type"] == "cloudwatch":
                 assert target["datasource"] == panel["datasource"]
@@ -217,43 +237,45 @@ def test_cloudwatch_panels_show_metrics_that_are_published() -> None:
     assert len(shown) > 12
 
 
-@pytest.mark.parametrize("name", sorted(committed.dashboards()))
-def test_dashboards_are_whole(name: str) -> None:
-    """Panels lie beside each other within the grid, and say which data source they ask; units and ids are theirs."""
-    dashboard = committed.dashboards()[name]
+@pytest.mark.parametrize("name", sorted(dashboard_metrics.dashboards()))
+def test_dashboards_are_valid(name: str) -> None:
+    """Panels do not overlap, fit the grid and name a data source; titles and query ids are unique."""
+    dashboard = dashboard_metrics.dashboards()[name]
     assert dashboard["uid"] == f"gpucost-{name}"
-    variables = {one["name"] for one in dashboard["templating"]["list"]}
-    panels = [panel for panel in committed.panels(dashboard) if panel["type"] != "row"]
+    variables = {variable["name"] for variable in dashboard["templating"]["list"]}
+    panels = [panel for panel in dashboard_metrics.panels(dashboard) if panel["type"] != "row"]
     assert len({panel["title"] for panel in panels}) == len(panels)
-    taken: set[tuple[int, int]] = set()
+    occupied_cells: set[tuple[int, int]] = set()
     for panel in panels:
-        at = panel["gridPos"]
-        cells = {(at["x"] + dx, at["y"] + dy) for dx in range(at["w"]) for dy in range(at["h"])}
-        assert at["x"] + at["w"] <= 24, panel["title"]
-        assert not cells & taken, panel["title"]
+        position = panel["gridPos"]
+        cells = {(position["x"] + dx, position["y"] + dy) for dx in range(position["w"]) for dy in range(position["h"])}
+        assert position["x"] + position["w"] <= 24, panel["title"]
+        assert not cells & occupied_cells, panel["title"]
         assert panel.get("options", {}) is not None, panel["title"]
-        taken |= cells
+        occupied_cells |= cells
         for target in panel.get("targets", ()):
             uid = target["datasource"]["uid"]
             assert uid.strip("${}") in variables
             assert target["refId"], panel["title"]
-            assert len({one["refId"] for one in panel["targets"]}) == len(panel["targets"]), panel["title"]
+            assert len({query["refId"] for query in panel["targets"]}) == len(panel["targets"]), panel["title"]
             used: Sequence[str] = re.findall(r"\$\{?([a-z]\w*)\}?", json.dumps(target))
             assert set(used) <= variables
 
 
-def test_money_is_marked_as_an_estimate() -> None:
+def test_amounts_are_marked_as_estimates() -> None:
     for name in LIVE:
-        for panel in committed.panels(committed.dashboards()[name]):
+        for panel in dashboard_metrics.panels(dashboard_metrics.dashboards()[name]):
             if any("$usd" in target.get("expr", "") for target in panel.get("targets", ())):
                 assert "estimate" in json.dumps(panel).lower(), panel["title"]
-        (variable,) = [one for one in committed.dashboards()[name]["templating"]["list"] if one["name"] == "usd"] or [
-            None
-        ]
+        (variable,) = [
+            usd_variable
+            for usd_variable in dashboard_metrics.dashboards()[name]["templating"]["list"]
+            if usd_variable["name"] == "usd"
+        ] or [None]
         assert variable is None or ("estimate" in variable["label"] and variable["query"] == USD)
 
 
-def test_the_rules_that_the_template_loads_are_the_quick_starts() -> None:
-    resources = yaml.safe_load(committed.RULES.read_text())["Resources"]
+def test_template_loads_the_rules_of_the_quick_start() -> None:
+    resources = yaml.safe_load(dashboard_metrics.RULES.read_text())["Resources"]
     groups = yaml.safe_load(resources["Rules"]["Properties"]["Data"])["groups"]
     assert groups[0]["name"].startswith("gpucost-gpu-cost-poc")

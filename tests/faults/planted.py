@@ -12,7 +12,7 @@ METERING = (
     "tests/core",
 )
 SUSPECT_TESTS = ("tests/system/test_suspect_samples.py",)
-LONE_TESTS = ("tests/system/test_lone_pods.py",)
+STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
 class Fault(NamedTuple):
@@ -100,8 +100,8 @@ FAULTS = (
     Fault(
         "values above full use are clamped in the mean only",
         f"{PACKAGE}/sources/prometheus/devices.py",
-        "odd = row.peaked or not is_amount(row.total) or row.total < 0",
-        "odd = not is_amount(row.total) or row.total < 0",
+        "is_implausible = row.peaked or not is_amount(row.total) or row.total < 0",
+        "is_implausible = not is_amount(row.total) or row.total < 0",
     ),
     Fault("each sharer is credited with all of the device", f"{PACKAGE}/core/metering/utilization.py", "used_ms * sharing.replicas[place] / shared.replicas", "used_ms"),
     Fault("a sharer may use more than it holds", f"{PACKAGE}/core/metering/utilization.py", "credited += min(part, most)", "credited += part"),
@@ -134,6 +134,6 @@ FAULTS = (
     Fault("a uid in two namespaces is billed", f"{PACKAGE}/sources/prometheus/pods.py", "    if len(pod.objects) == 1:", "    if True:", SUSPECT_TESTS),
     Fault("a request of more than the node has is billed", f"{PACKAGE}/core/metering/holdings.py", "if bounds and units > max(bounds):", "if False:", SUSPECT_TESTS),
     Fault("what a contradictory pod may hold is unallocated", f"{PACKAGE}/core/metering/capacity.py", "contested = min(disputed, physical - held)", "contested = ZERO", SUSPECT_TESTS),
-    Fault("pods that took turns are measured by each other's samples", f"{PACKAGE}/core/metering/device_assignment.py", "if any(other is not one and other.held.overlap(around).length for other in neighbors):", "if False:", LONE_TESTS),
+    Fault("pods that took turns are measured by each other's samples", f"{PACKAGE}/core/metering/device_assignment.py", "if any(other is not one and other.held.overlap(around).length for other in neighbors):", "if False:", STANDALONE_POD_TESTS),
     Fault("use that nobody requested goes unsaid", f"{PACKAGE}/core/metering/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),
 )  # fmt: skip

@@ -56,7 +56,7 @@ def told(
         patch.setattr(metrics.provider, "service", service)  # POWERTOOLS_SERVICE_NAME of the template
         patch.setattr(logger.logger_handler, "stream", sys.stdout)
         patch.setattr(metrics.provider, "default_dimensions", {"stack": "gpucost-test"})  # GPUCOST_STACK
-        tally.taken()
+        tally.drain()
         metrics.clear_metrics()  # what other tests counted, with metrics disabled
         capsys.readouterr()
         handler(event, Context(), container=container)
@@ -181,11 +181,11 @@ def test_one_id_leads_from_the_tick_through_all_logs(world: World, monkeypatch: 
 def test_units_are_those_that_the_engine_reports(table: DynamoTable, dynamodb_url: str) -> None:
     watched = local_client("dynamodb", dynamodb_url)
     count_units(watched)
-    tally.taken()
+    tally.drain()
     item = {"pk": {"S": "p"}, "sk": {"S": "s"}, "b": {"B": b"x" * 5000}}
     watched.put_item(TableName=table.name, Item=item)
-    assert tally.taken() == {"CapacityUnits": 5}
+    assert tally.drain() == {"CapacityUnits": 5}
     watched.get_item(TableName=table.name, Key={"pk": {"S": "p"}, "sk": {"S": "s"}}, ConsistentRead=True)
-    assert tally.taken() == {"CapacityUnits": 2}
+    assert tally.drain() == {"CapacityUnits": 2}
     watched.batch_write_item(RequestItems={table.name: [{"PutRequest": {"Item": item}}]})
-    assert tally.taken() == {"CapacityUnits": 5}
+    assert tally.drain() == {"CapacityUnits": 5}

@@ -1,4 +1,4 @@
-"""Dead letters go back to where they came from, on moto's queues and topic; what cannot be read stays."""
+"""Dead letters return to their queues and topics, on moto; unreadable messages stay."""
 
 import json
 from collections.abc import Iterator
@@ -36,11 +36,11 @@ ODD = (
 class Queues:
     def __init__(self, endpoint: str) -> None:
         self.sqs, sns = local_client("sqs", endpoint), local_client("sns", endpoint)
-        own = uuid4()  # moto's servers in one process share what they hold
-        names = ("hours", "backfill", "dead", "heard")
-        self.urls = {name: self.sqs.create_queue(QueueName=f"{name}-{own}")["QueueUrl"] for name in names}
-        topic = sns.create_topic(Name=f"events-{own}")["TopicArn"]
-        arn = self.sqs.get_queue_attributes(QueueUrl=self.urls["heard"], AttributeNames=["QueueArn"])["Attributes"]
+        suffix = uuid4()  # moto's servers in one process share their queues
+        names = ("hours", "backfill", "dead", "subscribed")
+        self.urls = {name: self.sqs.create_queue(QueueName=f"{name}-{suffix}")["QueueUrl"] for name in names}
+        topic = sns.create_topic(Name=f"events-{suffix}")["TopicArn"]
+        arn = self.sqs.get_queue_attributes(QueueUrl=self.urls["subscribed"], AttributeNames=["QueueArn"])["Attributes"]
         sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn["QueueArn"])
         self.bus = MessageBus(
             hours_queue_url=self.urls["hours"], backfill_queue_url=self.urls["backfill"],
@@ -48,10 +48,10 @@ class Queues:
         )  # fmt: skip
 
     def letters(self, name: str) -> list[Any]:
-        found: list[Any] = []
+        messages: list[Any] = []
         while answer := self.sqs.receive_message(QueueUrl=self.urls[name], MaxNumberOfMessages=10).get("Messages"):
-            found += [json.loads(message["Body"]) for message in answer]
-        return found
+            messages += [json.loads(message["Body"]) for message in answer]
+        return messages
 
     def left(self) -> int:
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
@@ -74,28 +74,32 @@ def test_each_letter_goes_back_to_where_it_came_from(queues: Queues, capsys: pyt
         queues.bus.dead_letter(message.model_dump_json(), "a mistake of ours")
     queues.bus.dead_letter("{}", "not a valid HoursDue")
     queues.bus.dead_letter(SCHEDULED, "")
-    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False) == RedriveResult(5, 1, 1)
+    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False) == RedriveResult(
+        5, 1, 1
+    )
     (fresh,) = queues.letters("hours")
     assert HoursDue.model_validate(fresh) == DUE.model_copy(update={"force": True, "settings_version": 4})
     kinds = sorted(letter["kind"] for letter in queues.letters("backfill"))
     assert kinds == ["hours-due", "hours-to-restate"]
-    assert sorted(json.loads(one["Message"])["kind"] for one in queues.letters("heard")) == ["hour-closed", "tick"]
+    assert sorted(json.loads(one["Message"])["kind"] for one in queues.letters("subscribed")) == ["hour-closed", "tick"]
     assert queues.left() == 1
-    told = capsys.readouterr().err
-    assert "the schedule's call of 2026-11-19T10:05Z, dropped: the next one does its work" in told
-    assert "hours-due c 2026-11-19T10Z, 3 h: a mistake of ours" in told
-    assert "stays:" in told
-    assert "not a valid HoursDue" in told
+    stderr = capsys.readouterr().err
+    assert "the schedule's call of 2026-11-19T10:05Z, dropped: the next one does its work" in stderr
+    assert "hours-due c 2026-11-19T10Z, 3 h: a mistake of ours" in stderr
+    assert "stays:" in stderr
+    assert "not a valid HoursDue" in stderr
 
 
 def test_a_dry_run_sends_nothing(queues: Queues) -> None:
     queues.bus.dead_letter(DUE.model_dump_json(), "why")
-    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=True) == RedriveResult(1, 0, 0)
+    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=True) == RedriveResult(
+        1, 0, 0
+    )
     assert queues.letters("hours") == []
     assert queues.left() == 1
 
 
-def test_what_was_only_looked_at_is_there_at_once(queues: Queues) -> None:
+def test_dry_run_leaves_messages_visible(queues: Queues) -> None:
     """The runbook's two commands in a row, of more letters than come at once."""
     for body in (*[DUE.model_dump_json()] * 12, SCHEDULED, "{}"):
         queues.bus.dead_letter(body, "why")
@@ -103,7 +107,9 @@ def test_what_was_only_looked_at_is_there_at_once(queues: Queues) -> None:
         done = drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=dry_run)
         assert done == RedriveResult(12, 1, 1)
     assert len(queues.letters("hours")) == 12
-    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False) == RedriveResult(0, 0, 1)
+    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False) == RedriveResult(
+        0, 0, 1
+    )
 
 
 def test_odd_letters_stay_and_hold_up_no_other(queues: Queues, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,7 +135,7 @@ def test_a_letter_is_kept_until_it_is_sent(queues: Queues) -> None:
     assert len(queues.letters("dead")) == 1, "not hidden from the next command"
 
 
-def test_what_sns_and_lambda_make_of_a_message_is_read() -> None:
+def test_messages_in_sns_and_lambda_envelopes_are_read() -> None:
     notification = {"Type": "Notification", "Message": CLOSED.model_dump_json()}
     assert read_letter(json.dumps(notification)) == CLOSED
     failed = {"requestContext": {}, "requestPayload": {"Records": [{"Sns": {"Message": TICK.model_dump_json()}}]}}

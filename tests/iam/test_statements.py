@@ -28,7 +28,7 @@ NOT_EXERCISED = {
     "RecommendFunctionRole/RecommendFunctionRolePolicy0/WriteRecommendations without dynamodb:DeleteItem":
         "deletes what a review needed when it was larger than 300 KB",
     "RecommendFunctionRole/RecommendFunctionRolePolicy0/WriteRecommendations without dynamodb:LeadingKeys C#*#recommendations":
-        "a week of hours gives advice; tests/features/recommendations/test_function.py writes some with these policies",
+        "a week of hours gives recommendations; tests/features/recommendations/test_function.py writes some with these policies",
 }  # fmt: skip
 """Parts of statements that the run does not need, and what they are for."""
 

@@ -162,8 +162,8 @@ def test_each_handler_does_its_job_from_the_artefacts_alone(
     assert run("PricesFunction", event("prices")) == {"refreshed": {}}, "no source is on"
     due = {**event("recommend"), "scheduled_time": format_timestamp(HOUR + timedelta(hours=1))}
     assert run("RecommendFunction", due) == {
-        "reviewed": [{"cluster": "demo", "advice": 0, "workloads": 1}], "clusters_left": 0,
-    }, "an hour is no ground for advice"  # fmt: skip
+        "reviewed": [{"cluster": "demo", "recommendations": 0, "workloads": 1}], "clusters_left": 0,
+    }, "an hour is too little for recommendations"  # fmt: skip
     day = format_timestamp(HOUR.replace(hour=0))
     asked = {**event("export"), "first_day": day, "days": 1}
     (exported,) = run("ExportFunction", asked)["exported"]

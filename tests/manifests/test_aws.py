@@ -50,7 +50,7 @@ def test_parameter_files_name_the_templates_parameters() -> None:
     parameter_names = {
         parameter["ParameterKey"] for parameter in json.loads(render_other()["aws/query-role.parameters.json"])
     }
-    assert given == set(template("query-role.yaml")["Parameters"])
+    assert parameter_names == set(template("query-role.yaml")["Parameters"])
 
 
 def test_the_deployments_template_nests_it() -> None:

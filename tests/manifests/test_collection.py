@@ -334,7 +334,7 @@ def test_doctor_reports_no_change(run: ScrapeRun) -> None:
     assert {row.source for row in report.utilization} == {"pod", "shared"}
 
 
-def test_documented_saving_is_the_measured_one(run: ScrapeRun) -> None:
+def test_documented_saving_is_measured(run: ScrapeRun) -> None:
     """Prometheus' counts of each scrape agree with the table of docs/existing-cluster.md."""
 
     def per_scrape(metric: str) -> dict[str, int]:
@@ -387,7 +387,7 @@ def test_hour_of_the_four_articles_is_attributed_exactly(hour: Any) -> None:
 
 
 def test_costs_of_the_proof_of_concept_are_the_published_ones(hour: Any, history: str, tmp_path: Path) -> None:
-    """Allocated cost is $5.142857 and twice $3.428571; effective cost is the published one, with and without scale 100."""
+    """Allocated cost is $5.142857 and twice $3.428571; effective cost is as published at scale 100."""
 
     def costs(of: Any, part: str) -> dict[str, float]:
         return {

@@ -27,7 +27,7 @@ def test_named_files_exist(name: str) -> None:
         rf"(?<![\w/-])(?:manifests/|cluster/)?((?:{FOLDERS})/[a-z0-9/*-]+\.(?:yaml|json))", page(name)
     ):
         assert any(fnmatchcase(path, pattern) for path in (*example_files(), "aws/query-role.parameters.json")), pattern
-    for pattern in re.findall(r"`((?:tests|local|docs|gpucost)/[a-z_/.]+\.py)`", page(name)):
+    for pattern in re.findall(r"`((?:tests|devstack|docs|gpucost|gpucost_cli)/[a-z_/.]+\.py)`", page(name)):
         assert (REPOSITORY / "layers/common" / pattern).exists() or (REPOSITORY / pattern).exists(), pattern
 
 

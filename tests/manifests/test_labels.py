@@ -31,7 +31,7 @@ from tests.sources.aws_prices import Aws, Offer, Point
 from tests.system.timeline import HOUR, Timeline
 
 CATALOG = Path(kubernetes_labels.__file__)
-SIMULATOR = REPOSITORY / "local" / "fleet"
+SIMULATOR = REPOSITORY / "devstack" / "fleet"
 PROMQL_FUNCTIONS = {"label_replace", "label_join", "label_values"}
 MODULES_WITH_LABELS_OF_SETTINGS = {"layers/common/gpucost/pipeline/attribute.py", "gpucost_cli/doctor/queries.py"}
 """Modules that may turn a label key into an exported name: the keys are those of the settings."""
@@ -45,7 +45,7 @@ def allowed_labels(files: Mapping[str, str], kind: str) -> set[str]:
 
 
 def modules() -> Iterator[tuple[Path, ast.Module]]:
-    for folder in ("layers/common/gpucost", "functions", "local"):
+    for folder in ("layers/common/gpucost", "functions", "gpucost_cli", "devstack"):
         for path in (REPOSITORY / folder).rglob("*.py"):
             if path != CATALOG and SIMULATOR not in path.parents and "node_modules" not in path.parts:
                 yield path, ast.parse(path.read_text())

@@ -160,7 +160,7 @@ def test_pools_with_reserved_capacity_select_reservations() -> None:
         document["spec"]["template"]["spec"]["nodeClassRef"]["name"]
         for document in files
         if document["kind"] == "NodePool"
-        for need in one["spec"]["template"]["spec"]["requirements"]
+        for requirement in document["spec"]["template"]["spec"]["requirements"]
         if requirement["key"] == "karpenter.sh/capacity-type" and "reserved" in requirement["values"]
     }
     assert choosing == taking == {"gpu-training"}
@@ -339,7 +339,7 @@ EXAMPLE_WORKSPACE = "ws-00000000-0000-0000-0000-000000000000"
         ((CLUSTER / "settings.yaml").read_text(), parameters_text(),
          f"settings: clusters[0].prometheus.url: '{EXAMPLE_WORKSPACE}' in "),
         (settings_text(), (CLUSTER / "parameters.yaml").read_text(),
-         "parameters: account_id: '111122223333' is an example's placeholder. Replace it with the ID of your AWS account"),
+         "parameters: account_id: '111122223333' is an example's placeholder. Replace it with the ID of"),
         (settings_text(), parameters_text() + "deployment_account_id: '123456789012'\n",
          "parameters: deployment_account_id: '123456789012' is an example's placeholder"),
         (settings_text().replace("# role_arn", "role_arn"), parameters_text(),

@@ -66,7 +66,7 @@ def test_every_object_fits_its_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "where", "wrong"),
+    ("kind", "path", "invalid_value"),
     [
         ("NodePool", ("spec", "disruption", "consolidationPolicy"), "WhenUnderutilized"),  # v1beta1
         ("NodePool", ("spec", "disruption", "expireAfter"), "720h"),  # v1beta1 had it here

@@ -166,16 +166,16 @@ def test_without_a_price_in_the_book_the_hour_is_provisional(system: System) -> 
     assert manifest
     assert any("from override, spot, on-demand" in note for note in manifest.notes)
 
-    tally.taken()
+    tally.drain()
     origins: tuple[Origin, ...] = ("schedule", "backfill")
     for origin in origins:
         system.attribute(version=2, origin=origin)
-    assert "MeterSeconds" not in tally.taken(), "it only waits for prices, and is rated again from what is stored"
+    assert "MeterSeconds" not in tally.drain(), "it only waits for prices, and is rated again from what is stored"
     assert [(status, version) for status, _, version in system.figures()] == [("provisional", 1)]
 
 
 def test_what_is_published_is_kept_as_long_as_the_settings_say(table: DynamoTable, system: System) -> None:
-    kept = {"lines_days": 40, "hours_days": 50, "days_days": 60}
+    kept = {"pods": 40, "hourly": 50, "daily": 60}
     document = json.loads(system.store.current().text) | {"retention": kept}
     system.store.push(json.dumps(document), author="me", now=NOW)
     system.attribute(version=2)
@@ -269,9 +269,9 @@ def test_queries_of_a_whole_message_stay_within_amps_limits(system: System, monk
         return ask(self, path, form)
 
     monkeypatch.setattr(PrometheusClient, "_ask", watched)
-    tally.taken()
+    tally.drain()
     system.attribute(hours=24, start=HOUR - timedelta(hours=23))
-    counted = tally.taken()
+    counted = tally.drain()
     assert {path for path, _ in asked} >= {"query_range"}
     samples = 0
     for path, form in asked:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from devstack.bill.export import write_export
-from devstack.bill.items import Item, covered, on_demand, plan_fee, ri_fee, spot, unused_capacity
+from devstack.bill.items import LineItem, covered, on_demand, plan_fee, ri_fee, spot, unused_capacity
 from devstack.dynamodb_local import create_table
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR as ONE_HOUR
@@ -282,7 +282,7 @@ class Dying:
         return call
 
 
-def first_days() -> list[Item]:
+def first_days() -> list[LineItem]:
     """Two hours of each of the month's first three days."""
     return [
         item

@@ -145,7 +145,7 @@ def test_who_left_is_found_in_the_history_where_the_newest_version_does_not_tell
 
 
 def test_only_so_many_are_remembered(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings_store, "LARGEST_DEPARTED", 2 * (settings_store.SIZE_OF_DEPARTURE + 1))
+    monkeypatch.setattr(settings_store, "LARGEST_DEPARTED", 2 * (settings_store.DEPARTURE_BYTES + 1))
     for day, name in enumerate(("a", "b", "c"), 1):
         newest = fleet.push(LEFT + day * DAY, name)
     assert newest.departed.keys() == {"a", "b"}

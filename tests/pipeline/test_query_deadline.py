@@ -28,7 +28,7 @@ from gpucost.sources.prometheus.memory_budget import OBSERVATION_MEMORY, MemoryB
 from gpucost.sources.prometheus.sharding import CONCURRENT_QUERIES
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
-from tests.features.recommendations.test_advice_service import Book, Kept, Ledger, NoDays, Reviews, Store
+from tests.features.recommendations.test_recommendation_service import Book, Kept, Ledger, NoDays, Reviews, Store
 from tests.functions.asking import Context
 from tests.pipeline.attributed import NOW, System, busy_hour
 from tests.raw_server import Exchange, elapsed, raw_server

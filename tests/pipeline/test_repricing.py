@@ -114,7 +114,7 @@ def test_hours_kept_longer_than_the_default_are_sent_as_long_as_they_are_kept(
     repriced.publish("blue", 24 * 500)
     repriced.set(None)
     store = DocumentStore(table.client, table.name, clock=lambda: NOW)
-    store.push(SETTINGS + "retention: {lines_days: 600}", author="me", now=NOW)
+    store.push(SETTINGS + "retention: {pods: 600}", author="me", now=NOW)
     service = RepricingService(store, repriced.ledger, repriced.book, repriced.bills, repriced.queue)  # type: ignore[arg-type]
     assert service.reprice(NOW, "c") == 1
 

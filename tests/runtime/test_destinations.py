@@ -89,10 +89,10 @@ def test_token_goes_to_the_origin_that_its_secret_names() -> None:
         (secret_for("http://127.0.0.1:1"), "may be sent to http://127.0.0.1:1 only"),
         (secret_for("https://127.0.0.1:{port}"), "may be sent to https://127.0.0.1:"),
         (secret_for("http://localhost:{port}"), "may be sent to http://localhost:"),
-        (secret_for("ftp://x"), "holds no https address and token"),
-        ('{"url": "{url}", "token": " "}', "holds no https address and token"),
-        ('{"url": "{url}", "token": "a\\nb"}', "holds no https address and token"),
-        ('{"url": 5, "token": "topsecret"}', "holds no https address and token"),
+        (secret_for("ftp://x"), "has no https address and token"),
+        ('{"url": "{url}", "token": " "}', "has no https address and token"),
+        ('{"url": "{url}", "token": "a\\nb"}', "has no https address and token"),
+        ('{"url": 5, "token": "topsecret"}', "has no https address and token"),
         ("topsecret", 'does not say where its token may be sent: store {"url": "https://host.example.com", "token"'),
         ("https://hooks.slack.com/services/T/B/topsecret", "does not say where its token may be sent"),
         ('{"token": "topsecret"}', "does not say where its token may be sent"),
@@ -148,7 +148,7 @@ def test_credentials_never_leave_without_tls(auth: BearerAuth) -> None:
 
 def test_settings_connect_with_the_secret_that_they_name(monkeypatch: pytest.MonkeyPatch) -> None:
     with server() as (url, received):
-        monkeypatch.setattr(secrets, "_kept", {"gpucost/prometheus": (float("inf"), secret_for(url))})
+        monkeypatch.setattr(secrets, "_cache", {"gpucost/prometheus": (float("inf"), secret_for(url))})
         settings = parse_settings(document(f'{{url: "{url}", auth: bearer, secret: gpucost/prometheus}}'))
         connect(settings.clusters[0]).query("up", NOON)
     assert received == ["Bearer topsecret"]

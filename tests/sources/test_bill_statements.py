@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from devstack.bill.export import Format, write_export
 from devstack.bill.items import (
-    Item,
-    beside,
+    LineItem,
+    other_charges,
     block,
     covered,
     on_demand,
@@ -46,7 +46,7 @@ EVERY: list[dict[str, Any]] = [
 each_statement = pytest.mark.parametrize("form", EVERY, ids=lambda form: statement_name(cur_settings(**form)))
 
 
-def read(folder: Path, form: dict[str, Any], items: Sequence[Item], **export: Any) -> list[BillLine]:
+def read(folder: Path, form: dict[str, Any], items: Sequence[LineItem], **export: Any) -> list[BillLine]:
     """November, as a statement reads it."""
     write_export(folder, items, form=form["format"], **export)
     return DuckDbBill(folder, cur_settings(**form)).lines(NOVEMBER, DECEMBER)
@@ -73,7 +73,7 @@ def test_every_way_to_pay_by_hand(tmp_path: Path, form: dict[str, Any]) -> None:
             spot("i-0d", "g5.xlarge", HOUR, "0.3333333333", hours="0.5"),
             spot("i-0e", "g5.xlarge", HOUR, "0", hours="0.25"),
             on_demand("i-0f", "p5.48xlarge", HOUR, "55.04").into(ODCR),
-            *beside("i-0a", "p5.48xlarge", HOUR),
+            *other_charges("i-0a", "p5.48xlarge", HOUR),
         ],
     )
     assert instances(lines) == {

@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from gpucost.storage.line_items import line_items, read_line_items, read_line_uses
-from tests.features.recommendations import advice_fleet as sim
+from tests.features.recommendations import simulated_fleet as sim
 from tests.records import use_of
 
 (RECORD,) = sim.simulate(sim.fleet(1, 24, 1), 1)

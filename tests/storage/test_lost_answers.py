@@ -14,7 +14,7 @@ from gpucost.core.errors import ConflictError
 from gpucost.core.ledger import ClosedMonth
 from gpucost.features.alerting.model import AlertGroup
 from gpucost.features.alerting.storage.states import DynamoAlertStates
-from gpucost.features.recommendations.model import Evidence, Recommendation, RecommendationContent, Saving, Subject
+from gpucost.features.recommendations.model import Evidence, Recommendation, RecommendationContent, Saving, RecommendationSubject
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.settings_document import DocumentStore
 from gpucost.storage.ledger import Ledger
@@ -31,7 +31,7 @@ SETTINGS = json.dumps(
 )
 SAVING = Saving(Decimal(2), Decimal(1), Decimal(3), None, None, Decimal(2))
 PROPOSED = RecommendationContent(
-    "idle", Subject("demo", "research", "ns", "Deployment", "a"), "scale it to nothing", SAVING,
+    "idle", RecommendationSubject("demo", "research", "ns", "Deployment", "a"), "scale it to nothing", SAVING,
     Evidence(NOW, NOW, 700, 0, None, None, None), "high", "low", "", "low", "", Decimal(2), Decimal(0), Decimal(1),
 )  # fmt: skip
 

@@ -95,9 +95,9 @@ def test_what_is_gone_is_unknown_and_what_sums_it_stays(table: DynamoTable) -> N
 @pytest.mark.parametrize(
     ("section", "why"),
     [
-        ('{"lines_days": 400, "hours_days": 300}', "lines_days must not be more than hours_days"),
-        ('{"hours_days": 1000, "days_days": 999}', "nor hours_days more than days_days"),
-        ('{"lines_days": 34}', "greater than or equal to 35"),
+        ('{"pods": 400, "hourly": 300}', "pods must not be longer than hourly"),
+        ('{"hourly": 1000, "daily": 999}', "nor hourly longer than daily"),
+        ('{"pods": 34}', "greater than or equal to 35"),
     ],
 )
 def test_sums_outlive_what_they_sum(section: str, why: str) -> None:
@@ -106,7 +106,7 @@ def test_sums_outlive_what_they_sum(section: str, why: str) -> None:
 
 
 def test_settings_say_how_long() -> None:
-    settings = parse_settings(DOCUMENT % '{"lines_days": 40, "hours_days": 50, "days_days": 60}')
+    settings = parse_settings(DOCUMENT % '{"pods": 40, "hourly": 50, "daily": 60}')
     assert settings.retention.periods() == LEVELS
     assert parse_settings(DOCUMENT % "{}").retention.periods() == Retention()
 

@@ -14,7 +14,7 @@ from gpucost.core.errors import NotFoundError, SettingsError
 from gpucost.settings import SettingsModel, parse_document
 from gpucost.settings_document import DocumentStore, parse_settings
 from gpucost.storage import settings_store
-from gpucost.storage.settings_store import LARGEST
+from gpucost.storage.settings_store import MAX_DOCUMENT_BYTES
 from tests.conftest import DynamoTable
 
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
@@ -112,11 +112,11 @@ def test_store_keeps_a_bounded_number_of_versions(table: DynamoTable) -> None:
     for number in range(1, 6):
         store.push(DOCUMENT + f"lookback_hours: {number}\n", author="me", now=NOON)
     store = store_of(table, Clock())
-    kept, settings_store.MOST_PARSED = settings_store.MOST_PARSED, 3
+    kept, settings_store.MAX_PARSED = settings_store.MAX_PARSED, 3
     try:
         assert [store.version(number).settings.lookback_hours for number in range(1, 6)] == [1, 2, 3, 4, 5]
     finally:
-        settings_store.MOST_PARSED = kept
+        settings_store.MAX_PARSED = kept
     assert len(store._parsed) == 3
     with pytest.raises(NotFoundError):
         store.version(6)
@@ -151,7 +151,7 @@ def test_largest_document_fits_without_its_json(table: DynamoTable) -> None:
     letters = random.Random(7)
     names = ("".join(letters.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=60)) for _ in itertools.count())
     text = DOCUMENT + "".join(f"  - {{name: {name}, namespaces: [x]}}\n" for name in itertools.islice(names, 6_500))
-    assert LARGEST / 2 < len(zlib.compress(text.encode())) <= LARGEST
+    assert MAX_DOCUMENT_BYTES / 2 < len(zlib.compress(text.encode())) <= MAX_DOCUMENT_BYTES
     store_of(table, Clock()).push(text, author="me", now=NOON)
     assert "j" not in item_of(table, 1)
     assert len(store_of(table, Clock()).current().settings.business_units) == 6_503

@@ -1,4 +1,4 @@
-"""What the tests of metering and of `gpucost doctor` share."""
+"""Fixtures of the tests of metering and of `gpucost doctor`."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -20,8 +20,8 @@ from tests.system.timeline import HOUR, Timeline
 def examined(prometheus: Callable[[str], str]) -> Examine:
     def run(cluster: Recent, more: str = "", selector: str = "") -> Report:
         url = prometheus(cluster.text())
-        one = f'[{{name: demo, prometheus: {{url: "{url}"}}, selector: {{{selector}}}}}]'
-        settings = parse_settings(document(url, more=more, clusters=one))
+        clusters = f'[{{name: demo, prometheus: {{url: "{url}"}}, selector: {{{selector}}}}}]'
+        settings = parse_settings(document(url, more=more, clusters=clusters))
         return examine(settings.clusters[0], settings, cluster.now)
 
     return run

@@ -1,4 +1,4 @@
-"""An embedded AWS that the command line finds as a running demo."""
+"""Announces an embedded AWS to the command line as a running demo."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from devstack import demo_records
 
 @contextmanager
 def announced_in(folder: Path, endpoint: str) -> Iterator[None]:
-    """Announce it to this process, and to others that have the folder as XDG_CACHE_HOME."""
+    """Announce it to this process, and to others with the folder as XDG_CACHE_HOME."""
     with (
         patch.object(demo_records, "RECORDS", folder / "gpucost" / "demos"),
         demo_records.announced(port=1, endpoint=endpoint, dynamodb=endpoint),

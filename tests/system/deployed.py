@@ -1,4 +1,4 @@
-"""A stack in the embedded AWS whose functions run in this process, and the command line beside them."""
+"""A stack in the embedded AWS whose functions and command line run in this process."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
@@ -19,11 +19,11 @@ from tests.system.demo_record import announced_in
 from tests.system.test_cli import Said
 
 FIRST = floor_day(datetime.now(UTC)) - 2 * DAY - 2 * HOUR
-"""Two hours before a midnight that has passed."""
+"""Two hours before a past midnight."""
 
 
 class Stack(World):
-    """A world on the table, queues and topic that the template declares."""
+    """A simulated deployment on the table, queues and topic that the template declares."""
 
     def __post_init__(self) -> None:
         self.now = self.first
@@ -38,7 +38,7 @@ class Stack(World):
         self.push(document(self.clusters))
 
     def deploy(self, parameters: dict[str, str]) -> None:
-        """Deploy the template anew."""
+        """Deploy the template again."""
         local_client("cloudformation", self.endpoints.aws).delete_stack(StackName=STACK)
         self.deployed: Deployed = create_stack(self.endpoints.aws, "http://127.0.0.1:1", parameters)
         outputs = self.deployed.outputs
@@ -48,27 +48,27 @@ class Stack(World):
             "dead": outputs["DeadLetterQueueUrl"],
             "events": self.sqs.create_queue(QueueName="heard")["QueueUrl"],
         }
-        for url in self.queues.values():  # at once visible again, as in every world
+        for url in self.queues.values():  # messages are visible again at once
             self.sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "0"})
         self.topic = outputs["EventsTopicArn"]
         arn = self.sqs.get_queue_attributes(QueueUrl=self.queues["events"], AttributeNames=["QueueArn"])["Attributes"]
         self.sns.subscribe(TopicArn=self.topic, Protocol="sqs", Endpoint=arn["QueueArn"])
         tables = {variables["GPUCOST_TABLE"] for variables in self.deployed.environments.values()}
-        (self.table,) = tables | {outputs["TableName"]}  # all functions and the command line know the same one
+        (self.table,) = tables | {outputs["TableName"]}  # all functions and the command line use the same table
         self.ledger = Ledger(self.dynamodb, self.table)
         self.rollups = RollupStore(self.dynamodb, self.table)
 
     def close(self) -> None:
-        """Fail where a function was denied something."""
+        """Raise if a function lacked a permission."""
         self._running.close()
 
     def figures(self) -> dict[str, object]:
-        """What readers see; without the memory of alerts, which a backfill leaves alone."""
+        """The figures that readers see, without alert state, which a backfill does not change."""
         return {name: value for name, value in self.seen().items() if " alert " not in name}
 
     def gpucost(self, *arguments: str) -> Said:
-        """The command line against this stack, in this process."""
-        self.now = datetime.now(UTC)  # the command line knows no other
+        """Run the command line against this stack in this process."""
+        self.now = datetime.now(UTC)  # the command line uses the system clock
         out, err, status = StringIO(), StringIO(), 0
         with self.active(), redirect_stdout(out), redirect_stderr(err):
             try:
@@ -80,7 +80,7 @@ class Stack(World):
 
 @contextmanager
 def running(folder: Path) -> Iterator[Stack]:
-    """The embedded AWS with one cluster's stack, where the command line finds it."""
+    """Run the embedded AWS with a stack of one cluster, announced to the command line."""
     with running_aws() as endpoint, announced_in(folder, endpoint):
         stack = Stack(Endpoints(endpoint, endpoint), FIRST, ("east",))
         yield stack

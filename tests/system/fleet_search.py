@@ -1,7 +1,7 @@
-"""Search more clusters put together by chance than the tests have time for.
+"""Searches more randomly generated clusters for wrong figures than the tests have time for.
 
-`python -m tests.system.fleet_search 100 200` looks at the seeds from 100 to 199, prints every hour whose figures are
-not true, and exits with 1 where there was one.
+`python -m tests.system.fleet_search 100 200` checks the seeds from 100 to 199, prints every hour whose figures are
+wrong, and exits with 1 if there is one.
 """
 
 import sys
@@ -20,25 +20,25 @@ AT_ONCE = 20
 
 
 def main(first: int, after: int) -> int:
-    """How many hours are not true, of seeds `first` to `after`."""
+    """The number of wrong hours for the seeds from `first` to before `after`."""
     base = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
     wrong = count()
     for seed in range(first, after, AT_ONCE):
-        scenarios = [mix(one) for one in range(seed, min(after, seed + AT_ONCE))]
+        scenarios = [mix(number) for number in range(seed, min(after, seed + AT_ONCE))]
         with tempfile.TemporaryDirectory(prefix="gpucost-fleet-") as name:
             folder = Path(name)
             openmetrics.write(scenarios, base, folder / "metrics.om")
             with running_prometheus(folder / "metrics.om") as url:
-                found = ask(scenarios, url, base, folder)
+                hours = ask(scenarios, url, base, folder)
         for scenario in scenarios:
             for number in scenario.hours:
                 for check in (assert_lines, assert_identity):
                     try:
-                        check(scenario, number, found[scenario.name, number])
+                        check(scenario, number, hours[scenario.name, number])
                     except AssertionError as error:
                         next(wrong)
                         print(
-                            f"{scenario.name} hour {number}: {(str(error) or 'is not true').splitlines()[0]}",
+                            f"{scenario.name} hour {number}: {(str(error) or 'is wrong').splitlines()[0]}",
                             flush=True,
                         )
     return next(wrong)

@@ -1,4 +1,4 @@
-"""What the command says of a scenario's hours, beside the scenario's own truth."""
+"""Compares the command's figures for a scenario's hours with the true ones."""
 
 import subprocess
 from collections.abc import Sequence
@@ -23,33 +23,33 @@ Hours = dict[tuple[str, int], Any]
 
 
 def ask(scenarios: Sequence[Scenario], url: str, base: datetime, folder: Path) -> Hours:
-    """What the command says of every scenario's hours; scenarios of the same settings and hours in one call."""
+    """The command's answers for all hours. Scenarios with the same settings and hours share a call."""
     groups: dict[tuple[str, tuple[int, ...]], list[Scenario]] = {}
     for scenario in scenarios:
         groups.setdefault((scenario.settings, tuple(scenario.hours)), []).append(scenario)
-    found: Hours = {}
-    for place, ((_, hours), some) in enumerate(groups.items()):
-        path = folder / f"settings-{place}.yaml"
-        path.write_text(settings(some, url, base))
+    hours_by_cluster: Hours = {}
+    for group_number, ((_, hours), members) in enumerate(groups.items()):
+        path = folder / f"settings-{group_number}.yaml"
+        path.write_text(settings(members, url, base))
         for hour in attribute(path, base + timedelta(hours=min(hours)), len(hours)):
             number = round((datetime.fromisoformat(hour["hour"]) - base) / timedelta(hours=1))
-            found[hour["cluster"], number] = hour
-    return found
+            hours_by_cluster[hour["cluster"], number] = hour
+    return hours_by_cluster
 
 
 def settings(scenarios: Sequence[Scenario], url: str, base: datetime) -> str:
-    """A document for some clusters in one Prometheus."""
+    """A settings document for some clusters in the same Prometheus."""
     clusters = "".join(
-        f'  - {{name: {one.name}, prometheus: {{url: "{url}"}}, selector: {{cluster: {one.name}}}}}\n'
-        for one in scenarios
+        f'  - {{name: {scenario.name}, prometheus: {{url: "{url}"}}, selector: {{cluster: {scenario.name}}}}}\n'
+        for scenario in scenarios
     )
     price = f"pricing: {{source: constant, gpu_hourly_usd: {PRICE}}}\n"
-    own = scenarios[0].settings.replace("{base}", f"{base:%Y-%m-%dT%H:00:00Z}")
-    return f"clusters:\n{clusters}{price}{own}"
+    scenario_settings = scenarios[0].settings.replace("{base}", f"{base:%Y-%m-%dT%H:00:00Z}")
+    return f"clusters:\n{clusters}{price}{scenario_settings}"
 
 
 def attribute(path: Path, first: datetime, hours: int) -> list[Any]:
-    """The command's answer, numbers as they stand."""
+    """The hours of the command's answer, with exact numbers."""
     command = [str(GPUCOST), "attribute", "--settings", str(path), "--hour", f"{first:%Y-%m-%dT%H:00:00Z}"]
     command += ["--hours", str(hours), "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -60,16 +60,16 @@ def attribute(path: Path, first: datetime, hours: int) -> list[Any]:
 
 
 def assert_lines(scenario: Scenario, number: int, hour: Any) -> None:
-    """Every line is there, none is too many, and each is true."""
+    """Check that the lines are exactly the expected ones, with true figures."""
     assert hour["status"] == "complete", hour["notes"]
-    expected = {(one.pod.id, one.resource): one for one in truth.hour(scenario, number).lines}
-    said = {(line["uid"], in_metrics(line["resource"])): line for line in hour["lines"]}
-    assert len(said) == len(hour["lines"])
-    may_be_missing = {key for key, one in expected.items() if one.may_be_missing}
-    assert said.keys() <= expected.keys(), f"lines too many: {sorted(said.keys() - expected.keys())}"
-    missing = expected.keys() - said.keys() - may_be_missing
+    expected = {(true_line.pod.id, true_line.resource): true_line for true_line in truth.hour(scenario, number).lines}
+    lines = {(line["uid"], in_metrics(line["resource"])): line for line in hour["lines"]}
+    assert len(lines) == len(hour["lines"])
+    may_be_missing = {key for key, true_line in expected.items() if true_line.may_be_missing}
+    assert lines.keys() <= expected.keys(), f"lines too many: {sorted(lines.keys() - expected.keys())}"
+    missing = expected.keys() - lines.keys() - may_be_missing
     assert not missing, f"lines missing: {sorted(missing)}"
-    for key, line in said.items():
+    for key, line in lines.items():
         compare(scenario, line, expected[key])
 
 
@@ -86,23 +86,25 @@ def compare(scenario: Scenario, line: Any, true: TrueLine) -> None:
 
 
 def compare_use(line: Any, true: TrueLine) -> None:
-    """Use, and what nobody saw of it; what was seen for less than the bound may have been seen or not."""
-    what, by = true.pod.name, line["utilization_source"]
+    """Check effective and unmeasured GPU-hours. Use observed for less than the bound may be missing."""
+    pod_name, by = true.pod.name, line["utilization_source"]
     slack = true.unmeasured.tolerance
     if by == "none" and true.observed <= slack:
-        near(line["unmeasured_gpu_hours"], true.unmeasured + Amount(Fraction(0), true.observed), f"{what} unmeasured")
+        near(
+            line["unmeasured_gpu_hours"], true.unmeasured + Amount(Fraction(0), true.observed), f"{pod_name} unmeasured"
+        )
         return
     if true.effective is None and by != "none":
-        assert slack, f"{what} is measured by {by}, though nobody could see its use"
+        assert slack, f"{pod_name} is measured by {by}, though no scrape shows its use"
     elif true.effective is not None:
-        assert by == true.source, f"{what} is measured by {by}, not by {true.source}"
+        assert by == true.source, f"{pod_name} is measured by {by}, not by {true.source}"
     effective = true.effective or Amount(Fraction(0), slack)
-    near(line["effective_gpu_hours"] or 0, effective, f"{what} effective")
-    near(line["unmeasured_gpu_hours"], true.unmeasured, f"{what} unmeasured")
+    near(line["effective_gpu_hours"] or 0, effective, f"{pod_name} effective")
+    near(line["unmeasured_gpu_hours"], true.unmeasured, f"{pod_name} unmeasured")
 
 
 def assert_identity(scenario: Scenario, number: int, hour: Any) -> None:
-    """Every part of the identity is true, and they sum up to the last digit."""
+    """Check that every part of the cost identity is true, and that they add up to the last digit."""
     totals, true = hour["totals"], truth.hour(scenario, number)
     assert totals["node_cost_usd"] is not None, f"the totals are unknown: {hour['notes']}"
     assert sum(totals[f"{part}_usd"] for part in PARTS) == totals["node_cost_usd"]
@@ -119,15 +121,15 @@ def assert_identity(scenario: Scenario, number: int, hour: Any) -> None:
         assert sum(parts) == line["allocated_usd"]
 
 
-def near(said: Any, amount: Amount, what: str) -> None:
-    """Within what the truth allows."""
-    assert said is not None, f"{what} is unknown; it is {float(amount.value)}"
-    off = abs(Fraction(said) - amount.value)
+def near(text: Any, amount: Amount, label: str) -> None:
+    """Check that a figure is within the tolerance of the true amount."""
+    assert text is not None, f"{label} is unknown; it is {float(amount.value)}"
+    off = abs(Fraction(text) - amount.value)
     assert off <= amount.tolerance + EXACT, (
-        f"{what}: said {said}, truth {float(amount.value)}, off by {float(off)}, allowed {float(amount.tolerance)}"
+        f"{label}: {text}, truth {float(amount.value)}, off by {float(off)}, allowed {float(amount.tolerance)}"
     )
 
 
 def in_metrics(resource: str) -> str:
-    """A resource's name as kube-state-metrics writes it."""
+    """A resource's name in the spelling of kube-state-metrics."""
     return "".join(letter if letter.isalnum() else "_" for letter in resource)

@@ -1,4 +1,4 @@
-"""A real Prometheus behind a limit on the size of answers, as Amazon's service has one."""
+"""A real Prometheus behind a limit on the response size, like Amazon's service."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +11,12 @@ import requests
 
 @dataclass
 class Traffic:
-    """What went through."""
+    """The requests and responses that passed the limit."""
 
     answered: list[int] = field(default_factory=list)
-    """Bytes of each answer that was let through."""
+    """Bytes of each forwarded response."""
     refused: list[int] = field(default_factory=list)
-    """Bytes of each that was not."""
+    """Bytes of each refused response."""
     queries: list[str] = field(default_factory=list)
 
 
@@ -54,12 +54,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def limited(upstream: str, most: int) -> Iterator[tuple[str, Traffic]]:
-    """Run the limit in front of a Prometheus; yields its address and what went through."""
+    """Run the limit in front of a Prometheus. Yields its URL and its traffic."""
     server = _Server(("127.0.0.1", 0), _Handler)
     server.upstream, server.most, server.traffic = upstream, most, Traffic()
     thread = Thread(target=server.serve_forever, daemon=True)

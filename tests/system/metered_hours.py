@@ -1,4 +1,4 @@
-"""Clusters made by hand for the tests of metering, and what is looked at in their hours."""
+"""Hand-made clusters for the tests of metering, and checks of their hours."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -27,17 +27,17 @@ def hours(record: HourRecord) -> dict[str, float]:
 
 
 def line(record: HourRecord, pod: str) -> Line:
-    (found,) = [line for line in record.lines if line.pod == pod]
-    return found
+    (matching_line,) = [line for line in record.lines if line.pod == pod]
+    return matching_line
 
 
 def minutes(*values: float) -> Fraction:
     return sum((Fraction(value) for value in values), Fraction(0)) * MINUTE
 
 
-def fleet(**how: object) -> Timeline:
+def fleet(**settings: object) -> Timeline:
     """A scraped cluster with one node of four whole GPUs."""
-    timeline = Timeline(**how)
+    timeline = Timeline(**settings)
     timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 4})
     for gpu in range(4):

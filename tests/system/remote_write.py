@@ -1,4 +1,4 @@
-"""Samples into a running Prometheus as a scraper's remote write brings them, staleness markers included.
+"""Sends samples to a running Prometheus by remote write, including staleness markers.
 
 promtool cannot load markers. The protocol is small: a protobuf `WriteRequest` in a Snappy block (Prometheus, "Remote
 Write 1.0"); a Snappy block of literals alone is a valid one, so neither needs a package.
@@ -15,31 +15,31 @@ from devstack.prometheus import VICTORIA_METRICS
 from devstack.victoria_metrics import flush
 
 STALE = struct.pack("<Q", 0x7FF0000000000002)
-"""The one NaN that means: this series has ended (Prometheus, `model/value`)."""
+"""The NaN that marks the end of a series (Prometheus, `model/value`)."""
 SERIES_PER_REQUEST = 2000
 _LITERAL = 60
 
 
 def send(url: str, series: Sequence[Series], base_ms: int, scrapes: Mapping[str, Sequence[int]]) -> None:
-    """Write series in order of time; one that is missing from a scrape of its instance is marked as ended there.
+    """Write series in order of time. A series that is missing from a scrape of its instance is marked as stale.
 
     Args:
-        url: of a Prometheus that receives.
+        url: a Prometheus with the remote-write receiver.
         series: with times from the base.
         base_ms: the base, milliseconds since the epoch.
-        scrapes: all scrapes tried, by instance, from the base.
+        scrapes: all attempted scrapes by instance, in milliseconds from the base.
     """
     by_time: dict[int, list[tuple[bytes, bytes]]] = {}
-    for one in series:
-        labels = _labels({"__name__": one.metric, **one.labels})
-        told = {at: struct.pack("<d", float(_value(value, base_ms))) for at, value in one.samples}
+    for single_series in series:
+        labels = _labels({"__name__": single_series.metric, **single_series.labels})
+        encoded = {at: struct.pack("<d", float(_value(value, base_ms))) for at, value in single_series.samples}
         before = False
-        for at in scrapes[one.labels["instance"]]:
-            if at in told:
-                by_time.setdefault(at, []).append((labels, told[at]))
+        for at in scrapes[single_series.labels["instance"]]:
+            if at in encoded:
+                by_time.setdefault(at, []).append((labels, encoded[at]))
             elif before:
                 by_time.setdefault(at, []).append((labels, STALE))
-            before = at in told
+            before = at in encoded
     for at in sorted(by_time):
         samples = by_time[at]
         for first in range(0, len(samples), SERIES_PER_REQUEST):
@@ -66,7 +66,7 @@ def _post(url: str, samples: Iterable[tuple[bytes, bytes]], at_ms: int) -> None:
 
 
 def _labels(labels: Mapping[str, str]) -> bytes:
-    """`TimeSeries.labels`, sorted; a series of field 1 of `WriteRequest` is these and one sample."""
+    """`TimeSeries.labels`, sorted. A time series of `WriteRequest` consists of them and a sample."""
     return b"".join(
         _field(1, _field(1, name.encode()) + _field(2, value.encode()))
         for name, value in sorted(labels.items())
@@ -83,12 +83,12 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def _snappy(body: bytes) -> bytes:

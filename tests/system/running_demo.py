@@ -1,4 +1,4 @@
-"""`gpucost demo` as a process of its own, as anybody starts it."""
+"""Runs `gpucost demo` as a separate process."""
 
 import os
 import re
@@ -52,12 +52,12 @@ class Demo:
 
 @contextmanager
 def running_demo(folder: Path) -> Iterator[Demo]:
-    """Run it until it answers; a folder takes its state and what it prints."""
+    """Start the demo and wait until it answers. Its state and output go to a folder."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder), "COLUMNS": "100"}
     out = folder / "out"
     with out.open("w") as stdout, (folder / "err").open("w") as stderr:
         process = subprocess.Popen(
-            # What a script has started in the background is deaf to Ctrl-C, and so would be what the tests start.
+            # Background processes of a script ignore SIGINT, and so would the children of the tests.
             ["env", "--default-signal=INT", GPUCOST, "demo", "--port", str(free_port())],
             stdout=stdout,
             stderr=stderr,

@@ -51,7 +51,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.callers += [found.groups() for found in [SIGNATURE.search(self.headers["Authorization"])] if found]
+        self.server.callers += [match.groups() for match in [SIGNATURE.search(self.headers["Authorization"])] if match]
         body = (
             b"<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code>"
             b"<Message>Stack with id gpucost-dev does not exist</Message></Error></ErrorResponse>"
@@ -82,7 +82,7 @@ def home(tmp_path: Path) -> Path:
 def gpucost(aws: Aws, home: Path, *arguments: str, **environment: str) -> Said:
     """Run the command with nothing of the machine's own AWS configuration."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    own = {
+    environment = {
         "AWS_CONFIG_FILE": str(home / "config"),
         "AWS_SHARED_CREDENTIALS_FILE": str(home / "credentials"),
         "AWS_EC2_METADATA_DISABLED": "true",
@@ -90,7 +90,11 @@ def gpucost(aws: Aws, home: Path, *arguments: str, **environment: str) -> Said:
     }
     aws.callers.clear()
     done = subprocess.run(
-        [str(GPUCOST), *arguments], capture_output=True, text=True, check=False, env={**clean, **own, **environment}
+        [str(GPUCOST), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**clean, **environment, **environment},
     )
     return Said(done.returncode, done.stdout, done.stderr)
 
@@ -154,7 +158,7 @@ def test_profile_that_does_not_exist_is_named(aws: Aws, home: Path) -> None:
     assert done.stderr.startswith("gpucost: AWS profile 'nope' does not exist; ")
 
 
-def test_missing_credentials_are_one_sentence(aws: Aws, home: Path) -> None:
+def test_missing_credentials_are_explained_in_a_single_sentence(aws: Aws, home: Path) -> None:
     (home / "credentials").unlink()
     done = gpucost(aws, home, *SHOW)
     assert done.returncode == 1

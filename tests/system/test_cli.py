@@ -1,4 +1,4 @@
-"""`gpucost` as a script would call it: exit status, one sentence on stderr, exact JSON on stdout."""
+"""`gpucost` as scripts call it: exit status, one sentence on stderr, exact JSON on stdout."""
 
 import csv
 import io
@@ -27,20 +27,20 @@ NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
 
 def gpucost(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [str(GPUCOST), *arguments]
-    own = {**os.environ, **environment}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=own, timeout=120)
+    variables = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=variables, timeout=120)
 
 
-class Said(NamedTuple):
-    """What a command said and ended with."""
+class CommandResult(NamedTuple):
+    """Output and exit status of a command."""
 
     returncode: int | str | None
     stdout: str
     stderr: str
 
 
-def in_this_process(*arguments: str) -> Said:
-    """The same without a process of its own, which takes most of a second: for the many ways to be wrong."""
+def in_this_process(*arguments: str) -> CommandResult:
+    """Run the command in this process, because a new process takes most of a second."""
     out, err = io.StringIO(), io.StringIO()
     status: int | str | None = 0
     with redirect_stdout(out), redirect_stderr(err):
@@ -48,7 +48,7 @@ def in_this_process(*arguments: str) -> Said:
             main(arguments)
         except SystemExit as end:
             status = end.code
-    return Said(status, out.getvalue(), err.getvalue())
+    return CommandResult(status, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture
@@ -77,8 +77,10 @@ def cluster(prometheus: Callable[[str], str]) -> str:
     return prometheus(timeline.text())
 
 
-def test_json_is_the_documented_shape_and_exact(settings: Callable[..., str], cluster: str) -> None:
-    done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", format_timestamp(HOUR), "--format", "json")
+def test_json_has_the_documented_shape_and_exact_numbers(settings: Callable[..., str], cluster: str) -> None:
+    done = gpucost(
+        "attribute", "--settings", settings(url=cluster), "--hour", format_timestamp(HOUR), "--format", "json"
+    )
     assert (done.returncode, done.stderr) == (0, "")
     document = json.loads(done.stdout, parse_float=Decimal)
     (hour,) = document["hours"]
@@ -94,11 +96,11 @@ def test_json_is_the_documented_shape_and_exact(settings: Callable[..., str], cl
         "pod",
     )
     assert hour["lines"][1]["effective_usd"] is None
-    assert sum(Decimal(one["allocated_usd"]) for one in hour["lines"]) == hour["totals"]["allocated_usd"]
+    assert sum(Decimal(line["allocated_usd"]) for line in hour["lines"]) == hour["totals"]["allocated_usd"]
     assert "E-" not in done.stdout
 
 
-def test_several_hours_and_csv(settings: Callable[..., str], cluster: str) -> None:
+def test_csv_of_several_hours(settings: Callable[..., str], cluster: str) -> None:
     done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", format_timestamp(HOUR), "--hours", "2",
                    "--format", "csv")  # fmt: skip
     assert done.returncode == 0
@@ -155,27 +157,27 @@ def test_attribute_table_says_where_node_cost_is_unknown(
 
 @pytest.mark.parametrize("form", ["table", "json", "csv"])
 def test_attribute_without_any_figures_is_a_failure_that_names_doctor(
-    settings: Callable[..., str], cluster: str, form: str
+    settings: Callable[..., str], cluster: str, output_format: str
 ) -> None:
     path = settings(
         f'clusters: [{{name: demo, prometheus: {{url: "{cluster}"}}, selector: {{cluster: wrong}}}}]\n{PRICING}'
     )
-    done = gpucost("attribute", "--settings", path, "--hour", format_timestamp(HOUR), "--hours", "2", "--format", form)
+    done = gpucost(
+        "attribute", "--settings", path, "--hour", format_timestamp(HOUR), "--hours", "2", "--format", output_format
+    )
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("gpucost: cluster demo has no figures: hour ")
     assert "no scrape of the allocation source was seen" in done.stderr
     assert done.stderr.endswith(f"run: gpucost doctor --settings {path}\n")
-    if form == "json":
+    if output_format == "json":
         hours = json.loads(done.stdout)["hours"]
         assert [hour["status"] for hour in hours] == ["incomplete", "incomplete"]
         assert [set(hour["totals"].values()) for hour in hours] == [{None}, {None}]
         assert [hour["lines"] for hour in hours] == [[], []]
 
 
-def test_cluster_scaled_to_zero_costs_zero_and_is_no_failure(
-    settings: Callable[..., str], prometheus: Callable[[str], str]
-) -> None:
+def test_cluster_scaled_to_zero_costs_zero(settings: Callable[..., str], prometheus: Callable[[str], str]) -> None:
     timeline = Timeline()
     timeline.up()
     timeline.node(capacity={})
@@ -186,22 +188,22 @@ def test_cluster_scaled_to_zero_costs_zero_and_is_no_failure(
     assert (hour["status"], hour["totals"]["node_cost_usd"]) == ("complete", 0)
 
 
-def test_a_cluster_without_figures_takes_no_other_clusters_figures_away(
+def test_unreachable_cluster_leaves_figures_of_others(
     settings: Callable[..., str], cluster: str, refused_url: str
 ) -> None:
-    away = refused_url
+    unreachable = refused_url
     path = settings(
-        f'clusters: [{{name: away, prometheus: {{url: "{away}", retention_days: 30}}}}, '
+        f'clusters: [{{name: unreachable, prometheus: {{url: "{unreachable}", retention_days: 30}}}}, '
         f'{{name: demo, prometheus: {{url: "{cluster}"}}}}]\n{PRICING}'
     )
     done = gpucost("attribute", "--settings", path, "--hour", format_timestamp(HOUR), "--format", "json")
     assert done.returncode == 1
     assert [hour["cluster"] for hour in json.loads(done.stdout)["hours"]] == ["demo"]
-    assert "cluster away: Prometheus at" in done.stderr
+    assert "cluster unreachable: Prometheus at" in done.stderr
     assert "gpucost doctor" in done.stderr
 
 
-def test_clusters_without_figures_beside_others_are_named_on_stderr(settings: Callable[..., str], cluster: str) -> None:
+def test_clusters_without_figures_are_named_on_stderr(settings: Callable[..., str], cluster: str) -> None:
     path = settings(
         f'clusters: [{{name: misspelled, prometheus: {{url: "{cluster}"}}, selector: {{cluster: nothing}}}}, '
         f'{{name: demo, prometheus: {{url: "{cluster}"}}}}]\n{PRICING}'
@@ -239,9 +241,11 @@ OK = "2026-11-19T10:00:00Z"
         (["backfill", "--stack", "local", "--from", OK, "--to", OK], "must be after"),
     ],
 )
-def test_bad_input_is_one_sentence_and_status_2(settings: Callable[..., str], arguments: list[str], says: str) -> None:
-    given = [settings() if argument == "{}" else argument for argument in arguments]
-    done = in_this_process(*given)
+def test_invalid_input_exits_2_with_a_single_sentence(
+    settings: Callable[..., str], arguments: list[str], says: str
+) -> None:
+    command = [settings() if argument == "{}" else argument for argument in arguments]
+    done = in_this_process(*command)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert done.stderr.startswith("gpucost: ")
@@ -256,7 +260,7 @@ def test_bad_input_ends_the_script_with_status_2(settings: Callable[..., str]) -
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_day_stands_for_its_first_hour(settings: Callable[..., str]) -> None:
+def test_day_stands_for_its_first_hour(settings: Callable[..., str]) -> None:
     day = f"{NOW + timedelta(days=1):%Y-%m-%d}"
     done = in_this_process("attribute", "--settings", settings(), "--hour", day)
     assert done.returncode == 2
@@ -288,7 +292,7 @@ PRICING = "pricing: {source: constant, gpu_hourly_usd: 1}\n"
         (CLUSTERS.replace("//x", "//user:secret@x") + PRICING, "must not hold credentials"),
         (CLUSTERS.replace("//x", "//[::1") + PRICING, "not an address"),
         (CLUSTERS + PRICING + "utilization: {sources: pod}", "utilization.sources: must be a list"),
-        (CLUSTERS + PRICING + "utilization: {sources: [pod, pod]}", "names a rung twice"),
+        (CLUSTERS + PRICING + "utilization: {sources: [pod, pod]}", "names a source twice"),
         (
             CLUSTERS + PRICING + "alerts: {receivers: [{secret: gpucost/x}]}",
             "type is needed: slack, email or alertmanager",
@@ -297,7 +301,7 @@ PRICING = "pricing: {source: constant, gpu_hourly_usd: 1}\n"
         ("a: 1\na: 2", "key 'a' stands twice"),
     ],
 )
-def test_wrong_settings_name_the_key_and_what_is_allowed(
+def test_invalid_settings_message_names_key_and_allowed_values(
     settings: Callable[..., str], document: str, says: str
 ) -> None:
     done = in_this_process("attribute", "--settings", settings(document), "--hour", "2026-11-19T10:00:00Z")
@@ -308,7 +312,7 @@ def test_wrong_settings_name_the_key_and_what_is_allowed(
 
 @contextmanager
 def answering(status: int, body: bytes) -> Iterator[str]:
-    """A server that answers everything with the same; yields its address."""
+    """Run a server that gives every request the same answer, and yield its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -341,7 +345,7 @@ def assert_no_figures(done: subprocess.CompletedProcess[str], says: str) -> None
     assert "run: gpucost doctor --settings " in done.stderr
 
 
-def test_prometheus_away_is_a_failure_and_no_figure(settings: Callable[..., str], refused_url: str) -> None:
+def test_unreachable_prometheus_is_a_failure(settings: Callable[..., str], refused_url: str) -> None:
     path = settings(url=refused_url)
     done = gpucost("attribute", "--settings", path, "--hour", format_timestamp(HOUR), "--format", "json")
     assert_no_figures(done, "could not be reached")
@@ -355,7 +359,7 @@ def test_prometheus_away_is_a_failure_and_no_figure(settings: Callable[..., str]
         (200, b'{"status":"success","data":{}}', "not Prometheus' own"),
     ],
 )
-def test_prometheus_that_refuses_or_answers_rubbish_is_a_failure(
+def test_refusing_or_broken_prometheus_is_a_failure(
     settings: Callable[..., str], status: int, body: bytes, says: str
 ) -> None:
     with answering(status, body) as url:
@@ -363,14 +367,14 @@ def test_prometheus_that_refuses_or_answers_rubbish_is_a_failure(
     assert_no_figures(done, says)
 
 
-def test_an_hour_past_the_retention_is_refused_with_the_reason(settings: Callable[..., str], cluster: str) -> None:
+def test_hour_before_the_retention_is_refused(settings: Callable[..., str], cluster: str) -> None:
     old = format_timestamp(NOW - timedelta(days=500))
     done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", old)
     assert done.returncode == 2
     assert "past the retention" in done.stderr
 
 
-def test_without_a_running_demo_the_local_stack_is_not_found(tmp_path: Path) -> None:
+def test_local_stack_without_running_demo_is_an_error(tmp_path: Path) -> None:
     done = gpucost("settings", "show", "--stack", "local", XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 1
     assert "no demo is running" in done.stderr

@@ -23,7 +23,7 @@ class Upstream:
     """What reached the API, and whether it was signed rightly."""
 
     port: int = 0
-    asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     go_on: Event = field(default_factory=Event)
 
     @property
@@ -33,14 +33,14 @@ class Upstream:
 
 @contextmanager
 def upstream_api() -> Iterator[Upstream]:
-    known = Upstream()
+    api = Upstream()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
-            known.asked.append((self.command, self.path, headers))
+            api.requests.append((self.command, self.path, headers))
             if not is_signed(self.command, f"http://{headers['host']}{self.path}", headers):
                 self.answer(403, b'{"message":"Forbidden"}')
             elif self.path.startswith("/slow"):
@@ -48,7 +48,7 @@ def upstream_api() -> Iterator[Upstream]:
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
                 self.wfile.write(b"5\r\nfirst\r\n")
-                known.go_on.wait(10)
+                api.go_on.wait(10)
                 self.wfile.write(b"4\r\nlast\r\n0\r\n\r\n")
             elif self.path.startswith("/moved"):
                 self.send_response(302)
@@ -70,13 +70,13 @@ def upstream_api() -> Iterator[Upstream]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    known.port = int(server.server_address[1])
+    api.port = int(server.server_address[1])
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
-        yield known
+        yield api
     finally:
-        known.go_on.set()
+        api.go_on.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -84,8 +84,8 @@ def upstream_api() -> Iterator[Upstream]:
 
 @pytest.fixture(scope="module")
 def upstream() -> Iterator[Upstream]:
-    with upstream_api() as known:
-        yield known
+    with upstream_api() as api:
+        yield api
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +101,9 @@ def ask(proxy: str, path: str, method: str = "GET", **headers: str) -> tuple[int
         connection.putheader(name.replace("_", "-"), value)
     connection.endheaders()
     answer = connection.getresponse()
-    found = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+    response = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
     connection.close()
-    return found
+    return response
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def ask(proxy: str, path: str, method: str = "GET", **headers: str) -> tuple[int
 def test_requests_arrive_signed_and_unchanged(proxy: str, upstream: Upstream, path: str) -> None:
     status, headers, body = ask(proxy, path)
     assert (status, headers["content-security-policy"]) == (200, "default-src 'none'")
-    assert body.decode() == upstream.asked[-1][1]
-    sent = upstream.asked[-1]
+    assert body.decode() == upstream.requests[-1][1]
+    sent = upstream.requests[-1]
     assert sent[0] == "GET"
     assert sent[1].partition("?")[0] == path.partition("?")[0]
     assert parse_qsl(sent[1].partition("?")[2], True) == parse_qsl(path.partition("?")[2], True)
@@ -134,11 +134,11 @@ def test_the_check_of_signatures_would_fail(upstream: Upstream) -> None:
         assert ask(other.removeprefix("http://"), "/v1/costs")[0] == 403
 
 
-def test_the_callers_own_headers_of_identity_are_not_passed_on(proxy: str, upstream: Upstream) -> None:
+def test_identity_headers_of_the_caller_are_not_forwarded(proxy: str, upstream: Upstream) -> None:
     status, _, _ = ask(proxy, "/x", Authorization="Bearer mine", Cookie="a=b", X_Act_As="arn", X_Amz_Date="x",
                        Accept="text/csv")  # fmt: skip
     assert status == 200
-    headers = upstream.asked[-1][2]
+    headers = upstream.requests[-1][2]
     assert headers["authorization"].startswith("AWS4-HMAC-SHA256")
     assert headers["accept"] == "text/csv"
     assert not {"cookie", "x-act-as"} & headers.keys()
@@ -146,17 +146,17 @@ def test_the_callers_own_headers_of_identity_are_not_passed_on(proxy: str, upstr
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_nothing_but_reading_is_passed_on(proxy: str, upstream: Upstream, method: str) -> None:
-    before = len(upstream.asked)
+    before = len(upstream.requests)
     status, headers, body = ask(proxy, "/v1/costs", method)
     assert (status, headers["allow"], headers["content-type"]) == (405, "GET, HEAD", "application/problem+json")
     assert json.loads(body)["detail"].startswith("only GET and HEAD")
-    assert len(upstream.asked) == before
+    assert len(upstream.requests) == before
 
 
 def test_head_is_a_get_without_the_body(proxy: str, upstream: Upstream) -> None:
     status, headers, body = ask(proxy, "/v1/costs", "HEAD")
     assert (status, headers["content-length"], body) == (200, "9", b"")
-    assert upstream.asked[-1][0] == "GET"
+    assert upstream.requests[-1][0] == "GET"
 
 
 @pytest.mark.parametrize(
@@ -174,15 +174,15 @@ def test_head_is_a_get_without_the_body(proxy: str, upstream: Upstream) -> None:
     ],
 )
 def test_other_names_and_other_pages_are_refused(proxy: str, upstream: Upstream, headers: dict[str, str]) -> None:
-    before = len(upstream.asked)
+    before = len(upstream.requests)
     port = proxy.rpartition(":")[2]
     status, _, _ = ask(proxy, "/v1/costs", **{name: value.format(port=port) for name, value in headers.items()})
     assert status == 403
-    assert len(upstream.asked) == before
+    assert len(upstream.requests) == before
 
 
 @pytest.mark.parametrize("headers", [{"Host": "localhost:{port}"}, {"Sec_Fetch_Site": "same-origin"}])
-def test_this_machines_own_names_are_answered(proxy: str, headers: dict[str, str]) -> None:
+def test_local_host_names_are_accepted(proxy: str, headers: dict[str, str]) -> None:
     port = proxy.rpartition(":")[2]
     assert ask(proxy, "/v1/costs", **{name: value.format(port=port) for name, value in headers.items()})[0] == 200
 
@@ -206,9 +206,9 @@ def test_redirects_are_the_callers_to_follow(proxy: str) -> None:
 def test_an_api_that_is_not_there_is_502() -> None:
     with proxying("http://127.0.0.1:9", None, 0) as address:
         status, _, body = ask(address.removeprefix("http://"), "/v1/costs")
-    told: dict[str, Any] = json.loads(body)
-    assert (status, told["instance"]) == (502, "/v1/costs")
-    assert "127.0.0.1:9" not in told["detail"]
+    problem: dict[str, Any] = json.loads(body)
+    assert (status, problem["instance"]) == (502, "/v1/costs")
+    assert "127.0.0.1:9" not in problem["detail"]
 
 
 def test_a_port_that_is_taken_is_said(proxy: str) -> None:

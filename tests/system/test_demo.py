@@ -1,4 +1,4 @@
-"""The whole system on one machine, against the fleet's truth, which is computed from its scenario alone."""
+"""The whole system on one machine, compared with true figures computed from the scenario."""
 
 import os
 import re
@@ -29,8 +29,8 @@ UNITS = {"training": "research", "notebooks": "research", "chat": "assistant"}
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    with running_demo(tmp_path_factory.mktemp("demo")) as demo_of_its_own:
-        yield demo_of_its_own
+    with running_demo(tmp_path_factory.mktemp("demo")) as demo:
+        yield demo
 
 
 def run_to_end(arguments: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -39,7 +39,7 @@ def run_to_end(arguments: Sequence[str], environment: Mapping[str, str]) -> subp
 
 
 def expected(running: Demo) -> dict[str, tuple[Fraction, Fraction]]:
-    """(allocated, effective) USD by business unit, from the scenario alone."""
+    """(allocated, effective) USD by business unit, from the scenario."""
     units: dict[str, tuple[Fraction, Fraction]] = {}
     for hour in by_hour(running.end):
         for unit, (held, used) in hour.items():
@@ -50,15 +50,15 @@ def expected(running: Demo) -> dict[str, tuple[Fraction, Fraction]]:
 
 @cache
 def true_hours(end: datetime) -> list[truth.TrueHour]:
-    """Every hour's truth."""
+    """The true figures of every hour."""
     scenario = demo.scenario(end)
     return [truth.hour(scenario, number) for number in range(demo.HOURS)]
 
 
 @cache
 def by_hour(end: datetime) -> list[dict[str, tuple[Fraction, Fraction]]]:
-    """(allocated, effective) USD by business unit, hour by hour, from the scenario alone."""
-    found = []
+    """(allocated, effective) USD by business unit for each hour, from the scenario."""
+    pods = []
     for hour in true_hours(end):
         units: dict[str, tuple[Fraction, Fraction]] = {}
         for line in hour.lines:
@@ -67,11 +67,11 @@ def by_hour(end: datetime) -> list[dict[str, tuple[Fraction, Fraction]]]:
             effective = line.effective.value if line.effective else Fraction(0)
             price = Fraction(demo.GPU_HOURLY_USD)
             units[unit] = (held + line.allocated.value * price, used + effective * price)
-        found.append(units)
-    return found
+        pods.append(units)
+    return pods
 
 
-def test_the_ledger_says_what_the_scenario_says(running: Demo) -> None:
+def test_ledger_matches_scenario(running: Demo) -> None:
     answer = running.ask(f"/v1/business-units?{running.period}")
     rows = {row["business_unit"]: row for row in answer["rows"]}
     assert rows.keys() == expected(running).keys()
@@ -81,7 +81,7 @@ def test_the_ledger_says_what_the_scenario_says(running: Demo) -> None:
     assert answer["coverage"]["hours_complete"] == answer["coverage"]["hours_expected"] == 72
 
 
-def test_the_identity_holds_to_the_last_digit(running: Demo) -> None:
+def test_cost_identity_holds_to_the_last_digit(running: Demo) -> None:
     totals = running.ask(f"/v1/costs?{running.period}&granularity=hour&group_by=business_unit")["totals"]
     parts = ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual")
     assert sum(totals[f"{part}_usd"] for part in parts) == totals["node_cost_usd"]
@@ -90,7 +90,7 @@ def test_the_identity_holds_to_the_last_digit(running: Demo) -> None:
     assert totals["residual_usd"] == 0
 
 
-def test_what_is_printed_is_what_the_api_answers(running: Demo) -> None:
+def test_printed_report_matches_api(running: Demo) -> None:
     for unit, (held, used) in expected(running).items():
         (row,) = [line for line in running.printed.splitlines() if line.split()[:1] == [unit]]
         assert f"${float(held):,.2f}" in row
@@ -99,32 +99,34 @@ def test_what_is_printed_is_what_the_api_answers(running: Demo) -> None:
     assert "unallocated" in running.printed
 
 
-Told = tuple[int, str, str, str]
-"""The hour that decided it, counted from the first; the event; the rule; what it is about."""
+Transition = tuple[int, str, str, str]
+"""(hour counted from the first, event, rule, subject) of an alert."""
 
 
-def told(breaches: Mapping[int, bool], for_hours: int, keep_hours: int, rule: str, about: str) -> Iterator[Told]:
-    """A rule's words by hand: it fires in the last of so many hours on end, and is over after others on end.
+def rule_transitions(
+    breaches: Mapping[int, bool], for_hours: int, keep_hours: int, rule: str, about: str
+) -> Iterator[Transition]:
+    """A rule's transitions: it fires in the last of `for_hours` breached hours, and resolves after `keep_hours` others.
 
-    Once a day it is said again: by the tick that sends for an hour, so with what the hour before decided.
+    It repeats once a day. The hourly run sends the repetition, with the evaluation of the hour before.
     """
     run = quiet = 0
-    told_at: int | None = None
+    notified_at: int | None = None
     for hour, breached in breaches.items():
-        if told_at is not None and hour + 1 - told_at >= 24:
-            told_at = hour + 1
+        if notified_at is not None and hour + 1 - notified_at >= 24:
+            notified_at = hour + 1
             yield hour - 1, "repeat", rule, about
         run, quiet = (run + 1, 0) if breached else (0, quiet + 1)
-        if told_at is None and run >= for_hours:
-            told_at = hour + 1
+        if notified_at is None and run >= for_hours:
+            notified_at = hour + 1
             yield hour, "firing", rule, about
-        elif told_at is not None and quiet >= keep_hours:
-            told_at = None
+        elif notified_at is not None and quiet >= keep_hours:
+            notified_at = None
             yield hour, "resolved", rule, about
 
 
 def unallocated_usd(end: datetime, number: int, pool: str) -> Fraction:
-    """Of a node pool in an hour: of its nodes and their pods alone."""
+    """The unallocated cost of a node pool in an hour, from its nodes and their pods."""
     if not true_hours(end)[number].unallocated.value:
         return Fraction(0)
     scenario = demo.scenario(end)
@@ -135,12 +137,12 @@ def unallocated_usd(end: datetime, number: int, pool: str) -> Fraction:
     return alone.unallocated.value * Fraction(demo.GPU_HOURLY_USD)
 
 
-def expected_alerts(end: datetime) -> list[Told]:
-    """From the scenario alone: the schedule runs for the last 24 hours, and looks at the two before the first.
+def expected_alerts(end: datetime) -> list[Transition]:
+    """The expected transitions. The schedule runs for the last 24 hours, and evaluates the two before the first.
 
-    - waste: ≥ $3 (assistant: $30) and ≥ 60% of what a unit holds, for three hours on end
-    - idle workload: ≥ 2 GPUs with utilization < 10%, for two
-    - unallocated: ≥ $20 of a node pool, for two, until below for two
+    - waste: ≥ $3 (assistant: $30) and ≥ 60% of a unit's allocated cost, for three consecutive hours
+    - idle workload: ≥ 2 GPUs with utilization < 10%, for two hours
+    - unallocated: ≥ $20 in a node pool, for two hours, until it is below for two
     """
     wasting: dict[str, dict[int, bool]] = defaultdict(dict)
     idle: dict[str, dict[int, bool]] = defaultdict(dict)
@@ -162,32 +164,34 @@ def expected_alerts(end: datetime) -> list[Told]:
             idle[name][number] = gpus >= 2 and used < seen * Fraction(10, 100)
         for pool in pools:
             free[pool][number] = unallocated_usd(end, number, pool) >= 20
-    found = [one for unit, hours in wasting.items() for one in told(hours, 3, 1, "waste", unit)]
-    found += [one for name, hours in idle.items() for one in told(hours, 2, 1, "idle-workload", name)]
-    found += [one for pool, hours in free.items() for one in told(hours, 2, 2, "unallocated", pool)]
-    return sorted(found)
+    expected = [alert for unit, hours in wasting.items() for alert in rule_transitions(hours, 3, 1, "waste", unit)]
+    expected += [
+        alert for name, hours in idle.items() for alert in rule_transitions(hours, 2, 1, "idle-workload", name)
+    ]
+    expected += [alert for pool, hours in free.items() for alert in rule_transitions(hours, 2, 2, "unallocated", pool)]
+    return sorted(expected)
 
 
-def test_alerts_are_those_that_the_scenario_calls_for_and_no_others(running: Demo) -> None:
+def test_alerts_are_exactly_the_expected_ones(running: Demo) -> None:
     wanted = expected_alerts(running.end)
     assert {rule for _, _, rule, _ in wanted} == {"waste", "idle-workload", "unallocated"}
     assert {event for _, event, _, _ in wanted} == {"firing", "resolved", "repeat"}
     answer = running.ask(f"/v1/alerts?{running.period}")
     history = [
-        (running.hours.index(datetime.fromisoformat(one["hour"])), one["event"], one["rule"],
-         one["about"]["workload"] or one["about"]["business_unit"] or one["about"]["node_pool"])
-        for one in answer["history"]
+        (running.hours.index(datetime.fromisoformat(transition["hour"])), transition["event"], transition["rule"],
+         transition["about"]["workload"] or transition["about"]["business_unit"] or transition["about"]["node_pool"])
+        for transition in answer["history"]
     ]  # fmt: skip
     assert sorted(history) == wanted
     last = {(rule, about): event for _, event, rule, about in wanted}
     firing = {
-        (one["rule"], one["about"]["workload"] or one["about"]["business_unit"] or one["about"]["node_pool"])
-        for one in answer["active"]
-        if one["phase"] == "firing"
+        (alert["rule"], alert["about"]["workload"] or alert["about"]["business_unit"] or alert["about"]["node_pool"])
+        for alert in answer["active"]
+        if alert["phase"] == "firing"
     }
     assert firing == {key for key, event in last.items() if event != "resolved"}
 
-    # One message per business unit, and one for what nobody owns, for each closed hour and for each tick.
+    # One message per business unit, and one for cost without a unit, for each closed hour and each hourly run.
     units = {"chat": "assistant", "notebook": "research"}
     messages = {
         (max(hour, demo.HOURS - 24), event == "repeat", units.get(about, "" if rule == "unallocated" else about))
@@ -199,7 +203,7 @@ def test_alerts_are_those_that_the_scenario_calls_for_and_no_others(running: Dem
         ("waste", "GPU waste alert"), ("idle-workload", "Idle GPU workload"),
         ("unallocated", "Unallocated GPU capacity"),
     ):  # fmt: skip
-        events = [event for _, event, own, _ in wanted if own == rule]
+        events = [event for _, event, expected_rule, _ in wanted if expected_rule == rule]
         assert running.printed.count(title) == len(events)
         assert running.printed.count(f"{title} resolved") == events.count("resolved")
 
@@ -221,11 +225,13 @@ def test_other_commands_reach_the_running_demo(running: Demo) -> None:
     assert gpucost("settings", "push", str(path), "--stack", "local") == "version 2 is in force\n"
     assert len(gpucost("settings", "history", "--stack", "local").splitlines()) == 2
     assert "version 3" in gpucost("settings", "rollback", "--stack", "local", "--to", "1")
-    assert gpucost("advise", "run", "--stack", "local").startswith("demo\t")
-    assert "nothing is advised" in gpucost("advise", "list", "--stack", "local"), "three days are no ground for advice"
+    assert gpucost("recommendations", "run", "--stack", "local").startswith("demo\t")
+    assert "no recommendations" in gpucost("recommendations", "list", "--stack", "local"), (
+        "three days are too few for recommendations"
+    )
 
 
-def test_the_api_refuses_what_is_not_there_or_wrong(running: Demo) -> None:
+def test_api_refuses_unknown_paths_and_invalid_parameters(running: Demo) -> None:
     assert requests.get(running.url + "/v1/nothing", timeout=30).status_code == 404
     wrong = requests.get(running.url + "/v1/costs?start=yesterday&end=2026-11-19T00:00:00Z", timeout=30)
     assert wrong.status_code == 400
@@ -234,9 +240,9 @@ def test_the_api_refuses_what_is_not_there_or_wrong(running: Demo) -> None:
     assert requests.get(running.url + "/openapi.json", timeout=30).json()["openapi"].startswith("3.1")
 
 
-def test_once_ends_by_itself_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_demo_once_ends_and_leaves_no_files(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "AWS_PROFILE": "not-there"}
-    with listen(0) as listener:  # it needs no port, so one that is taken does not matter
+    with listen(0) as listener:  # it needs no port, so a port in use does not matter
         done = run_to_end(["demo", "--once", "--port", str(listener.getsockname()[1])], environment)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "identity exact" in done.stdout
@@ -252,7 +258,7 @@ def test_demo_checks_its_port_before_it_works(running: Demo) -> None:
     assert time.monotonic() - began < 10
 
 
-def test_everything_that_the_demo_starts_listens_on_loopback_only(running: Demo) -> None:
+def test_demo_servers_listen_on_loopback_only(running: Demo) -> None:
     assert listening_addresses(running.process.pid) == {"127.0.0.1"}
 
 
@@ -260,9 +266,9 @@ def test_commands_reach_the_demo_that_they_name(running: Demo) -> None:
     port = running.url.rpartition(":")[2]
     names = ", ".join(sorted([f"local:{port}", "local:1"], key=lambda name: int(name[6:])))
     with another_demo(Path(running.environment["XDG_CACHE_HOME"]), 1) as other:
-        asked = run_to_end(["settings", "show", "--stack", "local"], running.environment)
-        assert (asked.returncode, asked.stdout) == (2, "")
-        assert asked.stderr == f"gpucost: 2 demos are running on this machine; name one with --stack: {names}\n"
+        completed = run_to_end(["settings", "show", "--stack", "local"], running.environment)
+        assert (completed.returncode, completed.stdout) == (2, "")
+        assert completed.stderr == f"gpucost: 2 demos are running on this machine; name one with --stack: {names}\n"
         named = run_to_end(["report", "--stack", f"local:{port}", "--group-by", "namespace"], running.environment)
         assert (named.returncode, named.stderr) == (0, "")
         silent = run_to_end(["settings", "show", "--stack", "local:1"], running.environment)
@@ -272,7 +278,7 @@ def test_commands_reach_the_demo_that_they_name(running: Demo) -> None:
     assert run_to_end(["settings", "show", "--stack", "local"], running.environment).returncode == 0
 
 
-def test_days_are_exported_and_sum_to_what_the_api_says(running: Demo, tmp_path: Path) -> None:
+def test_exported_days_sum_to_api_totals(running: Demo, tmp_path: Path) -> None:
     today = running.end.replace(hour=0)
     days = f"start={today - timedelta(days=3):%Y-%m-%dT00:00:00Z}&end={today + timedelta(days=1):%Y-%m-%dT00:00:00Z}"
     rows = running.ask(f"/v1/exports?{days}")["rows"]
@@ -291,13 +297,13 @@ def test_days_are_exported_and_sum_to_what_the_api_says(running: Demo, tmp_path:
     assert again["version"] == scheduled[-1]["version"] + 1
     path.write_bytes(requests.get(again["parquet_url"], timeout=10).content)
     period = f"start={day:%Y-%m-%dT00:00:00Z}&end={day + timedelta(days=1):%Y-%m-%dT00:00:00Z}"
-    asked = running.ask(f"/v1/costs?{period}&granularity=day&group_by=business_unit")
+    report = running.ask(f"/v1/costs?{period}&granularity=day&group_by=business_unit")
     with duckdb.connect() as connection:
         sql = f"SELECT x_BusinessUnit, sum(EffectiveCost) FROM '{path}' WHERE x_CostPart = 'allocated' GROUP BY 1"
         in_parquet = dict(connection.execute(sql).fetchall())
         ((fleet,),) = connection.execute(f"SELECT sum(EffectiveCost) FROM '{path}'").fetchall()
-    assert in_parquet == {row["group"]["business_unit"]: row["allocated_usd"] for row in asked["rows"]}
-    assert fleet == asked["totals"]["node_cost_usd"]
+    assert in_parquet == {row["group"]["business_unit"]: row["allocated_usd"] for row in report["rows"]}
+    assert fleet == report["totals"]["node_cost_usd"]
 
 
 def test_every_curl_example_runs_as_written(running: Demo) -> None:
@@ -314,12 +320,12 @@ def test_every_curl_example_runs_as_written(running: Demo) -> None:
         assert done.returncode == 0, (example, done.stdout[-500:], done.stderr)
 
 
-def test_a_report_by_workload_in_a_terminal_is_the_apis(running: Demo) -> None:
+def test_terminal_report_by_workload_matches_api(running: Demo) -> None:
     question = ["--days", "2", "--group-by", "workload", "--idle", "shared-by-allocation", "--sort=-cost_usd"]
     shown = run_to_end(["report", "--stack", "local", *question], running.environment)
     assert shown.returncode == 0, shown.stderr
-    asked = "/v1/costs?window=2d&granularity=total&group_by=workload&idle=shared-by-allocation&sort=-cost_usd"
-    answer = running.ask(asked)
+    path = "/v1/costs?window=2d&granularity=total&group_by=workload&idle=shared-by-allocation&sort=-cost_usd"
+    answer = running.ask(path)
     assert sum(row["cost_usd"] for row in answer["rows"]) == answer["totals"]["node_cost_usd"] > 0
     for row in answer["rows"]:
         assert f"${row['cost_usd']:,.2f}" in shown.stdout
@@ -327,7 +333,7 @@ def test_a_report_by_workload_in_a_terminal_is_the_apis(running: Demo) -> None:
     assert len(table.splitlines()) == 1 + len(answer["rows"])
 
 
-def test_report_without_a_period_answers_the_last_24_hours_and_says_so(running: Demo) -> None:
+def test_report_without_a_period_covers_the_last_24_hours(running: Demo) -> None:
     for more in ([], ["--group-by", "namespace"]):
         shown = run_to_end(["report", "--stack", "local", *more], running.environment)
         assert shown.returncode == 0, shown.stderr
@@ -348,8 +354,8 @@ def test_report_takes_times_as_the_api_does(running: Demo) -> None:
             assert simplejson.loads(shown.stdout, use_decimal=True) == answer
 
 
-def test_node_pools_stand_against_karpenters_limits(running: Demo) -> None:
-    """Over a day: the batch pool's nodes come and go with the hour of the day."""
+def test_node_pools_are_compared_with_karpenters_limits(running: Demo) -> None:
+    """Over a day, because the batch pool's nodes join and leave with the time of day."""
     rows = running.ask("/v1/nodepools?window=24h")["rows"]
     assert {row["limit"] for row in rows} == {64}
     assert all(0 <= row["used"] <= 64 for row in rows)

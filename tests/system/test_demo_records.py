@@ -47,14 +47,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_one_demo_needs_no_port(folder: Path) -> None:
+def test_single_demo_is_selected_without_port(folder: Path) -> None:
     with another_demo(folder, 8080) as process:
         demo = find_demo("local")
         assert (demo.port, demo.pid, demo.endpoint) == (8080, process.pid, "http://127.0.0.1:9")
         assert find_demo("local:8080") == demo
 
 
-def test_of_two_demos_one_must_be_named(folder: Path) -> None:
+def test_several_demos_require_a_port(folder: Path) -> None:
     with another_demo(folder, 8081), another_demo(folder, 8080):
         with pytest.raises(InvalidInputError, match=r"2 demos .* --stack: local:8080, local:8081$"):
             find_demo("local")
@@ -64,7 +64,7 @@ def test_of_two_demos_one_must_be_named(folder: Path) -> None:
                 find_demo(unknown)
 
 
-def test_stopping_one_demo_leaves_the_other_ones_record(folder: Path) -> None:
+def test_stopping_a_demo_keeps_records_of_others(folder: Path) -> None:
     with another_demo(folder, 8080):
         with another_demo(folder, 8081):
             pass
@@ -83,7 +83,7 @@ def test_killed_demo_is_noticed_and_its_record_removed(folder: Path) -> None:
     assert list(demo_records.RECORDS.iterdir()) == []
 
 
-def test_demo_on_a_dead_ones_port_is_found(folder: Path) -> None:
+def test_demo_on_port_of_ended_demo_is_selected(folder: Path) -> None:
     with another_demo(folder, 8080) as killed:
         killed.kill()
         killed.wait()

@@ -293,7 +293,10 @@ def test_several_clusters_in_one_workspace(examined: Examine) -> None:
 def test_a_selector_that_matches_nothing(examined: Examine) -> None:
     report = examined(healthy(cluster="east"), selector="cluster: est")
     assert not report.possible
-    assert 'the selector {cluster: "est"} matches no series of kube_pod_container_resource_requests' in report.first_problem
+    assert (
+        'the selector {cluster: "est"} matches no series of kube_pod_container_resource_requests'
+        in report.first_problem
+    )
     only(report, "selector", says="cluster is east", change='selector: {cluster: "east"}', status="missing")
 
 

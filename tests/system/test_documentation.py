@@ -21,7 +21,7 @@ def table(text: str) -> dict[str, list[str]]:
     return {name: [cell.strip() for cell in cells.split("|")] for name, cells in rows}
 
 
-def test_the_worked_example_is_what_comes_out(tmp_path: Path) -> None:
+def test_worked_example_matches_attribution(tmp_path: Path) -> None:
     metrics, settings = tmp_path / "metrics.om", tmp_path / "settings.yaml"
     openmetrics.write([worked_example()], BASE, metrics)
     with running_prometheus(metrics) as url:

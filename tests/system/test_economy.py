@@ -33,8 +33,8 @@ def cluster(pods: int, *, start: float = -65, gap: tuple[float, float] | None = 
     for i in range(pods):
         node, gpu = f"n{i // 4}", i % 4
         timeline.pod(f"p{i}", start, node=node, uid=f"0a1b-{i * 7919:04x}")
-        own = {"exported_pod": f"p{i}", "exported_namespace": "team"}
-        timeline.device((i % 8) / 8, start, node=node, gpu=gpu, signal=signal, **own)
+        pod_labels = {"exported_pod": f"p{i}", "exported_namespace": "team"}
+        timeline.device((i % 8) / 8, start, node=node, gpu=gpu, signal=signal, **pod_labels)
     return timeline
 
 
@@ -52,8 +52,8 @@ def attribute(url: str, hours: int = 1, more: str = "") -> list[HourRecord]:
 def counted(
     prometheus: Callable[[str], str], timeline: Timeline, most: int = UNLIMITED
 ) -> Iterator[tuple[str, Traffic]]:
-    with limited(prometheus(timeline.text()), most) as found:
-        yield found
+    with limited(prometheus(timeline.text()), most) as url:
+        yield url
 
 
 @pytest.mark.parametrize("pods", [4, 16])
@@ -75,12 +75,12 @@ def test_a_signal_is_heard_under_each_of_its_names(prometheus: Callable[[str], s
     assert any("up%7B" in query and "dcgm" in query for query in traffic.queries)
 
 
-def test_what_two_equal_servers_scraped_takes_no_more(prometheus: Callable[[str], str]) -> None:
+def test_replicated_prometheus_takes_no_more_queries(prometheus: Callable[[str], str]) -> None:
     timeline = cluster(8)
     for metric, rows in timeline.families.items():
-        for_one = [row.replace("{", '{prometheus_replica="a",') for row in rows]
+        replica_rows = [row.replace("{", '{prometheus_replica="a",') for row in rows]
         for_other = [row.replace("{", '{prometheus_replica="b",') for row in rows if not row.endswith("00.000")]
-        timeline.families[metric] = for_one + for_other
+        timeline.families[metric] = replica_rows + for_other
     with counted(prometheus, timeline) as (url, traffic):
         (record,) = attribute(url)
     assert [float(line.allocated_gpu_hours) for line in record.lines] == [1.0] * 8
@@ -106,11 +106,11 @@ def test_pods_that_come_and_go_cost_a_handful_more(prometheus: Callable[[str], s
         timeline.device(0, gpu=1, node=node)
     with counted(prometheus, timeline) as (url, traffic):
         (record,) = attribute(url)
-    found = {line.pod: line for line in record.lines}
-    assert len(found) == 19
+    lines = {line.pod: line for line in record.lines}
+    assert len(lines) == 19
     for name, minutes in {"early": 20, "late": 30, "later": 25}.items():
-        assert float(found[name].allocated_gpu_hours) == pytest.approx(minutes / 60, abs=1 / 60)
-        assert float(found[name].effective_usd or 0) == pytest.approx(0.5 * 10 * minutes / 60, abs=0.2)
+        assert float(lines[name].allocated_gpu_hours) == pytest.approx(minutes / 60, abs=1 / 60)
+        assert float(lines[name].effective_usd or 0) == pytest.approx(0.5 * 10 * minutes / 60, abs=0.2)
     counts = [query for query in traffic.queries if "%22count+DCGM" in query]
     assert len(counts) == 1
     assert "n4%3A9400" in counts[0]
@@ -131,26 +131,28 @@ def test_pods_without_gpus_are_in_no_answer(prometheus: Callable[[str], str]) ->
     for others in (0, 50):
         timeline = cluster(8)
         for i in range(others):
-            own = {"namespace": "web", "pod": f"w{i}", "uid": f"0c-{i}", "job": "kube-state-metrics"}
-            timeline.add("kube_pod_status_phase", phase="Running", instance="10.0.0.1:8080", **own)
-            timeline.add("kube_pod_owner", owner_kind="ReplicaSet", owner_name="r", instance="10.0.0.1:8080", **own)
+            pod_labels = {"namespace": "web", "pod": f"w{i}", "uid": f"0c-{i}", "job": "kube-state-metrics"}
+            timeline.add("kube_pod_status_phase", phase="Running", instance="10.0.0.1:8080", **pod_labels)
+            timeline.add(
+                "kube_pod_owner", owner_kind="ReplicaSet", owner_name="r", instance="10.0.0.1:8080", **pod_labels
+            )
         with counted(prometheus, timeline) as (url, traffic):
             attribute(url)
         sizes.append(sum(traffic.answered))
     assert sizes[1] == pytest.approx(sizes[0], abs=200)
 
 
-def test_an_outage_across_the_edge_costs_two_queries_more_not_one_per_pod(prometheus: Callable[[str], str]) -> None:
+def test_outage_across_hour_edge_takes_two_more_queries(prometheus: Callable[[str], str]) -> None:
     with counted(prometheus, cluster(16, gap=(-10, 12))) as (url, traffic):
         (record,) = attribute(url)
     assert {float(line.allocated_gpu_hours) for line in record.lines} == {1.0}
-    asked_by_uid = [query for query in traffic.queries if "0a1b-" in query]
-    assert not asked_by_uid, "pods on both sides of a gap need no closer look"
+    uid_queries = [query for query in traffic.queries if "0a1b-" in query]
+    assert not uid_queries, "pods on both sides of a gap need no closer look"
     assert len(traffic.queries) <= 7 + 3
 
 
 @pytest.mark.parametrize("most", [20_000, 12_000, 8_000])
-def test_answers_above_the_limit_are_asked_for_in_parts(prometheus: Callable[[str], str], most: int) -> None:
+def test_oversized_queries_are_split(prometheus: Callable[[str], str], most: int) -> None:
     timeline = cluster(48)
     timeline.pod("short", 10, 40, node="n3", uid="0a1b-ffff")
     timeline.node("trn", capacity={"aws_amazon_com_neuroncore": 2})
@@ -174,7 +176,7 @@ def test_answers_above_the_limit_are_asked_for_in_parts(prometheus: Callable[[st
     assert [record.totals for record in parts] == [record.totals for record in whole]
 
 
-def test_what_is_too_large_in_its_smallest_part_is_an_error_that_says_why(prometheus: Callable[[str], str]) -> None:
+def test_unsplittable_oversized_query_is_an_explained_error(prometheus: Callable[[str], str]) -> None:
     with (
         counted(prometheus, cluster(8), most=300) as (url, _),
         pytest.raises(MetricsTooLargeError, match="response larger than the max"),

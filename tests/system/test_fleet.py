@@ -30,7 +30,7 @@ def attributed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hours]:
         yield ask(list(SCENARIOS.values()), url, BASE, folder)
 
 
-def test_every_scenario_has_a_name_of_its_own() -> None:
+def test_scenario_names_are_unique() -> None:
     names = [scenario.name for scenario in all_scenarios()]
     assert len(names) == len(set(names))
 
@@ -46,7 +46,7 @@ def test_every_part_of_the_identity_is_true(attributed: Hours, name: str, number
 
 
 @pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.notes])
-def test_what_should_be_said_is_said(attributed: Hours, name: str) -> None:
+def test_expected_notes_are_present(attributed: Hours, name: str) -> None:
     for note in SCENARIOS[name].notes:
         assert any(note in said for said in attributed[name, SCENARIOS[name].hours[0]]["notes"])
 
@@ -68,39 +68,43 @@ def test_series_that_end_with_staleness_markers(tmp_path: Path) -> None:
     with running_prometheus(None, "--web.enable-remote-write-receiver") as url:
         sent: list[Series] = []
         scrapes: dict[str, list[int]] = {}
-        for one in scenarios:
-            for series in openmetrics.series(one):
-                own = {**series.labels, "cluster": one.name, "instance": f"{one.name}/{series.labels['instance']}"}
-                sent.append(Series(series.metric, own, series.samples))
-            targets = [ksm.scraping for ksm in one.ksm] + [target for _, target in dcgm_exporter.targets(one)]
+        for scenario in scenarios:
+            for series in openmetrics.series(scenario):
+                labels = {
+                    **series.labels,
+                    "cluster": scenario.name,
+                    "instance": f"{scenario.name}/{series.labels['instance']}",
+                }
+                sent.append(Series(series.metric, labels, series.samples))
+            targets = [ksm.scraping for ksm in scenario.ksm] + [target for _, target in dcgm_exporter.targets(scenario)]
             for target in targets:
-                own_times = scrapes.setdefault(f"{one.name}/{target.instance}", [])
-                own_times += target.times(one.start, one.end)
+                target_times = scrapes.setdefault(f"{scenario.name}/{target.instance}", [])
+                target_times += target.times(scenario.start, scenario.end)
         in_order = {instance: sorted(set(times)) for instance, times in scrapes.items()}
         remote_write.send(url, sent, int(BASE.timestamp()) * 1000, in_order)
-        found = ask(scenarios, url, BASE, tmp_path)
-    for one in scenarios:
-        for number in one.hours:
-            assert_lines(one, number, found[one.name, number])
-            assert_identity(one, number, found[one.name, number])
+        hours = ask(scenarios, url, BASE, tmp_path)
+    for scenario in scenarios:
+        for number in scenario.hours:
+            assert_lines(scenario, number, hours[scenario.name, number])
+            assert_identity(scenario, number, hours[scenario.name, number])
 
 
 def test_two_equal_prometheus_servers_double_nothing(tmp_path: Path) -> None:
     """Their samples differ by the replica label and by the moment of the scrape."""
-    one = mixed_lifetimes("replicas", hours=(0,))
+    scenario = mixed_lifetimes("replicas", hours=(0,))
     sent: list[Series] = []
     for replica, phase in (("a", 0), ("b", 21)):
-        for series in openmetrics.series(one.with_scraping(offset_seconds=phase)):
+        for series in openmetrics.series(scenario.with_scraping(offset_seconds=phase)):
             sent.append(Series(series.metric, {**series.labels, "prometheus_replica": replica}, series.samples))
     metrics = tmp_path / "metrics.om"
     openmetrics.write_series([("replicas", series) for series in sent], BASE, metrics)
     with running_prometheus(metrics) as url:
-        found = ask([one], url, BASE, tmp_path)
-    assert_lines(one, 0, found["replicas", 0])
-    assert_identity(one, 0, found["replicas", 0])
+        hours = ask([scenario], url, BASE, tmp_path)
+    assert_lines(scenario, 0, hours["replicas", 0])
+    assert_identity(scenario, 0, hours["replicas", 0])
 
 
-def test_clusters_taken_for_one_are_named(attributed: Hours, tmp_path: Path) -> None:
+def test_clusters_without_selector_are_named_in_a_note(attributed: Hours, tmp_path: Path) -> None:
     """Without a selector, two clusters of one workspace are one; the hour says so."""
     both = [replace(mixed_lifetimes(name, hours=(0,))) for name in ("first", "second")]
     metrics = tmp_path / "metrics.om"

@@ -16,7 +16,7 @@ from devstack.prometheus import running_prometheus
 from tests.system.fleet_truth import PRICE, Hours, ask, assert_identity, near
 
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
-SHARED = {one.scenario.name: one for one in shared_units()}
+SHARED = {shared.scenario.name: shared for shared in shared_units()}
 UNSEEN = {
     "nothing-seen": silent(mixed_lifetimes("nothing-seen", hours=(0,)), "allocation", [(-10, 70)]),
     "hardly-seen": silent(mixed_lifetimes("hardly-seen", hours=(0,)), "allocation", [(3, 70)]),
@@ -29,23 +29,23 @@ AMOUNTS = ("allocated_gpu_hours", "effective_gpu_hours", "unmeasured_gpu_hours",
 @pytest.fixture(scope="module")
 def attributed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hours]:
     folder = tmp_path_factory.mktemp("fleet-units")
-    scenarios = [*(one.scenario for one in SHARED.values()), *UNSEEN.values()]
+    scenarios = [*(shared.scenario for shared in SHARED.values()), *UNSEEN.values()]
     openmetrics.write(scenarios, BASE, folder / "metrics.om")
     with running_prometheus(folder / "metrics.om") as url:
         yield ask(scenarios, url, BASE, folder)
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_what_a_shared_unit_costs_is_paid_by_the_others(attributed: Hours, name: str) -> None:
+def test_shared_unit_cost_is_distributed_to_the_others(attributed: Hours, name: str) -> None:
     shared, hour = SHARED[name], attributed[name, 0]
     assert_identity(shared.scenario, 0, hour)
     for true in truth.hour(shared.scenario, 0).lines:
-        own = [line for line in hour["lines"] if line["uid"] == true.pod.id]
+        pod_lines = [line for line in hour["lines"] if line["uid"] == true.pod.id]
         unit = UNITS.get(true.pod.namespace, true.pod.namespace)
         passed_on = unit == "platform" and bool(shared.parts)
         payers = shared.parts if passed_on else {unit: Fraction(1)}
-        assert sorted(line["business_unit"] for line in own) == sorted(payers)
-        for line in own:
+        assert sorted(line["business_unit"] for line in pod_lines) == sorted(payers)
+        for line in pod_lines:
             assert (line.get("shared_from") or "") == ("platform" if passed_on else "")
             part = payers[line["business_unit"]]
             assert_part(line, true, part)
@@ -53,7 +53,9 @@ def test_what_a_shared_unit_costs_is_paid_by_the_others(attributed: Hours, name:
             continue
         (whole,) = [line for line in attributed["shared-not", 0]["lines"] if line["uid"] == true.pod.id]
         for amount in AMOUNTS:
-            assert sum(line[amount] for line in own) == whole[amount], f"{true.pod.name} {amount} is not split exactly"
+            assert sum(line[amount] for line in pod_lines) == whole[amount], (
+                f"{true.pod.name} {amount} is not split exactly"
+            )
 
 
 def assert_part(line: Any, true: truth.TrueLine, part: Fraction) -> None:

@@ -81,7 +81,7 @@ def test_kube_state_metrics_restarted_under_another_instance(attribute: Attribut
     assert record.totals.capacity.node_cost_usd == 40
 
 
-def test_a_pair_of_which_one_restarts_doubles_nothing(attribute: Attribute) -> None:
+def test_restart_of_one_of_two_replicas_doubles_nothing(attribute: Attribute) -> None:
     timeline = Timeline()
     for instance, (a, b) in {"a:8080": (-65, 125), "b:8080": (-65, 20), "c:8080": (22, 125)}.items():
         ksm = {"job": "kube-state-metrics", "instance": instance}
@@ -99,11 +99,11 @@ def test_image_pull_is_held_and_wasted(attribute: Attribute) -> None:
     timeline.pod("p", 10, pending=15)
     timeline.device(0.8, 25, gpu=9, exported_pod="p", exported_namespace="team")
     (record,) = attribute(timeline)
-    found = line(record, "p")
-    assert float(found.allocated_gpu_hours) == pytest.approx(50 / 60, abs=2 / 60)
-    assert found.effective_gpu_hours is not None
-    assert float(found.effective_gpu_hours) == pytest.approx(0.8 * 35 / 60, abs=2 / 60)
-    assert found.unmeasured_usd == 0
+    pod_line = line(record, "p")
+    assert float(pod_line.allocated_gpu_hours) == pytest.approx(50 / 60, abs=2 / 60)
+    assert pod_line.effective_gpu_hours is not None
+    assert float(pod_line.effective_gpu_hours) == pytest.approx(0.8 * 35 / 60, abs=2 / 60)
+    assert pod_line.unmeasured_usd == 0
 
 
 def test_finished_pods_left_lying_hold_nothing(attribute: Attribute) -> None:
@@ -169,7 +169,7 @@ MIG = {"node_kubernetes_io_instance_type": "p4d.24xlarge", "nvidia_com_gpu_produ
         ("nvidia_com_gpu", 56, {"node_kubernetes_io_instance_type": "p4d.24xlarge"}, Fraction(1, 7)),
     ],
 )
-def test_what_a_unit_is(
+def test_gpu_share_of_a_unit(
     attribute: Attribute, resource: str, capacity: int, labels: dict[str, str], share: Fraction
 ) -> None:
     timeline = Timeline()
@@ -186,15 +186,21 @@ def test_what_a_unit_is(
 def test_the_largest_init_container_counts_where_it_asks_for_more(attribute: Attribute) -> None:
     timeline = fleet()
     timeline.pod("p", units=1)
-    own = {"namespace": "team", "pod": "p", "uid": "uid-p", "job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
+    pod_labels = {
+        "namespace": "team",
+        "pod": "p",
+        "uid": "uid-p",
+        "job": "kube-state-metrics",
+        "instance": "10.0.0.1:8080",
+    }
     more = {"node": "n1", "resource": "nvidia_com_gpu", "unit": "integer"}
-    timeline.add("kube_pod_container_resource_requests", container="second", value=1, **own, **more)
-    timeline.add("kube_pod_init_container_resource_requests", container="warm-up", value=3, **own, **more)
+    timeline.add("kube_pod_container_resource_requests", container="second", value=1, **pod_labels, **more)
+    timeline.add("kube_pod_init_container_resource_requests", container="warm-up", value=3, **pod_labels, **more)
     (record,) = attribute(timeline)
     assert hours(record) == {"p": 3.0}
 
 
-def test_several_clusters_in_one_workspace_do_not_mix(attribute: Attribute) -> None:
+def test_clusters_in_the_same_workspace_do_not_mix(attribute: Attribute) -> None:
     timeline = fleet(cluster="mine")
     timeline.pod("p")
     other = fleet(cluster="other")
@@ -268,7 +274,7 @@ def test_business_units_by_pattern_and_label(attribute: Attribute) -> None:
     }
 
 
-def test_workloads_are_named_by_what_owns_the_owner(attribute: Attribute) -> None:
+def test_workloads_are_named_after_the_top_owner(attribute: Attribute) -> None:
     timeline = fleet()
     ksm = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
     for pod, end in (("web-1", 125), ("train-1", 30)):
@@ -315,12 +321,18 @@ def test_odd_names_are_data_not_code(attribute: Attribute) -> None:
 
 
 @pytest.mark.parametrize("odd", ["NaN", "-1", "1.5", "+Inf"])
-def test_a_request_that_is_no_number_of_units_costs_its_own_line_only(attribute: Attribute, odd: str) -> None:
+def test_invalid_request_only_affects_its_line(attribute: Attribute, odd: str) -> None:
     timeline = fleet()
     timeline.pod("p")
-    own = {"namespace": "team", "pod": "q", "uid": "uid-q", "job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
+    pod_labels = {
+        "namespace": "team",
+        "pod": "q",
+        "uid": "uid-q",
+        "job": "kube-state-metrics",
+        "instance": "10.0.0.1:8080",
+    }
     request = {"container": "main", "node": "n1", "resource": "nvidia_com_gpu", "unit": "integer"}
-    timeline.add("kube_pod_container_resource_requests", value=odd, **own, **request)
+    timeline.add("kube_pod_container_resource_requests", value=odd, **pod_labels, **request)
     (record,) = attribute(timeline)
     assert hours(record) == {"p": 1.0}
     assert any("container main of pod team/q requests" in note for note in record.notes)

@@ -14,10 +14,10 @@ def test_use_is_measured_per_pod_over_its_devices(attribute: Attribute) -> None:
     timeline.device(0.5, gpu=10, exported_pod="p", exported_namespace="team")
     timeline.device(0.1, gpu=11, exported_pod="p", exported_namespace="team")
     (record,) = attribute(timeline)
-    found = line(record, "p")
-    assert (found.utilization, found.utilization_source) == (Decimal("0.3"), "pod")
-    assert found.effective_gpu_hours == Decimal("0.6")
-    assert found.effective_usd == 6
+    pod_line = line(record, "p")
+    assert (pod_line.utilization, pod_line.utilization_source) == (Decimal("0.3"), "pod")
+    assert pod_line.effective_gpu_hours == Decimal("0.6")
+    assert pod_line.effective_usd == 6
 
 
 def test_use_that_nobody_saw_is_unmeasured_not_wasted(attribute: Attribute) -> None:
@@ -34,13 +34,13 @@ def test_use_that_nobody_saw_is_unmeasured_not_wasted(attribute: Attribute) -> N
     assert unseen.waste_usd is None
     assert unseen.unmeasured_usd == 10
     assert unseen.utilization_source == "none"
-    half = line(record, "half")
-    assert float(half.unmeasured_usd) == pytest.approx(5, abs=0.2)
-    assert half.effective_usd is not None
-    assert float(half.effective_usd) == pytest.approx(2.5, abs=0.2)
+    half_line = line(record, "half")
+    assert float(half_line.unmeasured_usd) == pytest.approx(5, abs=0.2)
+    assert half_line.effective_usd is not None
+    assert float(half_line.effective_usd) == pytest.approx(2.5, abs=0.2)
 
 
-def test_values_above_one_are_capped_and_nan_is_not_a_measurement(attribute: Attribute) -> None:
+def test_values_above_1_are_capped_and_nan_is_not_a_measurement(attribute: Attribute) -> None:
     timeline = fleet()
     timeline.pod("busy")
     timeline.pod("broken")
@@ -60,7 +60,7 @@ def test_values_above_one_are_capped_and_nan_is_not_a_measurement(attribute: Att
         {"pod": "p", "namespace": "team", "pod_uid": "uid-p"},
     ],
 )
-def test_a_workload_is_known_however_it_was_scraped(attribute: Attribute, labels: dict[str, str]) -> None:
+def test_workload_is_recognized_under_all_scrape_labels(attribute: Attribute, labels: dict[str, str]) -> None:
     timeline = fleet()
     timeline.pod("p")
     timeline.device(0.4, gpu=10, **labels)
@@ -69,7 +69,7 @@ def test_a_workload_is_known_however_it_was_scraped(attribute: Attribute, labels
     assert line(record, "p").effective_gpu_hours == Decimal("0.4")
 
 
-def test_sharers_split_what_their_device_did(attribute: Attribute) -> None:
+def test_sharers_split_the_utilization_of_their_device(attribute: Attribute) -> None:
     timeline = Timeline()
     timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 4}, labels={"nvidia_com_gpu_replicas": "4", "nvidia_com_gpu_count": "1"})
@@ -82,7 +82,7 @@ def test_sharers_split_what_their_device_did(attribute: Attribute) -> None:
     assert line(record, "a").utilization_source == "shared"
 
 
-def test_one_after_the_other_on_a_gpu_is_not_sharing(attribute: Attribute) -> None:
+def test_successive_pods_on_a_gpu_are_not_sharing(attribute: Attribute) -> None:
     timeline = fleet()
     timeline.pod("first", -65, 30)
     timeline.pod("then", 30, 125)
@@ -107,7 +107,7 @@ def test_gpus_that_the_exporter_leaves_out_do_not_make_the_others_dearer_or_chea
     assert record.totals.capacity.unallocated_gpu_hours == 4
 
 
-def test_a_device_swapped_within_the_hour_is_one_device(attribute: Attribute) -> None:
+def test_device_replaced_within_the_hour_counts_as_the_same_device(attribute: Attribute) -> None:
     timeline = Timeline()
     timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 1})
@@ -150,12 +150,18 @@ def test_names_that_the_scrape_took_are_read_under_exported(attribute: Attribute
     timeline = Timeline()
     timeline.up()
     scrape = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080", "namespace": "monitoring", "pod": "ksm-0"}
-    own = {"container": "ksm", "node": "ksm-node", "resource": "nvidia_com_gpu", "unit": "integer", **scrape}
+    container_labels = {
+        "container": "ksm",
+        "node": "ksm-node",
+        "resource": "nvidia_com_gpu",
+        "unit": "integer",
+        **scrape,
+    }
     for pod, start, end in (("x", -65, 30), ("y", 30, 125)):
         workload = {"exported_namespace": "team", "exported_pod": pod, "exported_node": "n1"}
-        timeline.add("kube_pod_container_resource_requests", start, end, 1, **own, **workload)
+        timeline.add("kube_pod_container_resource_requests", start, end, 1, **container_labels, **workload)
     waiting = {"exported_namespace": "team", "exported_pod": "waiting"}
-    timeline.add("kube_pod_container_resource_requests", -65, 125, 1, **own, **waiting)
+    timeline.add("kube_pod_container_resource_requests", -65, 125, 1, **container_labels, **waiting)
     (record,) = attribute(timeline)
     assert hours(record) == {"x": pytest.approx(0.5, abs=0.02), "y": pytest.approx(0.5, abs=0.02)}
     assert {line.node for line in record.lines} == {"n1"}
@@ -172,13 +178,13 @@ def test_a_profile_that_no_table_knows_is_charged_by_its_compute_slices_and_says
     assert any("estimated" in note for note in record.notes)
 
 
-def test_a_sharer_seen_for_half_an_hour_is_never_credited_with_more_than_it_held_then(attribute: Attribute) -> None:
+def test_partly_observed_sharer_is_credited_at_most_its_allocation(attribute: Attribute) -> None:
     timeline = Timeline()
     timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 4}, labels={"nvidia_com_gpu_replicas": "4", "nvidia_com_gpu_count": "1"})
     timeline.pod("greedy")
     timeline.device(1.0, -65, 30, exported_pod="greedy", exported_namespace="team")
     (record,) = attribute(timeline)
-    found = line(record, "greedy")
-    assert float(found.effective_gpu_hours or 0) == pytest.approx(0.125, abs=0.01)
-    assert float(found.unmeasured_gpu_hours) == pytest.approx(0.125, abs=0.01)
+    pod_line = line(record, "greedy")
+    assert float(pod_line.effective_gpu_hours or 0) == pytest.approx(0.125, abs=0.01)
+    assert float(pod_line.unmeasured_gpu_hours) == pytest.approx(0.125, abs=0.01)

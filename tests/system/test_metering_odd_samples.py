@@ -39,14 +39,14 @@ def seen(cluster: str) -> Timeline:
     timeline.pod("stays")
     timeline.pod("begins", 25, node="n2")
     timeline.pod("goes", 10, 70, finished_at=20)
-    own = {"namespace": "team", "pod": "begins", "uid": "uid-begins", **KSM}
+    pod_labels = {"namespace": "team", "pod": "begins", "uid": "uid-begins", **KSM}
     init = {"container": "first", "node": "n2", "resource": "nvidia_com_gpu", "unit": "integer"}
-    timeline.add(names.INIT_REQUESTS, 25, value=2, **own, **init)
-    timeline.add(names.INIT_RUNNING, 25, value=0, container="first", **own)
-    timeline.add(names.SCHEDULED, 25, value=int(HOUR.timestamp()) + 1500, **own)
-    goes = own | {"pod": "goes", "uid": "uid-goes"}
+    timeline.add(names.INIT_REQUESTS, 25, value=2, **pod_labels, **init)
+    timeline.add(names.INIT_RUNNING, 25, value=0, container="first", **pod_labels)
+    timeline.add(names.SCHEDULED, 25, value=int(HOUR.timestamp()) + 1500, **pod_labels)
+    goes = pod_labels | {"pod": "goes", "uid": "uid-goes"}
     timeline.add(names.COMPLETED, 20, 70, value=int(HOUR.timestamp()) + 1200, **goes)
-    for pod in (own, goes):
+    for pod in (pod_labels, goes):
         timeline.add(names.POD_OWNER, owner_kind="ReplicaSet", owner_name="web-1", owner_is_controller="true", **pod)
         timeline.add(names.POD_LABELS, label_team="x", **pod)
     timeline.add("kube_replicaset_owner", namespace="team", replicaset="web-1", owner_kind="Deployment",
@@ -61,7 +61,9 @@ def spoilt(timeline: Timeline, family: str, odd: str, which: str) -> Timeline:
     def spoil(row: str) -> str:
         labels, _, at = row.rsplit(" ", 2)
         second = float(at) - HOUR.timestamp()
-        hit = 0 <= second < 3600 if which == "all" else any(abs(second - one) < 15 for one in WHICH[which])
+        hit = (
+            0 <= second < 3600 if which == "all" else any(abs(second - odd_second) < 15 for odd_second in WHICH[which])
+        )
         return f"{labels} {odd} {at}" if hit else row
 
     assert timeline.families[family], family
@@ -126,35 +128,33 @@ def test_a_sample_that_is_no_number_never_costs_the_hour(url: str, family: str) 
 @pytest.mark.parametrize("odd", ODD)
 def test_use_that_is_no_number_is_not_observed(url: str, odd: str) -> None:
     record, sound = attributed(url, name_of(SIGNAL, odd, "all")), attributed(url, "sound")
-    assert any("holds values that are no numbers; they count as not observed" in note for note in record.notes)
+    assert any("has values that are not numbers; they count as unobserved" in note for note in record.notes)
     assert {line.pod: line.effective_usd for line in record.lines if line.effective_usd} == {}
     assert {line.effective_usd for line in sound.lines if line.pod == "stays"} == {5}
-    one = attributed(url, name_of(SIGNAL, odd, "one"))
-    assert {line.effective_usd for line in one.lines if line.pod == "stays"} == {5}
+    single_odd = attributed(url, name_of(SIGNAL, odd, "one"))
+    assert {line.effective_usd for line in single_odd.lines if line.pod == "stays"} == {5}
 
 
-def test_whatever_statistic_is_no_number_the_hour_or_one_sentence_is_the_answer(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_statistic_gives_the_hour_or_a_single_sentence(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts are numbers unless a server is broken; then the answer is unusable, and no error of arithmetic."""
-    asked: dict[tuple[str, str], int] = {}
+    query_counts: dict[tuple[str, str], int] = {}
     spoil: tuple[str, str, str] | None = None
     original = PrometheusClient.query_range
 
     def query_range(self: PrometheusClient, query: str, *args: Any) -> list[Series]:
-        found = []
+        failures = []
         for labels, samples in original(self, query, *args):
             stat = labels.get(names.STAT, names.UNLABELED)
-            asked[query, stat] = len(samples)
+            query_counts[query, stat] = len(samples)
             hit = spoil is not None and spoil[:2] == (query, stat)
-            found.append(Series(labels, tuple((at, spoil[2]) for at, _ in samples) if hit and spoil else samples))
-        return found
+            failures.append(Series(labels, tuple((at, spoil[2]) for at, _ in samples) if hit and spoil else samples))
+        return failures
 
     monkeypatch.setattr(PrometheusClient, "query_range", query_range)
     attributed(url, "sound")
-    statistics = {stat for _, stat in asked}
+    statistics = {stat for _, stat in query_counts}
     assert {"capacity", "capacity-sum", "allocatable-sum", "info", "init-units", "namespace"} <= statistics
-    for (query, stat), odd in product(list(asked), ODD):
+    for (query, stat), odd in product(list(query_counts), ODD):
         spoil = query, stat, odd
         try:
             attributed(url, "sound")

@@ -24,9 +24,9 @@ def test_a_source_that_tells_no_uids_is_believed_by_name(attribute: Attribute) -
     timeline.pod("done", finished_at=-30)
     timeline.pod("ends", finished_at=30)
     (record,) = attribute(changed(timeline, lambda row: re.sub(r',uid="[^"]*"', "", row)))
-    found = hours(record)
-    assert found.pop("ends") == pytest.approx(0.5, abs=1 / 60)
-    assert found == {"steady": 1.0}
+    gpu_hours = hours(record)
+    assert gpu_hours.pop("ends") == pytest.approx(0.5, abs=1 / 60)
+    assert gpu_hours == {"steady": 1.0}
 
 
 def owned(timeline: Timeline, pod: str, kind: str, name: str, *, controller: bool = True) -> None:
@@ -42,12 +42,14 @@ def test_labels_of_the_scrape_take_no_word_from_the_exporter(attribute: Attribut
     timeline = fleet()
     timeline.pod("p")
     owned(timeline, "p", "StatefulSet", "trainer")
-    own = {"pod": "kube-state-metrics-5c9", "namespace": "monitoring"}[label]
-    taken = changed(timeline, lambda row: re.sub(rf'([{{,])({label}="[^"]*")', rf'\1exported_\2,{label}="{own}"', row))
+    exporter_label = {"pod": "kube-state-metrics-5c9", "namespace": "monitoring"}[label]
+    taken = changed(
+        timeline, lambda row: re.sub(rf'([{{,])({label}="[^"]*")', rf'\1exported_\2,{label}="{exporter_label}"', row)
+    )
     (record,) = attribute(taken)
-    found = line(record, "p")
-    assert (found.namespace, found.workload_kind, found.workload) == ("team", "StatefulSet", "trainer")
-    assert found.allocated_gpu_hours == 1
+    pod_line = line(record, "p")
+    assert (pod_line.namespace, pod_line.workload_kind, pod_line.workload) == ("team", "StatefulSet", "trainer")
+    assert pod_line.allocated_gpu_hours == 1
 
 
 @pytest.mark.parametrize("names", [("a", "z"), ("z", "a")])

@@ -70,7 +70,7 @@ def test_a_scrape_or_two_that_are_late_are_no_outage(attributed: At) -> None:
     assert record.status == "complete"
 
 
-def test_a_cluster_that_ended_is_what_was_seen_of_it(attributed: At) -> None:
+def test_ended_cluster_is_attributed_up_to_its_last_samples(attributed: At) -> None:
     timeline = fleet(end=20)
     assert attributed(timeline, TICK).status == "incomplete"
     last = attributed(timeline, AGAIN)
@@ -101,14 +101,14 @@ def test_a_process_that_took_over_after_the_hour_is_waited_for(attributed: At) -
     assert (later.status, cost(later)) == ("complete", 80)
 
 
-def test_one_process_takes_over_from_one_and_not_from_all_that_are_silent(attributed: At) -> None:
+def test_new_instance_replaces_only_its_predecessor(attributed: At) -> None:
     """Two shards on a node that is drained: one is back at once, under a new address, the other later."""
     timeline = Timeline()
-    for start, end, own, pod, node in (
+    for start, end, labels, pod, node in (
         (-65, 20, "10.0.0.1:8080", "a", "n1"), (25, 125, "10.0.0.3:8080", "a", "n1"),
         (-65, 20, "10.0.0.2:8080", "b", "n2"), (70, 125, "10.0.0.4:8080", "b", "n2"),
     ):  # fmt: skip
-        ksm = {"job": "kube-state-metrics", "instance": own}
+        ksm = {"job": "kube-state-metrics", "instance": labels}
         timeline.up(start, end, **ksm)
         timeline.node(node, start, end, capacity={"nvidia_com_gpu": 8}, ksm=ksm)
         timeline.pod(pod, start, end, units=8, node=node, **ksm)
@@ -129,7 +129,7 @@ def test_a_silent_replica_holds_up_nothing(attributed: At) -> None:
     assert (record.status, cost(record)) == ("complete", 80 + 40)
 
 
-def test_a_silent_shard_is_an_outage_of_what_it_alone_tells(attributed: At) -> None:
+def test_silent_shard_is_an_outage_of_its_own_objects(attributed: At) -> None:
     timeline = fleet()
     for start, end in ((-65, 40), (70, 125)):
         timeline.up(start, end, **OTHER)

@@ -1,4 +1,4 @@
-"""`gpucost prices` as a script would call it, against a stack in the embedded AWS."""
+"""`gpucost prices` as scripts call it, with a stack in the embedded AWS."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 class Stack:
-    """The embedded AWS with the template's table, and where the command line finds it."""
+    """The embedded AWS with the template's table, found by the command line."""
 
     def __init__(self, endpoint: str, folder: Path, parameters: dict[str, str]) -> None:
         deployed = create_stack(endpoint, "http://127.0.0.1:1", parameters)
@@ -44,8 +44,8 @@ class Stack:
     def rows(self, command: str, *arguments: str) -> list[dict[str, Any]]:
         done = self.run(command, *arguments, "--format", "json")
         assert (done.returncode, done.stderr) == (0, "")
-        (found,) = json.loads(done.stdout, parse_float=Decimal).values()
-        return list(found)
+        (rows,) = json.loads(done.stdout, parse_float=Decimal).values()
+        return list(rows)
 
 
 @pytest.fixture(params=[{"SpotPrices": "true", "OnDemandPrices": "true"}])
@@ -54,14 +54,14 @@ def stack(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stack]:
         yield Stack(endpoint, tmp_path, request.param)
 
 
-def set_(stack: Stack, *more: str, amount: str = "98.32", unit: str = "node-hour", reason: str = "EDP") -> Any:
+def set_price(stack: Stack, *more: str, amount: str = "98.32", unit: str = "node-hour", reason: str = "EDP") -> Any:
     return stack.run("set", "--match", "instance_type=p5.48xlarge", "--amount", amount, "--unit", unit, "--reason",
                      reason, *more)  # fmt: skip
 
 
-def test_a_price_is_set_listed_dropped_and_kept(stack: Stack) -> None:
+def test_price_is_set_listed_dropped_and_kept_in_the_history(stack: Stack) -> None:
     began = format_timestamp(THIS_HOUR - timedelta(hours=5))
-    done = set_(stack, "--match", "cluster=demo", "--from", began)
+    done = set_price(stack, "--match", "cluster=demo", "--from", began)
     assert done.returncode == 0, done.stderr
     (row,) = stack.rows("list")
     names = ("source", "applies_to", "unit", "amount", "currency", "from", "to", "reason")
@@ -81,7 +81,7 @@ def test_a_price_is_set_listed_dropped_and_kept(stack: Stack) -> None:
     assert done.stdout.splitlines()[0] == f"override {row['id']} ends at {began}"
     assert "rated again" in done.stdout
     assert stack.rows("list") == []
-    events = [(one["event"], one["why"]) for one in stack.rows("history")]
+    events = [(change["event"], change["why"]) for change in stack.rows("history")]
     assert set(events) == {
         ("set", "EDP"), ("changed the past", f"override {row['id']} set: EDP"),
         ("dropped", "typo"), ("changed the past", f"override {row['id']} dropped: typo"),
@@ -92,7 +92,7 @@ def test_a_price_is_set_listed_dropped_and_kept(stack: Stack) -> None:
     assert "typo" in stack.run("history").stdout
 
 
-def test_csv_of_the_book_has_the_amounts_exactly(stack: Stack) -> None:
+def test_csv_of_the_price_book_is_exact(stack: Stack) -> None:
     applies_to = {"instance_type": "g5.xlarge", "region": "us-east-1", "operating_system": "linux"}
     price = Price("on-demand", "node-hour", Decimal("1.0060000000"), applies_to, "USD", THIS_HOUR, None, NOW)
     stack.book.replace("on-demand", [price], rated_until=THIS_HOUR, now=NOW)
@@ -111,15 +111,15 @@ def test_csv_of_the_book_has_the_amounts_exactly(stack: Stack) -> None:
         (("--amount", "1e-13"), "at most 12 digits"),
         (("--unit", "gpu"), "'gpu' is not one of"),
         (("--reason", " "), "--reason needs 1 to 500 characters"),
-        (("--match", "type=p5"), "facts are cluster, node, instance_id"),
+        (("--match", "type=p5"), "Facts are cluster, node, instance_id"),
         (("--match", "instance_type=p4"), "names instance_type twice"),
         (("--match", "region"), "is not FACT=PATTERN"),
-        (("--currency", "usd"), "is not a code of three capitals"),
+        (("--currency", "usd"), "is not a code of three capital letters"),
         (("--from", "2026-11-02", "--to", "2026-11-01"), "--to must be after --from"),
         (("--from", "yesterday"), "'yesterday' is not a UTC time like 2026-11-19T10:00:00Z or a day like 2026-11-19"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_one_sentence(arguments: tuple[str, ...], says: str) -> None:
+def test_invalid_input_is_explained_in_a_single_sentence(arguments: tuple[str, ...], says: str) -> None:
     done = gpucost("prices", "set", "--stack", "local", "--match", "instance_type=p5", "--amount", "1", "--unit",
                    "gpu-hour", "--reason", "why", *arguments)  # fmt: skip
     assert (done.returncode, done.stdout) == (2, "")
@@ -127,27 +127,27 @@ def test_what_is_wrong_is_said_in_one_sentence(arguments: tuple[str, ...], says:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_price_needs_nodes_and_a_reason() -> None:
-    given = ("prices", "set", "--stack", "local", "--amount", "1", "--unit", "gpu-hour")
-    done = gpucost(*given, "--reason", "why")
+def test_price_needs_nodes_and_a_reason() -> None:
+    command = ("prices", "set", "--stack", "local", "--amount", "1", "--unit", "gpu-hour")
+    done = gpucost(*command, "--reason", "why")
     assert (done.returncode, "at least one --match is needed" in done.stderr) == (2, True)
-    done = gpucost(*given, "--match", "cluster=*")
+    done = gpucost(*command, "--match", "cluster=*")
     assert (done.returncode, "--reason" in done.stderr) == (2, True)
 
 
-def test_dropping_what_is_not_there_says_so(stack: Stack) -> None:
+def test_dropping_an_unknown_price_is_an_error(stack: Stack) -> None:
     done = stack.run("drop", "nothing", "--reason", "x")
     assert (done.returncode, done.stdout) == (1, "")
     assert "there is no override 'nothing'" in done.stderr
 
 
-def test_a_period_is_bounded(stack: Stack) -> None:
+def test_long_period_is_refused(stack: Stack) -> None:
     done = stack.run("list", "--from", "2026-01-01", "--to", "2026-03-01")
     assert done.returncode == 2
     assert "35 days at most" in done.stderr
 
 
-def test_refresh_runs_the_functions_own_code(stack: Stack) -> None:
+def test_refresh_invokes_the_function(stack: Stack) -> None:
     done = stack.run("refresh")
     assert (done.returncode, done.stdout) == (
         0, "spot: 0 new or changed\non-demand: 0 new or changed\nshapes: 0 new or changed\n",
@@ -157,7 +157,7 @@ def test_refresh_runs_the_functions_own_code(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("stack", [{}], indirect=True)
-def test_refresh_says_what_is_off(stack: Stack) -> None:
+def test_refresh_reports_disabled_sources(stack: Stack) -> None:
     done = stack.run("refresh")
     assert (done.returncode, "SpotPrices, OnDemandPrices" in done.stdout) == (0, True)
     done = stack.run("refresh", "--source", "spot")

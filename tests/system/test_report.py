@@ -1,4 +1,4 @@
-"""What `gpucost report` makes of an answer: what has no price is said, never shown as nothing."""
+"""`gpucost report` prints the API's answers; GPU-hours without a price are reported and not shown as free."""
 
 import io
 from decimal import Decimal
@@ -29,16 +29,16 @@ def shown(costs: Costs, capacity: Capacity) -> str:
     return console.export_text()
 
 
-def test_what_has_no_price_is_said() -> None:
+def test_missing_prices_are_reported() -> None:
     partly = shown(
         Costs(allocated_gpu_hours=Decimal(9), allocated_usd=Decimal(2), unpriced_gpu_hours=Decimal(8)),
         Capacity(capacity_gpu_hours=Decimal(9), node_cost_usd=Decimal(2), unpriced_capacity_gpu_hours=Decimal(8)),
     )
     assert "2.00 EUR" in partly
-    assert "8.000 of these GPU-hours, and 8.000 of the nodes', have no price and are in no amount" in partly
+    assert "8.000 of these GPU-hours and 8.000 of the nodes' GPU-hours have no price and are in no amount" in partly
 
 
-def test_an_hour_without_any_price_still_shows_its_gpu_hours() -> None:
+def test_hour_without_prices_shows_its_gpu_hours() -> None:
     unknown = shown(
         Costs(allocated_gpu_hours=Decimal(9), unpriced_gpu_hours=Decimal(9)),
         Capacity(capacity_gpu_hours=Decimal(9), unpriced_capacity_gpu_hours=Decimal(9)),
@@ -48,26 +48,26 @@ def test_an_hour_without_any_price_still_shows_its_gpu_hours() -> None:
     assert "have no price" in unknown
 
 
-def test_where_all_is_priced_nothing_is_said() -> None:
-    known = shown(
+def test_priced_hours_have_no_note() -> None:
+    report_text = shown(
         Costs(allocated_gpu_hours=Decimal(9), allocated_usd=Decimal(2)),
         Capacity(capacity_gpu_hours=Decimal(9), node_cost_usd=Decimal(2)),
     )
-    assert "no price" not in known
+    assert "no price" not in report_text
 
 
 def test_costs_by_any_dimension_as_a_table() -> None:
     costs = Costs(allocated_gpu_hours=Decimal(9), allocated_usd=Decimal(2)).figures()
     idle = {"idle_gpu_hours": Decimal(1), "idle_usd": Decimal(3), "cost_usd": Decimal(5)}
     start = "2026-11-19T00:00:00Z"
-    nobody = {**Costs().figures(), **idle, "cost_usd": Decimal(3)}
+    idle_costs = {**Costs().figures(), **idle, "cost_usd": Decimal(3)}
     document = {
         **answer(Costs(allocated_gpu_hours=Decimal(9), allocated_usd=Decimal(2)), Capacity(node_cost_usd=Decimal(5))),
         "granularity": "day", "group_by": ["cluster", "workload"], "idle": "separate",
         "filtered_out": {**Costs().figures(), **idle},
         "rows": [
             {"start": start, "kind": "held", "group": {"cluster": "a", "workload": "[b]x\x1b"}, **costs, **idle},
-            {"start": start, "kind": "idle", "group": {"cluster": "a", "workload": ""}, **nobody},
+            {"start": start, "kind": "idle", "group": {"cluster": "a", "workload": ""}, **idle_costs},
         ],
     }  # fmt: skip
     console = Console(width=200, file=io.StringIO(), record=True)
@@ -82,8 +82,8 @@ def test_costs_by_any_dimension_as_a_table() -> None:
     assert lines[-1].endswith("3.00 EUR 5.00 EUR")
 
 
-def test_a_narrow_terminal_cuts_no_amounts_and_no_names() -> None:
-    """A pipe is taken for 80 columns: rows by workload lost their names there, and amounts their digits."""
+def test_narrow_terminal_shortens_neither_amounts_nor_names() -> None:
+    """Rich assumes 80 columns for a pipe."""
     costs = Costs(allocated_gpu_hours=Decimal(160000), allocated_usd=Decimal("1131234.56")).figures()
     idle = {"idle_gpu_hours": Decimal(1), "idle_usd": Decimal("375540.25"), "cost_usd": Decimal("1506774.81")}
     document = {

@@ -14,14 +14,16 @@ HOURS = 5
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
-    with running(tmp_path) as found:
-        yield found
+    with running(tmp_path) as running_stack:
+        yield running_stack
 
 
 def backfill(stack: Stack) -> str:
     """The runbook's command, and all that follows from it."""
     end = stack.first + HOURS * HOUR
-    said = stack.gpucost("backfill", "--from", format_timestamp(stack.first), "--to", format_timestamp(end), "--no-wait")
+    said = stack.gpucost(
+        "backfill", "--from", format_timestamp(stack.first), "--to", format_timestamp(end), "--no-wait"
+    )
     assert (said.returncode, said.stderr) == (0, "")
     with stack.active():
         stack.drain()
@@ -41,15 +43,15 @@ def test_restored_to_a_point_in_time_and_backfilled_it_equals_an_undisturbed_led
     stack.dynamodb.delete_table(TableName=lost)
     stack.deploy({"ExistingTableName": "restored"})
     assert stack.table == "restored"
-    told = len(stack.told)
+    notified = len(stack.told)
     assert stack.figures() != undisturbed
     assert backfill(stack) == "2 hours of 1 clusters are queued\n"
     assert stack.figures() == undisturbed
-    assert len(stack.told) == told, "a backfill tells nobody"
+    assert len(stack.told) == notified, "a backfill sends no notifications"
 
 
 @pytest.mark.heavy
-def test_what_a_copy_does_not_bring_along_is_switched_on_as_the_runbook_says(stack: Stack) -> None:
+def test_settings_lost_in_a_restore_are_enabled_as_in_the_runbook(stack: Stack) -> None:
     stack.dynamodb.restore_table_to_point_in_time(
         SourceTableName=stack.table, TargetTableName="restored", UseLatestRestorableTime=True
     )
@@ -57,8 +59,8 @@ def test_what_a_copy_does_not_bring_along_is_switched_on_as_the_runbook_says(sta
     stack.dynamodb.update_time_to_live(TableName="restored", TimeToLiveSpecification=ttl)
     recovery = {"PointInTimeRecoveryEnabled": True}
     stack.dynamodb.update_continuous_backups(TableName="restored", PointInTimeRecoverySpecification=recovery)
-    found = stack.dynamodb.describe_time_to_live(TableName="restored")["TimeToLiveDescription"]
-    assert found == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
+    time_to_live = stack.dynamodb.describe_time_to_live(TableName="restored")["TimeToLiveDescription"]
+    assert time_to_live == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
 
 
 @pytest.mark.heavy

@@ -42,8 +42,8 @@ def cluster(name: str) -> Timeline:
         labels = {"exported_pod": pod, "exported_namespace": "near" if pod == "neighbor" else "team"} if pod else {}
         timeline.device(0.2 if pod else 0, gpu=gpu, **labels)
     for pod, namespace in (("victim", "team"), ("neighbor", "near")):
-        own = {"namespace": namespace, "pod": pod, "uid": f"uid-{pod}"}
-        timeline.add(names.POD_LABELS, label_team="x", **own, **KSM)
+        pod_labels = {"namespace": namespace, "pod": pod, "uid": f"uid-{pod}"}
+        timeline.add(names.POD_LABELS, label_team="x", **pod_labels, **KSM)
     timeline.add("kube_namespace_labels", namespace="team", label_owner="research", **KSM)
     timeline.add("kube_namespace_labels", namespace="near", label_owner="vision", **KSM)
     return timeline
@@ -56,10 +56,10 @@ def device(timeline: Timeline, value: float, uuid: str, **labels: str) -> None:
 
 def request(timeline: Timeline, pod: str, units: str = "1", *, phase: str = "Running", **labels: str) -> None:
     """A request and a phase, without the rest."""
-    own = {"namespace": "team", "pod": pod, "uid": f"uid-{pod}", **labels}
-    timeline.add(names.REQUESTS, value=units, **{"node": "n1", **FORGED_POD, **own})
+    pod_labels = {"namespace": "team", "pod": pod, "uid": f"uid-{pod}", **labels}
+    timeline.add(names.REQUESTS, value=units, **{"node": "n1", **FORGED_POD, **pod_labels})
     if phase:
-        timeline.add(names.PHASE, value=1, phase=phase, **own, **TENANT)
+        timeline.add(names.PHASE, value=1, phase=phase, **pod_labels, **TENANT)
 
 
 def finished(timeline: Timeline, requested: str = "") -> None:
@@ -157,7 +157,7 @@ ATTACKS: dict[str, Attack] = {
     ),
     "use-beyond-reason": Attack(
         lambda timeline: device(timeline, 1e308, "GPU-n1-0", exported_pod="victim", exported_namespace="team"),
-        "utilization of 'victim' holds 1e+308, where 1 is full use",
+        "utilization of 'victim' is 1e+308, where 1 is full use",
     ),
     "up": Attack(lambda timeline: timeline.up(job="tenant", instance="10.0.0.1:8080"), ""),
     "capacity": Attack(
@@ -226,10 +226,10 @@ def attributed(url: str, name: str, sources: str = "") -> HourRecord:
 
 
 def bills(record: HourRecord) -> dict[str, Decimal]:
-    found: dict[str, Decimal] = {}
+    gpu_hours: dict[str, Decimal] = {}
     for line in record.lines:
-        found[line.business_unit] = found.get(line.business_unit, Decimal(0)) + (line.allocated_usd or 0)
-    return found
+        gpu_hours[line.business_unit] = gpu_hours.get(line.business_unit, Decimal(0)) + (line.allocated_usd or 0)
+    return gpu_hours
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -282,14 +282,16 @@ def test_sources_that_lag_behind_each_other_for_minutes_do_not_contradict(promet
     timeline.node(capacity={"nvidia_com_gpu": 4}, labels=NODE, ksm=other)
     for pod, namespace, units in (("victim", "team", 2), ("neighbor", "near", 1)):
         timeline.pod(pod, namespace=namespace, units=units, **other)
-    for one, late in ((KSM, 0), (other, 4)):
-        timeline.pod("ends", units=1, finished_at=20 + late, **one)
+    for instance_labels, late in ((KSM, 0), (other, 4)):
+        timeline.pod("ends", units=1, finished_at=20 + late, **instance_labels)
         for stage, start, end in (("a", -65, 57 + late), ("b", 57 + late, 125)):
-            timeline.add("kube_namespace_labels", start, end, namespace="gone", label_stage=stage, **one)
-            own = {"namespace": "team", "pod": "ends", "uid": "uid-ends", **one}
-            timeline.add(names.POD_LABELS, start, end, label_stage=stage, **own)
+            timeline.add("kube_namespace_labels", start, end, namespace="gone", label_stage=stage, **instance_labels)
+            pod_labels = {"namespace": "team", "pod": "ends", "uid": "uid-ends", **instance_labels}
+            timeline.add(names.POD_LABELS, start, end, label_stage=stage, **pod_labels)
         for zone, start, end in (("a", -65, 30 + late), ("b", 30 + late, 125)):
-            timeline.add(names.NODE_LABELS, start, end, node="n1", label_topology_kubernetes_io_zone=zone, **one)
+            timeline.add(
+                names.NODE_LABELS, start, end, node="n1", label_topology_kubernetes_io_zone=zone, **instance_labels
+            )
     record = attributed(prometheus(timeline.text()), "pair")
     assert record.notes == ()
     assert {line.pod for line in record.lines} == {"victim", "neighbor", "ends"}
@@ -310,7 +312,7 @@ def test_use_beyond_reason_is_not_observed(prometheus: Callable[[str], str], odd
     assert of_pods["victim"].unmeasured_usd == 20
     assert float(of_pods["neighbor"].unmeasured_gpu_hours) == pytest.approx(0.5, abs=0.02)
     assert float(of_pods["neighbor"].effective_gpu_hours or 0) == pytest.approx(0.25, abs=0.02)
-    assert sum("where 1 is full use; they count as not observed" in note for note in record.notes) == 2
+    assert sum("where 1 is full use; they count as unobserved" in note for note in record.notes) == 2
 
 
 def test_made_up_gpu_measures_nothing_where_nothing_tells_how_many_there_are(prometheus: Callable[[str], str]) -> None:
@@ -324,7 +326,7 @@ def test_made_up_gpu_measures_nothing_where_nothing_tells_how_many_there_are(pro
     assert any("contradict each other about 3 devices" in note for note in record.notes)
 
 
-def test_many_jobs_of_one_tenant_leave_a_note_each(prometheus: Callable[[str], str]) -> None:
+def test_each_suspect_job_of_a_tenant_has_a_note(prometheus: Callable[[str], str]) -> None:
     """A note for each two jobs would be millions, and take more memory than the function has."""
     timeline = Timeline(cluster="jobs", step=300)
     timeline.up()

@@ -1,6 +1,6 @@
-"""A few lines of OpenMetrics by hand: what is there, from when to when, at which scrape interval.
+"""Builds OpenMetrics by hand: series with constant values over intervals, at a scrape interval.
 
-Deliberately dumb: it repeats constant values at given times and knows nothing of pods, hours or money.
+It is deliberately simple: it only repeats constant values at given times.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ class Timeline:
     """Minutes in which nothing is scraped."""
     families: dict[str, list[str]] = field(default_factory=dict)
     base: datetime = HOUR
-    """Where minutes count from."""
+    """The time from which minutes count."""
 
     def add(self, metric: str, start: float = -65, end: float = 125, value: float | str = 1, **labels: str) -> None:
         """Samples of one series in `[start, end)` minutes."""
@@ -61,9 +61,9 @@ class Timeline:
     ) -> None:
         """A pod with one container: pending on its node for some minutes, then running, then perhaps finished."""
         ksm = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"} | ksm
-        own = {"namespace": namespace, "pod": name, "uid": uid or f"uid-{name}", **ksm}
+        pod_labels = {"namespace": namespace, "pod": name, "uid": uid or f"uid-{name}", **ksm}
         self.add("kube_pod_container_resource_requests", start, end, units, container="main", node=node,
-                 resource=resource, unit="integer", **own)  # fmt: skip
+                 resource=resource, unit="integer", **pod_labels)  # fmt: skip
         stop = end if finished_at is None else finished_at
         begin = start + pending
         for phase, (a, b) in {
@@ -71,9 +71,9 @@ class Timeline:
             "Running": (begin, stop),
             phase_end: (stop, end),
         }.items():
-            self.add("kube_pod_status_phase", start, a, 0, phase=phase, **own)
-            self.add("kube_pod_status_phase", a, b, 1, phase=phase, **own)
-            self.add("kube_pod_status_phase", b, end, 0, phase=phase, **own)
+            self.add("kube_pod_status_phase", start, a, 0, phase=phase, **pod_labels)
+            self.add("kube_pod_status_phase", a, b, 1, phase=phase, **pod_labels)
+            self.add("kube_pod_status_phase", b, end, 0, phase=phase, **pod_labels)
 
     def node(
         self,
@@ -119,8 +119,13 @@ class Timeline:
         **labels: str,
     ) -> None:
         """A GPU's signal."""
-        own = {"job": "dcgm-exporter", "instance": f"{node}:9400", "gpu": str(gpu), "UUID": f"GPU-{node}-{gpu}"}
-        self.add(signal, start, end, value, Hostname=node, modelName="NVIDIA A100-SXM4-40GB", **own, **labels)
+        device_labels = {
+            "job": "dcgm-exporter",
+            "instance": f"{node}:9400",
+            "gpu": str(gpu),
+            "UUID": f"GPU-{node}-{gpu}",
+        }
+        self.add(signal, start, end, value, Hostname=node, modelName="NVIDIA A100-SXM4-40GB", **device_labels, **labels)
 
     def text(self) -> str:
         """The whole as OpenMetrics."""

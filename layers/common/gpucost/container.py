@@ -400,7 +400,7 @@ class Container:
             self.export_bucket,
             DuckDbFiles(),
             account=env.billing_account,
-            kept=timedelta(days=env.export_days),
+            retention=timedelta(days=env.export_days),
             clock=self.clock,
         )
 

@@ -14,7 +14,7 @@ from gpucost.features.recommendations.model import (
     RecommendationContent,
     RecommendationState,
     Saving,
-    Subject,
+    RecommendationSubject,
 )
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.runtime.messages import ExternalAlerts, read_alert_input
@@ -174,7 +174,7 @@ ADVISED: tuple[tuple[str, int, RecommendationState], ...] = (
 
 
 def recommendation(name: str, usd: int, state: RecommendationState) -> Recommendation:
-    about = Subject("demo", "research", "ns", "Deployment", name)
+    about = RecommendationSubject("demo", "research", "ns", "Deployment", name)
     cost = Decimal(usd).quantize(Decimal("0.01"))
     advice = RecommendationContent(
         "idle", about, f"do {name}", Saving(cost, cost, cost, None, None, cost),

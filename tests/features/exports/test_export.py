@@ -19,7 +19,7 @@ from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.exported_days import ExportedDay, object_key
 from gpucost.features.exports.files import DuckDbFiles
 from gpucost.features.exports.focus import ExportedHour, Row, focus_rows
-from gpucost.features.exports.service import ATTEMPTS, SPARE_SECONDS, ExportResult, ExportService
+from gpucost.features.exports.service import MAX_ATTEMPTS, MIN_SECONDS_PER_DAY, ExportResult, ExportService
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.runtime.messages import ExportDue
 from gpucost.settings_document import parse_settings
@@ -93,7 +93,7 @@ class World(NamedTuple):
             S3Bucket(s3, self.bucket),
             DuckDbFiles(),
             account="123456789012",
-            kept=timedelta(days=kept),
+            retention=timedelta(days=kept),
             clock=lambda: datetime.now(UTC),
         )
 
@@ -189,7 +189,7 @@ def test_hour_beyond_reason_is_exported_as_incomplete_and_the_others_as_they_are
     costs = Costs(allocated_gpu_hours=Decimal(1), allocated_usd=huge, waste_usd=huge)
     world.publish(replace(hour(1), lines=lines, totals=Totals(costs, None)))
     result = world.run()
-    assert (result.failures, result.gone) == ([], [])
+    assert (result.failures, result.expired) == ([], [])
     assert [(one.status, one.rows) for one in result.exported] == [("incomplete", 2)]
     assert world.read(tmp_path) == {"p": 3, "q": 1}
     assert world.run().exported == [], "nothing changed"
@@ -267,7 +267,7 @@ def test_who_loses_again_and_again_gives_up_and_says_so(world: World) -> None:
 
     calls.on_put = changed
     result = world.run(calls, first_day=DAY)
-    assert losses == ATTEMPTS
+    assert losses == MAX_ATTEMPTS
     assert [failure.split(":")[0] for failure in result.failures] == [f"demo {DAY:%Y-%m-%d}"]
 
 
@@ -292,15 +292,15 @@ def test_lines_that_are_no_longer_kept_leave_the_export_as_it_was(world: World, 
     for item in found:
         client.delete_item(TableName=name, Key={"pk": item["pk"], "sk": item["sk"]})
     result = world.run()
-    assert (result.exported, result.failures, len(result.gone)) == ([], [], 1)
-    assert "no longer kept" in result.gone[0]
+    assert (result.exported, result.failures, len(result.expired)) == ([], [], 1)
+    assert "no longer kept" in result.expired[0]
     assert "no longer kept" in world.run(first_day=DAY).failures[0], "who asks for it is told"
     assert world.read(tmp_path) == {"p": 3, "q": 1}
 
 
 def test_days_about_to_be_dropped_are_left_alone(world: World) -> None:
     world.publish(hour(0))
-    world.settings.text = SETTINGS + "retention: {lines_days: 35}\n"
+    world.settings.text = SETTINGS + "retention: {pods: 35}\n"
     assert world.run(at=DAY + timedelta(days=35)).exported == []
     assert len(world.run(at=DAY + timedelta(days=33)).exported) == 1
 
@@ -308,7 +308,7 @@ def test_days_about_to_be_dropped_are_left_alone(world: World) -> None:
 def test_what_time_does_not_suffice_for_is_left_newest_first(world: World) -> None:
     for day in (0, 1, 2):
         world.publish(record([line()], hour=DAY + timedelta(days=day)))
-    left = iter([SPARE_SECONDS, SPARE_SECONDS - 1])
+    left = iter([MIN_SECONDS_PER_DAY, MIN_SECONDS_PER_DAY - 1])
     due = ExportDue(scheduled_time=DAY + timedelta(days=3))
     result = world.service().export(due, lambda: next(left))
     assert result is not None
@@ -324,7 +324,7 @@ def test_a_day_that_fails_holds_up_no_other(world: World, monkeypatch: pytest.Mo
     def refuse(self: S3Bucket, key: str, path: Path, *, replacing: str | None) -> None:
         if f"date={NEXT:%Y-%m-%d}" in key:
             raise SourceError("S3 refuses")
-        put(self, key, path, replacing=replacing)
+        put(self, key, path, if_match=replacing)
 
     monkeypatch.setattr(S3Bucket, "put", refuse)
     result = world.run(at=DAY + timedelta(days=2))
@@ -345,12 +345,12 @@ def test_the_bucket_says_what_went_wrong_without_its_name(world: World, tmp_path
     bucket = S3Bucket(world.s3, world.bucket)
     assert bucket.etag("focus/x") is None
     with pytest.raises(ConflictError):
-        bucket.put("focus/x", path, replacing='"0123"')
-    bucket.put("focus/x", path, replacing=None)
+        bucket.put("focus/x", path, if_match='"0123"')
+    bucket.put("focus/x", path, if_match=None)
     with pytest.raises(ConflictError):
-        bucket.put("focus/x", path, replacing=None)
+        bucket.put("focus/x", path, if_match=None)
     assert bucket.etag("focus/") is None, "a key that others begin with is no object"
-    bucket.put("focus/x", path, replacing=bucket.etag("focus/x"))
+    bucket.put("focus/x", path, if_match=bucket.etag("focus/x"))
     with pytest.raises(SourceError, match="NoSuchBucket") as raised:
         S3Bucket(world.s3, "nothing-here").etag("focus/x")
     assert "nothing-here" not in str(raised.value)

@@ -219,12 +219,12 @@ def test_the_answer_is_what_the_openapi_document_says(records: list[HourRecord])
 
 def test_what_has_no_price_costs_null_and_what_nobody_observed_was_used_by_nobody_knows_whom() -> None:
     from gpucost.core.model import Costs
-    from gpucost.features.opencost.routes import allocation_document
+    from gpucost.features.opencost.routes import allocation_fields
     from gpucost.features.opencost.service import Allocation
 
     two = Decimal(2)
     costs = Costs(allocated_gpu_hours=two, unmeasured_gpu_hours=two, unpriced_gpu_hours=two)
-    found = allocation_document(Allocation("x", Properties("east"), FIRST, FIRST + 4 * HOUR, costs))
+    found = allocation_fields(Allocation("x", Properties("east"), FIRST, FIRST + 4 * HOUR, costs))
     assert (found["gpuCost"], found["totalCost"], found["gpuEfficiency"], found["gpuUsageAverage"]) == (None,) * 4
     assert (found["gpuHours"], found["gpuCount"]) == (2, Decimal("0.5"))
 

@@ -11,8 +11,8 @@ from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.rules.consolidation import recommend_consolidation
 from gpucost.features.recommendations.sources.disruption import PrometheusDisruption
 from gpucost.settings_document import parse_settings
-from tests.features.recommendations import advice_fleet as sim
-from tests.features.recommendations.rules.test_packing import SPREAD, loads_on
+from tests.features.recommendations import simulated_fleet as sim
+from tests.features.recommendations.rules.test_consolidation import SPREAD, loads_on
 from tests.features.recommendations.rules.test_rightsizing import HOURS, look_at
 from tests.system.timeline import HOUR, Timeline
 

@@ -27,7 +27,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost_cli.main import main
 from tests.conftest import DynamoTable
 from tests.enforced import EnforcedAws
-from tests.features.recommendations import advice_fleet as sim
+from tests.features.recommendations import simulated_fleet as sim
 from tests.functions.asking import Caller, Context, ask_as, by_iam, by_role, serving
 
 HOURS = 24
@@ -122,7 +122,7 @@ def stored(dynamodb_url: str, enforced: EnforcedAws, tmp_path_factory: pytest.Te
         )
         publish(table, 0, HOURS)
         assert run(HOURS) == {
-            "reviewed": [{"cluster": "demo", "advice": 6, "workloads": 5}], "clusters_left": 0,
+            "reviewed": [{"cluster": "demo", "recommendations": 6, "workloads": 5}], "clusters_left": 0,
         }  # fmt: skip
         with serving(Container()):
             yield table
@@ -133,7 +133,7 @@ pytestmark = pytest.mark.usefixtures("stored")
 
 def test_what_is_advised_is_answered_with_its_saving_and_what_it_rests_on() -> None:
     answer = ask()
-    assert [(row["kind"], row["about"]["workload"]) for row in answer["rows"]] == [
+    assert [(row["kind"], row["subject"]["workload"]) for row in answer["rows"]] == [
         ("mig-slice", "mini"), ("mig-geometry", None), ("fewer-gpus", "chat"), ("idle", "render"), ("idle", "notebook"),
         ("pending", None),
     ]  # fmt: skip
@@ -142,7 +142,7 @@ def test_what_is_advised_is_answered_with_its_saving_and_what_it_rests_on() -> N
         "usd": 4 * Decimal("1.5") * 730, "low_usd": 4380, "high_usd": 4380, "list_usd": 4380, "cash_usd": 4380,
         "gpu_hours": 2920,
     }  # fmt: skip
-    assert (chat["gpus_now"], chat["gpus_then"], chat["state"]) == (6, 2, "open")
+    assert (chat["current_gpus"], chat["recommended_gpus"], chat["state"]) == (6, 2, "open")
     assert (chat["evidence"]["hours_observed"], chat["evidence"]["coverage"]) == (HOURS, 1)
     assert chat["evidence"]["peak_utilization"] == Decimal("0.15")
     assert chat["patch"] == (
@@ -159,7 +159,7 @@ def test_what_is_advised_is_answered_with_its_saving_and_what_it_rests_on() -> N
         "Add 1 p5.4xlarge node to node pool h100: 1 pod waited 2.0 GPU-hours for nvidia.com/gpu"
     )
     assert waiting["evidence"]["facts"]["longest wait"] == "2.0 hours (speech-ns/late-0)", "from Prometheus"
-    assert (waiting["saving"]["usd"], waiting["about"]["node_pool"]) == (-7 * 730, "h100")
+    assert (waiting["saving"]["usd"], waiting["subject"]["node_pool"]) == (-7 * 730, "h100")
     saved, net = 4380 + 2190 + 1095 + 10220, 4380 + 2190 + 1095 + 10220 - 5110
     assert answer["totals"] == {
         "usd": net, "list_usd": net, "cash_usd": net,
@@ -168,7 +168,7 @@ def test_what_is_advised_is_answered_with_its_saving_and_what_it_rests_on() -> N
     }, "the slices are in the pool's plan; the node that pods waited for is no saving"  # fmt: skip
     (reviewed,) = answer["reviews"]
     assert reviewed["workloads"] == {"healthy": 1, "idle": 2, "low": 2}
-    assert {row["about"]["workload"]: row["standing"] for row in answer["standings"]}["serve"] == "healthy"
+    assert {row["subject"]["workload"]: row["finding"] for row in answer["findings"]}["serve"] == "healthy"
 
 
 def test_the_answer_fits_its_schema() -> None:
@@ -179,15 +179,15 @@ def test_the_answer_fits_its_schema() -> None:
 
 
 def test_filters_narrow_and_refuse_what_is_unknown() -> None:
-    assert [row["about"]["workload"] for row in ask(kind="idle")["rows"]] == ["render", "notebook"]
+    assert [row["subject"]["workload"] for row in ask(kind="idle")["rows"]] == ["render", "notebook"]
     slices = ask(kind="mig-slice")
     assert len(slices["rows"]) == 1
     assert slices["totals"]["usd"] == 0, "its plan is filtered out, and without it a slice saves nothing"
     only = ask(business_unit="vision")
-    assert [row["about"]["workload"] for row in only["rows"]] == ["render"]
-    assert {row["about"]["business_unit"] for row in only["standings"]} == {"vision"}
+    assert [row["subject"]["workload"] for row in only["rows"]] == ["render"]
+    assert {row["subject"]["business_unit"] for row in only["findings"]} == {"vision"}
     assert ask(state="applied")["rows"] == []
-    assert [row["about"]["workload"] for row in ask(business_unit="vis*,none")["rows"]] == ["render"]
+    assert [row["subject"]["workload"] for row in ask(business_unit="vis*,none")["rows"]] == ["render"]
     assert ask(cluster="em*")["rows"] == []
     assert ask(cluster="empty")["rows"] == []
     for query in ({"cluster": "nowhere"}, {"kind": "magic"}, {"state": "done"}):
@@ -196,7 +196,7 @@ def test_filters_narrow_and_refuse_what_is_unknown() -> None:
 
 def test_a_business_unit_sees_its_own_workloads_alone() -> None:
     answer = ask(ANN)
-    assert {row["about"]["workload"] for row in answer["rows"]} == {"chat", "notebook"}
+    assert {row["subject"]["workload"] for row in answer["rows"]} == {"chat", "notebook"}
     assert "vision" not in json.dumps(answer, default=str)
     assert answer["reviews"][0]["workloads"] == {"idle": 1, "low": 1}
     assert ask_as(ANN, "/v1/recommendations", {"business_unit": "vision"}).status == 403
@@ -204,12 +204,12 @@ def test_a_business_unit_sees_its_own_workloads_alone() -> None:
 
 def test_running_again_changes_nothing() -> None:
     before = ask()
-    asked = tally.taken()
+    asked = tally.drain()
     run(HOURS)
-    assert tally.taken()["Queries"] == 2, f"of the day before, of which nothing was told, and Karpenter; {asked}"
+    assert tally.drain()["Queries"] == 2, f"of the day before, of which nothing was told, and Karpenter; {asked}"
     after = ask()
     for row in (*before["rows"], *after["rows"]):
-        row["last_advised"] = None
+        row["last_recommended"] = None
     assert after["rows"] == before["rows"]
 
 
@@ -222,17 +222,17 @@ def test_what_does_not_fit_is_refused() -> None:
 
 def test_dismissing_and_a_run_at_once_do_not_overwrite_each_other() -> None:
     (row,) = ask(business_unit="vision")["rows"]
-    before = Container().advice_desk.find(row["id"])
-    Container().advice_desk.dismiss(row["id"], author="ann", reason="kept for a demo")
+    before = Container().recommendation_queries.find(row["id"])
+    Container().recommendation_queries.dismiss(row["id"], author="ann", reason="kept for a demo")
     with pytest.raises(ConflictError):
-        Container().advice_store.put(before)
+        Container().recommendation_store.put(before)
     run(HOURS)
     (dismissed,) = ask(state="dismissed")["rows"]
     assert (dismissed["id"], dismissed["reason"], dismissed["author"]) == (row["id"], "kept for a demo", "ann")
-    Container().advice_desk.reopen(row["id"])
+    Container().recommendation_queries.reopen(row["id"])
     assert [one["id"] for one in ask(business_unit="vision")["rows"]] == [row["id"]]
     with pytest.raises(NotFoundError):
-        Container().advice_desk.find("idle-000000000000")
+        Container().recommendation_queries.find("idle-000000000000")
 
 
 def test_a_month_s_forecast_says_what_is_spent_and_nothing_that_two_days_cannot_tell() -> None:
@@ -275,29 +275,29 @@ def gpucost(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 def test_the_command_line_lists_shows_and_dismisses(gpucost: Callable[..., str]) -> None:
-    listed = json.loads(gpucost("advise", "list", "--format", "json"))
+    listed = json.loads(gpucost("recommendations", "list", "--format", "json"))
     assert [row["id"] for row in listed["rows"]] == [row["id"] for row in ask()["rows"]]
-    table = gpucost("advise", "list", "--kind", "idle")
+    table = gpucost("recommendations", "list", "--kind", "idle")
     assert "$2,190.00" in table
-    assert "open ones save $3,285.00 a month (cash $3,285.00); not counted" in table
-    everything = gpucost("advise", "list")
-    assert "save $17,885.00 a month (cash $17,885.00); more GPUs cost $5,110.00 a month (cash $5,110.00)" in everything
-    assert "open ones save" not in gpucost("advise", "list", "--kind", "mig-slice")
-    assert "demo: 1 healthy, 2 idle, 2 low (healthy is 30 to 70% used), 24 hours to 2026-11-03T00:00:00Z" in table
-    chat = next(row["id"] for row in listed["rows"] if row["about"]["workload"] == "chat")
-    screen = gpucost("advise", "show", chat)
+    assert "open recommendations save $3,285.00 a month (cash $3,285.00); without commitments" in table
+    everything = gpucost("recommendations", "list")
+    assert "save $17,885.00 a month (cash $17,885.00); added GPUs cost $5,110.00 a month (cash $5,110.00)" in everything
+    assert "recommendations save" not in gpucost("recommendations", "list", "--kind", "mig-slice")
+    assert "demo: 1 healthy, 2 idle, 2 low (healthy is 30 to 70% utilization), 24 hours to 2026-11-03T00:00:00Z" in table
+    chat = next(row["id"] for row in listed["rows"] if row["subject"]["workload"] == "chat")
+    screen = gpucost("recommendations", "show", chat)
     assert "$4,380.00 ($4,380.00 to $4,380.00), 2,920.00 GPU-hours" in screen
     assert "replicas: 2" in screen
-    assert len(screen.splitlines()) <= 24, "one screen"
+    assert json.loads(gpucost("recommendations", "show", chat, "--format", "json"))["id"] == chat
     patch = next(row["patch"] for row in listed["rows"] if row["id"] == chat)
-    assert gpucost("advise", "show", chat, "--patch").rstrip() == patch.rstrip()
+    assert gpucost("recommendations", "show", chat, "--patch").rstrip() == patch.rstrip()
     waits = next(row["id"] for row in listed["rows"] if row["kind"] == "pending")
-    assert "has no manifest" in gpucost("advise", "show", waits, "--patch", fails=2)
-    assert "a reason is needed" in gpucost("advise", "dismiss", chat, "--reason", " ", fails=2)
-    assert gpucost("advise", "dismiss", chat, "--reason", "a launch").strip() == f"{chat} is dismissed"
-    assert "a launch" in gpucost("advise", "show", chat)
-    assert gpucost("advise", "reopen", chat).strip() == f"{chat} is open"
-    assert "there is no recommendation" in gpucost("advise", "show", "idle-0", fails=1)
+    assert "has no manifest" in gpucost("recommendations", "show", waits, "--patch", fails=2)
+    assert "reason: required" in gpucost("recommendations", "dismiss", chat, "--reason", " ", fails=2)
+    assert gpucost("recommendations", "dismiss", chat, "--reason", "a launch").strip() == f"{chat} is dismissed"
+    assert "a launch" in gpucost("recommendations", "show", chat)
+    assert gpucost("recommendations", "reopen", chat).strip() == f"{chat} is open"
+    assert "there is no recommendation" in gpucost("recommendations", "show", "idle-0", fails=1)
 
 
 def test_what_if_reads_the_ledger_s_days(gpucost: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,22 +314,22 @@ def test_what_if_reads_the_ledger_s_days(gpucost: Callable[..., str], monkeypatc
     assert more.days == outcome.days, "days without any figures are none in which nothing was held"
     assert more.moved_gpus == 2
     monkeypatch.setattr("gpucost_cli.what_if_command.datetime", SimpleNamespace(now=lambda _zone: END + HOUR))
-    asked = ("what-if", "--business-unit", "speech", "--move", "2 H100 to 1g.10gb", "--days", "1")
+    asked = ("recommendations", "what-if", "--business-unit", "speech", "--move", "2 H100 to 1g.10gb", "--days", "1")
     told = gpucost(*asked)
-    assert "freed: 1.71 GPUs, $8,760.00 a month once their nodes go" in told
-    assert "35% busy" in told
+    assert "freed: 1.71 GPUs, $8,760.00 a month when their nodes are removed" in told
+    assert "35% utilized" in told
     assert "moved:" not in told
     more_than_held = gpucost(*asked[:4], "50 H100 to 1g.10gb", "--days", "1")
     assert "moved: 3.00 GPUs on average, not 50" in more_than_held
-    assert "everything still adds up" in told
+    assert "the parts add up" in told
     assert json.loads(gpucost(*asked, "--format", "json"), parse_float=Decimal)["freed_usd"] == outcome.freed_usd
-    assert "is not written like" in gpucost("what-if", "--business-unit", "a", "--move", "some", fails=2)
-    assert "held no whole GPU" in gpucost("what-if", "--business-unit", "a", "--move", "1 H100 to 1g.10gb", fails=2)
+    assert "is invalid; write it like" in gpucost("recommendations", "what-if", "--business-unit", "a", "--move", "some", fails=2)
+    assert "held no whole GPU" in gpucost("recommendations", "what-if", "--business-unit", "a", "--move", "1 H100 to 1g.10gb", fails=2)
 
 
 def test_what_was_done_is_seen_in_the_figures(stored: DynamoTable) -> None:
     publish(stored, HOURS, HOURS + 8)
     run(HOURS + 8)
     (row,) = ask(state="applied")["rows"]
-    assert (row["about"]["workload"], row["applied_at"]) == ("chat", format_timestamp(END))
-    assert "chat" not in {one["about"]["workload"] for one in ask()["rows"]}
+    assert (row["subject"]["workload"], row["applied_at"]) == ("chat", format_timestamp(END))
+    assert "chat" not in {one["subject"]["workload"] for one in ask()["rows"]}

@@ -124,7 +124,7 @@ def exported(*, closed: bool) -> dict[str, str]:
         rows += [bill.on_demand(instance("slices-1"), "p5.4xlarge", at, "8.6007")]
         rows += [bill.block(instance("block-1"), "p5.48xlarge", at, BLOCK)]
         rows += bill.unused_capacity(RESERVATION, "p5.48xlarge", at, "61.5", hours="0.5")
-        rows += bill.beside(instance("general-1"), "g5.12xlarge", at) if number == 1 else []
+        rows += bill.other_charges(instance("general-1"), "g5.12xlarge", at) if number == 1 else []
         if number < 6:
             rows.append(bill.spot(instance("spot-1"), "g5.xlarge", at, "0.4102"))
         if number == 6:

@@ -1,1 +1,1 @@
-"""The core's routes, and the app that registers every feature's."""
+"""The core's routes, and the app that registers the routes of all features."""

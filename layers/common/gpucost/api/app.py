@@ -1,4 +1,4 @@
-"""The API put together: routes, problem documents, and its own OpenAPI document."""
+"""Builds the API: routes, problem documents and the OpenAPI document."""
 
 import json
 from collections.abc import Callable
@@ -41,34 +41,34 @@ from gpucost.runtime.gc_control import gc_paused
 
 API_VERSION = "1.0.0"
 _SHOWN_NAME_LENGTH = 60
-"""Characters of an unknown parameter's name that its problem repeats."""
+"""Most characters of an unknown parameter's name that a problem document repeats."""
 PROBLEM_SCHEMA = {"$ref": "#/components/schemas/Problem"}
 DESCRIPTION = (
-    "What GPUs on EKS cost, who holds them, how much of that is used and how much is wasted. Read-only. "
-    "Times are UTC. Amounts are exact decimals written as JSON numbers with all their digits: parse them with a "
-    "decimal type. Unknown is null, never zero. Errors are RFC 9457 problem documents."
+    "GPU costs of Amazon EKS clusters by business unit, namespace and workload: allocated, effective, wasted and idle. "
+    "The API is read-only. Times are UTC. Amounts are exact decimals, written as JSON numbers: parse them with a "
+    "decimal type. Unknown figures are null, never zero. Errors are RFC 9457 problem documents."
 )
 SECURITY = {
     "iam": {
         "type": "apiKey",
         "in": "header",
         "name": "Authorization",
-        "description": "AWS Signature Version 4, service execute-api. `gpucost dashboard` signs for tools that cannot",
+        "description": "AWS Signature Version 4, service execute-api. `gpucost dashboard` signs requests of a browser",
         "x-amazon-apigateway-authtype": "awsSigv4",
     },
     "jwt": {
         "type": "http",
         "scheme": "bearer",
         "bearerFormat": "JWT",
-        "description": "Where the deployment has a JwtIssuer. What a caller may see: docs/access.md",
+        "description": "If the deployment has a JwtIssuer. docs/access.md says what a caller may see",
     },
 }
-"""One of the two, as the deployment was made."""
+"""A deployment has one of the two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What routes ask, each made when it is first asked."""
+    """Factories of the services that routes call. Each service is made on its first use."""
 
     reports: Callable[[], ReportService]
     prices: Callable[[], PriceListing]
@@ -83,11 +83,11 @@ class Services:
 
 
 def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
-    """The API on top of its services.
+    """Build the API.
 
     Args:
-        services: what routes ask.
-        page_folder: where the built dashboard page lies.
+        services: the services that routes call.
+        page_folder: folder of the built dashboard page.
     """
     app = APIGatewayHttpResolver(enable_validation=True, response_validation_error_http_code=500)
     app.use(middlewares=[authorize(services.access), reject_unknown_parameters, pause_garbage_collector])
@@ -127,33 +127,33 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
 
 
 def reject_unknown_parameters(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
-    """Refuse what would otherwise be ignored: a misspelt parameter answers another question than the one asked."""
+    """Reject unknown parameters. If they were ignored, a misspelled filter would return wrong figures."""
     route = app.context["_route"]
     if route not in (*app._static_routes, *app._dynamic_routes):
-        return next_middleware(app)  # that there is no such path says more than that it takes no parameters
+        return next_middleware(app)  # not found is the better message
     if accepts_any_parameter(route.func):
         return next_middleware(app)
     dependant = getattr(route, "dependant", None)
     allowed = [] if dependant is None else [parameter.alias for parameter in dependant.query_params]
     event = app.current_event.raw_event
-    # The text as it was sent, and what API Gateway made of it: routes read the latter.
+    # The raw text as sent, and the parameters that API Gateway parsed from it: routes read the latter.
     sent_parameters = [*parse_qsl(event["rawQueryString"], True), *(event["queryStringParameters"] or {}).items()]
     for name, value in sent_parameters:
         if name not in allowed:
-            hint = f"allowed: {', '.join(allowed)}" if allowed else "none is taken here"
-            raise ParameterError(name[:_SHOWN_NAME_LENGTH], f"is not a parameter; {hint}")
+            hint = f"Allowed: {', '.join(allowed)}." if allowed else "This route has no parameters."
+            raise ParameterError(name[:_SHOWN_NAME_LENGTH], f"unknown parameter. {hint}")
         check_text(name, value)
     return next_middleware(app)
 
 
 def pause_garbage_collector(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
-    """Answer without looking for reference cycles: there are none in rows and amounts, but a great many of those."""
+    """Pause the garbage collector during a request: reports have many objects and no reference cycles."""
     with gc_paused():
         return next_middleware(app)
 
 
 def openapi_document(app: APIGatewayHttpResolver) -> dict[str, Any]:
-    """The OpenAPI 3.1 document, without the validation answers that Powertools adds and that are never given."""
+    """Return the OpenAPI 3.1 document, without Powertools' validation responses, which the API never sends."""
     document: dict[str, Any] = json.loads(
         app.get_openapi_json_schema(
             title="GPU cost attribution", version=API_VERSION, openapi_version="3.1.0", description=DESCRIPTION
@@ -162,11 +162,14 @@ def openapi_document(app: APIGatewayHttpResolver) -> dict[str, Any]:
     functions = {
         (route.openapi_path, route.method.lower()): route.func for route in app._static_routes + app._dynamic_routes
     }
-    server_error = {"description": "A bug; the log says which", "content": {PROBLEM_JSON: {"schema": PROBLEM_SCHEMA}}}
+    server_error = {
+        "description": "Internal error. Details are in the function's log",
+        "content": {PROBLEM_JSON: {"schema": PROBLEM_SCHEMA}},
+    }
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             role = required_role(functions[path, method])
-            operation["operationId"] = functions[path, method].__name__  # what generated clients call it
+            operation["operationId"] = functions[path, method].__name__  # the name in generated clients
             operation["x-required-role"] = role
             operation["security"] = [] if role == "public" else [{name: []} for name in SECURITY]
             operation["responses"].pop("422", None)

@@ -1,4 +1,4 @@
-"""Routes of what things cost: costs, business units, waste."""
+"""Routes of cost reports: costs, business units, workloads, trends and waste."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from gpucost.api import cost_schemas as schemas
 from gpucost.api.cost_rows import cost_rows
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE
-from gpucost.http import report_parameters as given
+from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import csv_page, cursor_writer, fill_page, json_lines_page, json_page
 from gpucost.http.responses import json_response, responses
@@ -17,7 +17,7 @@ from gpucost.runtime.json_text import dumps_row
 
 
 def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
-    """Put the routes on an app; the service is made when it is first asked."""
+    """Register the routes. The service is made on its first use."""
 
     @app.get(
         "/v1/costs",
@@ -30,36 +30,36 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
     )
     @open_to("bu")
     def costs(
-        start: given.Start = None,
-        end: given.End = None,
-        window: given.Window = None,
-        granularity: given.RowGranularity = "hour",
-        group_by: given.GroupBy = "",
-        cluster: given.Cluster = None,
-        business_unit: given.BusinessUnit = None,
-        namespace: given.Namespace = None,
-        workload_kind: given.WorkloadKind = None,
-        workload: given.Workload = None,
-        node_pool: given.NodePool = None,
-        instance_type: given.InstanceType = None,
-        capacity_type: given.CapacityType = None,
-        gpu_model: given.GpuModel = None,
-        resource: given.Resource = None,
-        zone: given.Zone = None,
-        label: given.Label = None,
-        pod: given.Pod = None,
-        node: given.Node = None,
-        idle: given.Idle = "hidden",
-        sort: given.Sort = "",
-        limit: given.Limit = MAX_PAGE_SIZE,
-        cursor: given.Cursor = None,
-        format: given.Format = "json",  # noqa: A002 - the parameter's public name
+        start: parameters.Start = None,
+        end: parameters.End = None,
+        window: parameters.Window = None,
+        granularity: parameters.RowGranularity = "hour",
+        group_by: parameters.GroupBy = "",
+        cluster: parameters.Cluster = None,
+        business_unit: parameters.BusinessUnit = None,
+        namespace: parameters.Namespace = None,
+        workload_kind: parameters.WorkloadKind = None,
+        workload: parameters.Workload = None,
+        node_pool: parameters.NodePool = None,
+        instance_type: parameters.InstanceType = None,
+        capacity_type: parameters.CapacityType = None,
+        gpu_model: parameters.GpuModel = None,
+        resource: parameters.Resource = None,
+        zone: parameters.Zone = None,
+        label: parameters.Label = None,
+        pod: parameters.Pod = None,
+        node: parameters.Node = None,
+        idle: parameters.Idle = "hidden",
+        sort: parameters.Sort = "",
+        limit: parameters.Limit = MAX_PAGE_SIZE,
+        cursor: parameters.Cursor = None,
+        format: parameters.Format = "json",  # noqa: A002 - the parameter's public name
     ) -> Response[str]:
-        """What GPUs cost, per period and group.
+        """GPU costs by period and group.
 
-        Hours that are missing or incomplete add nothing and are seen in `coverage`; a period in which no hour has
-        figures has no row. Amounts are exact decimals written as JSON numbers. Totals are the fleet's, whatever the
-        grouping, filters and page: rows of all pages and `filtered_out` add up to them.
+        Missing and incomplete hours add nothing to any figure; `coverage` counts them. A period in which no hour has
+        figures has no row. Amounts are exact decimals, written as JSON numbers. Totals are those of the fleet: grouping,
+        filters and pages do not change them. The rows of all pages and `filtered_out` add up to the totals.
         """
         filters = {
             "business_unit": business_unit, "namespace": namespace, "workload_kind": workload_kind,
@@ -67,8 +67,10 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
             "capacity_type": capacity_type, "gpu_model": gpu_model, "resource": resource, "zone": zone,
             "label": label, "pod": pod, "node": node,
         }  # fmt: skip
-        asked = QueryParameters(start, end, window, granularity, group_by, filters, cluster, idle, sort, limit, cursor)
-        report = service().costs(asked, scope=scope_of_caller(app))
+        query_parameters = QueryParameters(
+            start, end, window, granularity, group_by, filters, cluster, idle, sort, limit, cursor
+        )
+        report = service().costs(query_parameters, scope=scope_of_caller(app))
         if format == "csv":
             return csv_page(*schemas.costs_table(report), cursor_writer(report), "costs.csv", report.period)
         page = fill_page(cost_rows(report), cursor_writer(report))
@@ -77,101 +79,116 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
 
     @app.get(
         "/v1/business-units",
-        summary="Business units with their sums",
+        summary="Costs of all business units",
         tags=["reports"],
         responses=responses(schemas.BusinessUnitsResponse),
     )
     @open_to("bu")
     def business_units(
-        start: given.Start = None, end: given.End = None, window: given.Window = None, cluster: given.Cluster = None
+        start: parameters.Start = None,
+        end: parameters.End = None,
+        window: parameters.Window = None,
+        cluster: parameters.Cluster = None,
     ) -> Response[str]:
-        """Every business unit with its sum over the whole period; units of the settings that held nothing have 0."""
-        report = service().business_units(QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app))
+        """Costs of every business unit over the period. Business units of the settings without GPUs have zeros."""
+        report = service().business_units(
+            QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app)
+        )
         return json_response(schemas.business_units_response(report))
 
     @app.get(
         "/v1/business-units/<name>",
-        summary="One business unit by period",
+        summary="Costs of one business unit by period",
         tags=["reports"],
         responses=responses(schemas.BusinessUnitResponse, can_be_missing=True),
     )
     @open_to("bu")
     def business_unit(
-        name: given.UnitName,
-        start: given.Start = None,
-        end: given.End = None,
-        window: given.Window = None,
-        granularity: given.RowGranularity = "day",
-        cluster: given.Cluster = None,
+        name: parameters.UnitName,
+        start: parameters.Start = None,
+        end: parameters.End = None,
+        window: parameters.Window = None,
+        granularity: parameters.RowGranularity = "day",
+        cluster: parameters.Cluster = None,
     ) -> Response[str]:
-        """What one business unit cost in each period; its totals are its own: effective + waste + unmeasured."""
-        asked = QueryParameters(start, end, window, granularity, cluster=cluster)
-        report = service().business_unit(name, asked, scope=scope_of_caller(app))
+        """Costs of one business unit by period. The totals are those of the business unit."""
+        query_parameters = QueryParameters(start, end, window, granularity, cluster=cluster)
+        report = service().business_unit(name, query_parameters, scope=scope_of_caller(app))
         return json_response(schemas.business_unit_response(name, report))
 
     @app.get(
         "/v1/business-units/<name>/workloads",
-        summary="Workloads of one business unit",
+        summary="Costs of one business unit's workloads",
         tags=["reports"],
         responses=responses(schemas.WorkloadsResponse, can_be_missing=True),
     )
     @open_to("bu")
     def workloads(
-        name: given.UnitName,
-        start: given.Start = None,
-        end: given.End = None,
-        window: given.Window = None,
-        cluster: given.Cluster = None,
-        sort: given.WorkloadSort = "-allocated_usd",
-        limit: given.Limit = 1_000,
-        cursor: given.Cursor = None,
+        name: parameters.UnitName,
+        start: parameters.Start = None,
+        end: parameters.End = None,
+        window: parameters.Window = None,
+        cluster: parameters.Cluster = None,
+        sort: parameters.WorkloadSort = "-allocated_usd",
+        limit: parameters.Limit = 1_000,
+        cursor: parameters.Cursor = None,
     ) -> Response[str]:
-        """What each workload of a business unit cost over the whole period, the dearest first."""
-        asked = QueryParameters(start, end, window, cluster=cluster, sort=sort, limit=limit, cursor=cursor)
-        report = service().workloads(name, asked, scope=scope_of_caller(app))
-        page = fill_page((dumps_row({**row.group, **row.costs.figures()}) for row in report.rows), cursor_writer(report))
+        """Costs of each workload of a business unit over the period, most expensive first."""
+        query_parameters = QueryParameters(start, end, window, cluster=cluster, sort=sort, limit=limit, cursor=cursor)
+        report = service().workloads(name, query_parameters, scope=scope_of_caller(app))
+        page = fill_page(
+            (dumps_row({**row.group, **row.costs.figures()}) for row in report.rows), cursor_writer(report)
+        )
         return json_page(schemas.unit_fields_before(name, report), page, schemas.unit_fields_after(report))
 
     @app.get(
         "/v1/business-units/<name>/trend",
-        summary="One business unit, and the period before",
+        summary="Costs of one business unit vs the previous period",
         tags=["reports"],
         responses=responses(schemas.TrendResponse, can_be_missing=True),
     )
     @open_to("bu")
     def trend(
-        name: given.UnitName,
-        start: given.Start = None,
-        end: given.End = None,
-        window: given.Window = None,
-        cluster: given.Cluster = None,
+        name: parameters.UnitName,
+        start: parameters.Start = None,
+        end: parameters.End = None,
+        window: parameters.Window = None,
+        cluster: parameters.Cluster = None,
     ) -> Response[str]:
-        """A business unit's period, the one of the same length before it (of a calendar month, the month before), and
-        the change in amounts and percent.
+        """Costs of a business unit in a period and in the previous one, with the change in amounts and percent.
 
-        Percent is null where there was nothing before, or one of the two is not known.
+        The previous period has the same length; for a calendar month it is the previous month. Percent is null if the
+        previous amount is 0 or one of the two is not known.
         """
-        found = service().trend(name, QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app))
-        return json_response(schemas.trend_response(name, found))
+        unit_trend = service().trend(
+            name, QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app)
+        )
+        return json_response(schemas.trend_response(name, unit_trend))
 
-    @app.get("/v1/waste", summary="Worst offenders", tags=["reports"], responses=responses(schemas.WasteResponse))
+    @app.get("/v1/waste", summary="Top wasters", tags=["reports"], responses=responses(schemas.WasteResponse))
     @open_to("bu")
     def waste(
-        start: given.Start = None,
-        end: given.End = None,
-        window: given.Window = None,
-        cluster: given.Cluster = None,
-        business_unit: given.BusinessUnit = None,
-        namespace: given.Namespace = None,
-        limit: given.TopWasterLimit = DEFAULT_TOP_WASTERS,
-        cursor: given.Cursor = None,
+        start: parameters.Start = None,
+        end: parameters.End = None,
+        window: parameters.Window = None,
+        cluster: parameters.Cluster = None,
+        business_unit: parameters.BusinessUnit = None,
+        namespace: parameters.Namespace = None,
+        limit: parameters.TopWasterLimit = DEFAULT_TOP_WASTERS,
+        cursor: parameters.Cursor = None,
     ) -> Response[str]:
-        """Which workloads wasted most money, since when without a day's pause, and which of their pods.
+        """Workloads with the most waste, the day since which they have had waste every day, and their pods with waste.
 
-        The pods are those of the newest hour that has figures.
+        The pods are those of the newest hour with figures.
         """
         filters = {"business_unit": business_unit, "namespace": namespace}
-        asked = QueryParameters(start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor)
-        found = service().waste(asked, scope=scope_of_caller(app))
-        page = fill_page(map(dumps_row, map(schemas.top_waster_row, found.top_wasters)), cursor_writer(found.report))
-        return json_page(schemas.waste_fields_before(found.report), page, schemas.waste_fields_after(found.report))
+        query_parameters = QueryParameters(
+            start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor
+        )
+        waste_page = service().waste(query_parameters, scope=scope_of_caller(app))
+        page = fill_page(
+            map(dumps_row, map(schemas.top_waster_row, waste_page.top_wasters)), cursor_writer(waste_page.report)
+        )
+        return json_page(
+            schemas.waste_fields_before(waste_page.report), page, schemas.waste_fields_after(waste_page.report)
+        )

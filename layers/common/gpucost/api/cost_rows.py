@@ -1,4 +1,4 @@
-"""Rows of `/v1/costs` as JSON text, straight from whole numbers: an answer has thousands."""
+"""Writes the rows of `/v1/costs` as JSON text, directly from fixed-point amounts, because reports have thousands."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -12,7 +12,7 @@ _FIGURES = "".join(f', "{name}": %s' for name in Costs.names())
 
 
 def cost_rows(report: CostReport) -> Iterator[str]:
-    """Each row as `cost_schemas.CostRow`; all rows of an answer have the same dimensions, in the same order."""
+    """Yield each row as `cost_schemas.CostRow`. All rows of a report have the same dimensions, in the same order."""
     periods: dict[datetime, str] = {}
     groups: dict[tuple[str, ...], str] = {}
     has_idle = report.query.idle != "hidden"

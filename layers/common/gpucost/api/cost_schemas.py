@@ -1,4 +1,4 @@
-"""Shapes of the answers about costs, and how reports become them."""
+"""Schemas of cost responses, and functions that make responses from cost reports."""
 
 from decimal import Decimal
 from typing import Any, Literal
@@ -27,31 +27,33 @@ from gpucost.reports import CostReport
 from gpucost.reports.records import Trend
 from gpucost.reports.waste import TopWaster
 
-_CURSOR = "To go on with, as parameter `cursor`; null: these are the last rows"
-_ROW_COUNT = "Rows of all pages together"
-_CURRENCY = "Of every amount, whatever their names say"
+_CURSOR = "Pass it as the parameter `cursor` to get the next page; null on the last page"
+_ROW_COUNT = "Number of rows on all pages"
+_CURRENCY = "Currency of every amount, also of fields named `_usd`"
 
 
 class IdleFigures(CostFigures):
-    """What holders cost, and their part of what nobody held."""
+    """Allocated costs, and their share of idle costs."""
 
-    idle_gpu_hours: Amount | None = Field(default=None, description="GPU-hours that nobody held; null: not known")
+    idle_gpu_hours: Amount | None = Field(default=None, description="Share of idle GPU-hours; null if not known")
     idle_usd: Amount | None = Field(
-        default=None, description="unallocated + stranded + unobserved + host + residual; null: not known"
+        default=None, description="Share of unallocated + stranded + unobserved + host + residual; null if not known"
     )
-    cost_usd: Amount | None = Field(default=None, description="allocated + idle: over all rows, the nodes' cost")
+    cost_usd: Amount | None = Field(default=None, description="allocated + idle; the sum of all rows is the node cost")
 
 
 class CostRow(IdleFigures):
-    """One group's figures in one period. Idle figures and `kind` are there where `idle` is not `hidden`."""
+    """One group's figures in one period. Idle figures and `kind` are present unless `idle` is `hidden`."""
 
     start: Instant
     end: Instant
     group: dict[str, str] = Field(
-        description='Dimension → name, for the dimensions of group_by; "" where something has none',
+        description='Dimension → name, for the dimensions of group_by; "" if there is no name',
         examples=[{"business_unit": "research"}],
     )
-    kind: Literal["held", "idle"] = Field(default="held", description="idle: what nobody held, or can be made to bear")
+    kind: Literal["held", "idle"] = Field(
+        default="held", description="idle: costs that no pod held, or that cannot be shared"
+    )
 
 
 class CostsResponse(PeriodResponse):
@@ -65,7 +67,7 @@ class CostsResponse(PeriodResponse):
     row_count: int = Field(description=_ROW_COUNT)
     totals: FleetTotals
     filtered_out: IdleFigures | None = Field(
-        description="What the filters leave out: with the rows of all pages it adds up to the totals. Null where "
+        description="What the filters exclude. The rows of all pages and this add up to the totals. Null if "
         "nothing is filtered, or no hour has figures"
     )
     coverage: Coverage
@@ -89,7 +91,7 @@ class BusinessUnitsResponse(PeriodResponse):
 
 
 class NullableCosts(ResponseModel):
-    """What one business unit cost: allocated = effective + waste + unmeasured. All null where no hour has figures."""
+    """Costs of one business unit: allocated = effective + waste + unmeasured. All are null if no hour has figures."""
 
     allocated_gpu_hours: Amount | None
     effective_gpu_hours: Amount | None
@@ -102,14 +104,14 @@ class NullableCosts(ResponseModel):
 
 
 class PeriodRow(CostFigures):
-    """Figures of one period."""
+    """Costs of one period."""
 
     start: Instant
     end: Instant
 
 
 class BusinessUnitResponse(PeriodResponse):
-    """GET /v1/business-units/{name}. A period in which it held nothing has no row."""
+    """GET /v1/business-units/{name}. A period without allocated GPUs has no row."""
 
     business_unit: str
     granularity: Granularity
@@ -154,15 +156,15 @@ class TrendResponse(ResponseModel):
 
     business_unit: str
     currency: str = Field(description=_CURRENCY, examples=["USD"])
-    default_window: Literal["24h"] | None = Field(description="As in `/v1/costs`; of the current period")
+    default_window: Literal["24h"] | None = Field(description="As in `/v1/costs`, for the current period")
     current: TrendPeriod
-    before: TrendPeriod
+    previous: TrendPeriod
     change: NullableCosts = Field(
-        description="current − before; null where one of the two is not known, and in money where a part of one has no "
-        "price (its unpriced_gpu_hours are above 0)"
+        description="current − previous; null if one of the two is not known. Amounts are also null if one of the two "
+        "has unpriced_gpu_hours"
     )
     percent: NullableCosts = Field(
-        description="100 × change ÷ before, rounded to 1e-12; null where before is 0 or the change is"
+        description="100 × change ÷ previous, rounded to 1e-12; null if previous is 0 or change is null"
     )
 
 
@@ -174,25 +176,27 @@ class WastingPod(ResponseModel):
     node: str
     resource: str
     allocated_gpu_hours: Amount
-    utilization: Amount | None = Field(description="Mean observed utilization, 0 to 1")
+    utilization: Amount | None = Field(description="Mean measured utilization, 0 to 1")
     utilization_source: str = Field(examples=["pod"])
     waste_usd: Amount | None
 
 
 class TopWasterRow(WorkloadRow):
-    """One workload that wasted money."""
+    """One workload with waste."""
 
     business_unit: str
     since: Instant | None = Field(
-        description="The UTC day from which on it wasted something on every day, up to the last day it did; at the "
-        "earliest the period's start"
+        description="First of the consecutive UTC days with waste that end with the last such day, but not before the "
+        "period's start"
     )
-    hour: Instant | None = Field(description="The newest hour with figures in the period's last two days: the pods'")
-    pods: list[WastingPod] = Field(description="Those that wasted in that hour, the worst first; at most ten")
+    hour: Instant | None = Field(
+        description="The newest hour with figures in the period's last two days. The pods are from this hour"
+    )
+    pods: list[WastingPod] = Field(description="Pods with waste in that hour, most waste first; at most ten")
 
 
 class WasteResponse(PeriodResponse):
-    """GET /v1/waste: workloads that wasted money, the worst first."""
+    """GET /v1/waste: workloads with waste, most waste first."""
 
     currency: str = Field(description=_CURRENCY, examples=["USD"])
     rows: list[TopWasterRow]
@@ -203,7 +207,7 @@ class WasteResponse(PeriodResponse):
 
 
 def costs_fields_before(report: CostReport) -> dict[str, Any]:
-    """What stands before the rows of `CostsAnswer`."""
+    """Return the fields before the rows of `CostsResponse`."""
     query = report.query
     return {
         **period_fields(report.period),
@@ -215,7 +219,7 @@ def costs_fields_before(report: CostReport) -> dict[str, Any]:
 
 
 def costs_fields_after(report: CostReport) -> dict[str, Any]:
-    """What stands after the rows of `CostsAnswer`."""
+    """Return the fields after the rows of `CostsResponse`."""
     filtered_out = report.filtered_out
     return {
         "row_count": report.row_count,
@@ -226,7 +230,7 @@ def costs_fields_after(report: CostReport) -> dict[str, Any]:
 
 
 def costs_table(report: CostReport) -> tuple[list[str], list[list[object]]]:
-    """The rows as a table with a header, for CSV."""
+    """Return the header and the rows of the CSV download."""
     query = report.query
     has_idle = query.idle != "hidden"
     idle_columns = [["kind"], list(IDLE_FIGURES)] if has_idle else [[], []]
@@ -239,7 +243,7 @@ def costs_table(report: CostReport) -> tuple[list[str], list[list[object]]]:
 
 
 def business_units_response(report: CostReport) -> dict[str, Any]:
-    """As `BusinessUnitsAnswer`."""
+    """Return the fields of `BusinessUnitsResponse`."""
     return {
         **period_fields(report.period),
         "currency": report.currency,
@@ -251,7 +255,7 @@ def business_units_response(report: CostReport) -> dict[str, Any]:
 
 
 def business_unit_response(name: str, report: CostReport) -> dict[str, Any]:
-    """As `BusinessUnitAnswer`."""
+    """Return the fields of `BusinessUnitResponse`."""
     return {
         **unit_fields_before(name, report),
         "granularity": report.query.granularity,
@@ -262,12 +266,12 @@ def business_unit_response(name: str, report: CostReport) -> dict[str, Any]:
 
 
 def unit_fields_before(name: str, report: CostReport) -> dict[str, Any]:
-    """What stands before the rows of `WorkloadsAnswer`."""
+    """Return the fields before the rows of `WorkloadsResponse`."""
     return {"business_unit": name, **period_fields(report.period), "currency": report.currency}
 
 
 def unit_fields_after(report: CostReport) -> dict[str, Any]:
-    """What stands after the rows of `WorkloadsAnswer`."""
+    """Return the fields after the rows of `WorkloadsResponse`."""
     return {
         "row_count": report.row_count,
         "totals": _cost_totals(report),
@@ -276,9 +280,9 @@ def unit_fields_after(report: CostReport) -> dict[str, Any]:
 
 
 def trend_response(name: str, trend: Trend) -> dict[str, Any]:
-    """As `TrendAnswer`."""
+    """Return the fields of `TrendResponse`."""
     current, previous = _cost_totals(trend.current), _cost_totals(trend.previous)
-    has_unpriced = any(one["unpriced_gpu_hours"] for one in (current, previous))
+    has_unpriced = any(totals["unpriced_gpu_hours"] for totals in (current, previous))
     change = {
         name: None if has_unpriced and name.endswith("_usd") else _difference(value, previous[name])
         for name, value in current.items()
@@ -288,19 +292,19 @@ def trend_response(name: str, trend: Trend) -> dict[str, Any]:
         "currency": trend.current.currency,
         **default_window_fields(trend.current.period),
         "current": _trend_period(trend.current, current),
-        "before": _trend_period(trend.previous, previous),
+        "previous": _trend_period(trend.previous, previous),
         "change": change,
         "percent": {name: _percent(value, previous[name]) for name, value in change.items()},
     }
 
 
 def waste_fields_before(report: CostReport) -> dict[str, Any]:
-    """What stands before the rows of `WasteAnswer`."""
+    """Return the fields before the rows of `WasteResponse`."""
     return {**period_fields(report.period), "currency": report.currency}
 
 
 def waste_fields_after(report: CostReport) -> dict[str, Any]:
-    """What stands after the rows of `WasteAnswer`."""
+    """Return the fields after the rows of `WasteResponse`."""
     return {
         "row_count": report.row_count,
         "totals": totals_fields(report.totals),
@@ -309,7 +313,7 @@ def waste_fields_after(report: CostReport) -> dict[str, Any]:
 
 
 def top_waster_row(top_waster: TopWaster) -> dict[str, Any]:
-    """As `OffenderRow`."""
+    """Return the fields of `TopWasterRow`."""
     row = top_waster.row
     return {
         **row.group,

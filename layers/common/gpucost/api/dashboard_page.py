@@ -1,4 +1,4 @@
-"""The dashboard page: files that Vite built from `web/`, and what the page must know before anybody has signed in."""
+"""Serves the dashboard page that Vite builds from `web/`, and the configuration it needs before sign-in."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,26 +23,26 @@ _CONTENT_TYPES = {
     ".svg": "image/svg+xml",
 }
 _CACHE_FOREVER = "public, max-age=31536000, immutable"
-"""Names of assets hold a digest of their contents."""
+"""For assets, whose names contain a digest of their contents."""
 _ANY_PARAMETER = "_takes_anything"
 
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """Where and how people sign in: authorization code with PKCE."""
+    """Sign-in configuration: authorization code with PKCE."""
 
     issuer: str
     client_id: str
     scopes: str
     extra_origins: tuple[str, ...] = ()
-    """More origins that are asked while signing in."""
+    """Further origins that the page calls during sign-in."""
 
 
 class DashboardPage:
-    """What Vite built.
+    """The files of the built page.
 
     Args:
-        folder: `index.html` and `assets/`.
+        folder: contains `index.html` and `assets/`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,16 +50,20 @@ class DashboardPage:
 
     @cached_property
     def files(self) -> Mapping[str, tuple[str, str]]:
-        """Type and text of every file by its name, read once: what people ask for never reaches the file system."""
+        """Content type and text of every file by name, read once. Requested names never reach the file system."""
         paths = [path for path in (self._folder / "index.html", *self._folder.glob("assets/*")) if path.is_file()]
-        return {path.name: (_CONTENT_TYPES[path.suffix], path.read_text()) for path in paths if path.suffix in _CONTENT_TYPES}
+        return {
+            path.name: (_CONTENT_TYPES[path.suffix], path.read_text())
+            for path in paths
+            if path.suffix in _CONTENT_TYPES
+        }
 
 
 def add_page_routes(app: APIGatewayHttpResolver, page: DashboardPage, sign_in: Callable[[], SignIn | None]) -> None:
-    """Put the page on an app. All of it is public: it holds no figures, and asks for them as whoever opened it."""
+    """Register the page's routes. They are public: the page requests all figures as the signed-in caller."""
 
     @app.get("/", include_in_schema=False)
-    @_accept_any_parameter  # who comes back from signing in brings parameters along, which ones is the issuer's choice
+    @_accept_any_parameter  # the issuer chooses the parameters with which it redirects after sign-in
     @open_to("public")
     def index() -> Response[str]:
         policy = {"Content-Security-Policy": security_policy(sign_in()), "Cross-Origin-Opener-Policy": "same-origin"}
@@ -73,18 +77,18 @@ def add_page_routes(app: APIGatewayHttpResolver, page: DashboardPage, sign_in: C
     @app.get("/config.json", include_in_schema=False)
     @open_to("public")
     def config() -> Response[str]:
-        known = sign_in()
-        told = known and {"issuer": known.issuer, "client_id": known.client_id, "scopes": known.scopes}
-        return Response(HTTPStatus.OK, "application/json", dumps({"sign_in": told}), headers=dict(SECURITY_HEADERS))
+        settings = sign_in()
+        fields = settings and {"issuer": settings.issuer, "client_id": settings.client_id, "scopes": settings.scopes}
+        return Response(HTTPStatus.OK, "application/json", dumps({"sign_in": fields}), headers=dict(SECURITY_HEADERS))
 
 
 def accepts_any_parameter(route: Callable[..., Any]) -> bool:
-    """Whether a route's parameters are somebody else's to choose."""
+    """Return whether a route accepts parameters that it does not declare."""
     return getattr(route, _ANY_PARAMETER, False)
 
 
 def security_policy(sign_in: SignIn | None) -> str:
-    """The page's Content-Security-Policy: its own files, this API, and the issuer where there is one."""
+    """Return the page's Content-Security-Policy, which allows its own files, this API and the sign-in issuer."""
     origins = [] if sign_in is None else [_origin(sign_in.issuer), *map(_origin, sign_in.extra_origins)]
     connect_sources = " ".join(dict.fromkeys(["'self'", *origins]))
     return "; ".join(
@@ -116,7 +120,7 @@ def _origin(address: str) -> str:
 def _file_response(page: DashboardPage, name: str, headers: Mapping[str, str]) -> Response[str]:
     file = page.files.get(name)
     if file is None:
-        raise NotFoundError("there is no such file; the page is built by: make web")
+        raise NotFoundError("no such file. The page is built with: make web")
     content_type, text = file
     all_headers: dict[str, str | list[str]] = {**SECURITY_HEADERS, **headers, "Vary": "Accept-Encoding"}
     return Response(HTTPStatus.OK, content_type, text, headers=all_headers, compress=True)

@@ -1,7 +1,7 @@
-"""The API Gateway event (HTTP API, payload format 2.0): checked before anything reads it.
+"""Validates API Gateway events (HTTP API, payload format 2.0) before anything reads them.
 
-API Gateway sends well-formed events. The function does not rely on it: an event that it cannot read, such as one of
-format 1.0 or one with half a character in its path, is answered with a 400 problem document.
+API Gateway sends well-formed events, but the function does not rely on it. An event of format 1.0, or with text that
+is not valid Unicode, gets a 400 problem document.
 """
 
 from http import HTTPStatus
@@ -16,11 +16,11 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.http.problems import problem
 
 PAYLOAD_FORMAT = "2.0"
-_NOT_UNICODE = "holds half a character (a lone surrogate); send UTF-8, percent-encoded"
+_NOT_UNICODE = "is not valid Unicode: it contains an unpaired surrogate. Send UTF-8, percent-encoded."
 
 
 def _check_unicode(text: str) -> str:
-    """Refuse half characters, which Python's strings can hold and no encoding can write."""
+    """Reject unpaired surrogates, which Python strings can contain and UTF-8 cannot encode."""
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise ValueError(_NOT_UNICODE)
     return text
@@ -30,13 +30,13 @@ Text = Annotated[str, AfterValidator(_check_unicode)]
 
 
 class _Model(BaseModel):
-    """Strict, so that no number or list passes for text. Fields that are not listed never reach the API."""
+    """Strict, so that numbers and lists are not accepted as text. Undeclared fields are dropped."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
 
 class _Iam(_Model):
-    userArn: Text | None = None  # noqa: N815 - API Gateway's own name, as all below
+    userArn: Text | None = None  # noqa: N815 - API Gateway's name, as all below
 
 
 class _Jwt(_Model):
@@ -69,7 +69,7 @@ class _Event(_Model):
 
 
 def handle_event(app: APIGatewayHttpResolver, event: object, context: LambdaContext) -> dict[str, Any]:
-    """Answer one HTTP request."""
+    """Handle one HTTP request and return the Lambda response."""
     try:
         request = read_event(event)
     except InvalidInputError as error:
@@ -86,19 +86,19 @@ def handle_event(app: APIGatewayHttpResolver, event: object, context: LambdaCont
 
 
 def read_event(event: object) -> dict[str, Any]:
-    """The checked fields of an event, with the names in its path percent-encoded again.
+    """Return the validated fields of an event, with the path percent-encoded again.
 
-    HTTP APIs decode `rawPath` before a function sees it, and Powertools matches names of few characters only: without
-    this, a business unit with an emoji or a # in its name would have no path. What an HTTP API cannot tell from a path
-    cannot be restored here either: a slash, and everything from a question mark on, which it cuts off.
+    HTTP APIs decode `rawPath`, and Powertools matches path parameters of few characters only. Without the encoding, a
+    business unit with an emoji or a # in its name would not be found. A slash in a name, and everything from a question
+    mark on, cannot be restored, because the HTTP API has already lost it.
 
     Raises:
-        InvalidInputError: the event has another format, or a field of another type, or text that is not Unicode.
+        InvalidInputError: the event has another format, a field has the wrong type, or text is not valid Unicode.
     """
     if isinstance(event, dict) and event.get("version", "1.0") != PAYLOAD_FORMAT:
         raise InvalidInputError(
-            f"the event has payload format {str(event.get('version', '1.0'))[:20]!a}, and this function reads {PAYLOAD_FORMAT} "
-            'of an HTTP API: set PayloadFormatVersion: "2.0" on the integration'
+            f"the event has payload format {str(event.get('version', '1.0'))[:20]!a}; only {PAYLOAD_FORMAT} of HTTP "
+            'APIs is supported. Set PayloadFormatVersion: "2.0" on the integration.'
         )
     try:
         checked = _Event.model_validate(event).model_dump()
@@ -112,7 +112,7 @@ def read_event(event: object) -> dict[str, Any]:
 
 
 def _lower_case_names(headers: dict[str, str]) -> dict[str, str]:
-    """Headers by their names in lower case; repeated ones joined with commas, as API Gateway does."""
+    """Return headers by lower-case name. Repeated headers are joined with commas, as API Gateway does."""
     joined: dict[str, str] = {}
     for name, value in headers.items():
         lower = name.lower()
@@ -123,7 +123,7 @@ def _lower_case_names(headers: dict[str, str]) -> dict[str, str]:
 def _describe_error(error: ValidationError) -> str:
     finding = error.errors(include_url=False, include_input=False)[0]
     field = ".".join(str(part).encode("ascii", "replace").decode()[:60] for part in finding["loc"]) or "the event"
-    if finding["type"] in {"value_error", "string_unicode"}:  # the latter from pydantic's own constraints
+    if finding["type"] in {"value_error", "string_unicode"}:  # string_unicode comes from pydantic's constraints
         return f"{field}: {_NOT_UNICODE}"
     reason = "is missing" if finding["type"] == "missing" else finding["msg"][:1].lower() + finding["msg"][1:]
-    return f"{field}: {reason}; this function reads events of API Gateway HTTP APIs, payload format {PAYLOAD_FORMAT}"
+    return f"{field}: {reason}. Events must come from an API Gateway HTTP API, payload format {PAYLOAD_FORMAT}."

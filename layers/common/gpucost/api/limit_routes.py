@@ -1,4 +1,4 @@
-"""Routes of what clusters let people have: node pools and quotas."""
+"""Routes of node pool limits and resource quotas."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -9,7 +9,7 @@ from pydantic import Field
 
 from gpucost.core.money import quantize
 from gpucost.core.query.periods import Period
-from gpucost.http import report_parameters as given
+from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.responses import json_response, responses
 from gpucost.http.schemas import Amount, Instant, PeriodResponse, ResponseModel, period_fields
@@ -24,20 +24,24 @@ class NodePoolRow(ResponseModel):
     hour: Instant
     node_pool: str
     resource: str = Field(examples=["nvidia.com/gpu"])
-    used: Amount | None = Field(description="Of the pool's nodes, whoever holds them; null: Karpenter does not say")
-    limit: Amount | None = Field(description="Null: the pool has none")
-    percent: Amount | None = Field(description="100 × used ÷ limit, rounded to 1e-12; null where one of them is, or 0")
+    used: Amount | None = Field(
+        description="Units on the pool's nodes, allocated or not; null if Karpenter reports none"
+    )
+    limit: Amount | None = Field(description="Null if the pool has no limit")
+    percent: Amount | None = Field(
+        description="100 × used ÷ limit, rounded to 1e-12; null if one of them is null or the limit is 0"
+    )
 
 
 class NodePoolsResponse(PeriodResponse):
-    """GET /v1/nodepools. Hours of which Karpenter's metrics said nothing have no row."""
+    """GET /v1/nodepools. Hours without Karpenter metrics have no row."""
 
     rows: list[NodePoolRow]
-    cursor: None = Field(description="Null: the answer is whole")
+    cursor: None = Field(description="Always null: the response is not paged")
 
 
 class QuotaRowModel(ResponseModel):
-    """A GPU quota at the end of an hour, in units of its resource, beside means over that hour."""
+    """A GPU quota at the end of an hour, in units of its resource, with means over that hour."""
 
     cluster: str
     hour: Instant
@@ -46,46 +50,57 @@ class QuotaRowModel(ResponseModel):
     resource: str = Field(description="Without `requests.`", examples=["nvidia.com/gpu"])
     hard: Amount | None = Field(description="What the quota allows")
     requested: Amount | None = Field(
-        description="What it counts as used at the hour's end: pods' requests, pending too"
+        description="The quota's status.used at the end of the hour: requests of all pods, also pending ones"
     )
-    held: Amount = Field(description="Mean units that pods of the namespace held in the hour")
-    used: Amount | None = Field(description="Mean units that they used, as far as observed; null: nothing was observed")
+    held: Amount = Field(description="Mean units allocated to the namespace's pods during the hour")
+    used: Amount | None = Field(description="Mean units used, where utilization was measured; null if it was not")
 
 
 class QuotasResponse(PeriodResponse):
-    """GET /v1/quotas. Hours of which kube-state-metrics said nothing of quotas have no row."""
+    """GET /v1/quotas. Hours without quota metrics have no row."""
 
     rows: list[QuotaRowModel]
-    cursor: None = Field(description="Null: the answer is whole")
+    cursor: None = Field(description="Always null: the response is not paged")
 
 
 def add_limit_routes(app: APIGatewayHttpResolver, service: Callable[[], LimitReports]) -> None:
-    """Put the routes on an app; the service is made when it is first asked."""
+    """Register the routes. The service is made on its first use."""
 
     @app.get(
-        "/v1/nodepools", summary="Node pools against their limits", tags=["reports"], responses=responses(NodePoolsResponse)
+        "/v1/nodepools",
+        summary="Use and limits of node pools",
+        tags=["reports"],
+        responses=responses(NodePoolsResponse),
     )
     @open_to("viewer")
     def node_pools(
-        start: given.Start = None, end: given.End = None, window: given.Window = None, cluster: given.Cluster = None
+        start: parameters.Start = None,
+        end: parameters.End = None,
+        window: parameters.Window = None,
+        cluster: parameters.Cluster = None,
     ) -> Response[str]:
-        """GPUs of every Karpenter node pool against the pool's limit, at the end of each hour of at most 48."""
-        asked = QueryParameters(start, end, window, cluster=cluster)
-        return _rows_response(*service().pools(asked, scope=scope_of_caller(app)), _pool_row)
+        """GPUs of every Karpenter node pool and the pool's limit, at the end of each hour of at most 48."""
+        query_parameters = QueryParameters(start, end, window, cluster=cluster)
+        return _rows_response(*service().pools(query_parameters, scope=scope_of_caller(app)), _pool_row)
 
-    @app.get("/v1/quotas", summary="GPU quotas against use", tags=["reports"], responses=responses(QuotasResponse))
+    @app.get(
+        "/v1/quotas", summary="Use and limits of GPU quotas", tags=["reports"], responses=responses(QuotasResponse)
+    )
     @open_to("viewer")
     def quotas(
-        start: given.Start = None, end: given.End = None, window: given.Window = None, cluster: given.Cluster = None
+        start: parameters.Start = None,
+        end: parameters.End = None,
+        window: parameters.Window = None,
+        cluster: parameters.Cluster = None,
     ) -> Response[str]:
-        """GPU quotas of every namespace against what it held and used, in each hour of at most 48."""
-        asked = QueryParameters(start, end, window, cluster=cluster)
-        return _rows_response(*service().quotas(asked, scope=scope_of_caller(app)), _quota_row)
+        """GPU quotas of every namespace, and what it held and used, in each hour of at most 48."""
+        query_parameters = QueryParameters(start, end, window, cluster=cluster)
+        return _rows_response(*service().quotas(query_parameters, scope=scope_of_caller(app)), _quota_row)
 
 
 def _rows_response(period: Period, rows: list[Any], row_fields: Callable[[Any], dict[str, Any]]) -> Response[str]:
-    found = {**period_fields(period), "rows": [row_fields(row) for row in rows], "cursor": None}
-    return json_response(found)
+    body = {**period_fields(period), "rows": [row_fields(row) for row in rows], "cursor": None}
+    return json_response(body)
 
 
 def _pool_row(row: PoolRow) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Routes that explain: the identity period by period, and single pods with how their figures were found."""
+"""Routes that explain costs: the parts of the node cost by period, and single lines."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from pydantic import Field
 
 from gpucost.core.query.paging import write_cursor
 from gpucost.core.query.periods import Granularity
-from gpucost.http import report_parameters as given
+from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import fill_page, json_page
 from gpucost.http.responses import json_response, responses
@@ -30,7 +30,7 @@ from gpucost.runtime.json_text import dumps_row
 
 
 class FleetPeriod(FleetTotals):
-    """The identity in one period."""
+    """The parts of the node cost in one period."""
 
     start: Instant
     end: Instant
@@ -40,7 +40,7 @@ class FleetResponse(PeriodResponse):
     """GET /v1/fleet. A period in which no hour has figures has no row."""
 
     granularity: Granularity
-    currency: str = Field(description="Of every amount, whatever their names say", examples=["USD"])
+    currency: str = Field(description="Currency of every amount, also of fields named `_usd`", examples=["USD"])
     rows: list[FleetPeriod]
     totals: FleetTotals
     coverage: Coverage
@@ -68,58 +68,67 @@ class LineRowModel(ResponseModel):
     zone: str
     gpu_model: str
     resource: str = Field(examples=["nvidia.com/gpu", "nvidia.com/mig-1g.10gb"])
-    units: int = Field(description="Of the resource, as requested")
+    units: int = Field(description="Requested units of the resource")
     gpu_share: Amount = Field(description="Physical GPUs per unit", examples=[0.142857142857])
     gpu_share_source: str = Field(
-        description="How the share was found: product-label, mig-profile, sharing, capacity, settings, whole, neuron; "
+        description="Source of the share: product-label, mig-profile, sharing, capacity, settings, whole, neuron; "
         "mig-compute-slices and node-average are estimates",
         examples=["mig-profile"],
     )
-    labels: dict[str, str] = Field(description="The settings' cost_labels")
+    labels: dict[str, str] = Field(description="Labels listed in the settings' cost_labels")
     split_policy: str = Field(description="Which part of a node's price its GPUs bear", examples=["gpu-bears-all"])
     allocated_gpu_hours: Amount
-    effective_gpu_hours: Amount | None = Field(description="Null: nobody observed its use")
-    utilization: Amount | None = Field(description="Mean observed utilization, 0 to 1")
+    effective_gpu_hours: Amount | None = Field(description="Null if utilization was not measured")
+    utilization: Amount | None = Field(description="Mean measured utilization, 0 to 1")
     utilization_source: str = Field(
-        description="The rung of the ladder: pod, shared, node, cluster, or none", examples=["pod"]
+        description="Source of the utilization: pod, shared, node, cluster, or none", examples=["pod"]
     )
     unmeasured_gpu_hours: Amount
-    gpu_hourly_usd: Amount | None = Field(description="Price of a physical GPU of the node per hour; null: unknown")
-    price_source: str = Field(description='"" where nobody knows a price', examples=["constant", "spot", "cur"])
+    gpu_hourly_usd: Amount | None = Field(description="Hourly price of one physical GPU of the node; null if unknown")
+    price_source: str = Field(description='"" if there is no price', examples=["constant", "spot", "cur"])
     allocated_usd: Amount | None
     effective_usd: Amount | None
     waste_usd: Amount | None
     unmeasured_usd: Amount | None
-    used_beyond_allocation_gpu_hours: Amount = Field(description="Of a shared device; a memo, in no sum")
-    shared_from: str = Field(description='The shared unit whose cost this is a part of; "" for a unit\'s own')
+    used_beyond_allocation_gpu_hours: Amount = Field(
+        description="Use of a shared GPU beyond the allocated part. No sum includes it"
+    )
+    shared_from: str = Field(description='The business unit whose shared cost this is a part of; "" otherwise')
 
 
 class LinesResponse(PeriodResponse):
     """GET /v1/lines: in order of hour and cluster."""
 
     rows: list[LineRowModel]
-    cursor: str | None = Field(description="To go on with, as parameter `cursor`; null at the end")
+    cursor: str | None = Field(
+        description="Pass it as the parameter `cursor` to get the next page; null on the last page"
+    )
 
 
 def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
-    """Put the routes on an app; the service is made when it is first asked."""
+    """Register the routes. The service is made on its first use."""
 
-    @app.get("/v1/fleet", summary="The identity by period", tags=["reports"], responses=responses(FleetResponse))
+    @app.get(
+        "/v1/fleet",
+        summary="Parts of the fleet's node cost by period",
+        tags=["reports"],
+        responses=responses(FleetResponse),
+    )
     @open_to("bu")
     def fleet(
-        start: given.Start = None,
-        end: given.End = None,
-        window: given.Window = None,
-        granularity: given.RowGranularity = "hour",
-        cluster: given.Cluster = None,
+        start: parameters.Start = None,
+        end: parameters.End = None,
+        window: parameters.Window = None,
+        granularity: parameters.RowGranularity = "hour",
+        cluster: parameters.Cluster = None,
     ) -> Response[str]:
-        """What the fleet cost in every period, and what became of it.
+        """The fleet's node cost in every period and its parts.
 
-        effective + waste + unmeasured + unallocated + stranded + unobserved + host + residual = node cost, to the last
-        digit. Who may see some business units only is told their costs, and no capacity.
+        effective + waste + unmeasured + unallocated + stranded + unobserved + host + residual = node cost, exactly.
+        Callers who may see some business units get only the costs of these, without capacity.
         """
-        asked = QueryParameters(start, end, window, granularity, cluster=cluster)
-        report, rows = service().fleet(asked, scope=scope_of_caller(app))
+        query_parameters = QueryParameters(start, end, window, granularity, cluster=cluster)
+        report, rows = service().fleet(query_parameters, scope=scope_of_caller(app))
         return json_response(
             {
                 **period_fields(report.period),
@@ -131,41 +140,43 @@ def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
             }
         )
 
-    @app.get("/v1/lines", summary="Single pods, and how each figure was found", tags=["reports"],
+    @app.get("/v1/lines", summary="Lines: single pods in single hours", tags=["reports"],
              responses=responses(LinesResponse))  # fmt: skip
     @open_to("bu")
     def lines(
-        start: given.Start = None,
-        end: given.End = None,
-        window: given.Window = None,
-        cluster: given.Cluster = None,
-        business_unit: given.BusinessUnit = None,
-        namespace: given.Namespace = None,
-        workload: given.Workload = None,
-        pod: given.Pod = None,
-        node: given.Node = None,
-        node_pool: given.NodePool = None,
-        limit: given.LineLimit = DEFAULT_LINES,
-        cursor: given.Cursor = None,
+        start: parameters.Start = None,
+        end: parameters.End = None,
+        window: parameters.Window = None,
+        cluster: parameters.Cluster = None,
+        business_unit: parameters.BusinessUnit = None,
+        namespace: parameters.Namespace = None,
+        workload: parameters.Workload = None,
+        pod: parameters.Pod = None,
+        node: parameters.Node = None,
+        node_pool: parameters.NodePool = None,
+        limit: parameters.LineLimit = DEFAULT_LINES,
+        cursor: parameters.Cursor = None,
     ) -> Response[str]:
         """Every pod that held GPUs, in every hour of at most 48.
 
-        With the share of a GPU that a unit is and how that was found, the price and its source, the utilization and
-        its rung: what "why is this $3.43?" is answered with.
+        Each line has the GPU share of a unit and its source, the price and its source, and the utilization and its
+        source. Together they explain the line's cost.
         """
         filters = {
             "business_unit": business_unit, "namespace": namespace, "workload": workload, "pod": pod, "node": node,
             "node_pool": node_pool,
         }  # fmt: skip
-        asked = QueryParameters(start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor)
-        found = service().lines(asked, scope=scope_of_caller(app))
+        query_parameters = QueryParameters(
+            start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor
+        )
+        line_page = service().lines(query_parameters, scope=scope_of_caller(app))
 
         def cursor_after(count: int) -> str | None:
-            place = found.rows[count].position if count < len(found.rows) else found.next_position
-            return None if place is None else write_cursor(place, found.etag)
+            position = line_page.rows[count].position if count < len(line_page.rows) else line_page.next_position
+            return None if position is None else write_cursor(position, line_page.etag)
 
-        page = fill_page(map(dumps_row, map(_line, found.rows)), cursor_after)
-        return json_page(period_fields(found.query.period), page, {})
+        page = fill_page(map(dumps_row, map(_line, line_page.rows)), cursor_after)
+        return json_page(period_fields(line_page.query.period), page, {})
 
 
 def _period(row: FleetRow) -> dict[str, Any]:

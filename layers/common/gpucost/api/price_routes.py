@@ -16,32 +16,32 @@ from gpucost.http.access import open_to
 from gpucost.http.responses import json_response, responses
 from gpucost.reports.prices import PriceListing
 
-Start = Annotated[str, Query(description="First moment of the period, UTC", examples=["2026-11-18T00:00:00Z"])]
+Start = Annotated[str, Query(description="Start of the period, UTC", examples=["2026-11-18T00:00:00Z"])]
 End = Annotated[
     str,
-    Query(description="End of the period, itself not in it; at most 35 days later", examples=["2026-11-19T00:00:00Z"]),
+    Query(description="End of the period, exclusive; at most 35 days after start", examples=["2026-11-19T00:00:00Z"]),
 ]
-Source = Annotated[PriceSource | None, Query(description="Only this source; all where not given", examples=["spot"])]
+Source = Annotated[PriceSource | None, Query(description="Only prices of this source. Default: all", examples=["spot"])]
 InstanceType = Annotated[
     str | None, Query(description="Only prices that can apply to this instance type", examples=["p5.48xlarge"])
 ]
 Cursor = Annotated[
     str | None,
-    Query(description="Of the answer before, to go on; the other parameters stay the same", examples=["WzMsIFtdXQ=="]),
+    Query(description="Cursor from the previous page. Send it with the same parameters", examples=["WzMsIFtdXQ=="]),
 ]
 
 
 def add_price_routes(app: APIGatewayHttpResolver, listing: Callable[[], PriceListing]) -> None:
-    """Put the routes on an app; the listing is made when it is first asked."""
+    """Register the routes. The listing is made on its first use."""
 
     @app.get("/v1/prices", summary="The price book", tags=["prices"], responses=responses(price_schemas.PricesResponse))
     @open_to("admin")
     def prices(
         start: Start, end: End, source: Source = None, instance_type: InstanceType = None, cursor: Cursor = None
     ) -> Response[str]:
-        """Prices in force at some time of the period: fetched from AWS, or set by hand.
+        """Prices in force at some time of the period, fetched from AWS or set by hand.
 
-        Prices given in the settings (sources rates, constant, capacity-block) and the bill's are not in the book.
+        Prices in the settings (sources rates, constant, capacity-block) and prices from the bill are not included.
         """
         first, last = parse_moment_parameter("start", start), parse_moment_parameter("end", end)
         page = listing().page(first, last, source=source, instance_type=instance_type, after=_read_cursor(cursor))
@@ -59,5 +59,7 @@ def _read_cursor(cursor: str | None) -> str:
     except ValueError:
         is_valid = False
     if not is_valid:
-        raise ParameterError("cursor", "is not one that an answer gave")
+        raise ParameterError(
+            "cursor", "not a cursor of this route. Pass the cursor of the previous page, or none for the first page."
+        )
     return position if cursor else ""

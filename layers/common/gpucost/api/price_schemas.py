@@ -1,4 +1,4 @@
-"""Shapes of the answers about prices: the book, what nodes cost, and what was restated."""
+"""Schemas of responses about prices, node costs and restatements, and functions that make them."""
 
 from dataclasses import fields
 from datetime import datetime
@@ -29,17 +29,17 @@ from gpucost.reports.prices import ListedPrice, PricePage
 class PriceRow(ResponseModel):
     """One price of the price book, in force for `[from, to)`."""
 
-    id: str | None = Field(description="Of a price set by hand: `gpucost prices drop` takes it")
+    id: str | None = Field(description="ID of a price set by hand, for `gpucost prices drop`; null for other prices")
     source: PriceSource
     applies_to: dict[str, str] = Field(
-        description="Facts of nodes that must match, as shell patterns; empty: every node",
+        description="Node attributes that must match, as shell patterns. Empty matches every node",
         examples=[{"instance_type": "p5.48xlarge", "region": "us-east-1"}],
     )
     unit: PriceUnit = Field(description="Money per hour of a node or of one physical GPU, or a factor")
     amount: Amount
     currency: str = Field(examples=["USD"])
-    since: Instant | None = Field(alias="from", description="Null: since ever")
-    until: Instant | None = Field(alias="to", description="Null: until further notice")
+    since: Instant | None = Field(alias="from", description="Null if it has no start")
+    until: Instant | None = Field(alias="to", description="Null if it has no end")
     fetched_at: Instant | None = Field(description="When it was fetched from AWS, or set by hand")
     author: str
     reason: str
@@ -51,7 +51,9 @@ class PricesResponse(ResponseModel):
     start: Instant
     end: Instant
     rows: list[PriceRow]
-    cursor: str | None = Field(description="To go on with, as parameter `cursor`; null at the end")
+    cursor: str | None = Field(
+        description="Pass it as the parameter `cursor` to get the next page; null on the last page"
+    )
 
 
 class Holder(ResponseModel):
@@ -66,8 +68,10 @@ class Holder(ResponseModel):
     resource: str = Field(examples=["nvidia.com/gpu"])
     units: int
     gpu_share: Amount = Field(description="Physical GPUs per unit", examples=[0.142857142857])
-    utilization: Amount | None = Field(description="Mean observed utilization, 0 to 1")
-    utilization_source: str = Field(description="The rung: pod, shared, node, cluster, or none", examples=["pod"])
+    utilization: Amount | None = Field(description="Mean measured utilization, 0 to 1")
+    utilization_source: str = Field(
+        description="Source of the utilization: pod, shared, node, cluster, or none", examples=["pod"]
+    )
     allocated_gpu_hours: Amount
     effective_gpu_hours: Amount | None
     unmeasured_gpu_hours: Amount
@@ -78,32 +82,34 @@ class Holder(ResponseModel):
 
 
 class NodeRowModel(CapacityFigures):
-    """A GPU node in one hour: effective + waste + unmeasured of its holders, and what nobody held, are its cost.
+    """A GPU node in one hour. Its cost is effective + waste + unmeasured of its holders, plus the parts no pod held.
 
-    A row of `kind` other than `node` is paid for without one: unused commitment or reserved capacity.
+    A row with a `kind` other than `node` is a charge without a node: an unused commitment or reserved capacity.
     """
 
     cluster: str
     hour: Instant
     currency: str = Field(examples=["USD"])
     kind: str = Field(examples=["node", "unused-capacity-block", "unused-savings-plan"])
-    node: str = Field(description="Its name; of other kinds the commitment's or reservation's id")
+    node: str = Field(description="Name of the node; for other kinds, ID of the commitment or reservation")
     provider_id: str
     node_pool: str
     instance_type: str
     capacity_type: str
     zone: str
     gpu_model: str
-    price_source: str = Field(description='Where its price came from; "" where nobody knows one', examples=["spot"])
+    price_source: str = Field(description='Source of its price; "" if it has no price', examples=["spot"])
     split_policy: str
-    billed_usd: Amount | None = Field(description="The bill's own amount for this instance, where its cost is a blend")
-    allocated_usd: Amount | None = Field(description="What all the holders of its GPUs pay")
-    effective_usd: Amount | None = Field(description="Of that, cost of what they used; null where holders is")
+    billed_usd: Amount | None = Field(
+        description="Amount on the bill for this instance, if its cost is a blended price"
+    )
+    allocated_usd: Amount | None = Field(description="Cost of the GPUs that pods held")
+    effective_usd: Amount | None = Field(description="Part of allocated_usd that was used; null if holders is null")
     waste_usd: Amount | None
     unmeasured_usd: Amount | None
     unpriced_capacity_gpu_hours: Amount
     holders: list[Holder] | None = Field(
-        description="Who held its GPUs; null where two nodes had this name in the hour: nothing tells whose was whose"
+        description="Pods that held its GPUs; null if two nodes had this name in the hour"
     )
 
 
@@ -111,7 +117,9 @@ class NodesResponse(PeriodResponse):
     """GET /v1/nodes: in order of hour, cluster and node."""
 
     rows: list[NodeRowModel]
-    cursor: str | None = Field(description="To go on with, as parameter `cursor`; null at the end")
+    cursor: str | None = Field(
+        description="Pass it as the parameter `cursor` to get the next page; null on the last page"
+    )
 
 
 class UnitChange(ResponseModel):
@@ -149,12 +157,12 @@ class RestatementsResponse(PeriodResponse):
 
 
 def prices_response(start: datetime, end: datetime, page: PricePage, cursor: str | None) -> dict[str, Any]:
-    """As `PricesAnswer`."""
+    """Return the fields of `PricesResponse`."""
     return {"start": start, "end": end, "rows": [price_row(row) for row in page.rows], "cursor": cursor}
 
 
 def price_row(row: ListedPrice) -> dict[str, Any]:
-    """As `PriceRow`."""
+    """Return the fields of `PriceRow`."""
     price = row.price
     return {
         "id": row.id,
@@ -172,7 +180,7 @@ def price_row(row: ListedPrice) -> dict[str, Any]:
 
 
 def node_row(row: NodeRow) -> dict[str, Any]:
-    """As `NodeAnswerRow`."""
+    """Return the fields of `NodeRowModel`."""
     row_key = {"cluster": row.cluster, "hour": row.hour, "currency": row.currency}
     record = row.record
     if isinstance(record, NodeHour):
@@ -186,8 +194,17 @@ def node_row(row: NodeRow) -> dict[str, Any]:
             name: getattr(held_costs, name) if held_costs is not None and record.price_source else None
             for name in ("effective_usd", "waste_usd", "unmeasured_usd")
         }
-        return {**row_key, "kind": "node", **node_fields, **cost_parts, **record.capacity.figures(), "holders": _holders(row)}
-    empty_fields = dict.fromkeys(("provider_id", "node_pool", "instance_type", "capacity_type", "zone", "gpu_model"), "")
+        return {
+            **row_key,
+            "kind": "node",
+            **node_fields,
+            **cost_parts,
+            **record.capacity.figures(),
+            "holders": _holders(row),
+        }
+    empty_fields = dict.fromkeys(
+        ("provider_id", "node_pool", "instance_type", "capacity_type", "zone", "gpu_model"), ""
+    )
     capacity = Capacity(
         capacity_gpu_hours=record.gpu_hours or ZERO,
         unallocated_gpu_hours=record.gpu_hours or ZERO,
@@ -212,8 +229,12 @@ def _holders(row: NodeRow) -> list[dict[str, Any]] | None:
 
 
 def restatements_response(period: Period, restatements: list[Restatement]) -> dict[str, Any]:
-    """As `RestatementsAnswer`."""
-    return {**period_fields(period), "rows": [_restatement_row(one) for one in restatements], "cursor": None}
+    """Return the fields of `RestatementsResponse`."""
+    return {
+        **period_fields(period),
+        "rows": [_restatement_row(restatement) for restatement in restatements],
+        "cursor": None,
+    }
 
 
 def _restatement_row(restatement: Restatement) -> dict[str, Any]:

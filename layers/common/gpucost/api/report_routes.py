@@ -1,4 +1,4 @@
-"""What can be asked, with every parameter described; each route calls the report service once."""
+"""Routes of reports on hours, nodes and restatements. Each route calls the report service once."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -8,7 +8,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 
 from gpucost.api import price_schemas
 from gpucost.core.query.paging import write_cursor
-from gpucost.http import report_parameters as given
+from gpucost.http import report_parameters as parameters
 from gpucost.http import schemas
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import fill_page, json_page
@@ -19,47 +19,50 @@ from gpucost.runtime.json_text import dumps_row
 
 
 def add_report_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
-    """Put the routes on an app; the service is made when it is first asked."""
+    """Register the routes. The service is made on its first use."""
 
-    @app.get("/v1/hours", summary="Where every hour stands", tags=["reports"], responses=responses(schemas.HoursResponse))
+    @app.get("/v1/hours", summary="Status of every hour", tags=["reports"], responses=responses(schemas.HoursResponse))
     @open_to("viewer")
     def hours(
-        start: given.Start = None, end: given.End = None, window: given.Window = None, cluster: given.Cluster = None
+        start: parameters.Start = None,
+        end: parameters.End = None,
+        window: parameters.Window = None,
+        cluster: parameters.Cluster = None,
     ) -> Response[str]:
-        """Status, coverage, version and notes of every cluster-hour that has ended; `missing` was never published."""
-        found = service().hours(QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app))
-        return json_response(schemas.hours_response(*found))
+        """Status, coverage, version and notes of every cluster-hour that has ended; `missing` means never published."""
+        hours_report = service().hours(QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app))
+        return json_response(schemas.hours_response(*hours_report))
 
     @app.get(
         "/v1/nodes",
-        summary="What every node cost, and from which source",
+        summary="Cost and price source of every node",
         tags=["reports"],
         responses=responses(price_schemas.NodesResponse),
     )
     @open_to("viewer")
     def nodes(
-        start: given.Start = None,
-        end: given.End = None,
-        window: given.Window = None,
-        cluster: given.Cluster = None,
-        limit: given.NodeLimit = DEFAULT_NODES,
-        cursor: given.Cursor = None,
+        start: parameters.Start = None,
+        end: parameters.End = None,
+        window: parameters.Window = None,
+        cluster: parameters.Cluster = None,
+        limit: parameters.NodeLimit = DEFAULT_NODES,
+        cursor: parameters.Cursor = None,
     ) -> Response[str]:
-        """Every GPU node in every hour of at most 48: its price, its source and split, who held what, what nobody held.
+        """Every GPU node in every hour of at most 48: price, price source, split policy, holders and unallocated parts.
 
-        Beside the nodes stands what was paid for without one.
+        Charges without a node, such as unused commitments, have rows of their own.
         """
-        found = service().nodes(
+        node_page = service().nodes(
             QueryParameters(start, end, window, cluster=cluster, limit=limit, cursor=cursor), scope=scope_of_caller(app)
         )
 
         def cursor_after(count: int) -> str | None:
-            if count < len(found.rows):
-                return write_cursor(found.rows[count].position, found.etag)
-            return None if found.is_last else write_cursor(found.next_position, found.etag)
+            if count < len(node_page.rows):
+                return write_cursor(node_page.rows[count].position, node_page.etag)
+            return None if node_page.is_last else write_cursor(node_page.next_position, node_page.etag)
 
-        page = fill_page(map(dumps_row, map(price_schemas.node_row, found.rows)), cursor_after)
-        return json_page(schemas.period_fields(found.period), page, {})
+        page = fill_page(map(dumps_row, map(price_schemas.node_row, node_page.rows)), cursor_after)
+        return json_page(schemas.period_fields(node_page.period), page, {})
 
     @app.get(
         "/v1/restatements",
@@ -69,20 +72,25 @@ def add_report_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportS
     )
     @open_to("viewer")
     def restatements(
-        start: given.Start = None, end: given.End = None, window: given.Window = None, cluster: given.Cluster = None
+        start: parameters.Start = None,
+        end: parameters.End = None,
+        window: parameters.Window = None,
+        cluster: parameters.Cluster = None,
     ) -> Response[str]:
         """Versions that replaced figures of hours in the period: figures before and after, and the reason.
 
         `/v1/costs` answers with the current version of each hour; this route lists the versions that it replaced. The
         figures of a closed month do not change: later versions are pending adjustments (`adjustment`).
         """
-        found = service().restatements(QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app))
-        return json_response(price_schemas.restatements_response(*found))
+        restatements_report = service().restatements(
+            QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app)
+        )
+        return json_response(price_schemas.restatements_response(*restatements_report))
 
     @app.get("/health", summary="Whether the function runs", tags=["service"], responses=_healthy())
     @open_to("public")
     def health() -> Response[str]:
-        """Says that the function runs; public, and asks nothing of the database."""
+        """Returns ok if the function runs. Public; the database is not checked."""
         return json_response({"status": "ok"})
 
 

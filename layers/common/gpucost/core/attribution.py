@@ -62,7 +62,9 @@ class BusinessUnitMatcher:
 
     def business_unit_of(self, pod: PodObservation) -> str:
         """Return the name of a pod's business unit."""
-        by_labels = next((index for index, unit in self._units_with_labels if unit.matches_labels(pod)), len(self._units))
+        by_labels = next(
+            (index for index, unit in self._units_with_labels if unit.matches_labels(pod)), len(self._units)
+        )
         index = min(by_labels, self._index_by_name_or_pattern(pod.namespace))
         return self._units[index].name if index < len(self._units) else pod.namespace
 

@@ -50,9 +50,7 @@ def parse_hour(text: str) -> datetime:
     """
     moment = parse_date_or_timestamp(text)
     if floor_hour(moment) != moment:
-        raise ValueError(
-            f"{text!r} is not on the full hour; it is in the hour {format_timestamp(floor_hour(moment))}"
-        )
+        raise ValueError(f"{text!r} is not on the full hour; it is in the hour {format_timestamp(floor_hour(moment))}")
     return moment
 
 

@@ -55,7 +55,9 @@ class Scrapes:
         distances = self._distances
         if self._is_steady:
             return (median_low(distances),) * len(distances)
-        return [median_low(distances[max(0, index - NEIGHBORS) : index + NEIGHBORS + 1]) for index in range(len(distances))]
+        return [
+            median_low(distances[max(0, index - NEIGHBORS) : index + NEIGHBORS + 1]) for index in range(len(distances))
+        ]
 
     @property
     def has_interval(self) -> bool:

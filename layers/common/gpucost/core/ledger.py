@@ -101,7 +101,9 @@ class Restatement:
     """Whether it is an adjustment of a closed month, which no other figure includes."""
 
 
-def changed_business_units(before: Mapping[tuple[str, str], Costs], record: HourRecord) -> dict[str, tuple[Costs, Costs]]:
+def changed_business_units(
+    before: Mapping[tuple[str, str], Costs], record: HourRecord
+) -> dict[str, tuple[Costs, Costs]]:
     """Return the costs before and after of each business unit whose costs a new version changes.
 
     Args:
@@ -157,7 +159,7 @@ def content_digest(record: HourRecord) -> str:
 def next_attempt(attempts: int, now: datetime, until: datetime | None = None) -> datetime | None:
     """Return when to retry an incomplete hour: 1, 2, 4, 8 … hours after the hour of the latest attempt.
 
-    The delay counts from the full hour, so that the hour is due at the schedule's next run, a few minutes past the hour.
+    The delay counts from the full hour, so that the hour is due at the schedule's next run, a few minutes later.
 
     Args:
         attempts: the number of attempts so far.
@@ -191,4 +193,8 @@ def due_hours(manifests: Iterable[Manifest], since: datetime, newest: datetime, 
 
 def hours_to_retry(manifests: Iterable[Manifest], now: datetime) -> list[datetime]:
     """Return the incomplete hours whose next attempt is due, in the order of the manifests."""
-    return [manifest.hour for manifest in manifests if manifest.next_attempt_at is not None and manifest.next_attempt_at <= now]
+    return [
+        manifest.hour
+        for manifest in manifests
+        if manifest.next_attempt_at is not None and manifest.next_attempt_at <= now
+    ]

@@ -78,10 +78,10 @@ def sum_day(cluster: str, day: datetime, manifests: Sequence[Manifest], summarie
         for unit, costs in costs_by_unit(summary).items():
             units.setdefault(unit, []).append(costs)
     capacities = [totals.capacity for _, totals in complete]
-    known_capacities = [capacity for capacity in capacities if capacity is not None]
+    available_capacities = [capacity for capacity in capacities if capacity is not None]
     totals = None
     if complete:
-        capacity = Capacity.total(known_capacities) if len(known_capacities) == len(capacities) else None
+        capacity = Capacity.total(available_capacities) if len(known_capacities) == len(capacities) else None
         totals = Totals(Costs.total(totals.costs for _, totals in complete), capacity)
     return DaySummary(
         cluster, day, tuple(manifests), totals, {unit: Costs.total(parts) for unit, parts in sorted(units.items())}

@@ -51,31 +51,31 @@ def _parts(line: Line, receivers: Sequence[str], weights: Sequence[Fraction]) ->
     """Split a line into parts; each part's `allocated` is the sum of its effective, waste and unmeasured."""
     effective_hours, effective = line.effective_gpu_hours or ZERO, line.effective_usd or ZERO
     is_priced, unmeasured = line.allocated_usd is not None, line.unmeasured_usd or ZERO
-    wasted_hours = line.allocated_gpu_hours - effective_hours - line.unmeasured_gpu_hours
+    waste_hours = line.allocated_gpu_hours - effective_hours - line.unmeasured_gpu_hours
     amounts = [
         effective_hours,
-        wasted_hours,
+        waste_hours,
         line.unmeasured_gpu_hours,
         effective,
         (line.allocated_usd or ZERO) - effective - unmeasured,
         unmeasured,
         line.used_beyond_allocation_gpu_hours,
     ]
-    parts = split_each(amounts, weights)
-    return [
-        line._replace(
-            business_unit=unit,
-            shared_from=line.business_unit,
-            allocated_gpu_hours=effective_hours_part + waste_hours_part + unmeasured_hours_part,
-            effective_gpu_hours=None if line.effective_gpu_hours is None else effective_hours_part,
-            unmeasured_gpu_hours=unmeasured_hours_part,
-            allocated_usd=effective_part + waste_part + unmeasured_part if is_priced else None,
-            effective_usd=None if line.effective_usd is None else effective_part,
-            waste_usd=None if line.waste_usd is None else waste_part,
-            unmeasured_usd=unmeasured_part if is_priced else None,
-            used_beyond_allocation_gpu_hours=beyond_allocation,
+    distributed = []
+    for unit, parts in zip(receivers, zip(*split_each(amounts, weights), strict=True), strict=True):
+        effective_hours, waste_hours, unmeasured_hours, effective, waste, unmeasured, beyond_allocation = parts
+        distributed.append(
+            line._replace(
+                business_unit=unit,
+                shared_from=line.business_unit,
+                allocated_gpu_hours=effective_hours + waste_hours + unmeasured_hours,
+                effective_gpu_hours=None if line.effective_gpu_hours is None else effective_hours,
+                unmeasured_gpu_hours=unmeasured_hours,
+                allocated_usd=effective + waste + unmeasured if is_priced else None,
+                effective_usd=None if line.effective_usd is None else effective,
+                waste_usd=None if line.waste_usd is None else waste,
+                unmeasured_usd=unmeasured if is_priced else None,
+                used_beyond_allocation_gpu_hours=beyond_allocation,
+            )
         )
-        for unit, effective_hours_part, waste_hours_part, unmeasured_hours_part, effective_part, waste_part, unmeasured_part, beyond_allocation in zip(
-            receivers, *parts, strict=True
-        )
-    ]
+    return distributed

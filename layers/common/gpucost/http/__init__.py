@@ -1,1 +1,1 @@
-"""What every route stands on: access, parameters, paging, problem documents."""
+"""Shared parts of all routes: access checks, parameters, pagination and problem documents."""

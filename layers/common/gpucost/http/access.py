@@ -1,6 +1,6 @@
-"""The one place where the API decides who may ask what: before a route runs, its caller becomes a `Scope`.
+"""Access checks of the API: before a route runs, its caller is mapped to a `Scope` and compared with the route's role.
 
-Every route says with `open_to` what it asks of its caller. One that says nothing is open to nobody.
+Every route declares its role with `open_to`. Requests to a route without a declaration are denied.
 """
 
 import re
@@ -19,15 +19,15 @@ from gpucost.reports.access import AccessPolicy
 Route = TypeVar("Route", bound=Callable[..., Any])
 _ROLE_ATTRIBUTE = "_open_to"
 _DENIALS = {
-    "viewer": "is not divided by business unit: it needs the role viewer or admin",
+    "viewer": "covers all business units and needs the role viewer or admin",
     "admin": "needs the role admin",
 }
 
 
 def open_to(role: RequiredRole) -> Callable[[Route], Route]:
-    """Declare what a route asks of its caller; stands under the route's own decorator.
+    """Declare the role that a route requires. Put it under the decorator that registers the route.
 
-    `bu` routes answer every role and must pass `scope_of_caller` to the service that they call.
+    `bu` routes are open to every role and must pass `scope_of_caller` to the service that they call.
     """
 
     def declare(route: Route) -> Route:
@@ -38,21 +38,21 @@ def open_to(role: RequiredRole) -> Callable[[Route], Route]:
 
 
 def required_role(route: Callable[..., Any]) -> RequiredRole | None:
-    """What a route asks of its caller; None: it says nothing, and is refused."""
+    """Return the role that a route declares; None if it declares none, so that requests are denied."""
     role: RequiredRole | None = getattr(route, _ROLE_ATTRIBUTE, None)
     return role
 
 
 def authorize(policy: Callable[[], AccessPolicy]) -> Callable[[APIGatewayHttpResolver, NextMiddleware], Response[Any]]:
-    """The middleware that lets a request through, or not."""
+    """Make the middleware that checks each caller's role and stores the caller's scope in the app's context."""
 
     def check_access(app: APIGatewayHttpResolver, next_middleware: NextMiddleware) -> Response[Any]:
         route = app.context["_route"]
         if route not in (*app._static_routes, *app._dynamic_routes):
-            return next_middleware(app)  # the answer is that there is nothing
+            return next_middleware(app)  # not found
         role = required_role(route.func)
         if role is None:
-            raise AccessDeniedError("nobody may ask this: the route does not say which role it needs")
+            raise AccessDeniedError("access denied: this route declares no role")
         if role != "public":
             scope = policy().scope_of(caller_of(app.current_event.raw_event))
             if not scope.satisfies(role):
@@ -64,23 +64,23 @@ def authorize(policy: Callable[[], AccessPolicy]) -> Callable[[APIGatewayHttpRes
 
 
 def scope_of_caller(app: APIGatewayHttpResolver) -> Scope:
-    """What the caller of the request that is being answered may see; for routes that are not public."""
+    """Return the scope of the current request's caller. Only for routes that are not public."""
     scope: Scope = app.context["scope"]
     return scope
 
 
 def caller_of(event: Mapping[str, Any]) -> Caller | None:
-    """Whom API Gateway let in (HTTP API, payload 2.0); None where it says nobody.
+    """Return the caller that API Gateway authenticated (HTTP API, payload 2.0); None if there is none.
 
     Raises:
-        InvalidInputError: the request has two identities or two tokens, of which API Gateway verified one at most.
+        InvalidInputError: the request has two identities or two tokens. API Gateway verifies only one of them.
     """
     authorizer = (event.get("requestContext") or {}).get("authorizer") or {}
     arn = (authorizer.get("iam") or {}).get("userArn")
     claims = (authorizer.get("jwt") or {}).get("claims")
     if arn and claims:
         raise InvalidInputError(
-            "the request has an IAM identity and a JWT; sign it (SigV4), or send one bearer token, not both"
+            "the request has both an IAM identity and a JWT. Sign it with SigV4, or send one bearer token."
         )
     if arn:
         return IamCaller(principal_of(str(arn)))
@@ -91,29 +91,30 @@ def caller_of(event: Mapping[str, Any]) -> Caller | None:
 
 
 def _claim_values(gateway_text: str, token_claim: object) -> tuple[str, ...]:
-    """A claim's values, given what API Gateway writes of it and what the token itself says.
+    """Return a claim's values.
 
-    API Gateway writes the list `["a b", "c"]` as `[a b c]`: whether that is two groups or three cannot be seen in it.
-    The token can tell, and is believed only where it writes the same; else the claim has no values.
+    API Gateway passes the list `["a b", "c"]` as `[a b c]`, which does not show whether there are two groups or three.
+    The values are therefore taken from the token, if API Gateway's text matches them. Otherwise there are none.
     """
     if not gateway_text.startswith("["):
         return (gateway_text,)
-    if isinstance(token_claim, list) and all(isinstance(one, str) for one in token_claim) and f"[{' '.join(token_claim)}]" == gateway_text:
+    is_list = isinstance(token_claim, list) and all(isinstance(group, str) for group in token_claim)
+    if isinstance(token_claim, list) and is_list and f"[{' '.join(token_claim)}]" == gateway_text:
         return tuple(token_claim)
     return (gateway_text,) if token_claim == gateway_text else ()
 
 
 def _token_claims(authorization: str) -> dict[str, Any]:
-    """The claims of the bearer token, which API Gateway has verified; empty where it cannot be read.
+    """Return the claims of the bearer token, which API Gateway has verified; empty if the token is not readable.
 
     Raises:
-        InvalidInputError: the header holds more than one value. API Gateway joins repeated headers with commas, and
-            does not say which of them it verified; no token has a comma or a space in it.
+        InvalidInputError: the header has more than one value. API Gateway joins repeated headers with commas and does
+            not say which one it verified. Tokens contain no commas or spaces.
     """
     token = re.sub(r"^bearer +", "", authorization.strip(), flags=re.IGNORECASE)
     if re.search(r"[,\s]", token):
         raise InvalidInputError(
-            "Authorization: the request has more than one value; send the header once, as Authorization: Bearer <token>"
+            "the Authorization header has more than one value. Send it once, as Authorization: Bearer <token>."
         )
     try:
         _, payload, _ = token.split(".")

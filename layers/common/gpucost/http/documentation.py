@@ -1,4 +1,4 @@
-"""`/docs`: the OpenAPI document as a page that needs no script and no other host."""
+"""Renders the OpenAPI document as HTML for `/docs`, without scripts or other hosts."""
 
 import json
 from base64 import b64encode
@@ -26,17 +26,17 @@ PAGE_SECURITY = (
     f"style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""The page's Content-Security-Policy: its own style, and nothing else."""
+"""The page's Content-Security-Policy, which allows only its own style sheet."""
 _ROLES = {
-    "public": "open to everybody",
-    "bu": "any role; bu roles see their business units",
+    "public": "public",
+    "bu": "any role; bu roles see their business units only",
     "viewer": "viewer or admin",
     "admin": "admin",
 }
 
 
 def documentation_page(document: Mapping[str, Any]) -> str:
-    """An OpenAPI 3.1 document as HTML."""
+    """Render an OpenAPI 3.1 document as an HTML page."""
     info = document["info"]
     operations = [
         (f"{method.upper()} {path}", path, operation)
@@ -53,24 +53,24 @@ def documentation_page(document: Mapping[str, Any]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(info['title'])}: API</title><style>{_STYLE}</style></head><body>"
         f"<h1>{escape(info['title'])}</h1><p>{escape(info['description'])}</p>"
-        f'<p>Version {escape(info["version"])}. The document itself: <a href="openapi.json">openapi.json</a>.</p>'
+        f'<p>Version {escape(info["version"])}. OpenAPI document: <a href="openapi.json">openapi.json</a>.</p>'
         f"<nav><ul>{links}</ul></nav>"
-        f"{''.join(_operation(*one) for one in operations)}"
-        f"<h2>Shapes</h2>{schemas}</body></html>"
+        f"{''.join(_operation(*operation) for operation in operations)}"
+        f"<h2>Schemas</h2>{schemas}</body></html>"
     )
 
 
 def _operation(name: str, path: str, operation: Mapping[str, Any]) -> str:
     parameters = operation.get("parameters", [])
-    rows = "".join(_parameter(one) for one in parameters)
-    table = _table(("parameter", "takes", "meaning", "examples"), rows) if rows else "<p>Takes no parameters.</p>"
-    responses = "".join(_response(status, one) for status, one in operation["responses"].items())
+    rows = "".join(_parameter(parameter) for parameter in parameters)
+    table = _table(("parameter", "type", "description", "examples"), rows) if rows else "<p>No parameters.</p>"
+    responses = "".join(_response(status, response) for status, response in operation["responses"].items())
     role = operation.get("x-required-role", "")
     return (
         f'<h2 id="{_anchor(name)}"><code>{escape(name)}</code></h2><p>{escape(operation["summary"])}. '
         f'<span class="role">{escape(_ROLES.get(role, role))}</span></p>'
         f"<p>{escape(_description(operation))}</p>{table}{_example(path, parameters)}"
-        f"<details><summary>Answers</summary>{_table(('status', 'meaning', 'shape'), responses)}</details>"
+        f"<details><summary>Responses</summary>{_table(('status', 'description', 'schema'), responses)}</details>"
     )
 
 
@@ -80,10 +80,10 @@ def _description(operation: Mapping[str, Any]) -> str:
 
 def _parameter(parameter: Mapping[str, Any]) -> str:
     schema = parameter["schema"]
-    requirement = "needed" if parameter.get("required") else "optional"
+    requirement = "required" if parameter.get("required") else "optional"
     type_and_default = f"{_type(schema)}, {requirement}"
     if schema.get("default") not in (None, ""):
-        type_and_default += f"; without: <code>{escape(str(schema['default']))}</code>"
+        type_and_default += f"; default: <code>{escape(str(schema['default']))}</code>"
     examples = " ".join(f"<code>{escape(_text(value))}</code>" for value in _examples(parameter))
     return (
         f"<tr><td><code>{escape(parameter['name'])}</code></td><td>{type_and_default}</td>"
@@ -97,14 +97,16 @@ def _examples(parameter: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _example(path: str, parameters: Sequence[Mapping[str, Any]]) -> str:
-    """A request with everything that is needed."""
-    required = [one for one in parameters if one.get("required")]
-    if any(not _examples(one) for one in required):
+    """Return an example request with all required parameters; "" if one has no example."""
+    required = [parameter for parameter in parameters if parameter.get("required")]
+    if any(not _examples(parameter) for parameter in required):
         return ""
-    for one in required:
-        if one["in"] == "path":
-            path = path.replace(f"{{{one['name']}}}", _text(_examples(one)[0]))
-    query = urlencode({one["name"]: _text(_examples(one)[0]) for one in required if one["in"] == "query"}, safe=":,")
+    examples = {parameter["name"]: _text(_examples(parameter)[0]) for parameter in required}
+    for parameter in required:
+        if parameter["in"] == "path":
+            path = path.replace(f"{{{parameter['name']}}}", examples[parameter["name"]])
+    in_query = {parameter["name"] for parameter in required if parameter["in"] == "query"}
+    query = urlencode({name: example for name, example in examples.items() if name in in_query}, safe=":,")
     return f"<p>Example: <code>GET {escape(path + ('?' + query if query else ''))}</code></p>"
 
 
@@ -119,15 +121,15 @@ def _response(status: str, response: Mapping[str, Any]) -> str:
 def _schema_section(name: str, schema: Mapping[str, Any]) -> str:
     required = schema.get("required", [])
     rows = "".join(
-        f"<tr><td><code>{escape(field)}</code></td><td>{_type(one)}{'' if field in required else ', may be missing'}</td>"
-        f"<td>{escape(one.get('description', ''))}</td></tr>"
-        for field, one in schema.get("properties", {}).items()
+        f"<tr><td><code>{escape(field)}</code></td>"
+        f"<td>{_type(property_schema)}{'' if field in required else ', optional'}</td>"
+        f"<td>{escape(property_schema.get('description', ''))}</td></tr>"
+        for field, property_schema in schema.get("properties", {}).items()
     )
     description = escape(" ".join(schema.get("description", "").split()))
-    table = _table(("field", "type", "meaning"), rows)
-    return (
-        f'<details id="{_anchor(name)}"><summary><code>{escape(name)}</code></summary><p>{description}</p>{table}</details>'
-    )
+    table = _table(("field", "type", "description"), rows)
+    summary = f"<summary><code>{escape(name)}</code></summary>"
+    return f'<details id="{_anchor(name)}">{summary}<p>{description}</p>{table}</details>'
 
 
 def _type(schema: Mapping[str, Any]) -> str:
@@ -136,7 +138,7 @@ def _type(schema: Mapping[str, Any]) -> str:
         return f'<a href="#{_anchor(name)}">{escape(name)}</a>'
     for keyword in ("anyOf", "oneOf"):
         if keyword in schema:
-            return " or ".join(dict.fromkeys(_type(one) for one in schema[keyword]))
+            return " or ".join(dict.fromkeys(_type(option) for option in schema[keyword]))
     allowed = [schema["const"]] if "const" in schema else schema.get("enum")
     if allowed:
         return " or ".join(f"<code>{escape(_text(value))}</code>" for value in allowed)
@@ -148,7 +150,7 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 
 def _table(headings: Sequence[str], rows: str) -> str:
-    head = "".join(f"<th>{escape(one)}</th>" for one in headings)
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 

@@ -1,4 +1,4 @@
-"""Answers cut where Lambda could not send more of them; a cursor goes on."""
+"""Splits responses into pages that fit Lambda's response limit, with a cursor for the next page."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,25 +14,25 @@ from gpucost.reports import CostReport
 from gpucost.runtime.json_text import csv_text, dumps
 
 MAX_PAGE_BYTES = 4_500_000
-"""Bytes of rows: Lambda answers 6 MB at most, and what is around the rows counts, too."""
+"""Most bytes of rows. Lambda returns at most 6 MB, including everything around the rows."""
 DEFAULT_WINDOW_HEADER = "X-Default-Window"
 NEXT_CURSOR = "X-Next-Cursor"
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """As many rows as fit, as JSON, and how to go on."""
+    """The rows of a page as JSON texts, and the cursor of the next page."""
 
     rows: list[str]
     cursor: str | None
 
 
 def fill_page(rows: Iterable[str], cursor_after: Callable[[int], str | None]) -> Page:
-    """As many rows as one answer can hold, at least one.
+    """Take as many rows as fit into one response, at least one.
 
     Args:
-        rows: as they are published, in JSON.
-        cursor_after: the cursor to go on after so many of the rows; None after the last.
+        rows: JSON texts of the rows.
+        cursor_after: returns the cursor of the next page if this page has that many rows; None after the last row.
     """
     page_rows: list[str] = []
     size = 0
@@ -45,24 +45,24 @@ def fill_page(rows: Iterable[str], cursor_after: Callable[[int], str | None]) ->
 
 
 def cursor_writer(report: CostReport) -> Callable[[int], str | None]:
-    """The cursor to go on after so many rows of a page."""
+    """Return a function that makes the next page's cursor from the number of rows on this page."""
 
     def cursor_after(count: int) -> str | None:
-        place = report.offset + count
-        return None if place >= report.row_count else write_cursor(place, report.etag)
+        offset = report.offset + count
+        return None if offset >= report.row_count else write_cursor(offset, report.etag)
 
     return cursor_after
 
 
 def json_page(fields_before: dict[str, Any], page: Page, fields_after: dict[str, Any]) -> Response[str]:
-    """One JSON object: what stands before the rows, the rows, what stands after."""
+    """Return one JSON object: the fields before the rows, the rows, and the fields after them."""
     end = dumps({**fields_after, "cursor": page.cursor})
     body = f'{dumps(fields_before)[:-1]}, "rows": [{", ".join(page.rows)}], {end[1:]}'
     return Response(HTTPStatus.OK, "application/json", body, headers=dict(SECURITY_HEADERS))
 
 
 def json_lines_page(fields_before: dict[str, Any], page: Page, fields_after: dict[str, Any]) -> Response[str]:
-    """JSON Lines: the answer without its rows, then each row."""
+    """Return JSON Lines: first the response without rows, then one line per row."""
     first = dumps({**fields_before, **fields_after, "cursor": page.cursor})
     body = "\n".join([first, *page.rows]) + "\n"
     return Response(HTTPStatus.OK, "application/jsonl", body, headers=_headers(page.cursor, "costs.jsonl"))
@@ -75,7 +75,7 @@ def csv_page(
     filename: str,
     period: Period,
 ) -> Response[str]:
-    """A CSV download of as many rows as fit."""
+    """Return a CSV download with as many rows as fit."""
     count, size = 0, 0
     for row in rows:
         size += sum(len(str(value).encode()) + 4 for value in row)
@@ -83,8 +83,12 @@ def csv_page(
             break
         count += 1
     text = csv_text(header, rows[:count])
-    default_window: dict[str, str | list[str]] = {DEFAULT_WINDOW_HEADER: DEFAULT_WINDOW} if period.parameter == "default" else {}
-    return Response(HTTPStatus.OK, "text/csv; charset=utf-8", text, headers=_headers(cursor_after(count), filename) | default_window)
+    default_window: dict[str, str | list[str]] = (
+        {DEFAULT_WINDOW_HEADER: DEFAULT_WINDOW} if period.parameter == "default" else {}
+    )
+    return Response(
+        HTTPStatus.OK, "text/csv; charset=utf-8", text, headers=_headers(cursor_after(count), filename) | default_window
+    )
 
 
 def _headers(cursor: str | None, filename: str) -> dict[str, str | list[str]]:

@@ -1,4 +1,4 @@
-"""Every error answer, from one place: RFC 9457 problem documents that leak nothing of the inside."""
+"""Maps all errors to RFC 9457 problem documents without internal details."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -30,9 +30,14 @@ SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 
-HIDDEN_SOURCE_ERROR = "what the answer is made of could not be read; the api function's log says what, under the request id {!r}"
-"""To those who do not see the whole fleet: what cannot be read is named with its cluster, or by its key."""
+HIDDEN_SOURCE_ERROR = "a record could not be read. Details are in the api function's log, request ID {!r}."
+"""Shown to callers who do not see the whole fleet, because the error itself names a cluster or a key."""
 
+_MISSING = {
+    "start": "required. Pass start and end in RFC 3339, for example 2026-11-18T00:00:00Z.",
+    "end": "required. Pass start and end in RFC 3339, for example 2026-11-19T00:00:00Z.",
+    "window": "required. Pass a window, for example window=24h.",
+}
 _STATUS: tuple[tuple[type[GpuCostError], HTTPStatus], ...] = (
     (InvalidInputError, HTTPStatus.BAD_REQUEST),
     (AccessDeniedError, HTTPStatus.FORBIDDEN),
@@ -44,7 +49,7 @@ _STATUS: tuple[tuple[type[GpuCostError], HTTPStatus], ...] = (
 
 
 def problem(status: HTTPStatus, detail: str, *, instance: str, errors: Sequence[tuple[str, str]] = ()) -> Response[str]:
-    """A problem document; `errors` are (parameter, what is wrong with it) pairs."""
+    """Return a problem document. `errors` are pairs of a parameter and what is wrong with it."""
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": status.phrase,
@@ -53,35 +58,35 @@ def problem(status: HTTPStatus, detail: str, *, instance: str, errors: Sequence[
         "instance": instance,
     }
     if errors:
-        body["errors"] = [{"parameter": parameter, "detail": why} for parameter, why in errors]
+        body["errors"] = [{"parameter": parameter, "detail": reason} for parameter, reason in errors]
     return Response(
         status_code=status.value, content_type=PROBLEM_JSON, body=dumps(body), headers=dict(SECURITY_HEADERS)
     )
 
 
 def add_problems(app: APIGatewayHttpResolver) -> None:
-    """Answer whatever goes wrong in an app with a problem document."""
+    """Register handlers that turn every error of an app into a problem document."""
 
     @app.not_found
     def no_route(_error: Exception) -> Response[str]:
         path = app.current_event.path
-        slash = " (paths here have no slash at the end)" if path.endswith("/") else ""
-        detail = f"there is no {app.current_event.http_method} {path}{slash}; /openapi.json lists what there is"
+        hint = " Paths have no slash at the end." if path.endswith("/") else ""
+        detail = f"there is no {app.current_event.http_method} {path}.{hint} /openapi.json lists all routes."
         return problem(HTTPStatus.NOT_FOUND, detail, instance=path)
 
     @app.exception_handler(RequestValidationError)
     def wrong_parameters(error: RequestValidationError) -> Response[str]:
-        found = [_parameter_error(finding) for finding in error.errors()]
-        detail = "; ".join(f"{parameter}: {why}" for parameter, why in found)
-        return problem(HTTPStatus.BAD_REQUEST, detail, instance=app.current_event.path, errors=found)
+        errors = [_parameter_error(details) for details in error.errors()]
+        detail = " ".join(f"{parameter}: {reason}" for parameter, reason in errors)
+        return problem(HTTPStatus.BAD_REQUEST, detail, instance=app.current_event.path, errors=errors)
 
     @app.exception_handler(GpuCostError)
-    def known(error: GpuCostError) -> Response[str]:
+    def domain_error(error: GpuCostError) -> Response[str]:
         status = next((status for kind, status in _STATUS if isinstance(error, kind)), None)
         if status is None:
             return unexpected()
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            logger.warning("the answer is an error", reason=str(error))
+            logger.warning("request failed", reason=str(error))
         if isinstance(error, SourceError) and not _sees_the_fleet():
             request = app.current_event.raw_event.get("requestContext", {}).get("requestId", "")
             return problem(status, HIDDEN_SOURCE_ERROR.format(request), instance=app.current_event.path)
@@ -93,14 +98,14 @@ def add_problems(app: APIGatewayHttpResolver) -> None:
         return isinstance(scope, Scope) and scope.is_fleet
 
     @app.exception_handler(Exception)
-    def unknown(_error: Exception) -> Response[str]:
+    def unexpected_error(_error: Exception) -> Response[str]:
         return unexpected()
 
     def unexpected() -> Response[str]:
         logger.exception("unexpected error")
         return problem(
             HTTPStatus.INTERNAL_SERVER_ERROR,
-            "something went wrong that should not; the function's log says what",
+            "internal error. Details are in the function's log.",
             instance=app.current_event.path,
         )
 
@@ -108,9 +113,9 @@ def add_problems(app: APIGatewayHttpResolver) -> None:
 def _parameter_error(error: dict[str, Any]) -> tuple[str, str]:
     parameter = str(error["loc"][-1])
     if error["type"] == "missing":
-        return parameter, "is needed and missing"
+        return parameter, _MISSING.get(parameter, "required.")
     if isinstance(error.get("input"), list):
-        return parameter, "is given more than once"
+        return parameter, "sent more than once. Send it once."
     if error["type"] == "literal_error":
-        return parameter, f"must be {error['ctx']['expected']}"
+        return parameter, f"must be {error['ctx']['expected']}."
     return parameter, str(error["msg"])

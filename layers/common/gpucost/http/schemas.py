@@ -1,7 +1,7 @@
-"""Shapes of answers as the OpenAPI document describes them, and how reports become them.
+"""Schemas of responses for the OpenAPI document, and functions that make responses from reports.
 
-`gpucost.runtime.json_text` writes answers, not pydantic, which would turn Decimals into strings. Tests compare every
-answer with these schemas.
+`gpucost.runtime.json_text` writes the responses, because pydantic would write Decimals as strings. Tests validate
+responses against these schemas.
 """
 
 from dataclasses import asdict
@@ -16,44 +16,45 @@ from gpucost.core.query.periods import DEFAULT_WINDOW, Period
 from gpucost.reports import HourRow, PeriodCoverage
 
 Amount = Annotated[Decimal, WithJsonSchema({"type": "number"})]
-"""An exact decimal: up to 12 digits after the point, all of them written. Parse with a decimal type."""
+"""An exact decimal with up to 12 digits after the point. Parse it with a decimal type."""
 Instant = Annotated[datetime, WithJsonSchema({"type": "string", "format": "date-time"})]
 
 
 class ResponseModel(BaseModel):
-    """Base of all answers: nothing in them that is not described."""
+    """Base of all response models. Undeclared fields are errors."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class PeriodResponse(ResponseModel):
-    """Base of answers about a period."""
+    """Base of responses about a period."""
 
     start: Instant
     end: Instant
     default_window: Literal["24h"] | None = Field(
-        description="24h where neither start and end nor window was passed: the period is the last 24 hours that have "
-        "ended. Null where one was"
+        description="24h if the request had no start, end or window: the period is the last 24 ended hours. Null "
+        "otherwise"
     )
 
 
 class CostFigures(ResponseModel):
-    """What holders of GPUs cost: allocated = effective + waste + unmeasured."""
+    """Costs of allocated GPUs: allocated = effective + waste + unmeasured."""
 
-    allocated_gpu_hours: Amount = Field(description="Hours of physical GPU held", examples=[5.142857142857])
-    effective_gpu_hours: Amount = Field(description="Hours of physical GPU used, as far as observed")
-    allocated_usd: Amount | None = Field(description="Cost of what was held", examples=[61.714285714286])
-    effective_usd: Amount | None = Field(description="Cost of what was used")
-    waste_usd: Amount | None = Field(description="Cost of what was held and not used")
-    unmeasured_usd: Amount | None = Field(description="Cost of what was held while nobody observed the use")
-    unmeasured_gpu_hours: Amount = Field(description="GPU-hours held while nobody observed the use")
+    allocated_gpu_hours: Amount = Field(description="GPU-hours allocated to pods", examples=[5.142857142857])
+    effective_gpu_hours: Amount = Field(description="Allocated GPU-hours × utilization, where utilization was measured")
+    allocated_usd: Amount | None = Field(description="Cost of the allocated GPU-hours", examples=[61.714285714286])
+    effective_usd: Amount | None = Field(description="Part of the allocated cost that was used")
+    waste_usd: Amount | None = Field(description="Part of the allocated cost that was measured and not used")
+    unmeasured_usd: Amount | None = Field(description="Part of the allocated cost without a utilization measurement")
+    unmeasured_gpu_hours: Amount = Field(description="Allocated GPU-hours without a utilization measurement")
     unpriced_gpu_hours: Amount = Field(
-        description="GPU-hours held on nodes whose price nobody knows: in no amount. Amounts are null where that is all"
+        description="Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these "
+        "are all allocated GPU-hours"
     )
 
 
 class CapacityFigures(ResponseModel):
-    """What the GPUs that were there cost, and what became of those that nobody held."""
+    """Capacity and node cost, and the parts of them that no pod held."""
 
     capacity_gpu_hours: Amount | None
     unallocated_gpu_hours: Amount | None
@@ -68,8 +69,8 @@ class CapacityFigures(ResponseModel):
 
 
 class FleetTotals(CapacityFigures):
-    """Sums over the period. All null where no hour has figures; capacity's null where one hour's is not known; money's
-    null where nothing has a price.
+    """Sums over the period. All are null if no hour has figures. Capacity figures are null if one hour's capacity is
+    unknown. Amounts are null if nothing has a price.
 
     effective + waste + unmeasured + unallocated + stranded + unobserved + host + residual = node cost.
     """
@@ -86,12 +87,12 @@ class FleetTotals(CapacityFigures):
 
 
 class Coverage(ResponseModel):
-    """How much of the period is known."""
+    """How much of the period has been measured."""
 
     hours_expected: int = Field(description="Cluster-hours of the period that have ended")
-    hours_complete: int = Field(description="Those of them that are complete; the others add nothing to any figure")
-    allocation: Amount | None = Field(description="Mean share of allocation scrapes seen, 0 to 1, of published hours")
-    utilization: Amount | None = Field(description="The same for utilization; null where it was not asked for")
+    hours_complete: int = Field(description="Those of them that are complete. Other hours add nothing to any figure")
+    allocation: Amount | None = Field(description="Allocation scrapes seen ÷ expected, 0 to 1, mean of published hours")
+    utilization: Amount | None = Field(description="The same for utilization; null if it is not measured")
 
 
 class HourCoverage(ResponseModel):
@@ -102,7 +103,7 @@ class HourCoverage(ResponseModel):
 
 
 class HourRowModel(ResponseModel):
-    """Where one cluster-hour stands; `missing`: never published."""
+    """The state of one cluster-hour. `missing` means that it was never published."""
 
     cluster: str
     hour: Instant
@@ -113,7 +114,7 @@ class HourRowModel(ResponseModel):
     published_at: Instant | None
     attempts: int
     next_attempt_at: Instant | None
-    notes: list[str] = Field(description="Why the hour is as it is")
+    notes: list[str] = Field(description="Explanations of the status and of the figures")
 
 
 class HoursResponse(PeriodResponse):
@@ -125,7 +126,7 @@ class HoursResponse(PeriodResponse):
 
 
 class Health(ResponseModel):
-    """GET /health: the function runs. It asks nothing of the database."""
+    """GET /health: the function runs. The database is not checked."""
 
     status: Literal["ok"]
 
@@ -143,23 +144,23 @@ class Problem(BaseModel):
     type: str = Field(examples=["about:blank"])
     title: str = Field(examples=["Bad Request"])
     status: int = Field(examples=[400])
-    detail: str = Field(description="One sentence that says what is wrong and what is allowed")
-    instance: str = Field(description="The path asked for")
-    errors: list[ParameterProblem] | None = Field(default=None, description="The wrong parameters, where it is them")
+    detail: str = Field(description="What is wrong, what is allowed, and what to do")
+    instance: str = Field(description="The requested path")
+    errors: list[ParameterProblem] | None = Field(default=None, description="The wrong parameters, if any")
 
 
 def period_fields(period: Period) -> dict[str, Any]:
-    """As `PeriodAnswer`."""
+    """Return the fields of `PeriodResponse`."""
     return {"start": period.start, "end": period.end, **default_window_fields(period)}
 
 
 def default_window_fields(period: Period) -> dict[str, str | None]:
-    """Says whether a period is the default one."""
+    """Return the field `default_window`, which says whether the period is the default one."""
     return {"default_window": DEFAULT_WINDOW if period.parameter == "default" else None}
 
 
 def hours_response(period: Period, rows: list[HourRow], coverage: PeriodCoverage) -> dict[str, Any]:
-    """As `HoursAnswer`."""
+    """Return the fields of `HoursResponse`."""
     return {
         **period_fields(period),
         "rows": [_hour_row(row) for row in rows],
@@ -169,7 +170,7 @@ def hours_response(period: Period, rows: list[HourRow], coverage: PeriodCoverage
 
 
 def totals_fields(totals: Totals | None) -> dict[str, Decimal | None]:
-    """As `FleetTotals`."""
+    """Return the fields of `FleetTotals`."""
     costs = None if totals is None else totals.costs
     capacity = None if totals is None else totals.capacity
     fields = dict.fromkeys((*Costs.names(), *Capacity.names())) if costs is None else costs.figures()
@@ -177,7 +178,7 @@ def totals_fields(totals: Totals | None) -> dict[str, Decimal | None]:
 
 
 def coverage_fields(coverage: PeriodCoverage) -> dict[str, Any]:
-    """As `Coverage`."""
+    """Return the fields of `Coverage`."""
     return asdict(coverage)
 
 

@@ -1,4 +1,4 @@
-"""The one place where AWS clients are made: lazily, once per service and region, with bounded patience."""
+"""Creates all AWS clients: lazily, once per service and region, with timeouts and a limited number of retries."""
 
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,9 @@ _profile: str | None = None
 
 
 def use_profile(name: str | None) -> None:
-    """Make clients and sessions with a named profile from now on, or without one where the name is None.
+    """Create clients and sessions with a named profile from now on; with None, without one.
 
-    A named profile takes precedence over all credentials in the environment; one that AWS_PROFILE names does not.
+    A named profile takes precedence over credentials in the environment. A profile from AWS_PROFILE does not.
 
     Raises:
         botocore.exceptions.ProfileNotFound: there is no such profile.
@@ -35,7 +35,7 @@ def use_profile(name: str | None) -> None:
 
 
 def new_session() -> "boto3.Session":
-    """A session of the named profile, or of the environment's credentials.
+    """Create a session with the named profile, or with the environment's credentials.
 
     Raises:
         botocore.exceptions.ProfileNotFound: AWS_PROFILE names a profile that does not exist.
@@ -46,14 +46,14 @@ def new_session() -> "boto3.Session":
 
 
 def new_client(service: str, region: str | None = None) -> Any:
-    """A boto3 client of this process's credentials and region, or another; `AWS_ENDPOINT_URL` leads it elsewhere."""
+    """A boto3 client with this process's credentials, in its region or another; respects `AWS_ENDPOINT_URL`."""
     import boto3
 
-    # The stubs know services by name only.
-    made = boto3.client(service, region_name=region, config=config())  # type: ignore[call-overload]
+    # The type stubs need the service's name as a literal.
+    aws_client = boto3.client(service, region_name=region, config=config())  # type: ignore[call-overload]
     if service == "dynamodb":
-        count_units(made)
-    return made
+        count_units(aws_client)
+    return aws_client
 
 
 @cache
@@ -64,10 +64,10 @@ def client(service: str, region: str | None = None) -> Any:
 
 @cache
 def s3_client() -> Any:
-    """A boto3 client for S3 whose presigned addresses work in every region.
+    """A boto3 client for S3 whose presigned URLs work in every region.
 
-    By default they are signed with version 2 in some regions, which new buckets refuse, and name the global endpoint,
-    which answers a new bucket's with a redirect that breaks the signature.
+    By default, some regions sign with version 2, which new buckets refuse. URLs also use the global endpoint, which
+    redirects requests for a new bucket and so breaks the signature.
     """
     import boto3
     from botocore.config import Config
@@ -79,7 +79,7 @@ def s3_client() -> Any:
 
 
 def count_units(dynamodb: Any) -> None:
-    """Let a DynamoDB client add the capacity units that it consumes to the invocation's tally."""
+    """Add the capacity units that a DynamoDB client consumes to the invocation's tally."""
     for operation in ("GetItem", "Query", "PutItem", "UpdateItem", "BatchWriteItem", "TransactWriteItems"):
         dynamodb.meta.events.register(f"provide-client-params.dynamodb.{operation}", _ask_for_units)
         dynamodb.meta.events.register(f"after-call.dynamodb.{operation}", _add_units)
@@ -90,41 +90,41 @@ def _ask_for_units(params: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 
 def _add_units(parsed: dict[str, Any], **_: Any) -> None:
-    spent = parsed.get("ConsumedCapacity", [])
-    for one in spent if isinstance(spent, list) else [spent]:
-        tally.add("CapacityUnits", one.get("CapacityUnits", 0.0))
+    consumed = parsed.get("ConsumedCapacity", [])
+    for capacity in consumed if isinstance(consumed, list) else [consumed]:
+        tally.add("CapacityUnits", capacity.get("CapacityUnits", 0.0))
 
 
 def client_as(service: str, *, region: str | None, role_arn: str | None, external_id: str | None = None) -> Any:
-    """A client of another region, or under another role: its credentials last an hour, so it is not kept.
+    """Create a client in another region or with another role. Its credentials last an hour, so it is not cached.
 
     Raises:
         SourceError: the role cannot be assumed.
     """
     import boto3
 
-    credentials = _assumed(role_arn, external_id) if role_arn else {}
+    credentials = _assume_role(role_arn, external_id) if role_arn else {}
     return boto3.client(service, region_name=region, config=config(), **credentials)  # type: ignore[call-overload]
 
 
-def _assumed(role_arn: str, external_id: str | None) -> dict[str, str]:
-    """Temporary credentials of a role, as a client takes them."""
+def _assume_role(role_arn: str, external_id: str | None) -> dict[str, str]:
+    """Assume a role and return its temporary credentials as arguments of a client."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     condition = {"ExternalId": external_id} if external_id else {}
     try:
-        answer = client("sts").assume_role(RoleArn=role_arn, RoleSessionName="gpucost", **condition)["Credentials"]
+        credentials = client("sts").assume_role(RoleArn=role_arn, RoleSessionName="gpucost", **condition)["Credentials"]
     except (BotoCoreError, ClientError) as error:
         raise SourceError(f"the role {role_arn} could not be assumed: {error}") from error
     return {
-        "aws_access_key_id": answer["AccessKeyId"],
-        "aws_secret_access_key": answer["SecretAccessKey"],
-        "aws_session_token": answer["SessionToken"],
+        "aws_access_key_id": credentials["AccessKeyId"],
+        "aws_secret_access_key": credentials["SecretAccessKey"],
+        "aws_session_token": credentials["SessionToken"],
     }
 
 
 def config() -> "Config":
-    """How long a client waits, and how often it tries."""
+    """The timeouts and retries of all clients."""
     from botocore.config import Config
 
     return Config(

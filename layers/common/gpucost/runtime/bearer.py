@@ -1,8 +1,8 @@
-"""Bearer tokens from secrets that say where they may be sent.
+"""Bearer tokens from secrets that name the address to which they may be sent.
 
 A secret's value is `{"url": "https://host.example.com", "token": "…"}`. Settings name the secret and an address.
-Whoever may change the settings could pair any secret with an address of their own; the secret's own `url` decides, and
-only those who may write the secret can change that (docs/access.md).
+Anyone who may change the settings could combine a secret with an address of their own. Therefore the secret's `url`
+decides, which only those who may write the secret can change (docs/access.md).
 """
 
 import json
@@ -15,15 +15,15 @@ from gpucost.core.errors import SourceError
 from gpucost.runtime.destinations import Origin, check_destination, origin_of
 from gpucost.runtime.secrets import secret_value
 
-_FORM = '{"url": "https://host.example.com", "token": "…"}'
+_VALUE_FORMAT = '{"url": "https://host.example.com", "token": "…"}'
 
 
 class BearerAuth(AuthBase):
-    """Sends a secret's token to the origin that the secret names; read for each request, so that it can be rotated.
+    """Sends a secret's token to the origin that the secret names. Reads it for each request, so that it can rotate.
 
     Args:
         secret: the secret's name.
-        read: reads a secret.
+        read: returns a secret's value.
     """
 
     def __init__(self, secret: str, read: Callable[[str], str] = secret_value) -> None:
@@ -31,10 +31,10 @@ class BearerAuth(AuthBase):
         self._read = read
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
-        """Add the token.
+        """Add the token to a request.
 
         Raises:
-            SourceError: the secret is not for this address, or cannot be read; never holds the token.
+            SourceError: the secret is not for this address, or cannot be read. The message never has the token.
         """
         origin = check_destination(request)
         allowed, token = self._content()
@@ -52,9 +52,11 @@ class BearerAuth(AuthBase):
             url, token = document["url"], document["token"].strip()
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
             raise SourceError(
-                f"secret {self._secret!r} does not say where its token may be sent: store {_FORM} as its value"
+                f"secret {self._secret!r} does not say where its token may be sent: store {_VALUE_FORMAT} as its value"
             ) from error.with_traceback(None)
         origin = origin_of(url) if isinstance(url, str) else None
         if origin is None or not token.isascii() or not token.isprintable() or not token:
-            raise SourceError(f"secret {self._secret!r} holds no https address and token: store {_FORM} as its value")
+            raise SourceError(
+                f"secret {self._secret!r} has no https address and token: store {_VALUE_FORMAT} as its value"
+            )
         return origin, token

@@ -1,9 +1,9 @@
-"""HTTP with a deadline for the whole exchange and a limit for the size of an answer.
+"""HTTP with one deadline for a whole request and a limit for the size of its response.
 
-A client's time-outs restart with each byte, so that a server that drips outlasts them; and a compressed answer of one
-megabyte can hold a gigabyte. Here name resolution, connecting, TLS, sending, headers and body share one deadline, and
-bodies are decompressed no further than their limit. Redirects are not followed: the query and its credentials go to the
-address of the settings and to no other.
+Timeouts of HTTP clients restart with each byte, so that a slow server outlasts them. A compressed response of one
+megabyte can expand to a gigabyte. Here name resolution, connecting, TLS, sending, headers and body share one deadline,
+and bodies are decompressed up to their limit only. Redirects are not followed: queries and credentials are only sent to
+the address in the settings.
 """
 
 import gzip
@@ -34,62 +34,62 @@ if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse
 
 FAILURES = (HTTPError, HTTPException, OSError, EOFError, zlib.error)
-"""What an exchange can end with."""
+"""The errors with which a request can fail."""
 ENCODINGS = "gzip"
-"""What is decompressed here, for the header Accept-Encoding."""
+"""Supported compression, for the header Accept-Encoding."""
 CONNECT_SECONDS = 10.0
-"""For each address of a host, so that a dead one leaves time for the next."""
-_FRAMING = 1 << 20
-"""Bytes that headers and the framing of chunks may take besides the body."""
+"""For each address of a host, so that time is left for the next address if one does not respond."""
+_FRAMING_BYTES = 1 << 20
+"""Bytes that headers and chunk framing may take in addition to the body."""
 ERROR_BODY_LIMIT = 1 << 16
-"""Bytes that are read of an answer which is not a success: enough for its reason."""
+"""Bytes that are read of an error response: enough for its reason."""
 _TICK_SECONDS = 0.5
-_PIECE = 1 << 16
+_CHUNK_BYTES = 1 << 16
 
 
 class ResponseTooLargeError(Exception):
-    """An answer's body is larger than its limit."""
+    """A response's body is larger than its limit."""
 
 
 class HttpResponse(NamedTuple):
-    """What a server answered; of a refusal the first bytes alone."""
+    """A server's response; of an error response only the first bytes of the body."""
 
     status: int
     reason: str
     headers: Mapping[str, str]
     body: bytes
 
-    def text(self, most: int) -> str:
-        """The beginning of the body in one line."""
-        return " ".join(self.body[: 4 * most].decode(errors="replace").split())[:most]
+    def text(self, max_length: int) -> str:
+        """The beginning of the body as one line."""
+        return " ".join(self.body[: 4 * max_length].decode(errors="replace").split())[:max_length]
 
 
 class BoundedHttp:
-    """Sends requests to one server, over connections that are kept.
+    """Sends requests to one server and reuses connections.
 
     Args:
-        url: names the server.
+        url: any address of the server.
     """
 
     def __init__(self, url: str) -> None:
         self._origin = origin_of(url)
         self._idle: list[HTTPConnection] = []
-        weakref.finalize(self, _close, self._idle)
+        weakref.finalize(self, _close_all, self._idle)
 
     def send(
         self, make_request: Callable[[], PreparedRequest], *, deadline: Deadline, limit: int, truncate: bool = False
     ) -> HttpResponse:
-        """Send a request and read the answer.
+        """Send a request and read the response.
 
         Args:
-            prepare: makes and signs the request, which may take requests of its own.
-            deadline: for all of it.
-            limit: bytes that the body of a success may have, compressed and decompressed.
-            cut: leave the rest of a longer body unread, instead of refusing it.
+            make_request: creates and signs the request, which may send requests of its own.
+            deadline: for the whole exchange.
+            limit: bytes that the body of a successful response may have, compressed and decompressed.
+            truncate: leave the rest of a longer body unread instead of raising an error.
 
         Raises:
-            AnswerTooLargeError: the body is larger.
-            One of `FAILURES`: there was no whole answer in time.
+            ResponseTooLargeError: the body is larger.
+            One of `FAILURES`: there was no complete response in time.
         """
         connection = self._connection()
         response: BaseHTTPResponse | None = None
@@ -98,12 +98,12 @@ class BoundedHttp:
             run_within(deadline, lambda: _send(connection, make_request, deadline))
             if deadline.has_passed():
                 raise TimeoutError
-            connection.response_class = lambda own, **options: HTTPResponse(  # type: ignore[assignment]
-                _BoundedSocket(own, deadline, limit), **options  # type: ignore[arg-type]
+            connection.response_class = lambda sock, **options: HTTPResponse(  # type: ignore[assignment]
+                _BoundedSocket(sock, deadline, limit), **options  # type: ignore[arg-type]
             )  # fmt: skip
             response = connection.getresponse()
             is_success = response.status == HTTPStatus.OK
-            body, is_whole = _body(response, limit if is_success else ERROR_BODY_LIMIT)
+            body, is_whole = _read_body(response, limit if is_success else ERROR_BODY_LIMIT)
             if is_success and not is_whole and not truncate:
                 raise ResponseTooLargeError(f"more than {limit >> 20} MiB")
             is_reusable = is_whole
@@ -134,23 +134,23 @@ class BoundedHttp:
 
 
 def post_json(url: str, body: Any, *, seconds: float, auth: AuthBase | None = None) -> HttpResponse:
-    """POST a document whose answer matters little; of its body the first bytes are kept.
+    """POST a JSON document. Only the first bytes of the response's body are read.
 
     Raises:
-        One of `FAILURES`: there was no answer in time.
-        ValueError: the address is none.
+        One of `FAILURES`: there was no response in time.
+        ValueError: the address is not an http or https address.
     """
     request = requests.Request("POST", url, json=body, headers={"User-Agent": "gpucost"}, auth=auth)
     return BoundedHttp(url).send(request.prepare, deadline=Deadline(seconds), limit=ERROR_BODY_LIMIT, truncate=True)
 
 
-def _close(connections: list[HTTPConnection]) -> None:
+def _close_all(connections: list[HTTPConnection]) -> None:
     for connection in connections:
         connection.close()
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a server asks to wait (RFC 9110, 10.2.3: digits or a date); None where it does not say."""
+    """The seconds that a server asks to wait (RFC 9110, 10.2.3: digits or a date); None if it does not say."""
     text = headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdigit():
         return float(text)
@@ -162,7 +162,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Whether one of `FAILURES` is that time was up."""
+    """Whether one of `FAILURES` is a timeout."""
     return isinstance(error, (TimeoutError, HttpTimeoutError)) and not isinstance(error, NewConnectionError)
 
 
@@ -182,33 +182,33 @@ def _send(connection: HTTPConnection, prepare: Callable[[], PreparedRequest], de
     except (BrokenPipeError, ConnectionResetError):
         if connection.sock is None:
             raise
-        # A server that refuses a request may answer before it has read all of it.
+        # A server that refuses a request may respond before it has read all of it.
     finally:
-        if deadline.has_passed():  # nobody waits for this connection any more
+        if deadline.has_passed():  # the caller no longer waits for this connection
             connection.close()
 
 
-def _body(response: "BaseHTTPResponse", limit: int) -> tuple[bytes, bool]:
-    """The body, decompressed up to a limit, and whether that is all of it."""
+def _read_body(response: "BaseHTTPResponse", limit: int) -> tuple[bytes, bool]:
+    """Read the body, decompressed up to a limit, and return whether it is complete."""
     encoding = response.headers.get("Content-Encoding", "").strip().lower()
     if encoding not in {"", "identity", "gzip", "x-gzip"}:
-        raise HTTPError(f"an answer compressed by {encoding[:20]!r}, which was not asked for")
+        raise HTTPError(f"the response is compressed with {encoding[:20]!r}, which the request does not accept")
     source = gzip.GzipFile(fileobj=response) if encoding.endswith("gzip") else response
-    parts: list[bytes] = []
+    chunks: list[bytes] = []
     size = 0
-    while part := source.read(_PIECE):
-        parts.append(part)
-        size += len(part)
+    while chunk := source.read(_CHUNK_BYTES):
+        chunks.append(chunk)
+        size += len(chunk)
         if size > limit:
-            return b"".join(parts)[:limit], False
-    return b"".join(parts), True
+            return b"".join(chunks)[:limit], False
+    return b"".join(chunks), True
 
 
 class _BoundedSocket:
-    """A socket to read an answer from: each byte of it within one deadline, and not more than a limit."""
+    """A socket from which a response is read within a deadline and up to a limit."""
 
-    def __init__(self, own: socket.socket, deadline: Deadline, limit: int) -> None:
-        self._reads = _BoundedReads(own, deadline, limit)
+    def __init__(self, sock: socket.socket, deadline: Deadline, limit: int) -> None:
+        self._reads = _BoundedReads(sock, deadline, limit)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
         """What `http.client` reads from."""
@@ -216,31 +216,31 @@ class _BoundedSocket:
 
 
 class _BoundedReads(io.RawIOBase):
-    """Below `http.client`, so that nothing that a server sends gets around it: a chunk's size of -1, for instance."""
+    """Reads below `http.client`, so that no response can bypass the limit, for example with a chunk size of -1."""
 
-    def __init__(self, own: socket.socket, deadline: Deadline, limit: int) -> None:
-        self._own = own
+    def __init__(self, sock: socket.socket, deadline: Deadline, limit: int) -> None:
+        self._socket = sock
         self._deadline = deadline
         self._limit = limit
-        self._left = limit + _FRAMING
-        self._file = own.makefile("rb", buffering=0)  # keeps the socket open when the connection lets go of it
+        self._remaining_bytes = limit + _FRAMING_BYTES
+        self._file = sock.makefile("rb", buffering=0)  # keeps the socket open when the connection lets go of it
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        if self._left <= 0:
+        if self._remaining_bytes <= 0:
             raise ResponseTooLargeError(f"more than {self._limit >> 20} MiB")
         while not self._deadline.has_passed():
-            # In short waits, so that a deadline that is moved up is noticed.
-            self._own.settimeout(max(0.001, min(_TICK_SECONDS, self._deadline.remaining())))
+            # Wait for short times, so that a cancelled deadline is noticed.
+            self._socket.settimeout(max(0.001, min(_TICK_SECONDS, self._deadline.remaining())))
             try:
-                count = self._own.recv_into(buffer)
+                count = self._socket.recv_into(buffer)
             except TimeoutError:
                 continue
-            self._left -= count
+            self._remaining_bytes -= count
             return count
-        raise TimeoutError("the answer did not end in time")
+        raise TimeoutError("the response was not complete in time")
 
     def close(self) -> None:
         self._file.close()

@@ -1,4 +1,4 @@
-"""The time that a piece of work has left."""
+"""Deadlines for work that consists of several requests."""
 
 import time
 from collections.abc import Callable
@@ -7,18 +7,16 @@ from threading import Event, Thread
 from typing import TypeVar
 
 _TICK_SECONDS = 0.5
-"""How often work that is under way looks at its deadline, which can be moved up."""
+"""How often running work checks its deadline, which can be cancelled."""
 Result = TypeVar("Result")
 
 
 class Deadline:
-    """The moment at which work must have ended.
-
-    One object reaches every query, retry and wait of a message.
+    """The time at which work must end. All queries, retries and waits for a message share one deadline.
 
     Args:
-        seconds: from now on.
-        within: a deadline that this one never outlasts.
+        seconds: time from now.
+        within: another deadline that also applies.
     """
 
     def __init__(self, seconds: float, *, within: "Deadline | None" = None) -> None:
@@ -27,33 +25,33 @@ class Deadline:
         self._within = within
         self._ended = Event()
         self.reason = ""
-        """Why it was ended early."""
+        """Why the deadline was cancelled."""
 
     def remaining(self) -> float:
-        """Seconds left; 0 once it has passed."""
-        own = 0.0 if self._ended.is_set() else max(0.0, self._end - time.monotonic())
-        return own if self._within is None else min(own, self._within.remaining())
+        """Seconds left; 0 after the deadline."""
+        remaining = 0.0 if self._ended.is_set() else max(0.0, self._end - time.monotonic())
+        return remaining if self._within is None else min(remaining, self._within.remaining())
 
     def has_passed(self) -> bool:
-        """Whether nothing may be started any more."""
+        """Whether no further work may be started."""
         return self.remaining() <= 0
 
     def cancel(self, reason: str) -> None:
-        """Let it pass now: what it was for has failed, and trying on would only take time."""
+        """End the work now, because it has failed and further attempts would only take time."""
         if not self._ended.is_set():
             self.reason = reason
             self._ended.set()
 
     def wait(self, seconds: float) -> None:
-        """Do nothing for a time, or until the deadline is ended."""
+        """Sleep for some seconds, at most until the deadline or until it is cancelled."""
         self._ended.wait(min(seconds, self.remaining()))
 
 
 def run_within(deadline: Deadline, work: Callable[[], Result]) -> Result:
-    """Do work that cannot be given a time limit, such as name resolution; it is left behind when time is up.
+    """Run work that has no timeout of its own, such as name resolution. When time is up, it is abandoned.
 
     Raises:
-        TimeoutError: it did not end in time.
+        TimeoutError: the work did not end in time.
     """
     outcome: Future[Result] = Future()
 

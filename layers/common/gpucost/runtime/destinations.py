@@ -1,6 +1,6 @@
-"""Where a secret may be sent: to https or to this machine, and only to the origin that the secret names.
+"""Checks where a secret may be sent: over https or to this machine, and only to the origin that the secret names.
 
-No redirect is followed with it: see `bounded_http`.
+Redirects are never followed (see `bounded_http`).
 """
 
 from ipaddress import ip_address
@@ -29,14 +29,14 @@ class Origin(NamedTuple):
 
     @property
     def protects_secrets(self) -> bool:
-        """Whether what is sent there can be read on the way: not with TLS, and not on the machine itself."""
+        """Whether secrets sent there cannot be intercepted: with TLS, or on this machine."""
         return self.scheme == "https" or _is_loopback(self.host)
 
 
 def origin_of(address: str) -> Origin | None:
-    """The origin of an http or https address; None where it is none.
+    """The origin of an http or https address; None for other texts.
 
-    Connections are opened to it as well (`bounded_http`): another parser could read another host from the same text.
+    `bounded_http` connects to the same origin, because another parser could read another host from the same text.
     """
     try:
         prepared = requests.Request("GET", address).prepare().url or ""
@@ -49,14 +49,14 @@ def origin_of(address: str) -> Origin | None:
 
 
 def check_destination(request: PreparedRequest) -> Origin:
-    """The origin of a request that is to carry a secret.
+    """Check and return the origin of a request that carries a secret.
 
     Raises:
-        SourceError: it goes over plain http to another machine.
+        SourceError: the request goes to another machine over plain http.
     """
     origin = origin_of(request.url or "")
     if origin is None or not origin.protects_secrets:
-        raise SourceError(f"{origin} has no TLS, and credentials are sent to https only: use an https:// address")
+        raise SourceError(f"{origin} has no TLS, and credentials are sent over https only: use an https:// address")
     return origin
 
 

@@ -1,4 +1,4 @@
-"""The garbage collector, out of the way of work that makes a million objects and no reference cycle."""
+"""Pauses Python's garbage collector during work that creates a million objects and no reference cycles."""
 
 import gc
 from collections.abc import Iterator
@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Look for no reference cycles: looking costs a sixth of an hour's metering, and a third of a large report."""
-    was_on = gc.isenabled()
+    """Pause the garbage collector, which would take a sixth of metering an hour and a third of a large report."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was_on:
+        if was_enabled:
             gc.enable()

@@ -1,4 +1,4 @@
-"""How figures leave the system: JSON numbers with all their digits, and CSV cells that no spreadsheet runs."""
+"""Writes figures as JSON numbers with all digits, and as CSV cells that no spreadsheet evaluates as formulas."""
 
 import csv
 import io
@@ -14,37 +14,37 @@ import simplejson
 from gpucost.core.hours import format_timestamp
 
 FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
-"""What makes a spreadsheet read a cell as a formula (OWASP, CSV injection)."""
-_PLACES = 12
-"""Digits behind the point of amounts."""
+"""Characters that make a spreadsheet evaluate a cell as a formula (OWASP, CSV injection)."""
+_DECIMALS = 12
+"""Digits after the decimal point of fixed-point amounts."""
 
 
 def dumps(document: Any, *, indent: int | None = None) -> str:
-    """JSON text: Decimals are plain numbers with all digits, instants `2026-11-19T10:00:00Z`, records objects.
+    """Write a document as JSON. Decimals keep all digits, times look like `2026-11-19T10:00:00Z`, records are objects.
 
     Raises:
-        TypeError: a float, which has already lost digits, or a type that has no place in an answer.
-        ValueError: a Decimal that is not a number.
+        TypeError: a float, which has already lost digits, or a type that JSON cannot represent.
+        ValueError: a Decimal that is NaN or infinite.
     """
     return simplejson.dumps(_plain(document), indent=indent, allow_nan=False)
 
 
 def dumps_row(row: Mapping[str, Any]) -> str:
-    """As `dumps`, for one flat row of many: texts, instants, amounts and objects of texts are written directly.
+    """Write one flat row as JSON, faster than `dumps`.
 
     Raises:
-        As `dumps`.
+        TypeError, ValueError: see `dumps`.
     """
-    return _form(tuple(row)) % tuple([_written(value) for value in row.values()])
+    return _row_template(tuple(row)) % tuple([_value_text(value) for value in row.values()])
 
 
 @lru_cache(maxsize=256)
-def _form(names: tuple[str, ...]) -> str:
-    """A row of these names, with a place for each value."""
+def _row_template(names: tuple[str, ...]) -> str:
+    """The JSON text of a row with these names, with `%s` for each value."""
     return "{" + ", ".join([_quoted(name).replace("%", "%%") + ": %s" for name in names]) + "}"
 
 
-def _written(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, Decimal):
         return decimal_text(value)
     if value is None:
@@ -52,7 +52,7 @@ def _written(value: Any) -> str:
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, datetime):
-        return f'"{_instant(value)}"'
+        return f'"{_timestamp_text(value)}"'
     return dumps_row(value) if isinstance(value, dict) else dumps(value)
 
 
@@ -61,14 +61,14 @@ def _quoted(text: str) -> str:
     return simplejson.dumps(text)
 
 
-_instant = lru_cache(maxsize=4096)(format_timestamp)
+_timestamp_text = lru_cache(maxsize=4096)(format_timestamp)
 
 
 def decimal_text(value: Decimal) -> str:
-    """An exact number without exponent and trailing zeros: `0E-12` is `0`, `1.500000000000` is `1.5`.
+    """Write an exact number without exponent and trailing zeros: `0E-12` is `0`, `1.500000000000` is `1.5`.
 
     Raises:
-        ValueError: NaN or infinite.
+        ValueError: the number is NaN or infinite.
     """
     if not value:
         return "0"
@@ -80,21 +80,21 @@ def decimal_text(value: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def fixed_point_text(quanta: int | None) -> str:
-    """As `decimal_text`, of an amount in whole numbers of 1e-12; `null` where it is not known."""
-    if not quanta:
-        return "null" if quanta is None else "0"
-    if quanta < 0:
-        return "-" + fixed_point_text(-quanta)
-    digits = str(quanta)
-    if len(digits) <= _PLACES:
-        digits = digits.zfill(_PLACES + 1)
-    text = f"{digits[:-_PLACES]}.{digits[-_PLACES:]}"
+def fixed_point_text(units: int | None) -> str:
+    """Write a fixed-point amount, a whole number of 1e-12, like `decimal_text`; `null` for None."""
+    if not units:
+        return "null" if units is None else "0"
+    if units < 0:
+        return "-" + fixed_point_text(-units)
+    digits = str(units)
+    if len(digits) <= _DECIMALS:
+        digits = digits.zfill(_DECIMALS + 1)
+    text = f"{digits[:-_DECIMALS]}.{digits[-_DECIMALS:]}"
     return text if text[-1] != "0" else text.rstrip("0").rstrip(".")
 
 
 def csv_cell(value: object) -> str:
-    """One cell: unknown is empty, numbers are exact, and text that would start a formula is prefixed with `'`."""
+    """Write one cell: None is empty, numbers are exact, and text that would start a formula is prefixed with `'`."""
     if value is None:
         return ""
     if isinstance(value, Decimal):
@@ -108,7 +108,7 @@ def csv_cell(value: object) -> str:
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A CSV document (RFC 4180) with a header line; every cell guarded by `csv_cell`."""
+    """Write a CSV document (RFC 4180) with a header line. Every cell is written by `csv_cell`."""
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer)
     writer.writerow(csv_cell(name) for name in header)
@@ -117,7 +117,7 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The same document in types that JSON has; simplejson itself would write small Decimals as `1E-12`."""
+    """Convert a document to JSON types. simplejson alone would write small Decimals as `1E-12`."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, Decimal):
@@ -125,11 +125,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return format_timestamp(value)
     if isinstance(value, Mapping):
-        return {_key(name): _plain(item) for name, item in value.items()}
+        return {_key(name): _plain(field_value) for name, field_value in value.items()}
     if hasattr(value, "_asdict"):
         return _plain(value._asdict())
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain(element) for element in value]
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     raise TypeError(f"{type(value).__name__} cannot be published as JSON")

@@ -62,7 +62,9 @@ def _full_day(moment: datetime) -> datetime:
     return moment
 
 
-Instant = Annotated[AwareDatetime, AfterValidator(_in_the_calendar), PlainSerializer(format_timestamp, when_used="json")]
+Instant = Annotated[
+    AwareDatetime, AfterValidator(_in_the_calendar), PlainSerializer(format_timestamp, when_used="json")
+]
 Month = Annotated[str, StringConstraints(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")]
 Hour = Annotated[Instant, AfterValidator(_full_hour)]
 Day = Annotated[Instant, AfterValidator(_full_day)]

@@ -1,7 +1,7 @@
-"""One way to log and to count: structured logs with a correlation id, and CloudWatch metrics in the log (EMF).
+"""Structured logs with a correlation id, and CloudWatch metrics in the embedded metric format (EMF).
 
-CloudWatch bills each series of a metric, so that none has a dimension beyond the stack's and the function's name: a
-fleet's figures are metrics, a cluster's are in the log.
+CloudWatch bills each series of a metric. Therefore metrics have only the stack's and the function's name as dimensions:
+figures of the fleet are metrics, figures of a cluster are in the log.
 """
 
 import os
@@ -17,33 +17,33 @@ NAMESPACE = "GpuCost"
 
 logger = Logger()
 metrics = Metrics(namespace=NAMESPACE)
-if stack := os.environ.get("GPUCOST_STACK"):  # two stacks in an account and region must not ring each other's alarms
+if stack := os.environ.get("GPUCOST_STACK"):  # two stacks in an account and region must not share alarms
     metrics.set_default_dimensions(stack=stack)
 
 
 class Tally:
-    """What one invocation spends, added up where it is spent and published by its handler."""
+    """Counts what one invocation uses, such as queries; the handler publishes the sums as metrics."""
 
     def __init__(self) -> None:
         self._amounts: dict[str, float] = {}
-        self._lock = Lock()  # queries are sent side by side
+        self._lock = Lock()  # queries run in several threads
 
     def add(self, name: str, amount: float) -> None:
-        """Count something under a metric's name."""
+        """Add an amount to a metric."""
         with self._lock:
             self._amounts[name] = self._amounts.get(name, 0.0) + amount
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Count the seconds that a step takes."""
-        began = time.monotonic()
+        """Add the seconds that the block takes to a metric."""
+        started = time.monotonic()
         try:
             yield
         finally:
-            self.add(name, time.monotonic() - began)
+            self.add(name, time.monotonic() - started)
 
-    def taken(self) -> dict[str, float]:
-        """Everything counted since the last call."""
+    def drain(self) -> dict[str, float]:
+        """Return the sums since the last call and reset them."""
         with self._lock:
             amounts, self._amounts = self._amounts, {}
         return amounts

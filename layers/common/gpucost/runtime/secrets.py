@@ -1,4 +1,4 @@
-"""Secrets by name, from Secrets Manager; kept for some minutes, never logged."""
+"""Reads secrets from Secrets Manager and caches them for some minutes. Values are never logged."""
 
 import time
 
@@ -8,19 +8,19 @@ from gpucost.runtime import aws
 MAX_AGE_SECONDS = 300.0
 """A rotated secret is picked up within this time, without a deploy."""
 
-_kept: dict[str, tuple[float, str]] = {}
+_cache: dict[str, tuple[float, str]] = {}
 
 
 def secret_value(name: str) -> str:
-    """The text of a secret.
+    """Read the text of a secret.
 
     Raises:
-        SourceError: it is not there, is empty, or may not be read; names the secret, never its value.
+        SourceError: the secret does not exist, is empty, or may not be read. The message never has its value.
     """
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ProfileNotFound
 
-    kept_at, value = _kept.get(name, (0.0, ""))
-    if value and time.monotonic() - kept_at < MAX_AGE_SECONDS:
+    cached_at, value = _cache.get(name, (0.0, ""))
+    if value and time.monotonic() - cached_at < MAX_AGE_SECONDS:
         return value
     try:
         value = str(aws.client("secretsmanager").get_secret_value(SecretId=name).get("SecretString", ""))
@@ -32,11 +32,11 @@ def secret_value(name: str) -> str:
     except BotoCoreError as error:
         raise SourceError(f"secret {name!r} could not be read ({type(error).__name__})") from error
     if not value:
-        raise SourceError(f"secret {name!r} holds no text")
-    _kept[name] = (time.monotonic(), value)
+        raise SourceError(f"secret {name!r} has no text value")
+    _cache[name] = (time.monotonic(), value)
     return value
 
 
 def clear_cache() -> None:
-    """Ask for every secret anew."""
-    _kept.clear()
+    """Forget all cached secrets, so that they are read again."""
+    _cache.clear()

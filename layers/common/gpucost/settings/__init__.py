@@ -390,7 +390,7 @@ def _finding(error: ValidationError, model: type[Settings]) -> str:
 def _is_tag(path: tuple[int | str, ...], place: int, model: type[Settings]) -> bool:
     """Whether a part of a finding's place is pydantic's word for one of several models, and not of the document."""
     part = path[place]
-    if part in {"[key]", "named", "own"}:
+    if part in {"[key]", "policy", "custom"}:
         return True
     return place > 0 and isinstance(path[place - 1], int) and any(part in tags for _, tags in model.tagged_lists.values())
 
@@ -399,7 +399,7 @@ def _fields_at(path: tuple[int | str, ...], model: type[Settings]) -> list[str]:
     """The keys that the section at a path takes."""
     found: list[Any] = [model]
     for place, part in enumerate(path):
-        if isinstance(part, int) or part in {"[key]", "named", "own"}:
+        if isinstance(part, int) or part in {"[key]", "policy", "custom"}:
             continue
         if _is_tag(path, place, model):
             found = [one for one in found if part in _tags(one)]

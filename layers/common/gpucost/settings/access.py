@@ -1,4 +1,4 @@
-"""Who may see what: IAM principals and JWT claims, and the roles they bring."""
+"""Access to figures: roles that are granted to IAM principals and JWT claims."""
 
 from typing import Annotated
 
@@ -19,17 +19,17 @@ Role = Annotated[str, matching_pattern(r"admin|viewer|bu:.{1,200}", "admin, view
 
 
 class ClaimSettings(Section):
-    """A claim of a JWT that has a value, or holds it in its list."""
+    """A JWT claim with a value, or with a list that contains the value."""
 
     name: Name
     value: Name
 
 
 class GrantSettings(Section):
-    """Roles of a principal, or of everybody whose token says so."""
+    """Roles of an IAM principal, or of every user whose token has a claim."""
 
     principal: Principal | None = None
-    """ARN of an IAM user or role; a role's sessions are the role."""
+    """ARN of an IAM user or role. A role's grant applies to its sessions."""
     claim: ClaimSettings | None = None
     roles: Annotated[tuple[Role, ...], Field(min_length=1)]
     """`admin`, `viewer` (all business units), `bu:<name>`."""
@@ -41,7 +41,7 @@ class GrantSettings(Section):
         return self
 
     def is_for(self, caller: Caller) -> bool:
-        """Whether a caller holds these roles."""
+        """Whether the grant applies to a caller."""
         if isinstance(caller, IamCaller):
             return self.principal is not None and principal_of(self.principal) == caller.principal
         return self.claim is not None and self.claim.value in caller.claims.get(self.claim.name, ())

@@ -1,4 +1,4 @@
-"""Section `pricing.cur`: where the bill is, and how its amounts are shared out."""
+"""Section `pricing.cur`: where the AWS bill is, and how its amounts are allocated."""
 
 from typing import Annotated, Literal
 
@@ -8,8 +8,8 @@ from gpucost.core.pricing.bill_lines import Blend, ChargeKind
 from gpucost.settings.section import ExternalId, Name, QueryRole, Region, Section, matching_pattern
 
 OutputLocation = Annotated[str, matching_pattern(r"s3://[a-z0-9.-]{3,63}(/\S*)?", "an address like s3://bucket/prefix/")]
-GlueName = Annotated[str, matching_pattern(r"[a-z0-9_]{1,255}", "a name of Glue's: up to 255 lower-case letters, digits and _")]
-"""Of a database or table that Athena can name."""
+GlueName = Annotated[str, matching_pattern(r"[a-z0-9_]{1,255}", "a name in the Glue catalog: up to 255 lower-case letters, digits and _")]
+"""The name of a database or table in the AWS Glue catalog."""
 CHARGE_KINDS: tuple[ChargeKind, ...] = ("savings-plan", "reservation", "capacity-reservation")
 
 
@@ -23,23 +23,23 @@ class CurSettings(Section):
     output_location: (
         Annotated[str, matching_pattern(r"s3://[a-z0-9.-]{3,63}(/\S*)?", "an address like s3://bucket/prefix/")] | None
     ) = None
-    """Where Athena leaves its results; None where the workgroup says so."""
+    """Where Athena writes its results; None: where the workgroup says."""
     region: Region | None = None
-    """Of the workgroup; None: the deployment's own."""
+    """The workgroup's region; None: the deployment's region."""
     role_arn: QueryRole | None = None
-    """To assume, where the bill is another account's."""
+    """The role to assume if the bill is in another account."""
     external_id: ExternalId | None = None
-    """That the role's trust policy asks for."""
+    """The external id that the role's trust policy requires."""
     amount: Literal["net_amortized", "amortized"] | None = None
-    """CUR 2.0 only, net_amortized where not given. An export has columns with `net_` only where the account has
-    private discounts. FOCUS has one amount, EffectiveCost, which is net."""
+    """For CUR 2.0 only; default net_amortized. An export has `net_` columns only if the account has private
+    discounts. FOCUS has one amount, EffectiveCost, which is net."""
     blend: Blend = "instance_type"
     unused_commitments: tuple[ChargeKind, ...] = CHARGE_KINDS
-    """Which of them are charged to a cluster; what is not named is left out."""
+    """The kinds of unused commitments that are charged to a cluster. Other kinds are left out."""
     unused_commitments_to: Name | None = None
-    """The cluster that they are charged to; needed where there are several."""
+    """The cluster to which they are charged; required if there are several clusters."""
     refresh_days: Annotated[int, Field(ge=1, le=400)] = 45
-    """Months that the last so many days touch are read again until their bill is closed."""
+    """Months within this many days are read again until their bill is closed."""
 
     @model_validator(mode="after")
     def _fits_the_format(self) -> "CurSettings":
@@ -54,10 +54,10 @@ class CurSettings(Section):
         return self
 
     def cluster_of_unused(self, clusters: tuple[str, ...]) -> str:
-        """Which cluster pays for commitments that nobody used; "" where they are left out.
+        """The cluster to which unused commitments are charged; "" if they are left out.
 
         Raises:
-            ValueError: none is named, and there are several; or one that is not there.
+            ValueError: the settings name an unknown cluster, or none although there are several.
         """
         if not self.unused_commitments:
             return ""

@@ -1,4 +1,4 @@
-"""Section `pricing`: which sources of prices, in which order, and which part of a node's price its GPUs bear."""
+"""Section `pricing`: price sources in order of preference, and the part of a node's price that its GPUs bear."""
 
 from decimal import Decimal
 from itertools import pairwise
@@ -14,7 +14,7 @@ Currency = Annotated[str, matching_pattern(r"[A-Z]{3}", "a currency's three capi
 
 
 class Matchers(Section):
-    """The nodes that an entry is for: all of what is given must match, as shell patterns; nothing given: all nodes."""
+    """The nodes to which an entry applies: all given shell patterns must match. Without patterns, all nodes."""
 
     cluster: Name | None = None
     node_pool: Name | None = None
@@ -24,7 +24,7 @@ class Matchers(Section):
     region: Name | None = None
     zone: Name | None = None
     since: Annotated[UtcTime | None, Field(alias="from", default=None)]
-    """The UTC instant or day from which on it is in force."""
+    """The UTC time or day from which the entry applies."""
     until: UtcTime | None = None
 
     @model_validator(mode="after")
@@ -34,21 +34,21 @@ class Matchers(Section):
         return self
 
     def applies_to(self) -> dict[str, str]:
-        """The facts of nodes that must match."""
+        """The node attributes that must match, by name."""
         names = ("cluster", "node_pool", "instance_type", "gpu_model", "capacity_type", "region", "zone")
-        found = {name: value for name in names if (value := getattr(self, name)) is not None}
-        if "capacity_type" in found:  # as nodes' labels are read: SPOT, on_demand and CAPACITY_BLOCK in one spelling
-            found["capacity_type"] = found["capacity_type"].lower().replace("_", "-")
-        return found
+        patterns = {name: pattern for name in names if (pattern := getattr(self, name)) is not None}
+        if "capacity_type" in patterns:  # one spelling for SPOT, on_demand and CAPACITY_BLOCK, as for nodes' labels
+            patterns["capacity_type"] = patterns["capacity_type"].lower().replace("_", "-")
+        return patterns
 
 
 class RateSettings(Matchers):
-    """A price given here."""
+    """A price in the settings, for some nodes."""
 
     gpu_hourly_usd: Positive | None = None
     node_hourly_usd: Positive | None = None
     percent_of_on_demand: Annotated[Decimal, Field(gt=0, le=100)] | None = None
-    """Of the node's on-demand price in the book: reserved capacity at 65, say."""
+    """Percentage of the node's on-demand price in the price book, for example 65 for reserved capacity."""
 
     @model_validator(mode="after")
     def _has_one_price(self) -> "RateSettings":
@@ -61,24 +61,24 @@ class RateSettings(Matchers):
 
 
 class DiscountSettings(Matchers):
-    """A private discount on prices that do not contain it; the bill (cur) does."""
+    """A private discount on prices that do not include it. The bill (cur) includes it."""
 
     percent: Percent
     sources: tuple[Literal["spot", "on-demand"], ...] = ("on-demand",)
 
 
 class CapacityBlockSettings(Section):
-    """A Capacity Block for ML, prepaid."""
+    """A prepaid Capacity Block for ML."""
 
     reservation_id: Annotated[str, matching_pattern(r"cr-[0-9a-f]+", "a capacity reservation's id, as cr-0123456789abcdef0")]
     instance_type: Name
     instances: Annotated[int, Field(ge=1, le=1000)]
     fee_usd: Positive
-    """Paid up front for the whole block."""
+    """The upfront price of the whole block."""
     since: Annotated[UtcTime, Field(alias="from")]
     until: UtcTime
     cluster: Name | None = None
-    """Which cluster pays for instance-hours that nobody used; needed where there are several."""
+    """The cluster to which unused instance-hours are charged; required if there are several clusters."""
 
     @model_validator(mode="after")
     def _ends_after_it_begins(self) -> "CapacityBlockSettings":
@@ -96,17 +96,17 @@ class CustomSplit(Section):
 
 
 def _kind_of_split(value: object) -> str:
-    return "own" if isinstance(value, dict | CustomSplit) else "named"
+    return "custom" if isinstance(value, dict | CustomSplit) else "policy"
 
 
 Split = Annotated[
-    Annotated[Literal["gpu-bears-all", "scad", "opencost", "datadog"], Tag("named")] | Annotated[CustomSplit, Tag("own")],
+    Annotated[Literal["gpu-bears-all", "scad", "opencost", "datadog"], Tag("policy")] | Annotated[CustomSplit, Tag("custom")],
     Discriminator(_kind_of_split),
 ]
 
 
 class OnDemandSettings(Section):
-    """Which of AWS Price List's offers is meant."""
+    """Which of the offers in the AWS Price List applies."""
 
     tenancy: Literal["Shared", "Dedicated", "Host"] = "Shared"
 
@@ -115,20 +115,20 @@ class PricingSettings(Section):
     """Where prices come from."""
 
     source: PriceSource | None = None
-    """In place of `sources`, where there is one."""
+    """A single source, instead of `sources`."""
     sources: tuple[PriceSource, ...] = ()
-    """Best first; the first that knows a node's hour is taken. Prices set by hand (`override`) come before all
-    others unless they are named at another place."""
+    """In order of preference: the first source with a price for a node's hour is used. Prices set by hand (`override`)
+    come first unless the list contains them."""
     currency: Currency = "USD"
-    """Of the bill and of all amounts given here; amounts in another one are never added."""
+    """Currency of the bill and of all amounts in the settings. Amounts in different currencies are never added."""
     gpu_hourly_usd: Positive | None = None
-    """Source `constant`: per hour of one physical GPU."""
+    """For source `constant`: price of one physical GPU for one hour."""
     rates: tuple[RateSettings, ...] = ()
     discounts: tuple[DiscountSettings, ...] = ()
     capacity_blocks: tuple[CapacityBlockSettings, ...] = ()
     on_demand: OnDemandSettings = OnDemandSettings()
     operating_systems: Annotated[tuple[Literal["linux", "windows"], ...], Field(min_length=1)] = ("linux",)
-    """Of the nodes: for which spot and on-demand prices are fetched."""
+    """The nodes' operating systems, for which spot and on-demand prices are fetched."""
     cur: CurSettings | None = None
     split: Split = "gpu-bears-all"
 
@@ -142,7 +142,7 @@ class PricingSettings(Section):
     @model_validator(mode="after")
     def _sources_have_what_they_need(self) -> "PricingSettings":
         if bool(self.source) == bool(self.sources):
-            raise ValueError(f"one of source and sources is needed, not both; sources are {', '.join(PRICE_SOURCES)}")
+            raise ValueError(f"either source or sources is required; sources are {', '.join(PRICE_SOURCES)}")
         for source, name, is_given in (
             ("constant", "gpu_hourly_usd", self.gpu_hourly_usd is not None),
             ("rates", "rates", bool(self.rates)),
@@ -156,24 +156,24 @@ class PricingSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _blocks_stand_once(self) -> "PricingSettings":
+    def _blocks_are_unique(self) -> "PricingSettings":
         blocks = sorted(self.capacity_blocks, key=lambda block: (block.reservation_id, block.since))
         for before, after in pairwise(blocks):
             if before.reservation_id == after.reservation_id and after.since < before.until:
-                raise ValueError(f"capacity_blocks: {after.reservation_id} stands twice for the same time")
+                raise ValueError(f"capacity_blocks: {after.reservation_id} appears twice for the same time")
         return self
 
     @property
     def ordered_sources(self) -> tuple[PriceSource, ...]:
-        """The sources to ask, best first."""
-        named = self.sources or ((self.source,) if self.source else ())
-        return named if "override" in named else ("override", *named)
+        """The price sources, in order of preference."""
+        configured = self.sources or ((self.source,) if self.source else ())
+        return configured if "override" in configured else ("override", *configured)
 
     def cluster_of(self, block: CapacityBlockSettings, clusters: tuple[str, ...]) -> str:
-        """Which cluster a block belongs to.
+        """The cluster that a block belongs to.
 
         Raises:
-            ValueError: it names none, and there are several; or one that is not there.
+            ValueError: the block names an unknown cluster, or none although there are several.
         """
         name = block.cluster or (clusters[0] if len(clusters) == 1 else "")
         if name not in clusters:

@@ -1,32 +1,47 @@
-"""How long the ledger keeps what: the section `retention` of the settings."""
+"""How long the ledger keeps its records: the section `retention` of the settings."""
 
+import re
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from gpucost.core.ledger import MIN_RETENTION, Retention
+from gpucost.core.ledger import SHORTEST_RETENTION, Retention
 from gpucost.settings.section import Section
 
-RetentionDays = Annotated[int, Field(ge=MIN_RETENTION.days, le=3660)]
+_DAYS_PER_UNIT = {"d": 1, "w": 7, "y": 365}
+
+
+def _days_of_duration(value: object) -> object:
+    """Convert a Prometheus duration in whole days, such as `400d` or `1y5w`, to days. Leave other values as they are."""
+    if not isinstance(value, str):
+        return value
+    if not re.fullmatch(r"(\d{1,4}y)?(\d{1,4}w)?(\d{1,5}d)?", value) or not value:
+        raise ValueError(f"{value!r} is not a number of days or a duration such as 400d, 26w or 5y")
+    return sum(int(count) * _DAYS_PER_UNIT[unit] for count, unit in re.findall(r"(\d+)([ywd])", value))
+
+
+RetentionDays = Annotated[
+    int, BeforeValidator(_days_of_duration), Field(ge=SHORTEST_RETENTION.days, le=3660)
+]
 
 
 class RetentionSettings(Section):
-    """How long records are kept, in days from when they are written; what is there already keeps its end."""
+    """How long records are kept: days, or a duration such as `400d`. A change applies to records written after it."""
 
     pods: RetentionDays = 400
-    """Pods, nodes, and the usage that hours are rated again from."""
+    """Pods, nodes, and the usage from which hours are rated again."""
     hourly: RetentionDays = 1830
-    """An hour's sums by business unit and namespace."""
+    """Hourly sums by business unit and namespace."""
     daily: RetentionDays = 1830
-    """Sums of days, and what was restated."""
+    """Daily sums, and records of restatements."""
 
     @model_validator(mode="after")
-    def _sums_outlive_what_they_sum(self) -> "RetentionSettings":
+    def _sums_outlive_their_parts(self) -> "RetentionSettings":
         if not self.pods <= self.hourly <= self.daily:
-            raise ValueError("lines_days must not be more than hours_days, nor hours_days more than days_days")
+            raise ValueError("pods must not be longer than hourly, nor hourly longer than daily")
         return self
 
     def periods(self) -> Retention:
-        """The same, as the ledger takes it."""
+        """The retention periods for the ledger."""
         return Retention(*(timedelta(days=days) for days in (self.pods, self.hourly, self.daily)))

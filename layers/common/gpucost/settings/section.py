@@ -1,4 +1,4 @@
-"""What all sections of the settings document are made of."""
+"""Base class and common types of all sections of the settings document."""
 
 import re
 from collections import Counter
@@ -17,22 +17,22 @@ Positive = Annotated[Decimal, Field(gt=0, le=Decimal(10) ** 9)]
 Percent = Annotated[Decimal, Field(ge=0, le=100)]
 
 
-def matching_pattern(pattern: str, meaning: str) -> AfterValidator:
-    """A text that fits a pattern from its first to its last character; the finding says what is meant instead."""
+def matching_pattern(pattern: str, allowed: str) -> AfterValidator:
+    """Validates that a whole text matches a pattern; the error message describes what is allowed."""
     compiled = re.compile(pattern, re.ASCII)
 
-    def fits(value: str) -> str:
-        if not compiled.fullmatch(value):
-            raise ValueError(f"must be {meaning}")
-        return value
+    def validate(text: str) -> str:
+        if not compiled.fullmatch(text):
+            raise ValueError(f"must be {allowed}")
+        return text
 
-    return AfterValidator(fits)
+    return AfterValidator(validate)
 
 
 Slug = Annotated[str, matching_pattern(r"[a-z0-9][a-z0-9-]{0,62}", "up to 63 lower-case letters, digits and -, as team-waste")]
 SecretName = Annotated[
     str,
-    matching_pattern(r"gpucost/[A-Za-z0-9/_+=.@-]{1,400}", "the name of a secret that begins with gpucost/, never what it holds"),
+    matching_pattern(r"gpucost/[A-Za-z0-9/_+=.@-]{1,400}", "the name of a secret that begins with gpucost/, never its value"),
 ]
 Address = Annotated[str, matching_pattern(r"https?://\S+", "an address that begins with http:// or https://")]
 Region = Annotated[str, matching_pattern(r"[a-z]{2,4}(-[a-z]+)+-\d", "a region of AWS, as eu-central-1")]
@@ -47,22 +47,22 @@ QueryRole = Annotated[
 ExternalId = Annotated[
     str, matching_pattern(r"[\w+=,.@:/-]{2,1224}", "2 to 1224 letters, digits and _ + = , . @ : / - (an external id of IAM's)")
 ]
-"""What the trust policy of a role in another account may ask for, so that nobody else has it assumed."""
+"""The external id that the trust policy of a role in another account may require (confused deputy problem)."""
 
 
 class Section(BaseModel):
-    """Base of all: unknown keys are errors."""
+    """Base class of all sections. Unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def duplicates(values: Iterable[Value]) -> list[Value]:
-    """The values that there are several of, each once."""
+    """The values that occur more than once."""
     return [value for value, count in Counter(values).items() if count > 1]
 
 
 def protects_secrets(address: str) -> bool:
-    """Whether an address is one that a secret may be sent to: https, or on the machine itself."""
+    """Whether secrets may be sent to an address: over https, or to this machine."""
     parts = urlsplit(address)
     try:
         is_loopback = parts.hostname == "localhost" or ip_address(parts.hostname or "").is_loopback
@@ -72,7 +72,7 @@ def protects_secrets(address: str) -> bool:
 
 
 def day_as_midnight(value: object) -> object:
-    """A day stands for its first moment, UTC."""
+    """Convert a day to its midnight, UTC. Leave other values as they are."""
     if isinstance(value, date) and not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day, tzinfo=UTC)
     return f"{value}T00:00:00Z" if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value) else value
@@ -80,7 +80,7 @@ def day_as_midnight(value: object) -> object:
 
 def _reject_numbers(value: object) -> object:
     if isinstance(value, int | float):
-        raise ValueError(  # noqa: TRY004 - pydantic makes a finding of this one
+        raise ValueError(  # noqa: TRY004 - pydantic reports only ValueError
             f"{value} is neither a UTC time like 2026-11-19T10:00:00Z nor a day like 2026-11-19"
         )
     return day_as_midnight(value)
@@ -88,9 +88,9 @@ def _reject_numbers(value: object) -> object:
 
 def _in_utc(value: datetime) -> datetime:
     if value.tzinfo is None:
-        raise ValueError("must have a zone, like 2026-11-19T10:00:00Z, or be a day like 2026-11-19")
+        raise ValueError("must have a time zone, like 2026-11-19T10:00:00Z, or be a day like 2026-11-19")
     return value.astimezone(UTC)
 
 
 UtcTime = Annotated[datetime, BeforeValidator(_reject_numbers), AfterValidator(_in_utc)]
-"""A UTC instant or day."""
+"""A UTC time or day."""

@@ -1,4 +1,4 @@
-"""Which series of a cluster's Prometheus are trusted: label matchers for each source of metrics."""
+"""Label matchers of the trusted series in a cluster's Prometheus, for each source of metrics."""
 
 from typing import Annotated
 
@@ -21,11 +21,11 @@ def _as_values(value: object) -> object:
 
 LabelValues = Annotated[tuple[Name, ...], BeforeValidator(_as_values)]
 SourceMatchers = Annotated[dict[LabelName, LabelValues], Field(min_length=1)]
-"""Labels that a series must carry, each with one of these values."""
+"""Labels that a series must have, each with one of the given values."""
 
 
 class SourcesSettings(Section):
-    """Label matchers by source. Of a source without matchers, every series of the workspace is read."""
+    """Label matchers by source. All series of a source without matchers are read."""
 
     kube_state_metrics: SourceMatchers | None = None
     dcgm_exporter: SourceMatchers | None = None

@@ -1,6 +1,6 @@
-"""A day of the bill as one document: by instance, consecutive hours of the same figures as one row.
+"""Writes a day of the bill as one document: by instance, with one row for consecutive hours of the same figures.
 
-Ids hardly compress and figures mostly stay from hour to hour, so a day takes little more than an hour would.
+Instance ids hardly compress, and figures rarely change from hour to hour, so a day is little larger than an hour.
 """
 
 from collections.abc import Mapping
@@ -15,15 +15,17 @@ Day = Mapping[int, Bill]
 
 
 def day_document(day: Day) -> dict[str, Any]:
-    """A day in types that JSON has; decimals as text, exact."""
+    """Return a day as JSON types, with decimals as text."""
     instances: dict[str, dict[int, tuple[Any, ...]]] = {}
     charges: dict[tuple[str, str, str, str], dict[int, tuple[Any, ...]]] = {}
     for hour, bill in sorted(day.items()):
-        for instance_id, one in bill.instances.items():
-            figures = (_text(one.amount), one.currency, one.billed_ms, int(one.is_final), _text(one.unblended))
+        for instance_id, billed in bill.instances.items():
+            figures = (
+                _text(billed.amount), billed.currency, billed.billed_ms, int(billed.is_final), _text(billed.unblended),
+            )  # fmt: skip
             instances.setdefault(instance_id, {})[hour] = figures
-        for cluster, of_cluster in bill.charges.items():
-            for charge in of_cluster:
+        for cluster, cluster_charges in bill.charges.items():
+            for charge in cluster_charges:
                 key = (cluster, charge.kind, charge.reference, charge.currency)
                 charges.setdefault(key, {})[hour] = (_text(charge.amount), _text(charge.gpu_hours))
     return {
@@ -34,14 +36,14 @@ def day_document(day: Day) -> dict[str, Any]:
 
 
 def read_day(document: Mapping[str, Any]) -> dict[int, Bill]:
-    """Back from `day_document`; charges in order of cluster, kind, reference and currency."""
+    """Read what `day_document` returned. Charges are in order of cluster, kind, reference and currency."""
     instances: dict[int, dict[str, BilledHour]] = {int(hour): {} for hour in document["hours"]}
     charges: dict[int, dict[str, list[ClusterCharge]]] = {int(hour): {} for hour in document["hours"]}
     for instance_id, runs in document["instances"].items():
         for first, count, amount, currency, billed_ms, is_final, unblended in runs:
-            one = BilledHour(Decimal(amount), currency, billed_ms, bool(is_final), _decimal(unblended))
+            billed = BilledHour(Decimal(amount), currency, billed_ms, bool(is_final), _decimal(unblended))
             for hour in range(first, first + count):
-                instances[hour][instance_id] = one
+                instances[hour][instance_id] = billed
     for cluster, kind, reference, currency, runs in document["charges"]:
         for first, count, amount, gpu_hours in runs:
             charge = ClusterCharge(kind, reference, Decimal(amount), currency, _decimal(gpu_hours))
@@ -54,7 +56,7 @@ def read_day(document: Mapping[str, Any]) -> dict[int, Bill]:
 
 
 def _runs(by_hour: Mapping[int, tuple[Any, ...]]) -> list[list[Any]]:
-    """First hour, how many, and the figures that they share."""
+    """Return rows of first hour, number of hours, and the figures that these hours share."""
     runs: list[list[Any]] = []
     for hour, figures in sorted(by_hour.items()):
         if runs and hour == runs[-1][0] + runs[-1][1] and tuple(runs[-1][2:]) == figures:
@@ -64,8 +66,8 @@ def _runs(by_hour: Mapping[int, tuple[Any, ...]]) -> list[list[Any]]:
     return runs
 
 
-def _text(value: Decimal | None) -> str | None:
-    return None if value is None else format(value, "f")
+def _text(amount: Decimal | None) -> str | None:
+    return None if amount is None else format(amount, "f")
 
 
 def _decimal(text: str | None) -> Decimal | None:

@@ -1,12 +1,13 @@
-"""Documents that outgrow an item: the first piece in the document's own item, the others beside it, written together.
+"""Documents that may outgrow an item: the first chunk is in the document's own item, the others in further items.
 
 | item | sk |
 | --- | --- |
-| head, with the first piece and how many there are (`k`) | `<sk>` |
-| further piece | `<sk>#<place>` |
+| head: the first chunk, and how many chunks there are (`k`) | `<sk>` |
+| further chunk | `<sk>#<number>` |
 
-Every piece carries the head's mark (a version, a digest), so that a reader who catches pieces of two writings knows it.
-A document of one piece is one item without `k`. Pieces beyond `k` are left over from a longer writing and mean nothing.
+All items are written in one transaction. Each carries the same mark (a version or a digest), so that a reader notices
+if it read chunks of two different writes. A document of one chunk is one item without `k`. Chunks beyond `k` are left
+over from a longer document and are ignored.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,40 +18,41 @@ from gpucost.storage.compressed_documents import CHUNK_BYTES
 from gpucost.storage.table import ConditionalPut, Item, Table, integer, key, text
 
 MAX_CHUNKS = 12
-"""3.6 MB compressed, of the 4 MB that a transaction takes."""
+"""3.6 MB compressed; a transaction takes 4 MB."""
 
 
 def document_items(head: Item, data: bytes, mark: Item) -> list[Item]:
-    """A document's items.
+    """Return the items of a document.
 
     Args:
-        head: its item, without the document.
-        data: the document, compressed.
-        mark: attributes that tell this writing from others.
+        head: the document's item, without the document.
+        data: the compressed document.
+        mark: attributes that identify this write.
 
     Raises:
-        SourceError: a transaction does not hold it.
+        SourceError: the document is too large for a transaction.
     """
-    pieces = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)] or [b""]
+    chunks = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)] or [b""]
     pk, sk = text(head, "pk"), text(head, "sk")
-    if len(pieces) > MAX_CHUNKS:
+    if len(chunks) > MAX_CHUNKS:
         raise SourceError(
-            f"the ledger's item {pk} {sk} is too large: {len(data):,} bytes compressed, and {MAX_CHUNKS * CHUNK_BYTES:,} fit"
+            f"the ledger's item {pk} {sk} is too large: {len(data):,} bytes compressed; "
+            f"at most {MAX_CHUNKS * CHUNK_BYTES:,} fit"
         )
-    count: Item = {"k": {"N": str(len(pieces))}} if len(pieces) > 1 else {}
-    end = {name: head[name] for name in ("v", "expires_at") if name in head}
+    count: Item = {"k": {"N": str(len(chunks))}} if len(chunks) > 1 else {}
+    shared = {name: head[name] for name in ("v", "expires_at") if name in head}
     return [
-        {**head, **mark, **count, "b": {"B": pieces[0]}},
+        {**head, **mark, **count, "b": {"B": chunks[0]}},
         *(
-            {**key(pk, chunk_sort_key(sk, place)), **end, **mark, "b": {"B": piece}}
-            for place, piece in enumerate(pieces[1:], start=1)
+            {**key(pk, chunk_sort_key(sk, number)), **shared, **mark, "b": {"B": chunk}}
+            for number, chunk in enumerate(chunks[1:], start=1)
         ),
     ]
 
 
-def chunk_sort_key(sk: str, place: int) -> str:
-    """The sort key of a further piece."""
-    return f"{sk}#{place:02d}"
+def chunk_sort_key(sk: str, number: int) -> str:
+    """Return the sort key of a further chunk."""
+    return f"{sk}#{number:02d}"
 
 
 def put(
@@ -61,14 +63,14 @@ def put(
     *,
     previous_chunks: int = 1,
 ) -> None:
-    """Write a document's items on a condition on its head, all or none.
+    """Write all of a document's items if a condition on its head holds.
 
     Args:
         table: the ledger's.
         items: of `items_of`.
         condition: on the head.
-        values: the condition's values.
-        pieces_before: of the writing that the condition stands for; those that are left over expire at once.
+        values: the expression's values.
+        previous_chunks: how many chunks the replaced document has; surplus ones expire at once.
 
     Raises:
         ConflictError: the condition does not hold.
@@ -76,8 +78,8 @@ def put(
     head, *others = items
     pk, sk = text(head, "pk"), text(head, "sk")
     surplus: list[Item] = [
-        {**key(pk, chunk_sort_key(sk, place)), "v": head["v"], "expires_at": {"N": "1"}}
-        for place in range(len(items), previous_chunks)
+        {**key(pk, chunk_sort_key(sk, number)), "v": head["v"], "expires_at": {"N": "1"}}
+        for number in range(len(items), previous_chunks)
     ]
     if not others and not surplus:
         table.put(head, condition, values) if condition else table.put_all([head])
@@ -87,19 +89,19 @@ def put(
 
 
 def joined_chunks(head: Item, others: Iterable[Item], mark: str) -> bytes:
-    """The document of a head and its further pieces, in order.
+    """Join the chunks of a document.
 
     Args:
-        head: as it was read.
-        others: as they were read; those that are left over may be among them.
-        mark: the attribute that tells writings apart.
+        head: the document's item, as it was read.
+        others: items of further chunks, as they were read; surplus ones are ignored.
+        mark: the attribute that identifies a write.
 
     Raises:
-        ConflictError: they are not of one writing; reading again helps.
+        ConflictError: the chunks are of different writes; reading again helps.
     """
     count = integer(head, "k") or 1
-    by_sk = {text(piece, "sk"): piece for piece in others}
-    pieces = [head, *(by_sk.get(chunk_sort_key(text(head, "sk"), place), {}) for place in range(1, count))]
-    if any(piece.get(mark) != head.get(mark) for piece in pieces):
+    by_sort_key = {text(item, "sk"): item for item in others}
+    chunks = [head, *(by_sort_key.get(chunk_sort_key(text(head, "sk"), number), {}) for number in range(1, count))]
+    if any(chunk.get(mark) != head.get(mark) for chunk in chunks):
         raise ConflictError(f"{text(head, 'pk')} {text(head, 'sk')} is being written")
-    return b"".join([piece["b"]["B"] for piece in pieces])
+    return b"".join([chunk["b"]["B"] for chunk in chunks])

@@ -1,4 +1,4 @@
-"""Lines and summaries as compressed JSON, in pieces that fit an item."""
+"""Compresses documents as JSON, in chunks that fit an item, and reads them: summaries, nodes, restatements."""
 
 import json
 import zlib
@@ -14,36 +14,36 @@ from gpucost.storage.table import Item, verify_integrity
 
 T = TypeVar("T")
 CHUNK_BYTES = 300_000
-"""Bytes; an item holds 400 KB at most."""
+"""An item holds 400 KB at most."""
 
 
 def pack(document: Any) -> list[bytes]:
-    """A document as compressed pieces."""
+    """Compress a document into chunks."""
     data = zlib.compress(json.dumps(document, separators=(",", ":"), ensure_ascii=False, default=str).encode())
-    return [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
+    return [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
 
 
 def unpack(items: Sequence[Item], read: Callable[[Any], T] = lambda document: document) -> T:
-    """The document of the items that hold its pieces, in order.
+    """Decompress the document in some items.
 
     Args:
-        items: at least one.
-        read: makes of the document what is wanted.
+        items: the items of its chunks, in order; at least one.
+        read: converts the document.
 
     Raises:
-        IntegrityError: a piece is missing or not what was written.
+        IntegrityError: a chunk is missing or damaged.
     """
     with verify_integrity(items[0]):
         return read(json.loads(zlib.decompress(b"".join([item["b"]["B"] for item in items]))))
 
 
 def summary_document(summary: HourSummary) -> dict[str, Any]:
-    """What a summary holds beyond its manifest and its totals."""
+    """Return the groups of a summary as JSON types. The manifest and the totals are stored elsewhere."""
     return {"groups": [[unit, namespace, _row(costs)] for (unit, namespace), costs in summary.groups.items()]}
 
 
 def totals_document(totals: Totals | None) -> dict[str, Any]:
-    """Totals as rows of amounts."""
+    """Return totals as rows of amounts."""
     return {
         "costs": _row(totals.costs) if totals else None,
         "capacity": _row(totals.capacity) if totals and totals.capacity else None,
@@ -51,7 +51,7 @@ def totals_document(totals: Totals | None) -> dict[str, Any]:
 
 
 def read_totals(document: dict[str, Any]) -> Totals | None:
-    """Back from `totals_document`."""
+    """Read what `totals_document` returned."""
     if document["costs"] is None:
         return None
     capacity = document["capacity"]
@@ -61,42 +61,42 @@ def read_totals(document: dict[str, Any]) -> Totals | None:
 
 
 def totals_text(totals: Totals) -> str:
-    """Totals as an attribute of their own, beside what is packed."""
+    """Return totals as text, for an attribute that is not compressed."""
     return json.dumps([_row(totals.costs), _row(totals.capacity) if totals.capacity else None], default=str)
 
 
 def read_totals_text(text: str) -> Totals:
-    """Back from `totals_text`."""
+    """Read what `totals_text` returned."""
     costs, capacity = json.loads(text)
     return Totals(Costs(*map(Decimal, costs)), None if capacity is None else Capacity(*map(Decimal, capacity)))
 
 
 def read_groups(items: Sequence[Item]) -> Mapping[tuple[str, str], Costs]:
-    """The groups of `summary_document` from its items; without one there are none."""
+    """Return the groups of a summary, by business unit and namespace, from its items; none without items."""
     return _Groups(items)
 
 
 class _Groups(Mapping[tuple[str, str], Costs]):
-    """Unpacked when somebody looks at them: who wants an hour's totals alone does not."""
+    """Decompresses the groups on first use, because many readers need only the totals."""
 
     def __init__(self, items: Sequence[Item]) -> None:
         self._items = items
 
     @cached_property
-    def _known(self) -> dict[tuple[str, str], Costs]:
+    def _by_name(self) -> dict[tuple[str, str], Costs]:
         return unpack(self._items, _groups) if self._items else {}
 
     def __getitem__(self, key: tuple[str, str]) -> Costs:
-        return self._known[key]
+        return self._by_name[key]
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self._known)
+        return iter(self._by_name)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._by_name)
 
     def items(self) -> ItemsView[tuple[str, str], Costs]:
-        return self._known.items()
+        return self._by_name.items()
 
 
 def _groups(document: dict[str, Any]) -> dict[tuple[str, str], Costs]:
@@ -104,17 +104,17 @@ def _groups(document: dict[str, Any]) -> dict[tuple[str, str], Costs]:
 
 
 def nodes_document(record: HourRecord) -> dict[str, Any]:
-    """What each node of an hour cost, and what was paid for without one."""
+    """Return an hour's nodes and its charges that belong to no node, as JSON types."""
     return {
         "nodes": [
-            [_row(value) if isinstance(value, Amounts) else value for value in row(node)] for node in record.nodes
+            [_row(field) if isinstance(field, Amounts) else field for field in row(node)] for node in record.nodes
         ],
         "charges": [row(charge) for charge in record.charges],
     }
 
 
 def read_nodes(document: dict[str, Any]) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
-    """Back from `nodes_document`."""
+    """Read what `nodes_document` returned."""
     nodes = []
     for *facts, billed, allocated, capacity in document["nodes"]:
         amounts: list[Any] = [None if billed is None else Decimal(billed), Decimal(allocated)]
@@ -127,9 +127,9 @@ def read_nodes(document: dict[str, Any]) -> tuple[tuple[NodeHour, ...], tuple[Cl
 
 
 def restatement_document(restatement: Restatement) -> dict[str, Any]:
-    """What changed, and why."""
+    """Return the reason and the changes of a restatement as JSON types."""
     return {
-        "why": restatement.reason,
+        "reason": restatement.reason,
         "before": totals_document(restatement.before),
         "after": totals_document(restatement.after),
         "units": [[unit, _row(before), _row(after)] for unit, (before, after) in restatement.units.items()],
@@ -137,14 +137,14 @@ def restatement_document(restatement: Restatement) -> dict[str, Any]:
 
 
 def read_changed_units(document: dict[str, Any]) -> dict[str, tuple[Costs, Costs]]:
-    """The business units of `restatement_document`."""
+    """Read the costs before and after of each changed business unit from a restatement's document."""
     return {
         unit: (Costs(*map(Decimal, before)), Costs(*map(Decimal, after))) for unit, before, after in document["units"]
     }
 
 
 def row(record: Any) -> list[Any]:
-    """A record's values in the order of its fields."""
+    """Return a record's field values in order."""
     return [getattr(record, field.name) for field in fields(record)]
 
 

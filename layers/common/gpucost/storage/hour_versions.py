@@ -101,7 +101,7 @@ class HourVersions:
                 "v": {"N": str(FORMAT)},
                 "p": {"N": str(keys.seconds(month.closed_at))},
                 "by": {"S": month.author},
-                "why": {"S": month.reason},
+                "reason": {"S": month.reason},
             },
             "attribute_not_exists(pk)",
         )
@@ -156,4 +156,4 @@ def _has_no_adjustment(current: Manifest | None) -> Condition:
 def _read_month(item: Item) -> ClosedMonth:
     check_format(item)
     closed_at = keys.from_seconds(integer(item, "p"))
-    return ClosedMonth(text(item, "sk"), closed_at, text(item, "by"), text(item, "why"))
+    return ClosedMonth(text(item, "sk"), closed_at, text(item, "by"), text(item, "reason"))

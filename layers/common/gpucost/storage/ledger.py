@@ -221,7 +221,7 @@ class Ledger:
         return applied
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
-        """Return the summaries of the published hours in `[start, end)`, oldest first; incomplete ones have no figures."""
+        """Return the summaries of published hours in `[start, end)`, oldest first; incomplete ones have no figures."""
         return self.summaries_of(self.manifests(cluster, start, end))
 
     def summaries_of(self, manifests: Sequence[Manifest]) -> list[HourSummary]:
@@ -247,7 +247,7 @@ class Ledger:
         return lines if all(map(is_amount, amounts)) else []
 
     def uses_of(self, manifest: Manifest) -> list[LineUse]:
-        """Return the lines of a version in the form that recommendations read; none if any amount is implausibly large."""
+        """Return a version's lines in the form that recommendations read; none if any amount is implausibly large."""
         uses = self._read_lines(manifest, f"{manifest.run_id}#", read_line_uses)
         amounts = (amount or 0 for use in uses for amount in (use.allocated_gpu_hours, use.allocated_usd))
         return uses if all(abs(amount) <= MAX_AMOUNT for amount in amounts) else []
@@ -265,7 +265,7 @@ class Ledger:
         return self.nodes_of(manifest) if manifest else ((), ())
 
     def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
-        """Return the nodes of a version, and its charges that belong to no node; none if any amount is implausibly large."""
+        """Return a version's nodes, and the charges that belong to no node; none if amounts are implausibly large."""
         items = self._chunks(keys.partition(manifest.cluster, "nodes"), manifest.hour, manifest.run_id)
         nodes, charges = compressed_documents.unpack(items, compressed_documents.read_nodes) if items else ((), ())
         return (nodes, charges) if all(node.capacity.are_plausible() for node in nodes) else ((), ())
@@ -280,8 +280,8 @@ class Ledger:
                 hour, run = keys.parse_hour_and_run(item)
                 if runs.get(hour) == run:
                     items.setdefault(hour, []).append(item)
-            for hour_items in items.values():
-                yield from compressed_documents.unpack(hour_items, compressed_documents.read_nodes)[0]
+            for chunks in items.values():
+                yield from compressed_documents.unpack(chunks, compressed_documents.read_nodes)[0]
             start = until
 
     def usage(self, manifest: Manifest) -> Usage | None:
@@ -331,7 +331,7 @@ class Ledger:
         return restatement_items(restatement, manifest.run_id, replacing.run_id if replacing else NO_RUN, end)
 
     def _replaced_summary(self, manifest: Manifest) -> HourSummary:
-        """Read a version's summary. A damaged one is summed from the lines, without a capacity: restating repairs it."""
+        """Read a version's summary. If it is damaged, sum the lines instead, without a capacity."""
         try:
             (summary,) = self.summaries_of([manifest])
             len(summary.groups)

@@ -1,10 +1,10 @@
-"""Limits of node pools and quotas of namespaces, as they stood at the end of each hour.
+"""Stores limits of node pools and quotas of namespaces, as they were at the end of each hour.
 
 | item | pk | sk |
 | --- | --- | --- |
 | limits | `C#<cluster>#limits` | `<hour>` |
 
-What is observed of an hour is the same whenever it is asked, so the item is simply put again.
+Reading an hour's limits again gives the same result, so the item is overwritten without a condition.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text
 
 
 class LimitsStore:
-    """Fulfils `ports.LimitsStore`.
+    """Limits and quotas by hour.
 
     Args:
         client: a boto3 DynamoDB client.
@@ -31,28 +31,30 @@ class LimitsStore:
         self._table = Table(client, table)
 
     def put(self, limits: Limits, expires_at: datetime) -> None:
-        """Keep what was in force at the end of an hour.
+        """Store the limits and quotas at the end of an hour.
 
         Raises:
-            SourceError: the table failed, or it is more than an item holds.
+            SourceError: the table failed, or the limits are too large for an item.
         """
-        piece, *others = compressed_documents.pack({
-            "pools": [[one.node_pool, one.resource, one.used, one.limit] for one in limits.pools],
-            "quotas": [[one.namespace, one.name, one.resource, one.hard, one.used] for one in limits.quotas],
+        chunk, *others = compressed_documents.pack({
+            "pools": [[pool.node_pool, pool.resource, pool.used, pool.limit] for pool in limits.pools],
+            "quotas": [
+                [quota.namespace, quota.name, quota.resource, quota.hard, quota.used] for quota in limits.quotas
+            ],
         })  # fmt: skip
         if others:
-            what = f"{len(limits.pools)} pools and {len(limits.quotas)} quotas"
-            raise SourceError(f"limits of {limits.cluster} {limits.hour} do not fit an item: {what}")
+            counts = f"{len(limits.pools)} pools and {len(limits.quotas)} quotas"
+            raise SourceError(f"limits of {limits.cluster} {limits.hour} do not fit an item: {counts}")
         item: Item = {
             **key(keys.partition(limits.cluster, "limits"), keys.hour(limits.hour)),
             "v": {"N": str(FORMAT)},
-            "b": {"B": piece},
+            "b": {"B": chunk},
             "expires_at": {"N": str(keys.seconds(expires_at))},
         }
         self._table.put_all([item])
 
     def limits(self, cluster: str, start: datetime, end: datetime) -> list[Limits]:
-        """Those of hours in `[start, end)`, oldest first; hours of which nothing was seen are not among them."""
+        """Return the limits of hours in `[start, end)`, oldest first; hours without any are left out."""
         partition = keys.partition(cluster, "limits")
         first, last = keys.hour(start), keys.hour(end - HOUR)
         items = self._table.query(partition, "sk BETWEEN :first AND :last", first=first, last=last)
@@ -68,10 +70,13 @@ def _limits(cluster: str, item: Item, document: Mapping[str, Any]) -> Limits:
     return Limits(
         cluster,
         keys.parse_hour(text(item, "sk")),
-        tuple(PoolLimit(pool, resource, *map(_amount, own)) for pool, resource, *own in document["pools"]),
-        tuple(Quota(space, name, kind, *map(_amount, own)) for space, name, kind, *own in document["quotas"]),
+        tuple(PoolLimit(pool, resource, *map(_amount, amounts)) for pool, resource, *amounts in document["pools"]),
+        tuple(
+            Quota(namespace, name, kind, *map(_amount, amounts))
+            for namespace, name, kind, *amounts in document["quotas"]
+        ),
     )
 
 
-def _amount(written: str | None) -> Decimal | None:
-    return None if written is None else Decimal(written)
+def _amount(text: str | None) -> Decimal | None:
+    return None if text is None else Decimal(text)

@@ -1,7 +1,8 @@
-"""One business unit's lines of an hour as items, and back.
+"""Writes one business unit's lines of an hour as items, and reads them.
 
-A document has a column for each field, by its name, and a single value where all rows agree: a field may move, and a
-later version may add one. Each item says how many pieces there are, so that a missing piece is noticed.
+A document has a column per field, by the field's name, or a single cell if all rows have the same. So fields may change
+their order, and later versions may add fields. Each item says how many chunks there are, so that a missing chunk is
+noticed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,46 +22,45 @@ _DECIMALS = {name for name, kind in Line.__annotations__.items() if "Decimal" in
 
 
 class IncompleteLinesError(SourceError):
-    """Pieces of a unit's lines are missing or damaged; reading again may help."""
+    """Chunks of a business unit's lines are missing or damaged; reading again may help."""
 
 
 def line_items(pk: str, group: str, lines: Sequence[Line], expires_at: int) -> list[Item]:
-    """One unit's lines as items.
+    """Return one business unit's lines as items.
 
     Args:
-        pk: the hour's partition of lines.
-        group: run and unit: the sort keys' beginning.
-        lines: of that unit.
-        expires_at: seconds since the epoch.
+        pk: the partition of the hour's lines.
+        group: run and business unit, with which the sort keys begin.
+        lines: the business unit's lines.
+        expires_at: expiry in seconds since the epoch.
     """
     columns = zip(_NAMES, zip(*lines, strict=True), strict=True)
-    pieces = compressed_documents.pack(
-        {"rows": len(lines), "columns": {name: _column(values) for name, values in columns}}
-    )
+    document = {"rows": len(lines), "columns": {name: _column(cells) for name, cells in columns}}
+    chunks = compressed_documents.pack(document)
     return [
         {
-            **key(pk, f"{group}#{place:04d}"),
+            **key(pk, f"{group}#{number:04d}"),
             "v": {"N": str(LINES_FORMAT)},
-            "k": {"N": str(len(pieces))},
-            "b": {"B": piece},
+            "k": {"N": str(len(chunks))},
+            "b": {"B": chunk},
             "expires_at": {"N": str(expires_at)},
         }
-        for place, piece in enumerate(pieces)
+        for number, chunk in enumerate(chunks)
     ]
 
 
 def read_line_items(items: Iterable[Item]) -> list[Line]:
-    """The lines of all the items.
+    """Read the lines in items.
 
     Raises:
-        IncompleteLinesError: a piece is missing or damaged.
-        SourceError: a later version wrote them.
+        IncompleteLinesError: a chunk is missing or damaged.
+        SourceError: a newer version wrote them.
     """
     return [line for document in _documents(items) for line in _read_columns(document)]
 
 
 def read_line_uses(items: Iterable[Item]) -> list[LineUse]:
-    """The same lines as advice looks at them, in a third of the time.
+    """Read the fields of lines that recommendations need, in a third of the time of `read_line_items`.
 
     Raises:
         As `read_line_items`.
@@ -77,38 +77,38 @@ def _documents(items: Iterable[Item]) -> Iterator[Any]:
 
 
 def _group_of(item: Item) -> str:
-    """Run and unit of an item of lines."""
+    """Return the run and business unit in an item's sort key."""
     return text(item, "sk").rsplit("#", 1)[0]
 
 
 def _document(items: Sequence[Item]) -> Any:
-    """A unit's document."""
-    pieces = integer(items[0], "k")
-    if len(items) != pieces:
-        raise IncompleteLinesError(f"lines {text(items[0], 'pk')!r} are incomplete: {len(items)} of {pieces} pieces")
+    """Read one business unit's document."""
+    chunks = integer(items[0], "k")
+    if len(items) != chunks:
+        raise IncompleteLinesError(f"lines {text(items[0], 'pk')!r} are incomplete: {len(items)} of {chunks} chunks")
     try:
         return compressed_documents.unpack(items)
     except IntegrityError:
-        raise IncompleteLinesError(f"lines {text(items[0], 'pk')!r} are not whole") from None
+        raise IncompleteLinesError(f"lines {text(items[0], 'pk')!r} are damaged") from None
 
 
 def _read_columns(document: Mapping[str, Any]) -> list[Line]:
-    """Fields that only a later version knows are left out."""
+    """Fields that a later version added are ignored."""
     rows = document["rows"]
     columns = {
-        name: [_value(name, one) for one in (told if isinstance(told, list) else [told] * rows)]
-        for name, told in document["columns"].items()
+        name: [_read_cell(name, cell) for cell in (column if isinstance(column, list) else [column] * rows)]
+        for name, column in document["columns"].items()
         if name in _NAMES
     }
-    return [Line(**dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
+    return [Line(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
 
 
 def _read_uses(document: Mapping[str, Any]) -> Iterator[LineUse]:
-    """The columns that advice looks at, and nothing exact: see decision 0043."""
-    rows, told = document["rows"], document["columns"]
+    """Read the columns that recommendations need, as floats (docs/decisions/0043)."""
+    rows, stored = document["rows"], document["columns"]
     columns: list[Iterable[Any]] = []
     for name in LineUse._fields:
-        column = told[name]
+        column = stored[name]
         if not isinstance(column, list):
             columns.append(repeat(_as_float(name, column), rows))
         elif name in _DECIMALS:
@@ -118,21 +118,21 @@ def _read_uses(document: Mapping[str, Any]) -> Iterator[LineUse]:
     return map(LineUse, *columns)
 
 
-def _as_float(name: str, told: Any) -> Any:
-    return _float(told) if name in _DECIMALS else told
+def _as_float(name: str, cell: Any) -> Any:
+    return _float(cell) if name in _DECIMALS else cell
 
 
-def _float(told: str | None) -> float | None:
-    return None if told is None else float(told)
+def _float(number: str | None) -> float | None:
+    return None if number is None else float(number)
 
 
-def _column(values: Sequence[Any]) -> Any:
-    """The values, or the one that all are; `1.0` equals `1` and is another text."""
-    first = values[0]
-    if values.count(first) < len(values) or (isinstance(first, Decimal) and len({*map(str, values)}) > 1):
-        return values
+def _column(cells: Sequence[Any]) -> Any:
+    """Return all cells, or a single one if all have the same text. (`1.0` equals `1`, but its text differs.)"""
+    first = cells[0]
+    if cells.count(first) < len(cells) or (isinstance(first, Decimal) and len({*map(str, cells)}) > 1):
+        return cells
     return first
 
 
-def _value(name: str, told: Any) -> Any:
-    return Decimal(told) if name in _DECIMALS and told is not None else told
+def _read_cell(name: str, cell: Any) -> Any:
+    return Decimal(cell) if name in _DECIMALS and cell is not None else cell

@@ -1,4 +1,4 @@
-"""Compressed documents in pieces that fit an item, each piece with the generation that it was written in."""
+"""Compressed documents in chunks that fit an item. Each chunk has the number of the generation that wrote it."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -9,22 +9,22 @@ from gpucost.storage import compressed_documents
 from gpucost.storage.table import FORMAT, ConditionalPut, Item, check_format, integer, key, text
 
 MAX_ATTEMPTS = 5
-"""Of what others get in the way of."""
+"""How often an action is tried if other writers interfere."""
 T = TypeVar("T")
 
 
 class PackedDocument:
-    """A document as it was read; `generation` is 0 where it was never written."""
+    """A document as it was read. `generation` is 0 if it was never written."""
 
     def __init__(self) -> None:
         self.generation = 0
         self.chunks: list[Item] = []
 
     def add(self, item: Item) -> None:
-        """Take its next piece.
+        """Add the next chunk.
 
         Raises:
-            ConflictError: the pieces are of two generations: it is being written at this moment.
+            ConflictError: the chunks are of two generations, because the document is being written.
         """
         check_format(item)
         generation = integer(item, "n")
@@ -34,42 +34,42 @@ class PackedDocument:
         self.chunks.append(item)
 
     def read(self, empty: Any) -> Any:
-        """What it holds."""
+        """Return the decompressed document, or `empty` if it was never written."""
         return compressed_documents.unpack(self.chunks) if self.chunks else empty
 
 
-def items(pk: str, name: str, pieces: Sequence[bytes], generation: int, expires_at: int = 0) -> list[Item]:
-    """A document's items: `<name>#0000` and so on."""
-    end = {"expires_at": {"N": str(expires_at)}} if expires_at else {}
+def items(pk: str, name: str, chunks: Sequence[bytes], generation: int, expires_at: int = 0) -> list[Item]:
+    """Return a document's items, with the sort keys `<name>#0000` and so on."""
+    expiry = {"expires_at": {"N": str(expires_at)}} if expires_at else {}
     return [
-        {**key(pk, sk(name, place)), "v": {"N": str(FORMAT)}, "n": {"N": str(generation)}, "b": {"B": piece}, **end}
-        for place, piece in enumerate(pieces)
+        {**key(pk, sk(name, number)), "v": {"N": str(FORMAT)}, "n": {"N": str(generation)}, "b": {"B": chunk}, **expiry}
+        for number, chunk in enumerate(chunks)
     ]
 
 
-def sk(name: str, place: int) -> str:
-    """The sort key of a piece."""
-    return f"{name}#{place:04d}"
+def sk(name: str, number: int) -> str:
+    """Return the sort key of a chunk."""
+    return f"{name}#{number:04d}"
 
 
 def unchanged_since(generation: int) -> tuple[str, dict[str, dict[str, str]] | None]:
-    """The condition that an item is still of the generation that was read, with its values."""
+    """Return the condition that an item still has the generation that was read, and the condition's values."""
     if generation:
         return "n = :generation", {":generation": {"N": str(generation)}}
     return "attribute_not_exists(pk)", None
 
 
-def puts(pk: str, name: str, pieces: Sequence[bytes], replacing: int) -> list[ConditionalPut]:
-    """A document in place of the generation that was read."""
-    first, *others = items(pk, name, pieces, replacing + 1)
+def puts(pk: str, name: str, chunks: Sequence[bytes], replacing: int) -> list[ConditionalPut]:
+    """Return the writes that replace the generation that was read."""
+    first, *others = items(pk, name, chunks, replacing + 1)
     return [(first, *unchanged_since(replacing)), *((item, "", None) for item in others)]
 
 
 def retry_conflicts(action: Callable[[], T]) -> T:
-    """Begin again where somebody else wrote first.
+    """Repeat an action that fails because another writer wrote first.
 
     Raises:
-        ConflictError: others keep writing.
+        ConflictError: other writers keep interfering.
     """
     for _ in range(MAX_ATTEMPTS - 1):
         with suppress(ConflictError):

@@ -1,4 +1,4 @@
-"""What services need from the outside, as Protocols; adapters fulfil them, bootstrap joins the two."""
+"""Types that the ledger's readers share, and Protocols with more than one implementation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,15 +1,15 @@
-"""The price book, packed so that an hour is priced with two small queries; fulfils `price_ports.PriceStore`.
+"""Stores the price book, so that an hour is priced with two small queries.
 
 | item | pk | sk |
 | --- | --- | --- |
-| on-demand prices, overrides, shapes | `PRICES` | `<name>#<piece>` |
+| on-demand prices, overrides, shapes | `PRICES` | `<name>#<chunk>` |
 | generation of the spot prices | `PRICES` | `spot#0000` |
-| a UTC day's spot prices | `PRICES#spot` | `<day>#<piece>` |
-| change to be rated again | `PRICES#pending` | `<id>` |
+| a UTC day's spot prices | `PRICES#spot` | `<day>#<chunk>` |
+| change whose hours are to be rated again | `PRICES#pending` | `<id>` |
 | change whose hours were rated again | `PRICES#settled` | `<id>` |
 
-A day of spot prices stands alone: it begins with what was in force at its first moment. Every write is a transaction
-on condition of its source's generation, and holds the changes that it makes to past times.
+A day of spot prices can be read alone, because it includes the prices in force at its start. Every write is a transaction
+on the condition that its source's generation is unchanged. It includes the changes that it makes to past times.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -39,21 +39,20 @@ from gpucost.core.pricing.price_history import (
 )
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.pricing.prices import Price, PriceSource
-from gpucost.storage import compressed_documents, price_items
-from gpucost.storage import packed_items as packed
+from gpucost.storage import compressed_documents, packed_items, price_items
 from gpucost.storage.packed_items import PackedDocument, retry_conflicts
 from gpucost.storage.price_items import BOOK, PENDING, SETTLED
 from gpucost.storage.price_ports import FetchedSource, PricesInForce, PriceUpdate
-from gpucost.storage.spot_days import KEPT, SpotDays, whole
+from gpucost.storage.spot_days import RETENTION, SpotDays, join_days
 from gpucost.storage.table import Item, Table, key, text
 
-LONGEST = timedelta(days=35)
-"""Of one reading."""
+MAX_PERIOD = timedelta(days=35)
+"""Longest period that one read covers."""
 Name = Literal["on-demand", "override", "shapes", "spot"]
 
 
 class PriceStore:
-    """Prices of all sources but the settings' own.
+    """Prices of all sources except those in the settings. Every read is consistent.
 
     Args:
         client: a boto3 DynamoDB client.
@@ -67,39 +66,46 @@ class PriceStore:
     def in_force(
         self, start: datetime, end: datetime, *, sources: Collection[PriceSource] | None = None
     ) -> PricesInForce:
-        """All that is in force at some time of `[start, end)`.
+        """Return all prices that are in force at some time of `[start, end)`, with a few requests however many there are.
+
+        Args:
+            start: start of the period.
+            end: end of the period, at most 35 days later.
+            sources: the sources that are needed; None for all.
 
         Raises:
-            InvalidInputError: more than 35 days.
+            InvalidInputError: the period is longer than 35 days.
             SourceError: the table failed.
         """
-        if end - start > LONGEST:
-            raise InvalidInputError(f"prices are read for {LONGEST.days} days at most")
+        if end - start > MAX_PERIOD:
+            raise InvalidInputError(
+                f"the period is longer than {MAX_PERIOD.days} days, the most that prices are read for"
+            )
         first, last = to_epoch_seconds(start), to_epoch_seconds(end)
 
-        def once() -> PricesInForce:
+        def read() -> PricesInForce:
             documents = self._documents()
             prices = list(prices_of("on-demand", _timelines(documents["on-demand"]), first, last))
             prices += [
-                one.price
-                for one in price_items.read_overrides(documents["override"].read([]))
-                if _overlaps(one.price, start, end)
+                override.price
+                for override in price_items.read_overrides(documents["override"].read([]))
+                if _overlaps(override.price, start, end)
             ]
             if documents["spot"].generation and (sources is None or "spot" in sources):
-                prices += prices_of("spot", whole(self._spot.read(first, last)), first, last)
+                prices += prices_of("spot", join_days(self._spot.read(first, last)), first, last)
             return PricesInForce(prices, price_items.read_shapes(documents["shapes"].read([])))
 
-        return retry_conflicts(once)
+        return retry_conflicts(read)
 
     def newest(self, source: FetchedSource) -> list[Price]:
-        """The newest known prices of a source."""
+        """Return the newest stored prices of a source, from which a refresh continues."""
         if source == "on-demand":
             return list(prices_of("on-demand", _timelines(self._documents()["on-demand"])))
         newest = retry_conflicts(self._spot.newest)
-        return [] if newest is None else list(prices_of("spot", whole([newest])))
+        return [] if newest is None else list(prices_of("spot", join_days([newest])))
 
     def overrides(self) -> list[Override]:
-        """Every price ever set by hand, in the order in which they were set."""
+        """Return all prices that were ever set by hand, dropped ones included, in the order in which they were set."""
         return price_items.read_overrides(self._documents()["override"].read([]))
 
     def replace(
@@ -111,110 +117,126 @@ class PriceStore:
         rated_until: datetime,
         now: datetime,
     ) -> PriceUpdate:
-        """Lay an answer of AWS over what is known.
+        """Merge prices that AWS returned into the stored ones. The same prices again write nothing.
+
+        Args:
+            source: source of the prices.
+            prices: all prices from the first one on, for each key (such as instance type and zone). Keys without a price
+                among them keep their stored prices.
+            since: time from which the prices are complete; None: from each key's first price on.
+            rated_until: hours that end by then may have been rated; changes before it are recorded in the change log.
+            now: the current time.
 
         Raises:
-            ConflictError: somebody else kept writing.
-            SourceError: the table failed.
+            ConflictError: other writers kept interfering; nothing is lost, and calling again is safe.
+            SourceError: the table failed; calling again is safe.
         """
-        answer = timelines_of(prices)
+        response = timelines_of(prices)
         if source == "spot":
-            begins = to_epoch_seconds(since) if since else min((events[0].at for events in answer.values()), default=0)
+            begins = (
+                to_epoch_seconds(since) if since else min((events[0].at for events in response.values()), default=0)
+            )
 
-            def spot() -> PriceUpdate:
+            def replace_spot() -> PriceUpdate:
                 generation = self._documents()["spot"].generation
-                return self._spot.replace(answer, begins, generation=generation, rated_until=rated_until, now=now)
+                return self._spot.replace(response, begins, generation=generation, rated_until=rated_until, now=now)
 
-            return retry_conflicts(spot) if answer else PriceUpdate(0, ())
+            return retry_conflicts(replace_spot) if response else PriceUpdate(0, ())
 
-        def once() -> PriceUpdate:
+        def replace_on_demand() -> PriceUpdate:
             document = self._documents()["on-demand"]
             old = _timelines(document)
-            new = merge_response(old, answer, to_epoch_seconds(since) if since else None)
-            count = sum(old.get(one) != events for one, events in new.items())
+            new = merge_response(old, response, to_epoch_seconds(since) if since else None)
+            count = sum(old.get(price_key) != events for price_key, events in new.items())
             changes = changes_between("on-demand", old, new, Interval(-FAR_FUTURE, to_epoch_seconds(rated_until)), now)
             return self._write("on-demand", document, price_items.timelines_document(new), changes, count)
 
-        return retry_conflicts(once)
+        return retry_conflicts(replace_on_demand)
 
     def replace_shapes(self, shapes: Sequence[InstanceShape], *, rated_until: datetime, now: datetime) -> PriceUpdate:
-        """Add shapes of instance types, or correct them."""
+        """Add or correct shapes of instance types. Arguments and errors are as for `replace`."""
 
-        def once() -> PriceUpdate:
+        def write() -> PriceUpdate:
             document = self._documents()["shapes"]
             old = price_items.read_shapes(document.read([]))
-            new = [one for one in shapes if old.get(one.instance_type) != one]
+            new = [shape for shape in shapes if old.get(shape.instance_type) != shape]
             changes = []
             if new:
-                keys = [{"instance_type": one.instance_type} for one in new]
-                why = f"{len(new)} shape{'s' if len(new) > 1 else ''} of instance types new or changed"
-                changes = [new_change("shapes", keys, (None, rated_until), reason=why, author="prices", at=now)]
-            known = {**old, **{one.instance_type: one for one in new}}
-            return self._write("shapes", document, price_items.shapes_document(known), changes, len(new))
+                keys = [{"instance_type": shape.instance_type} for shape in new]
+                reason = f"{len(new)} shape{'s' if len(new) > 1 else ''} of instance types new or changed"
+                changes = [new_change("shapes", keys, (None, rated_until), reason=reason, author="prices", at=now)]
+            all_shapes = {**old, **{shape.instance_type: shape for shape in new}}
+            return self._write("shapes", document, price_items.shapes_document(all_shapes), changes, len(new))
 
-        return retry_conflicts(once)
+        return retry_conflicts(write)
 
     def set_override(self, price: Price, *, now: datetime) -> Override:
-        """Set a price by hand; the same one again is the one that is there.
+        """Set a price by hand, with its author and reason. Setting the same price again returns the existing override.
 
         Raises:
-            ConflictError: somebody else kept writing.
+            ConflictError: other writers kept interfering; nothing was written.
         """
 
-        def once(known: list[Override]) -> tuple[Override, PriceChange | None]:
-            override = new_override(price, known)
-            if override not in known:
-                known.append(override)
-            time = (price.valid_from, price.valid_to)
-            why = f"override {override.id} set: {price.reason}"
-            return override, override_change(override, time, floor_hour(now), reason=why, author=price.author, at=now)
+        def add(overrides: list[Override]) -> tuple[Override, PriceChange | None]:
+            override = new_override(price, overrides)
+            if override not in overrides:
+                overrides.append(override)
+            period = (price.valid_from, price.valid_to)
+            reason = f"override {override.id} set: {price.reason}"
+            change = override_change(override, period, floor_hour(now), reason=reason, author=price.author, at=now)
+            return override, change
 
-        return self._change_overrides(once)
+        return self._change_overrides(add)
 
     def drop_override(self, override_id: str, *, at: datetime, author: str, reason: str, now: datetime) -> Override:
-        """End a price's validity at a moment; dropped before, it may end earlier still.
+        """End the validity of a price that was set by hand. A dropped one may end earlier, and never later.
 
         Raises:
-            NotFoundError: there is none of that id.
-            ConflictError: somebody else kept writing.
+            NotFoundError: there is no override with this id.
+            ConflictError: other writers kept interfering; nothing was written.
         """
 
-        def once(known: list[Override]) -> tuple[Override, PriceChange | None]:
-            place = next((place for place, one in enumerate(known) if one.id == override_id), None)
-            if place is None:
+        def drop(overrides: list[Override]) -> tuple[Override, PriceChange | None]:
+            index = next((index for index, override in enumerate(overrides) if override.id == override_id), None)
+            if index is None:
                 raise NotFoundError(f"there is no override {override_id!r}; `gpucost prices history` lists them")
-            before = known[place]
+            before = overrides[index]
             if before.dropped_at is not None and before.price.valid_to is not None and at >= before.price.valid_to:
                 return before, None
-            known[place] = drop_override(before, at=at, author=author, reason=reason, now=now)
-            time = (known[place].price.valid_to, before.price.valid_to)
-            why = f"override {override_id} dropped: {reason}"
-            return known[place], override_change(before, time, floor_hour(now), reason=why, author=author, at=now)
+            after = overrides[index] = drop_override(before, at=at, author=author, reason=reason, now=now)
+            period = (after.price.valid_to, before.price.valid_to)
+            change_reason = f"override {override_id} dropped: {reason}"
+            change = override_change(before, period, floor_hour(now), reason=change_reason, author=author, at=now)
+            return after, change
 
-        return self._change_overrides(once)
+        return self._change_overrides(drop)
 
     def changes(self, start: datetime, end: datetime) -> list[PriceChange]:
-        """Changes made in `[start, end)`, settled or not, oldest first."""
+        """Return the changes that were made in `[start, end)`, settled or pending, oldest first."""
         first, last = format_timestamp(start), format_timestamp(end)
-        found = [
-            price_items.change_of(item)
+        changes = [
+            price_items.read_change_item(item)
             for pk in (SETTLED, PENDING)
             for item in self._table.query(pk, "sk BETWEEN :first AND :last", first=first, last=last)
         ]
-        return sorted(found, key=lambda one: one.id)
+        return sorted(changes, key=lambda change: change.id)
 
     def pending_changes(self, limit: int = 0) -> list[PriceChange]:
-        """Changes whose hours were not rated again yet, oldest first."""
-        return [price_items.change_of(item) for item in self._table.query(PENDING, limit=limit)]
+        """Return changes whose hours were not rated again yet, oldest first; at most `limit`, 0 for all.
+
+        An attribution that was running when a change was made may have read the book before it. So an hour published up
+        to the attribute function's time-out later may still have the old prices.
+        """
+        return [price_items.read_change_item(item) for item in self._table.query(PENDING, limit=limit)]
 
     def settle(self, change_id: str, *, now: datetime) -> None:
-        """The hours of a change were rated again.
+        """Mark a change as settled, because its hours were rated again. Settling twice is harmless.
 
         Raises:
             NotFoundError: there is no such change.
         """
 
-        def once() -> None:
+        def move() -> None:
             item = self._table.get(PENDING, change_id)
             if item is None:
                 if self._table.get(SETTLED, change_id) is None:
@@ -224,47 +246,47 @@ class PriceStore:
                 **item,
                 **key(SETTLED, change_id),
                 "t": {"N": str(to_epoch_seconds(now))},
-                "expires_at": {"N": str(to_epoch_seconds(now + KEPT))},
+                "expires_at": {"N": str(to_epoch_seconds(now + RETENTION))},
             }
             self._table.transact([(settled, "", None)], [(key(PENDING, change_id), "attribute_exists(pk)")])
 
-        retry_conflicts(once)
+        retry_conflicts(move)
 
     def _change_overrides(self, edit: Callable[[list[Override]], tuple[Override, PriceChange | None]]) -> Override:
-        def once() -> Override:
+        def write() -> Override:
             document = self._documents()["override"]
-            known = price_items.read_overrides(document.read([]))
-            before = list(known)
-            override, made = edit(known)
-            if known != before:
-                changes = [made] if made else []
-                self._write("override", document, price_items.overrides_document(known), changes, 1)
+            overrides = price_items.read_overrides(document.read([]))
+            before = list(overrides)
+            override, change = edit(overrides)
+            if overrides != before:
+                changes = [change] if change else []
+                self._write("override", document, price_items.overrides_document(overrides), changes, 1)
             return override
 
-        return retry_conflicts(once)
+        return retry_conflicts(write)
 
     def _write(
         self, name: Name, document: PackedDocument, content: Any, changes: Sequence[PriceChange], count: int
     ) -> PriceUpdate:
-        """Put a document in place of the one that was read, with the changes that this makes."""
+        """Replace the document that was read, and record the changes to past times."""
         if not count:
             return PriceUpdate(0, ())
-        pieces = compressed_documents.pack(content)
+        chunks = compressed_documents.pack(content)
         self._table.transact(
-            [*packed.puts(BOOK, name, pieces, document.generation), *map(price_items.put_change, changes)],
-            [(key(BOOK, packed.sk(name, place)), "") for place in range(len(pieces), len(document.chunks))],
+            [*packed_items.puts(BOOK, name, chunks, document.generation), *map(price_items.change_put, changes)],
+            [(key(BOOK, packed_items.sk(name, number)), "") for number in range(len(chunks), len(document.chunks))],
         )
         return PriceUpdate(count, tuple(changes))
 
     def _documents(self) -> dict[Name, PackedDocument]:
-        """Everything but the spot prices: one query."""
-        found: dict[Name, PackedDocument] = {name: PackedDocument() for name in get_args(Name)}
+        """Read all documents except the spot prices, with one query."""
+        documents: dict[Name, PackedDocument] = {name: PackedDocument() for name in get_args(Name)}
         for item in self._table.query(BOOK):
             name = text(item, "sk").partition("#")[0]
-            for known, document in found.items():
-                if known == name:
+            for document_name, document in documents.items():
+                if document_name == name:
                     document.add(item)
-        return found
+        return documents
 
 
 def _timelines(document: PackedDocument) -> dict[PriceKey, Timeline]:

@@ -1,4 +1,4 @@
-"""Prices, overrides, shapes and changes as compressed documents of the ledger's table."""
+"""Writes prices, overrides, shapes and changes as compressed documents, and reads them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -18,20 +18,20 @@ BOOK, PENDING, SETTLED = "PRICES", "PRICES#pending", "PRICES#settled"
 
 
 def timelines_document(timelines: Timelines, base: int = 0) -> dict[str, Any]:
-    """Timelines with their times as distances from a base, and each name and moment of fetching once."""
+    """Return timelines as JSON types, with times relative to `base` and each time of fetching stored once."""
     fetched = sorted({event.fetched_at for events in timelines.values() for event in events})
-    places = {moment: place for place, moment in enumerate(fetched)}
+    positions = {time: position for position, time in enumerate(fetched)}
     return {
         "fetched": fetched,
         "prices": [
-            [dict(key.applies_to), key.unit, [_event(event, base, places) for event in events]]
+            [dict(key.applies_to), key.unit, [_event(event, base, positions) for event in events]]
             for key, events in sorted(timelines.items())
         ],
     }
 
 
 def read_timelines(document: Mapping[str, Any], base: int = 0) -> dict[PriceKey, Timeline]:
-    """Back from `timelines_document`."""
+    """Read what `timelines_document` returned."""
     fetched = document["fetched"]
     return {
         PriceKey(tuple(sorted(applies_to.items())), unit): tuple(_read_event(row, base, fetched) for row in events)
@@ -39,76 +39,81 @@ def read_timelines(document: Mapping[str, Any], base: int = 0) -> dict[PriceKey,
     }
 
 
-def _event(event: PriceEvent, base: int, places: Mapping[int, int]) -> list[Any]:
-    row = [event.at - base, None if event.amount is None else str(event.amount), places[event.fetched_at]]
+def _event(event: PriceEvent, base: int, positions: Mapping[int, int]) -> list[Any]:
+    row = [event.at - base, None if event.amount is None else str(event.amount), positions[event.fetched_at]]
     return row if event.currency == "USD" else [*row, event.currency]
 
 
 def _read_event(row: Sequence[Any], base: int, fetched: Sequence[int]) -> PriceEvent:
-    at, amount, place, *foreign = row
-    currency = foreign[0] if foreign else "USD"
-    return PriceEvent(at + base, None if amount is None else Decimal(amount), currency, fetched[place])
+    start, amount, position, *currencies = row
+    currency = currencies[0] if currencies else "USD"
+    return PriceEvent(start + base, None if amount is None else Decimal(amount), currency, fetched[position])
 
 
 def overrides_document(overrides: Iterable[Override]) -> list[dict[str, Any]]:
-    """Overrides in order."""
+    """Return overrides as JSON types, in order."""
     return [
         {
-            "id": one.id,
-            "applies_to": dict(one.price.applies_to),
-            "unit": one.price.unit,
-            "amount": str(one.price.amount),
-            "currency": one.price.currency,
-            "from": _moment(one.price.valid_from),
-            "to": _moment(one.price.valid_to),
-            "set_at": _moment(one.price.fetched_at),
-            "set_to": _moment(one.set_to),
-            "author": one.price.author,
-            "reason": one.price.reason,
-            "dropped_at": _moment(one.dropped_at),
-            "dropped_by": one.dropped_by,
-            "drop_reason": one.drop_reason,
+            "id": override.id,
+            "applies_to": dict(override.price.applies_to),
+            "unit": override.price.unit,
+            "amount": str(override.price.amount),
+            "currency": override.price.currency,
+            "from": _time_text(override.price.valid_from),
+            "to": _time_text(override.price.valid_to),
+            "set_at": _time_text(override.price.fetched_at),
+            "set_to": _time_text(override.set_to),
+            "author": override.price.author,
+            "reason": override.price.reason,
+            "dropped_at": _time_text(override.dropped_at),
+            "dropped_by": override.dropped_by,
+            "drop_reason": override.drop_reason,
         }
-        for one in overrides
+        for override in overrides
     ]
 
 
 def read_overrides(document: Iterable[Mapping[str, Any]]) -> list[Override]:
-    """Back from `overrides_document`."""
+    """Read what `overrides_document` returned."""
     return [
         Override(
-            id=one["id"],
+            id=row["id"],
             price=Price(
                 source="override",
-                unit=one["unit"],
-                amount=Decimal(one["amount"]),
-                applies_to=one["applies_to"],
-                currency=one["currency"],
-                valid_from=_read_moment(one["from"]),
-                valid_to=_read_moment(one["to"]),
-                fetched_at=_read_moment(one["set_at"]),
-                author=one["author"],
-                reason=one["reason"],
+                unit=row["unit"],
+                amount=Decimal(row["amount"]),
+                applies_to=row["applies_to"],
+                currency=row["currency"],
+                valid_from=_read_time(row["from"]),
+                valid_to=_read_time(row["to"]),
+                fetched_at=_read_time(row["set_at"]),
+                author=row["author"],
+                reason=row["reason"],
             ),
-            set_to=_read_moment(one["set_to"]),
-            dropped_at=_read_moment(one["dropped_at"]),
-            dropped_by=one["dropped_by"],
-            drop_reason=one["drop_reason"],
+            set_to=_read_time(row["set_to"]),
+            dropped_at=_read_time(row["dropped_at"]),
+            dropped_by=row["dropped_by"],
+            drop_reason=row["drop_reason"],
         )
-        for one in document
+        for row in document
     ]
 
 
 def shapes_document(shapes: Mapping[str, InstanceShape]) -> list[list[Any]]:
-    """Shapes as rows."""
+    """Return shapes as rows of JSON types."""
     return [
-        [one.instance_type, one.gpus if isinstance(one.gpus, int) else str(one.gpus), one.vcpus, one.memory_mib]
-        for _, one in sorted(shapes.items())
+        [
+            shape.instance_type,
+            shape.gpus if isinstance(shape.gpus, int) else str(shape.gpus),
+            shape.vcpus,
+            shape.memory_mib,
+        ]
+        for _, shape in sorted(shapes.items())
     ]
 
 
 def read_shapes(document: Iterable[Sequence[Any]]) -> dict[str, InstanceShape]:
-    """Back from `shapes_document`."""
+    """Read what `shapes_document` returned."""
     return {
         row[0]: InstanceShape(row[0], gpus if isinstance(gpus := row[1], int) else Fraction(gpus), *row[2:])
         for row in document
@@ -116,50 +121,50 @@ def read_shapes(document: Iterable[Sequence[Any]]) -> dict[str, InstanceShape]:
 
 
 def change_document(change: PriceChange) -> dict[str, Any]:
-    """One change."""
+    """Return a change as JSON types."""
     return {
         "id": change.id,
         "source": change.source,
-        "applies_to": {name: list(values) for name, values in change.applies_to.items()},
-        "from": _moment(change.start),
-        "to": _moment(change.end),
-        "why": change.reason,
+        "applies_to": {name: list(options) for name, options in change.applies_to.items()},
+        "from": _time_text(change.start),
+        "to": _time_text(change.end),
+        "reason": change.reason,
         "author": change.author,
-        "at": _moment(change.at),
+        "at": _time_text(change.at),
     }
 
 
 def read_change(document: Mapping[str, Any], settled_at: datetime | None) -> PriceChange:
-    """Back from `change_document`."""
+    """Read what `change_document` returned."""
     return PriceChange(
         id=document["id"],
         source=document["source"],
-        applies_to={name: tuple(values) for name, values in document["applies_to"].items()},
-        start=_read_moment(document["from"]),
+        applies_to={name: tuple(options) for name, options in document["applies_to"].items()},
+        start=_read_time(document["from"]),
         end=parse_timestamp(document["to"]),
-        reason=document["why"],
+        reason=document["reason"],
         author=document["author"],
         at=parse_timestamp(document["at"]),
         settled_at=settled_at,
     )
 
 
-def put_change(change: PriceChange) -> ConditionalPut:
-    """A change as one to be rated again; the same one is the same item."""
-    piece = b"".join(compressed_documents.pack(change_document(change)))
-    return {**key(PENDING, change.id), "v": {"N": str(FORMAT)}, "b": {"B": piece}}, "", None
+def change_put(change: PriceChange) -> ConditionalPut:
+    """Return the write of a pending change. The same change is the same item."""
+    data = b"".join(compressed_documents.pack(change_document(change)))
+    return {**key(PENDING, change.id), "v": {"N": str(FORMAT)}, "b": {"B": data}}, "", None
 
 
-def change_of(item: Item) -> PriceChange:
-    """Back from its item, settled or not."""
+def read_change_item(item: Item) -> PriceChange:
+    """Read a change from its item, settled or pending."""
     check_format(item)
     settled_at = from_epoch_seconds(integer(item, "t")) if "t" in item else None
     return compressed_documents.unpack([item], lambda document: read_change(document, settled_at))
 
 
-def _moment(moment: datetime | None) -> str | None:
-    return None if moment is None else format_timestamp(moment)
+def _time_text(time: datetime | None) -> str | None:
+    return None if time is None else format_timestamp(time)
 
 
-def _read_moment(text: str | None) -> datetime | None:
+def _read_time(text: str | None) -> datetime | None:
     return None if text is None else parse_timestamp(text)

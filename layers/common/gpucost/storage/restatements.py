@@ -36,10 +36,10 @@ def restatement_items(restatement: Restatement, run: str, replaced: str, expires
 def restatement_chain(
     items: Mapping[tuple[datetime, str], Sequence[Item]], manifest: Manifest, *, until: str | None = None
 ) -> list[Restatement]:
-    """Return the restatements that led to a version, oldest first, by following each to the run that it replaced.
+    """Return the restatements that led to a version, oldest first. Each names the run that it replaced.
 
-    Items of runs that lost a race are not in the chain. A run that published the same figures under other settings is in
-    the chain, but it is not a restatement.
+    Items of runs that lost a race are not in the chain. A run that published the same figures under other settings is
+    in the chain, but it is not a restatement.
 
     Args:
         items: the items of all restatements of the hour, by hour and run, in order.
@@ -67,7 +67,7 @@ def _restatement(manifest: Manifest, item: Item, document: dict[str, Any]) -> Re
         version=integer(item, "n"),
         restated_at=keys.from_seconds(integer(item, "p")),
         settings_version=integer(item, "x"),
-        reason=document["why"],
+        reason=document["reason"],
         before=compressed_documents.read_totals(document["before"]),
         after=compressed_documents.read_totals(document["after"]) or Totals(Costs(), None),
         units=compressed_documents.read_changed_units(document),

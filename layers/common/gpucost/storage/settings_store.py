@@ -1,4 +1,4 @@
-"""The versioned settings document, in the ledger's table; fulfils `ports.SettingsStore`."""
+"""Stores the versions of the settings document in the ledger's table."""
 
 import hashlib
 import itertools
@@ -15,25 +15,25 @@ from gpucost.storage.ports import Departure, StoredSettings
 from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text
 
 PARTITION = "SETTINGS"
-CACHED = timedelta(minutes=1)
-LARGEST = 350_000
-"""Bytes of a compressed document; an item holds 400 KB."""
-LARGEST_DEPARTED = 40_000
-"""Bytes of the clusters that left the settings, beside the document: the last ones, some hundreds."""
-MOST_PARSED = 32
-"""Versions that one store keeps parsed."""
-SIZE_OF_DEPARTURE = 24
-"""Bytes of one, its name aside."""
+CACHE_TIME = timedelta(minutes=1)
+MAX_DOCUMENT_BYTES = 350_000
+"""Limit of a compressed document; an item holds 400 KB."""
+MAX_DEPARTURES_BYTES = 40_000
+"""Limit of the record of clusters that left the settings: some hundreds, the most recent ones."""
+MAX_PARSED = 32
+"""How many parsed versions a store caches."""
+DEPARTURE_BYTES = 24
+"""Size of a departure without the cluster's name."""
 
 
 class DynamoSettingsStore(Generic[SettingsModel]):
-    """Versions are items that are written once and never changed; the newest is in force.
+    """The versions of the settings document. They are never changed after they are written; the newest is in force.
 
     Args:
         client: a boto3 DynamoDB client.
         table: the table's name.
-        model: the sections that a document may have.
-        clock: the time now, for the cache.
+        model: model of the document, with the sections that it may have.
+        clock: returns the current time, for the cache.
     """
 
     def __init__(self, client: Any, table: str, model: type[SettingsModel], *, clock: Callable[[], datetime]) -> None:
@@ -45,18 +45,18 @@ class DynamoSettingsStore(Generic[SettingsModel]):
         self._read_at = datetime.min.replace(tzinfo=UTC)
 
     def current(self) -> StoredSettings[SettingsModel]:
-        """The newest version that can be read, at most a minute old; `refused` says why newer ones cannot.
+        """Return the newest readable version, from a cache for a minute. `refused` says why newer ones are unreadable.
 
         Raises:
             SettingsMissingError: nothing was pushed yet.
             SettingsError: no version can be read.
         """
-        if self._current is None or self._clock() - self._read_at >= CACHED:
+        if self._current is None or self._clock() - self._read_at >= CACHE_TIME:
             return self.newest()
         return self._current
 
     def newest(self) -> StoredSettings[SettingsModel]:
-        """The newest version that can be read by now.
+        """Return the newest readable version, without the cache.
 
         Raises:
             As `current`.
@@ -79,18 +79,18 @@ class DynamoSettingsStore(Generic[SettingsModel]):
         raise SettingsError(f"no version of the settings can be read; the newest: {refused[0]}")
 
     def _older(self, newest: Item) -> Iterator[Item]:
-        """Versions before the newest, one read at a time: documents may be large."""
+        """Yield the versions before the newest, reading one at a time, because documents may be large."""
         before = newest
         while True:
             older = self._table.query(PARTITION, "sk < :before", limit=1, newest_first=True, before=text(before, "sk"))
-            found = next(older, None)
-            if found is None:
+            previous = next(older, None)
+            if previous is None:
                 return
-            yield found
-            before = found
+            yield previous
+            before = previous
 
     def version(self, number: int) -> StoredSettings[SettingsModel]:
-        """One version.
+        """Return one version.
 
         Raises:
             NotFoundError: there is no such version.
@@ -100,29 +100,33 @@ class DynamoSettingsStore(Generic[SettingsModel]):
             return parsed
         item = self._table.get(PARTITION, _sort_key(number))
         if item is None:
-            raise NotFoundError(f"there is no version {number} of the settings")
+            raise NotFoundError(
+                f"there is no version {number} of the settings; gpucost settings history lists the versions"
+            )
         return self._read(item)
 
     def history(self) -> Sequence[StoredSettings[SettingsModel]]:
-        """Every version that can be read, newest first."""
-        found = []
+        """Return all readable versions, newest first."""
+        versions = []
         for item in self._table.query(PARTITION, newest_first=True):
             with suppress(SettingsError, SourceError):
-                found.append(_parse(item, self._model))
-        return found
+                versions.append(_parse(item, self._model))
+        return versions
 
     def push(self, text: str, *, author: str, now: datetime) -> StoredSettings[SettingsModel]:
         """Validate a document and make it the newest version.
 
         Raises:
-            SettingsError: not valid, or too large; nothing was written.
-            ConflictError: somebody else pushed at the same time; nothing was written.
+            SettingsError: the document is invalid or too large; nothing was written.
+            ConflictError: someone else pushed at the same time; nothing was written.
         """
         settings = parse_document(text, self._model)
         settings.check_new()
         packed = zlib.compress(text.encode())
-        if len(packed) > LARGEST:
-            raise SettingsError(f"settings are too large: {len(packed)} bytes compressed; at most {LARGEST} fit")
+        if len(packed) > MAX_DOCUMENT_BYTES:
+            raise SettingsError(
+                f"settings are too large: {len(packed)} bytes compressed; at most {MAX_DOCUMENT_BYTES} fit"
+            )
         newest = next(self._table.query(PARTITION, limit=1, newest_first=True), None)
         number = _number(newest) + 1 if newest else 1
         now = now.replace(microsecond=0)
@@ -135,7 +139,7 @@ class DynamoSettingsStore(Generic[SettingsModel]):
             **_with_json(text, packed, settings),
             "by": {"S": author},
             "p": {"N": str(int(now.timestamp()))},
-            "l": {"M": {name: _departure(one) for name, one in departed.items()}},
+            "l": {"M": {name: _departure(departure) for name, departure in departed.items()}},
         }
         self._table.put(item, "attribute_not_exists(pk)")
         self._current = StoredSettings(number, text, settings, author, now, departed=departed)
@@ -143,28 +147,28 @@ class DynamoSettingsStore(Generic[SettingsModel]):
         return self._current
 
     def _departed(self, newest: Item, settings: Settings, now: datetime) -> dict[str, Departure]:
-        """The clusters that are not in the settings any more."""
+        """Return the clusters that are no longer in the settings, with the times when they left."""
         try:
-            found, is_told = _read_departed(newest), True
+            departed, is_recorded = _read_departed(newest), True
         except SettingsError:
-            found, is_told = {}, False
-        if not is_told:  # damaged: the versions before it tell
+            departed, is_recorded = {}, False
+        if not is_recorded:  # damaged: compare the versions before it
             for older, newer in itertools.pairwise(self.history()[::-1]):
                 left = Departure(newer.pushed_at, older.version)
-                found |= {**older.departed, **{one.name: left for one in older.settings.clusters}}
+                departed |= {**older.departed, **{cluster.name: left for cluster in older.settings.clusters}}
         with suppress(SettingsError):
             before = self._find_newest()
-            names = {one.name for one in before.settings.clusters}
-            if before.refused and is_told:  # some left with a version that cannot be read, and it says when
-                names -= found.keys()
-            found |= dict.fromkeys(names, Departure(now, before.version))
-        return _last({name: one for name, one in found.items() if settings.cluster(name) is None})
+            names = {cluster.name for cluster in before.settings.clusters}
+            if before.refused and is_recorded:  # some left with an unreadable version, which records when
+                names -= departed.keys()
+            departed |= dict.fromkeys(names, Departure(now, before.version))
+        return _most_recent({name: departure for name, departure in departed.items() if settings.cluster(name) is None})
 
     def _read(self, item: Item) -> StoredSettings[SettingsModel]:
-        """A version, parsed when its item is first seen: 500 business units in YAML take half a second.
+        """Parse a version, and cache the result: 500 business units in YAML take half a second.
 
         Raises:
-            SettingsError, SourceError: it cannot be read; this is remembered, too.
+            SettingsError, SourceError: the version is unreadable; the error is cached, too.
         """
         number = _number(item)
         seen, parsed = self._parsed.get(number, (None, None))
@@ -173,7 +177,7 @@ class DynamoSettingsStore(Generic[SettingsModel]):
                 parsed = _parse(item, self._model)
             except (SettingsError, SourceError) as error:
                 parsed = error
-            while len(self._parsed) >= MOST_PARSED:
+            while len(self._parsed) >= MAX_PARSED:
                 self._parsed.pop(next(iter(self._parsed)))
             self._parsed[number] = item, parsed
         if isinstance(parsed, StoredSettings):
@@ -194,21 +198,21 @@ def _parse(item: Item, model: type[SettingsModel]) -> StoredSettings[SettingsMod
 
 
 def _with_json(document: str, packed: bytes, settings: Settings) -> Item:
-    """The document as JSON beside its text in YAML: it is read in a tenth of the time.
+    """Return the attributes of a YAML document's JSON form, which is parsed in a tenth of the time.
 
-    Empty where the text is JSON, where the two do not fit one item, or where JSON would not mean the same.
+    Empty if the text is JSON already, if both forms do not fit one item, or if the JSON would not mean the same.
     """
     json = json_form(document)
     if json is None or parse_document(json, type(settings)) != settings:
         return {}
     packed_json = zlib.compress(json.encode())
-    if len(packed) + len(packed_json) > LARGEST:
+    if len(packed) + len(packed_json) > MAX_DOCUMENT_BYTES:
         return {}
     return {"j": {"B": packed_json}, "h": {"B": _digest(packed)}}
 
 
 def _has_json(item: Item) -> bool:
-    """Whether there is JSON that was made of this very text."""
+    """Whether the item has the JSON form of its current text."""
     return "j" in item and item.get("h", {}).get("B") == _digest(item["b"]["B"])
 
 
@@ -216,35 +220,34 @@ def _digest(packed: bytes) -> bytes:
     return hashlib.sha256(packed).digest()
 
 
-def _last(departed: dict[str, Departure]) -> dict[str, Departure]:
-    """Those that left last, as many as fit beside a document."""
-    kept, room = {}, LARGEST_DEPARTED
-    for name, one in sorted(departed.items(), key=lambda item: item[1].left_at, reverse=True):
-        room -= len(name.encode()) + SIZE_OF_DEPARTURE
+def _most_recent(departed: dict[str, Departure]) -> dict[str, Departure]:
+    """Return the most recent departures that fit the item."""
+    kept, room = {}, MAX_DEPARTURES_BYTES
+    for name, departure in sorted(departed.items(), key=lambda item: item[1].left_at, reverse=True):
+        room -= len(name.encode()) + DEPARTURE_BYTES
         if room < 0:
             break
-        kept[name] = one
+        kept[name] = departure
     return kept
 
 
-def _departure(one: Departure) -> dict[str, Any]:
-    return {"M": {"p": {"N": str(int(one.left_at.timestamp()))}, "n": {"N": str(one.version)}}}
+def _departure(departure: Departure) -> dict[str, Any]:
+    return {"M": {"p": {"N": str(int(departure.left_at.timestamp()))}, "n": {"N": str(departure.version)}}}
 
 
 def _read_departed(item: Item) -> dict[str, Departure]:
-    """The clusters that had left the settings by a version, and when."""
+    """Read which clusters had left the settings by a version, and when."""
     try:
-        found = item["l"]["M"]
         return {
-            name: Departure(datetime.fromtimestamp(int(one["M"]["p"]["N"]), UTC), int(one["M"]["n"]["N"]))
-            for name, one in found.items()
+            name: Departure(datetime.fromtimestamp(int(stored["M"]["p"]["N"]), UTC), int(stored["M"]["n"]["N"]))
+            for name, stored in item["l"]["M"].items()
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SettingsError(f"is damaged: {error}") from error
 
 
 def _number(item: Item) -> int:
-    """Of the key, which nothing can damage."""
+    """Return the version number, from the key."""
     return int(text(item, "sk"))
 
 

@@ -1,4 +1,4 @@
-"""Spot prices by UTC day, each day packed with what was in force at its first moment, so that it stands alone."""
+"""Stores spot prices by UTC day. Each day includes the prices in force at its start, so that it can be read alone."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,43 +17,45 @@ from gpucost.core.pricing.price_history import (
     slice_timelines,
     to_epoch_seconds,
 )
-from gpucost.storage import compressed_documents, price_items
-from gpucost.storage import packed_items as packed
+from gpucost.storage import compressed_documents, packed_items, price_items
 from gpucost.storage.packed_items import PackedDocument
 from gpucost.storage.price_ports import PriceUpdate
 from gpucost.storage.table import ConditionalDelete, ConditionalPut, Item, Table, key, text
 
 PARTITION = "PRICES#spot"
 DAY = 86_400
-MOST_BYTES, MOST_ITEMS = 3_000_000, 80
-"""Of the days in one transaction, which takes 4 MB and 100 items."""
-KEPT = timedelta(days=5 * 366)
-"""As long as the hours that were priced with them."""
+MAX_TRANSACTION_BYTES, MAX_TRANSACTION_ITEMS = 3_000_000, 80
+"""Limits of the days in one transaction, which takes 4 MB and 100 items."""
+RETENTION = timedelta(days=5 * 366)
+"""As long as the hours that were priced with them are kept."""
 
 
 @dataclass(frozen=True)
-class Day:
-    """One day as it is stored."""
+class StoredDay:
+    """A day as it is stored."""
 
     start: int
     """Seconds since the epoch."""
     timelines: Timelines
-    pieces: int
+    chunks: int
 
 
-def whole(days: Iterable[Day]) -> Timelines:
-    """Several days as one; a day speaks for itself alone, but where it tells until when its last prices count."""
+def join_days(days: Iterable[StoredDay]) -> Timelines:
+    """Join the timelines of several days. Each day's prices hold for that day only."""
     return join_slices((day.start, _closed(day)) for day in days)
 
 
-def _closed(day: Day) -> Timelines:
+def _closed(day: StoredDay) -> Timelines:
     end = PriceEvent(day.start + DAY, None)
-    return {one: events if events[-1].amount is None else (*events, end) for one, events in day.timelines.items()}
+    return {
+        price_key: events if events[-1].amount is None else (*events, end)
+        for price_key, events in day.timelines.items()
+    }
 
 
 @dataclass
-class _Chunk:
-    """Days that are written together."""
+class _Batch:
+    """Days that are written in one transaction."""
 
     days: dict[int, list[bytes]]
 
@@ -61,111 +63,113 @@ class _Chunk:
     def start(self) -> int:
         return min(self.days)
 
-    def takes(self, other: "_Chunk") -> bool:
-        """Whether a transaction holds both; of one week, so that it holds the same ones when it is tried again."""
-        pieces = [piece for chunk in (self, other) for own in chunk.days.values() for piece in own]
-        one_week = self.start // (7 * DAY) == other.start // (7 * DAY)
-        return one_week and sum(map(len, pieces)) <= MOST_BYTES and len(pieces) <= MOST_ITEMS
+    def fits(self, other: "_Batch") -> bool:
+        """Whether both fit one transaction. Batches are within a week, so that a repeated call makes the same batches."""
+        chunks = [chunk for batch in (self, other) for day_chunks in batch.days.values() for chunk in day_chunks]
+        is_same_week = self.start // (7 * DAY) == other.start // (7 * DAY)
+        return is_same_week and sum(map(len, chunks)) <= MAX_TRANSACTION_BYTES and len(chunks) <= MAX_TRANSACTION_ITEMS
 
 
 class SpotDays:
-    """The days of one table.
+    """The stored days of spot prices.
 
     Args:
-        table: the ledger's.
+        table: the ledger's table.
     """
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def read(self, first: int, last: int = FAR_FUTURE) -> list[Day]:
-        """The days of a time (seconds), in order; and the one before where the first day is not held."""
+    def read(self, first: int, last: int = FAR_FUTURE) -> list[StoredDay]:
+        """Read the days of a period (epoch seconds) in order; if the first is not stored, also the newest day before it."""
         start = first // DAY * DAY
         end = "~" if last == FAR_FUTURE else f"{_name((last - 1) // DAY * DAY)}~"
         days = _days(self._table.query(PARTITION, "sk BETWEEN :first AND :last", first=_name(start), last=end))
         before = None if days and days[0].start == start else self.newest(_name(start))
         return [before, *days] if before else days
 
-    def newest(self, before: str = "~") -> Day | None:
-        """The newest day that is held before a sort key."""
+    def newest(self, before: str = "~") -> StoredDay | None:
+        """Read the newest stored day before a sort key."""
         newest = next(self._table.query(PARTITION, "sk < :sk", limit=1, newest_first=True, sk=before), None)
         if newest is None:
             return None
         items: Iterable[Item] = [newest]
-        name, _, piece = text(newest, "sk").partition("#")
-        if int(piece):
+        name, _, number = text(newest, "sk").partition("#")
+        if int(number):
             items = self._table.query(PARTITION, "begins_with(sk, :name)", name=name)
         return _days(items)[0]
 
     def replace(
-        self, answer: Timelines, since: int, *, generation: int, rated_until: datetime, now: datetime
+        self, response: Timelines, since: int, *, generation: int, rated_until: datetime, now: datetime
     ) -> PriceUpdate:
-        """Lay an answer over the days, week by week, oldest first: killed in between, running again goes on.
+        """Merge a response of AWS into the days, week by week, oldest first. After a crash, running again continues.
 
         Args:
-            answer: of each thing everything since.
+            response: all prices from `since` on, by what they apply to.
             since: seconds since the epoch.
-            generation: of the source, as it was read before.
-            rated_until: changes before it enter the change log.
-            now: the time now.
+            generation: the generation of the spot prices, as it was read before.
+            rated_until: changes before this time are recorded in the change log.
+            now: the current time.
 
         Raises:
-            ConflictError: somebody else wrote; whole weeks may have been written.
+            ConflictError: another writer wrote; some weeks may have been written.
         """
         first = since // DAY * DAY
         days = self.read(first)
         stored = {day.start: day for day in days if day.start >= first}
-        old = whole(days)
-        new = merge_response(old, answer, since)
-        chunks = _chunks(new, first, max([to_epoch_seconds(floor_day(now)), *stored]), stored)
-        made: list[PriceChange] = []
+        old = join_days(days)
+        new = merge_response(old, response, since)
+        batches = _batches(new, first, max([to_epoch_seconds(floor_day(now)), *stored]), stored)
+        all_changes: list[PriceChange] = []
         limit = to_epoch_seconds(rated_until)
-        for place, chunk in enumerate(chunks):
-            begins = chunk.start if place else first
-            ends = chunks[place + 1].start if place + 1 < len(chunks) else limit
+        for number, batch in enumerate(batches):
+            begins = batch.start if number else first
+            ends = batches[number + 1].start if number + 1 < len(batches) else limit
             changes = changes_between("spot", old, new, Interval(begins, min(ends, limit)), now)
-            self._write(chunk, generation + place, stored, changes)
-            made += changes
-        count = sum(old.get(one) != events for one, events in new.items()) if chunks else 0
-        return PriceUpdate(count, tuple(made))
+            self._write(batch, generation + number, stored, changes)
+            all_changes += changes
+        count = sum(old.get(price_key) != events for price_key, events in new.items()) if batches else 0
+        return PriceUpdate(count, tuple(all_changes))
 
-    def _write(self, chunk: _Chunk, generation: int, stored: Mapping[int, Day], changes: Iterable[PriceChange]) -> None:
-        puts: list[ConditionalPut] = packed.puts(price_items.BOOK, "spot", [b"0"], generation)
+    def _write(
+        self, batch: _Batch, generation: int, stored: Mapping[int, StoredDay], changes: Iterable[PriceChange]
+    ) -> None:
+        puts: list[ConditionalPut] = packed_items.puts(price_items.BOOK, "spot", [b"0"], generation)
         deletes: list[ConditionalDelete] = []
-        for start, pieces in chunk.days.items():
-            expires_at = start + int(KEPT.total_seconds())
-            own = packed.items(PARTITION, _name(start), pieces, generation + 1, expires_at)
-            puts += [(item, "", None) for item in own]
-            surplus = range(len(pieces), stored[start].pieces if start in stored else 0)
-            deletes += [(key(PARTITION, packed.sk(_name(start), place)), "") for place in surplus]
-        self._table.transact([*puts, *map(price_items.put_change, changes)], deletes)
+        for start, chunks in batch.days.items():
+            expires_at = start + int(RETENTION.total_seconds())
+            items = packed_items.items(PARTITION, _name(start), chunks, generation + 1, expires_at)
+            puts += [(item, "", None) for item in items]
+            surplus = range(len(chunks), stored[start].chunks if start in stored else 0)
+            deletes += [(key(PARTITION, packed_items.sk(_name(start), number)), "") for number in surplus]
+        self._table.transact([*puts, *map(price_items.change_put, changes)], deletes)
 
 
-def _chunks(timelines: Timelines, first: int, last: int, stored: Mapping[int, Day]) -> list[_Chunk]:
-    """The days that are not stored as they are now, as they are written together."""
-    chunks: list[_Chunk] = []
+def _batches(timelines: Timelines, first: int, last: int, stored: Mapping[int, StoredDay]) -> list[_Batch]:
+    """Group the days that differ from what is stored into batches."""
+    batches: list[_Batch] = []
     for start in range(first, last + DAY, DAY):
-        own = slice_timelines(timelines, start, FAR_FUTURE if start == last else start + DAY)
-        if not own or (start in stored and stored[start].timelines == own):
+        of_day = slice_timelines(timelines, start, FAR_FUTURE if start == last else start + DAY)
+        if not of_day or (start in stored and stored[start].timelines == of_day):
             continue
-        chunk = _Chunk({start: compressed_documents.pack(price_items.timelines_document(own, start))})
-        if chunks and chunks[-1].takes(chunk):
-            chunks[-1].days |= chunk.days
+        batch = _Batch({start: compressed_documents.pack(price_items.timelines_document(of_day, start))})
+        if batches and batches[-1].fits(batch):
+            batches[-1].days |= batch.days
         else:
-            chunks.append(chunk)
-    return chunks
+            batches.append(batch)
+    return batches
 
 
-def _days(items: Iterable[Item]) -> list[Day]:
+def _days(items: Iterable[Item]) -> list[StoredDay]:
     documents: dict[str, PackedDocument] = {}
     for item in items:
         documents.setdefault(text(item, "sk").partition("#")[0], PackedDocument()).add(item)
-    found = []
+    days = []
     for name, document in documents.items():
         start = to_epoch_seconds(datetime.strptime(name, "%Y-%m-%d").replace(tzinfo=UTC))
         timelines = price_items.read_timelines(document.read(None), start)
-        found.append(Day(start, timelines, len(document.chunks)))
-    return found
+        days.append(StoredDay(start, timelines, len(document.chunks)))
+    return days
 
 
 def _name(start: int) -> str:

@@ -1,7 +1,7 @@
-"""Metered usage as compressed JSON: all that is needed to price and attribute an hour again without Prometheus.
+"""Writes an hour's usage as JSON types: all that is needed to rate and attribute it again without Prometheus.
 
-Exact: times are milliseconds, amounts are fractions (`"300/7"`). By columns, which compress far better than rows; a
-node's facts are kept once for all that refer to them.
+Nothing is rounded: times are in milliseconds, amounts are fractions (`"300/7"`). Columns compress far better than rows.
+A node's facts are stored once and referred to by number.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,41 +30,45 @@ _pod_fields = attrgetter("namespace", "pod", "uid", "workload_kind", "workload")
 
 
 def usage_document(usage: Usage) -> dict[str, Any]:
-    """An hour's usage, to be packed."""
-    facts = _Facts()
+    """Return an hour's usage as JSON types."""
+    facts = _NodeFacts()
     pods = [
         [
-            *_pod_fields(one.holding.pod),
-            dict(one.holding.pod.labels),
-            facts.number(one.holding.node),
-            one.holding.resource,
-            one.holding.units,
-            [_text(one.holding.share.gpus_per_unit), one.holding.share.source, one.holding.share.replicas],
-            *_span(one.holding.held),
-            *_span(one.holding.running),
-            one.holding.last_sample_ms,
-            one.measurement.source,
-            None if one.measurement.utilization is None else _text(one.measurement.utilization),
-            _text(one.measurement.observed_ms),
-            _text(one.measurement.effective_gpu_ms),
-            _text(one.measurement.used_beyond_allocation_gpu_ms),
+            *_pod_fields(pod_usage.holding.pod),
+            dict(pod_usage.holding.pod.labels),
+            facts.number(pod_usage.holding.node),
+            pod_usage.holding.resource,
+            pod_usage.holding.units,
+            [
+                _text(pod_usage.holding.share.gpus_per_unit),
+                pod_usage.holding.share.source,
+                pod_usage.holding.share.replicas,
+            ],
+            *_span(pod_usage.holding.held),
+            *_span(pod_usage.holding.running),
+            pod_usage.holding.last_sample_ms,
+            pod_usage.measurement.source,
+            None if pod_usage.measurement.utilization is None else _text(pod_usage.measurement.utilization),
+            _text(pod_usage.measurement.observed_ms),
+            _text(pod_usage.measurement.effective_gpu_ms),
+            _text(pod_usage.measurement.used_beyond_allocation_gpu_ms),
         ]
-        for one in usage.pods
+        for pod_usage in usage.pods
     ]
     nodes = None
     if usage.nodes is not None:
         nodes = [
-            [facts.number(one.node), *_span(one.present), *(_text(getattr(one, name)) for name in _AMOUNTS)]
-            for one in usage.nodes
+            [facts.number(account.node), *_span(account.present), *(_text(getattr(account, name)) for name in _AMOUNTS)]
+            for account in usage.nodes
         ]
     return {
         "coverage": [usage.coverage.allocation, usage.coverage.utilization],
         "notes": usage.notes,
         "facts": facts.all,
         "namespaces": {
-            one.holding.pod.namespace: dict(one.holding.pod.namespace_labels)
-            for one in usage.pods
-            if one.holding.pod.namespace_labels
+            pod_usage.holding.pod.namespace: dict(pod_usage.holding.pod.namespace_labels)
+            for pod_usage in usage.pods
+            if pod_usage.holding.pod.namespace_labels
         },
         "pods": _columns(pods),
         "nodes": None if nodes is None else _columns(nodes),
@@ -72,7 +76,7 @@ def usage_document(usage: Usage) -> dict[str, Any]:
 
 
 def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
-    """Back from `usage_document`."""
+    """Read what `usage_document` returned."""
     nodes = [
         GpuNode(
             **dict(zip(_NODE_FIELDS[:-1], row[:-2], strict=True)),
@@ -133,33 +137,34 @@ def _pod(row: Sequence[Any], nodes: Sequence[GpuNode], namespaces: dict[str, dic
     return PodUsage(holding, measurement)
 
 
-_interval = lru_cache(maxsize=256)(Interval)  # most pods of an hour are there all of it, by one share of a GPU
+_interval = lru_cache(maxsize=256)(Interval)  # most pods of an hour run for all of it and hold the same share of a GPU
 
 
 @lru_cache(maxsize=256)
-def _share(of_gpu: int | str, source: str, replicas: int) -> GpuShare:
-    return GpuShare(Fraction(of_gpu), source, replicas)
+def _share(gpus_per_unit: int | str, source: str, replicas: int) -> GpuShare:
+    return GpuShare(Fraction(gpus_per_unit), source, replicas)
 
 
-class _Facts:
-    """Nodes' facts, kept once, by number."""
+class _NodeFacts:
+    """Collects the facts of nodes, each once, and numbers them."""
 
     def __init__(self) -> None:
         self.all: list[list[Any]] = []
         self._numbers: dict[str, int] = {}
-        self._of_nodes: dict[int, int] = {}
-        """Most nodes are one object for all of their pods."""
+        self._numbers_by_object: dict[int, int] = {}
+        """By `id()`, because pods of the same node mostly share one object."""
 
     def number(self, node: GpuNode) -> int:
-        found = self._of_nodes.get(id(node))
-        if found is None:
-            labels = {name: value for name, value in sorted(node.labels.items()) if name in PRICE_LABELS}
+        """Return the number of a node's facts."""
+        number = self._numbers_by_object.get(id(node))
+        if number is None:
+            labels = {name: label for name, label in sorted(node.labels.items()) if name in PRICE_LABELS}
             physical = None if node.physical is None else _text(node.physical)
             facts = [*(getattr(node, name) for name in _NODE_FIELDS[:-1]), physical, labels]
-            found = self._of_nodes[id(node)] = self._numbers.setdefault(repr(facts), len(self.all))
-            if found == len(self.all):
+            number = self._numbers_by_object[id(node)] = self._numbers.setdefault(repr(facts), len(self.all))
+            if number == len(self.all):
                 self.all.append(facts)
-        return found
+        return number
 
 
 def _columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
@@ -175,6 +180,6 @@ def _span(time: Interval) -> tuple[int, int]:
 
 
 def _text(amount: Fraction | int) -> int | str:
-    """A whole number as itself, a fraction as `n/d`."""
+    """Write an integer as itself and a fraction as `n/d`."""
     numerator, denominator = amount.as_integer_ratio()
     return numerator if denominator == 1 else f"{numerator}/{denominator}"

@@ -18,7 +18,7 @@ from gpucost.core.metering.gpu_models import memory_gb, profile_share
 from gpucost.features.recommendations.model import RecommendationContent, Review
 from gpucost.features.recommendations.review import review_cluster
 from gpucost.features.recommendations.rules.mig_layouts import MigPlan, fitting_profile, geometries, plan_geometries, replay_plan
-from tests.features.recommendations import advice_fleet as sim
+from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.rules.test_rightsizing import look_at
 
 A100, H100, A30 = "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3", "NVIDIA A30"

@@ -10,7 +10,7 @@ from gpucost.core.model import HourRecord, Line
 from gpucost.features.recommendations.history import LookBack
 from gpucost.features.recommendations.model import RecommendationContent, Review
 from gpucost.features.recommendations.review import review_cluster
-from tests.features.recommendations import advice_fleet as sim
+from tests.features.recommendations import simulated_fleet as sim
 from tests.records import use_of
 
 HOURS = 192

@@ -16,8 +16,8 @@ from gpucost.core.metering.gpu_models import memory_gb
 from gpucost.features.recommendations.model import RecommendationContent, Review
 from gpucost.features.recommendations.node_prices import SpotPrice
 from gpucost.features.recommendations.review import review_cluster
-from gpucost.features.recommendations.rules.sharing_groups import EXACT, MOST_SHARERS, SharingPod, group_pods
-from tests.features.recommendations import advice_fleet as sim
+from gpucost.features.recommendations.rules.sharing_groups import MAX_EXACT_PODS, MAX_PODS_PER_GPU, SharingPod, group_pods
+from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.rules.test_rightsizing import look_at
 
 HOURS = 192
@@ -211,7 +211,7 @@ def test_few_pods_are_grouped_exactly_and_many_possibly(rows: list[tuple[int, li
         return all(
             sum(pods[place].memory for place in group) <= 10
             and max(sum(pods[place].use[hour] for place in group) for hour in range(4)) <= 0.7 + 1e-9
-            and len({pods[place].workload for place in group}) == len(group) <= MOST_SHARERS
+            and len({pods[place].workload for place in group}) == len(group) <= MAX_PODS_PER_GPU
             for group in own
         )
 
@@ -222,7 +222,7 @@ def test_few_pods_are_grouped_exactly_and_many_possibly(rows: list[tuple[int, li
     assert possible(found)
     assert sorted(place for group in found for place in group) == list(range(len(pods)))
     assert len(found) == fewest
-    alone = [SharingPod(100 + number, [0.7] * 4, 1) for number in range(EXACT + 1)]
+    alone = [SharingPod(100 + number, [0.7] * 4, 1) for number in range(MAX_EXACT_PODS + 1)]
     many = group_pods([*pods, *alone], 0.7 + 1e-9, 10)
     own = [[place for place in group if place < len(pods)] for group in many]
     assert possible([group for group in own if group])

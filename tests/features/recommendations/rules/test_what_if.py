@@ -12,7 +12,7 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.model import Capacity, Costs
 from gpucost.core.rollups import FactKey, sum_facts
 from gpucost.features.recommendations.what_if import Move, Outcome, what_if
-from tests.features.recommendations import advice_fleet as sim
+from tests.features.recommendations import simulated_fleet as sim
 
 A100 = "NVIDIA A100-SXM4-40GB"
 POOL = sim.Pool("a100", "p4d.24xlarge", 8, Decimal(32), model=A100)
@@ -53,7 +53,7 @@ def test_ten_a100s_become_halves_by_hand() -> None:
     assert found.freed_usd == 5 * 24 * DAYS * 4, "at $4 a GPU-hour"
     assert found.before.effective_usd == found.after.effective_usd, "the work is the same"
     assert found.before.waste_usd - found.after.waste_usd == found.freed_usd
-    assert found.busy == Decimal("0.583333333333"), "a quarter of a GPU on 3 of 7 compute slices"
+    assert found.slice_utilization == Decimal("0.583333333333"), "a quarter of a GPU on 3 of 7 compute slices"
     assert found.capacity_after.node_cost_usd == found.capacity_before.node_cost_usd
     assert found.is_conserved
 
@@ -74,8 +74,8 @@ def test_it_is_the_fleet_simulated_with_slices() -> None:
 def test_a_slice_gives_no_more_than_it_has() -> None:
     busy = [sim.Load("serve", lambda _: 14.4, lambda _: 16, pool=POOL)]
     found = what_if(replace(MOVE, gpus=16), days_of(busy))
-    assert found.busy is not None
-    assert found.busy > 2
+    assert found.slice_utilization is not None
+    assert found.slice_utilization > 2
     assert found.after.effective_gpu_hours == found.after.allocated_gpu_hours
     assert found.after.waste_usd == 0
     assert found.is_conserved
@@ -99,7 +99,7 @@ def test_more_than_there_are_moves_all_there_are() -> None:
 def test_what_nobody_saw_stays_unmeasured_and_unknown() -> None:
     unseen = [replace(one, source="none") for one in loads()]
     found = what_if(MOVE, days_of(unseen))
-    assert found.busy is None
+    assert found.slice_utilization is None
     assert found.after.unmeasured_usd == found.after.allocated_usd < found.before.unmeasured_usd
     assert found.is_conserved
 

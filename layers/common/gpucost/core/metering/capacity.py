@@ -43,7 +43,9 @@ class _NodeTime:
     excess: Fraction = ZERO
 
 
-def advertised_gpus(lifecycle: NodeLifecycle, slices_per_gpu: int | None, *, collects_capacity: bool) -> list[AdvertisedGpus]:
+def advertised_gpus(
+    lifecycle: NodeLifecycle, slices_per_gpu: int | None, *, collects_capacity: bool
+) -> list[AdvertisedGpus]:
     """Return what a node advertised, and when; its physical GPUs where no node's capacity is collected."""
     if not collects_capacity:
         physical = physical_gpus(lifecycle.node, slices_per_gpu)
@@ -77,13 +79,24 @@ def split_node_time(
     """
     physical = _physical_gpus(lifecycle, advertised, slices_per_gpu)
     parts = _NodeTime()
-    cuts = [[current.time for current in advertised], unobserved, [holding.held for holding in holdings], [dispute.time for dispute in disputed]]
+    cuts = [
+        [current.time for current in advertised],
+        unobserved,
+        [holding.held for holding in holdings],
+        [dispute.time for dispute in disputed],
+    ]
     for piece in cut_at_edges(lifecycle.present, *cuts):
         held_gpus = sum((holding.gpus for holding in holdings if holding.held.contains(piece.start)), ZERO)
         current = next((current for current in advertised if current.time.contains(piece.start)), None)
         is_unobserved = any(gap.contains(piece.start) for gap in unobserved)
-        disputed_gpus = [physical if dispute.gpus is None else dispute.gpus for dispute in disputed if dispute.time.contains(piece.start)]
-        _add_piece(parts, piece.length, physical, held_gpus, sum(disputed_gpus, ZERO), current, is_unobserved=is_unobserved)
+        disputed_gpus = [
+            physical if dispute.gpus is None else dispute.gpus
+            for dispute in disputed
+            if dispute.time.contains(piece.start)
+        ]
+        _add_piece(
+            parts, piece.length, physical, held_gpus, sum(disputed_gpus, ZERO), current, is_unobserved=is_unobserved
+        )
     return NodeUsage(
         node=lifecycle.node,
         present=lifecycle.present,
@@ -114,7 +127,7 @@ def _add_piece(
     physical: Fraction,
     held: Fraction,
     disputed: Fraction,
-    gpus: AdvertisedGpus | None,
+    advertised: AdvertisedGpus | None,
     *,
     is_unobserved: bool,
 ) -> None:
@@ -126,28 +139,30 @@ def _add_piece(
     parts.unobserved += contested * length
     held += contested
     remaining = physical - held
-    if gpus is None or not gpus.gpus:
+    if advertised is None or not advertised.gpus:
         if is_unobserved:
             parts.unobserved += remaining * length
         else:
             parts.not_ready += remaining * length
         return
-    available = min(max(ZERO, min(gpus.gpus, physical) - held), remaining)
+    available = min(max(ZERO, min(advertised.gpus, physical) - held), remaining)
     parts.geometry += (remaining - available) * length
     if is_unobserved:
         parts.unobserved += available * length
         return
-    unhealthy = min(available, max(ZERO, gpus.gpus - gpus.healthy_gpus))
+    unhealthy = min(available, max(ZERO, advertised.gpus - advertised.healthy_gpus))
     parts.unhealthy += unhealthy * length
     parts.unallocated += (available - unhealthy) * length
 
 
-def _physical_gpus(lifecycle: NodeLifecycle, advertised: Sequence[AdvertisedGpus], slices_per_gpu: int | None) -> Fraction:
+def _physical_gpus(
+    lifecycle: NodeLifecycle, advertised: Sequence[AdvertisedGpus], slices_per_gpu: int | None
+) -> Fraction:
     """Return a node's physical GPUs; without other information, the most that it ever advertised."""
     if lifecycle.node.physical is not None:
         return Fraction(lifecycle.node.physical)
     from_node = physical_gpus(lifecycle.node, slices_per_gpu)
-    return max([from_node, *(offer.gpus for offer in advertised)])
+    return max([from_node, *(state.gpus for state in advertised)])
 
 
 def is_overcommitted(node: GpuNode, holdings: Sequence[Holding]) -> bool:

@@ -101,7 +101,9 @@ def _choose_labeled(holding: Holding, labeled: Sequence[_LabeledDevice], *, has_
     expected = devices_expected(holding)
     if has_namesakes and len(running) > expected:
         # The label of another pod of this name may linger on its device, so the longest labeled devices are chosen.
-        running = sorted(running, key=lambda labeled_device: (-labeled_device.while_running_ms, labeled_device.device.key))[:expected]
+        running = sorted(
+            running, key=lambda labeled_device: (-labeled_device.while_running_ms, labeled_device.device.key)
+        )[:expected]
     return [labeled_device.device for labeled_device in running]
 
 

@@ -1,4 +1,4 @@
-"""One GPU's, MIG device's or NeuronCore's hour: how busy it was at each time, as far as samples show."""
+"""The use of one GPU, MIG device or NeuronCore over an hour, from the samples of exporters."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,26 +14,26 @@ from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS
 DeviceKey = tuple[str, str, str]
 """Node, UUID and MIG instance."""
 PodLabel = tuple[str, str, str]
-"""Namespace, pod and, where the exporter tells it, uid of the pod that a series is labelled with."""
+"""Namespace, pod and, if the exporter reports it, uid of the pod with which a series is labeled."""
 UNLABELED: PodLabel = ("", "", "")
 NEURON_MODEL = "NeuronCore"
-"""What stands for a model on the series of neuron-monitor."""
+"""The model name of the series of neuron-monitor."""
 ZERO = Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one scrape showed of a device, and the time for which it speaks."""
+    """A device's utilization at one scrape, and the time that the scrape covers."""
 
     time: Interval
     utilization: Fraction
-    """0 to 1. Exporters copy a device's value to every sharer, so the largest copy is the device's, never their sum."""
+    """0 to 1. Exporters copy a device's value to each of its pods, so this is the largest copy, never their sum."""
     by_label: Mapping[PodLabel, Fraction]
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedUse:
-    """Use observed in some time."""
+    """The use observed during some time."""
 
     used_ms: Fraction
     """Mean use × time observed."""
@@ -44,10 +44,11 @@ class DeviceHour:
     """A device in one hour.
 
     Args:
-        key: which one.
-        series: all of its series, of one signal's rank.
-        scrapes: of the exporters.
+        key: identifies the device.
+        series: all its series of one signal's rank.
+        scrapes: the exporters' scrapes.
         window: the hour.
+        continuous_times: the times that each exporter's scrapes cover.
     """
 
     def __init__(
@@ -63,8 +64,8 @@ class DeviceHour:
         self.is_part = mig_instance != ""
         """Whether it is a MIG device."""
         self.series = series
-        self.is_continuous = all(series.samples is None for series in series)
-        """Whether every series was seen at every scrape, so that means tell all."""
+        self.is_continuous = all(copy.samples is None for copy in series)
+        """Whether every series has a sample at every scrape, so that only sums are known and needed."""
         self._scrapes = scrapes
         self._window = window
         self._continuous_times = continuous_times
@@ -76,7 +77,7 @@ class DeviceHour:
 
     @cached_property
     def labels(self) -> frozenset[PodLabel]:
-        """Pods that any sample is labelled with."""
+        """The pods with which any sample is labeled."""
         return frozenset(_label(device_series) for device_series in self.series) - {UNLABELED}
 
     @cached_property
@@ -89,13 +90,17 @@ class DeviceHour:
 
     @cached_property
     def interval(self) -> int:
-        """The scrape interval in force most of the time, in milliseconds."""
-        intervals = (self._scrapes[device_series.instance].typical_interval for device_series in self.series if device_series.instance in self._scrapes)
+        """The median scrape interval in milliseconds."""
+        intervals = (
+            self._scrapes[device_series.instance].typical_interval
+            for device_series in self.series
+            if device_series.instance in self._scrapes
+        )
         return max(intervals, default=0) or DEFAULT_INTERVAL_MS
 
     @cached_property
     def samples(self) -> Sequence[Sample]:
-        """Each scrape of the source that saw most; none for a plain device."""
+        """The samples of the job with the most samples; empty for a continuous device."""
         by_source: dict[str, dict[int, dict[PodLabel, Fraction]]] = {}
         instances: dict[tuple[str, int], Instance] = {}
         for device_series in self.series:
@@ -103,35 +108,44 @@ class DeviceHour:
             for time, value in device_series.samples or ():
                 if is_utilization(value, device_series.scale):
                     by_label = by_source.setdefault(source, {}).setdefault(time, {})
-                    by_label[_label(device_series)] = max(by_label.get(_label(device_series), ZERO), _as_ratio(value, device_series.scale))
+                    by_label[_label(device_series)] = max(
+                        by_label.get(_label(device_series), ZERO), _as_ratio(value, device_series.scale)
+                    )
                     instances[source, time] = device_series.instance
         if not by_source:
             return ()
-        # Instances of one job follow each other and add up; other jobs, and equal Prometheus servers, show copies.
+        # Instances of one job succeed each other, so their samples are joined. Other jobs and replicas are copies.
         source, by_time = max(sorted(by_source.items()), key=lambda source_and_times: len(source_and_times[1]))
         times = sorted(by_time)
         sample_times = Scrapes(tuple(times))
         samples = []
         for index, time in enumerate(times):
             exporter_scrapes = self._scrapes.get(instances[source, time])
-            interval = (exporter_scrapes.interval_at(time) if exporter_scrapes else 0) or sample_times.interval_at(time) or DEFAULT_INTERVAL_MS
-            reach = time + interval
+            interval = (
+                (exporter_scrapes.interval_at(time) if exporter_scrapes else 0)
+                or sample_times.interval_at(time)
+                or DEFAULT_INTERVAL_MS
+            )
+            end = time + interval
             if index + 1 < len(times) and 2 * (times[index + 1] - time) <= 5 * interval:
-                reach = times[index + 1]
-            samples.append(Sample(Interval(time, reach), max(by_time[time].values()), by_time[time]))
+                end = times[index + 1]
+            samples.append(Sample(Interval(time, end), max(by_time[time].values()), by_time[time]))
         return samples
 
     @cached_property
     def observed_times(self) -> list[Interval]:
-        """Times in which its use was observed."""
+        """The times in which its use was observed."""
         if self.is_continuous:
-            times_by_instance = {device_series.instance: self._continuous_times.get(device_series.instance, ()) for device_series in self.series}
+            times_by_instance = {
+                device_series.instance: self._continuous_times.get(device_series.instance, ())
+                for device_series in self.series
+            }
             return union(interval for times in times_by_instance.values() for interval in times)
         return union(sample.time.overlap(self._window) for sample in self.samples)
 
     @cached_property
     def mean(self) -> Fraction:
-        """Mean use of the time observed, 0 to 1."""
+        """The mean use of the observed time, 0 to 1."""
         if self.is_continuous:
             return max((_mean(device_series) for device_series in self.series), default=ZERO)
         use = self.use_during(self._window)
@@ -139,7 +153,7 @@ class DeviceHour:
 
     @cached_property
     def is_measured_per_pod(self) -> bool:
-        """Whether a pod's copy is its own use: newer exporters read `GPU_UTIL` per process, so that copies differ."""
+        """Whether each pod's copy is the pod's use: newer exporters read `GPU_UTIL` per process, so copies differ."""
         if self.is_continuous:
             means_by_instance: dict[Instance, set[Fraction]] = {}
             for device_series in self.series:
@@ -147,16 +161,25 @@ class DeviceHour:
             return any(len(means) > 1 for means in means_by_instance.values())
         return any(len(set(sample.by_label.values())) > 1 for sample in self.samples)
 
-    def use_during(self, time: Interval, *, label: PodLabel | None = None, labels: frozenset[PodLabel] | None = None) -> ObservedUse:
-        """The use observed in some time.
+    def use_during(
+        self, time: Interval, *, label: PodLabel | None = None, labels: frozenset[PodLabel] | None = None
+    ) -> ObservedUse:
+        """Return the use observed during some time.
 
         Args:
             time: within the hour.
-            of: this pod's own copies, instead of the device's use.
-            only: only samples labelled with one of these; all where None.
+            label: the pod whose copies are read; None for the device's use.
+            labels: only samples labeled with one of these count; None for all samples.
         """
         if self.is_continuous:
-            mean = self.mean if label is None else max((_mean(device_series) for device_series in self.series if _label(device_series) == label), default=ZERO)
+            mean = (
+                self.mean
+                if label is None
+                else max(
+                    (_mean(device_series) for device_series in self.series if _label(device_series) == label),
+                    default=ZERO,
+                )
+            )
             observed = overlap_length(self.observed_times, time)
             return ObservedUse(mean * observed, observed)
         used, observed = ZERO, 0
@@ -171,17 +194,17 @@ class DeviceHour:
         return ObservedUse(used, observed)
 
     def labeled_ms(self, label: PodLabel, time: Interval) -> int:
-        """For how long of some time it was labelled with a pod."""
+        """Return for how long of some time the device was labeled with a pod."""
         if self.is_continuous:
             return overlap_length(self.observed_times, time) if label in self.labels else 0
         return sum(sample.time.overlap(time).length for sample in self.samples if label in sample.by_label)
 
     def slot_count(self, label: PodLabel) -> int:
-        """How many of its replicas are told to be a pod's; 0 where that is not told."""
-        return len(self._slots.get(label, ()))
+        """Return how many of its replicas are labeled as a pod's; 0 if the exporter does not report slots."""
+        return len(self._slots_by_label.get(label, ()))
 
     @cached_property
-    def _slots(self) -> Mapping[PodLabel, set[str]]:
+    def _slots_by_label(self) -> Mapping[PodLabel, set[str]]:
         slots: dict[PodLabel, set[str]] = {}
         for device_series in self.series:
             if device_series.slot:
@@ -192,18 +215,30 @@ class DeviceHour:
 def device_hours(
     series: Iterable[DeviceSeries], scrapes: Mapping[Instance, Scrapes], window: Interval
 ) -> list[DeviceHour]:
-    """All devices of an hour, each by the best signal that tells of it."""
+    """Return all devices of an hour, each with the series of its best signal."""
     by_key: dict[DeviceKey, list[DeviceSeries]] = {}
     for device_series in series:
         if device_series.samples is None and not (device_series.sample_count and device_series.total.is_finite()):
             continue
-        by_key.setdefault((device_series.node, device_series.uuid, device_series.mig_instance), []).append(device_series)
-    continuous_times = {instance: scrape_times.coverage(window, DEFAULT_INTERVAL_MS) for instance, scrape_times in scrapes.items()}
+        by_key.setdefault((device_series.node, device_series.uuid, device_series.mig_instance), []).append(
+            device_series
+        )
+    continuous_times = {
+        instance: scrape_times.coverage(window, DEFAULT_INTERVAL_MS) for instance, scrape_times in scrapes.items()
+    }
     hours = []
     for key in sorted(by_key):
         device_copies = by_key[key]
         best = min(device_series.rank for device_series in device_copies)
-        hours.append(DeviceHour(key, [device_series for device_series in device_copies if device_series.rank == best], scrapes, window, continuous_times))
+        hours.append(
+            DeviceHour(
+                key,
+                [device_series for device_series in device_copies if device_series.rank == best],
+                scrapes,
+                window,
+                continuous_times,
+            )
+        )
     return hours
 
 
@@ -212,7 +247,7 @@ def _label(series: DeviceSeries) -> PodLabel:
 
 
 def _as_ratio(value: Decimal, scale: Decimal) -> Fraction:
-    """A sample as a part of full use, kept within 0 and 1 (MIG devices were seen above)."""
+    """Convert a sample to a ratio of full use, clamped to 0 to 1 (MIG devices report values above full use)."""
     return min(max(Fraction(value) / Fraction(scale), ZERO), Fraction(1))
 
 

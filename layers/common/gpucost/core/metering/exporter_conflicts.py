@@ -51,11 +51,15 @@ def contradictory_devices(
     """
     by_device: dict[DeviceKey, list[DeviceSeries]] = {}
     for device_series in series:
-        by_device.setdefault((device_series.node, device_series.uuid, device_series.mig_instance), []).append(device_series)
+        by_device.setdefault((device_series.node, device_series.uuid, device_series.mig_instance), []).append(
+            device_series
+        )
     contradictory: dict[DeviceKey, tuple[str, str]] = {}
     for key, device_copies in by_device.items():
         best = min(device_series.rank for device_series in device_copies)
-        reports = _reports([device_series for device_series in device_copies if device_series.rank == best], window, pods)
+        reports = _reports(
+            [device_series for device_series in device_copies if device_series.rank == best], window, pods
+        )
         pairs, are_too_many = _simultaneous(reports)
         contradictions = (
             pairs if are_too_many else (pair for pair in pairs if _contradict(reports[pair[0]], reports[pair[1]]))
@@ -85,7 +89,9 @@ def surplus_devices(
     return surplus
 
 
-def surplus_assignments(holdings: Sequence[Holding], assignments: DeviceAssignments, window: Interval) -> dict[DeviceKey, tuple[str, str]]:
+def surplus_assignments(
+    holdings: Sequence[Holding], assignments: DeviceAssignments, window: Interval
+) -> dict[DeviceKey, tuple[str, str]]:
     """Return the devices of pods that several exporters together assign more devices than they request."""
     surplus: dict[DeviceKey, tuple[str, str]] = {}
     for index, devices in assignments.devices_of.items():
@@ -129,8 +135,15 @@ def _reports(series: Iterable[DeviceSeries], window: Interval, pods: Container[P
         return {}
     return {
         name: _Report(
-            Interval(min(_time(device_series, window).start for device_series in exporter_series), max(_time(device_series, window).end for device_series in exporter_series)),
-            frozenset((device_series.namespace, device_series.pod) for device_series in exporter_series if (device_series.namespace, device_series.pod) in pods),
+            Interval(
+                min(_time(device_series, window).start for device_series in exporter_series),
+                max(_time(device_series, window).end for device_series in exporter_series),
+            ),
+            frozenset(
+                (device_series.namespace, device_series.pod)
+                for device_series in exporter_series
+                if (device_series.namespace, device_series.pod) in pods
+            ),
             exporter_series,
         )
         for name, exporter_series in by_exporter.items()
@@ -141,7 +154,9 @@ def _simultaneous(reports: Mapping[str, _Report]) -> tuple[list[tuple[str, str]]
     """Return the pairs of exporters that report at the same time, and whether there are too many to compare them."""
     pairs: list[tuple[str, str]] = []
     current: list[str] = []
-    for name, report in sorted(reports.items(), key=lambda name_and_report: (name_and_report[1].time.start, name_and_report[0])):
+    for name, report in sorted(
+        reports.items(), key=lambda name_and_report: (name_and_report[1].time.start, name_and_report[0])
+    ):
         current = [other for other in current if reports[other].time.end > report.time.start]
         pairs += [
             (min(name, other), max(name, other))
@@ -171,5 +186,9 @@ def _time(series: DeviceSeries, window: Interval) -> Interval:
 def _mean(series: DeviceSeries, time: Interval) -> Fraction | None:
     if series.samples is None:
         return Fraction(series.total) / Fraction(series.scale) / series.sample_count if series.sample_count else None
-    samples = [value for time_of_sample, value in series.samples if time.contains(time_of_sample) and is_utilization(value, series.scale)]
+    samples = [
+        value
+        for time_of_sample, value in series.samples
+        if time.contains(time_of_sample) and is_utilization(value, series.scale)
+    ]
     return sum(map(Fraction, samples), Fraction(0)) / Fraction(series.scale) / len(samples) if samples else None

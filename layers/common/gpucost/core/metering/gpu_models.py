@@ -1,4 +1,4 @@
-"""What hardware there is: MIG profiles and their shares, instance types with their GPUs and Neuron devices.
+"""Hardware catalog: MIG profiles and their shares, and the GPUs and Neuron devices of instance types.
 
 Sources: NVIDIA's MIG user guide and mig-parted's `config-default.yaml` (profiles and how many fit), AWS's accelerated
 computing instance tables and the Neuron architecture pages (devices, cores per device).
@@ -14,28 +14,30 @@ _PROFILE = re.compile(r"^(?P<compute>[1-7])g\.(?P<memory>\d+)gb$")
 
 @dataclass(frozen=True, slots=True)
 class MigGpu:
-    """How one GPU model divides under MIG."""
+    """How MIG divides one GPU model."""
 
-    models: tuple[str, ...]
-    """What the model's name contains, in lower case, all of one entry."""
+    model_name_parts: tuple[str, ...]
+    """Lower-case words that the model's name contains, all of them."""
     compute_slices: int
     memory_slices: int
     memory_slices_by_profile: dict[str, int]
-    """Memory slices per profile."""
+    """Memory slices by profile."""
     memory_slices_by_alias: Mapping[str, int] = field(default_factory=dict)
-    """The same of other names that some drivers give these slices: a GPU has either these or those, never both."""
+    """The same for the names that some drivers use instead; a GPU never uses both."""
 
     @property
     def memory_slices_by_name(self) -> dict[str, int]:
-        """Memory slices per profile, by any name."""
+        """Memory slices by profile, under any of its names."""
         return {**self.memory_slices_by_profile, **self.memory_slices_by_alias}
 
 
-def _profiles_of_eight_slices(one_slice: int, one_slice_double_memory: int, two_slices: int, three_slices: int, seven_slices: int) -> dict[str, int]:
-    """Profiles of a GPU with 7 compute and 8 memory slices, by their sizes in GB."""
+def _profiles_of_eight_slices(
+    single_slice: int, double_memory_slice: int, two_slices: int, three_slices: int, seven_slices: int
+) -> dict[str, int]:
+    """Return the profiles of a GPU with 7 compute and 8 memory slices, from their sizes in GB."""
     return {
-        f"1g.{one_slice}gb": 1,
-        f"1g.{one_slice_double_memory}gb": 2,
+        f"1g.{single_slice}gb": 1,
+        f"1g.{double_memory_slice}gb": 2,
         f"2g.{two_slices}gb": 2,
         f"3g.{three_slices}gb": 4,
         f"4g.{three_slices}gb": 4,
@@ -51,7 +53,9 @@ MIG_GPUS: tuple[MigGpu, ...] = (
     MigGpu(("gh200",), 7, 8, _profiles_of_eight_slices(12, 24, 24, 48, 96)),
     MigGpu(("h200",), 7, 8, _profiles_of_eight_slices(18, 35, 35, 71, 141)),
     # As in the guide and mig-parted's configuration for device 0x2941; some report 189 GB (NVIDIA/gpu-operator #1303).
-    MigGpu(("gb200",), 7, 8, _profiles_of_eight_slices(23, 47, 47, 93, 186), {"3g.95gb": 4, "4g.95gb": 4, "7g.189gb": 8}),
+    MigGpu(
+        ("gb200",), 7, 8, _profiles_of_eight_slices(23, 47, 47, 93, 186), {"3g.95gb": 4, "4g.95gb": 4, "7g.189gb": 8}
+    ),
     MigGpu(("gb300",), 7, 8, _profiles_of_eight_slices(35, 70, 70, 139, 278)),
     MigGpu(("b200",), 7, 8, _profiles_of_eight_slices(23, 45, 45, 90, 180)),
     MigGpu(("b300",), 7, 8, _profiles_of_eight_slices(34, 67, 67, 135, 269)),
@@ -60,17 +64,17 @@ MIG_GPUS: tuple[MigGpu, ...] = (
 )
 
 _MEMORY_GB = {"k80": 12, "m60": 8, "t4": 16, "t4g": 16, "a10": 24, "a10g": 24, "l4": 24, "l40": 48, "l40s": 48}
-"""Of GPUs without MIG, from NVIDIA's data sheets; a V100 says itself whether it has 16 or 32."""
+"""GPUs without MIG, from NVIDIA's data sheets. The name of a V100 says whether it has 16 or 32 GB."""
 
 
 def memory_gb(model: str) -> int | None:
-    """A GPU's nominal memory; None for models that no table knows.
+    """Return a GPU's nominal memory in GB; None for models that are not in the catalog.
 
     Args:
         model: the GPU's name in any spelling.
     """
     name = model.lower()
-    gpu = next((gpu for gpu in MIG_GPUS if all(part in name for part in gpu.models)), None)
+    gpu = next((gpu for gpu in MIG_GPUS if all(part in name for part in gpu.model_name_parts)), None)
     if gpu is not None:
         return max(int(match[2]) for profile in gpu.memory_slices_by_profile if (match := _PROFILE.match(profile)))
     words = re.findall(r"[a-z0-9]+", name)
@@ -80,18 +84,18 @@ def memory_gb(model: str) -> int | None:
 
 
 def profile_share(profile: str, model: str) -> Fraction | None:
-    """The dominant share of a physical GPU that a MIG profile takes: the larger of its compute and its memory share.
+    """Return the share of a physical GPU that a MIG profile takes: the larger of its compute and memory shares.
 
     Args:
         profile: `1g.5gb`; attributes such as `+me` do not change the share.
-        model: the GPU's name in any spelling, or "" where unknown.
+        model: the GPU's name in any spelling, or "" if unknown.
 
     Returns:
-        None where the profile is not one of the model's, or where the model is unknown and models differ.
+        None if the model does not have the profile, or if the model is unknown and the models' shares differ.
     """
     base = re.sub(r"(?:[+.-](?:me|gfx|all))+$", "", profile.lower())
     name = model.lower()
-    gpu = next((gpu for gpu in MIG_GPUS if all(part in name for part in gpu.models)), None)
+    gpu = next((gpu for gpu in MIG_GPUS if all(part in name for part in gpu.model_name_parts)), None)
     if gpu is not None:
         return _share(base, gpu)
     shares = {share for gpu in MIG_GPUS if (share := _share(base, gpu)) is not None}
@@ -99,7 +103,7 @@ def profile_share(profile: str, model: str) -> Fraction | None:
 
 
 def compute_share(profile: str) -> Fraction | None:
-    """A profile's compute slices of the seven that most GPUs have: what its name alone says."""
+    """Return a profile's share of the seven compute slices that most GPUs have, from its name alone."""
     match = re.match(r"([1-7])g\.", profile)
     return Fraction(int(match[1]), 7) if match else None
 
@@ -121,8 +125,7 @@ GPU_FRACTION_OF_INSTANCE: dict[str, Fraction] = {
     "g6f.4xlarge": Fraction(1, 2),
     "gr6f.4xlarge": Fraction(1, 2),
 }
-"""The part of a physical GPU that the one GPU device of an instance is, where it is not a whole one (EC2's
-DescribeInstanceTypes: `GpuPartitionSize`)."""
+"""The fraction of a physical GPU that an instance type has (EC2's DescribeInstanceTypes: `GpuPartitionSize`)."""
 
 _WHOLE_GPUS_OF_INSTANCE = {
     f"{family}.{size}": gpus

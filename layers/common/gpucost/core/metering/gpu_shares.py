@@ -1,4 +1,4 @@
-"""What a requested unit is on a node: which share of a physical GPU or Neuron device (design §3)."""
+"""The share of a physical GPU or Neuron device that a requested unit stands for on a node."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,32 +17,32 @@ SHARED_SUFFIX = "_shared"
 NEURON_DEVICES = ("aws_amazon_com_neuron", "aws_amazon_com_neurondevice")
 NEURON_CORE = "aws_amazon_com_neuroncore"
 DRA_GPU = "gpu.nvidia.com"
-"""The driver whose claims dcgm-exporter tells of; such GPUs are in no node's capacity."""
+"""The DRA driver whose ResourceClaims dcgm-exporter reports; its GPUs are not in the capacity of nodes."""
 
 
 @dataclass(frozen=True)
 class GpuShare:
-    """Physical GPUs per requested unit, and which way it was found."""
+    """Physical GPUs per requested unit, and how that was determined."""
 
     gpus_per_unit: Fraction
     source: str
     replicas: int = 1
-    """Units that one device is handed out as, under time-slicing or MPS."""
+    """Units that one device provides under time-slicing or MPS."""
 
     @cached_property
     def rounded(self) -> Decimal:
-        """The share as it stands on lines, rounded to 1e-12."""
+        """The share rounded to 1e-12, as lines publish it."""
         return quantize(self.gpus_per_unit)
 
     @property
     def is_estimate(self) -> bool:
-        """Whether no table knows it."""
+        """Whether the share is estimated, because the MIG profile is not in the catalog."""
         return self.source in {"mig-compute-slices", "node-average"}
 
 
 @dataclass(frozen=True)
 class GpuNode:
-    """What a node's labels, its capacity and its devices say about its GPUs, for as long as they say the same."""
+    """A node's facts from its labels, capacity and devices, for as long as they do not change."""
 
     name: str
     provider_id: str = ""
@@ -53,54 +53,60 @@ class GpuNode:
     node_pool: str = ""
     gpu_model: str = ""
     mig_profile: str = ""
-    """The one profile of all slices where they are advertised as `nvidia.com/gpu` (MIG strategy single)."""
+    """The profile of all slices if they are advertised as `nvidia.com/gpu` (MIG strategy single)."""
     replicas: int = 1
-    """Holders per GPU under time-slicing or MPS."""
+    """Replicas per GPU under time-slicing or MPS."""
     physical: int | Fraction | None = None
-    """Physical GPUs, or Neuron devices; None where nothing tells."""
+    """Physical GPUs, or Neuron devices; None if unknown."""
     capacity: Mapping[str, Decimal] = field(default_factory=dict)
     allocatable: Mapping[str, Decimal] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     layouts: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The resources into which each GPU is divided, by UUID, as exporters show its MIG devices."""
+    """The MIG resources of each GPU, by UUID, from the MIG devices that exporters report."""
 
     @property
     def gpu_fraction(self) -> Fraction:
-        """The part of a physical GPU that each of its devices is."""
+        """The part of a physical GPU that each of its devices stands for."""
         return GPU_FRACTION_OF_INSTANCE.get(self.instance_type, Fraction(1))
 
     @property
     def devices(self) -> int | None:
-        """GPU devices, whole or fractions of a GPU, or Neuron devices; None where nothing tells."""
+        """The number of GPU devices (GPUs or fractions of one) or Neuron devices; None if unknown."""
         return None if self.physical is None else int(self.physical / self.gpu_fraction)
 
     @property
     def is_neuron(self) -> bool:
-        """Whether its accelerators are AWS's own."""
+        """Whether its accelerators are AWS Inferentia or Trainium."""
         return self.instance_type in NEURON_OF_INSTANCE or any(is_neuron(name) for name in self.capacity)
 
     def share(self, resource: str, slices_per_gpu: int | None) -> GpuShare:
-        """What one unit of a resource is on this node.
+        """Return the share of one unit of a resource on this node.
 
         Args:
-            resource: as kube-state-metrics writes it.
-            slices_per_gpu: the settings' word for nodes that say nothing.
+            resource: named as in kube-state-metrics.
+            slices_per_gpu: from the settings, for nodes whose labels do not say it.
         """
         unscaled = self._unscaled(resource, slices_per_gpu)
         if self.physical is None or resource == DRA_GPU:
             return unscaled
         if self._has_complete_layouts:
             return self._scaled_on(
-                unscaled, [uuid for uuid, layout in self.layouts.items() for slice_resource in layout if slice_resource == resource]
+                unscaled,
+                [
+                    uuid
+                    for uuid, layout in self.layouts.items()
+                    for slice_resource in layout
+                    if slice_resource == resource
+                ],
             )
         advertised = self._advertised(self.capacity, slices_per_gpu, scaled=False)
-        # Dominant shares of a geometry can sum above the GPU (3g+2g+1g+1g is 15/14): its holders share it, not more.
+        # The shares of a MIG geometry can exceed the GPU (3g+2g+1g+1g is 15/14), so they are scaled down to it.
         if advertised > self.physical:
             return GpuShare(unscaled.gpus_per_unit * self.physical / advertised, unscaled.source, unscaled.replicas)
         return unscaled
 
     def share_on(self, resource: str, gpus: Sequence[str]) -> GpuShare:
-        """What one MIG slice is on some GPUs, by UUID: where a GPU's layout sums above it, its holders share it."""
+        """Return the share of one MIG slice on some GPUs (UUIDs), scaled down where a GPU's shares exceed it."""
         if not self._has_complete_layouts:
             return self.share(resource, None)
         return self._scaled_on(self._unscaled(resource, None), gpus)
@@ -113,7 +119,7 @@ class GpuNode:
 
     @cached_property
     def _has_complete_layouts(self) -> bool:
-        """Whether exporters show the very slices that the node advertises."""
+        """Whether exporters report exactly the slices that the node advertises."""
         reported: dict[str, int] = {}
         for layout in self.layouts.values():
             for slice_resource in layout:
@@ -123,7 +129,7 @@ class GpuNode:
 
     @cached_property
     def _scales(self) -> Mapping[str, Fraction]:
-        """By how much the shares on each GPU are scaled down, so that they sum to it at most."""
+        """The factor for the shares on each GPU, so that they do not exceed the GPU."""
         sums = {
             uuid: sum((self._unscaled(slice_resource, None).gpus_per_unit for slice_resource in layout), Fraction(0))
             for uuid, layout in self.layouts.items()
@@ -131,11 +137,11 @@ class GpuNode:
         return {uuid: min(Fraction(1), 1 / total) if total else Fraction(1) for uuid, total in sums.items()}
 
     def advertised(self, units: Mapping[str, Decimal], slices_per_gpu: int | None) -> Fraction:
-        """Physical GPUs in units per resource; Neuron devices and their cores are the same hardware."""
+        """Return the physical GPUs of units by resource; Neuron devices and their cores are the same hardware."""
         return self._advertised(units, slices_per_gpu, scaled=True)
 
     def cores_per_device(self) -> int:
-        """NeuronCores per Neuron device."""
+        """Return the NeuronCores per Neuron device."""
         catalog_entry = NEURON_OF_INSTANCE.get(self.instance_type)
         if catalog_entry:
             return catalog_entry[1]
@@ -156,10 +162,14 @@ class GpuNode:
 
     def _unscaled(self, resource: str, slices_per_gpu: int | None) -> GpuShare:
         of_device, fraction = self._of_device(resource, slices_per_gpu), self.gpu_fraction
-        return of_device if fraction == 1 else GpuShare(of_device.gpus_per_unit * fraction, of_device.source, of_device.replicas)
+        return (
+            of_device
+            if fraction == 1
+            else GpuShare(of_device.gpus_per_unit * fraction, of_device.source, of_device.replicas)
+        )
 
     def _of_device(self, resource: str, slices_per_gpu: int | None) -> GpuShare:
-        """What a unit is of a device of the node."""
+        """Return the share of a device of the node that a unit stands for."""
         if resource.startswith(MIG_PREFIX):
             return self._mig_share(resource)
         if is_neuron(resource):
@@ -196,7 +206,7 @@ class GpuNode:
         share = profile_share(profile.replace("_", "."), self.gpu_model)
         if share is not None:
             return GpuShare(share / replicas, "mig-profile", replicas)
-        # A profile that no table knows for this model: its compute slices are in its name, and better than nothing.
+        # The profile is not in this model's catalog entry. Its name still has the number of compute slices.
         share = compute_share(profile.replace("_", "."))
         if share is not None:
             return GpuShare(share / replicas, "mig-compute-slices", replicas)
@@ -205,13 +215,13 @@ class GpuNode:
 
 
 def is_neuron(resource: str) -> bool:
-    """Whether a resource is AWS's own accelerator."""
+    """Whether a resource is an AWS Neuron device or core."""
     return resource.startswith("aws_amazon_com_neuron")
 
 
 @cache
 def kubernetes_resource(resource: str) -> str:
-    """A resource's name as Kubernetes writes it: `nvidia_com_mig_1g_5gb` → `nvidia.com/mig-1g.5gb`."""
+    """Return a resource's name in Kubernetes: `nvidia_com_mig_1g_5gb` → `nvidia.com/mig-1g.5gb`."""
     if resource.startswith(MIG_PREFIX):
         return "nvidia.com/mig-" + resource.removeprefix(MIG_PREFIX).replace("_", ".")
     if resource.startswith(GPU):

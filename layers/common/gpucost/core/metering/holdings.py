@@ -1,4 +1,4 @@
-"""Who held which units of which GPU resource, and when: pods' requests over their spans, on their nodes."""
+"""Holdings: which pod held how many units of a GPU resource, on which node and when."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,14 +21,14 @@ NodeKey = tuple[str, str]
 
 @dataclass(slots=True)
 class HoldingReader:
-    """Reads holdings off pods.
+    """Derives holdings from pods.
 
     Args:
-        spans: reads spans off sightings.
-        lives: the nodes of the hour, by name, those that replaced each other in order.
-        slices_per_gpu: the settings' word for nodes that say nothing.
-        collects_nodes: whether a node that is not among them is not there.
-        notes: takes what a reader of the hour should know.
+        spans: derives spans from sample times.
+        lifecycles: the nodes of the hour by name; nodes that replaced each other are in order of time.
+        slices_per_gpu: from the settings, for nodes whose labels do not say it.
+        collects_nodes: whether a node that is not in `lifecycles` did not exist.
+        notes: receives the notes of the hour.
     """
 
     spans: SpanReader
@@ -37,21 +37,21 @@ class HoldingReader:
     collects_nodes: bool = False
     notes: list[str] = field(default_factory=list)
     advertised: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
-    """By node, the most units of each resource that it was seen to advertise."""
+    """By node, the most units of each resource that it advertised."""
     suspect_nodes: Mapping[str, str] = field(default_factory=dict)
     """By node, how sources contradict each other about what it advertises."""
     disputed: dict[NodeKey, list[DisputedHolding]] = field(default_factory=dict)
-    """What pods may have held of which the samples cannot be true: on nobody's bill."""
+    """What pods may have held according to implausible samples; no business unit pays for it."""
     _shares: dict[tuple[int, str], GpuShare] = field(default_factory=dict)
     _all_hour: dict[str, tuple[Span, GpuNode | None]] = field(default_factory=dict)
-    """By node: where and when those held that were seen at every scrape, which most are."""
+    """By node, the span and node of pods that have a sample at every scrape, as most do."""
 
     def read(self, pods: Sequence[PodObservation]) -> list[Holding]:
-        """All holdings of the hour, in the order of namespaces, pods and uids."""
-        found: list[Holding] = []
+        """Return all holdings of the hour, in the order of namespaces, pods and uids."""
+        holdings: list[Holding] = []
         for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.pod, pod.uid, pod.node)):
-            found.extend(self._of_pod(pod))
-        return _hand_over(found)
+            holdings.extend(self._of_pod(pod))
+        return _trim_handovers(holdings)
 
     def _of_pod(self, pod: PodObservation) -> list[Holding]:
         if pod.held is None:
@@ -63,9 +63,9 @@ class HoldingReader:
         if node is None or not span.time.length:
             return []
         requests = self._effective_requests(pod)
-        suspicion, gpus = self._suspicion(pod, node, requests)
-        if suspicion:
-            self.notes.append(f"{SUSPECT}{suspicion}; what it holds is unobserved")
+        contradiction, gpus = self._suspicion(pod, node, requests)
+        if contradiction:
+            self.notes.append(f"{SUSPECT}{contradiction}; what it holds is unobserved")
             disputed = self.disputed.setdefault((node.name, node.provider_id), [])
             disputed.append(DisputedHolding(span.time, gpus))
             return []
@@ -88,14 +88,14 @@ class HoldingReader:
     def _suspicion(
         self, pod: PodObservation, node: GpuNode, requests: Mapping[str, int] | None
     ) -> tuple[str, Fraction | None]:
-        """Why a pod's samples cannot be true, and the GPUs that they claim; "" and None where they can be.
+        """Return why a pod's samples are implausible and the GPUs that it requests; "" and None if they are plausible.
 
-        A request is impossible where it is more than the node ever advertised and more than its physical GPUs: pods
-        keep what they hold while a node advertises less, because a GPU failed for instance.
+        A request is implausible if it exceeds both what the node ever advertised and its physical GPUs. Pods keep
+        their GPUs while a node advertises less, for example after a GPU failed.
         """
         name = f"pod {pod.namespace}/{pod.pod}"
         if requests is None:
-            return f"{name} requests no number of GPUs that can be", None
+            return f"{name} requests an implausible number of GPUs", None
         if pod.node in self.suspect_nodes:
             return f"{self.suspect_nodes[pod.node]}, with {name} on it", None
         if pod.contradiction:
@@ -108,26 +108,32 @@ class HoldingReader:
             if node.physical is not None:
                 bounds.append(node.physical / self._share(pod, node, resource).gpus_per_unit)
             if bounds and units > max(bounds):
-                what = kubernetes_resource(resource)
-                reason = f"{name} requests {units} of {what}, and node {node.name} has {float(max(bounds)):g}"
+                resource_name = kubernetes_resource(resource)
+                reason = f"{name} requests {units} of {resource_name}, and node {node.name} has {float(max(bounds)):g}"
                 return reason, self._gpus(pod, node, requests)
         return "", None
 
     def _gpus(self, pod: PodObservation, node: GpuNode, requests: Mapping[str, int]) -> Fraction:
-        return sum((units * self._share(pod, node, resource).gpus_per_unit for resource, units in requests.items()), ZERO)
+        return sum(
+            (units * self._share(pod, node, resource).gpus_per_unit for resource, units in requests.items()), ZERO
+        )
 
     def _placed(self, pod: PodObservation) -> tuple[Span, GpuNode | None]:
-        """When a pod held, and its node as it was then; no node where that is not there."""
+        """Return when a pod held GPUs, and its node's state then; None for a node that did not exist."""
         span = self.spans.held(pod)
         if not span.time.length:
             return span, None
-        life = _life(self.lifecycles.get(pod.node, ()), span.time)
-        if life is not None:
-            # A spot node that is gone leaves its pod objects behind for a while: they hold nothing any more.
-            span = Span(span.time.overlap(life.present), min(span.last_sample_ms, life.present.end), span.first_sample_ms)
-            return span, life.state_during(span.time)
+        lifecycle = _lifecycle_during(self.lifecycles.get(pod.node, ()), span.time)
+        if lifecycle is not None:
+            # The pod objects of a terminated spot node remain for a while, but they hold nothing any more.
+            span = Span(
+                span.time.overlap(lifecycle.present),
+                min(span.last_sample_ms, lifecycle.present.end),
+                span.first_sample_ms,
+            )
+            return span, lifecycle.state_during(span.time)
         if self.collects_nodes or pod.node in self.lifecycles:
-            self.notes.append(f"node {pod.node!r} is not there: pods that are still listed on it hold nothing")
+            self.notes.append(f"node {pod.node!r} does not exist: pods that are still bound to it hold nothing")
             return span, None
         return span, GpuNode(pod.node)
 
@@ -138,17 +144,17 @@ class HoldingReader:
             share = self._shares[key] = node.share(resource, self.slices_per_gpu)
         if share.is_estimate:
             name, model = kubernetes_resource(resource), node.gpu_model or "an unknown GPU model"
-            how = "its compute slices" if share.source == "mig-compute-slices" else "what its node advertises"
-            self.notes.append(f"the share of {name} on {model} is in no table; estimated from {how}")
+            basis = "its compute slices" if share.source == "mig-compute-slices" else "what its node advertises"
+            self.notes.append(f"the share of {name} on {model} is not in the catalog; estimated from {basis}")
         return share
 
     def _effective_requests(self, pod: PodObservation) -> dict[str, int] | None:
-        """Units per resource as the scheduler counts them: `max(Σ containers and sidecars, largest init container)`.
+        """Return units by resource as the scheduler counts them: `max(Σ containers and sidecars, largest init)`.
 
         Source: Kubernetes, "Init containers" and "Sidecar containers", resource sharing within containers.
 
         Returns:
-            None where a container's request is no number of units.
+            None if a container's request is not a valid number of units.
         """
         together: dict[str, Decimal] = {}
         largest_init: dict[str, Decimal] = {}
@@ -165,49 +171,50 @@ class HoldingReader:
         return {name: units for name, units in units_of.items() if units > 0}
 
     def _is_units(self, pod: PodObservation, request: ContainerRequest) -> bool:
-        """Whether a request is a count of units; Kubernetes takes whole numbers only for such resources."""
+        """Whether a request is a whole number of units, the only requests that Kubernetes accepts."""
         if is_count(request.units):
             return True
-        what = f"container {request.container} of pod {pod.namespace}/{pod.pod}"
+        container = f"container {request.container} of pod {pod.namespace}/{pod.pod}"
         resource = kubernetes_resource(request.resource)
         self.notes.append(
-            f"{SUSPECT}{what} requests {request.units} of {resource}, which is no whole number from 0 to {MAX_UNITS}"
+            f"{SUSPECT}{container} requests {request.units} of {resource}, which is not a whole number from 0 to "
+            f"{MAX_UNITS}"
         )
         return False
 
 
-def _life(lives: Sequence[NodeLifecycle], time: Interval) -> NodeLifecycle | None:
-    """Which of the nodes of one name a pod was on: the one on which it began; it does not move on to a successor."""
-    return next((life for life in lives if life.present.overlap(time).length), None)
+def _lifecycle_during(lifecycles: Sequence[NodeLifecycle], time: Interval) -> NodeLifecycle | None:
+    """Return the first of the nodes of one name that existed during a pod's time; pods do not move to a successor."""
+    return next((lifecycle for lifecycle in lifecycles if lifecycle.present.overlap(time).length), None)
 
 
-def _hand_over(holdings: list[Holding]) -> list[Holding]:
-    """Where a GPU passes from one pod to the next between two scrapes, let the first end as the second begins.
+def _trim_handovers(holdings: list[Holding]) -> list[Holding]:
+    """Let a pod's holding end when its GPU's next pod starts, if the GPU changed hands between two scrapes.
 
-    After its last sample a pod is given one interval more, in which it may have ended at any moment; where the next
-    one was there already (another instance saw it first, or scrapes jitter), that moment is known.
+    A holding extends one scrape interval beyond the pod's last sample. If the next pod's first sample falls within
+    that interval (from another instance, or because scrapes jitter), the holding must have ended by then.
     """
     on_node: dict[NodeKey, list[int]] = {}
-    for place, one in enumerate(holdings):
-        on_node.setdefault((one.node.name, one.node.provider_id), []).append(place)
-    for places in on_node.values():
-        if any(holdings[place].last_sample_ms < holdings[place].held.end for place in places):
-            _settle(holdings, places)
-    return [one for one in holdings if one.held.length]
+    for index, holding in enumerate(holdings):
+        on_node.setdefault((holding.node.name, holding.node.provider_id), []).append(index)
+    for indexes in on_node.values():
+        if any(holdings[index].last_sample_ms < holdings[index].held.end for index in indexes):
+            _trim_handovers_of_node(holdings, indexes)
+    return [holding for holding in holdings if holding.held.length]
 
 
-def _settle(holdings: list[Holding], places: Sequence[int]) -> None:
-    guessed = [place for place in places if holdings[place].last_sample_ms < holdings[place].held.end]
-    first = min(holdings[place].last_sample_ms for place in guessed)
-    last = max(holdings[place].held.end for place in guessed)
-    for piece in cut_at_edges(Interval(first, last), [holdings[place].held for place in places]):
-        there = [place for place in places if holdings[place].held.contains(piece.start)]
-        for place in sorted(there, key=lambda place: holdings[place].last_sample_ms):
-            one = holdings[place]
-            if not is_overcommitted(one.node, [holdings[other] for other in there]):
+def _trim_handovers_of_node(holdings: list[Holding], indexes: Sequence[int]) -> None:
+    uncertain = [index for index in indexes if holdings[index].last_sample_ms < holdings[index].held.end]
+    first = min(holdings[index].last_sample_ms for index in uncertain)
+    last = max(holdings[index].held.end for index in uncertain)
+    for piece in cut_at_edges(Interval(first, last), [holdings[index].held for index in indexes]):
+        present = [index for index in indexes if holdings[index].held.contains(piece.start)]
+        for index in sorted(present, key=lambda index: holdings[index].last_sample_ms):
+            holding = holdings[index]
+            if not is_overcommitted(holding.node, [holdings[other] for other in present]):
                 break
-            # Only a successor tells: what is too much all along is a contradiction, and stays one.
-            if any(holdings[other].first_sample_ms >= one.last_sample_ms for other in there if other != place):
-                cut = Interval(one.held.start, piece.start)
-                holdings[place] = replace(one, held=cut, running=one.running.overlap(cut))
-                there.remove(place)
+            # Only a successor ends a holding. An excess without one is a contradiction and remains visible.
+            if any(holdings[other].first_sample_ms >= holding.last_sample_ms for other in present if other != index):
+                cut = Interval(holding.held.start, piece.start)
+                holdings[index] = replace(holding, held=cut, running=holding.running.overlap(cut))
+                present.remove(index)

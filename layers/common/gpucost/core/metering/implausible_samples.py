@@ -1,7 +1,7 @@
-"""Samples that cannot be true: numbers beyond reason, and sources that contradict each other.
+"""Implausible samples: values out of bounds, and sources that contradict each other.
 
-What they say is billed to no one. The hour carries a note that begins with `SUSPECT`, and rules of kind `data` fire on
-such a note.
+No business unit pays for what they report. The hour has a note that begins with `SUSPECT`, on which alert rules of
+kind `data` fire.
 """
 
 from bisect import bisect_right
@@ -14,58 +14,70 @@ from gpucost.core.metering.observations import Instance
 from gpucost.core.money import MAX_AMOUNT, is_amount
 
 __all__ = [
-    "MAX_LAG_MS", "MAX_AMOUNT", "MAX_HOURLY_PRICE", "MAX_UNITS", "SUSPECT", "sources_contradict", "is_amount", "is_count",
-    "is_price", "is_utilization", "overlap_beyond_lag",
+    "MAX_AMOUNT",
+    "MAX_HOURLY_PRICE",
+    "MAX_LAG_MS",
+    "MAX_UNITS",
+    "SUSPECT",
+    "is_amount",
+    "is_count",
+    "is_price",
+    "is_utilization",
+    "overlap_beyond_lag",
+    "sources_contradict",
 ]  # fmt: skip
 SUSPECT = "suspect samples: "
-"""How the notes about such samples begin."""
+"""The prefix of notes about such samples."""
 MAX_UNITS = Decimal(100_000)
 """GPU units that a container may request and a node may advertise: 16 GPUs in thousands of replicas are fewer."""
 MAX_HOURLY_PRICE = Decimal(10**9)
-"""Of a node-hour or a GPU-hour, in any currency; as settings allow."""
+"""The highest price of a node-hour or a GPU-hour that settings allow, in any currency."""
 MAX_TIMES_FULL_USE = 10
-"""A utilization above so many times the value of full use measures something else, or nothing."""
+"""A utilization of more than so many times full use does not measure utilization."""
 MAX_SOURCES = 50
-"""Of one object in an hour, restarts included. More are made up, and comparing each with each would take too long."""
+"""The most sources of one object in an hour, including restarts; more are fabricated and too slow to compare."""
 MAX_LAG_MS = 300_000
-"""Two sources that disagree for longer contradict each other; for less, one of them lags."""
+"""Two sources that disagree for longer contradict each other; otherwise one of them lags behind."""
 
 
-def is_count(value: Decimal, most: Decimal = MAX_UNITS) -> bool:
-    """Whether a value is a whole number from 0 to `most`."""
-    return value.is_finite() and 0 <= value <= most and value == value.to_integral_value()
+def is_count(value: Decimal, maximum: Decimal = MAX_UNITS) -> bool:
+    """Whether a value is a whole number from 0 to `maximum`."""
+    return value.is_finite() and 0 <= value <= maximum and value == value.to_integral_value()
 
 
 def is_price(value: Decimal) -> bool:
-    """Whether a value can be the price of an hour."""
+    """Whether a value is plausible as a price per hour."""
     return value.is_finite() and 0 <= value <= MAX_HOURLY_PRICE
 
 
 def is_utilization(value: Decimal, scale: Decimal) -> bool:
-    """Whether a value can be a utilization whose full use is `scale`; MIG devices are at times seen above it."""
+    """Whether a value is plausible as a utilization; `scale` is full use, which MIG devices sometimes exceed."""
     return value.is_finite() and 0 <= value <= MAX_TIMES_FULL_USE * scale
 
 
-def sources_contradict(tellings: Mapping[Instance, Mapping[int, Hashable]]) -> bool:
-    """Whether two sources tell different values at the same time, for longer than one of them may lag.
+def sources_contradict(values_by_source: Mapping[Instance, Mapping[int, Hashable]]) -> bool:
+    """Whether two sources report different values at the same time, for longer than one of them may lag.
 
-    More sources than can be contradict each other, whatever they tell.
+    More than `MAX_SOURCES` sources always contradict each other.
 
     Args:
-        tellings: values by the time of their sample, in milliseconds, for each source.
+        values_by_source: for each source, values by the time of their sample in milliseconds.
     """
-    runs = [(sorted(values), values) for values in tellings.values() if values]
-    return len(runs) > MAX_SOURCES or any(_disagree(*one, *other) for one, other in combinations(runs, 2))
+    sources = [(sorted(values), values) for values in values_by_source.values() if values]
+    return len(sources) > MAX_SOURCES or any(_disagree(*first, *second) for first, second in combinations(sources, 2))
 
 
 def _disagree(
-    times: Sequence[int], values: Mapping[int, Hashable], others: Sequence[int], told: Mapping[int, Hashable]
+    first_times: Sequence[int],
+    first_values: Mapping[int, Hashable],
+    second_times: Sequence[int],
+    second_values: Mapping[int, Hashable],
 ) -> bool:
     since: int | None = None
-    for time in times:
-        if not others[0] <= time <= others[-1]:
+    for time in first_times:
+        if not second_times[0] <= time <= second_times[-1]:
             continue
-        if values[time] == told[others[bisect_right(others, time) - 1]]:
+        if first_values[time] == second_values[second_times[bisect_right(second_times, time) - 1]]:
             since = None
             continue
         since = time if since is None else since
@@ -74,6 +86,6 @@ def _disagree(
     return False
 
 
-def overlap_beyond_lag(one: Interval, other: Interval) -> bool:
-    """Whether two times share more than a lag."""
-    return one.overlap(other).length > MAX_LAG_MS
+def overlap_beyond_lag(first: Interval, second: Interval) -> bool:
+    """Whether two intervals overlap for longer than a source may lag."""
+    return first.overlap(second).length > MAX_LAG_MS

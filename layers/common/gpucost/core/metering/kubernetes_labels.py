@@ -1,9 +1,8 @@
-"""Every Kubernetes label that this product reads, with what it is for.
+"""The catalog of Kubernetes labels that this product reads, with their purposes.
 
-Readers of metrics, the rendered manifests, `gpucost doctor`, the recording rules and docs/existing-cluster.md take
-label keys from here. kube-state-metrics exports a label only where its allow-list names it, so a label that is read
-but not in this catalogue would be blank in every cluster. The settings name further labels: those of business units
-and `cost_labels`.
+Metrics readers, the rendered manifests, `gpucost doctor`, the recording rules and docs/existing-cluster.md use its
+label keys. kube-state-metrics exports only labels in its allow-list, so a label that is missing here would be blank in
+every cluster. The settings name further labels: those of business units and `cost_labels`.
 """
 
 import re
@@ -18,10 +17,10 @@ NAMESPACE_LABELS_METRIC = "kube_namespace_labels"
 POD_LABELS_METRIC = "kube_pod_labels"
 
 INTERRUPTIBLE = "gpucost/interruptible"
-"""The pod label that says whether work may be interrupted. It reaches the ledger where `cost_labels` lists it."""
+"""The pod label that says whether a workload may be interrupted. It reaches the ledger if `cost_labels` lists it."""
 
 NVIDIA_PREFIX = "label_nvidia_com_"
-"""What the exported names of GPU feature discovery's labels begin with."""
+"""The prefix of the exported names of GPU feature discovery's labels."""
 
 
 @cache
@@ -32,7 +31,7 @@ def exported_name(key: str) -> str:
 
 
 def whole_number(text: str) -> int:
-    """A label's value as a number; 0 where it is none, or one that no label of a node could mean."""
+    """Parse a label's value as a whole number; 0 if it is not a plausible one."""
     return int(text) if re.fullmatch(r"[0-9]{1,6}", text) else 0
 
 
@@ -44,9 +43,9 @@ class NodeLabel:
     keys: tuple[str, ...]
     """The keys in use today."""
     purpose: str
-    """What is read from it."""
+    """What the product uses it for."""
     effect_if_missing: str
-    """What attribution cannot do without it."""
+    """The effect on attribution if the label is missing."""
     older_keys: tuple[str, ...] = ()
     """Keys of older releases and other installers, read after `keys`."""
 
@@ -90,7 +89,7 @@ NODE_POOL = NodeLabel(
 )  # fmt: skip
 CAPACITY_TYPE = NodeLabel(
     "capacity type", ("karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType"),
-    "spot, on-demand and reserved capacity", "spot cannot be told from on-demand", ("node-lifecycle", "lifecycle"),
+    "spot, on-demand and reserved capacity", "spot and on-demand look the same", ("node-lifecycle", "lifecycle"),
 )  # fmt: skip
 RESERVATION_ID = NodeLabel(
     "capacity reservation",
@@ -101,8 +100,8 @@ GPU_PRODUCT = NodeLabel(
     "GPU model", ("nvidia.com/gpu.product",), "GPU model, MIG profile", "GPU model and MIG profile are not known",
 )  # fmt: skip
 GPU_COUNT = NodeLabel(
-    "GPUs", ("nvidia.com/gpu.count",), "number of GPUs, where the instance type does not tell it",
-    "physical GPUs of a type that no table has are not known",
+    "GPUs", ("nvidia.com/gpu.count",), "number of GPUs, if the instance type is not in the catalog",
+    "physical GPUs of such an instance type are unknown",
 )  # fmt: skip
 GPU_REPLICAS = NodeLabel(
     "replicas per GPU", ("nvidia.com/gpu.replicas",), "share of a pod on a time-sliced or MPS GPU",
@@ -110,14 +109,14 @@ GPU_REPLICAS = NodeLabel(
 )  # fmt: skip
 GPU_SHARING = NodeLabel(
     "sharing strategy", ("nvidia.com/gpu.sharing-strategy",), "whether GPUs are shared",
-    "sharers cannot be told from slices",
+    "pods with shared GPUs and pods with slices look the same",
 )  # fmt: skip
 
 NODE_LABELS = (
     INSTANCE_TYPE, ZONE, ZONE_ID, REGION, OPERATING_SYSTEM, NODE_POOL, CAPACITY_TYPE, RESERVATION_ID, GPU_PRODUCT,
     GPU_COUNT, GPU_REPLICAS, GPU_SHARING,
 )  # fmt: skip
-"""Labels that every cluster's allow-list holds."""
+"""The labels in the allow-list of every cluster."""
 
 
 @cache

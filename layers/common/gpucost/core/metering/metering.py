@@ -1,4 +1,4 @@
-"""Metering: from an hour's observation to who held how much GPU for how long, and how much of it was used."""
+"""Metering: from an hour's observation to the GPU time that each pod held and used."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,14 +29,14 @@ from gpucost.core.model import Coverage, UtilizationSource
 from gpucost.core.money import quantize
 
 MAX_BRIDGED_GAP_MS = 300_000
-"""Gaps up to this long (Prometheus' own look-back) leave free capacity unallocated; longer ones, unobserved."""
+"""Free GPUs count as unallocated during gaps up to this long (Prometheus' look-back), otherwise as unobserved."""
 NOTEWORTHY_GPU_MS = 36_000
-"""Use that nobody requested is reported from a hundredth of a GPU-hour on."""
+"""Deviations of at least a hundredth of a GPU-hour are reported in notes."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeteringRules:
-    """What settings say about metering."""
+    """The settings that metering needs."""
 
     utilization_sources: tuple[UtilizationSource, ...] = ("pod", "shared")
     slices_per_gpu: int | None = None
@@ -46,82 +46,82 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
     """Meter one cluster-hour.
 
     Args:
-        observation: what was seen.
-        rules: what settings say.
-        window: a part of the hour; the whole where not given.
+        observation: the hour's samples.
+        rules: the settings.
+        window: a part of the hour; None for all of it.
 
     Returns:
-        Usage with coverage; without any scrape of the allocation source coverage is 0 and nothing is concluded.
+        The usage with its coverage, which is 0 without any scrape of the allocation source.
     """
     start = to_epoch_ms(observation.hour)
     window = window or Interval(start, start + HOUR_MS)
     notes = list(observation.notes)
     spans = SpanReader(observation.allocation, window, observation.utilization)
     covered = union(
-        piece for run in observation.allocation.values() for piece in run.coverage(window, DEFAULT_INTERVAL_MS)
+        time for scrapes in observation.allocation.values() for time in scrapes.coverage(window, DEFAULT_INTERVAL_MS)
     )
-    blind = gaps(covered, window, MAX_BRIDGED_GAP_MS)
-    notes += [_says(gap, window) for gap in blind]
-    lives = _lives(observation, spans)
-    devices, suspect = _trusted_devices(observation, lives, window)
+    unobserved = gaps(covered, window, MAX_BRIDGED_GAP_MS)
+    notes += [_gap_note(gap, window) for gap in unobserved]
+    lifecycles = _node_lifecycles(observation, spans)
+    devices, suspect = _trusted_devices(observation, lifecycles, window)
     reader = HoldingReader(
-        spans, lives, rules.slices_per_gpu, observation.collects_nodes, notes, _advertised(observation.nodes),
+        spans, lifecycles, rules.slices_per_gpu, observation.collects_nodes, notes, _advertised(observation.nodes),
         {node.name: node.contradiction for node in observation.nodes if node.contradiction},
     )  # fmt: skip
     holdings = reader.read(observation.pods)
-    claims = assign_devices(holdings, devices, window, {name for name, _ in reader.disputed})
-    surplus = surplus_assignments(holdings, claims, window)
+    assignments = assign_devices(holdings, devices, window, {name for name, _ in reader.disputed})
+    surplus = surplus_assignments(holdings, assignments, window)
     if surplus:
         devices, suspect = exclude_suspect(devices, surplus), suspect | surplus
-        claims = assign_devices(holdings, devices, window, {name for name, _, _ in surplus})
+        assignments = assign_devices(holdings, devices, window, {name for name, _, _ in surplus})
     notes += contradiction_notes(suspect)
-    holdings = scale_to_gpus(holdings, claims)
-    ladder = UtilizationResolver(holdings, devices, claims, rules.utilization_sources, window)
-    measured = ladder.measure()
-    notes += _utilization_notes(observation, ladder)
+    holdings = scale_to_gpus(holdings, assignments)
+    resolver = UtilizationResolver(holdings, devices, assignments, rules.utilization_sources, window)
+    measurements = resolver.measure()
+    notes += _utilization_notes(observation, resolver)
     return Usage(
         cluster=observation.cluster,
         hour=observation.hour,
         coverage=Coverage(
             allocation=quantize(Fraction(overlap_length(covered, window), window.length)),
-            utilization=_device_coverage(devices, lives, holdings, window),
+            utilization=_device_coverage(devices, lifecycles, holdings, window),
         ),
-        pods=tuple(PodUsage(holding, measurement) for holding, measurement in zip(holdings, measured, strict=True)),
-        nodes=_capacity(observation, lives, holdings, reader.disputed, blind, rules, notes),
+        pods=tuple(PodUsage(holding, measurement) for holding, measurement in zip(holdings, measurements, strict=True)),
+        nodes=_capacity(observation, lifecycles, holdings, reader.disputed, unobserved, rules, notes),
         notes=suspect_first(notes),
     )
 
 
 def _trusted_devices(
-    observation: Observation, lives: Mapping[str, Sequence[NodeLifecycle]], window: Interval
+    observation: Observation, lifecycles: Mapping[str, Sequence[NodeLifecycle]], window: Interval
 ) -> tuple[list[DeviceHour], dict[DeviceKey, tuple[str, str]]]:
-    """Devices that exporters agree about; and the others, with two exporters that contradict each other."""
+    """Return the devices without contradictory exporters, and the others with two contradictory exporters each."""
     pods = {(pod.namespace, pod.pod) for pod in observation.pods}
     suspect = contradictory_devices(observation.devices, window, pods)
-    surplus = surplus_devices(lives, observation.devices, window)
+    surplus = surplus_devices(lifecycles, observation.devices, window)
     devices = device_hours(observation.devices, observation.utilization, window)
     suspect |= {device.key: surplus[device.node] for device in devices if device.node in surplus}
     return exclude_suspect(devices, suspect), suspect
 
 
 def _advertised(nodes: Iterable[NodeObservation]) -> dict[str, dict[str, Decimal]]:
-    """By node, the most units of each resource that it was seen to advertise."""
-    found: dict[str, dict[str, Decimal]] = {}
+    """Return, by node, the most units of each resource that it advertised."""
+    advertised: dict[str, dict[str, Decimal]] = {}
     for node in nodes:
-        units = found.setdefault(node.name, {})
+        units = advertised.setdefault(node.name, {})
         for state in node.states:
             for resource, count in state.capacity.items():
                 units[resource] = max(count, units.get(resource, count))
-    return found
+    return advertised
 
 
 def suspect_first(notes: Iterable[str]) -> tuple[str, ...]:
-    """Notes, each once; those about suspect samples first, because the ledger keeps a thousand."""
+    """Deduplicate notes and put those about suspect samples first, because the ledger keeps only a thousand."""
     return tuple(sorted(dict.fromkeys(notes), key=lambda note: not note.startswith(SUSPECT)))
 
 
-def _lives(observation: Observation, spans: SpanReader) -> dict[str, list[NodeLifecycle]]:
-    """All nodes by name; those that replaced each other under one name in order of time."""
+def _node_lifecycles(observation: Observation, spans: SpanReader) -> dict[str, list[NodeLifecycle]]:
+    """Return all nodes by name; nodes that replaced each other under one name are in order of time."""
     devices: dict[str, list[DeviceSeries]] = {}
     for device in observation.devices:
         devices.setdefault(device.node, []).append(device)
@@ -129,74 +129,92 @@ def _lives(observation: Observation, spans: SpanReader) -> dict[str, list[NodeLi
     for pod in observation.pods:
         if pod.scheduled_at is not None:
             scheduled.setdefault(pod.node, []).append(pod.scheduled_at)
-    found: dict[str, list[NodeLifecycle]] = {}
-    for seen in observation.nodes:
-        present = _present(seen, scheduled.get(seen.name, ()), spans)
-        lives = found.setdefault(seen.name, [])  # empty: known, and not there in the hour
+    lifecycles_by_name: dict[str, list[NodeLifecycle]] = {}
+    for node in observation.nodes:
+        present = _present(node, scheduled.get(node.name, ()), spans)
+        lifecycles = lifecycles_by_name.setdefault(
+            node.name, []
+        )  # stays empty for a node that did not exist in the hour
         if present.length:
-            lives.append(_life(seen, present, devices.get(seen.name, ()), spans))
-    for name, lives in found.items():
-        lives.sort(key=lambda life: (life.present, life.node.provider_id))
-        # The one that was replaced ends where its successor begins: two nodes of one name are never there at once.
-        found[name] = [
-            NodeLifecycle(life.node, Interval(life.present.start, min(life.present.end, after.present.start)), life.states)
-            for life, after in pairwise(lives)
-        ] + lives[-1:]
-    return found
+            lifecycles.append(_node_lifecycle(node, present, devices.get(node.name, ()), spans))
+    for name, lifecycles in lifecycles_by_name.items():
+        lifecycles.sort(key=lambda lifecycle: (lifecycle.present, lifecycle.node.provider_id))
+        # A node ends where its successor begins, because two nodes of one name never exist at the same time.
+        lifecycles_by_name[name] = [
+            NodeLifecycle(
+                lifecycle.node,
+                Interval(lifecycle.present.start, min(lifecycle.present.end, successor.present.start)),
+                lifecycle.states,
+            )
+            for lifecycle, successor in pairwise(lifecycles)
+        ] + lifecycles[-1:]
+    return lifecycles_by_name
 
 
-def _present(seen: NodeObservation, scheduled: Sequence[int], spans: SpanReader) -> Interval:
-    """When a node was there; one that joined in a gap was there at the latest when the first pod came to it."""
-    present = spans.span(seen.present).time
-    gap = spans.gap_before(seen.present)
+def _present(node: NodeObservation, scheduled: Sequence[int], spans: SpanReader) -> Interval:
+    """Return when a node existed; one that joined during a gap existed when its first pod was scheduled."""
+    present = spans.span(node.present).time
+    gap = spans.gap_before(node.present)
     start = min((time for time in scheduled if gap.contains(time)), default=present.start)
     return Interval(min(start, present.start), present.end).overlap(spans.window) if present.length else present
 
 
-def _life(seen: NodeObservation, present: Interval, devices: Sequence[DeviceSeries], spans: SpanReader) -> NodeLifecycle:
-    own = [device for device in devices if _was_there(device, present)]
+def _node_lifecycle(
+    observed: NodeObservation, present: Interval, devices: Sequence[DeviceSeries], spans: SpanReader
+) -> NodeLifecycle:
+    series_of_node = [device for device in devices if _was_there(device, present)]
     states = []
-    ends = [spans.span(state.sampled).time for state in seen.states]
-    for place, state in enumerate(seen.states):
-        start = ends[place].start
-        if place == 0 and spans.gap_before(state.sampled).contains(present.start):
-            start = present.start  # pods were on it by then, so that it advertised
-        time = Interval(start, ends[place].end).overlap(present)
+    times = [spans.span(state.sampled).time for state in observed.states]
+    for index, state in enumerate(observed.states):
+        start = times[index].start
+        if index == 0 and spans.gap_before(state.sampled).contains(present.start):
+            start = present.start  # pods were scheduled to it, so it advertised GPUs by then
+        time = Interval(start, times[index].end).overlap(present)
         if time.length:
-            then = [device for device in own if _was_there(device, time)]
-            states.append((time, describe_node(seen, state.labels, then, state.capacity, state.allocatable)))
-    node = describe_node(seen, seen.labels, own, seen.states[-1].capacity if seen.states else {}, {})
+            devices_then = [device for device in series_of_node if _was_there(device, time)]
+            states.append(
+                (time, describe_node(observed, state.labels, devices_then, state.capacity, state.allocatable))
+            )
+    node = describe_node(
+        observed, observed.labels, series_of_node, observed.states[-1].capacity if observed.states else {}, {}
+    )
     return NodeLifecycle(node, present, tuple(states))
 
 
 def _was_there(device: DeviceSeries, present: Interval) -> bool:
-    """Whether a device's series is of this node and not of another that had the same name in the hour."""
+    """Whether a device's series belongs to this node and not to another of the same name in the hour."""
     return device.samples is None or any(present.contains(time) for time, _ in device.samples)
 
 
 def _capacity(
     observation: Observation,
-    lives: Mapping[str, Sequence[NodeLifecycle]],
+    lifecycles: Mapping[str, Sequence[NodeLifecycle]],
     holdings: Sequence[Holding],
     disputed: Mapping[NodeKey, Sequence[DisputedHolding]],
-    blind: Sequence[Interval],
+    unobserved: Sequence[Interval],
     rules: MeteringRules,
     notes: list[str],
 ) -> tuple[NodeUsage, ...] | None:
-    """Every GPU node's account; None where pods hold GPUs on a node of which nothing tells what it has."""
+    """Split the time of every GPU node; None if pods hold GPUs on a node whose capacity is unknown."""
     on_node: dict[NodeKey, list[Holding]] = {}
     for holding in holdings:
         on_node.setdefault((holding.node.name, holding.node.provider_id), []).append(holding)
-    is_kept = observation.collects_capacity or any(seen.states for seen in observation.nodes)
-    accounts: list[NodeUsage] = []
-    for name in sorted(lives):
-        for life in lives[name]:
-            if is_gpu_node(life):
-                key = name, life.node.provider_id
-                own = on_node.pop(key, [])
-                offer: Sequence[AdvertisedGpus] = advertised_gpus(life, rules.slices_per_gpu, collects_capacity=is_kept)
-                accounts.append(split_node_time(life, offer, own, blind, rules.slices_per_gpu, disputed.get(key, ())))
-                excess = accounts[-1].excess_gpu_ms
+    collects_capacity = observation.collects_capacity or any(node.states for node in observation.nodes)
+    usages: list[NodeUsage] = []
+    for name in sorted(lifecycles):
+        for lifecycle in lifecycles[name]:
+            if is_gpu_node(lifecycle):
+                key = name, lifecycle.node.provider_id
+                node_holdings = on_node.pop(key, [])
+                advertised: Sequence[AdvertisedGpus] = advertised_gpus(
+                    lifecycle, rules.slices_per_gpu, collects_capacity=collects_capacity
+                )
+                usages.append(
+                    split_node_time(
+                        lifecycle, advertised, node_holdings, unobserved, rules.slices_per_gpu, disputed.get(key, ())
+                    )
+                )
+                excess = usages[-1].excess_gpu_ms
                 if excess >= NOTEWORTHY_GPU_MS:
                     notes.append(
                         f"{SUSPECT}pods hold {float(excess / HOUR_MS):.3f} GPU-hours more of node {name!r} than it "
@@ -204,61 +222,65 @@ def _capacity(
                     )
     if on_node:
         name, _ = min(on_node)
-        notes.append(f"nothing tells how many GPUs node {name!r} has: capacity is not known")
+        notes.append(f"the number of GPUs of node {name!r} is unknown, so the capacity is unknown")
         return None
-    return tuple(accounts)
+    return tuple(usages)
 
 
 def _device_coverage(
     devices: Sequence[DeviceHour],
-    lives: Mapping[str, Sequence[NodeLifecycle]],
+    lifecycles: Mapping[str, Sequence[NodeLifecycle]],
     holdings: Sequence[Holding],
     window: Interval,
 ) -> Decimal | None:
-    """Time in which devices were seen ÷ time in which they were there; None for a cluster without GPUs."""
-    nodes = [life for name in sorted(lives) for life in lives[name] if is_gpu_node(life)]
+    """Return the time in which devices were observed ÷ the time in which they existed; None without GPUs."""
+    nodes = [lifecycle for name in sorted(lifecycles) for lifecycle in lifecycles[name] if is_gpu_node(lifecycle)]
     if not nodes and not holdings:
         return None
     on_node: dict[str, list[DeviceHour]] = {}
     for device in devices:
         on_node.setdefault(device.node, []).append(device)
-    expected, seen = 0, 0
-    for life in nodes:
-        own = [device for device in on_node.pop(life.node.name, []) if overlap_length(device.observed_times, life.present)]
-        expected += life.present.length * (len(own) or life.node.devices or 1)
-        for device in own:
-            observed, present = overlap_length(device.observed_times, life.present), life.present.length
-            seen += present if 2 * (present - observed) <= 3 * device.interval else observed
+    expected_ms, observed_ms = 0, 0
+    for lifecycle in nodes:
+        node_devices = [
+            device
+            for device in on_node.pop(lifecycle.node.name, [])
+            if overlap_length(device.observed_times, lifecycle.present)
+        ]
+        expected_ms += lifecycle.present.length * (len(node_devices) or lifecycle.node.devices or 1)
+        for device in node_devices:
+            device_ms, present_ms = overlap_length(device.observed_times, lifecycle.present), lifecycle.present.length
+            observed_ms += present_ms if 2 * (present_ms - device_ms) <= 3 * device.interval else device_ms
     for others in on_node.values():
-        expected += window.length * len(others)
-        seen += sum(overlap_length(device.observed_times, window) for device in others)
-    return quantize(Fraction(seen, expected)) if expected else Decimal(0)
+        expected_ms += window.length * len(others)
+        observed_ms += sum(overlap_length(device.observed_times, window) for device in others)
+    return quantize(Fraction(observed_ms, expected_ms)) if expected_ms else Decimal(0)
 
 
-def _utilization_notes(observation: Observation, ladder: UtilizationResolver) -> list[str]:
-    odd: dict[str, str] = {}
+def _utilization_notes(observation: Observation, resolver: UtilizationResolver) -> list[str]:
+    implausible: dict[str, str] = {}
     for device in observation.devices:
         for _, value in device.samples or ((0, device.total),):
             name = device.pod or device.node
             if not value.is_finite():
-                odd.setdefault(name, f"utilization of {name!r} holds values that are no numbers")
+                implausible.setdefault(name, f"utilization of {name!r} has values that are not numbers")
             elif device.samples and not is_utilization(value, device.scale):
-                odd[name] = f"{SUSPECT}utilization of {name!r} holds {value:g}, where {device.scale} is full use"
-    notes = [f"{odd[name]}; they count as not observed" for name in sorted(odd)]
-    for node, used in sorted(ladder.unclaimed().items()):
+                implausible[name] = f"{SUSPECT}utilization of {name!r} is {value:g}, where {device.scale} is full use"
+    notes = [f"{implausible[name]}; they count as unobserved" for name in sorted(implausible)]
+    for node, used in sorted(resolver.unclaimed_use().items()):
         if used >= NOTEWORTHY_GPU_MS:
             notes.append(f"{float(used / HOUR_MS):.3f} GPU-hours were used on node {node!r} that no pod had requested")
-    for node, count in sorted(ladder.unlabelled_sharers().items()):
+    for node, count in sorted(resolver.unlabeled_sharers().items()):
         notes.append(
-            f"nothing tells on which GPU of node {node!r} {count} of the pods that share them are: their use, and that "
-            "of those beside them, is not known (dcgm-exporter: KUBERNETES_VIRTUAL_GPUS)"
+            f"no label says which GPU of node {node!r} each of {count} pods with shared GPUs is on; the use of these "
+            "pods, and of pods on the same GPUs, is unknown (set KUBERNETES_VIRTUAL_GPUS in dcgm-exporter)"
         )
     return notes
 
 
-def _says(gap: Interval, window: Interval) -> str:
+def _gap_note(gap: Interval, window: Interval) -> str:
     gap = gap.overlap(window)
     return (
-        f"nobody saw who held GPUs from {format_epoch_ms(gap.start)} to {format_epoch_ms(gap.end)}: "
-        "what came and went within that time is not known"
+        f"no scrapes from {format_epoch_ms(gap.start)} to {format_epoch_ms(gap.end)}: "
+        "pods that started and ended within that time are unknown"
     )

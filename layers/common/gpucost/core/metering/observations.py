@@ -1,7 +1,7 @@
-"""What a metrics source saw of one cluster in one hour, before anything is concluded from it.
+"""Observations: the samples of one cluster in one hour, as metering reads them.
 
-Adapters fill these records from raw samples; `domain.metering` reads them. Times are integer milliseconds since the
-epoch, Prometheus' own resolution.
+`gpucost.sources.prometheus` builds these records from raw samples. Times are integer milliseconds since the epoch,
+which is Prometheus' resolution.
 """
 
 from collections.abc import Mapping
@@ -14,26 +14,26 @@ from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import Scrapes
 
 EDGE_MARGIN_MS = 300_000
-"""How far before the hour samples are counted: more than any scrape interval in use (15 to 120 s)."""
+"""How long before the hour samples are counted: more than the usual scrape intervals (15 to 120 s)."""
 
 LOOK_AROUND_MS = HOUR_MS
-"""How far beyond an hour's edges samples are looked for: gaps up to this long are bridged."""
+"""How far beyond the hour samples are queried, so that gaps up to this long are bridged."""
 
 Instance = str
-"""One scraped process of a source (`job` and `instance` of its series)."""
+"""One scraped process of a source, identified by `job` and `instance` of its series."""
 
 SampleTimes = Mapping[Instance, tuple[int, ...]] | None
-"""Times at which something was seen, by who saw it; None for what was seen at every scrape of the hour."""
+"""The times of an object's samples, by instance of the source; None for a sample at every scrape of the hour."""
 
 
 class ContainerRequest(NamedTuple):
-    """A container's request of a GPU resource."""
+    """A container's request for a GPU resource."""
 
     container: str
     kind: str
-    """`container`, `init` (runs before the others) or `sidecar` (an init container that runs on beside them)."""
+    """`container`, `init` (runs before the others) or `sidecar` (an init container that keeps running)."""
     resource: str
-    """As kube-state-metrics writes it: `nvidia_com_gpu`, `nvidia_com_mig_1g_5gb`, `aws_amazon_com_neuron`."""
+    """Named as in kube-state-metrics: `nvidia_com_gpu`, `nvidia_com_mig_1g_5gb`, `aws_amazon_com_neuron`."""
     units: Decimal
 
 
@@ -47,13 +47,13 @@ class PodObservation:
     node: str
     requests: tuple[ContainerRequest, ...]
     held: SampleTimes
-    """Samples in which the request stood on a node and the pod was not Succeeded or Failed."""
+    """Samples in which the pod was bound to a node and not Succeeded or Failed."""
     running: SampleTimes = None
-    """Samples in phase Running; like `held` where phases are not kept."""
+    """Samples in phase Running; None like `held` where phases are not collected."""
     scheduled_at: int | None = None
-    """`kube_pod_status_scheduled_time`, looked at only where the start fell into a gap."""
+    """`kube_pod_status_scheduled_time`, used only if the pod started within a gap."""
     completed_at: int | None = None
-    """`kube_pod_completion_time` of a finished pod, looked at only where the finish fell into a gap."""
+    """`kube_pod_completion_time` of a finished pod, used only if the pod finished within a gap."""
     finished: SampleTimes = field(default_factory=dict)
     """Samples in which the pod was Succeeded or Failed."""
     workload_kind: str = ""
@@ -61,39 +61,39 @@ class PodObservation:
     labels: Mapping[str, str] = field(default_factory=dict)
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     contradiction: str = ""
-    """How sources contradict each other about what it holds; "" where they do not."""
+    """How sources contradict each other about what the pod holds; "" if they agree."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """What a node said of itself for as long as what it advertised did not change."""
+    """A node's capacity and labels, for as long as what it advertised did not change."""
 
     sampled: SampleTimes
     capacity: Mapping[str, Decimal]
-    """Advertised units per GPU resource; none of 0."""
+    """Advertised units by GPU resource, without resources of 0 units."""
     allocatable: Mapping[str, Decimal]
-    """Healthy units per GPU resource."""
+    """Healthy units by GPU resource."""
     labels: Mapping[str, str]
-    """As kube-state-metrics writes them: `label_node_kubernetes_io_instance_type`."""
+    """Named as in kube-state-metrics: `label_node_kubernetes_io_instance_type`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeObservation:
-    """A node, known by name and provider id: the same name with another id is another node."""
+    """A node, identified by name and provider id: the same name with another id is another node."""
 
     name: str
     provider_id: str
     present: SampleTimes
     labels: Mapping[str, str]
-    """All labels seen; the latest value of each."""
+    """All its labels, each with the latest value."""
     states: tuple[NodeState, ...]
-    """In order of time; none where the node advertised no GPUs."""
+    """In order of time; empty if the node advertised no GPUs."""
     contradiction: str = ""
-    """How sources contradict each other about what it advertises; "" where they do not."""
+    """How sources contradict each other about what it advertises; "" if they agree."""
 
 
 class DeviceSeries(NamedTuple):
-    """One series of a utilization signal: a GPU, MIG device or NeuronCore, with the pod it is labelled with, if any."""
+    """One series of a utilization signal: a GPU, MIG device or NeuronCore, and the pod in its labels, if any."""
 
     node: str
     uuid: str
@@ -104,37 +104,37 @@ class DeviceSeries(NamedTuple):
     pod: str
     uid: str
     slot: str
-    """Which of a shared device's replicas (`vgpu`); "" where that is not told."""
+    """The replica of a shared device (`vgpu`); "" if the exporter does not report it."""
     resource_claim: str
-    """The ResourceClaim by which its pod holds it (DRA), where that is told."""
+    """The ResourceClaim by which the pod holds the device (DRA), if the exporter reports it."""
     instance: Instance
     scale: Decimal
-    """The value that means fully used."""
+    """The value of full use."""
     rank: int
-    """Place of its signal in the order of preference; 0 is best."""
+    """The position of its signal in the order of preference; 0 is best."""
     sample_count: int = 0
-    """Samples in the hour."""
+    """The number of samples in the hour."""
     total: Decimal = Decimal(0)
-    """Sum of their values."""
+    """The sum of the samples' values."""
     samples: tuple[tuple[int, Decimal], ...] | None = None
-    """The samples themselves, where sum and count do not tell enough; None where they do: seen at every scrape."""
+    """Times and values of the samples; None if there is a sample at every scrape, so that sum and count suffice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Everything seen of one cluster-hour."""
+    """All observations of one cluster-hour."""
 
     cluster: str
     hour: datetime
     allocation: Mapping[Instance, Scrapes]
-    """Scrapes of the source of requests, nodes and phases, over the look-around of the hour, by its instances."""
+    """Scrapes of the source of requests, nodes and phases (kube-state-metrics), including the look-around."""
     pods: tuple[PodObservation, ...]
     nodes: tuple[NodeObservation, ...]
     devices: tuple[DeviceSeries, ...]
     utilization: Mapping[Instance, Scrapes] = field(default_factory=dict)
-    """Scrapes of the exporters of utilization."""
+    """Scrapes of the utilization exporters."""
     collects_nodes: bool = False
-    """Whether nodes themselves are among the metrics, so that one that is not seen is not there."""
+    """Whether node metrics are collected, so that a node without samples does not exist."""
     collects_capacity: bool = False
-    """Whether nodes' capacity is among the metrics even if none advertises GPUs."""
+    """Whether the capacity of nodes is collected, even if none advertises GPUs."""
     notes: tuple[str, ...] = ()

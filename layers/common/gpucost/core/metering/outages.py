@@ -1,7 +1,7 @@
-"""An outage that is still open at an hour's end: what it ends cannot be told from what goes on unseen.
+"""Outages of a metrics source that are not over at the hour's end.
 
-Spans bridge a gap where something is seen on both of its sides (`spans`). As long as nobody has looked again, nothing
-stands on the other side, and what was there would end with the last scrape: an hour of $80 came to $27.
+Spans bridge a gap if there are samples on both sides of it (`spans`). During an outage there are none after it yet.
+Everything would then end with its last sample: an hour of $80 came to $27. Such hours wait for the next scrape.
 """
 
 from collections.abc import Collection, Iterable
@@ -12,49 +12,60 @@ from gpucost.core.metering.observations import LOOK_AROUND_MS, Instance, Observa
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS
 
 REPLACEMENT_MS = 300_000
-"""A process that is first scraped so long before another falls silent, or later, replaced it."""
+"""A process replaced another if its first scrape is later than so long before the other's last scrape."""
 
 
 def silent_since(observation: Observation, now: int) -> int | None:
-    """Since when an hour waits for somebody to look again; milliseconds.
+    """Return the time of the last scrape before an outage that continues past the hour's end, in milliseconds.
 
     Args:
         observation: of the hour.
-        now: until then samples could be looked for; milliseconds.
+        now: the end of the time for which samples were queried, in milliseconds.
 
     Returns:
-        None where nothing is cut by a silence that goes on past the hour's end, and where all the time in which samples
-        that would bridge it are looked for has passed: the hour is what it is then.
+        None if no pod or node is affected by such an outage, or if the look-around is over, so that waiting longer
+        does not change the hour.
     """
     end = to_epoch_ms(observation.hour) + HOUR_MS
     if now >= end + LOOK_AROUND_MS:
         return None
-    silent = {who: run.times[-1] for who, run in observation.allocation.items() if _is_silent(run, end)}
-    if len(silent) <= _taken_over(silent.values(), observation.allocation.values()):
+    silent = {
+        instance: scrapes.times[-1] for instance, scrapes in observation.allocation.items() if _is_silent(scrapes, end)
+    }
+    if len(silent) <= _count_replacements(silent.values(), observation.allocation.values()):
         return None
-    if silent.keys() == {who for who, run in observation.allocation.items() if run.times}:
+    if silent.keys() == {instance for instance, scrapes in observation.allocation.items() if scrapes.times}:
         return max(silent.values())
-    return min((silent[who] for seen in _cut(observation, silent) for who in seen), default=None)
+    return min(
+        (silent[instance] for last_samples in _cut_by_silence(observation, silent) for instance in last_samples),
+        default=None,
+    )
 
 
-def _is_silent(run: Scrapes, end: int) -> bool:
-    """Whether more than one scrape before the hour's end is missing, and none came since."""
-    if not run.times or run.times[-1] >= end:
+def _is_silent(scrapes: Scrapes, end: int) -> bool:
+    """Whether more than one scrape before the hour's end is missing, and there is none after it."""
+    if not scrapes.times or scrapes.times[-1] >= end:
         return False
-    return 2 * (end - run.times[-1]) > 5 * (run.interval_at(run.times[-1]) or DEFAULT_INTERVAL_MS)
+    return 2 * (end - scrapes.times[-1]) > 5 * (scrapes.interval_at(scrapes.times[-1]) or DEFAULT_INTERVAL_MS)
 
 
-def _taken_over(silences: Collection[int], runs: Iterable[Scrapes]) -> int:
-    """How many processes began about when these fell silent, or later, and outlived them."""
+def _count_replacements(silences: Collection[int], all_scrapes: Iterable[Scrapes]) -> int:
+    """Return how many processes began around the time of these last scrapes or later, and were scraped after them."""
     first, last = min(silences, default=0), max(silences, default=0)
-    return sum(run.times[0] > first - REPLACEMENT_MS and run.times[-1] > last for run in runs if run.times)
+    return sum(
+        scrapes.times[0] > first - REPLACEMENT_MS and scrapes.times[-1] > last
+        for scrapes in all_scrapes
+        if scrapes.times
+    )
 
 
-def _cut(observation: Observation, silent: dict[Instance, int]) -> Iterable[Iterable[Instance]]:
-    """Who saw what only silent processes saw, and saw it to their last scrape: a shard's pods and nodes."""
-    sightings: list[SampleTimes] = [pod.held for pod in observation.pods]
-    sightings += [node.present for node in observation.nodes]
-    for seen in sightings:
-        saw = {who: times[-1] for who, times in (seen or {}).items() if times}
-        if saw and all(who in silent and last >= silent[who] for who, last in saw.items()):
-            yield saw
+def _cut_by_silence(observation: Observation, silent: dict[Instance, int]) -> Iterable[Iterable[Instance]]:
+    """Yield the instances of pods and nodes that only silent processes reported, until their last scrape."""
+    sample_times: list[SampleTimes] = [pod.held for pod in observation.pods]
+    sample_times += [node.present for node in observation.nodes]
+    for times_by_instance in sample_times:
+        last_samples = {instance: times[-1] for instance, times in (times_by_instance or {}).items() if times}
+        if last_samples and all(
+            instance in silent and last >= silent[instance] for instance, last in last_samples.items()
+        ):
+            yield last_samples

@@ -1,6 +1,6 @@
-"""What metering finds out of an hour's observation, exact: who held and used how much GPU, and what nobody held.
+"""Usage: the result of metering an hour. It has the GPU time that pods held and used, and that no pod held.
 
-Amounts are `Fraction`s of physical-GPU milliseconds; prices and rounding come later (`domain.rating`).
+Amounts are exact `Fraction`s of physical-GPU milliseconds; `gpucost.core.pricing.rating` adds prices and rounds.
 """
 
 from dataclasses import dataclass
@@ -16,26 +16,26 @@ from gpucost.core.model import Coverage, UtilizationSource
 
 @dataclass(frozen=True)
 class Holding:
-    """One pod holding units of one GPU resource in the hour."""
+    """Units of one GPU resource that one pod held in the hour."""
 
     pod: PodObservation
     node: GpuNode
-    """The node as it was in the pod's own time."""
+    """The node's state during the pod's time."""
     resource: str
     units: int
     share: GpuShare
     held: Interval
-    """Clipped to the hour and to the life of the node."""
+    """Clipped to the hour and to the time in which the node existed."""
     running: Interval
     """The part of `held` in which the pod ran; the rest is start-up (image pull)."""
     last_sample_ms: int
-    """Its last sample: later it is there only for all that anybody knows."""
+    """The pod's last sample; it may have ended at any time after it."""
     first_sample_ms: int = 0
-    """Its first sample, be it before the hour."""
+    """The pod's first sample, even if before the hour."""
 
     @property
     def observed_running(self) -> Interval:
-        """The time of `running` up to its last sample."""
+        """The part of `running` up to the last sample."""
         return Interval(self.running.start, min(self.running.end, max(self.last_sample_ms, self.running.start)))
 
     @cached_property
@@ -51,16 +51,16 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """How much of a holding was used, as far as anybody saw."""
+    """How much of a holding was used, as far as it was observed."""
 
     source: UtilizationSource
     utilization: Fraction | None = None
-    """Mean of the time observed, 0 to 1."""
+    """The mean of the observed time, 0 to 1."""
     observed_ms: Fraction | int = 0
-    """Part of the holding's time whose use was observed."""
+    """The part of the holding's time in which its use was observed."""
     effective_gpu_ms: Fraction = Fraction(0)
     used_beyond_allocation_gpu_ms: Fraction = Fraction(0)
-    """Use of a shared device beyond what was allocated; it costs nothing more, and is not credited."""
+    """Use of a shared device beyond what was allocated; it adds neither cost nor effective use."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,14 @@ class PodUsage:
 
     @cached_property
     def unmeasured_gpu_ms(self) -> Fraction | int:
-        """Held while running, and nobody saw the use."""
+        """GPU time held while running in which the use was not observed."""
         running = self.holding.running.length
         unseen = running - self.measurement.observed_ms
         return self.holding.gpus * unseen if unseen > 0 else 0
 
     @cached_property
     def waste_gpu_ms(self) -> Fraction:
-        """Held and not used: idle while running, or not running yet."""
+        """GPU time held and not used, idle while running or before running."""
         measured = self.holding.gpu_ms - self.measurement.effective_gpu_ms
         return measured - self.unmeasured_gpu_ms if self.unmeasured_gpu_ms else measured
 
@@ -93,18 +93,18 @@ class NodeUsage:
     total_gpu_ms: Fraction
     unallocated_gpu_ms: Fraction
     not_ready_gpu_ms: Fraction
-    """Stranded because nothing was advertised: booting, a crashed plugin, MIG being reconfigured."""
+    """Stranded because nothing was advertised: booting, a crashed device plugin, MIG being reconfigured."""
     geometry_gpu_ms: Fraction
-    """Stranded because what was advertised is less than the physical GPUs."""
+    """Stranded because less was advertised than the physical GPUs."""
     unhealthy_gpu_ms: Fraction
-    """Stranded because it was advertised, but not as allocatable."""
+    """Stranded because it was advertised but not allocatable."""
     unobserved_gpu_ms: Fraction
     excess_gpu_ms: Fraction
-    """Held beyond what the node has: the metrics contradict each other."""
+    """Held in excess of the physical GPUs: the metrics contradict each other."""
 
     @property
     def provider_id(self) -> str:
-        """The instance behind the node's name."""
+        """The provider id of the node."""
         return self.node.provider_id
 
     @property
@@ -115,7 +115,7 @@ class NodeUsage:
 
     @property
     def stranded_gpu_ms(self) -> Fraction:
-        """Paid for, and no pod could hold it."""
+        """GPU time that no pod could hold."""
         return self.not_ready_gpu_ms + self.geometry_gpu_ms + self.unhealthy_gpu_ms
 
 
@@ -128,5 +128,5 @@ class Usage:
     coverage: Coverage
     pods: tuple[PodUsage, ...]
     nodes: tuple[NodeUsage, ...] | None
-    """None where nothing tells the capacity of every node on which GPUs were held."""
+    """None if the capacity of any node on which GPUs were held is unknown."""
     notes: tuple[str, ...]

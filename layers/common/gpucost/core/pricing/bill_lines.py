@@ -93,9 +93,9 @@ def split_by_hour(line: BillLine) -> list[tuple[datetime, BillLine]]:
     if not line.is_final:
         return []
     parts = split(quantize(line.amount), [1] * len(hours))
-    each = None if line.hours is None else line.hours / len(hours)
+    hours_per_row = None if line.hours is None else line.hours / len(hours)
     return [
-        (hour, replace(line, start=hour, end=hour + HOUR, amount=part, hours=each))
+        (hour, replace(line, start=hour, end=hour + HOUR, amount=part, hours=hours_per_row))
         for hour, part in zip(hours, parts, strict=True)
     ]
 
@@ -113,10 +113,12 @@ def build_bill(lines: Iterable[BillLine], sharing: BillSharing) -> Bill:
     lines = list(lines)
     mixed = set(instances_with_mixed_currencies(lines))
     instances = _instances([line for line in lines if line.kind == "instance" and line.resource not in mixed])
-    unused = [line for line in lines if line.kind != "instance" and line.kind.removeprefix("unused-") in sharing.unused_kinds]
+    unused = [
+        line for line in lines if line.kind != "instance" and line.kind.removeprefix("unused-") in sharing.unused_kinds
+    ]
     return Bill(
         instances=_billed(instances, sharing),
-        charges={sharing.unused_charged_to: _charges(unused)} if sharing.unused_charged_to and unused else {},
+        charges={sharing.unused_charged_to: _unused_charges(unused)} if sharing.unused_charged_to and unused else {},
         is_final=bool(lines) and all(line.is_final for line in lines),
     )
 
@@ -127,22 +129,22 @@ def instances_with_mixed_currencies(lines: Iterable[BillLine]) -> list[str]:
     for line in lines:
         if line.kind == "instance":
             currencies.setdefault(line.resource, set()).add(line.currency)
-    return sorted(instance_id for instance_id, found in currencies.items() if len(found) > 1)
+    return sorted(instance_id for instance_id, instance_currencies in currencies.items() if len(instance_currencies) > 1)
 
 
 def _instances(lines: Sequence[BillLine]) -> dict[str, _Instance]:
     of_instance: dict[str, list[BillLine]] = {}
     for line in lines:
         of_instance.setdefault(line.resource, []).append(line)
-    found = {}
+    instances = {}
     for instance_id, rows in sorted(of_instance.items()):
-        found[instance_id] = _Instance(
+        instances[instance_id] = _Instance(
             line=max(rows, key=lambda row: (row.hours or 0, row.instance_type, row.capacity_type, row.operation)),
             amount=quantize(sum((row.amount for row in rows), ZERO)),
             billed_ms=round(HOUR_MS * sum((row.hours or 0 for row in rows), Fraction(0))),
             is_final=all(row.is_final for row in rows),
         )
-    return found
+    return instances
 
 
 def _billed(instances: Mapping[str, _Instance], sharing: BillSharing) -> dict[str, BilledHour]:
@@ -150,39 +152,39 @@ def _billed(instances: Mapping[str, _Instance], sharing: BillSharing) -> dict[st
     for instance_id, instance in instances.items():
         pools.setdefault(_pool(instance_id, instance, sharing), []).append(instance_id)
     amounts: dict[str, Decimal] = {}
-    for members in pools.values():
-        own = [instances[instance_id] for instance_id in members]
-        if any(one.billed_ms for one in own):
-            parts = split_each([sum((one.amount for one in own), ZERO)], [one.billed_ms for one in own])[0]
+    for instance_ids in pools.values():
+        pool_instances = [instances[instance_id] for instance_id in instance_ids]
+        if any(instance.billed_ms for instance in pool_instances):
+            parts = split_each([sum((instance.amount for instance in pool_instances), ZERO)], [instance.billed_ms for instance in pool_instances])[0]
         else:
-            parts = [one.amount for one in own]
-        amounts.update(zip(members, parts, strict=True))
+            parts = [instance.amount for instance in pool_instances]
+        amounts.update(zip(instance_ids, parts, strict=True))
     return {
         instance_id: BilledHour(
             amount=amounts[instance_id],
-            currency=one.line.currency,
-            billed_ms=one.billed_ms,
-            is_final=one.is_final or _is_interrupted(one),
-            unblended=one.amount if amounts[instance_id] != one.amount else None,
+            currency=instance.line.currency,
+            billed_ms=instance.billed_ms,
+            is_final=instance.is_final or _is_interrupted(instance),
+            unblended=instance.amount if amounts[instance_id] != instance.amount else None,
         )
-        for instance_id, one in instances.items()
+        for instance_id, instance in instances.items()
     }
 
 
-def _pool(instance_id: str, one: _Instance, sharing: BillSharing) -> tuple[str, ...]:
-    if sharing.blend == "none" or _is_interrupted(one):
+def _pool(instance_id: str, instance: _Instance, sharing: BillSharing) -> tuple[str, ...]:
+    if sharing.blend == "none" or _is_interrupted(instance):
         return (instance_id,)
-    line = one.line
+    line = instance.line
     pool = (line.account, line.region, line.instance_type, line.capacity_type, line.operation, line.currency)
     return (*pool, (sharing.node_pools or {}).get(instance_id, "")) if sharing.blend == "node_pool" else pool
 
 
-def _is_interrupted(one: _Instance) -> bool:
+def _is_interrupted(instance: _Instance) -> bool:
     """Whether AWS interrupted a spot instance in its first hour, which is free: nobody else's price."""
-    return one.line.capacity_type == "spot" and not one.amount
+    return instance.line.capacity_type == "spot" and not instance.amount
 
 
-def _charges(lines: Sequence[BillLine]) -> list[ClusterCharge]:
+def _unused_charges(lines: Sequence[BillLine]) -> list[ClusterCharge]:
     of_reference: dict[tuple[str, str, str], list[BillLine]] = {}
     for line in lines:
         of_reference.setdefault((line.kind, line.resource, line.currency), []).append(line)
@@ -201,13 +203,13 @@ def _charges(lines: Sequence[BillLine]) -> list[ClusterCharge]:
 
 def _gpu_hours(rows: Sequence[BillLine]) -> Decimal | None:
     """Of reserved capacity; None where the catalogue does not have its type."""
-    found = Fraction(0)
+    gpu_hours = Fraction(0)
     for row in rows:
         gpus = GPUS_OF_INSTANCE.get(row.instance_type) or NEURON_OF_INSTANCE.get(row.instance_type, (0, 0))[0]
         if not gpus:
             return None
-        found += gpus * (row.hours or 0)
-    return quantize(found)
+        gpu_hours += gpus * (row.hours or 0)
+    return quantize(gpu_hours)
 
 
 @dataclass(frozen=True, slots=True)

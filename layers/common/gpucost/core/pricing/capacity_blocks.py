@@ -62,11 +62,11 @@ BLOCK_TOLERANCE_MS = 600_000
 
 def clip_to_blocks(blocks: Iterable[CapacityBlock], cluster: str, reservation_id: str, time: Interval) -> Interval:
     """A node's time as its blocks pay for it: without the moments in which it was seen before or after them."""
-    own = [one.interval for one in blocks if (one.cluster, one.reservation_id) == (cluster, reservation_id)]
-    if not own:
+    intervals = [one.interval for one in blocks if (one.cluster, one.reservation_id) == (cluster, reservation_id)]
+    if not intervals:
         return time
-    inside = Interval(min(one.start for one in own), max(one.end for one in own)).overlap(time)
-    return inside if inside.length and time.length - inside.length <= BLOCK_TOLERANCE_MS else time
+    paid = Interval(min(one.start for one in intervals), max(one.end for one in intervals)).overlap(time)
+    return paid if paid.length and time.length - paid.length <= BLOCK_TOLERANCE_MS else time
 
 
 def unused_block_charges(
@@ -86,20 +86,20 @@ def unused_block_charges(
         time = block.interval.overlap(hour)
         if block.cluster != cluster or not time.length:
             continue
-        used = sum(
+        used_ms = sum(
             present.overlap(time).length for reservation, present in nodes if reservation == block.reservation_id
         )
-        left = max(0, block.instances * time.length - used)
-        if not left:
+        unused_ms = max(0, block.instances * time.length - used_ms)
+        if not unused_ms:
             continue
         gpus = GPUS_OF_INSTANCE.get(block.instance_type) or NEURON_OF_INSTANCE.get(block.instance_type, (0, 0))[0]
         charges.append(
             ClusterCharge(
                 kind="unused-capacity-block",
                 reference=block.reservation_id,
-                amount=quantize(block.node_hourly * left / HOUR_MS),
+                amount=quantize(block.node_hourly * unused_ms / HOUR_MS),
                 currency=block.currency,
-                gpu_hours=quantize(Fraction(gpus * left, HOUR_MS)) if gpus else None,
+                gpu_hours=quantize(Fraction(gpus * unused_ms, HOUR_MS)) if gpus else None,
             )
         )
     return charges

@@ -83,14 +83,14 @@ class Pricing:
             gpus: how many physical GPUs it has.
         """
         facts = facts_of(node, cluster)
-        foreign: list[str] = []
+        other_currencies: list[str] = []
         for source in self.sources:
             if source == "cur":
                 billed = self.bill.billed_hour_of(facts["instance_id"]) if self.bill else None
                 if billed is None:
                     continue
                 if billed.currency != self.currency:
-                    foreign.append(f"{source} has one in {billed.currency}")
+                    other_currencies.append(f"{source} has one in {billed.currency}")
                     continue
                 return self._billed(node, billed)
             paid = time
@@ -100,13 +100,13 @@ class Pricing:
             if quote is None:
                 continue
             if quote.currency != self.currency:
-                foreign.append(f"{source} has one in {quote.currency}")
+                other_currencies.append(f"{source} has one in {quote.currency}")
                 continue
             price = self._at_rates(node, quote, gpus)
-            return price if isinstance(price, Unpriced) else replace(price, note=self._left_out(node, foreign, source))
+            return price if isinstance(price, Unpriced) else replace(price, note=self._left_out(node, other_currencies, source))
         sources = ", ".join(self.sources)
-        others = f"; {' and '.join(foreign)}, and the hour is in {self.currency}" if foreign else ""
-        return Unpriced(f"no price for {_named(node)} from {sources}{others}")
+        hint = f"; {' and '.join(other_currencies)}, and the hour is in {self.currency}" if other_currencies else ""
+        return Unpriced(f"no price for {_node_label(node)} from {sources}{hint}")
 
     def cluster_charges(
         self, cluster: str, hour: Interval, nodes: Sequence[tuple[GpuNode, Interval]]
@@ -124,11 +124,11 @@ class Pricing:
             *(self.bill.charges_to(cluster) if self.bill else ()),
         ]
 
-    def _left_out(self, node: GpuNode, foreign: Sequence[str], source: str) -> str:
-        if not foreign:
+    def _left_out(self, node: GpuNode, other_currencies: Sequence[str], source: str) -> str:
+        if not other_currencies:
             return ""
         return (
-            f"{_named(node)} is priced by {source}, because {' and '.join(foreign)}, and the hour is in {self.currency}"
+            f"{_node_label(node)} is priced by {source}, because {' and '.join(other_currencies)}, and the hour is in {self.currency}"
         )
 
     def _billed(self, node: GpuNode, billed: BilledHour) -> NodePrice | Unpriced:
@@ -140,30 +140,30 @@ class Pricing:
     def _at_rates(self, node: GpuNode, quote: Quote, gpus: Fraction) -> NodePrice | Unpriced:
         of_gpus = sum((rate * gpus * time.length for time, rate, per_gpu in quote.pieces if per_gpu), Fraction(0))
         of_node = sum((rate * time.length for time, rate, per_gpu in quote.pieces if not per_gpu), Fraction(0))
-        found = self._split(node, quote.source, of_node / HOUR_MS) if of_node else None
-        if isinstance(found, Unpriced):
-            return found
+        split = self._split(node, quote.source, of_node / HOUR_MS) if of_node else None
+        if isinstance(split, Unpriced):
+            return split
         is_closed = self.bill is not None and self.bill.is_final
         waits = "cur" in self.sources and self.sources.index("cur") < self.sources.index(quote.source) and not is_closed
         return NodePrice(
             source=quote.source,
             # A price per GPU-hour leaves nothing to split.
-            split_policy=found.split_policy if found else self.policy.name if not of_gpus else "gpu-bears-all",
-            gpus_cost=of_gpus / HOUR_MS + (found.gpus_cost if found else 0),
-            host_cost=found.host_cost if found else Fraction(0),
+            split_policy=split.split_policy if split else self.policy.name if not of_gpus else "gpu-bears-all",
+            gpus_cost=of_gpus / HOUR_MS + (split.gpus_cost if split else 0),
+            host_cost=split.host_cost if split else Fraction(0),
             is_final=not waits,
-            is_per_gpu=found is None,
+            is_per_gpu=split is None,
         )
 
     def _split(self, node: GpuNode, source: PriceSource, cost: Fraction) -> NodePrice | Unpriced:
         part = self.policy.gpu_part_of(self.shapes.get(node.instance_type))
         if part is None:
             return Unpriced(
-                f"no shape for {_named(node)}: split policy {self.policy.name} needs its vCPUs and memory, "
+                f"no shape for {_node_label(node)}: split policy {self.policy.name} needs its vCPUs and memory, "
                 "which are built in for EC2's accelerated types, and fetched by the stack's parameter InstanceShapes"
             )
         return NodePrice(source, self.policy.name, cost * part, cost * (1 - part))
 
 
-def _named(node: GpuNode) -> str:
+def _node_label(node: GpuNode) -> str:
     return f"node {node.name} ({node.instance_type or 'of unknown type'})"

@@ -79,7 +79,9 @@ def new_change(
     applies_to = common_facts(keys)
     content = repr((source, sorted(applies_to.items()), time, reason, author))
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
-    return PriceChange(f"{format_timestamp(at)}-{digest}", source, applies_to, *time, reason=reason, author=author, at=at)
+    return PriceChange(
+        f"{format_timestamp(at)}-{digest}", source, applies_to, *time, reason=reason, author=author, at=at
+    )
 
 
 def common_facts(keys: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
@@ -94,21 +96,21 @@ def common_facts(keys: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, ...]
                 values[name].add(key[name])
             else:
                 del values[name]
-    return {name: tuple(sorted(found)) for name, found in sorted(values.items()) if len(found) <= MAX_VALUES}
+    return {name: tuple(sorted(distinct)) for name, distinct in sorted(values.items()) if len(distinct) <= MAX_VALUES}
 
 
 def changes_between(
     source: PriceSource, old: Timelines, new: Timelines, time: Interval, at: datetime
 ) -> list[PriceChange]:
     """The changes that a refresh makes within a time (seconds), times far apart as changes of their own."""
-    found: list[tuple[Interval, PriceKey]] = []
+    differing: list[tuple[Interval, PriceKey]] = []
     for key, events in new.items():
         before = old.get(key, ())
         if before != events:
-            found += [(interval, key) for interval in differences(before, events, time)]
-    found.sort(key=lambda one: one[0])
+            differing += [(interval, key) for interval in differences(before, events, time)]
+    differing.sort(key=lambda interval_and_key: interval_and_key[0])
     groups: list[tuple[Interval, list[PriceKey]]] = []
-    for interval, key in found:
+    for interval, key in differing:
         if groups and interval.start <= groups[-1][0].end + MIN_SEPARATION_SECONDS:
             reached = Interval(groups[-1][0].start, max(groups[-1][0].end, interval.end))
             groups[-1] = (reached, [*groups[-1][1], key])
@@ -156,11 +158,11 @@ def new_override(price: Price, earlier: Sequence[Override]) -> Override:
     times = 0
     while True:
         digest = hashlib.sha256(f"{content}{times}".encode()).hexdigest()[:10]
-        known = next((one for one in earlier if one.id == digest), None)
-        if known is None:
+        existing = next((override for override in earlier if override.id == digest), None)
+        if existing is None:
             return Override(digest, price, set_to=price.valid_to)
-        if known.dropped_at is None and known is earlier[-1]:
-            return known
+        if existing.dropped_at is None and existing is earlier[-1]:
+            return existing
         times += 1
 
 
@@ -168,5 +170,5 @@ def drop_override(override: Override, *, at: datetime, author: str, reason: str,
     """An override whose validity ends at a moment: earlier than it began, it was never in force."""
     price = override.price
     end = at if price.valid_from is None else max(at, price.valid_from)
-    ends = end if price.valid_to is None else min(end, price.valid_to)
-    return replace(override, price=replace(price, valid_to=ends), dropped_at=now, dropped_by=author, drop_reason=reason)
+    valid_to = end if price.valid_to is None else min(end, price.valid_to)
+    return replace(override, price=replace(price, valid_to=valid_to), dropped_at=now, dropped_by=author, drop_reason=reason)

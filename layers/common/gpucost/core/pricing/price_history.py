@@ -50,15 +50,15 @@ def timelines_of(prices: Iterable[Price]) -> dict[PriceKey, Timeline]:
     Raises:
         ValueError: one without a beginning, or whose amount is no Decimal.
     """
-    found: dict[PriceKey, list[Price]] = {}
+    by_key: dict[PriceKey, list[Price]] = {}
     for price in prices:
         if price.valid_from is None or not isinstance(price.amount, Decimal):
             raise ValueError(f"a fetched price needs a beginning and a decimal amount: {price}")
-        found.setdefault(key_of(price), []).append(price)
+        by_key.setdefault(key_of(price), []).append(price)
     timelines = {}
-    for key, own in found.items():
+    for key, key_prices in by_key.items():
         events: list[PriceEvent] = []
-        for price in sorted(own, key=lambda one: to_epoch_seconds(one.valid_from)):
+        for price in sorted(key_prices, key=lambda price: to_epoch_seconds(price.valid_from)):
             start, amount = to_epoch_seconds(price.valid_from), price.amount
             if not isinstance(amount, Decimal):  # refused above
                 continue
@@ -71,7 +71,9 @@ def timelines_of(prices: Iterable[Price]) -> dict[PriceKey, Timeline]:
     return timelines
 
 
-def prices_of(source: PriceSource, timelines: Timelines, start: int = -FAR_FUTURE, end: int = FAR_FUTURE) -> Iterator[Price]:
+def prices_of(
+    source: PriceSource, timelines: Timelines, start: int = -FAR_FUTURE, end: int = FAR_FUTURE
+) -> Iterator[Price]:
     """The prices in force at some time of `[start, end)`, with their whole validity as far as it is held."""
     for key, events in timelines.items():
         applies_to = dict(key.applies_to)
@@ -106,59 +108,59 @@ def merge_response(old: Timelines, new: Timelines, since: int | None = None) -> 
         if first is None:
             kept.append(PriceEvent(start, None))
         else:
-            known = kept and kept[-1].amount is not None
-            begins = start if known else max(first.at, kept[-1].at if kept else first.at)
-            kept.append(first._replace(at=begins))
-        said = {event[:3]: event for event in before}
-        told = [*kept, *(event for event in events if event.at > start)]
-        result[key] = _merged(said.get(event[:3], event) for event in told)
+            has_price = kept and kept[-1].amount is not None
+            starts_at = start if has_price else max(first.at, kept[-1].at if kept else first.at)
+            kept.append(first._replace(at=starts_at))
+        previous_events = {event[:3]: event for event in before}
+        merged = [*kept, *(event for event in events if event.at > start)]
+        result[key] = _merged(previous_events.get(event[:3], event) for event in merged)
     return result
 
 
 def event_at(events: Sequence[PriceEvent], at: int) -> PriceEvent | None:
     """The event in force at a moment; None before the first, or where no price is known."""
-    place = bisect_right(events, at, key=lambda event: event.at)
-    return events[place - 1] if place and events[place - 1].amount is not None else None
+    index = bisect_right(events, at, key=lambda event: event.at)
+    return events[index - 1] if index and events[index - 1].amount is not None else None
 
 
 def differences(old: Sequence[PriceEvent], new: Sequence[PriceEvent], time: Interval) -> list[Interval]:
     """When in a time (seconds) the price in force differs between two timelines."""
     edges = {event.at for event in (*old, *new) if time.start < event.at < time.end}
-    found = []
+    differing = []
     for start, end in pairwise([time.start, *sorted(edges), max(time.start, time.end)]):
         if end > start and _price(event_at(old, start)) != _price(event_at(new, start)):
-            found.append(Interval(start, end))
-    return union(found)
+            differing.append(Interval(start, end))
+    return union(differing)
 
 
 def slice_timelines(timelines: Timelines, start: int, end: int) -> dict[PriceKey, Timeline]:
     """What is in force at some time of `[start, end)`: the event in force at its start, and those within."""
-    found = {}
+    slices = {}
     for key, events in timelines.items():
         first = event_at(events, start)
-        own = (*([first] if first else []), *(event for event in events if start < event.at < end))
-        if any(event.amount is not None for event in own):
-            found[key] = own
-    return found
+        events_in_slice = (*([first] if first else []), *(event for event in events if start < event.at < end))
+        if any(event.amount is not None for event in events_in_slice):
+            slices[key] = events_in_slice
+    return slices
 
 
 def join_slices(parts: Iterable[tuple[int, Timelines]]) -> dict[PriceKey, Timeline]:
     """Back from several `cut`s, in order of their starts, each in force until the next."""
-    found: dict[PriceKey, list[PriceEvent]] = {}
+    joined: dict[PriceKey, list[PriceEvent]] = {}
     for start, timelines in parts:
-        for key, known in found.items():
-            while known and known[-1].at >= start:
-                known.pop()
+        for key, joined_events in joined.items():
+            while joined_events and joined_events[-1].at >= start:
+                joined_events.pop()
             if key not in timelines:
-                known.append(PriceEvent(start, None))
+                joined_events.append(PriceEvent(start, None))
         for key, events in timelines.items():
-            known = found.setdefault(key, [])
-            if known and events[0].at < start:
-                events = (events[0]._replace(at=max(events[0].at, known[-1].at)), *events[1:])  # noqa: PLW2901
-                while known and known[-1].at >= events[0].at:
-                    known.pop()
-            known.extend(events)
-    return {key: _merged(events) for key, events in found.items()}
+            joined_events = joined.setdefault(key, [])
+            if joined_events and events[0].at < start:
+                events = (events[0]._replace(at=max(events[0].at, joined_events[-1].at)), *events[1:])  # noqa: PLW2901
+                while joined_events and joined_events[-1].at >= events[0].at:
+                    joined_events.pop()
+            joined_events.extend(events)
+    return {key: _merged(events) for key, events in joined.items()}
 
 
 def to_epoch_seconds(moment: datetime | None) -> int:
@@ -173,14 +175,14 @@ def from_epoch_seconds(at: int) -> datetime:
 
 def _merged(events: Iterable[PriceEvent]) -> Timeline:
     """Without events that change nothing: the first to say a price is the one that is kept."""
-    found: list[PriceEvent] = []
+    merged: list[PriceEvent] = []
     for event in events:
-        if found and _price(found[-1]) == _price(event):
+        if merged and _price(merged[-1]) == _price(event):
             continue
-        if not found and event.amount is None:
+        if not merged and event.amount is None:
             continue
-        found.append(event)
-    return tuple(found)
+        merged.append(event)
+    return tuple(merged)
 
 
 def _price(event: PriceEvent | None) -> tuple[Decimal | None, str]:

@@ -121,16 +121,16 @@ def facts_of(node: GpuNode, cluster: str) -> dict[str, str]:
 
 def region_of(zone: str) -> str:
     """The region that an AWS zone lies in, local zones (`us-west-2-lax-1a`) as well; "" for anything else."""
-    found = _REGION.match(zone)
-    return found[0] if found else ""
+    match = _REGION.match(zone)
+    return match[0] if match else ""
 
 
 def region_of_zone_id(zone_id: str) -> str:
     """The region of a zone id (`use1-az4` → `us-east-1`, `usgw1-az1` → `us-gov-west-1`); "" for anything else."""
-    found = _ZONE_ID.match(zone_id)
-    if not found:
+    match = _ZONE_ID.match(zone_id)
+    if not match:
         return ""
-    area, gov, direction, number = found.groups()
+    area, gov, direction, number = match.groups()
     return f"{area}{'-gov' if gov else ''}-{_DIRECTIONS[direction]}-{number}"
 
 
@@ -182,37 +182,37 @@ class PriceBook:
         ]
 
     def _candidates(self, source: PriceSource, facts: Mapping[str, str]) -> list[Price]:
-        found = [price for price in self._patterns.get(source, ()) if _matches(price.applies_to, facts)]
+        candidates = [price for price in self._patterns.get(source, ()) if _matches(price.applies_to, facts)]
         for names, by_value in self._exact.get(source, {}).items():
-            found += by_value.get(tuple(facts.get(name, "") for name in names), ())
-        return found
+            candidates += by_value.get(tuple(facts.get(name, "") for name in names), ())
+        return candidates
 
     def _discounted(
         self, source: PriceSource, facts: Mapping[str, str], time: Interval
     ) -> list[tuple[Interval, Fraction]]:
         applying = [
-            (_validity(one.valid_from, one.valid_to), one)
-            for one in self._discounts
-            if source in one.sources and _matches(one.applies_to, facts)
+            (_validity(discount.valid_from, discount.valid_to), discount)
+            for discount in self._discounts
+            if source in discount.sources and _matches(discount.applies_to, facts)
         ]
-        found = []
+        discounted = []
         for piece in _cut(time, [interval for interval, _ in applying]):
             factor = Fraction(1)
             for interval, discount in applying:
                 if interval.contains(piece.start):
                     factor *= Fraction(discount.factor)
-            found.append((piece, factor))
-        return found
+            discounted.append((piece, factor))
+        return discounted
 
 
 def _in_force(prices: Sequence[Price], time: Interval) -> list[tuple[Interval, list[Price]]]:
     """The prices in force in each piece of a time, best first; a moment counts, too (a node seen once)."""
     intervals = [(price.interval, price) for price in prices]
-    found = []
+    pieces = []
     for piece in _cut(time, [interval for interval, _ in intervals]):
         valid = [price for interval, price in intervals if interval.contains(piece.start)]
-        found.append((piece, sorted(valid, key=_precedence, reverse=True)))
-    return found
+        pieces.append((piece, sorted(valid, key=_precedence, reverse=True)))
+    return pieces
 
 
 def _cut(time: Interval, intervals: Sequence[Interval]) -> list[Interval]:
@@ -232,5 +232,3 @@ def _validity(start: datetime | None, end: datetime | None) -> Interval:
 
 def _precedence(price: Price) -> tuple[int, datetime, datetime, Decimal | Fraction]:
     return (len(price.applies_to), price.valid_from or _EPOCH, price.fetched_at or _EPOCH, price.amount)
-
-

@@ -57,12 +57,12 @@ def rate_usage(usage: Usage, pricing: Pricing) -> RatedHour:
     start = to_epoch_ms(usage.hour)
     hour = Interval(start, start + HOUR_MS)
     if usage.nodes is None:
-        alone = [_rate_alone(pod, *_price_alone(usage, pod, pricing)) for pod in usage.pods]
-        left_out = [
+        pods_rated_alone = [_rate_alone(pod, *_price_alone(usage, pod, pricing)) for pod in usage.pods]
+        charge_notes = [
             f"{charge.kind} of {charge.reference} is in no sum: nothing tells what the nodes are"
             for charge in pricing.cluster_charges(usage.cluster, hour, ())
         ]
-        return _rated(alone, [], None, (), [pod.price for pod in alone], left_out)
+        return _rated(pods_rated_alone, [], None, (), [pod.price for pod in pods_rated_alone], charge_notes)
     on_node: dict[tuple[str, str], list[PodUsage]] = {}
     for pod in usage.pods:
         on_node.setdefault((pod.holding.node.name, pod.holding.node.provider_id), []).append(pod)
@@ -76,20 +76,20 @@ def rate_usage(usage: Usage, pricing: Pricing) -> RatedHour:
         lines, capacity = _rate_node(node, pods, price)
         nodes.append(_node_hour(node, price, lines, capacity))
         rated.update((id(pod), line) for pod, line in zip(pods, lines, strict=True))
-    on_blocks = [
+    prepaid_nodes = [
         (node.node, node.present)
         for node, price in zip(usage.nodes, prices, strict=True)
         if isinstance(price, NodePrice) and price.source in {"capacity-block", "override"}
     ]
-    found = pricing.cluster_charges(usage.cluster, hour, on_blocks)
-    charges = [charge for charge in found if charge.currency == pricing.currency]
-    foreign = [
+    all_charges = pricing.cluster_charges(usage.cluster, hour, prepaid_nodes)
+    charges = [charge for charge in all_charges if charge.currency == pricing.currency]
+    foreign_charge_notes = [
         f"{charge.kind} of {charge.reference} is in {charge.currency} and in no sum: the hour is in {pricing.currency}"
-        for charge in found
+        for charge in all_charges
         if charge.currency != pricing.currency
     ]
-    capacity = Capacity.total([*(node.capacity for node in nodes), *map(_unused, charges)])
-    return _rated([rated[id(pod)] for pod in usage.pods], nodes, capacity, charges, prices, foreign)
+    capacity = Capacity.total([*(node.capacity for node in nodes), *map(_charge_capacity, charges)])
+    return _rated([rated[id(pod)] for pod in usage.pods], nodes, capacity, charges, prices, foreign_charge_notes)
 
 
 def _rated(
@@ -100,10 +100,10 @@ def _rated(
     prices: Sequence[NodePrice | Unpriced],
     notes: Sequence[str] = (),
 ) -> RatedHour:
-    said = (price.reason if isinstance(price, Unpriced) else price.note for price in prices)
-    reasons = dict.fromkeys(filter(None, [*said, *notes]))
+    price_notes = (price.reason if isinstance(price, Unpriced) else price.note for price in prices)
+    distinct_notes = dict.fromkeys(filter(None, [*price_notes, *notes]))
     is_final = all(isinstance(price, NodePrice) and price.is_final for price in prices)
-    return RatedHour(pods, nodes, capacity, charges, is_final, tuple(reasons))
+    return RatedHour(pods, nodes, capacity, charges, is_final, tuple(distinct_notes))
 
 
 def _rate_node(
@@ -187,7 +187,7 @@ def _node_hour(
     usage: NodeUsage, price: NodePrice | Unpriced, lines: Sequence[RatedPod], capacity: Capacity
 ) -> NodeHour:
     node = usage.node
-    known = price if isinstance(price, NodePrice) else None
+    node_price = price if isinstance(price, NodePrice) else None
     return NodeHour(
         node=node.name,
         provider_id=node.provider_id,
@@ -196,14 +196,14 @@ def _node_hour(
         capacity_type=node.capacity_type,
         zone=node.zone,
         gpu_model=node.gpu_model,
-        price_source=known.source if known else "",
-        split_policy=known.split_policy if known else "",
-        billed_usd=known.unblended if known else None,
+        price_source=node_price.source if node_price else "",
+        split_policy=node_price.split_policy if node_price else "",
+        billed_usd=node_price.unblended if node_price else None,
         allocated_usd=sum((line.allocated_usd or ZERO for line in lines), ZERO),
         capacity=capacity,
     )
 
 
-def _unused(charge: ClusterCharge) -> Capacity:
+def _charge_capacity(charge: ClusterCharge) -> Capacity:
     hours, amount = quantize(charge.gpu_hours or ZERO), quantize(charge.amount)
     return Capacity(capacity_gpu_hours=hours, unallocated_gpu_hours=hours, node_cost_usd=amount, unallocated_usd=amount)

@@ -35,12 +35,12 @@ class CostQuery:
 
     def dimensions(self) -> tuple[str, ...]:
         """Every dimension that must be known: those grouped by, then those only filtered on."""
-        return tuple(dict.fromkeys((*self.group_by, *(one.dimension for one in self.filters))))
+        return tuple(dict.fromkeys((*self.group_by, *(name_filter.dimension for name_filter in self.filters))))
 
     def restricted_to_units(self) -> tuple[str, ...] | None:
         """The business units that alone can be in the rows; None for any."""
-        named = [one.exact_names() for one in self.filters if one.dimension == "business_unit"]
-        return next((names for names in named if names is not None), None)
+        name_lists = [unit_filter.exact_names() for unit_filter in self.filters if unit_filter.dimension == "business_unit"]
+        return next((names for names in name_lists if names is not None), None)
 
     def canonical_text(self) -> str:
         """All that makes it this question, in one form: what fingerprints are made of."""
@@ -58,11 +58,11 @@ def check_line_hours(question: CostQuery) -> None:
     Raises:
         ParameterError: pods or nodes over more than 48 hours; says where longer ones are.
     """
-    single = next((name for name in question.dimensions() if name in LINE_DIMENSIONS), None)
-    if single is not None and question.period.hours() > MAX_LINE_HOURS:
+    line_dimension = next((name for name in question.dimensions() if name in LINE_DIMENSIONS), None)
+    if line_dimension is not None and question.period.hours() > MAX_LINE_HOURS:
         raise ParameterError(
-            single if single not in question.group_by else "group_by",
-            f"{single} is answered for at most {MAX_LINE_HOURS} hours at once; shorten the period, or take longer ones "
+            line_dimension if line_dimension not in question.group_by else "group_by",
+            f"{line_dimension} is answered for at most {MAX_LINE_HOURS} hours at once; shorten the period, or take longer ones "
             "from the exports (GET /v1/exports)",
         )
 
@@ -75,14 +75,14 @@ def parse_sort(text: str, group_by: Sequence[str], idle: IdlePolicy) -> tuple[tu
     """
     figures = (*Costs.names(), *(() if idle == "hidden" else IDLE_FIGURES))
     allowed = ("start", *group_by, *figures)
-    found: list[tuple[str, bool]] = []
+    order: list[tuple[str, bool]] = []
     for part in (part.strip() for part in text.split(",") if part.strip()):
         name = part.removeprefix("-")
         if name not in allowed:
             raise ParameterError(
                 "sort", f"{part!r} cannot be sorted by; allowed, with a - to turn: {', '.join(allowed)}"
             )
-        if name in (known for known, _ in found):
+        if name in (sorted_name for sorted_name, _ in order):
             raise ParameterError("sort", f"{name!r} is named twice")
-        found.append((name, part.startswith("-")))
-    return tuple(found)
+        order.append((name, part.startswith("-")))
+    return tuple(order)

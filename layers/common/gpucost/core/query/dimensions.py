@@ -31,16 +31,16 @@ def parse_group_by(text: str, labels: Sequence[str]) -> tuple[str, ...]:
     Raises:
         ParameterError: a dimension that is not known, or named twice.
     """
-    found: list[str] = []
+    dimensions: list[str] = []
     allowed = (*DIMENSIONS, *(f"{LABEL_PREFIX}{name}" for name in labels))
     for part in (part.strip() for part in text.split(",") if part.strip()):
         if part not in allowed:
             more = "" if labels else f"; {LABEL_PREFIX}<name> for cost_labels of the settings, of which there are none"
             raise ParameterError("group_by", f"{part!r} is not a dimension; allowed: {', '.join(allowed)}{more}")
-        if part in found:
+        if part in dimensions:
             raise ParameterError("group_by", f"{part!r} is named twice")
-        found.append(part)
-    return tuple(found)
+        dimensions.append(part)
+    return tuple(dimensions)
 
 
 def key_of_line(dimensions: Sequence[str], cluster: str) -> Callable[[Line], GroupKey]:
@@ -57,16 +57,16 @@ def key_of_line(dimensions: Sequence[str], cluster: str) -> Callable[[Line], Gro
 
 def key_of_fact(dimensions: Sequence[str], cluster: str) -> Callable[[FactKey], GroupKey]:
     """Reads dimensions off a day fact; a label that it does not carry is ""."""
-    places = {name: place for place, name in enumerate(FactKey._fields)}
+    positions = {name: position for position, name in enumerate(FactKey._fields)}
 
-    def one(name: str) -> Callable[[FactKey], str]:
+    def reader_of(name: str) -> Callable[[FactKey], str]:
         if name == "cluster":
             return lambda _: cluster
         if name.startswith(LABEL_PREFIX):
             label = name[len(LABEL_PREFIX) :]
-            return lambda fact: next((value for own, value in fact.labels if own == label), "")
-        place = places[name]
-        return lambda fact: str(fact[place])
+            return lambda fact: next((value for label_name, value in fact.labels if label_name == label), "")
+        position = positions[name]
+        return lambda fact: str(fact[position])
 
-    readers = [one(name) for name in dimensions]
+    readers = [reader_of(name) for name in dimensions]
     return lambda fact: tuple(reader(fact) for reader in readers)

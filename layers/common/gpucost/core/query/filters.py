@@ -54,9 +54,9 @@ class Filter:
 
     def exact_names(self) -> tuple[str, ...] | None:
         """The names that can pass, where the filter names them all; None where that cannot be told from it."""
-        if not self.allowed or any(one.is_prefix or not one.text.isascii() for one in self.allowed):
+        if not self.allowed or any(pattern.is_prefix or not pattern.text.isascii() for pattern in self.allowed):
             return None
-        return tuple(sorted({one.text for one in self.allowed if self.matches(one.text)}))
+        return tuple(sorted({pattern.text for pattern in self.allowed if self.matches(pattern.text)}))
 
 
 def parse_filter(dimension: str, text: str, parameter: str | None = None) -> Filter:
@@ -80,20 +80,20 @@ def parse_label_filters(text: str, labels: Sequence[str]) -> list[Filter]:
     Raises:
         ParameterError: as `parse_filter`; or a label that is not one of the settings' `cost_labels`.
     """
-    found: dict[str, list[str]] = {}
+    texts_by_label: dict[str, list[str]] = {}
     for part in _parts("label", text):
         label, colon, value = part.partition(":")
         if not colon or label not in labels:
             allowed = f"allowed: {', '.join(labels)}" if labels else "the settings name no cost_labels"
             raise ParameterError("label", f"{_shown(part)} does not begin with a label's name and a colon; {allowed}")
-        found.setdefault(label, []).append(value)
-    return [parse_filter(f"{LABEL_PREFIX}{label}", ",".join(values), "label") for label, values in found.items()]
+        texts_by_label.setdefault(label, []).append(value)
+    return [parse_filter(f"{LABEL_PREFIX}{label}", ",".join(values), "label") for label, values in texts_by_label.items()]
 
 
 def matches_all(filters: Iterable[Filter], dimensions: Sequence[str], key: Sequence[str]) -> bool:
     """Whether the values of dimensions pass all filters on them."""
     values = dict(zip(dimensions, key, strict=True))
-    return all(one.matches(values[one.dimension]) for one in filters)
+    return all(dimension_filter.matches(values[dimension_filter.dimension]) for dimension_filter in filters)
 
 
 def check_text(parameter: str, text: str, longest: int = MAX_FILTER_LENGTH) -> None:
@@ -107,15 +107,16 @@ def check_text(parameter: str, text: str, longest: int = MAX_FILTER_LENGTH) -> N
         raise ParameterError(parameter, f"has {len(text):,} characters; at most {longest:,} are taken")
     if _NOT_UTF8 in text:
         raise ParameterError(parameter, "is not UTF-8, percent-encoded")
-    wrong = next((one for one in text if one in _BIDI or unicodedata.category(one) in {"Cc", "Cs", "Cn"}), None)
-    if wrong is not None:
-        raise ParameterError(parameter, f"holds the character U+{ord(wrong):04X}, which no name has")
+    invalid = next((character for character in text if character in _BIDI or unicodedata.category(character) in {"Cc", "Cs", "Cn"}), None)
+    if invalid is not None:
+        raise ParameterError(parameter, f"holds the character U+{ord(invalid):04X}, which no name has")
 
 
 def filters_as_lists(filters: Iterable[Filter]) -> Mapping[str, object]:
     """Filters as plain values, for fingerprints."""
     return {
-        one.dimension: [[[p.text, p.is_prefix] for p in side] for side in (one.allowed, one.excluded)] for one in filters
+        dimension_filter.dimension: [[[pattern.text, pattern.is_prefix] for pattern in patterns] for patterns in (dimension_filter.allowed, dimension_filter.excluded)]
+        for dimension_filter in filters
     }
 
 
@@ -125,13 +126,13 @@ def _parts(parameter: str, text: str) -> list[str]:
     if not text:
         raise ParameterError(parameter, "is empty; name values, or leave the parameter out (!* is: without a name)")
     parts, current, escaped = [], "", False
-    for one in text:
-        if one == "," and not escaped:
+    for character in text:
+        if character == "," and not escaped:
             parts.append(current)
             current = ""
         else:
-            current += one
-        escaped = one == "\\" and not escaped
+            current += character
+        escaped = character == "\\" and not escaped
     if escaped:
         raise ParameterError(parameter, r"ends in a backslash; one that is meant is written \\")
     parts.append(current)
@@ -143,19 +144,19 @@ def _parts(parameter: str, text: str) -> list[str]:
 def _pattern(parameter: str, part: str) -> tuple[bool, Pattern]:
     is_refused = part.startswith("!")
     text, is_prefix, escaped = "", False, False
-    for one in part[1:] if is_refused else part:
+    for character in part[1:] if is_refused else part:
         if is_prefix:
             raise ParameterError(parameter, rf"{_shown(part)} goes on after its *; one that is meant is written \*")
         if escaped:
-            if one not in ",!*\\":
+            if character not in ",!*\\":
                 raise ParameterError(parameter, rf"{_shown(part)}: a backslash stands only before , ! * and \ itself")
-            text, escaped = text + one, False
-        elif one == "\\":
+            text, escaped = text + character, False
+        elif character == "\\":
             escaped = True
-        elif one == "*":
+        elif character == "*":
             is_prefix = True
         else:
-            text += one
+            text += character
     if not text and not is_prefix:
         raise ParameterError(parameter, f"{_shown(part)} is no name; !* is: without a name")
     if is_refused and is_prefix and not text:

@@ -96,30 +96,30 @@ def group_rows(question: CostQuery, read: QueryResult) -> GroupedRows:
     holders: dict[tuple[datetime, str], dict[_Bin, list[FixedPointRow]]] = {}
     for cell, figures in read.cells.items():
         is_kept = not question.filters or matches_all(question.filters, dimensions, cell.key)
-        own = _Bin(cell.begin, "held", cell.key[:count], is_kept)
-        costs.setdefault(own, []).append(figures)
+        bin = _Bin(cell.begin, "held", cell.key[:count], is_kept)
+        costs.setdefault(bin, []).append(figures)
         if question.idle.startswith("shared"):
-            holders.setdefault((cell.begin, cell.cluster), {}).setdefault(own, []).append(figures)
+            holders.setdefault((cell.begin, cell.cluster), {}).setdefault(bin, []).append(figures)
     idles = {} if question.idle == "hidden" else _idle(question, read, holders)
-    rows, left = [], _Left()
+    rows, excluded = [], _Excluded()
     bins = {**dict.fromkeys(idles, ()), **costs}
-    ends = {begin: row_end(begin, question.granularity, question.period) for begin in {own.begin for own in bins}}
-    named = {names: dict(zip(question.group_by, names, strict=True)) for names in {own.group for own in bins}}
-    for own, parts in bins.items():
+    ends = {begin: row_end(begin, question.granularity, question.period) for begin in {bin.begin for bin in bins}}
+    named = {names: dict(zip(question.group_by, names, strict=True)) for names in {bin.group for bin in bins}}
+    for bin, parts in bins.items():
         held = parts[0] if len(parts) == 1 else sum_rows(parts)
-        idle = None if question.idle == "hidden" else _total_idle(idles.get(own, []))
-        if own.is_kept:
-            rows.append(Row(own.begin, ends[own.begin], named[own.group], held, own.kind, idle))
+        idle = None if question.idle == "hidden" else _total_idle(idles.get(bin, []))
+        if bin.is_kept:
+            rows.append(Row(bin.begin, ends[bin.begin], named[bin.group], held, bin.kind, idle))
         else:
-            left.costs.append(held)
-            left.idles.append(idle)
-    left.costs.append(read.filtered_out)
+            excluded.costs.append(held)
+            excluded.idles.append(idle)
+    excluded.costs.append(read.filtered_out)
     rows.sort(key=lambda row: (row.start, row.kind, tuple(row.group.values())))
-    return GroupedRows(_sorted(rows, question.sort), left.row(question) if question.filters else None)
+    return GroupedRows(_sorted(rows, question.sort), excluded.row(question) if question.filters else None)
 
 
 @dataclass(slots=True)
-class _Left:
+class _Excluded:
     costs: list[FixedPointRow] = field(default_factory=list)
     idles: list[Idle | None] = field(default_factory=list)
 
@@ -129,51 +129,53 @@ class _Left:
 
 
 def _idle(
-    question: CostQuery, read: QueryResult, holders: Mapping[tuple[datetime, str], Mapping[_Bin, Sequence[FixedPointRow]]]
+    question: CostQuery,
+    read: QueryResult,
+    holders: Mapping[tuple[datetime, str], Mapping[_Bin, Sequence[FixedPointRow]]],
 ) -> dict[_Bin, list[Idle | None]]:
     """What each row bears; a row of its own for what nobody does. What is unknown makes a row's unknown."""
-    found: dict[_Bin, list[Idle | None]] = {}
+    idle_by_bin: dict[_Bin, list[Idle | None]] = {}
     nameless = tuple("" for _ in question.dimensions())
     is_kept = matches_all(question.filters, question.dimensions(), nameless)
     for (begin, cluster), capacity in read.capacities.items():
-        held = holders.get((begin, cluster), {})
-        own = dict(zip(held, to_costs([sum_rows(parts) for parts in held.values()]), strict=True))
+        rows_by_bin = holders.get((begin, cluster), {})
+        costs_by_bin = dict(zip(rows_by_bin, to_costs([sum_rows(parts) for parts in rows_by_bin.values()]), strict=True))
         names = tuple(cluster if name == "cluster" else "" for name in question.group_by)
         idle_row = _Bin(begin, "idle", names, is_kept)
         if capacity is None:
-            for one in own or [idle_row]:
-                found.setdefault(one, []).append(None)
+            for bin in costs_by_bin or [idle_row]:
+                idle_by_bin.setdefault(bin, []).append(None)
             continue
         by: Literal["allocation", "even"] = "even" if question.idle == "shared-evenly" else "allocation"
-        shared = share_idle(idle_of(capacity), own, by, {one: one.group for one in own})
-        for one, part in shared.parts.items():
-            found.setdefault(one, []).append(part)
+        shared = share_idle(idle_of(capacity), costs_by_bin, by, {bin: bin.group for bin in costs_by_bin})
+        for bin, part in shared.parts.items():
+            idle_by_bin.setdefault(bin, []).append(part)
         if question.idle == "separate" or shared.unshared != Idle():
-            found.setdefault(idle_row, []).append(shared.unshared)
-    return found
+            idle_by_bin.setdefault(idle_row, []).append(shared.unshared)
+    return idle_by_bin
 
 
 def _sorted(rows: list[Row], order: Sequence[tuple[str, bool]]) -> list[Row]:
     """Stable, so that the last key sorts first; what is unknown comes last either way."""
-    for name, is_turned in reversed(order):
+    for name, is_descending in reversed(order):
         if name == "start":
-            rows = sorted(rows, key=lambda row: row.start, reverse=is_turned)
+            rows = sorted(rows, key=lambda row: row.start, reverse=is_descending)
         elif rows and name in rows[0].group:
-            rows = sorted(rows, key=lambda row: row.group[name], reverse=is_turned)
+            rows = sorted(rows, key=lambda row: row.group[name], reverse=is_descending)
         else:
-            told = [(row.figure(name), row) for row in rows]
-            known = [(figure, row) for figure, row in told if figure is not None]
-            known.sort(key=lambda one: one[0], reverse=is_turned)
-            rows = [row for _, row in known] + [row for figure, row in told if figure is None]
+            figures = [(row.figure(name), row) for row in rows]
+            available = [(figure, row) for figure, row in figures if figure is not None]
+            available.sort(key=lambda figure_and_row: figure_and_row[0], reverse=is_descending)
+            rows = [row for _, row in available] + [row for figure, row in figures if figure is None]
     return rows
 
 
 def _total_idle(parts: Iterable[Idle | None]) -> Idle | None:
     parts = list(parts)
-    known = [part for part in parts if part is not None]
-    return Idle.total(known) if len(known) == len(parts) else None
+    available = [part for part in parts if part is not None]
+    return Idle.total(available) if len(available) == len(parts) else None
 
 
 def sum_cells(parts: Mapping[Cell, Sequence[Costs]]) -> dict[Cell, Costs]:
     """Sums, so that memory follows the answer's size and not the hours'."""
-    return {cell: own[0] if len(own) == 1 else Costs.total(own) for cell, own in parts.items()}
+    return {cell: costs[0] if len(costs) == 1 else Costs.total(costs) for cell, costs in parts.items()}

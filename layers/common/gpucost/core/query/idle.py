@@ -71,19 +71,19 @@ def share_idle(
 
 def _held(costs: Sequence[Costs]) -> list[Fraction]:
     for name in ("allocated_usd", "allocated_gpu_hours"):
-        weights = [Fraction(max(0, to_fixed_point(getattr(one, name)))) for one in costs]
+        weights = [Fraction(max(0, to_fixed_point(getattr(holder_costs, name)))) for holder_costs in costs]
         if any(weights):
             return weights
     return [Fraction(0) for _ in costs]
 
 
-def _evenly(held: Sequence[Fraction], groups: Sequence[object]) -> list[Fraction]:
+def _evenly(weights_held: Sequence[Fraction], groups: Sequence[object]) -> list[Fraction]:
     members: dict[object, list[int]] = {}
-    for place, group in enumerate(groups):
-        members.setdefault(group, []).append(place)
-    weights = [Fraction(0)] * len(held)
-    for places in members.values():
-        whole = sum(held[place] for place in places)
-        for place in places:
-            weights[place] = held[place] / whole if whole else Fraction(1, len(places))
+    for index, group in enumerate(groups):
+        members.setdefault(group, []).append(index)
+    weights = [Fraction(0)] * len(weights_held)
+    for indexes in members.values():
+        group_total = sum(weights_held[index] for index in indexes)
+        for index in indexes:
+            weights[index] = weights_held[index] / group_total if group_total else Fraction(1, len(indexes))
     return weights

@@ -24,9 +24,9 @@ def fingerprint(question: str, versions: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def write_cursor(place: int, etag: str) -> str:
+def write_cursor(offset: int, etag: str) -> str:
     """The cursor to go on from a place (rows from the start) of an answer."""
-    return _written(place, _digest(place, etag))
+    return _written(offset, _digest(offset, etag))
 
 
 def check_cursor(cursor: str) -> None:
@@ -46,30 +46,30 @@ def read_cursor(cursor: str | None, etag: str) -> int:
     """
     if cursor is None:
         return 0
-    place, sealed = _read(cursor)
-    if sealed != _digest(place, etag):
+    offset, digest = _read(cursor)
+    if digest != _digest(offset, etag):
         raise ParameterError(
             "cursor",
             "is of another question, or figures of the period have changed since; ask again without it, from the start",
         )
-    return place
+    return offset
 
 
 def _read(cursor: str) -> tuple[int, str]:
-    found: object = None
+    decoded: object = None
     if len(cursor) <= _LONGEST and cursor.isascii():
         with suppress(ValueError, RecursionError):
-            found = json.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    match found:
+            decoded = json.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    match decoded:
         # Base64 reads one thing from many texts: only the very one that was given counts.
-        case [int(place), str(sealed)] if place > 0 and _written(place, sealed) == cursor:
-            return place, sealed
+        case [int(offset), str(digest)] if offset > 0 and _written(offset, digest) == cursor:
+            return offset, digest
     raise ParameterError("cursor", "is not one that an answer gave")
 
 
-def _written(place: int, sealed: str) -> str:
-    return urlsafe_b64encode(json.dumps([place, sealed]).encode()).decode().rstrip("=")
+def _written(offset: int, digest: str) -> str:
+    return urlsafe_b64encode(json.dumps([offset, digest]).encode()).decode().rstrip("=")
 
 
-def _digest(place: int, etag: str) -> str:
-    return hashlib.sha256(f"{place}\n{etag}".encode()).hexdigest()[:_DIGEST]
+def _digest(offset: int, etag: str) -> str:
+    return hashlib.sha256(f"{offset}\n{etag}".encode()).hexdigest()[:_DIGEST]

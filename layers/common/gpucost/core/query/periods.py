@@ -93,9 +93,9 @@ def parse_window(text: str, now: datetime) -> Period:
     """
     ended, today = floor_hour(now), floor_day(now)
     week, month = today - today.weekday() * DAY, today.replace(day=1)
-    if found := _LENGTH.fullmatch(text):
-        number = int(found[1])
-        return Period(ended - number * HOUR, ended) if found[2] == "h" else _until(today - (number - 1) * DAY, ended)
+    if match := _LENGTH.fullmatch(text):
+        number = int(match[1])
+        return Period(ended - number * HOUR, ended) if match[2] == "h" else _until(today - (number - 1) * DAY, ended)
     if text == "today":
         return _until(today, ended)
     if text == "yesterday":
@@ -186,6 +186,7 @@ def parse_hour_parameter(name: str, text: str) -> datetime:
     moment = parse_moment_parameter(name, text)
     if floor_hour(moment) != moment:
         raise ParameterError(
-            name, f"{format_timestamp(moment)} is not on a full UTC hour; it lies in {format_timestamp(floor_hour(moment))}"
+            name,
+            f"{format_timestamp(moment)} is not on a full UTC hour; it lies in {format_timestamp(floor_hour(moment))}",
         )
     return moment

@@ -1,104 +1,112 @@
-"""What AMP's alerting rules say (minutes are not visible in hourly records), passed on like our own alerts.
+"""Alerts of AMP's alerting rules, forwarded like other alerts. They catch what is not visible in hourly records.
 
-Their state machine is Prometheus's: what arrives is firing or resolved already. Here each alert is told once, until it
-is resolved, repeated like the others, and held by the same silences and quiet hours.
+Their state machine is Prometheus's: a received alert is already firing or resolved. Each alert causes one notification
+until it is resolved. Repetitions, silences and quiet hours apply as to other alerts.
 """
 
-from dataclasses import replace
 from datetime import UTC
 
 from gpucost.core.hours import floor_hour
-from gpucost.features.alerting.model import FLEET_SCOPE, Alert, Notification, Severity, Subject
+from gpucost.features.alerting.model import FLEET_SCOPE, Alert, EventType, Notification, Severity, Subject
 from gpucost.features.alerting.ports import AlertStates
 from gpucost.features.alerting.scope_update import ScopeUpdate, notification_id
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import ExternalRule, RuleSettings
 from gpucost.runtime.messages import ExternalAlert, ExternalAlerts
 
-DEFAULT_NAME = "external"
-LONGEST_DETAIL = 200
+DEFAULT_RULE_NAME = "external"
+MAX_DETAIL_LENGTH = 200
 
 
 class AmpAlertEvaluation:
-    """Takes alerts of AMP's alert manager into account.
+    """Applies alerts that AMP's alert manager sent.
 
     Args:
-        memory: what alerting remembers.
+        states: stored alert states.
     """
 
-    def __init__(self, memory: AlertStates) -> None:
-        self._memory = memory
+    def __init__(self, states: AlertStates) -> None:
+        self._states = states
 
     def evaluate(self, settings: AlertingSettings, message: ExternalAlerts) -> None:
-        """Remember what fires, and put news in the outbox. Without a rule of kind external all receivers are told.
+        """Store which alerts fire, and notify changes: all receivers if there is no rule of kind `external`.
 
         Raises:
-            ConflictError: others wrote first; deciding again is safe.
+            ConflictError: another writer was first; evaluating again is safe.
         """
         rules = fleet_rules(settings)
-        own = {name: rule for name, rule in rules.items() if isinstance(rule, ExternalRule)}
-        decisions = ScopeUpdate(self._memory.load(FLEET_SCOPE), settings.alerts, rules)
+        external_rules = {name: rule for name, rule in rules.items() if isinstance(rule, ExternalRule)}
+        update = ScopeUpdate(self._states.load(FLEET_SCOPE), settings.alerts, rules)
         for alert in message.alerts:
-            for name, rule in own.items():
+            for name, rule in external_rules.items():
                 subject = _subject(alert)
                 if rule.covers(subject):
-                    _step(decisions, name, rule, subject, alert)
-        decisions.save_only(self._memory)
+                    _apply(update, name, rule, subject, alert)
+        update.save(self._states)
 
 
 def fleet_rules(settings: AlertingSettings) -> dict[str, RuleSettings]:
-    """The rules that are decided on ticks and on AMP's word; without one of kind external there is one for all."""
+    """Return the rules evaluated on ticks and on AMP's alerts, with a default rule of kind `external` if none is set."""
     kinds = {"budget", "spend-change", "data", "digest", "external"}
-    found = {name: rule for name, rule in settings.alerts.named_rules().items() if rule.kind in kinds}
-    if not any(isinstance(rule, ExternalRule) for rule in found.values()):
-        found[DEFAULT_NAME] = ExternalRule(rule="external")
-    return found
+    rules = {name: rule for name, rule in settings.alerts.named_rules().items() if rule.kind in kinds}
+    if not any(isinstance(rule, ExternalRule) for rule in rules.values()):
+        rules[DEFAULT_RULE_NAME] = ExternalRule(rule="external")
+    return rules
 
 
-def _step(decisions: ScopeUpdate, name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert) -> None:
-    known = next((one for one in decisions.alerts(name) if one.subject == subject), None)
+def _apply(update: ScopeUpdate, name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert) -> None:
+    active = next((stored for stored in update.alerts_of_rule(name) if stored.subject == subject), None)
+    started_at = alert.starts_at.astimezone(UTC)
     if alert.status == "resolved":
-        if known is not None and known.since <= alert.starts_at.astimezone(UTC):
-            decisions.notify(_news(name, rule, subject, alert, "resolved"))
-            decisions.discard(known)
+        if active is not None and active.since <= started_at:
+            update.notify(_notification(name, rule, subject, alert, "resolved"))
+            update.discard(active)
         return
-    if known is None:
-        news = _news(name, rule, subject, alert, "firing")
-        started = alert.starts_at.astimezone(UTC)
-        decisions.notify(news)
-        decisions.add(Alert(name, subject, "firing", started, (), notified_at=floor_hour(started), notification=news))
+    if active is None:
+        notification = _notification(name, rule, subject, alert, "firing")
+        update.notify(notification)
+        notified_at = floor_hour(started_at)
+        update.add(
+            Alert(name, subject, "firing", started_at, (), notified_at=notified_at, notification=notification)
+        )
 
 
-def _news(name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert, event: str) -> Notification:
-    started = alert.starts_at.astimezone(UTC)
-    levels: dict[str, Severity] = {"info": "info", "warning": "warning", "critical": "critical"}
-    news = Notification(
-        id="",
-        event="resolved" if event == "resolved" else "firing",
+def _notification(
+    name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert, event: EventType
+) -> Notification:
+    started_at = alert.starts_at.astimezone(UTC)
+    severities: dict[str, Severity] = {"info": "info", "warning": "warning", "critical": "critical"}
+    label = severities.get(alert.labels.get("severity", ""), rule.effective_severity)
+    hour = floor_hour(started_at)
+    # A rule can fire several times within an hour: the id needs the exact time.
+    suffix = f"{started_at:%M%S}{started_at.microsecond // 1000:03d}"
+    return Notification(
+        id=f"{notification_id(name, subject, hour, event)}/{suffix}",
+        event=event,
         kind="external",
         rule=name,
-        severity=rule.severity or levels.get(alert.labels.get("severity", ""), rule.effective_severity),
+        severity=rule.severity or label,
         subject=subject,
-        since=started,
-        hour=floor_hour(started),
+        since=started_at,
+        hour=hour,
         threshold="",
         figures={},
         note=alert.annotations.get("summary") or alert.annotations.get("description", ""),
     )
-    exact = f"{started:%M%S}{started.microsecond // 1000:03d}"
-    return replace(news, id=f"{notification_id(name, subject, news.hour, news.event)}/{exact}")
 
 
 def _subject(alert: ExternalAlert) -> Subject:
-    """What an alert is about: its own labels where they are ours, the rest in words (annotations change)."""
-    pool = "nodepool" if "nodepool" in alert.labels else "provisioner"
-    own = {"business_unit", "cluster", "namespace", pool}
-    rest = sorted((key, value) for key, value in alert.labels.items() if key not in {*own, "alertname", "severity"})
-    what = [alert.labels.get("alertname", "alert"), *(f"{key}={value}" for key, value in rest)]
+    """Map an alert's labels to a subject. Labels without a field go into the detail; annotations may change."""
+    pool_label = "nodepool" if "nodepool" in alert.labels else "provisioner"
+    mapped = {"business_unit", "cluster", "namespace", pool_label}
+    other_labels = sorted(
+        (name, label) for name, label in alert.labels.items() if name not in {*mapped, "alertname", "severity"}
+    )
+    detail = [alert.labels.get("alertname", "alert"), *(f"{name}={label}" for name, label in other_labels)]
     return Subject(
         business_unit=alert.labels.get("business_unit", ""),
         cluster=alert.labels.get("cluster", ""),
         namespace=alert.labels.get("namespace", ""),
-        node_pool=alert.labels.get(pool, ""),
-        detail=" ".join(what)[:LONGEST_DETAIL],
+        node_pool=alert.labels.get(pool_label, ""),
+        detail=" ".join(detail)[:MAX_DETAIL_LENGTH],
     )

@@ -1,15 +1,16 @@
-"""Weekly and monthly digests: what a business unit's GPUs cost and wasted, how that changed, where to begin."""
+"""Weekly and monthly digests: a business unit's cost and waste, their change, its top wasters, what to do first."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
+from typing import NamedTuple
 
 from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.model import Costs
 from gpucost.core.rollups import DAY, DaySummary
 from gpucost.features.alerting.formatting import percent_of, threshold_money
-from gpucost.features.alerting.muting import time_zone_of
 from gpucost.features.alerting.model import Notification, Subject, TopWaster
+from gpucost.features.alerting.muting import time_zone_of
 from gpucost.features.alerting.ports import AlertSources, WorkloadSaving
 from gpucost.features.alerting.rules.idle_workload import MEASURED_SOURCES
 from gpucost.features.alerting.scope_update import notification_id
@@ -17,17 +18,23 @@ from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import DigestRule, RuleSettings
 
 MAX_DELAY = timedelta(days=2)
-"""A digest that could not be made so long is left out: nobody wants last week's on Friday."""
+"""A digest that could not be sent for this long is skipped: last week's figures are of no use on Friday."""
 TOP_WASTERS_LISTED = 3
-DueDigest = tuple[str, str, Notification]
-"""Rule, period, what to tell."""
+
+
+class DueDigest(NamedTuple):
+    """A digest to send."""
+
+    rule: str
+    period: str
+    notification: Notification
 
 
 class Digests:
     """Makes digests.
 
     Args:
-        sources: what they are made from.
+        sources: the inputs of rules.
         settings: the document.
     """
 
@@ -36,60 +43,75 @@ class Digests:
         self._settings = settings
 
     def due(
-        self, rules: Mapping[str, RuleSettings], at: datetime, reported: Callable[[str], Mapping[str, str]]
+        self,
+        rules: Mapping[str, RuleSettings],
+        at: datetime,
+        reported_periods: Callable[[str], Mapping[str, str]],
     ) -> Iterator[DueDigest]:
-        """The digests that are due at a tick and that a unit was not told yet.
+        """Make the digests that are due at a tick and were not sent yet.
 
         Args:
-            rules: by name; those of other kinds are left out.
+            rules: by name; rules of other kinds are ignored.
             at: the tick's full hour.
-            reported: which periods a unit was last told of.
+            reported_periods: the last period of each rule that a business unit got.
         """
         for name, rule in rules.items():
             if not isinstance(rule, DigestRule):
                 continue
             start, end = last_period(rule, at)
             hour, minute = map(int, rule.at.split(":"))
-            opens = datetime.combine(end.date(), time(hour, minute), time_zone_of(self._settings.alerts, rule))
-            if opens <= at < opens + MAX_DELAY:
-                yield from self._period(name, rule, start, end, reported)
+            due_at = datetime.combine(end.date(), time(hour, minute), time_zone_of(self._settings.alerts, rule))
+            if due_at <= at < due_at + MAX_DELAY:
+                yield from self._digests(name, rule, start, end, reported_periods)
 
-    def _period(
-        self, name: str, rule: DigestRule, start: datetime, end: datetime, reported: Callable[[str], Mapping[str, str]]
+    def _digests(
+        self,
+        name: str,
+        rule: DigestRule,
+        start: datetime,
+        end: datetime,
+        reported_periods: Callable[[str], Mapping[str, str]],
     ) -> Iterator[DueDigest]:
         period = f"{rule.every} {start:%Y-%m-%d}"
-        before = (start - (end - start)) if rule.every == "week" else month_bounds(start - HOUR)[0]
-        clusters = [one.name for one in self._settings.clusters if rule.scope.has_cluster(one.name)]
-        days = [day for cluster in clusters for day in self._sources.rollups.days(cluster, before, end)]
-        now, past = [day for day in days if day.day >= start], [day for day in days if day.day < start]
-        if len(_currencies(now)) > 1:
+        previous_start = (start - (end - start)) if rule.every == "week" else month_bounds(start - HOUR)[0]
+        clusters = [cluster.name for cluster in self._settings.clusters if rule.scope.has_cluster(cluster.name)]
+        all_days = [day for cluster in clusters for day in self._sources.rollups.days(cluster, previous_start, end)]
+        days = [day for day in all_days if day.day >= start]
+        previous_days = [day for day in all_days if day.day < start]
+        if len(_currencies(days)) > 1:
             return
-        sums, sums_before = _sums(now), _sums(past)
-        wanted = [unit for unit in sorted(sums) if rule.scope.has_unit(unit) and reported(unit).get(name) != period]
-        if not wanted:
+        sums, previous_sums = _sums(days), _sums(previous_days)
+        units = [
+            unit for unit in sorted(sums) if rule.scope.has_unit(unit) and reported_periods(unit).get(name) != period
+        ]
+        if not units:
             return
-        worst, advised = self._worst(clusters, start, end), self._advised(clusters)
-        unknown = len(clusters) * ((end - start) // HOUR) - _hours(now)
-        comparable = _currencies(now) == _currencies(past)
-        for unit in wanted:
-            costs, earlier = sums[unit], sums_before.get(unit)
-            yield name, period, Notification(
-                id=notification_id(name, Subject(business_unit=unit), start, "digest"),
-                event="digest", kind="digest", rule=name, severity=rule.effective_severity, subject=Subject(business_unit=unit),
+        top_wasters, recommendations = self._top_wasters(clusters, start, end), self._recommendations(clusters)
+        unknown_hours = len(clusters) * ((end - start) // HOUR) - _hours_with_figures(days)
+        is_comparable = _currencies(days) == _currencies(previous_days)
+        for unit in units:
+            costs, previous = sums[unit], previous_sums.get(unit)
+            subject = Subject(business_unit=unit)
+            notification = Notification(
+                id=notification_id(name, subject, start, "digest"),
+                event="digest", kind="digest", rule=name, severity=rule.effective_severity, subject=subject,
                 since=start, hour=end - HOUR, threshold="",
                 figures={
                     "cost_usd": costs.allocated_usd,
                     "waste_usd": costs.waste_usd,
                     "waste_percent": percent_of(costs.waste_usd, costs.allocated_usd),
-                    "before_usd": earlier.allocated_usd if earlier and comparable else None,
-                    "hours_unknown": Decimal(unknown),
+                    "previous_usd": previous.allocated_usd if previous and is_comparable else None,
+                    "hours_unknown": Decimal(unknown_hours),
                 },
-                currency=next(iter(_currencies(now)), self._settings.pricing.currency),
-                workloads=worst.get(unit, ()), note=advised.get(unit, ""),
+                currency=next(iter(_currencies(days)), self._settings.pricing.currency),
+                workloads=top_wasters.get(unit, ()), note=recommendations.get(unit, ""),
             )  # fmt: skip
+            yield DueDigest(name, period, notification)
 
-    def _worst(self, clusters: Sequence[str], start: datetime, end: datetime) -> dict[str, tuple[TopWaster, ...]]:
-        """The workloads that wasted most, by unit; none where settings allow guessed utilization."""
+    def _top_wasters(
+        self, clusters: Sequence[str], start: datetime, end: datetime
+    ) -> dict[str, tuple[TopWaster, ...]]:
+        """Return the top wasters by business unit; none where the settings allow estimated utilization."""
         if not set(self._settings.utilization.sources) <= MEASURED_SOURCES:
             return {}
         sums: dict[tuple[str, str, str, str], tuple[Decimal, Decimal]] = {}
@@ -102,35 +124,36 @@ class Digests:
                         fact.workload_kind or "Pod",
                         fact.workload or "(no owner)",
                     )
-                    gpu, usd = sums.get(key, (Decimal(0), Decimal(0)))
-                    sums[key] = gpu + costs.allocated_gpu_hours, usd + costs.waste_usd
-        found: dict[str, list[TopWaster]] = {}
-        for (unit, namespace, kind, name), (gpu, usd) in sorted(sums.items(), key=lambda one: (-one[1][1], one[0])):
-            own = found.setdefault(unit, [])
-            if usd > 0 and len(own) < TOP_WASTERS_LISTED:
-                own.append(TopWaster(namespace, kind, name, gpu, usd))
-        return {unit: tuple(own) for unit, own in found.items()}
+                    gpu_hours, waste_usd = sums.get(key, (Decimal(0), Decimal(0)))
+                    sums[key] = gpu_hours + costs.allocated_gpu_hours, waste_usd + costs.waste_usd
+        by_unit: dict[str, list[TopWaster]] = {}
+        ranked = sorted(sums.items(), key=lambda workload: (-workload[1][1], workload[0]))
+        for (unit, namespace, kind, name), (gpu_hours, waste_usd) in ranked:
+            top_wasters = by_unit.setdefault(unit, [])
+            if waste_usd > 0 and len(top_wasters) < TOP_WASTERS_LISTED:
+                top_wasters.append(TopWaster(namespace, kind, name, gpu_hours, waste_usd))
+        return {unit: tuple(top_wasters) for unit, top_wasters in by_unit.items()}
 
-    def _advised(self, clusters: Sequence[str]) -> dict[str, str]:
-        """What to do first, by unit: the open recommendation that saves most."""
+    def _recommendations(self, clusters: Sequence[str]) -> dict[str, str]:
+        """Describe the open recommendation with the largest saving, by business unit."""
         if self._sources.savings is None:
             return {}
-        savings: dict[str, list[WorkloadSaving]] = {}
+        by_unit: dict[str, list[WorkloadSaving]] = {}
         for cluster in clusters:
             for saving in self._sources.savings(cluster):
-                savings.setdefault(saving.business_unit, []).append(saving)
-        return {unit: _largest_saving(of_unit) for unit, of_unit in savings.items()}
+                by_unit.setdefault(saving.business_unit, []).append(saving)
+        return {unit: _largest_saving(savings) for unit, savings in by_unit.items()}
 
 
 def _largest_saving(savings: Sequence[WorkloadSaving]) -> str:
     first = max(savings, key=lambda saving: (saving.monthly_usd, saving.id))
-    more = f"; {len(savings) - 1} more with `gpucost advise list`" if len(savings) > 1 else ""
+    more = f"; {len(savings) - 1} more with `gpucost recommendations list`" if len(savings) > 1 else ""
     saves = threshold_money(first.monthly_usd, first.currency)
     return f"{first.summary}: {saves} a month ({first.confidence} confidence, {first.id}){more}"
 
 
 def last_period(rule: DigestRule, at: datetime) -> tuple[datetime, datetime]:
-    """The newest whole week or month before a moment."""
+    """Return start and end of the newest week or month that is over."""
     if rule.every == "month":
         end = month_bounds(at.astimezone(UTC))[0]
         return month_bounds(end - HOUR)[0], end
@@ -139,14 +162,14 @@ def last_period(rule: DigestRule, at: datetime) -> tuple[datetime, datetime]:
 
 
 def _sums(days: Sequence[DaySummary]) -> dict[str, Costs]:
-    parts: dict[str, list[Costs]] = {}
+    by_unit: dict[str, list[Costs]] = {}
     for day in days:
         for unit, costs in day.units.items():
-            parts.setdefault(unit, []).append(costs)
-    return {unit: Costs.total(own) for unit, own in parts.items()}
+            by_unit.setdefault(unit, []).append(costs)
+    return {unit: Costs.total(costs) for unit, costs in by_unit.items()}
 
 
-def _hours(days: Sequence[DaySummary]) -> int:
+def _hours_with_figures(days: Sequence[DaySummary]) -> int:
     return sum(1 for day in days for hour in day.hours if hour.status != "incomplete")
 
 

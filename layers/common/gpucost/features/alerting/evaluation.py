@@ -1,4 +1,4 @@
-"""What the rules on closed hours find in one hour: waste, idle workloads, unallocated capacity."""
+"""Evaluation of the rules on closed hours against one hour: waste, idle workloads, unallocated capacity."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -6,7 +6,6 @@ from functools import cached_property
 from gpucost.core.ledger import HourSummary
 from gpucost.core.model import Costs, Line, NodeHour
 from gpucost.features.alerting.model import Alert, Subject, TopWaster
-from gpucost.features.alerting.ports import AlertLedger
 from gpucost.features.alerting.rules import idle_workload as idle
 from gpucost.features.alerting.rules import unallocated, waste
 from gpucost.features.alerting.rules.idle_workload import MEASURED_SOURCES, IdleThresholds
@@ -16,18 +15,22 @@ from gpucost.features.alerting.scope_update import Finding
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
 from gpucost.features.alerting.state_machine import FiringPolicy
+from gpucost.storage.ports import PublishedHours
 
 MAX_SINGLE_UNIT_READS = 50
-"""Units whose lines are read one by one: each costs a read unit, and all of a large cluster's together some 240."""
+"""For how many business units lines are read one unit at a time.
+
+Each unit costs a read unit. All lines of a large cluster together cost about 240.
+"""
 
 
 class HourFacts:
-    """One hour of one cluster, or of several together, as rules see it; what costs more is read when it is asked for.
+    """The figures of one hour of one cluster, or of several together. Expensive figures are read on first use.
 
     Args:
         ledger: published hours.
-        summaries: of the hour, one or more clusters'.
-        cluster: its name; "" for several.
+        summaries: the hour's summaries, of one or more clusters.
+        cluster: the cluster's name; empty for several clusters.
     """
 
     def __init__(self, ledger: PublishedHours, summaries: Sequence[HourSummary], cluster: str) -> None:
@@ -51,36 +54,36 @@ class HourFacts:
 
     @cached_property
     def nodes(self) -> Sequence[NodeHour]:
-        """Every node."""
-        return [node for one in self._summaries for node in self._ledger.nodes(one.cluster, self.hour)[0]]
+        """All nodes."""
+        return [node for summary in self._summaries for node in self._ledger.nodes(summary.cluster, self.hour)[0]]
 
     def lines(self, unit: str) -> Sequence[Line]:
-        """A unit's lines."""
+        """Return a business unit's lines."""
         if self._all_lines is not None:
             return self._all_lines.get(unit, ())
         if unit not in self._lines:
             self._lines[unit] = [
-                line for one in self._summaries for line in self._ledger.lines(one.cluster, self.hour, unit)
+                line for summary in self._summaries for line in self._ledger.lines(summary.cluster, self.hour, unit)
             ]
         return self._lines[unit]
 
     def prefetch_lines(self, units: int) -> None:
-        """Of many units, all lines together cost less than one by one."""
+        """Read all lines at once if that costs less than reading those of this many business units one by one."""
         if units <= MAX_SINGLE_UNIT_READS or self._all_lines is not None:
             return
-        found: dict[str, list[Line]] = {}
-        for one in self._summaries:
-            for line in self._ledger.lines(one.cluster, self.hour):
-                found.setdefault(line.business_unit, []).append(line)
-        self._all_lines = found
+        by_unit: dict[str, list[Line]] = {}
+        for summary in self._summaries:
+            for line in self._ledger.lines(summary.cluster, self.hour):
+                by_unit.setdefault(line.business_unit, []).append(line)
+        self._all_lines = by_unit
 
 
 def find_breaches(
     rule: RuleSettings, settings: AlertingSettings, facts: HourFacts, active: Sequence[Alert]
 ) -> Iterator[Finding]:
-    """What a rule finds in an hour, of every subject that breaches or that it watches already.
+    """Evaluate a rule in an hour, for every subject that breaches it or that has an active alert.
 
-    Thresholds in money say nothing of hours in another currency, from before the settings changed for instance.
+    Thresholds in money do not apply to hours in another currency, for example from before a settings change.
     """
     if isinstance(rule, IdleWorkloadRule):
         yield from _idle(rule, facts, active)
@@ -95,35 +98,36 @@ def find_breaches(
 def sum_by_business_unit(
     groups: Mapping[tuple[str, str], Costs], has_namespace: Callable[[str], bool]
 ) -> dict[str, Costs]:
-    """Costs by business unit, of some namespaces."""
-    parts: dict[str, list[Costs]] = {}
+    """Sum the costs of selected namespaces by business unit."""
+    by_unit: dict[str, list[Costs]] = {}
     for (unit, namespace), costs in groups.items():
         if has_namespace(namespace):
-            parts.setdefault(unit, []).append(costs)
-    return {unit: Costs.total(own) for unit, own in parts.items()}
+            by_unit.setdefault(unit, []).append(costs)
+    return {unit: Costs.total(costs) for unit, costs in by_unit.items()}
 
 
 def firing_policy(rule: RuleSettings) -> FiringPolicy:
-    """A rule's patience."""
+    """Return a rule's durations."""
     return FiringPolicy(rule.for_hours, rule.keep_firing_hours)
 
 
 def _waste(rule: WasteRule, settings: AlertingSettings, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
     units = sum_by_business_unit(facts.groups, rule.scope.has_namespace) if rule.scope.namespaces else facts.units
-    guesses = not set(settings.utilization.sources) <= MEASURED_SOURCES
-    for unit in _watched(units, active):
+    has_estimates = not set(settings.utilization.sources) <= MEASURED_SOURCES
+    for unit in _watched_units(units, active):
         if not rule.scope.has_unit(unit):
             continue
         subject = Subject(facts.cluster, unit)
-        own, costs = rule.for_subject(subject), units.get(unit, Costs())
-        thresholds = WasteThresholds(own.waste_usd_per_hour, own.waste_percent)
-        breaches = thresholds.breached_by(costs)
-        if breaches and guesses:
-            costs = _observed_only(line for line in facts.lines(unit) if rule.scope.has_namespace(line.namespace))
-            breaches = thresholds.breached_by(costs)
+        effective_rule, costs = rule.for_subject(subject), units.get(unit, Costs())
+        thresholds = WasteThresholds(effective_rule.waste_usd_per_hour, effective_rule.waste_percent)
+        is_breach = thresholds.breached_by(costs)
+        if is_breach and has_estimates:
+            costs = _measured_costs(line for line in facts.lines(unit) if rule.scope.has_namespace(line.namespace))
+            is_breach = thresholds.breached_by(costs)
         yield Finding(
-            subject, facts.hour, breaches, thresholds.describe(own.for_hours, facts.currency), waste.figures(costs),
-            facts.currency, firing_policy(own), _worst_of(facts, unit, rule.scope.has_namespace),
+            subject, facts.hour, is_breach, thresholds.describe(effective_rule.for_hours, facts.currency),
+            waste.figures(costs), facts.currency, firing_policy(effective_rule),
+            _top_wasters(facts, unit, rule.scope.has_namespace),
         )  # fmt: skip
 
 
@@ -131,28 +135,32 @@ def _idle(rule: IdleWorkloadRule, facts: HourFacts, active: Sequence[Alert]) -> 
     watched: dict[str, set[idle.WorkloadKey]] = {}
     for alert in active:
         watched.setdefault(alert.subject.business_unit, set()).add(alert.subject[2:5])
-    own = (rule, *(rule.model_copy(update=one.changes()) for one in rule.overrides))
-    thresholds = [IdleThresholds(one.gpus, one.utilization_percent) for one in own]
-    units = [unit for unit in _watched(facts.units, active) if rule.scope.has_unit(unit)]
-    could = {
-        unit for unit in units if any(one.can_be_breached_by(facts.units.get(unit, Costs())) for one in thresholds)
+    variants = (rule, *(rule.model_copy(update=override.changes()) for override in rule.overrides))
+    all_thresholds = [IdleThresholds(variant.gpus, variant.utilization_percent) for variant in variants]
+    units = [unit for unit in _watched_units(facts.units, active) if rule.scope.has_unit(unit)]
+    candidates = {
+        unit
+        for unit in units
+        if any(thresholds.can_be_breached_by(facts.units.get(unit, Costs())) for thresholds in all_thresholds)
     }
-    facts.prefetch_lines(len(could))
+    facts.prefetch_lines(len(candidates))
     for unit in units:
-        workloads = idle.by_workload(facts.lines(unit)) if unit in could else {}
+        workloads = idle.by_workload(facts.lines(unit)) if unit in candidates else {}
         for key in sorted(workloads.keys() | watched.get(unit, set())):
-            found = _idle_workload(rule, facts, idle.subject(facts.cluster, unit, key), workloads.get(key, Costs()))
-            if found.is_breach is not False or key in watched.get(unit, set()):
-                yield found
+            subject = idle.subject(facts.cluster, unit, key)
+            finding = _idle_workload(rule, facts, subject, workloads.get(key, Costs()))
+            if finding.is_breach is not False or key in watched.get(unit, set()):
+                yield finding
 
 
 def _idle_workload(rule: IdleWorkloadRule, facts: HourFacts, subject: Subject, costs: Costs) -> Finding:
-    own = rule.for_subject(subject)
-    thresholds = IdleThresholds(own.gpus, own.utilization_percent)
-    is_in = rule.scope.has_namespace(subject.namespace)
+    effective_rule = rule.for_subject(subject)
+    thresholds = IdleThresholds(effective_rule.gpus, effective_rule.utilization_percent)
+    is_in_scope = rule.scope.has_namespace(subject.namespace)
     return Finding(
-        subject, facts.hour, thresholds.breached_by(costs) if is_in else False, thresholds.describe(own.for_hours),
-        idle.figures(costs), facts.currency, firing_policy(own),
+        subject, facts.hour, thresholds.breached_by(costs) if is_in_scope else False,
+        thresholds.describe(effective_rule.for_hours), idle.figures(costs), facts.currency,
+        firing_policy(effective_rule),
     )  # fmt: skip
 
 
@@ -162,22 +170,25 @@ def _unallocated(rule: UnallocatedRule, facts: HourFacts, active: Sequence[Alert
         if not rule.scope.has_node_pool(name):
             continue
         subject = Subject(facts.cluster, node_pool=name)
-        own, pool = rule.for_subject(subject), pools.get(name, unallocated.NodePoolHour())
-        threshold = UnallocatedThreshold(own.usd_per_hour)
+        effective_rule, pool = rule.for_subject(subject), pools.get(name, unallocated.NodePoolHour())
+        threshold = UnallocatedThreshold(effective_rule.usd_per_hour)
         yield Finding(
-            subject, facts.hour, threshold.breached_by(pool), threshold.describe(own.for_hours, facts.currency),
-            unallocated.figures(pool), facts.currency, firing_policy(own),
+            subject, facts.hour, threshold.breached_by(pool),
+            threshold.describe(effective_rule.for_hours, facts.currency), unallocated.figures(pool), facts.currency,
+            firing_policy(effective_rule),
         )  # fmt: skip
 
 
-def _watched(units: Iterable[str], active: Sequence[Alert]) -> list[str]:
+def _watched_units(units: Iterable[str], active: Sequence[Alert]) -> list[str]:
     return sorted({*units, *(alert.subject.business_unit for alert in active)})
 
 
-def _observed_only(lines: Iterable[Line]) -> Costs:
-    """Where settings allow guessed utilization, only what was observed counts as waste (design §3)."""
+def _measured_costs(lines: Iterable[Line]) -> Costs:
+    """Sum costs so that only measured utilization counts as waste, where the settings allow estimates."""
     return Costs.total(costs for costs in idle.by_workload(lines).values())
 
 
-def _worst_of(facts: HourFacts, unit: str, has_namespace: Callable[[str], bool]) -> Callable[[], tuple[TopWaster, ...]]:
+def _top_wasters(
+    facts: HourFacts, unit: str, has_namespace: Callable[[str], bool]
+) -> Callable[[], tuple[TopWaster, ...]]:
     return lambda: idle.top_wasters(line for line in facts.lines(unit) if has_namespace(line.namespace))

@@ -1,4 +1,4 @@
-"""What people do with alerts: look at them, silence them for a while, take them on."""
+"""Listing, acknowledging and silencing alerts."""
 
 import hashlib
 import re
@@ -10,9 +10,10 @@ from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR
 from gpucost.features.alerting.model import Alert, AlertGroup, Notification, Subject
 from gpucost.features.alerting.muting import Silence
-from gpucost.features.alerting.ports import AlertHistory, AlertStates, Silences
+from gpucost.features.alerting.ports import AlertStates
 from gpucost.features.alerting.service import alert_scopes
 from gpucost.features.alerting.settings import AlertingSettings
+from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
 from gpucost.storage.ports import Clock, SettingsStore
 
 MAX_HISTORY = timedelta(days=100)
@@ -24,156 +25,162 @@ MAX_ATTEMPTS = 8
 
 @dataclass(frozen=True, slots=True)
 class ListedAlert:
-    """An alert that is pending or firing."""
+    """A pending or firing alert with its id and silences."""
 
     id: str
-    """Twelve letters that name it as long as it lasts: what `gpucost ack` takes."""
+    """Twelve hexadecimal digits, the same until the alert resolves; `gpucost alerts acknowledge` takes it."""
     scope: str
     alert: Alert
     silenced_by: tuple[str, ...]
-    """Ids of the silences that cover it now."""
+    """Ids of the active silences that match the alert."""
 
 
 class AlertQueries:
-    """Lists and changes; the API only lists.
+    """Reads alerts and silences, and changes them for the command line. The API only reads.
 
     Args:
-        settings_store: the settings document: which clusters there are.
-        memory: what alerting remembers.
-        history: what was decided.
-        silences: who wants to hear nothing.
+        settings_store: the settings document, for the names of clusters.
+        states: stored alert states.
+        history: recorded notifications.
+        silences: stored silences.
         clock: the time now.
     """
 
     def __init__(
         self,
         settings_store: SettingsStore[AlertingSettings],
-        memory: AlertStates,
+        states: AlertStates,
         history: AlertHistory,
-        silences: Silences,
+        silences: SilenceStore,
         clock: Clock,
     ) -> None:
         self._settings_store = settings_store
-        self._memory = memory
+        self._states = states
         self._history = history
         self._silences = silences
         self._clock = clock
 
     def now(self) -> datetime:
-        """The time by which silences hold or not."""
+        """Return the time that decides whether silences are active."""
         return self._clock()
 
     def active(self) -> list[ListedAlert]:
-        """Alerts that are pending or firing: firing ones first, the oldest first.
+        """List pending and firing alerts: firing ones first, then the oldest first.
 
         Raises:
-            SettingsMissingError: nothing was pushed yet.
+            SettingsMissingError: no settings have been pushed yet.
         """
         now = self._clock()
-        silences = [one for one in self._silences.all() if one.is_active(now)]
-        found = []
+        silences = [silence for silence in self._silences.all() if silence.is_active(now)]
+        listed = []
         for scope in self._scopes():
-            for book in self._memory.load(scope).groups:
-                for alert in book.alerts:
-                    covering = tuple(one.id for one in silences if one.matches(alert.rule, alert.subject))
-                    found.append(ListedAlert(alert_id(scope, alert), scope, alert, covering))
-        return sorted(found, key=lambda one: (one.alert.phase != "firing", one.alert.since, one.id))
+            for group in self._states.load(scope).groups:
+                for alert in group.alerts:
+                    silenced_by = tuple(
+                        silence.id for silence in silences if silence.matches(alert.rule, alert.subject)
+                    )
+                    listed.append(ListedAlert(alert_id(scope, alert), scope, alert, silenced_by))
+        return sorted(listed, key=lambda active: (active.alert.phase != "firing", active.alert.since, active.id))
 
     def history(self, start: datetime, end: datetime) -> list[Notification]:
-        """What was decided by hours in `[start, end)`, oldest first: the history of every alert.
+        """List the notifications of the hours in `[start, end)`, oldest first.
 
         Raises:
             InvalidInputError: a period of more than 100 days, or one that ends before it starts.
-            SettingsMissingError: nothing was pushed yet.
+            SettingsMissingError: no settings have been pushed yet.
         """
         if start >= end:
-            raise InvalidInputError("start must be before end")
+            raise InvalidInputError("start: must be before end")
         if end - start > MAX_HISTORY:
-            raise InvalidInputError(f"at most {MAX_HISTORY.days} days of history can be asked for at once")
-        news = [one for scope in self._scopes() for one in self._history.between(scope, start, end)]
-        return sorted(news, key=lambda one: (one.hour, one.id))
+            raise InvalidInputError(
+                f"start: at most {MAX_HISTORY.days} days before end; ask for a shorter period at a time"
+            )
+        notifications = [
+            notification for scope in self._scopes() for notification in self._history.between(scope, start, end)
+        ]
+        return sorted(notifications, key=lambda notification: (notification.hour, notification.id))
 
     def silences(self) -> list[Silence]:
-        """Those in force, those to come, and those of the last three months; the one that ends last first."""
+        """List active silences, future ones, and those of the last three months; the latest end first."""
         return self._silences.all()
 
     def add_silence(
         self, matchers: Mapping[str, str], *, author: str, comment: str, hours: float, starts_at: datetime | None = None
     ) -> Silence:
-        """Hear nothing of some alerts for a time; what still fires afterwards is told then.
+        """Silence matching alerts for some hours. Alerts that still fire when the silence ends are sent then.
 
         Raises:
-            InvalidInputError: a matcher that alerts do not have, none at all, no comment, or a time that is none.
+            InvalidInputError: an unknown matcher or none at all, no comment, or an invalid duration.
         """
         if unknown := sorted(set(matchers) - set(MATCHER_FIELDS)):
-            raise InvalidInputError(f"{unknown[0]!r} is nothing to match by; allowed: {', '.join(MATCHER_FIELDS)}")
+            raise InvalidInputError(f"{unknown[0]!r}: unknown matcher; allowed: {', '.join(MATCHER_FIELDS)}")
         if not matchers:
-            raise InvalidInputError("at least one of rule=, business_unit=, cluster=, … is needed")
+            raise InvalidInputError("matchers: required. Pass at least one, for example business_unit=research")
         if not comment.strip():
-            raise InvalidInputError("a comment is needed: why nobody wants to hear of it")
-        if not 0 < hours <= MAX_SILENCE / HOUR:  # not a number is neither
-            raise InvalidInputError("a silence must be longer than nothing and at most a year")
-        begins = (starts_at or self._clock()).replace(microsecond=0)
-        text = repr((sorted(matchers.items()), author, comment, begins))
+            raise InvalidInputError("comment: required. Say why the alerts are silenced")
+        if not 0 < hours <= MAX_SILENCE / HOUR:  # also refuses NaN
+            raise InvalidInputError(f"hours: must be more than 0 and at most {MAX_SILENCE // HOUR} (a year)")
+        start = (starts_at or self._clock()).replace(microsecond=0)
+        content = repr((sorted(matchers.items()), author, comment, start))
         silence = Silence(
-            hashlib.sha256(text.encode()).hexdigest()[:12],
+            hashlib.sha256(content.encode()).hexdigest()[:12],
             author,
             comment.strip()[:MAX_COMMENT_LENGTH],
-            begins,
-            begins + timedelta(hours=hours),
+            start,
+            start + timedelta(hours=hours),
             dict(matchers),
         )
         self._silences.put(silence)
         return silence
 
     def expire_silence(self, silence_id: str) -> Silence:
-        """Let a silence end now.
+        """End a silence now.
 
         Raises:
-            NotFoundError: there is none of that id in force or to come.
+            NotFoundError: no active or future silence has this id.
         """
         now = self._clock().replace(microsecond=0)
-        for one in self._silences.all():
-            if one.id == silence_id and one.ends_at > now:
-                ended = replace(one, ends_at=now, starts_at=min(one.starts_at, now))
-                self._silences.put(ended)
-                return ended
-        raise NotFoundError(f"no silence {silence_id!r} is in force or to come")
+        for silence in self._silences.all():
+            if silence.id == silence_id and silence.ends_at > now:
+                expired = replace(silence, ends_at=now, starts_at=min(silence.starts_at, now))
+                self._silences.put(expired)
+                return expired
+        raise NotFoundError(f"no active or future silence has the id {silence_id!r}")
 
     def acknowledge(self, wanted_id: str, *, author: str) -> ListedAlert:
-        """Take an alert on: it is not said again until it is over; that it is over is said.
+        """Acknowledge a firing alert: it is not repeated, and its end is still notified.
 
         Raises:
-            NotFoundError: nothing of that id is firing.
-            ConflictError: the alert function kept writing; nothing was written.
+            InvalidInputError: not the id of an alert.
+            NotFoundError: no firing alert has this id.
+            ConflictError: the alert function kept writing; nothing was changed.
         """
         if not re.fullmatch(r"[0-9a-f]{12}", wanted_id):
-            raise InvalidInputError(f"{wanted_id!r} is not the id of an alert; `gpucost alerts list` shows them")
+            raise InvalidInputError(f"{wanted_id!r}: not the id of an alert; `gpucost alerts list` shows ids")
         for _ in range(MAX_ATTEMPTS):
-            scope, book, alert = self._find(wanted_id)
-            taken = replace(alert, acknowledged_by=author, acknowledged_at=self._clock().replace(microsecond=0))
+            scope, group, alert = self._find(wanted_id)
+            acknowledged = replace(alert, acknowledged_by=author, acknowledged_at=self._clock().replace(microsecond=0))
+            others = (other for other in group.alerts if other.key != alert.key)
             try:
-                self._memory.save_group(
-                    book.with_alerts([taken, *(one for one in book.alerts if one.key != alert.key)])
-                )
+                self._states.save_group(group.with_alerts([acknowledged, *others]))
             except ConflictError:
                 continue
-            return ListedAlert(wanted_id, scope, taken, ())
-        raise ConflictError("the alert changed again and again; try once more")
+            return ListedAlert(wanted_id, scope, acknowledged, ())
+        raise ConflictError("the alert function kept changing the alert; try again")
 
     def _find(self, wanted_id: str) -> tuple[str, AlertGroup, Alert]:
         for scope in self._scopes():
-            for book in self._memory.load(scope).groups:
-                for alert in book.alerts:
+            for group in self._states.load(scope).groups:
+                for alert in group.alerts:
                     if alert.phase == "firing" and alert_id(scope, alert) == wanted_id:
-                        return scope, book, alert
-        raise NotFoundError(f"no alert {wanted_id!r} is firing")
+                        return scope, group, alert
+        raise NotFoundError(f"no firing alert has the id {wanted_id!r}")
 
     def _scopes(self) -> Sequence[str]:
         return alert_scopes(self._settings_store.current().settings)
 
 
 def alert_id(scope: str, alert: Alert) -> str:
-    """A short name of an alert, the same as long as it lasts."""
-    text = "\0".join((scope, alert.rule, *alert.subject, alert.since.isoformat()))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    """Return a short id of an alert, the same until it resolves."""
+    content = "\0".join((scope, alert.rule, *alert.subject, alert.since.isoformat()))
+    return hashlib.sha256(content.encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""Routes of alerts and silences; what changes them is a command under the caller's own IAM."""
+"""Routes of alerts and silences. They only read: changes are commands under the caller's own IAM permissions."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -7,7 +7,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from gpucost.core.query.periods import parse_moment_parameter, parse_period
-from gpucost.features.alerting import schemas as alert_schemas
+from gpucost.features.alerting import schemas
 from gpucost.features.alerting.queries import AlertQueries
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.report_parameters import Window
@@ -16,48 +16,52 @@ from gpucost.http.responses import json_response, responses
 Start = Annotated[
     str | None,
     Query(
-        description="First moment of the history, UTC, or a day for its first. With end; or pass window; without any, "
-        "the last 24 hours",
+        description="Start of the history: a UTC time, or a day for its first moment. Pass start and end, or window. "
+        "Default: the last 24 hours",
         examples=["2026-11-18T00:00:00Z", "2026-11-18"],
     ),
 ]
 End = Annotated[
     str | None,
     Query(
-        description="End of it, itself not in it; at most 100 days later",
+        description="End of the history, exclusive; at most 100 days after start",
         examples=["2026-11-19T00:00:00Z", "2026-11-19"],
     ),
 ]
 
 
-def add_alert_routes(app: APIGatewayHttpResolver, desk: Callable[[], AlertQueries]) -> None:
-    """Put the routes on an app; the desk is made when it is first asked."""
+def add_alert_routes(app: APIGatewayHttpResolver, queries: Callable[[], AlertQueries]) -> None:
+    """Add the routes to an app; `queries` is called on the first request."""
 
     @app.get(
         "/v1/alerts",
-        summary="Alerts that are active, and their history",
+        summary="List active alerts and the alert history",
         tags=["alerts"],
-        responses=responses(alert_schemas.AlertsAnswer),
+        responses=responses(schemas.AlertsResponse),
     )
     @open_to("bu")
     def alerts(start: Start = None, end: End = None, window: Window = None) -> Response[str]:
-        """Pending and firing alerts now, and everything that was decided by the hours of a period.
+        """Pending and firing alerts now, and all events of the hours of a period.
 
-        Who may see some business units only sees their alerts, and none of clusters and node pools.
+        Callers who may only see some business units get the alerts of these, without those of clusters and node pools.
         """
-        period = parse_period(start, end, window, desk().now(), parse=parse_moment_parameter)
+        period = parse_period(start, end, window, queries().now(), parse=parse_moment_parameter)
         scope = scope_of_caller(app)
-        active = [one for one in desk().active() if scope.covers(one.alert.subject.business_unit)]
-        history = [one for one in desk().history(period.start, period.end) if scope.covers(one.subject.business_unit)]
-        return json_response(alert_schemas.alerts_answer(period, active, history))
+        active = [listed for listed in queries().active() if scope.covers(listed.alert.subject.business_unit)]
+        history = [
+            notification
+            for notification in queries().history(period.start, period.end)
+            if scope.covers(notification.subject.business_unit)
+        ]
+        return json_response(schemas.alerts_response(period, active, history))
 
     @app.get(
         "/v1/silences",
-        summary="Who wants to hear nothing of what, until when",
+        summary="List silences",
         tags=["alerts"],
-        responses=responses(alert_schemas.SilencesAnswer),
+        responses=responses(schemas.SilencesResponse),
     )
     @open_to("viewer")
     def silences() -> Response[str]:
-        """Silences in force, to come, and of the last three months, each with its author and end."""
-        return json_response(alert_schemas.silences_answer(desk().silences(), desk().now()))
+        """Active and future silences, and those of the last three months, each with its author and end."""
+        return json_response(schemas.silences_response(queries().silences(), queries().now()))

@@ -1,4 +1,4 @@
-"""Decisions on ticks: budgets, changes of spend, the state of the data itself, digests, and what is said again."""
+"""Evaluation on the schedule: budgets, spend changes, the state of the data, digests, and repeated notifications."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,194 +11,199 @@ from gpucost.features.alerting.amp_alerts import fleet_rules
 from gpucost.features.alerting.digests import Digests
 from gpucost.features.alerting.evaluation import firing_policy
 from gpucost.features.alerting.hourly_evaluation import CROSS_CLUSTER_SCOPE, cluster_rules, cross_cluster_rules
-from gpucost.features.alerting.model import FLEET_SCOPE, AlertGroup, Cursor, Subject
+from gpucost.features.alerting.model import FLEET_SCOPE, AlertGroup, Subject
 from gpucost.features.alerting.muting import Muting, is_repeat_due
 from gpucost.features.alerting.ports import AlertSources, AlertStates, ScopeStates
 from gpucost.features.alerting.scope_update import Finding, ScopeUpdate
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import BudgetRule, DataRule, RuleSettings, SpendChangeRule
 from gpucost.features.alerting.spend import SpendEvaluation
-from gpucost.features.alerting.state_machine import FiringPolicy
 from gpucost.runtime.messages import Tick
 from gpucost.storage.ports import StoredSettings
 
+FETCHED_PRICE_SOURCES = ("spot",)
+RECENT = timedelta(hours=6)
+
 
 class ScheduledEvaluation:
-    """Decides what no single closed hour can.
+    """Evaluates the rules that need more than one closed hour.
 
     Args:
-        sources: what rules look at.
-        memory: what alerting remembers.
+        sources: the inputs of rules.
+        states: stored alert states.
     """
 
-    def __init__(self, sources: AlertSources, memory: AlertStates) -> None:
+    def __init__(self, sources: AlertSources, states: AlertStates) -> None:
         self._sources = sources
-        self._memory = memory
+        self._states = states
 
     def evaluate(self, stored: StoredSettings[AlertingSettings], message: Tick) -> None:
-        """Take a tick into account, once.
+        """Evaluate a tick once; the same or an older tick changes nothing.
 
         Raises:
-            ConflictError: others wrote first; deciding again is safe.
+            ConflictError: another writer was first; evaluating again is safe.
             SourceError: the ledger could not be read.
         """
         settings, at = stored.settings, floor_hour(message.scheduled_time)
-        memory = self._memory.load(FLEET_SCOPE)
-        through = memory.cursor.evaluated_through
+        states = self._states.load(FLEET_SCOPE)
+        evaluated_through = states.cursor.evaluated_through
         rules = fleet_rules(settings)
-        if (through is not None and at <= through) or not (settings.alerts.rules or memory.groups):
+        if evaluated_through is not None and at <= evaluated_through:
             return
-        decisions = ScopeUpdate(memory, settings.alerts, rules)
-        spending = SpendEvaluation(self._sources, settings, at)
+        if not (settings.alerts.rules or states.groups):
+            return
+        update = ScopeUpdate(states, settings.alerts, rules)
+        spend = SpendEvaluation(self._sources, settings, at)
         for name, rule in rules.items():
-            for finding in self._find(name, rule, stored, message, spending, decisions):
-                decisions.apply(name, finding)
-        marks: dict[str, dict[str, str]] = {}
+            for finding in self._findings(name, rule, stored, message, spend, update):
+                update.apply(name, finding)
+        digest_periods: dict[str, dict[str, str]] = {}
         digests = Digests(self._sources, settings)
-        for name, period, news in digests.due(rules, at, decisions.reported_periods):
-            decisions.notify(news)
-            marks.setdefault(news.subject.business_unit, {})[name] = period
-        spending.save_days_to_date()
-        decisions.save(self._memory, at, marks)
-        self._memory.save_cursor(_moved(decisions, at))
+        for name, period, notification in digests.due(rules, at, update.reported_periods):
+            update.notify(notification)
+            digest_periods.setdefault(notification.subject.business_unit, {})[name] = period
+        spend.save_days_to_date()
+        update.save(self._states, at, digest_periods)
+        self._states.save_cursor(replace(update.cursor, evaluated_through=at))
 
     def repeat(
-        self, settings: AlertingSettings, memory: ScopeStates, at: datetime, hold: Muting
+        self, settings: AlertingSettings, states: ScopeStates, at: datetime, muting: Muting
     ) -> tuple[AlertGroup, ...]:
-        """Say again what has been firing for long, unless somebody acknowledged it or it has to wait anyway.
+        """Repeat the notifications of firing alerts whose interval is over, unless they are acknowledged or muted.
 
         Returns:
-            The scope's books as they are stored now.
+            The scope's groups as they are stored now.
 
         Raises:
-            ConflictError: others wrote first; the next tick repeats.
+            ConflictError: another writer was first; the next tick repeats.
         """
-        scope = memory.cursor.scope
+        scope = states.cursor.scope
         rules = rules_in_scope(settings, scope)
-        decisions = ScopeUpdate(memory, settings.alerts, rules)
-        for alert in decisions.all_alerts():
+        update = ScopeUpdate(states, settings.alerts, rules)
+        for alert in update.all_alerts():
             hours = rules[alert.rule].repeat_hours
             hours = settings.alerts.repeat_hours if hours is None else hours
             is_due = is_repeat_due(alert.notified_at, at, timedelta(hours=hours) if hours else None)
-            if (
-                is_due
-                and not alert.acknowledged_by
-                and alert.notification is not None
-                and not hold.mutes(alert.notification)
-            ):
-                decisions.repeat(alert, at)
-        return memory.groups if not decisions.save_only(self._memory) else self._memory.load(scope).groups
+            if not is_due or alert.acknowledged_by or alert.notification is None:
+                continue
+            if not muting.mutes(alert.notification):
+                update.repeat(alert, at)
+        return states.groups if not update.save(self._states) else self._states.load(scope).groups
 
-    def _find(
+    def _findings(
         self,
         name: str,
         rule: RuleSettings,
         stored: StoredSettings[AlertingSettings],
         message: Tick,
-        spending: SpendEvaluation,
-        decisions: ScopeUpdate,
+        spend: SpendEvaluation,
+        update: ScopeUpdate,
     ) -> Iterator[Finding]:
         if isinstance(rule, BudgetRule):
-            yield from spending.budget_findings(name, rule, decisions)
+            yield from spend.budget_findings(name, rule, update)
         elif isinstance(rule, SpendChangeRule):
-            yield from spending.spend_change_findings(name, rule, decisions)
+            yield from spend.spend_change_findings(name, rule, update)
         elif isinstance(rule, DataRule):
-            yield from self._data(rule, stored, message)
+            yield from self._data_findings(rule, stored, message)
 
-    def _data(self, rule: DataRule, stored: StoredSettings[AlertingSettings], message: Tick) -> Iterator[Finding]:
+    def _data_findings(
+        self, rule: DataRule, stored: StoredSettings[AlertingSettings], message: Tick
+    ) -> Iterator[Finding]:
         at, settings = floor_hour(message.scheduled_time), stored.settings
-        own = DataFinding(rule, at, settings.pricing.currency)
+        finding = DataFindings(rule, at, settings.pricing.currency)
         for state in message.clusters:
             if not rule.scope.has_cluster(state.cluster):
                 continue
             if rule.overdue_hours is not None:
-                late = state.hours_overdue
-                yield own(
-                    state.cluster, "overdue", late >= rule.overdue_hours, f"≥ {rule.overdue_hours} hours overdue",
-                    {"hours": Decimal(late)},
+                overdue = state.hours_overdue
+                yield finding(
+                    state.cluster, "overdue", overdue >= rule.overdue_hours, f"≥ {rule.overdue_hours} hours overdue",
+                    {"hours": Decimal(overdue)},
                 )  # fmt: skip
             if rule.coverage is not None:
-                seen = self._coverage(state.cluster, at)
-                low = None if seen is None else seen < rule.coverage
-                yield own(
-                    state.cluster, "coverage", low, f"coverage < {rule.coverage * 100:f}%",
-                    {"coverage_percent": None if seen is None else (seen * 100).quantize(Decimal("0.1"))},
+                coverage = self._latest_coverage(state.cluster, at)
+                is_low = None if coverage is None else coverage < rule.coverage
+                yield finding(
+                    state.cluster, "coverage", is_low, f"coverage < {rule.coverage * 100:f}%",
+                    {"coverage_percent": None if coverage is None else (coverage * 100).quantize(Decimal("0.1"))},
                 )  # fmt: skip
             if rule.suspect_samples:
-                count, note = self._suspect(state.cluster, at)
-                figures = {"notes": None if count is None else Decimal(count)}
-                words = "samples that contradict each other or reason"
-                yield own(state.cluster, "suspect-samples", None if count is None else count > 0, words, figures, note)
+                count, note = self._suspect_samples(state.cluster, at)
+                yield finding(
+                    state.cluster, "suspect-samples", None if count is None else count > 0,
+                    "samples that contradict each other or are impossible",
+                    {"notes": None if count is None else Decimal(count)}, note,
+                )  # fmt: skip
         if rule.price_age_hours is not None and any(
             source in settings.pricing.ordered_sources for source in FETCHED_PRICE_SOURCES
         ):
             newest = self._sources.newest_price()
             age = None if newest is None else Decimal((at - newest) // HOUR)
-            yield own(
+            yield finding(
                 "", "prices", age is None or age >= rule.price_age_hours,
                 f"newest price ≥ {rule.price_age_hours} hours old", {"age_hours": age},
             )  # fmt: skip
         if rule.dead_letters:
             count = self._sources.dead_letters()
-            waiting = None if count is None else Decimal(count)
-            yield own("", "dead-letters", None if count is None else count > 0, "any dead letter", {"count": waiting})
+            yield finding(
+                "", "dead-letters", None if count is None else count > 0, "any message in the dead-letter queue",
+                {"count": None if count is None else Decimal(count)},
+            )  # fmt: skip
         if rule.invalid_settings:
-            yield own(
+            yield finding(
                 "", "settings", bool(stored.refused), "settings that cannot be read", {}, " ".join(stored.refused)
             )
 
-    def _suspect(self, cluster: str, at: datetime) -> tuple[int | None, str]:
-        """How many notes about suspect samples the hours have that were published since the tick before, and the first
-        of them; of the newest hour where none were. None where nothing was published lately."""
-        published = [one for one in self._sources.ledger.manifests(cluster, at - RECENT, at) if one.coverage]
-        newest = [one for one in published if one.published_at > at - HOUR] or published[-1:]
+    def _suspect_samples(self, cluster: str, at: datetime) -> tuple[int | None, str]:
+        """Count the notes about suspect samples, and return the first of them.
+
+        The count covers the hours published since the previous tick, or the newest hour if there are none. It is None
+        if nothing was published recently.
+        """
+        published = [
+            manifest for manifest in self._sources.ledger.manifests(cluster, at - RECENT, at) if manifest.coverage
+        ]
+        newest = [manifest for manifest in published if manifest.published_at > at - HOUR] or published[-1:]
         if not newest:
             return None, ""
         notes = self._sources.ledger.notes_of(newest)
         suspect = [note for hour in sorted(notes) for note in notes[hour] if note.startswith(SUSPECT)]
         return len(suspect), suspect[0] if suspect else ""
 
-    def _coverage(self, cluster: str, at: datetime) -> Decimal | None:
-        """Of the newest published hour; None where nothing was published lately or tells."""
+    def _latest_coverage(self, cluster: str, at: datetime) -> Decimal | None:
+        """Return the allocation coverage of the newest published hour; None if there is none."""
         for manifest in reversed(self._sources.ledger.manifests(cluster, at - RECENT, at)):
             if manifest.coverage is not None:
                 return manifest.coverage.allocation
         return None
 
 
-FETCHED_PRICE_SOURCES = ("spot",)
-RECENT = timedelta(hours=6)
-
-
-class DataFinding:
-    """Makes findings of a data rule on one tick."""
+class DataFindings:
+    """Makes the findings of a data rule on one tick."""
 
     def __init__(self, rule: DataRule, at: datetime, currency: str) -> None:
-        self._rule, self._at, self._currency = rule, at, currency
+        self._at = at
+        self._currency = currency
+        self._policy = firing_policy(rule)
 
     def __call__(
         self,
         cluster: str,
         detail: str,
-        breaches: bool | None,
-        words: str,
+        is_breach: bool | None,
+        threshold: str,
         figures: dict[str, Decimal | None],
         note: str = "",
     ) -> Finding:
-        """One finding."""
-        policy: FiringPolicy = firing_policy(self._rule)
+        """Make a finding of a cluster, or of the service if `cluster` is empty."""
         subject = Subject(cluster, detail=detail)
-        return Finding(subject, self._at, breaches, words, figures, self._currency, policy, note=note)
+        return Finding(subject, self._at, is_breach, threshold, figures, self._currency, self._policy, note=note)
 
 
 def rules_in_scope(settings: AlertingSettings, scope: str) -> dict[str, RuleSettings]:
-    """The rules that are decided in a scope."""
-    makers: dict[str, Callable[[], dict[str, RuleSettings]]] = {
+    """Return the rules that are evaluated in a scope."""
+    rules_by_scope: dict[str, Callable[[], dict[str, RuleSettings]]] = {
         FLEET_SCOPE: lambda: fleet_rules(settings),
         CROSS_CLUSTER_SCOPE: lambda: cross_cluster_rules(settings),
     }
-    return makers.get(scope, lambda: cluster_rules(settings, scope))()
-
-
-def _moved(decisions: ScopeUpdate, at: datetime) -> Cursor:
-    return replace(decisions.cursor, evaluated_through=at)
+    return rules_by_scope.get(scope, lambda: cluster_rules(settings, scope))()

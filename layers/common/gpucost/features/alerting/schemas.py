@@ -1,4 +1,4 @@
-"""Shapes of the answers about alerts and silences."""
+"""Response models of alerts and silences."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,7 +14,7 @@ from gpucost.http.schemas import Amount, Instant, PeriodResponse, ResponseModel,
 
 
 class AlertSubject(ResponseModel):
-    """What an alert is about; null where its rule does not look that closely."""
+    """What an alert is about; null for fields that its rule does not use."""
 
     cluster: str | None
     business_unit: str | None
@@ -22,11 +22,13 @@ class AlertSubject(ResponseModel):
     workload_kind: str | None
     workload: str | None
     node_pool: str | None
-    detail: str | None = Field(description="What else tells it from others", examples=["2026-11 spent 80%", "overdue"])
+    detail: str | None = Field(
+        description="Distinguishes alerts of one rule on the same subject", examples=["2026-11 spent 80%", "overdue"]
+    )
 
 
 class AlertWorkload(ResponseModel):
-    """A workload that wastes most."""
+    """One of the workloads with the most waste."""
 
     namespace: str
     kind: str
@@ -38,43 +40,47 @@ class AlertWorkload(ResponseModel):
 class ActiveAlert(ResponseModel):
     """An alert that is pending or firing."""
 
-    id: str = Field(description="The same as long as it lasts: `gpucost ack` takes it")
+    id: str = Field(description="The same until the alert resolves; `gpucost alerts acknowledge` takes it")
     rule: str
     phase: Literal["pending", "firing"]
-    about: AlertSubject
+    subject: AlertSubject
     since: Instant = Field(description="Start of the first hour of the breach")
-    told_at: Instant | None = Field(description="When people were last told; null while nobody was")
+    notified_at: Instant | None = Field(description="When the last notification was sent; null if none was")
     acknowledged_by: str | None
-    silenced_by: list[str] = Field(description="Ids of the silences that cover it now")
+    silenced_by: list[str] = Field(description="Ids of the active silences that match the alert")
 
 
 class AlertEvent(ResponseModel):
-    """What was decided: an alert that fired, was said again or resolved, or a digest."""
+    """An event in the history: an alert fired, was repeated or resolved, or a digest was sent."""
 
     id: str
     event: EventType
     kind: Kind
     rule: str
     severity: Severity
-    about: AlertSubject
+    subject: AlertSubject
     since: Instant
-    hour: Instant = Field(description="Start of the hour that decided it")
-    threshold: str = Field(description="The rule in words, as it applied")
-    figures: dict[str, Amount | None] = Field(description="By name; which ones depends on the kind. Null is unknown")
+    hour: Instant = Field(description="Start of the evaluated hour")
+    threshold: str = Field(description="The rule's condition in plain text, as it applied")
+    figures: dict[str, Amount | None] = Field(
+        description="By name; the names depend on the kind. Null: not available"
+    )
     currency: str = Field(examples=["USD"])
     workloads: list[AlertWorkload]
     note: str
 
 
-class AlertsAnswer(PeriodResponse):
+class AlertsResponse(PeriodResponse):
     """GET /v1/alerts."""
 
-    active: list[ActiveAlert] = Field(description="Now, whatever the period: firing ones first, the oldest first")
-    history: list[AlertEvent] = Field(description="What was decided by the hours of the period, oldest first")
+    active: list[ActiveAlert] = Field(
+        description="Alerts now, regardless of the period: firing ones first, then the oldest first"
+    )
+    history: list[AlertEvent] = Field(description="Events of the hours of the period, oldest first")
 
 
 class SilenceRow(ResponseModel):
-    """Somebody wants to hear nothing of some alerts until an end."""
+    """A silence: it mutes matching alerts for a time."""
 
     id: str
     author: str
@@ -82,77 +88,90 @@ class SilenceRow(ResponseModel):
     start: Instant
     end: Instant
     matchers: dict[str, str] = Field(
-        description="Patterns as in a shell, all of which must match", examples=[{"rule": "waste", "cluster": "dev-*"}]
+        description="Shell patterns by field; all must match", examples=[{"rule": "waste", "cluster": "dev-*"}]
     )
-    active: bool = Field(description="Whether it holds now")
+    active: bool = Field(description="Whether the silence has started and not ended")
 
 
-class SilencesAnswer(ResponseModel):
+class SilencesResponse(ResponseModel):
     """GET /v1/silences."""
 
-    rows: list[SilenceRow] = Field(description="In force, to come, and of the last three months; by end, latest first")
+    rows: list[SilenceRow] = Field(
+        description="Active and future silences, and those of the last three months; the latest end first"
+    )
 
 
-def alerts_answer(period: Period, active: Sequence[ListedAlert], history: Sequence[Notification]) -> dict[str, Any]:
-    """The answer as it is sent."""
+def alerts_response(
+    period: Period, active: Sequence[ListedAlert], history: Sequence[Notification]
+) -> dict[str, Any]:
+    """Make the response of `/v1/alerts`."""
     return {
         **period_fields(period),
-        "active": [_active(one) for one in active],
-        "history": [_news(o) for o in history],
+        "active": [active_alert(listed) for listed in active],
+        "history": [alert_event(notification) for notification in history],
     }
 
 
-def silences_answer(silences: Sequence[Silence], now: datetime) -> dict[str, Any]:
-    """The answer as it is sent."""
-    rows = [
-        {
-            "id": one.id,
-            "author": one.author,
-            "comment": one.comment,
-            "start": one.starts_at,
-            "end": one.ends_at,
-            "matchers": dict(one.matchers),
-            "active": one.is_active(now),
-        }
-        for one in silences
-    ]
-    return {"rows": rows}
+def silences_response(silences: Sequence[Silence], now: datetime) -> dict[str, Any]:
+    """Make the response of `/v1/silences`."""
+    return {"rows": [silence_row(silence, now) for silence in silences]}
 
 
-def _active(one: ListedAlert) -> dict[str, Any]:
-    alert = one.alert
+def silence_row(silence: Silence, now: datetime) -> dict[str, Any]:
+    """Convert a silence to its JSON form."""
     return {
-        "id": one.id,
+        "id": silence.id,
+        "author": silence.author,
+        "comment": silence.comment,
+        "start": silence.starts_at,
+        "end": silence.ends_at,
+        "matchers": dict(silence.matchers),
+        "active": silence.is_active(now),
+    }
+
+
+def active_alert(listed: ListedAlert) -> dict[str, Any]:
+    """Convert an active alert to its JSON form."""
+    alert = listed.alert
+    return {
+        "id": listed.id,
         "rule": alert.rule,
         "phase": alert.phase,
-        "about": _about(alert.subject),
+        "subject": _subject(alert.subject),
         "since": alert.since,
-        "told_at": alert.notified_at,
+        "notified_at": alert.notified_at,
         "acknowledged_by": alert.acknowledged_by or None,
-        "silenced_by": list(one.silenced_by),
+        "silenced_by": list(listed.silenced_by),
     }
 
 
-def _news(one: Notification) -> dict[str, Any]:
+def alert_event(notification: Notification) -> dict[str, Any]:
+    """Convert a notification to its JSON form."""
     return {
-        "id": one.id,
-        "event": one.event,
-        "kind": one.kind,
-        "rule": one.rule,
-        "severity": one.severity,
-        "about": _about(one.subject),
-        "since": one.since,
-        "hour": one.hour,
-        "threshold": one.threshold,
-        "figures": dict(one.figures),
-        "currency": one.currency,
+        "id": notification.id,
+        "event": notification.event,
+        "kind": notification.kind,
+        "rule": notification.rule,
+        "severity": notification.severity,
+        "subject": _subject(notification.subject),
+        "since": notification.since,
+        "hour": notification.hour,
+        "threshold": notification.threshold,
+        "figures": dict(notification.figures),
+        "currency": notification.currency,
         "workloads": [
-            {"namespace": w.namespace, "kind": w.kind, "name": w.name, "gpu_hours": w.gpu_hours, "waste": w.waste_usd}
-            for w in one.workloads
+            {
+                "namespace": workload.namespace,
+                "kind": workload.kind,
+                "name": workload.name,
+                "gpu_hours": workload.gpu_hours,
+                "waste": workload.waste_usd,
+            }
+            for workload in notification.workloads
         ],
-        "note": one.note,
+        "note": notification.note,
     }
 
 
-def _about(subject: Subject) -> dict[str, str | None]:
-    return {name: value or None for name, value in subject._asdict().items()}
+def _subject(subject: Subject) -> dict[str, str | None]:
+    return {name: field or None for name, field in subject._asdict().items()}

@@ -1,4 +1,4 @@
-"""The alert function's entry: what to decide and deliver when an hour is closed, on a tick, and on AMP's word."""
+"""The alert function's service: evaluates and notifies when an hour is closed, on a tick, and on alerts of AMP."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -9,21 +9,13 @@ from gpucost.core.hours import HOUR, floor_hour
 from gpucost.features.alerting.amp_alerts import AmpAlertEvaluation
 from gpucost.features.alerting.delivery import Delivery
 from gpucost.features.alerting.hourly_evaluation import CROSS_CLUSTER_SCOPE, HourlyEvaluation
-from gpucost.features.alerting.muting import current_muting
-from gpucost.features.alerting.model import FLEET_SCOPE, Alert, AlertGroup, Notification
-from gpucost.features.alerting.muting import Muting
-from gpucost.features.alerting.ports import (
-    AlertHistory,
-    AlertSources,
-    AlertStates,
-    Notifier,
-    Notifiers,
-    ScopeStates,
-    Silences,
-)
+from gpucost.features.alerting.model import FLEET_SCOPE, AlertGroup, Notification
+from gpucost.features.alerting.muting import Muting, current_muting
+from gpucost.features.alerting.ports import AlertSources, AlertStates, Notifier, Notifiers, ScopeStates
 from gpucost.features.alerting.scheduled_evaluation import ScheduledEvaluation
 from gpucost.features.alerting.scope_update import HISTORY
 from gpucost.features.alerting.settings import AlertingSettings
+from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
 from gpucost.runtime.messages import ExternalAlerts, HourClosed, Tick
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock, SettingsStore, StoredSettings
@@ -37,15 +29,15 @@ def _now() -> datetime:
 
 
 class AlertService:
-    """Decides and delivers.
+    """Evaluates alert rules and delivers notifications.
 
     Args:
         settings_store: the settings document.
-        sources: what rules look at.
-        memory: what alerting remembers.
-        history: what people were told.
-        silences: who wants to hear nothing.
-        receivers: who is told, by stable name.
+        sources: the inputs of rules.
+        states: stored alert states.
+        history: records every notification.
+        silences: stored silences.
+        notifiers: makes the notifiers of the settings' receivers.
         clock: the time now; only leases, quiet hours and silences use it.
     """
 
@@ -53,131 +45,139 @@ class AlertService:
         self,
         settings_store: SettingsStore[AlertingSettings],
         sources: AlertSources,
-        memory: AlertStates,
+        states: AlertStates,
         history: AlertHistory,
-        silences: Silences,
-        receivers: Notifiers,
+        silences: SilenceStore,
+        notifiers: Notifiers,
         clock: Clock = _now,
     ) -> None:
         self._settings_store = settings_store
-        self._memory = memory
+        self._states = states
         self._history = history
         self._silences = silences
-        self._receivers = receivers
+        self._notifiers = notifiers
         self._clock = clock
-        self._hours = HourlyEvaluation(sources.ledger, memory)
-        self._ticks = ScheduledEvaluation(sources, memory)
-        self._external = AmpAlertEvaluation(memory)
+        self._hourly = HourlyEvaluation(sources.ledger, states)
+        self._scheduled = ScheduledEvaluation(sources, states)
+        self._amp_alerts = AmpAlertEvaluation(states)
 
     def hour_closed(self, message: HourClosed) -> None:
-        """Decide all rules of a cluster through an hour, then deliver what is in its outboxes.
+        """Evaluate all rules of a cluster through an hour, then deliver its outboxes.
 
         Raises:
-            SourceError: a receiver could not be told; what it should hear waits in the outbox for a retry.
-            ConflictError: others kept writing the same books; a retry decides anew.
+            SourceError: a receiver failed; its messages stay in the outbox for a retry.
+            ConflictError: other writers kept changing the same groups; a retry evaluates again.
         """
         if message.origin != "schedule":
             return
-        stored = self._settings()
+        stored = self._current_settings()
         if stored is None or stored.settings.cluster(message.cluster) is None:
             return
-        _retry_on_conflict(lambda: self._hours.evaluate_cluster(stored.settings, message.cluster, message.hour))
-        self._deliver(stored.settings, message.cluster)
+        _retry_on_conflict(lambda: self._hourly.evaluate_cluster(stored.settings, message.cluster, message.hour))
+        self._deliver_scope(stored.settings, message.cluster)
 
     def tick(self, message: Tick) -> None:
-        """Decide what looks at several clusters or at silence, repeat what goes on, deliver what had to wait.
+        """Evaluate the rules on several clusters and on missing data, repeat notifications, and deliver all outboxes.
 
         Raises:
-            SourceError: a receiver could not be told.
-            ConflictError: others kept writing the same books; a retry decides anew.
+            SourceError: a receiver failed.
+            ConflictError: other writers kept changing the same groups; a retry evaluates again.
         """
-        stored = self._settings()
+        stored = self._current_settings()
         if stored is None:
             return
         settings, at = stored.settings, floor_hour(message.scheduled_time)
-        _retry_on_conflict(lambda: self._hours.evaluate_cross_cluster(settings, at - 2 * HOUR))
-        _retry_on_conflict(lambda: self._ticks.evaluate(stored, message))
-        known = {scope: self._memory.load(scope) for scope in alert_scopes(settings)}
-        hold = current_muting(settings, self._silences.all(), known[FLEET_SCOPE].groups, self._clock())
-        books = {scope: self._repeated(settings, memory, at, hold) for scope, memory in known.items()}
-        failures = self._deliveries(settings, books, hold)
-        failures |= self._keep_alive(settings, books, hold)
+        _retry_on_conflict(lambda: self._hourly.evaluate_cross_cluster(settings, at - 2 * HOUR))
+        _retry_on_conflict(lambda: self._scheduled.evaluate(stored, message))
+        states_by_scope = {scope: self._states.load(scope) for scope in alert_scopes(settings)}
+        muting = current_muting(settings, self._silences.all(), states_by_scope[FLEET_SCOPE].groups, self._clock())
+        groups = {
+            scope: self._repeat(settings, states, at, muting) for scope, states in states_by_scope.items()
+        }
+        failures = self._deliver(settings, groups, muting)
+        failures |= self._resend_firing(settings, groups, muting)
         _raise_failures(failures)
 
-    def _repeated(
-        self, settings: AlertingSettings, memory: ScopeStates, at: datetime, hold: Muting
+    def _repeat(
+        self, settings: AlertingSettings, states: ScopeStates, at: datetime, muting: Muting
     ) -> tuple[AlertGroup, ...]:
-        """A scope's books, with what is to be said again."""
+        """Return a scope's groups, with repeated notifications in their outboxes."""
         try:
-            return self._ticks.repeat(settings, memory, at, hold)
+            return self._scheduled.repeat(settings, states, at, muting)
         except ConflictError:
-            logger.info("others decided meanwhile; what is to be said again is said on the next tick")
-            return self._memory.load(memory.cursor.scope).groups
+            logger.info("another writer changed the alerts: the next tick repeats notifications")
+            return self._states.load(states.cursor.scope).groups
 
     def amp_alerts(self, message: ExternalAlerts) -> None:
-        """Pass on what AMP's alerting rules say.
+        """Forward alerts of AMP's alerting rules.
 
         Raises:
-            SourceError: a receiver could not be told.
-            ConflictError: others kept writing the same books; a retry decides anew.
+            SourceError: a receiver failed.
+            ConflictError: other writers kept changing the same groups; a retry evaluates again.
         """
-        stored = self._settings()
+        stored = self._current_settings()
         if stored is None:
             return
-        _retry_on_conflict(lambda: self._external.evaluate(stored.settings, message))
-        self._deliver(stored.settings, FLEET_SCOPE)
+        _retry_on_conflict(lambda: self._amp_alerts.evaluate(stored.settings, message))
+        self._deliver_scope(stored.settings, FLEET_SCOPE)
 
-    def _settings(self) -> StoredSettings[AlertingSettings] | None:
+    def _current_settings(self) -> StoredSettings[AlertingSettings] | None:
         try:
             return self._settings_store.current()
         except SettingsMissingError:
-            logger.info("no settings have been pushed yet: no alert rules, nothing to do")
+            logger.info("no settings have been pushed yet: there are no alert rules to evaluate")
             return None
 
-    def _hold(self, settings: AlertingSettings, now: datetime) -> Muting:
-        return current_muting(settings, self._silences.all(), self._memory.load(FLEET_SCOPE).groups, now)
+    def _deliver_scope(self, settings: AlertingSettings, scope: str) -> None:
+        now = self._clock()
+        muting = current_muting(settings, self._silences.all(), self._states.load(FLEET_SCOPE).groups, now)
+        _raise_failures(self._deliver(settings, {scope: self._states.load(scope).groups}, muting))
 
-    def _deliver(self, settings: AlertingSettings, scope: str) -> None:
-        hold = self._hold(settings, self._clock())
-        _raise_failures(self._deliveries(settings, {scope: self._memory.load(scope).groups}, hold))
-
-    def _deliveries(
-        self, settings: AlertingSettings, books: Mapping[str, tuple[AlertGroup, ...]], hold: Muting
+    def _deliver(
+        self, settings: AlertingSettings, groups: Mapping[str, tuple[AlertGroup, ...]], muting: Muting
     ) -> dict[str, str]:
+        """Deliver the outboxes of groups by scope, and return why receivers failed, by receiver."""
         failures: dict[str, str] = {}
-        people = self._receivers(settings)
-        for scope, own in books.items():
-            receivers: dict[str, Notifier] = {**people, HISTORY: _HistoryNotifier(self._history, scope)}
-            for failed, why in failures.items():
-                receivers[failed] = _FailedNotifier(why)
-            delivery = Delivery(self._memory, receivers, hold, self._clock)
-            delivery.deliver(own)
+        notifiers = self._notifiers(settings)
+        for scope, scope_groups in groups.items():
+            scope_notifiers: dict[str, Notifier] = {**notifiers, HISTORY: _HistoryNotifier(self._history, scope)}
+            for receiver, reason in failures.items():
+                scope_notifiers[receiver] = _FailedNotifier(reason)
+            delivery = Delivery(self._states, scope_notifiers, muting, self._clock)
+            delivery.deliver(scope_groups)
             failures |= delivery.failures
         return failures
 
-    def _keep_alive(
-        self, settings: AlertingSettings, books: Mapping[str, tuple[AlertGroup, ...]], hold: Muting
+    def _resend_firing(
+        self, settings: AlertingSettings, groups: Mapping[str, tuple[AlertGroup, ...]], muting: Muting
     ) -> dict[str, str]:
-        """Tell receivers that forget what they do not hear of every hour."""
+        """Send firing alerts again to receivers that would resolve them otherwise."""
         rules, failures = settings.alerts.named_rules(), {}
-        for key, notifier in self._receivers(settings).items():
+        for receiver, notifier in self._notifiers(settings).items():
             if not notifier.needs_resend:
                 continue
-            mine = {name for name, rule in rules.items() if key in settings.alerts.receiver_keys(rule)}
+            rule_names = {name for name, rule in rules.items() if receiver in settings.alerts.receiver_keys(rule)}
             firing = [
-                alert.notification for own in books.values() for book in own for alert in book.alerts
-                if _is_told(alert) and alert.rule in mine and alert.notification is not None and not hold.mutes(alert.notification)
-            ]  # fmt: skip
+                alert.notification
+                for scope_groups in groups.values()
+                for group in scope_groups
+                for alert in group.alerts
+                if alert.rule in rule_names
+                and alert.phase == "firing"
+                and alert.notified_at is not None
+                and alert.notification is not None
+                and not muting.mutes(alert.notification)
+            ]
             try:
-                for at in range(0, len(firing), notifier.max_batch_size):
-                    notifier.send(firing[at : at + notifier.max_batch_size])
+                for start in range(0, len(firing), notifier.max_batch_size):
+                    notifier.send(firing[start : start + notifier.max_batch_size])
             except SourceError as error:
-                failures[key] = str(error)
+                failures[receiver] = str(error)
         return failures
 
 
 class _HistoryNotifier:
-    """Fulfils `Notifier`: takes the same thing twice for one."""
+    """Records notifications in the history; a repeated one is recorded once."""
 
     max_batch_size = 500
     needs_resend = False
@@ -191,41 +191,37 @@ class _HistoryNotifier:
 
 
 class _FailedNotifier:
-    """Fulfils `Notifier` for one that failed a moment ago: it is not kept waiting for again."""
+    """Stands in for a receiver that failed a moment ago, so that no time is spent on it again."""
 
     max_batch_size = 1
     needs_resend = False
 
-    def __init__(self, why: str) -> None:
-        self._why = why
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
 
     def send(self, notifications: Sequence[Notification]) -> None:
-        raise SourceError(self._why)
+        raise SourceError(self._reason)
 
 
 def alert_scopes(settings: AlertingSettings) -> list[str]:
-    """Every scope that may remember something."""
+    """Return every scope that may have alert states."""
     return [FLEET_SCOPE, CROSS_CLUSTER_SCOPE, *(cluster.name for cluster in settings.clusters)]
 
 
-def _is_told(alert: Alert) -> bool:
-    return alert.phase == "firing" and alert.notified_at is not None
-
-
-def _retry_on_conflict(decide: Callable[[], T]) -> T:
-    """Decide again where somebody else wrote first.
+def _retry_on_conflict(evaluate: Callable[[], T]) -> T:
+    """Evaluate again if another writer was first.
 
     Raises:
-        ConflictError: again and again.
+        ConflictError: all attempts failed.
     """
     for _ in range(MAX_ATTEMPTS):
         try:
-            return decide()
+            return evaluate()
         except ConflictError:
-            logger.info("others decided meanwhile; deciding again")
-    raise ConflictError(f"alert books changed {MAX_ATTEMPTS} times while deciding")
+            logger.info("another writer changed the alerts: evaluating again")
+    raise ConflictError(f"alert groups changed {MAX_ATTEMPTS} times during the evaluation")
 
 
 def _raise_failures(failures: dict[str, str]) -> None:
     if failures:
-        raise SourceError("; ".join(f"{name} was not told: {why}" for name, why in failures.items()))
+        raise SourceError("; ".join(f"{receiver}: not delivered: {reason}" for receiver, reason in failures.items()))

@@ -55,8 +55,8 @@ def fingerprint(manifests: Iterable[Manifest]) -> str:
 
 def status_of(day: datetime, manifests: Iterable[Manifest]) -> DayStatus:
     """How much of a day is known."""
-    found = {manifest.hour: manifest.status for manifest in manifests}
-    statuses = {found.get(hour, "incomplete") for hour in hours_between(day, day + DAY)}
+    statuses_by_hour = {manifest.hour: manifest.status for manifest in manifests}
+    statuses = {statuses_by_hour.get(hour, "incomplete") for hour in hours_between(day, day + DAY)}
     if "incomplete" in statuses:
         return "incomplete"
     return "provisional" if "provisional" in statuses else "complete"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucost.core.errors import SourceError
-from gpucost.features.exports.focus import Row, Value, row_values
+from gpucost.features.exports.focus import Row, ColumnValue, column_values
 from gpucost.features.exports.focus_columns import COLUMNS, ColumnType
 from gpucost.features.exports.ports import WrittenFiles
 from gpucost.runtime.json_text import FORMULA_STARTS
@@ -22,7 +22,7 @@ _TYPES: dict[ColumnType, str] = {
     "whole": "BIGINT",
     "time": "TIMESTAMP",
 }
-_FORMULA = "".join(rf"\x{{{ord(start):x}}}" for start in FORMULA_STARTS)
+_FORMULA_PATTERN = "".join(rf"\x{{{ord(start):x}}}" for start in FORMULA_STARTS)
 """As a class of a regular expression: comparing with each start would take DuckDB a third of a second to plan."""
 
 
@@ -54,39 +54,39 @@ class DuckDbFiles:
             "autoload_known_extensions": False,
         }
         with duckdb.connect(config=config) as connection:
-            declared = ", ".join(f'"{name}" {_TYPES[kind]}' for name, kind in COLUMNS.items())
-            connection.execute(f"CREATE TABLE rows ({declared})")
+            column_definitions = ", ".join(f'"{name}" {_TYPES[kind]}' for name, kind in COLUMNS.items())
+            connection.execute(f"CREATE TABLE rows ({column_definitions})")
             for rows in hours:
-                _insert(connection, row_values(rows))
+                _insert(connection, column_values(rows))
             connection.execute(f"COPY rows TO '{files[0]}' ({PARQUET})")
-            guarded = ", ".join(f'{_cell(name, kind)} AS "{name}"' for name, kind in COLUMNS.items())
-            selected = f"SELECT {guarded} FROM rows"  # noqa: S608 - nothing in it is from outside
-            connection.execute(f"COPY ({selected}) TO '{files[1]}' (FORMAT csv, HEADER, COMPRESSION gzip)")
+            csv_columns = ", ".join(f'{_csv_expression(name, kind)} AS "{name}"' for name, kind in COLUMNS.items())
+            csv_query = f"SELECT {csv_columns} FROM rows"  # noqa: S608 - nothing in it is from outside
+            connection.execute(f"COPY ({csv_query}) TO '{files[1]}' (FORMAT csv, HEADER, COMPRESSION gzip)")
             (count,) = connection.execute("SELECT count(*) FROM rows").fetchall()[0]
         return WrittenFiles(parquet=files[0], csv=files[1], rows=int(count))
 
 
-def _insert(connection: Any, columns: list[list[Value]]) -> None:
+def _insert(connection: Any, columns: list[list[ColumnValue]]) -> None:
     """Append rows, given as columns: as text, which is exact; one value where a column has but one."""
     if not columns[0]:
         return
-    selected, values = [], []
+    expressions, parameters = [], []
     for (name, kind), column in zip(COLUMNS.items(), columns, strict=True):
         texts = [_text(value) for value in column]
         if len(set(texts)) > 1:
-            selected.append(f'unnest(?::VARCHAR[])::{_TYPES[kind]} AS "{name}"')
-            values.append(texts)
+            expressions.append(f'unnest(?::VARCHAR[])::{_TYPES[kind]} AS "{name}"')
+            parameters.append(texts)
         else:
-            selected.append(f'?::VARCHAR::{_TYPES[kind]} AS "{name}"')
-            values.append(texts[0])  # type: ignore[arg-type]
+            expressions.append(f'?::VARCHAR::{_TYPES[kind]} AS "{name}"')
+            parameters.append(texts[0])  # type: ignore[arg-type]
     # One column always is a list, so that there are as many rows as there are.
-    selected.append("unnest(range(?)) AS place")
-    values.append(len(columns[0]))  # type: ignore[arg-type]
-    rows = f"SELECT * EXCLUDE (place) FROM (SELECT {', '.join(selected)})"  # noqa: S608 - the same
-    connection.execute(f"INSERT INTO rows {rows}", values)
+    expressions.append("unnest(range(?)) AS place")
+    parameters.append(len(columns[0]))  # type: ignore[arg-type]
+    rows = f"SELECT * EXCLUDE (place) FROM (SELECT {', '.join(expressions)})"  # noqa: S608 - the same
+    connection.execute(f"INSERT INTO rows {rows}", parameters)
 
 
-def _text(value: Value) -> str | None:
+def _text(value: ColumnValue) -> str | None:
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, datetime):
@@ -94,10 +94,10 @@ def _text(value: Value) -> str | None:
     return None if value is None else str(value)
 
 
-def _cell(name: str, kind: ColumnType) -> str:
+def _csv_expression(name: str, kind: ColumnType) -> str:
     """A column as CSV has it: times with their zone, and no text that a spreadsheet would take for a formula."""
     if kind == "time":
         return f"strftime(\"{name}\", '%Y-%m-%dT%H:%M:%SZ')"
     if kind == "text":
-        return rf"""regexp_replace("{name}", '^([{_FORMULA}])', '''\1')"""
+        return rf"""regexp_replace("{name}", '^([{_FORMULA_PATTERN}])', '''\1')"""
     return f'"{name}"'

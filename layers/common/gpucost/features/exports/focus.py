@@ -23,11 +23,11 @@ from gpucost.core.model import Capacity, ClusterCharge, Line, NodeHour, Totals
 from gpucost.core.money import QUANTUM, ZERO, quantize
 from gpucost.features.exports.focus_columns import COLUMNS
 
-Value = str | Decimal | int | datetime | None
-Row = dict[str, Value]
+ColumnValue = str | Decimal | int | datetime | None
+Row = dict[str, ColumnValue]
 """A column that is missing is null."""
 
-METHOD = "gpucost-gpu-time-1"
+ALLOCATED_METHOD_ID = "gpucost-gpu-time-1"
 """The allocated method: a node's cost goes to its holders by the GPU time they held (docs/exports.md)."""
 GPU_HOURS = "GPU-Hours"
 
@@ -35,7 +35,7 @@ EXPORT_FORMAT = 1
 """Grows with the columns or their meaning: days written under an older one are exported again."""
 
 _AWS = "Amazon Web Services"
-_CONSTANT: Row = {
+_CONSTANT_COLUMNS: Row = {
     "BilledCost": ZERO,  # the bill is AWS's alone: an entity that does not invoice reports 0 (FOCUS, BilledCost)
     "ChargeCategory": "Usage",
     "ChargeFrequency": "Usage-Based",
@@ -48,7 +48,7 @@ _CONSTANT: Row = {
     "ServiceProviderName": _AWS,
     "ServiceSubcategory": "Virtual Machines",
 }
-_PARTS = {
+_PART_DESCRIPTIONS = {
     "unallocated": "GPUs that no pod held",
     "stranded": "GPUs that no pod could hold",
     "unobserved": "GPUs of which nobody saw who held them",
@@ -56,8 +56,8 @@ _PARTS = {
     "residual": "What is left of the node's cost: the metrics contradict each other",
 }
 _REGION = re.compile(r"^([a-z]{2}(?:-[a-z]+)+-\d+)(?:-[a-z]+-\d+)?[a-z]$")
-_RESERVED = {"unused-capacity-reservation", "unused-capacity-block"}
-_COMMITTED = {"unused-savings-plan": ("Spend", "Savings Plan"), "unused-reservation": ("Usage", "Reserved Instance")}
+_CAPACITY_RESERVATION_KINDS = {"unused-capacity-reservation", "unused-capacity-block"}
+_COMMITMENT_KINDS = {"unused-savings-plan": ("Spend", "Savings Plan"), "unused-reservation": ("Usage", "Reserved Instance")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +90,18 @@ def focus_rows(hour: ExportedHour, account: str) -> Iterator[Row]:
         hour: complete or provisional.
         account: id of the billing account.
     """
-    common = _common(hour.manifest, account)
-    providers: dict[str, list[NodeHour]] = {}
+    common = _common_columns(hour.manifest, account)
+    nodes_by_name: dict[str, list[NodeHour]] = {}
     for node in hour.nodes:
-        providers.setdefault(node.node, []).append(node)
-    held: dict[str, list[Line]] = {}
+        nodes_by_name.setdefault(node.node, []).append(node)
+    lines_by_node: dict[str, list[Line]] = {}
     for line in hour.lines:
-        held.setdefault(line.node, []).append(line)
-    for name in sorted(providers.keys() | held.keys()):
-        yield from _origin_rows(common, name, providers.get(name, []), held.get(name, []))
+        lines_by_node.setdefault(line.node, []).append(line)
+    for name in sorted(nodes_by_name.keys() | lines_by_node.keys()):
+        yield from _origin_rows(common, name, nodes_by_name.get(name, []), lines_by_node.get(name, []))
     for charge in hour.charges:
-        yield common | _charge(charge)
-    yield from _rest_of_fleet(common, hour)
+        yield common | _charge_columns(charge)
+    yield from _fleet_remainder_rows(common, hour)
 
 
 def instance_id(provider_id: str) -> str:
@@ -111,14 +111,14 @@ def instance_id(provider_id: str) -> str:
 
 def region_of(zone: str) -> str | None:
     """The region of an availability or local zone; None where the name does not tell."""
-    found = _REGION.match(zone)
-    return found.group(1) if found else None
+    match = _REGION.match(zone)
+    return match.group(1) if match else None
 
 
-def _common(manifest: Manifest, account: str) -> Row:
+def _common_columns(manifest: Manifest, account: str) -> Row:
     month = manifest.hour.replace(day=1, hour=0)
     coverage = manifest.coverage
-    return _CONSTANT | {
+    return _CONSTANT_COLUMNS | {
         "BillingAccountId": account,
         "BillingCurrency": manifest.currency,
         "BillingPeriodStart": month,
@@ -143,17 +143,17 @@ def _origin_rows(common: Row, name: str, nodes: Sequence[NodeHour], lines: Seque
         "ResourceName": name if resource and resource != name else None,
         "ResourceType": "Instance",
     }
-    parts = [_line(origin, line) for line in lines] + [part for node in nodes for part in _remainders(origin, node)]
+    parts = [_line_part(origin, line) for line in lines] + [part for node in nodes for part in _unallocated_parts(origin, node)]
     ratios = _ratios(parts)
     for part, ratio in zip(parts, ratios, strict=True):
-        part.row["AllocatedMethodDetails"] = None if ratio is None else _details(ratio, part.gpu_hours)
+        part.row["AllocatedMethodDetails"] = None if ratio is None else _method_details(ratio, part.gpu_hours)
         yield part.row
 
 
-def _line(origin: Row, line: Line) -> _Part:
-    row = origin | _place(line) | _cost(line.allocated_usd, line.allocated_gpu_hours)
+def _line_part(origin: Row, line: Line) -> _Part:
+    row = origin | _location_columns(line) | _cost_columns(line.allocated_usd, line.allocated_gpu_hours)
     row |= {
-        "AllocatedMethodId": METHOD,
+        "AllocatedMethodId": ALLOCATED_METHOD_ID,
         "AllocatedResourceId": line.uid or f"{line.namespace}/{line.pod}",
         "AllocatedResourceName": f"{line.namespace}/{line.pod}",
         "AllocatedTags": json.dumps(line.labels, sort_keys=True),
@@ -182,57 +182,57 @@ def _line(origin: Row, line: Line) -> _Part:
     return _Part(row, line.allocated_usd, line.allocated_gpu_hours)
 
 
-def _remainders(origin: Row, node: NodeHour) -> Iterator[_Part]:
-    place = origin | _place(node) | {"AllocatedMethodId": METHOD}
-    for part, gpu_hours, amount in _parts(node.capacity):
+def _unallocated_parts(origin: Row, node: NodeHour) -> Iterator[_Part]:
+    node_columns = origin | _location_columns(node) | {"AllocatedMethodId": ALLOCATED_METHOD_ID}
+    for part, gpu_hours, amount in _capacity_parts(node.capacity):
         cost = amount if node.price_source else None
-        yield _Part(place | _part(part) | _cost(cost, gpu_hours), cost, gpu_hours)
+        yield _Part(node_columns | _part_columns(part) | _cost_columns(cost, gpu_hours), cost, gpu_hours)
 
 
-def _rest_of_fleet(common: Row, hour: ExportedHour) -> Iterator[Row]:
+def _fleet_remainder_rows(common: Row, hour: ExportedHour) -> Iterator[Row]:
     """What the hour's totals hold beyond its nodes and charges, so that the rows add up to the totals."""
     if hour.totals.capacity is None:
         return
-    known = Capacity.total([node.capacity for node in hour.nodes])
-    rest = {one.name: getattr(hour.totals.capacity, one.name) - getattr(known, one.name) for one in fields(Capacity)}
+    node_capacity = Capacity.total([node.capacity for node in hour.nodes])
+    remainder = {one.name: getattr(hour.totals.capacity, one.name) - getattr(node_capacity, one.name) for one in fields(Capacity)}
     for charge in hour.charges:
-        rest["unallocated_gpu_hours"] -= quantize(charge.gpu_hours or ZERO)
-        rest["unallocated_usd"] -= quantize(charge.amount)
-    for part, gpu_hours, amount in _parts(Capacity(**rest)):
-        yield common | _part(part) | _cost(amount, gpu_hours)
+        remainder["unallocated_gpu_hours"] -= quantize(charge.gpu_hours or ZERO)
+        remainder["unallocated_usd"] -= quantize(charge.amount)
+    for part, gpu_hours, amount in _capacity_parts(Capacity(**remainder)):
+        yield common | _part_columns(part) | _cost_columns(amount, gpu_hours)
 
 
-def _parts(capacity: Capacity) -> Iterator[tuple[str, Decimal, Decimal]]:
+def _capacity_parts(capacity: Capacity) -> Iterator[tuple[str, Decimal, Decimal]]:
     """What nobody held, as (part, GPU-hours, amount); nothing for what is nothing."""
-    for part in _PARTS:
+    for part in _PART_DESCRIPTIONS:
         amount: Decimal = getattr(capacity, f"{part}_usd")
         gpu_hours: Decimal = getattr(capacity, f"{part}_gpu_hours", ZERO)
         if amount or gpu_hours:
             yield part, gpu_hours, amount
 
 
-def _part(part: str) -> Row:
-    return {"ChargeDescription": _PARTS[part], "x_CostPart": part}
+def _part_columns(part: str) -> Row:
+    return {"ChargeDescription": _PART_DESCRIPTIONS[part], "x_CostPart": part}
 
 
-def _charge(charge: ClusterCharge) -> Row:
+def _charge_columns(charge: ClusterCharge) -> Row:
     """A commitment or reservation that nobody used: FOCUS has columns for it, and nothing is split."""
     quantity = charge.amount if charge.gpu_hours is None else charge.gpu_hours
     unit = charge.currency if charge.gpu_hours is None else GPU_HOURS
-    row = _cost(quantize(charge.amount), charge.gpu_hours or ZERO)
+    row = _cost_columns(quantize(charge.amount), charge.gpu_hours or ZERO)
     row |= {
         "ChargeDescription": charge.kind.replace("-", " ").capitalize(),
         "PricingQuantity": quantize(quantity),
         "PricingUnit": unit,
         "x_CostPart": charge.kind,
     }
-    if charge.kind in _RESERVED:
+    if charge.kind in _CAPACITY_RESERVATION_KINDS:
         return row | {
             "CapacityReservationId": charge.reference,
             "CapacityReservationStatus": "Unused",
             "ConsumedQuantity": ZERO,
         }
-    category, kind = _COMMITTED.get(charge.kind, ("Spend", charge.kind))
+    category, kind = _COMMITMENT_KINDS.get(charge.kind, ("Spend", charge.kind))
     return row | {
         "CommitmentDiscountCategory": category,
         "CommitmentDiscountId": charge.reference,
@@ -245,7 +245,7 @@ def _charge(charge: ClusterCharge) -> Row:
     }
 
 
-def _cost(cost: Decimal | None, gpu_hours: Decimal) -> Row:
+def _cost_columns(cost: Decimal | None, gpu_hours: Decimal) -> Row:
     return {
         "ConsumedQuantity": gpu_hours,
         "ConsumedUnit": GPU_HOURS,
@@ -259,18 +259,18 @@ def _cost(cost: Decimal | None, gpu_hours: Decimal) -> Row:
     }
 
 
-def _place(one: Line | NodeHour) -> Row:
-    region = region_of(one.zone)
+def _location_columns(source: Line | NodeHour) -> Row:
+    region = region_of(source.zone)
     return {
-        "AvailabilityZone": one.zone or None,
+        "AvailabilityZone": source.zone or None,
         "RegionId": region,
         "RegionName": region,
-        "x_CapacityType": one.capacity_type,
-        "x_GpuModel": one.gpu_model,
-        "x_InstanceType": one.instance_type,
-        "x_NodePool": one.node_pool,
-        "x_PriceSource": one.price_source or None,
-        "x_SplitPolicy": one.split_policy or None,
+        "x_CapacityType": source.capacity_type,
+        "x_GpuModel": source.gpu_model,
+        "x_InstanceType": source.instance_type,
+        "x_NodePool": source.node_pool,
+        "x_PriceSource": source.price_source or None,
+        "x_SplitPolicy": source.split_policy or None,
     }
 
 
@@ -279,29 +279,29 @@ def _ratios(parts: Sequence[_Part]) -> list[Decimal | None]:
     costs = [part.cost for part in parts if part.cost is not None]
     if len(costs) < len(parts) or not sum(costs):
         costs = [part.gpu_hours for part in parts]
-    whole = sum(costs, ZERO)
-    if not whole:
+    total = sum(costs, ZERO)
+    if not total:
         return [None] * len(parts)
-    ratios = [quantize(cost / whole) for cost in costs]
+    ratios = [quantize(cost / total) for cost in costs]
     largest = max(range(len(costs)), key=lambda place: abs(costs[place]))
     ratios[largest] += 1 - sum(ratios, ZERO)
     return [*ratios]
 
 
-def _details(ratio: Decimal, gpu_hours: Decimal) -> str:
+def _method_details(ratio: Decimal, gpu_hours: Decimal) -> str:
     """`AllocatedMethodDetails`, its numbers exact."""
     return (
-        f'{{"Elements": [{{"AllocatedRatio": {_number(ratio)}, "UsageUnit": "{GPU_HOURS}", '
-        f'"UsageQuantity": {_number(gpu_hours)}}}]}}'
+        f'{{"Elements": [{{"AllocatedRatio": {_json_number(ratio)}, "UsageUnit": "{GPU_HOURS}", '
+        f'"UsageQuantity": {_json_number(gpu_hours)}}}]}}'
     )
 
 
-def _number(value: Decimal) -> str:
+def _json_number(value: Decimal) -> str:
     text = format(value.quantize(QUANTUM), "f").rstrip("0").rstrip(".")
     return text or "0"
 
 
-def row_values(rows: Iterable[Row]) -> list[list[Value]]:
+def column_values(rows: Iterable[Row]) -> list[list[ColumnValue]]:
     """Rows as columns, in the order of `COLUMNS`."""
-    kept = [*rows]
-    return [[row.get(name) for row in kept] for name in COLUMNS]
+    all_rows = [*rows]
+    return [[row.get(name) for row in all_rows] for name in COLUMNS]

@@ -9,11 +9,11 @@ ColumnType = Literal["text", "amount", "whole", "time"]
 """`amount` is DECIMAL(38,12), `time` a UTC timestamp."""
 
 
-def _names(text: str) -> list[str]:
+def _split_names(text: str) -> list[str]:
     return text.split()
 
 
-_TEXT = _names("""
+_TEXT = _split_names("""
 AllocatedMethodDetails AllocatedMethodId AllocatedResourceId AllocatedResourceName AllocatedTags AvailabilityZone
 BillingAccountId BillingAccountName BillingCurrency CapacityReservationId CapacityReservationStatus ChargeCategory
 ChargeClass ChargeDescription ChargeFrequency CommitmentDiscountCategory CommitmentDiscountId CommitmentDiscountName
@@ -23,23 +23,23 @@ ServiceCategory ServiceName ServiceProviderName ServiceSubcategory Tags
 x_BusinessUnit x_CapacityType x_Cluster x_CostPart x_GpuModel x_GpuResource x_GpuShareSource x_HourStatus x_InstanceType
 x_Namespace x_NodePool x_Pod x_PriceSource x_SharedFrom x_SplitPolicy x_UtilizationSource x_Workload x_WorkloadKind
 """)
-_AMOUNTS = _names("""
+_AMOUNTS = _split_names("""
 BilledCost CommitmentDiscountQuantity ConsumedQuantity ContractedCost EffectiveCost ListCost PricingQuantity
 x_AllocationCoverage x_EffectiveGpuHours x_GpuHourlyPrice x_GpuHours x_GpuShare x_UnmeasuredCost x_UnmeasuredGpuHours
 x_UsedBeyondAllocationGpuHours x_UsedCost x_Utilization x_UtilizationCoverage x_WasteCost
 """)
-_WHOLE = _names("x_GpuUnits x_HourVersion x_SettingsVersion")
-_TIMES = _names("BillingPeriodEnd BillingPeriodStart ChargePeriodEnd ChargePeriodStart")
+_WHOLE = _split_names("x_GpuUnits x_HourVersion x_SettingsVersion")
+_TIMES = _split_names("BillingPeriodEnd BillingPeriodStart ChargePeriodEnd ChargePeriodStart")
 
 
-def _typed() -> dict[str, ColumnType]:
-    found: dict[str, ColumnType] = {}
-    found |= dict.fromkeys(_TEXT, "text")
-    found |= dict.fromkeys(_AMOUNTS, "amount")
-    found |= dict.fromkeys(_WHOLE, "whole")
-    found |= dict.fromkeys(_TIMES, "time")
-    return dict(sorted(found.items()))
+def _column_types() -> dict[str, ColumnType]:
+    types: dict[str, ColumnType] = {}
+    types |= dict.fromkeys(_TEXT, "text")
+    types |= dict.fromkeys(_AMOUNTS, "amount")
+    types |= dict.fromkeys(_WHOLE, "whole")
+    types |= dict.fromkeys(_TIMES, "time")
+    return dict(sorted(types.items()))
 
 
-COLUMNS = _typed()
+COLUMNS = _column_types()
 """Of every row, in their order: FOCUS's own, then this product's."""

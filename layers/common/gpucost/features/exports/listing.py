@@ -10,10 +10,10 @@ from gpucost.features.exports.exported_days import ExportedDay, by_day, fingerpr
 from gpucost.features.exports.ports import ExportBucket, ExportCatalogue, ExportedHours
 from gpucost.storage.ports import Clock, SettingsStore
 
-ADDRESS_SECONDS = 300
+URL_SECONDS = 300
 """How long a download's address is good for."""
-LONGEST = 100 * DAY
-MOST_ROWS = 400
+MAX_PERIOD = 100 * DAY
+MAX_ROWS = 400
 """Two addresses of a kilobyte or two each stand in every row."""
 
 
@@ -64,20 +64,20 @@ class ExportListing:
             SettingsMissingError: no settings yet.
         """
         _check_period(start, end)
-        found: list[tuple[ExportedDay, bool]] = []
+        exported_days: list[tuple[ExportedDay, bool]] = []
         for name in self._clusters(cluster, start):
             exported = self._catalogue.days(name, start, end)
             hours = by_day(self._ledger.manifests(name, start, end)) if exported else {}
             # A day whose hours the ledger no longer knows cannot be restated.
-            found += [(one, one.day not in hours or one.fingerprint == fingerprint(hours[one.day])) for one in exported]
-            if len(found) > MOST_ROWS:
+            exported_days += [(one, one.day not in hours or one.fingerprint == fingerprint(hours[one.day])) for one in exported]
+            if len(exported_days) > MAX_ROWS:
                 raise InvalidInputError(
-                    f"the answer would have more than {MOST_ROWS} days of clusters; shorten the period, or name one "
+                    f"the answer would have more than {MAX_ROWS} days of clusters; shorten the period, or name one "
                     "cluster"
                 )
         return [
-            self._listed(one, is_current=is_current)
-            for one, is_current in sorted(found, key=lambda row: (row[0].day, row[0].cluster))
+            self._list_day(one, is_current=is_current)
+            for one, is_current in sorted(exported_days, key=lambda row: (row[0].day, row[0].cluster))
         ]
 
     def _clusters(self, cluster: str | None, start: datetime) -> list[str]:
@@ -88,17 +88,17 @@ class ExportListing:
             raise ParameterError("cluster", f"{cluster!r} is not in the settings; allowed: {', '.join(names)}")
         return [cluster]
 
-    def _listed(self, exported: ExportedDay, *, is_current: bool) -> ListedExport:
+    def _list_day(self, exported: ExportedDay, *, is_current: bool) -> ListedExport:
         # A second less than signed: an address that is shown is good until then.
-        expires = self._clock().replace(microsecond=0) + timedelta(seconds=ADDRESS_SECONDS - 1)
-        plain = "".join(one if one.isascii() and one.isalnum() else "-" for one in exported.cluster)
-        name = f"{plain}-{exported.day:%Y-%m-%d}"
-        key, csv_key = object_key(exported.cluster, exported.day), object_key(exported.cluster, exported.day, "csv")
+        expires = self._clock().replace(microsecond=0) + timedelta(seconds=URL_SECONDS - 1)
+        safe_cluster = "".join(one if one.isascii() and one.isalnum() else "-" for one in exported.cluster)
+        name = f"{safe_cluster}-{exported.day:%Y-%m-%d}"
+        parquet_key, csv_key = object_key(exported.cluster, exported.day), object_key(exported.cluster, exported.day, "csv")
         return ListedExport(
             exported,
             is_current,
-            self._bucket.url(key, name=f"{name}.parquet", seconds=ADDRESS_SECONDS),
-            self._bucket.url(csv_key, name=f"{name}.csv.gz", seconds=ADDRESS_SECONDS),
+            self._bucket.url(parquet_key, name=f"{name}.parquet", seconds=URL_SECONDS),
+            self._bucket.url(csv_key, name=f"{name}.csv.gz", seconds=URL_SECONDS),
             expires,
         )
 
@@ -109,5 +109,5 @@ def _check_period(start: datetime, end: datetime) -> None:
             raise ParameterError(name, f"{format_timestamp(moment)} is not the start of a UTC day")
     if end <= start:
         raise ParameterError("end", "must be after start")
-    if end - start > LONGEST:
-        raise ParameterError("end", f"exports are listed for {LONGEST.days} days at most")
+    if end - start > MAX_PERIOD:
+        raise ParameterError("end", f"exports are listed for {MAX_PERIOD.days} days at most")

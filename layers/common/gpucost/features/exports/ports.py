@@ -51,7 +51,7 @@ class ExportBucket(Protocol):
         """Names the content of an object; None where there is none."""
         ...
 
-    def put(self, key: str, path: Path, *, replacing: str | None) -> None:
+    def put(self, key: str, path: Path, *, if_match: str | None) -> None:
         """Write a file in place of the content named, at once and whole.
 
         Raises:

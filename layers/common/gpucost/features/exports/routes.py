@@ -47,7 +47,7 @@ class ExportRow(ResponseModel):
     urls_expire_at: Instant = Field(description="When both addresses stop working; ask again for new ones")
 
 
-class ExportsAnswer(ResponseModel):
+class ExportsResponse(ResponseModel):
     """What `/v1/exports` answers."""
 
     start: Instant
@@ -59,7 +59,7 @@ class ExportsAnswer(ResponseModel):
 def add_export_routes(app: APIGatewayHttpResolver, listing: Callable[[], ExportListing]) -> None:
     """Put the routes on an app; the listing is made when it is first asked."""
 
-    @app.get("/v1/exports", summary="Exported days, to download", tags=["exports"], responses=responses(ExportsAnswer))
+    @app.get("/v1/exports", summary="Exported days, to download", tags=["exports"], responses=responses(ExportsResponse))
     @open_to("viewer")
     def exports(start: Start, end: End, cluster: Cluster = None) -> Response[str]:
         """Days that are exported as FOCUS 1.3 rows, each with short-lived addresses of its files.
@@ -67,27 +67,27 @@ def add_export_routes(app: APIGatewayHttpResolver, listing: Callable[[], ExportL
         A day that is not listed was not exported yet. Exports hold the rows of all business units.
         """
         first, last = parse_moment_parameter("start", start), parse_moment_parameter("end", end)
-        return json_response(exports_answer(first, last, listing().exports(first, last, cluster)))
+        return json_response(exports_response(first, last, listing().exports(first, last, cluster)))
 
 
-def exports_answer(start: datetime, end: datetime, rows: list[ListedExport]) -> dict[str, Any]:
+def exports_response(start: datetime, end: datetime, rows: list[ListedExport]) -> dict[str, Any]:
     """As `ExportsAnswer`."""
-    return {"start": start, "end": end, "rows": [_row(row) for row in rows], "cursor": None}
+    return {"start": start, "end": end, "rows": [_export_row(row) for row in rows], "cursor": None}
 
 
-def _row(row: ListedExport) -> dict[str, Any]:
-    one = row.exported
+def _export_row(row: ListedExport) -> dict[str, Any]:
+    exported = row.exported
     return {
-        "day": one.day,
-        "cluster": one.cluster,
-        "version": one.version,
-        "status": one.status,
+        "day": exported.day,
+        "cluster": exported.cluster,
+        "version": exported.version,
+        "status": exported.status,
         "is_current": row.is_current,
-        "rows": one.rows,
-        "parquet_bytes": one.parquet_bytes,
-        "csv_bytes": one.csv_bytes,
-        "currency": one.currency,
-        "exported_at": one.exported_at,
+        "rows": exported.rows,
+        "parquet_bytes": exported.parquet_bytes,
+        "csv_bytes": exported.csv_bytes,
+        "currency": exported.currency,
+        "exported_at": exported.exported_at,
         "parquet_url": row.parquet_url,
         "csv_url": row.csv_url,
         "urls_expire_at": row.urls_expire_at,

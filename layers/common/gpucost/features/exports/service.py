@@ -23,11 +23,11 @@ from gpucost.runtime.messages import ExportDue
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock, SettingsStore
 
-MARGIN = 2 * DAY
+EXPIRY_MARGIN = 2 * DAY
 """Days are left alone so long before the ledger drops their lines: they stay as they were exported."""
-ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 """Of a day that somebody else exports at the same time."""
-SPARE_SECONDS = 180.0
+MIN_SECONDS_PER_DAY = 180.0
 """No further day is begun with less time left: one of 10,000 pods takes about two minutes."""
 
 
@@ -39,7 +39,7 @@ class ExportResult:
     failures: list[str] = field(default_factory=list)
     days_left: int = 0
     """Due, and left to the next run."""
-    gone: list[str] = field(default_factory=list)
+    expired: list[str] = field(default_factory=list)
     """Due, and no longer kept by the ledger: what was exported of them, if anything, stays."""
 
 
@@ -66,7 +66,7 @@ class ExportService:
         writer: ExportWriter,
         *,
         account: str,
-        kept: timedelta,
+        retention: timedelta,
         clock: Clock,
     ) -> None:
         self._settings_store = settings_store
@@ -75,10 +75,10 @@ class ExportService:
         self._bucket = bucket
         self._writer = writer
         self._account = account
-        self._kept = kept
+        self._retention = retention
         self._clock = clock
 
-    def export(self, due: ExportDue, seconds_left: Callable[[], float]) -> ExportResult | None:
+    def export(self, message: ExportDue, seconds_left: Callable[[], float]) -> ExportResult | None:
         """Export the days asked for, or those that are due; newest first, as long as there is time.
 
         A day that fails does not hold up the others.
@@ -93,25 +93,25 @@ class ExportService:
             stored = self._settings_store.current()
         except SettingsMissingError:
             return None
-        reach = min(stored.settings.retention.periods().lines - MARGIN, self._kept)
-        names = stored.clusters(due.first_day or due.scheduled_time - reach)
-        if due.cluster is not None and due.cluster not in names:
-            raise InvalidInputError(f"cluster {due.cluster!r} is not in the settings; there are: {', '.join(names)}")
+        look_back = min(stored.settings.retention.periods().lines - EXPIRY_MARGIN, self._retention)
+        names = stored.clusters(message.first_day or message.scheduled_time - look_back)
+        if message.cluster is not None and message.cluster not in names:
+            raise InvalidInputError(f"cluster {message.cluster!r} is not in the settings; there are: {', '.join(names)}")
         result = ExportResult()
-        work: list[tuple[datetime, str]] = []
-        for name in names if due.cluster is None else [due.cluster]:
+        days_to_export: list[tuple[datetime, str]] = []
+        for name in names if message.cluster is None else [message.cluster]:
             try:
-                work += [(day, name) for day in self._days(name, due, reach)]
+                days_to_export += [(day, name) for day in self._days(name, message, look_back)]
             except SourceError as error:
                 result.failures.append(f"{name}: {error}")
-        for place, (day, name) in enumerate(sorted(work, key=lambda one: (-one[0].timestamp(), one[1]))):
-            if seconds_left() < SPARE_SECONDS:
-                result.days_left = len(work) - place
+        for index, (day, name) in enumerate(sorted(days_to_export, key=lambda one: (-one[0].timestamp(), one[1]))):
+            if seconds_left() < MIN_SECONDS_PER_DAY:
+                result.days_left = len(days_to_export) - index
                 break
             try:
                 exported = self._export_day(name, day)
             except NotFoundError as error:
-                (result.gone if due.first_day is None else result.failures).append(f"{name} {day:%Y-%m-%d}: {error}")
+                (result.expired if message.first_day is None else result.failures).append(f"{name} {day:%Y-%m-%d}: {error}")
             except (ConflictError, SourceError) as error:
                 result.failures.append(f"{name} {day:%Y-%m-%d}: {error}")
             except Exception as error:  # whatever one day's figures do, other days and clusters are exported
@@ -121,47 +121,47 @@ class ExportService:
                 result.exported += [exported] if exported else []
         return result
 
-    def _days(self, cluster: str, due: ExportDue, reach: timedelta) -> Sequence[datetime]:
-        if due.first_day is not None:
-            return [due.first_day + DAY * place for place in range(due.days)]
-        start = floor_day(due.scheduled_time - reach)
-        exported = {one.day: one for one in self._catalogue.days(cluster, start, due.scheduled_time)}
-        return due_days(exported, self._ledger.manifests(cluster, start, due.scheduled_time), due.scheduled_time)
+    def _days(self, cluster: str, message: ExportDue, look_back: timedelta) -> Sequence[datetime]:
+        if message.first_day is not None:
+            return [message.first_day + DAY * place for place in range(message.days)]
+        start = floor_day(message.scheduled_time - look_back)
+        exported = {one.day: one for one in self._catalogue.days(cluster, start, message.scheduled_time)}
+        return due_days(exported, self._ledger.manifests(cluster, start, message.scheduled_time), message.scheduled_time)
 
     def _export_day(self, cluster: str, day: datetime) -> ExportedDay | None:
-        for attempt in range(ATTEMPTS):
+        for attempt in range(MAX_ATTEMPTS):
             try:
                 return self._try_day(cluster, day)
             except ConflictError:
-                if attempt == ATTEMPTS - 1:
+                if attempt == MAX_ATTEMPTS - 1:
                     raise
         return None
 
     def _try_day(self, cluster: str, day: datetime) -> ExportedDay | None:
         """Export a day; None where it has no hours."""
         keys = object_key(cluster, day, "csv"), object_key(cluster, day)
-        before = [self._bucket.etag(key) for key in keys]
-        found = self._ledger.manifests(cluster, day, day + DAY)
-        if not found:
+        etags = [self._bucket.etag(key) for key in keys]
+        current_manifests = self._ledger.manifests(cluster, day, day + DAY)
+        if not current_manifests:
             return None
-        summaries = self._ledger.summaries_of(found)
-        manifests = [_as_usable(one, summary) for one, summary in zip(found, summaries, strict=True)]
-        known = {one.day: one for one in self._catalogue.days(cluster, day, day + DAY)}
+        summaries = self._ledger.summaries_of(current_manifests)
+        manifests = [_apply_summary_status(one, summary) for one, summary in zip(current_manifests, summaries, strict=True)]
+        catalogued = {one.day: one for one in self._catalogue.days(cluster, day, day + DAY)}
         with TemporaryDirectory(prefix="gpucost-export-") as folder:
             files = self._writer(self._rows(manifests, summaries), Path(folder))
-            for key, path, replacing in zip(keys, (files.csv, files.parquet), before, strict=True):
-                self._bucket.put(key, path, replacing=replacing)
+            for key, path, replacing in zip(keys, (files.csv, files.parquet), etags, strict=True):
+                self._bucket.put(key, path, if_match=replacing)
             exported = ExportedDay(
                 cluster=cluster,
                 day=day,
-                version=known[day].version + 1 if day in known else 1,
+                version=catalogued[day].version + 1 if day in catalogued else 1,
                 status=status_of(day, manifests),
                 rows=files.rows,
                 parquet_bytes=files.parquet.stat().st_size,
                 csv_bytes=files.csv.stat().st_size,
                 currency=" ".join(sorted({one.currency for one in manifests if one.status != "incomplete"})) or "USD",
                 exported_at=self._clock().replace(microsecond=0),
-                fingerprint=fingerprint(found),
+                fingerprint=fingerprint(current_manifests),
                 publications=sum(one.version for one in manifests),
             )
         self._catalogue.put(exported)
@@ -190,6 +190,6 @@ class ExportService:
         return ExportedHour(manifest, summary.totals, lines, nodes, charges)
 
 
-def _as_usable(manifest: Manifest, summary: HourSummary) -> Manifest:
+def _apply_summary_status(manifest: Manifest, summary: HourSummary) -> Manifest:
     """An hour whose figures are beyond reason is exported as incomplete."""
     return replace(manifest, status="incomplete") if summary.status == "incomplete" else manifest

@@ -20,23 +20,23 @@ class DynamoExports:
         kept: how long the bucket keeps an export: its entry goes with it.
     """
 
-    def __init__(self, client: Any, table: str, kept: timedelta) -> None:
+    def __init__(self, client: Any, table: str, retention: timedelta) -> None:
         self._table = Table(client, table)
-        self._kept = kept
+        self._retention = retention
 
     def days(self, cluster: str, start: datetime, end: datetime) -> list[ExportedDay]:
         """Those of `[start, end)`, oldest first."""
         if start >= end:
             return []
-        last = _day(end - timedelta(microseconds=1))
+        last = _sort_key(end - timedelta(microseconds=1))
         partition = keys.partition(cluster, "exports")
-        items = self._table.query(partition, "sk BETWEEN :first AND :last", first=_day(start), last=last)
-        return [day for day in (_read(cluster, item) for item in items) if day.day >= start]
+        items = self._table.query(partition, "sk BETWEEN :first AND :last", first=_sort_key(start), last=last)
+        return [day for day in (_read_day(cluster, item) for item in items) if day.day >= start]
 
     def put(self, exported: ExportedDay) -> None:
         """Write one; an export of fewer publications than the one that is there changes nothing."""
         item = {
-            **key(keys.partition(exported.cluster, "exports"), _day(exported.day)),
+            **key(keys.partition(exported.cluster, "exports"), _sort_key(exported.day)),
             "v": {"N": str(FORMAT)},
             "s": {"S": exported.status[0]},
             "c": {"N": str(exported.version)},
@@ -47,7 +47,7 @@ class DynamoExports:
             "at": {"N": str(keys.seconds(exported.exported_at))},
             "f": {"S": exported.fingerprint},
             "n": {"N": str(exported.publications)},
-            "expires_at": {"N": str(keys.seconds(exported.exported_at + self._kept))},
+            "expires_at": {"N": str(keys.seconds(exported.exported_at + self._retention))},
         }
         try:
             self._table.put(item, "attribute_not_exists(pk) OR n <= :n", {":n": item["n"]})
@@ -55,7 +55,7 @@ class DynamoExports:
             return
 
 
-def _read(cluster: str, item: Item) -> ExportedDay:
+def _read_day(cluster: str, item: Item) -> ExportedDay:
     check_format(item)
     return ExportedDay(
         cluster=cluster,
@@ -72,5 +72,5 @@ def _read(cluster: str, item: Item) -> ExportedDay:
     )
 
 
-def _day(moment: datetime) -> str:
+def _sort_key(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d")

@@ -14,11 +14,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from gpucost.features.opencost.properties import NONE, Properties, label_of
+from gpucost.features.opencost.properties import NONE, Properties, find_label
 
 Predicate = Callable[[Properties], bool]
-LONGEST = 4000
-_DEEPEST = 20
+MAX_LENGTH = 4000
+_MAX_DEPTH = 20
 _FIELDS = {
     "cluster": "cluster",
     "node": "node",
@@ -27,8 +27,8 @@ _FIELDS = {
     "controllerKind": "controller_kind",
     "pod": "pod",
 }
-_UNKNOWN = {"container", "provider", "services", "annotation", "department", "environment", "owner", "product", "team"}
-_TESTS: dict[str, Callable[[str, str], bool]] = {
+_UNSUPPORTED_FIELDS = {"container", "provider", "services", "annotation", "department", "environment", "owner", "product", "team"}
+_OPERATORS: dict[str, Callable[[str, str], bool]] = {
     ":": lambda have, want: have == want,
     "~:": lambda have, want: want in have,
     "<~:": lambda have, want: have.startswith(want),
@@ -42,7 +42,7 @@ class Filter:
     """Which pieces of the fleet are asked for."""
 
     matches: Predicate = field(default=lambda _: True)
-    needs: frozenset[str] = frozenset()
+    fields: frozenset[str] = frozenset()
     """Fields of `Properties` that it reads."""
 
 
@@ -56,28 +56,28 @@ def parse_filter(text: str, cost_labels: Sequence[str]) -> Filter:
     Raises:
         ValueError: it cannot be read, or asks for what the ledger does not keep; says where and what is allowed.
     """
-    if len(text) > LONGEST:
-        raise ValueError(f"is longer than {LONGEST} characters")
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"is longer than {MAX_LENGTH} characters")
     if not text.strip():
         return Filter()
     parser = _Parser(_tokens(text), cost_labels)
     matches = parser.group(0)
-    return Filter(matches, frozenset(parser.needs))
+    return Filter(matches, frozenset(parser.fields))
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    found, at = [], 0
+    tokens, position = [], 0
     text = text.rstrip()
-    while at < len(text):
-        match = _TOKEN.match(text, at)
+    while position < len(text):
+        match = _TOKEN.match(text, position)
         if match is None:
-            raise ValueError(f"cannot be read from character {at + 1} on: {text[at : at + 20]!r}")
+            raise ValueError(f"cannot be read from character {position + 1} on: {text[position : position + 20]!r}")
         operator, mark, quoted, key, word = match.groups()
-        for kind, value in (("op", operator), ("mark", mark), ("text", quoted), ("key", key), ("word", word)):
-            if value is not None:
-                found.append((kind, value))
-        at = match.end()
-    return [*found, ("end", "")]
+        for kind, token_text in (("op", operator), ("mark", mark), ("text", quoted), ("key", key), ("word", word)):
+            if token_text is not None:
+                tokens.append((kind, token_text))
+        position = match.end()
+    return [*tokens, ("end", "")]
 
 
 class _Parser:
@@ -85,71 +85,71 @@ class _Parser:
 
     def __init__(self, tokens: list[tuple[str, str]], cost_labels: Sequence[str]) -> None:
         self._tokens = tokens
-        self._at = 0
+        self._position = 0
         self._cost_labels = cost_labels
-        self.needs: set[str] = set()
+        self.fields: set[str] = set()
 
     def group(self, depth: int) -> Predicate:
-        if depth > _DEEPEST:
-            raise ValueError(f"has more than {_DEEPEST} brackets within one another")
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"has more than {_MAX_DEPTH} brackets within one another")
         parts = [self._element(depth)]
-        joint = self._peek()
+        operator = self._peek()
         while self._peek() in (("mark", "+"), ("mark", "|")):
-            if self._peek() != joint:
+            if self._peek() != operator:
                 raise ValueError("mixes + and | on one level; put one of them in brackets")
-            self._at += 1
+            self._position += 1
             parts.append(self._element(depth))
-        end = ("mark", ")") if depth else ("end", "")
-        if self._peek() != end:
-            raise ValueError(f"expected {end[1] or 'the end, + or |'}, found {self._peek()[1]!r}")
-        self._at += 1
+        expected_end = ("mark", ")") if depth else ("end", "")
+        if self._peek() != expected_end:
+            raise ValueError(f"expected {expected_end[1] or 'the end, + or |'}, found {self._peek()[1]!r}")
+        self._position += 1
         if len(parts) == 1:
             return parts[0]
-        join = all if joint == ("mark", "+") else any
+        join = all if operator == ("mark", "+") else any
         return lambda held: join(part(held) for part in parts)
 
     def _element(self, depth: int) -> Predicate:
         if self._peek() == ("mark", "("):
-            self._at += 1
+            self._position += 1
             return self.group(depth + 1)
         return self._comparison()
 
     def _comparison(self) -> Predicate:
         name = self._take("word", f"a field: {', '.join(_FIELDS)}, label[name]")
-        read = self._read(name)
+        read_property = self._property_reader(name)
         operator = self._take("op", "one of : !: ~: !~: <~: !<~: ~>: !~>:")
-        values = [self._take("text", 'a value in "quotes"')]
+        texts = [self._take("text", 'a value in "quotes"')]
         while self._peek() == ("mark", ","):
-            self._at += 1
-            values.append(self._take("text", 'a value in "quotes"'))
-        test = _TESTS[operator.lstrip("!")]
-        wanted = ["" if value == NONE else value for value in values]
+            self._position += 1
+            texts.append(self._take("text", 'a value in "quotes"'))
+        matches = _OPERATORS[operator.lstrip("!")]
+        expected_texts = ["" if value == NONE else value for value in texts]
         if name == "controllerKind":
-            wanted = [value.lower() for value in wanted]
+            expected_texts = [value.lower() for value in expected_texts]
         negated = operator.startswith("!")
-        return lambda held: any(test(read(held), value) for value in wanted) != negated
+        return lambda held: any(matches(read_property(held), value) for value in expected_texts) != negated
 
-    def _read(self, name: str) -> Callable[[Properties], str]:
+    def _property_reader(self, name: str) -> Callable[[Properties], str]:
         if name == "label":
             if self._peek()[0] != "key":
                 raise ValueError("label needs a name: label[app]")
-            label = label_of(self._take("key", "a name"), self._cost_labels)
-            self.needs.add("labels")
+            label = find_label(self._take("key", "a name"), self._cost_labels)
+            self.fields.add("labels")
             return lambda held: held.label(label) or ""
-        if name in _UNKNOWN:
+        if name in _UNSUPPORTED_FIELDS:
             raise ValueError(f"cannot filter by {name}; allowed: {', '.join(_FIELDS)}, label[name]")
         if name not in _FIELDS:
             raise ValueError(f"{name!r} is not a field; allowed: {', '.join(_FIELDS)}, label[name]")
         attribute = _FIELDS[name]
-        self.needs.add(attribute)
+        self.fields.add(attribute)
         return lambda held: str(getattr(held, attribute))
 
     def _peek(self) -> tuple[str, str]:
-        return self._tokens[self._at]
+        return self._tokens[self._position]
 
     def _take(self, kind: str, expected: str) -> str:
-        found, value = self._peek()
-        if found != kind:
-            raise ValueError(f"expected {expected}, found {value or 'the end'!r}")
-        self._at += 1
-        return value
+        token_kind, token_text = self._peek()
+        if token_kind != kind:
+            raise ValueError(f"expected {expected}, found {token_text or 'the end'!r}")
+        self._position += 1
+        return token_text

@@ -10,12 +10,12 @@ from gpucost.core.rollups import FactKey
 NONE = "__unallocated__"
 """What OpenCost calls the absence of a controller or label."""
 IDLE = "__idle__"
-FINEST = ("cluster", "node", "namespace", "pod")
+DEFAULT_AGGREGATION = ("cluster", "node", "namespace", "pod")
 """OpenCost's own default, without the container: containers are not told apart here."""
-_KINDS = ("deployment", "statefulset", "daemonset", "job")
+_WORKLOAD_KINDS = ("deployment", "statefulset", "daemonset", "job")
 _ALIASES = {"department": "department", "environment": "env", "owner": "owner", "product": "app", "team": "team"}
-_PLAIN = {"cluster", "node", "namespace", "pod", "controller", "controllerKind"}
-AGGREGATIONS = ("all", *sorted(_PLAIN), *_KINDS, *_ALIASES, "label:<name>")
+_PROPERTY_NAMES = {"cluster", "node", "namespace", "pod", "controller", "controllerKind"}
+AGGREGATIONS = ("all", *sorted(_PROPERTY_NAMES), *_WORKLOAD_KINDS, *_ALIASES, "label:<name>")
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_]")
 
 
@@ -37,16 +37,16 @@ class Properties:
         return dict(self.labels).get(name)
 
 
-def properties_of(cluster: str, held: Line | FactKey) -> Properties:
+def properties_of(cluster: str, record: Line | FactKey) -> Properties:
     """Of a line, or of a fact, which knows no node and no pod."""
-    labels = held.labels.items() if isinstance(held, Line) else held.labels
+    labels = record.labels.items() if isinstance(record, Line) else record.labels
     return Properties(
         cluster,
-        held.namespace,
-        held.workload_kind.lower(),
-        held.workload,
-        held.node if isinstance(held, Line) else "",
-        held.pod if isinstance(held, Line) else "",
+        record.namespace,
+        record.workload_kind.lower(),
+        record.workload,
+        record.node if isinstance(record, Line) else "",
+        record.pod if isinstance(record, Line) else "",
         tuple(sorted((sanitize(name), value) for name, value in labels)),
     )
 
@@ -67,77 +67,77 @@ def parse_aggregate(text: str, cost_labels: Sequence[str]) -> tuple[str, ...]:
         ValueError: what cannot be aggregated by; says what can.
     """
     if not text:
-        return FINEST
+        return DEFAULT_AGGREGATION
     if text == "all":
         return ()
-    known = {name.lower(): name for name in (*_PLAIN, *_KINDS)}
-    found = []
+    canonical_names = {name.lower(): name for name in (*_PROPERTY_NAMES, *_WORKLOAD_KINDS)}
+    dimensions = []
     for part in (part.strip() for part in text.split(",")):
         if part.startswith("label:"):
-            name = label_of(part.removeprefix("label:"), cost_labels)
-            found.append(f"label:{name}")
+            name = find_label(part.removeprefix("label:"), cost_labels)
+            dimensions.append(f"label:{name}")
         elif part.lower() in _ALIASES:
-            found.append(f"label:{label_of(_ALIASES[part.lower()], cost_labels)}")
-        elif part.lower() in known:
-            found.append(known[part.lower()])
+            dimensions.append(f"label:{find_label(_ALIASES[part.lower()], cost_labels)}")
+        elif part.lower() in canonical_names:
+            dimensions.append(canonical_names[part.lower()])
         else:
             raise ValueError(f"cannot aggregate by {part!r}; allowed: {', '.join(AGGREGATIONS)}")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(dimensions))
 
 
-def label_of(name: str, cost_labels: Sequence[str]) -> str:
+def find_label(name: str, cost_labels: Sequence[str]) -> str:
     """The sanitized name of a label that the ledger keeps.
 
     Raises:
         ValueError: it keeps none of that name.
     """
-    kept = [sanitize(one) for one in cost_labels]
-    if sanitize(name.strip()) not in kept:
-        raise ValueError(f"label {name!r} is not kept; cost_labels of the settings: {', '.join(kept) or 'none'}")
+    label_names = [sanitize(one) for one in cost_labels]
+    if sanitize(name.strip()) not in label_names:
+        raise ValueError(f"label {name!r} is not kept; cost_labels of the settings: {', '.join(label_names) or 'none'}")
     return sanitize(name.strip())
 
 
-def needs_of(aggregate: Iterable[str]) -> set[str]:
+def properties_needed(aggregate: Iterable[str]) -> set[str]:
     """Fields of `Properties` that an aggregation reads."""
-    needs = set()
+    needed = set()
     for one in aggregate:
         if one.startswith("label:"):
-            needs.add("labels")
+            needed.add("labels")
         elif one == "controllerKind":
-            needs.add("controller_kind")
-        elif one in ("controller", *_KINDS):
-            needs |= {"controller", "controller_kind"}
+            needed.add("controller_kind")
+        elif one in ("controller", *_WORKLOAD_KINDS):
+            needed |= {"controller", "controller_kind"}
         else:
-            needs.add(one)
-    return needs
+            needed.add(one)
+    return needed
 
 
-def key_of(held: Properties, aggregate: Sequence[str]) -> str:
+def allocation_name(properties: Properties, aggregate: Sequence[str]) -> str:
     """The name of the allocation that a piece is part of (`GenerateKey` in allocationprops.go)."""
-    return "/".join(_part(held, one) for one in aggregate)
+    return "/".join(_name_part(properties, one) for one in aggregate)
 
 
-def _part(held: Properties, one: str) -> str:
-    if one.startswith("label:"):
-        value = held.label(one.removeprefix("label:"))
+def _name_part(properties: Properties, dimension: str) -> str:
+    if dimension.startswith("label:"):
+        value = properties.label(dimension.removeprefix("label:"))
         return NONE if value is None else value
-    if one == "controllerKind":
-        return held.controller_kind or NONE
-    if one == "controller":
-        name = f"{held.controller_kind}:{held.controller}" if held.controller_kind else held.controller
-        return name if held.controller else NONE
-    if one in _KINDS:
-        return held.controller if held.controller and held.controller_kind == one else NONE
-    return str(getattr(held, one))
+    if dimension == "controllerKind":
+        return properties.controller_kind or NONE
+    if dimension == "controller":
+        name = f"{properties.controller_kind}:{properties.controller}" if properties.controller_kind else properties.controller
+        return name if properties.controller else NONE
+    if dimension in _WORKLOAD_KINDS:
+        return properties.controller if properties.controller and properties.controller_kind == dimension else NONE
+    return str(getattr(properties, dimension))
 
 
-def shared_by(pieces: Sequence[Properties]) -> Properties:
+def common_properties(all_properties: Sequence[Properties]) -> Properties:
     """What all pieces of an allocation have in common."""
-    first = pieces[0]
+    first = all_properties[0]
     same = {
         field.name: getattr(first, field.name)
         for field in fields(Properties)
-        if field.name != "labels" and all(getattr(one, field.name) == getattr(first, field.name) for one in pieces)
+        if field.name != "labels" and all(getattr(one, field.name) == getattr(first, field.name) for one in all_properties)
     }
-    labels = set(first.labels).intersection(*(one.labels for one in pieces))
+    labels = set(first.labels).intersection(*(one.labels for one in all_properties))
     return Properties(same.pop("cluster", ""), **same, labels=tuple(sorted(labels)))

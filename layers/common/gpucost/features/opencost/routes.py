@@ -22,17 +22,17 @@ from gpucost.core.money import quantize
 from gpucost.features.opencost.filters import parse_filter
 from gpucost.features.opencost.properties import AGGREGATIONS, Properties, parse_aggregate
 from gpucost.features.opencost.service import Allocation, AllocationQuery, AllocationService
-from gpucost.features.opencost.windows import FORMS, parse_duration, parse_window
+from gpucost.features.opencost.windows import WINDOW_FORMATS, parse_duration, parse_window
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.responses import json_response, responses
 from gpucost.http.schemas import Amount, Instant
 
-Read = TypeVar("Read")
+Parsed = TypeVar("Read")
 Flag = Literal["true", "false"]
 Window = Annotated[
     str,
     Query(
-        description=f"Period, in full UTC hours, at most 35 days: {FORMS} (RFC 3339, or Unix seconds). As in OpenCost, "
+        description=f"Period, in full UTC hours, at most 35 days: {WINDOW_FORMATS} (RFC 3339, or Unix seconds). As in OpenCost, "
         "7d ends with today and weeks begin on Sunday",
         examples=["7d", "lastmonth", "2026-11-18T00:00:00Z,2026-11-19T00:00:00Z", "1795046400,1795132800"],
     ),
@@ -75,16 +75,16 @@ Resolution = Annotated[
 Metadata = Annotated[
     Flag, Query(alias="includeAggregatedMetadata", description="Add the labels that all of an allocation share")
 ]
-Refused = Literal["false"]
+FalseOnly = Literal["false"]
 IdleByNode = Annotated[
-    Refused,
+    FalseOnly,
     Query(alias="idleByNode", description="Idle is kept by cluster: only false is answered", examples=["false"]),
 ]
 ShareLoadBalancers = Annotated[
     Flag, Query(alias="sharelb", description="Taken and without effect: load balancers are not costed here")
 ]
 AssetCosts = Annotated[
-    Refused,
+    FalseOnly,
     Query(alias="includeProportionalAssetResourceCosts", description="Only false is answered", examples=["false"]),
 ]
 
@@ -178,7 +178,7 @@ class OpenCostAllocation(_OpenCost):
     gpu_allocation: GpuAllocation
 
 
-class AllocationAnswer(_OpenCost):
+class AllocationResponse(_OpenCost):
     """GET /allocation/compute: a set of allocations by name, for every step of the window."""
 
     code: Literal[200]
@@ -198,7 +198,7 @@ def add_opencost_routes(app: APIGatewayHttpResolver, service: Callable[[], Alloc
         "/allocation/compute",
         summary="Allocations, as OpenCost answers them",
         tags=["opencost"],
-        responses=responses(AllocationAnswer),
+        responses=responses(AllocationResponse),
     )
     @open_to("bu")
     def compute_allocation(
@@ -219,14 +219,14 @@ def add_opencost_routes(app: APIGatewayHttpResolver, service: Callable[[], Alloc
 
         `gpuCost` and `totalCost` are what was held, used or not. The sets of a window sum to `/v1/costs`.
         """
-        query = query_of(service(), window, aggregate, step, filter_text, accumulate, include_idle, share_idle)
+        query = parse_query(service(), window, aggregate, step, filter_text, accumulate, include_idle, share_idle)
         sets = service().compute(query, scope=scope_of_caller(app))
         labels = metadata == "true"
-        data = [{one.name: allocation_document(one, labels=labels) for one in found} for found in sets]
+        data = [{one.name: allocation_fields(one, labels=labels) for one in found} for found in sets]
         return json_response({"code": 200, "status": "success", "data": data})
 
 
-def query_of(
+def parse_query(
     service: AllocationService,
     window: str,
     aggregate: str,
@@ -243,56 +243,56 @@ def query_of(
     """
     if share_idle == "true" and include_idle == "false":
         raise ParameterError("shareIdle", "needs includeIdle=true")
-    start, end = _read("window", lambda: parse_window(window, service.now()))
+    start, end = _parse("window", lambda: parse_window(window, service.now()))
     length = end - start
     if step is not None and accumulate == "false":
-        length = _read("step", lambda: parse_duration(step))
+        length = _parse("step", lambda: parse_duration(step))
     labels = service.cost_labels()
     return AllocationQuery(
         start,
         end,
         length,
-        _read("aggregate", lambda: parse_aggregate(aggregate, labels)),
-        _read("filter", lambda: parse_filter(filter_text, labels)),
+        _parse("aggregate", lambda: parse_aggregate(aggregate, labels)),
+        _parse("filter", lambda: parse_filter(filter_text, labels)),
         include_idle == "true",
         share_idle == "true",
     )
 
 
-def _read(parameter: str, read: Callable[[], Read]) -> Read:
+def _parse(parameter: str, parse: Callable[[], Parsed]) -> Parsed:
     try:
-        return read()
+        return parse()
     except (ValueError, OverflowError) as error:
         raise ParameterError(parameter, str(error)) from None
 
 
-def allocation_document(one: Allocation, *, labels: bool = False) -> dict[str, Any]:
+def allocation_fields(allocation: Allocation, *, labels: bool = False) -> dict[str, Any]:
     """As `OpenCostAllocation`."""
-    hours = Fraction((one.end - one.start) / HOUR)
-    held, used = one.costs.allocated_gpu_hours, one.costs.effective_gpu_hours
-    observed = held - one.costs.unmeasured_gpu_hours
-    usd = one.costs.figures()["allocated_usd"]
-    cost = None if usd is None or one.idle_usd is None else usd + one.idle_usd
-    efficiency = quantize(Fraction(used) / Fraction(observed)) if observed > 0 else None
-    usage = quantize(Fraction(used) / hours) if observed > 0 else None
-    gpu_hours: Decimal | None = held
-    if one.is_idle:
-        gpu_hours, efficiency, usage = one.idle_gpu_hours, Decimal(0), Decimal(0)
+    hours = Fraction((allocation.end - allocation.start) / HOUR)
+    allocated, used = allocation.costs.allocated_gpu_hours, allocation.costs.effective_gpu_hours
+    measured = allocated - allocation.costs.unmeasured_gpu_hours
+    usd = allocation.costs.figures()["allocated_usd"]
+    cost = None if usd is None or allocation.idle_usd is None else usd + allocation.idle_usd
+    efficiency = quantize(Fraction(used) / Fraction(measured)) if measured > 0 else None
+    usage = quantize(Fraction(used) / hours) if measured > 0 else None
+    gpu_hours: Decimal | None = allocated
+    if allocation.is_idle:
+        gpu_hours, efficiency, usage = allocation.idle_gpu_hours, Decimal(0), Decimal(0)
     request = None if gpu_hours is None else quantize(Fraction(gpu_hours) / hours)
     return {
         **dict.fromkeys(_ZEROS, Decimal(0)),
-        "name": one.name,
-        "properties": _properties(one.properties, labels=labels),
-        "window": {"start": one.start, "end": one.end},
-        "start": one.start,
-        "end": one.end,
+        "name": allocation.name,
+        "properties": _property_fields(allocation.properties, labels=labels),
+        "window": {"start": allocation.start, "end": allocation.end},
+        "start": allocation.start,
+        "end": allocation.end,
         "minutes": quantize(hours * 60),
         "gpuCount": request,
         "gpuRequestAverage": request,
         "gpuUsageAverage": usage,
         "gpuHours": gpu_hours,
         "gpuCost": cost,
-        "gpuCostIdle": Decimal(0) if one.is_idle else one.idle_usd,
+        "gpuCostIdle": Decimal(0) if allocation.is_idle else allocation.idle_usd,
         "gpuEfficiency": efficiency,
         "pvs": None,
         "totalCost": cost,
@@ -303,14 +303,14 @@ def allocation_document(one: Allocation, *, labels: bool = False) -> dict[str, A
     }
 
 
-def _properties(held: Properties, *, labels: bool) -> dict[str, Any]:
-    known = {
-        "cluster": held.cluster,
-        "node": held.node,
-        "controller": held.controller,
-        "controllerKind": held.controller_kind,
-        "namespace": held.namespace,
-        "pod": held.pod,
-        "labels": dict(held.labels) if labels else {},
+def _property_fields(properties: Properties, *, labels: bool) -> dict[str, Any]:
+    fields = {
+        "cluster": properties.cluster,
+        "node": properties.node,
+        "controller": properties.controller,
+        "controllerKind": properties.controller_kind,
+        "namespace": properties.namespace,
+        "pod": properties.pod,
+        "labels": dict(properties.labels) if labels else {},
     }
-    return {name: value for name, value in known.items() if value}
+    return {name: value for name, value in fields.items() if value}

@@ -9,8 +9,8 @@ DAY = timedelta(days=1)
 _UNITS = {"m": timedelta(minutes=1), "h": HOUR, "d": DAY, "w": 7 * DAY}
 _DURATION = re.compile(r"([0-9]{1,6})([mhdw])")
 _UNIX = re.compile(r"([0-9]{1,12})[,-]([0-9]{1,12})")
-WORDS = ("today", "yesterday", "week", "lastweek", "month", "lastmonth")
-FORMS = f"{', '.join(WORDS)}, a duration like 12h or 7d, or two times with a comma"
+NAMED_WINDOWS = ("today", "yesterday", "week", "lastweek", "month", "lastmonth")
+WINDOW_FORMATS = f"{', '.join(NAMED_WINDOWS)}, a duration like 12h or 7d, or two times with a comma"
 
 
 def parse_window(text: str, now: datetime) -> tuple[datetime, datetime]:
@@ -26,7 +26,7 @@ def parse_window(text: str, now: datetime) -> tuple[datetime, datetime]:
     Raises:
         ValueError: none of the forms, empty, or not in full hours; says what is allowed.
     """
-    start, end = _named(text, now) or _pair(text)
+    start, end = _named_or_relative(text, now) or _start_and_end(text)
     if floor_hour(start) != start or floor_hour(end) != end:
         raise ValueError("must begin and end on full UTC hours: that is how finely costs are kept")
     if not start < end:
@@ -47,30 +47,30 @@ def parse_duration(text: str) -> timedelta:
     return duration
 
 
-def _named(text: str, now: datetime) -> tuple[datetime, datetime] | None:
-    today, under_way = floor_day(now), floor_hour(now) + HOUR
+def _named_or_relative(text: str, now: datetime) -> tuple[datetime, datetime] | None:
+    today, current_hour_end = floor_day(now), floor_hour(now) + HOUR
     sunday = today - DAY * ((today.weekday() + 1) % 7)
     month = today.replace(day=1)
-    named = {
+    windows = {
         "today": (today, today + DAY),
         "yesterday": (today - DAY, today),
-        "week": (sunday, under_way),
+        "week": (sunday, current_hour_end),
         "lastweek": (sunday - 7 * DAY, sunday),
-        "month": (month, under_way),
+        "month": (month, current_hour_end),
         "lastmonth": ((month - DAY).replace(day=1), month),
     }
-    if text in named:
-        return named[text]
+    if text in windows:
+        return windows[text]
     if match := _DURATION.fullmatch(text):
         duration = parse_duration(text)
         if duration > now - datetime(MIN_YEAR, 1, 1, tzinfo=UTC):
             raise ValueError(f"{text!r} begins before {MIN_YEAR}")
-        end = under_way if match[2] in "mh" else today + DAY
+        end = current_hour_end if match[2] in "mh" else today + DAY
         return end - duration, end
     return None
 
 
-def _pair(text: str) -> tuple[datetime, datetime]:
+def _start_and_end(text: str) -> tuple[datetime, datetime]:
     if match := _UNIX.fullmatch(text):
         try:
             first, last = (datetime.fromtimestamp(int(part), UTC) for part in match.groups())
@@ -81,5 +81,5 @@ def _pair(text: str) -> tuple[datetime, datetime]:
         return first, last
     begin, comma, end = text.partition(",")
     if not comma:
-        raise ValueError(f"{text!r} is not a window; allowed: {FORMS}")
+        raise ValueError(f"{text!r} is not a window; allowed: {WINDOW_FORMATS}")
     return parse_timestamp(begin), parse_timestamp(end)

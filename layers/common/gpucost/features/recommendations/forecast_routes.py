@@ -70,7 +70,7 @@ def add_forecast_routes(app: APIGatewayHttpResolver, service: Callable[[], Forec
 
 
 def build_response(period: str, forecast: PeriodForecast) -> dict[str, Any]:
-    """As `ForecastAnswer`."""
+    """Build the `ForecastResponse`."""
     backtest = forecast.backtest
     return {
         "business_unit": forecast.business_unit,

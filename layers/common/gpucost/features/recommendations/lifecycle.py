@@ -14,7 +14,7 @@ from typing import Protocol
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR
-from gpucost.features.recommendations.model import Recommendation, RecommendationContent, Subject
+from gpucost.features.recommendations.model import Recommendation, RecommendationContent, RecommendationSubject
 from gpucost.features.recommendations.verification import WEEK, SubjectHour, measured_saving
 
 VERIFIED_AFTER = timedelta(days=7)
@@ -73,7 +73,7 @@ def update_recommendations(
     current: Mapping[str, RecommendationContent],
     histories: SubjectHistory,
     now: datetime,
-    findings: Mapping[Subject, str] | None = None,
+    findings: Mapping[RecommendationSubject, str] | None = None,
 ) -> list[Recommendation]:
     """Update the stored recommendations after a review.
 

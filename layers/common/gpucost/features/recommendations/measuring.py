@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from math import sqrt
 
 from gpucost.features.recommendations.history import LookBack, WorkloadHistory, first_and_last_positive
-from gpucost.features.recommendations.model import HOURS_OF_MONTH, Evidence, Saving, Subject, round_cents, round_ratio
+from gpucost.features.recommendations.model import (
+    HOURS_OF_MONTH,
+    Evidence,
+    RecommendationSubject,
+    Saving,
+    round_cents,
+    round_ratio,
+)
 
 MIN_HOURS = 168
 """A week. Shorter histories do not show weekends."""
@@ -149,10 +156,10 @@ def _has_ended(look_back: LookBack, held: Sequence[float], first: int) -> bool:
     return missing_hours >= _ENDED_HOURS
 
 
-def workload_subject(cluster: str, history: WorkloadHistory) -> Subject:
+def workload_subject(cluster: str, history: WorkloadHistory) -> RecommendationSubject:
     """The subject of recommendations for a workload."""
     key = history.key
-    return Subject(
+    return RecommendationSubject(
         cluster, key.business_unit, key.namespace, key.kind, key.name, gpu_model=key.gpu_model, resource=key.resource
     )
 

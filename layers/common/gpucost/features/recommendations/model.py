@@ -31,7 +31,7 @@ HOURS_OF_MONTH = 730
 CENT = Decimal("0.01")
 
 
-class Subject(NamedTuple):
+class RecommendationSubject(NamedTuple):
     """What a recommendation is about: a workload, or a node pool of an instance type."""
 
     cluster: str
@@ -94,7 +94,7 @@ class RecommendationContent:
     """One change that a review recommends for one subject."""
 
     kind: RecommendationKind
-    subject: Subject
+    subject: RecommendationSubject
     summary: str
     """One sentence: what to do."""
     saving: Saving
@@ -121,7 +121,7 @@ class RecommendationContent:
         return recommendation_id(self.kind, self.subject)
 
 
-def recommendation_id(kind: RecommendationKind, subject: Subject) -> str:
+def recommendation_id(kind: RecommendationKind, subject: RecommendationSubject) -> str:
     """The stable id of a recommendation: its kind and 12 hexadecimal digits of its subject's hash."""
     digest = hashlib.sha256("\0".join((kind, *subject)).encode()).hexdigest()
     return f"{kind}-{digest[:12]}"
@@ -163,7 +163,7 @@ Finding = Literal["idle", "low", "bursty", "healthy", "busy", "saturated", "unkn
 class WorkloadAssessment:
     """How one workload uses its GPUs, and why it got that finding; also for workloads without a recommendation."""
 
-    subject: Subject
+    subject: RecommendationSubject
     finding: Finding
     gpus: Decimal
     """GPUs held in the newest day, on average."""

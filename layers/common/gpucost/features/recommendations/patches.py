@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Sequence
 from shlex import quote
 
-from gpucost.features.recommendations.model import Subject
+from gpucost.features.recommendations.model import RecommendationSubject
 
 _SCALABLE = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "ReplicaSet": "apps/v1"}
 
 
-def replicas_patch(subject: Subject, replicas: int) -> str:
+def replicas_patch(subject: RecommendationSubject, replicas: int) -> str:
     """A workload with another number of replicas; "" for kinds without one."""
     version = _SCALABLE.get(subject.workload_kind)
     if version is None:
@@ -26,7 +26,7 @@ def replicas_patch(subject: Subject, replicas: int) -> str:
     )
 
 
-def fewer_gpus_patch(subject: Subject, units: int, replicas: int = 0) -> str:
+def fewer_gpus_patch(subject: RecommendationSubject, units: int, replicas: int = 0) -> str:
     """Commands that set what each pod requests, and the replicas where they change; "" where pods have no template."""
     if subject.workload_kind not in _SCALABLE:
         return ""
@@ -40,7 +40,7 @@ def fewer_gpus_patch(subject: Subject, units: int, replicas: int = 0) -> str:
     return "\n".join(lines) + "\n"
 
 
-def slice_patch(subject: Subject, profile: str) -> str:
+def slice_patch(subject: RecommendationSubject, profile: str) -> str:
     """Commands that let pods request a MIG slice in place of a whole GPU."""
     if subject.workload_kind not in _SCALABLE:
         return ""
@@ -118,7 +118,7 @@ def sharing_patch(node_pool: str, replicas: int) -> str:
 
 
 def schedule_patch(
-    subject: Subject, on: Sequence[tuple[int, int]], replicas: int, *, zone: str = "UTC", minute: int = 0
+    subject: RecommendationSubject, on: Sequence[tuple[int, int]], replicas: int, *, zone: str = "UTC", minute: int = 0
 ) -> str:
     """A KEDA ScaledObject that runs a workload in some hours of the week; "" for kinds without replicas.
 
@@ -154,7 +154,7 @@ def schedule_patch(
     return "\n".join(lines) + "\n"
 
 
-def spot_patch(subject: Subject) -> str:
+def spot_patch(subject: RecommendationSubject) -> str:
     """A preference for spot nodes: pods still find a place when there are none. "" for kinds without a template."""
     version = {**_SCALABLE, "CronJob": "batch/v1"}.get(subject.workload_kind)
     if version is None:

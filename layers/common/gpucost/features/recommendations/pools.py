@@ -2,13 +2,13 @@
 
 from gpucost.features.recommendations.history import LookBack, PoolHistory
 from gpucost.features.recommendations.measuring import MIN_PRICED_SHARE, NEWEST_HOURS, unpriced_facts
-from gpucost.features.recommendations.model import Evidence, Subject
+from gpucost.features.recommendations.model import Evidence, RecommendationSubject
 
 
-def pool_subject(look_back: LookBack, pool: PoolHistory, resource: str = "") -> Subject:
+def pool_subject(look_back: LookBack, pool: PoolHistory, resource: str = "") -> RecommendationSubject:
     """A pool as what advice is about."""
     key = pool.key
-    return Subject(
+    return RecommendationSubject(
         look_back.cluster,
         node_pool=key.node_pool,
         instance_type=key.instance_type,

@@ -7,7 +7,7 @@ from datetime import datetime
 from gpucost.core.hours import HOUR
 from gpucost.features.recommendations.history import LookBack
 from gpucost.features.recommendations.measuring import WorkloadMeasures, workload_subject
-from gpucost.features.recommendations.model import RecommendationContent, Review, Subject
+from gpucost.features.recommendations.model import RecommendationContent, RecommendationSubject, Review
 from gpucost.features.recommendations.rules.commitments import recommend_commitments
 from gpucost.features.recommendations.rules.consolidation import recommend_consolidation
 from gpucost.features.recommendations.rules.rightsizing import assess_workloads
@@ -23,7 +23,7 @@ def _without_none(candidates: Iterable[RecommendationContent | None]) -> list[Re
 
 def _largest_per_subject(contents: Sequence[RecommendationContent]) -> list[RecommendationContent]:
     """Keep the recommendation with the largest saving for each subject: they would change the same pods."""
-    best: dict[Subject, RecommendationContent] = {}
+    best: dict[RecommendationSubject, RecommendationContent] = {}
     for content in contents:
         previous = best.get(content.subject)
         if previous is None or previous.saving.usd < content.saving.usd:
@@ -32,8 +32,8 @@ def _largest_per_subject(contents: Sequence[RecommendationContent]) -> list[Reco
 
 
 def _slices_or_sharing(
-    look_back: LookBack, measured: Sequence[WorkloadMeasures], covered: set[Subject]
-) -> tuple[list[RecommendationContent], set[Subject]]:
+    look_back: LookBack, measured: Sequence[WorkloadMeasures], covered: set[RecommendationSubject]
+) -> tuple[list[RecommendationContent], set[RecommendationSubject]]:
     """Recommend MIG slices or sharing for each pool: slices, which isolate pods, unless sharing saves more.
 
     Returns:

@@ -58,7 +58,7 @@ class Outcome:
     others: Costs
     """Everybody else's: the same before and after."""
     moved_gpu_hours: Decimal
-    busy: Decimal | None
+    slice_utilization: Decimal | None
     """Use of the moved GPUs over what the slices have of their compute; above 1 they would not have done the work."""
     days: int
 
@@ -143,7 +143,7 @@ def what_if(move: Move, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]
 def _shares(move: Move, key: FactKey, models: Sequence[str]) -> tuple[Fraction, Fraction]:
     """A slice's dominant share of a GPU, and its part of the compute slices; `models` are all that the move names."""
     share = profile_share(move.profile, key.gpu_model)
-    gpu = next((one for one in MIG_GPUS if all(part in key.gpu_model.lower() for part in one.models)), None)
+    gpu = next((one for one in MIG_GPUS if all(part in key.gpu_model.lower() for part in one.model_name_parts)), None)
     if share is None or gpu is None:
         known = sorted(gpu.memory_slices_by_name) if gpu else []
         allowed = f"it has {', '.join(known)}" if known else "no profile of it is known"

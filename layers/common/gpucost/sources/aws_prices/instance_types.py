@@ -1,4 +1,4 @@
-"""EC2's catalogue of instance types: GPUs, vCPUs and memory; fulfils `price_ports.InstanceTypes`."""
+"""GPUs, vCPUs and memory of EC2 instance types; implements `price_ports.InstanceTypes`."""
 
 from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
@@ -9,49 +9,49 @@ from gpucost.sources.aws_prices.pagination import batches, map_aws_errors
 
 
 class Ec2InstanceTypes:
-    """Fulfils `price_ports.InstanceTypes`.
+    """Reads instance types with EC2's DescribeInstanceTypes.
 
     Args:
-        clients: a boto3 client of a service in a region.
+        clients: returns a boto3 client of a service in a region.
     """
 
     def __init__(self, clients: Callable[[str, str], Any]) -> None:
         self._clients = clients
 
     def fetch(self, region: str, instance_types: Collection[str]) -> list[InstanceShape]:
-        """The shapes of those types that the region has.
+        """The shapes of instance types, as far as the region has them.
 
         Raises:
-            SourceError: AWS did not answer, or refused.
+            SourceError: the request failed or was refused.
         """
-        found = []
+        shapes = []
         with map_aws_errors("ec2:DescribeInstanceTypes"):
             pages = self._clients("ec2", region).get_paginator("describe_instance_types")
             for types in batches(instance_types):
-                # A filter passes over types that the region does not have; as a parameter they fail the request.
+                # A filter ignores types that the region does not have. As a parameter, they would fail the request.
                 for page in pages.paginate(Filters=[{"Name": "instance-type", "Values": types}]):
-                    found += [_shape(one) for one in page["InstanceTypes"]]
-        return sorted(found, key=lambda one: one.instance_type)
+                    shapes += [_shape(instance_type) for instance_type in page["InstanceTypes"]]
+        return sorted(shapes, key=lambda shape: shape.instance_type)
 
 
 def _gpus(device: Mapping[str, Any]) -> Fraction:
-    """Physical GPUs; of an instance with a fraction of one, `Count` is 0."""
+    """The number of physical GPUs. For an instance with a fraction of a GPU, `Count` is 0."""
     if "LogicalGpuCount" in device:
         return int(device["LogicalGpuCount"]) * Fraction(str(device.get("GpuPartitionSize", 1)))
     return Fraction(int(device["Count"]))
 
 
-def _shape(told: Mapping[str, Any]) -> InstanceShape:
-    """Inferentia is told twice, as an inference accelerator and as a Neuron device: it counts once."""
+def _shape(instance_type: Mapping[str, Any]) -> InstanceShape:
+    """Parse an instance type. Count Inferentia once: AWS lists it as an inference accelerator and a Neuron device."""
     lists = (
-        told.get("GpuInfo", {}).get("Gpus", ()),
-        told.get("NeuronInfo", {}).get("NeuronDevices", ()),
-        told.get("InferenceAcceleratorInfo", {}).get("Accelerators", ()),
+        instance_type.get("GpuInfo", {}).get("Gpus", ()),
+        instance_type.get("NeuronInfo", {}).get("NeuronDevices", ()),
+        instance_type.get("InferenceAcceleratorInfo", {}).get("Accelerators", ()),
     )
     counts = [sum((_gpus(device) for device in devices), Fraction(0)) for devices in lists]
     return InstanceShape(
-        instance_type=told["InstanceType"],
+        instance_type=instance_type["InstanceType"],
         gpus=next((int(count) if count.denominator == 1 else count for count in counts if count), 0),
-        vcpus=int(told["VCpuInfo"]["DefaultVCpus"]),
-        memory_mib=int(told["MemoryInfo"]["SizeInMiB"]),
+        vcpus=int(instance_type["VCpuInfo"]["DefaultVCpus"]),
+        memory_mib=int(instance_type["MemoryInfo"]["SizeInMiB"]),
     )

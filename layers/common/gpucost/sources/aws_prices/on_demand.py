@@ -1,4 +1,4 @@
-"""AWS Price List: on-demand prices per instance type, region and operating system; fulfils `price_ports.PriceList`."""
+"""On-demand prices by instance type, region and operating system; implements `price_ports.PriceList`."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -15,14 +15,14 @@ from gpucost.sources.aws_prices.partitions import currency_of, price_list_region
 
 SYSTEMS: dict[OperatingSystem, str] = {"linux": "Linux", "windows": "Windows"}
 TYPES_PER_FILTER = 40
-"""Instance types in one filter, whose value holds 1,024 characters."""
+"""Instance types in one filter, whose value may have 1,024 characters."""
 
 
 class AwsPriceList:
-    """Fulfils `price_ports.PriceList`.
+    """Reads prices from the AWS Price List.
 
     Args:
-        clients: a boto3 client of a service in a region.
+        clients: returns a boto3 client of a service in a region.
     """
 
     def __init__(self, clients: Callable[[str, str], Any]) -> None:
@@ -37,46 +37,46 @@ class AwsPriceList:
         tenancy: str,
         now: datetime,
     ) -> list[Price]:
-        """The prices in force now, one request per operating system and 40 types as a rule.
+        """The prices that are valid now, usually with one request per operating system and 40 types.
 
         Raises:
-            SourceError: AWS did not answer, refused, or has two prices for one thing.
+            SourceError: the request failed, was refused, or returned two prices of one instance type.
         """
-        found: dict[tuple[str, OperatingSystem], Price] = {}
+        prices: dict[tuple[str, OperatingSystem], Price] = {}
         for system in operating_systems:
             for types in batches(instance_types, TYPES_PER_FILTER):
                 for price in self._prices(region, types, system, tenancy, now):
                     key = (price.applies_to["instance_type"], system)
-                    if key in found and (found[key].amount, found[key].currency) != (price.amount, price.currency):
+                    if key in prices and (prices[key].amount, prices[key].currency) != (price.amount, price.currency):
                         raise SourceError(
                             f"pricing:GetProducts has two prices of {key[0]} ({system}, {region}): "
-                            f"{found[key].amount} and {price.amount} {price.currency}"
+                            f"{prices[key].amount} and {price.amount} {price.currency}"
                         )
-                    found[key] = price
-        return list(found.values())
+                    prices[key] = price
+        return list(prices.values())
 
     def _prices(
         self, region: str, types: list[str], system: OperatingSystem, tenancy: str, now: datetime
     ) -> list[Price]:
-        found = list(self._asked(region, types, system, tenancy, now))
-        if not found and len(types) > 1:  # where several types in one filter are not understood
-            found = [price for one in types for price in self._asked(region, [one], system, tenancy, now)]
-        return found
+        prices = list(self._query(region, types, system, tenancy, now))
+        if not prices and len(types) > 1:  # some endpoints do not support several types in one filter
+            prices = [price for name in types for price in self._query(region, [name], system, tenancy, now)]
+        return prices
 
-    def _asked(
+    def _query(
         self, region: str, types: list[str], system: OperatingSystem, tenancy: str, now: datetime
     ) -> Iterator[Price]:
-        exact = {
+        exact_matches = {
             "regionCode": region,
             "operatingSystem": SYSTEMS[system],
             "tenancy": tenancy,
             "capacitystatus": "Used",
             "preInstalledSw": "NA",
             "licenseModel": "No License required",
-            # Capacity Blocks of the same type are listed, too, at nothing.
+            # Capacity Blocks of the same type are listed as well, with a price of 0.
             "marketoption": "OnDemand",
         }
-        filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in exact.items()]
+        filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in exact_matches.items()]
         kind = "ANY_OF" if len(types) > 1 else "TERM_MATCH"
         filters.append({"Type": kind, "Field": "instanceType", "Value": ",".join(types)})
         with map_aws_errors("pricing:GetProducts"):
@@ -93,12 +93,12 @@ class AwsPriceList:
 
 
 def _terms(product: Mapping[str, Any], applies_to: dict[str, str], currency: str, now: datetime) -> Iterator[Price]:
-    """The hourly prices of a product's on-demand terms that have taken effect."""
+    """The hourly prices of a product's on-demand terms that are in effect."""
     for term in product["terms"].get("OnDemand", {}).values():
         since = datetime.fromisoformat(term["effectiveDate"]).astimezone(UTC)
         for dimension in term["priceDimensions"].values():
             amount = Decimal(dimension["pricePerUnit"].get(currency, "0"))
-            if not is_price(amount):  # the next source is asked, and others' prices are taken
-                logger.warning("a price is beyond reason", instance_type=applies_to["instance_type"], price=amount)
+            if not is_price(amount):  # skip this price only: the next price source is used for the type
+                logger.warning("implausible price", instance_type=applies_to["instance_type"], price=amount)
             elif dimension["unit"] == "Hrs" and amount > 0 and since <= now:
                 yield Price("on-demand", "node-hour", amount, applies_to, currency, since, None, now)

@@ -1,4 +1,4 @@
-"""What goes wrong in asking AWS, as the product's own errors; and lists cut so that one request takes them."""
+"""Maps errors of AWS requests to `SourceError`, and divides lists into batches that fit into one request."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -6,31 +6,31 @@ from contextlib import contextmanager
 from gpucost.core.errors import SourceError
 
 MAX_FILTER_VALUES = 200
-"""Of one filter of an EC2 request."""
+"""Values in one filter of an EC2 request."""
 
 
 @contextmanager
-def map_aws_errors(what: str) -> Iterator[None]:
-    """Turn what botocore raises, and an answer that is not in AWS's form, into `SourceError`."""
+def map_aws_errors(action: str) -> Iterator[None]:
+    """Raise `SourceError` for errors of botocore and for responses with an unexpected format."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         yield
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "unknown")
-        hint = f"; the role needs the permission for {what}" if code in _REFUSED else ""
-        raise SourceError(f"{what} failed: {code}{hint}") from error
+        hint = f"; the role needs the permission for {action}" if code in _REFUSED else ""
+        raise SourceError(f"{action} failed: {code}{hint}") from error
     except BotoCoreError as error:
-        raise SourceError(f"{what} failed: {type(error).__name__}") from error
+        raise SourceError(f"{action} failed: {type(error).__name__}") from error
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
-        raise SourceError(f"{what} answered in an unknown form: {type(error).__name__} {error}") from error
+        raise SourceError(f"{action} returned an unexpected format: {type(error).__name__} {error}") from error
 
 
-def batches(values: Collection[str], most: int = MAX_FILTER_VALUES) -> Iterator[list[str]]:
-    """Values in order, at most so many at a time."""
+def batches(values: Collection[str], size: int = MAX_FILTER_VALUES) -> Iterator[list[str]]:
+    """Divide sorted values into batches."""
     ordered = sorted(values)
-    for at in range(0, len(ordered), most):
-        yield ordered[at : at + most]
+    for first in range(0, len(ordered), size):
+        yield ordered[first : first + size]
 
 
 _REFUSED = {"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"}

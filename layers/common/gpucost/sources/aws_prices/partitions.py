@@ -1,17 +1,17 @@
-"""What differs between AWS's partitions: where the Price List answers, and in which currency AWS charges."""
+"""Differences between AWS partitions: the Price List's region and the currency of prices."""
 
 from gpucost.core.errors import SourceError
 
 CURRENCIES = {"aws-cn": "CNY", "aws-eusc": "EUR"}
-"""Of prices in partitions where it is not USD."""
+"""Currencies of partitions whose prices are not in USD."""
 
 
 def price_list_region(region: str) -> str:
-    """The region in which the Price List answers with prices of a region: the region itself, or one of its partition.
+    """The region of the Price List API that has a region's prices: the region itself, or another of its partition.
 
     Raises:
-        SourceError: the partition has no Price List, as AWS GovCloud (US).
-        botocore.exceptions.UnknownRegionError: no partition has such a region.
+        SourceError: the partition has no Price List, such as AWS GovCloud (US).
+        botocore.exceptions.UnknownRegionError: the region does not exist.
     """
     import botocore.session
 
@@ -29,7 +29,7 @@ def currency_of(region: str) -> str:
     """The currency in which AWS charges for a region.
 
     Raises:
-        botocore.exceptions.UnknownRegionError: no partition has such a region.
+        botocore.exceptions.UnknownRegionError: the region does not exist.
     """
     return CURRENCIES.get(partition_of(region), "USD")
 
@@ -38,7 +38,7 @@ def partition_of(region: str) -> str:
     """The partition of a region, such as `aws-us-gov`.
 
     Raises:
-        botocore.exceptions.UnknownRegionError: no partition has such a region.
+        botocore.exceptions.UnknownRegionError: the region does not exist.
     """
     import botocore.session
 

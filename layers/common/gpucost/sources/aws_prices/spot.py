@@ -1,6 +1,6 @@
-"""EC2's spot price history; fulfils `price_ports.SpotHistory`.
+"""EC2's spot price history; implements `price_ports.SpotHistory`.
 
-Zone names are mapped per account (`us-east-1a` is another zone in each), so prices are kept by zone id.
+Zone names differ between accounts (`us-east-1a` can be another zone in each), so prices are stored by zone id.
 """
 
 from collections.abc import Callable, Collection
@@ -18,15 +18,15 @@ from gpucost.sources.aws_prices.partitions import currency_of
 
 DESCRIPTIONS: dict[OperatingSystem, str] = {"linux": "Linux/UNIX", "windows": "Windows"}
 IN_VPC = " (Amazon VPC)"
-"""How accounts of EC2-Classic's time name what others name without it."""
+"""Suffix of product descriptions in accounts from the time of EC2-Classic."""
 _Point = tuple[datetime, Decimal]
 
 
 class Ec2SpotHistory:
-    """Fulfils `price_ports.SpotHistory`.
+    """Reads spot prices with EC2's DescribeSpotPriceHistory.
 
     Args:
-        clients: a boto3 client of a service in a region.
+        clients: returns a boto3 client of a service in a region.
     """
 
     def __init__(self, clients: Callable[[str, str], Any]) -> None:
@@ -42,39 +42,42 @@ class Ec2SpotHistory:
         since: datetime,
         now: datetime,
     ) -> list[Price]:
-        """All prices in force at some time since; AWS tells the one in force at `since` with its own beginning.
+        """All prices that were valid at any time since `since`. The first price may have started earlier.
 
         Raises:
-            SourceError: AWS did not answer, or refused.
+            SourceError: the request failed or was refused.
         """
         pools: dict[tuple[str, str, str], dict[datetime, Decimal]] = {}
-        unusable: set[tuple[str, str, str]] = set()
-        named = [DESCRIPTIONS[one] for one in operating_systems]
+        implausible: set[tuple[str, str, str]] = set()
+        descriptions = [DESCRIPTIONS[system] for system in operating_systems]
         with map_aws_errors("ec2:DescribeSpotPriceHistory"):
             currency = currency_of(region)
             pages = self._clients("ec2", region).get_paginator("describe_spot_price_history")
             for types in batches(instance_types):
                 filters = [
                     {"Name": "instance-type", "Values": types},
-                    {"Name": "product-description", "Values": [*named, *(f"{name}{IN_VPC}" for name in named)]},
+                    {
+                        "Name": "product-description",
+                        "Values": [*descriptions, *(f"{description}{IN_VPC}" for description in descriptions)],
+                    },
                 ]
                 for page in pages.paginate(Filters=filters, StartTime=since):
                     for point in page["SpotPriceHistory"]:
                         zone_id = point.get("AvailabilityZoneId") or self._zone_id(region, point["AvailabilityZone"])
                         pool = (point["InstanceType"], zone_id, point["ProductDescription"])
-                        moment = point["Timestamp"].astimezone(UTC).replace(microsecond=0)
+                        time = point["Timestamp"].astimezone(UTC).replace(microsecond=0)
                         price = Decimal(point["SpotPrice"])
-                        pools.setdefault(pool, {})[moment] = price
+                        pools.setdefault(pool, {})[time] = price
                         if not is_price(price):
-                            unusable.add(pool)
-        for pool in unusable:  # what it cost before and after is no better known; the next source is asked
-            logger.warning("a price is beyond reason", pool=pool)
+                            implausible.add(pool)
+        for pool in implausible:  # its other prices are not trusted either: the next price source is used
+            logger.warning("implausible price", pool=pool)
             del pools[pool]
         return [
-            found
+            price
             for system in operating_systems
-            for (instance_type, zone_id), points in _of(DESCRIPTIONS[system], pools).items()
-            for found in _prices(
+            for (instance_type, zone_id), points in _pools_of(DESCRIPTIONS[system], pools).items()
+            for price in _prices(
                 {
                     "instance_type": instance_type,
                     "zone_id": zone_id,
@@ -90,27 +93,27 @@ class Ec2SpotHistory:
     def _zone_id(self, region: str, zone: str) -> str:
         if zone not in self._zone_ids.get(region, {}):
             with map_aws_errors("ec2:DescribeAvailabilityZones"):
-                answer = self._clients("ec2", region).describe_availability_zones(AllAvailabilityZones=True)
-                self._zone_ids[region] = {one["ZoneName"]: one["ZoneId"] for one in answer["AvailabilityZones"]}
+                response = self._clients("ec2", region).describe_availability_zones(AllAvailabilityZones=True)
+                self._zone_ids[region] = {names["ZoneName"]: names["ZoneId"] for names in response["AvailabilityZones"]}
         return self._zone_ids[region][zone]
 
 
-def _of(
+def _pools_of(
     description: str, pools: dict[tuple[str, str, str], dict[datetime, Decimal]]
 ) -> dict[tuple[str, str], dict[datetime, Decimal]]:
-    """The pools of one operating system; the plain name is preferred."""
-    found = {}
+    """The pools of one operating system. Descriptions without the suffix take precedence."""
+    selected = {}
     for suffix in (IN_VPC, ""):
         for (instance_type, zone_id, product), points in pools.items():
             if product == description + suffix:
-                found[instance_type, zone_id] = points
-    return found
+                selected[instance_type, zone_id] = points
+    return selected
 
 
 def _prices(applies_to: dict[str, str], points: list[_Point], currency: str, now: datetime) -> list[Price]:
-    """Each point valid until the next one."""
-    ends = floor_day(now) + SPOT_VALID_FOR
+    """Convert points to prices, each valid until the next one."""
+    last_end = floor_day(now) + SPOT_VALID_FOR
     return [
         Price("spot", "node-hour", amount, applies_to, currency, start, end, now)
-        for (start, amount), (end, _) in pairwise([*points, (ends, Decimal(0))])
+        for (start, amount), (end, _) in pairwise([*points, (last_end, Decimal(0))])
     ]

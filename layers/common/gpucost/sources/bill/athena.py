@@ -1,4 +1,4 @@
-"""The bill, read with Athena; fulfils `bill_ports.BillReader`."""
+"""Reads the AWS bill with Athena; implements `bill_ports.BillReader`."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,13 +17,13 @@ FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.5, 5.0
 
 
 class AthenaBill:
-    """One Data Export.
+    """Reads one Data Export.
 
     Args:
         client: a boto3 Athena client.
-        cur: where the export is.
+        cur: the export's settings.
         clock: the time now.
-        sleep: waits between two looks at a query.
+        sleep: waits between two requests for the query's status.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class AthenaBill:
         self._sleep = sleep
 
     def read(self, start: datetime, end: datetime) -> BillExtract:
-        """The lines that begin in `[start, end)`; the query is done when this returns, its rows come page by page.
+        """Read the lines that begin in `[start, end)`. The query is complete on return; rows are fetched page by page.
 
         Raises:
-            SourceError: Athena refused, failed, or took too long.
+            SourceError: Athena refused the query, failed, or took too long.
         """
         query_id = self._start(statement(self._cur, start, end, now=self._clock()))
         statistics = self._wait(query_id)
@@ -51,20 +51,20 @@ class AthenaBill:
 
     def _start(self, sql: str) -> str:
         location = self._cur.output_location
-        more = {"ResultConfiguration": {"OutputLocation": location}} if location else {}
+        result_configuration = {"ResultConfiguration": {"OutputLocation": location}} if location else {}
         with self._map_aws_errors("start the query"):
-            answer = self._client.start_query_execution(
+            response = self._client.start_query_execution(
                 QueryString=sql,
                 QueryExecutionContext={"Database": self._cur.database},
                 WorkGroup=self._cur.workgroup,
-                **more,
+                **result_configuration,
             )
-        return str(answer["QueryExecutionId"])
+        return str(response["QueryExecutionId"])
 
     def _wait(self, query_id: str) -> Mapping[str, Any]:
         waited, wait = 0.0, FIRST_WAIT_SECONDS
         while True:
-            with self._map_aws_errors("look at the query"):
+            with self._map_aws_errors("get the query's status"):
                 execution = self._client.get_query_execution(QueryExecutionId=query_id)["QueryExecution"]
             status = execution["Status"]
             if status["State"] == "SUCCEEDED":
@@ -72,10 +72,10 @@ class AthenaBill:
                 return statistics
             if status["State"] in {"FAILED", "CANCELLED"}:
                 reason = status.get("StateChangeReason") or "no reason given"
-                raise SourceError(f"Athena could not read the bill in {self._where}: {reason}")
+                raise SourceError(f"Athena could not read the bill in {self._table}: {reason}")
             if waited >= QUERY_TIMEOUT_SECONDS:
                 self._stop(query_id)
-                raise SourceError(f"Athena did not read the bill in {self._where} within {QUERY_TIMEOUT_SECONDS:.0f} s")
+                raise SourceError(f"Athena did not read the bill in {self._table} within {QUERY_TIMEOUT_SECONDS:.0f} s")
             self._sleep(wait)
             waited += wait
             wait = min(MAX_WAIT_SECONDS, wait * 2)
@@ -89,47 +89,47 @@ class AthenaBill:
         is_header = True
         while True:
             with self._map_aws_errors("fetch the rows"):
-                answer = self._client.get_query_results(**arguments)
-            for row in answer["ResultSet"]["Rows"]:
+                page = self._client.get_query_results(**arguments)
+            for row in page["ResultSet"]["Rows"]:
                 cells = [datum.get("VarCharValue") for datum in row["Data"]]
                 if not is_header:
                     yield read_row(cells)
                 elif tuple(cells) != COLUMNS:
-                    raise SourceError(f"Athena answered with the columns {cells} in place of {list(COLUMNS)}")
+                    raise SourceError(f"Athena returned the columns {cells} instead of {list(COLUMNS)}")
                 is_header = False
-            if not answer.get("NextToken"):
+            if not page.get("NextToken"):
                 return
-            arguments["NextToken"] = answer["NextToken"]
+            arguments["NextToken"] = page["NextToken"]
 
     @property
-    def _where(self) -> str:
+    def _table(self) -> str:
         return f"{self._cur.database}.{self._cur.table}"
 
     @contextmanager
-    def _map_aws_errors(self, what: str) -> Iterator[None]:
+    def _map_aws_errors(self, action: str) -> Iterator[None]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
             yield
         except ClientError as error:
-            told = error.response.get("Error", {})
+            details = error.response.get("Error", {})
             raise SourceError(
-                f"Athena could not {what} for the bill in {self._where}: "
-                f"{told.get('Code', 'unknown')}: {told.get('Message', '')}"
+                f"Athena could not {action} for the bill in {self._table}: "
+                f"{details.get('Code', 'unknown')}: {details.get('Message', '')}"
             ) from error
         except BotoCoreError as error:
             raise SourceError(
-                f"Athena could not {what} for the bill in {self._where}: {type(error).__name__}"
+                f"Athena could not {action} for the bill in {self._table}: {type(error).__name__}"
             ) from error
 
 
 def bill_reader(cur: CurSettings) -> AthenaBill:
-    """The reader of one export; fulfils `bill_ports.BillReaders`."""
+    """Create the reader of one export; implements `bill_ports.BillReaders`."""
     return AthenaBill(athena_client(cur), cur, clock=lambda: datetime.now(UTC))
 
 
 def athena_client(cur: CurSettings) -> Any:
-    """A boto3 client in the export's region, under the role that may read the bill.
+    """Create a boto3 Athena client in the export's region, with the role that may read the bill.
 
     Raises:
         SourceError: the role cannot be assumed.

@@ -1,4 +1,4 @@
-"""The committed Athena statements, one per column set, and what their rows mean."""
+"""The Athena statements for each export format, and parsing of their rows."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -19,9 +19,9 @@ COLUMNS = (
     "kind", "usage_start", "usage_end", "account", "region", "resource", "instance_type", "capacity_type",
     "operation", "hours", "amount", "currency", "is_final",
 )  # fmt: skip
-"""Of every statement's rows, in this order."""
+"""The columns of every statement, in this order."""
 ACCELERATED = "^(p|g|gr|inf|trn|dl|vt)[0-9]"
-"""EC2's families with accelerators, those to come included, as a regular expression that all engines share."""
+"""EC2 instance families with accelerators, including future ones, as a regular expression that all engines support."""
 CLOSED_AFTER = timedelta(days=14)
 """FOCUS 1.0 does not say when a bill is closed; AWS closes them within the first days of the next month."""
 _FOLDER = Path(__file__).parent / "statements"
@@ -29,7 +29,7 @@ _KINDS = get_args(LineKind)
 
 
 def statement_name(cur: CurSettings) -> str:
-    """Which statement fits an export."""
+    """The name of the statement for an export's format."""
     if cur.format == "cur2":
         return "cur2" if cur.amount == "amortized" else "cur2_net"
     return cur.format.replace("-", "_").replace(".", "_")
@@ -38,7 +38,7 @@ def statement_name(cur: CurSettings) -> str:
 def statement(cur: CurSettings, start: datetime, end: datetime, *, now: datetime) -> str:
     """The statement that reads the bill's lines of `[start, end)`.
 
-    What is filled in are instants, months and the table's name, which the settings have checked: nothing to escape.
+    Only timestamps, months and the validated table name are inserted, so nothing needs escaping.
     """
     return _template(statement_name(cur)).substitute(
         table=f'"{cur.table}"',
@@ -57,10 +57,10 @@ def _template(name: str) -> Template:
 
 
 def read_row(row: Sequence[str | None]) -> BillLine:
-    """A row of a statement's result, as Athena writes it.
+    """Parse a row of a statement's result.
 
     Raises:
-        SourceError: it is not what the statement promises, or the export is not hourly.
+        SourceError: the row does not have the statement's format, or the export is not hourly.
     """
     cells: Mapping[str, str | None] = dict(zip(COLUMNS, row, strict=True))
     try:
@@ -90,21 +90,21 @@ def read_row(row: Sequence[str | None]) -> BillLine:
 
 
 def _text(cells: Mapping[str, str | None], name: str) -> str:
-    found = cells[name]
-    if not found:
+    text = cells[name]
+    if not text:
         raise ValueError(f"{name} is empty")
-    return found
+    return text
 
 
 def _number(text: str) -> Decimal:
     value = Decimal(text)
     if not is_amount(value):
-        raise ValueError(f"{text} is no amount that a bill can have")
+        raise ValueError(f"{text} is not a plausible amount")
     return value
 
 
 def _kind(text: str) -> LineKind:
-    found: LineKind | None = next((kind for kind in _KINDS if kind == text), None)
-    if found is None:
-        raise ValueError(f"kind {text!r} is not known")
-    return found
+    kind: LineKind | None = next((kind for kind in _KINDS if kind == text), None)
+    if kind is None:
+        raise ValueError(f"unknown kind {text!r}")
+    return kind

@@ -15,7 +15,10 @@ def claiming_pods(series: Iterable[DeviceSeries], rows: Iterable[tuple[Labels, o
         series: the exporters' series.
         rows: `kube_pod_resourceclaim_info`, which has the pods' uids.
     """
-    uids = {(exported_label(labels, "namespace"), exported_label(labels, "pod")): labels.get("uid", "") for labels, _ in rows}
+    uids = {
+        (exported_label(labels, "namespace"), exported_label(labels, "pod")): labels.get("uid", "")
+        for labels, _ in rows
+    }
     by_claim: dict[tuple[str, str, str, str, str], list[DeviceSeries]] = {}
     for device in series:
         if device.resource_claim:

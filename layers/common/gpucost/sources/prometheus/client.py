@@ -161,7 +161,9 @@ class PrometheusClient:
     def _query_expecting(self, result_type: str, path: str, form: Mapping[str, str]) -> list[Series]:
         result = self._send_query(path, form)
         if result.type != result_type:
-            raise MetricsResponseError(self._message(f"answered a {str(result.type)[:_MAX_TEXT]} for a {result_type}", form))
+            raise MetricsResponseError(
+                self._message(f"answered a {str(result.type)[:_MAX_TEXT]} for a {result_type}", form)
+            )
         return result.series
 
     def _send_query(self, path: str, form: Mapping[str, str]) -> QueryResult:

@@ -17,7 +17,7 @@ from gpucost.sources.prometheus.tables import Labels, Rows, instance, number, sa
 DeviceKey = tuple[str, str, str]
 _SeriesKey = tuple[str, frozenset[tuple[str, str]]]
 _LEAD_MS = 300_000
-"""Samples from this long before the hour speak for its first moments."""
+"""Samples from this long before the hour apply to its first moments."""
 _NODE_LABELS = ("Hostname", "hostname", "node", "kubernetes_node", "nodename")
 
 
@@ -35,13 +35,13 @@ class _Row:
 
 
 class DeviceTable:
-    """Collects series of signals, and tells which must be looked at sample by sample.
+    """Collects series of signals, and determines of which devices the raw samples are needed.
 
     Args:
-        rank: of the signals.
-        signals: the rank's.
-        rows: answers to `Queries.devices`, and to `Queries.device_counts` as far as it was asked, by statistic.
-        nodes: names of nodes by what else their devices may be known by (instance ids).
+        rank: the signals' rank.
+        signals: the signals of the rank.
+        rows: results of `Queries.devices` and, where it was queried, `Queries.device_counts`, by statistic.
+        nodes: names of nodes, by name and by EC2 instance id.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class DeviceTable:
         self._nodes = nodes
         self._rows: list[_Row] = []
         self._by_labels: dict[_SeriesKey, _Row] = {}
-        alike = uniform_counts(rows)
+        counts = uniform_counts(rows)
         for name in self._signals:
             sums = rows.get(UNLABELED if name == signals[0].name else f"sum {name}", [])
             for labels, value in sums:
                 if self._is_reported(name, labels):
                     row = self._add(name, labels)
                     row.total = value
-                    row.samples = alike.get((name, row.instance), 0)
+                    row.samples = counts.get((name, row.instance), 0)
             for labels, value in rows.get(f"count {name}", []):
                 if self._is_reported(name, labels):
                     self._row(name, labels).samples = sample_count(value)
@@ -69,7 +69,7 @@ class DeviceTable:
 
     @property
     def labels(self) -> list[Labels]:
-        """Of every series."""
+        """The labels of every series."""
         return [row.labels for row in self._rows]
 
     def nodes(self) -> set[str]:
@@ -77,11 +77,11 @@ class DeviceTable:
         return {row.key[0] for row in self._rows}
 
     def nodes_with(self, pods: Container[tuple[str, str]]) -> set[str]:
-        """Names of nodes of which a device is labelled with one of some pods."""
+        """Names of nodes with a device that is labeled with one of some pods."""
         return {row.key[0] for row in self._rows if row.workload in pods}
 
     def keep_nodes(self, nodes: Container[str]) -> None:
-        """Forget devices of other nodes."""
+        """Remove devices of other nodes."""
         self._rows = [row for row in self._rows if row.key[0] in nodes]
 
     def signal_names(self) -> str:
@@ -89,68 +89,67 @@ class DeviceTable:
         return ", ".join(sorted({row.signal.name for row in self._rows}))
 
     def densest(self) -> dict[Instance, Labels]:
-        """The series with most samples of each exporter."""
-        best: dict[Instance, _Row] = {}
+        """By exporter, the labels of the series with most samples."""
+        densest: dict[Instance, _Row] = {}
         for row in self._rows:
-            if row.instance not in best or row.samples > best[row.instance].samples:
-                best[row.instance] = row
-        return {who: row.labels for who, row in best.items()}
+            if row.instance not in densest or row.samples > densest[row.instance].samples:
+                densest[row.instance] = row
+        return {exporter: row.labels for exporter, row in densest.items()}
 
     def needing_raw_samples(
         self,
-        beats: Mapping[Instance, Scrapes],
+        scrapes: Mapping[Instance, Scrapes],
         hour: Interval,
-        passing: Container[tuple[str, str]],
+        partial_pods: Container[tuple[str, str]],
         whole_nodes: Container[str] = (),
     ) -> dict[str, dict[str, int]]:
-        """Devices whose sums and counts do not tell all, by the label that names them, each with its samples.
+        """Devices whose sums and counts are not enough, by label name and label value, each with its sample count.
 
-        Those are: not seen at every scrape of their exporter; scraped at an interval that changed; labelled with a
-        passing pod, which was not there all hour; with values above full use, or that are no numbers; unlabelled, on
-        nodes that a passing pod may hold whole.
+        These are devices that are not in every scrape of their exporter; whose scrape interval changed; that are
+        labeled with a pod that existed for a part of the hour; with values above full use or that are not numbers; or
+        that are on nodes that such a pod may hold whole.
         """
-        expected = {who: len(run.within(hour)) for who, run in beats.items()}
+        expected = {exporter: len(run.within(hour)) for exporter, run in scrapes.items()}
         keys: set[DeviceKey] = set()
-        told_by: dict[tuple[DeviceKey, str], Instance] = {}
+        exporters: dict[tuple[DeviceKey, str], Instance] = {}
         for row in self._rows:
-            who = row.instance
-            if told_by.setdefault((row.key, who.split("/", 1)[0]), who) != who:
-                keys.add(row.key)  # one instance followed another: each tells of a part of the hour
-            whole = row.samples >= expected.get(who, 0) > 0 and beats[who].is_regular
-            odd = row.peaked or not is_amount(row.total) or row.total < 0
-            if not whole or odd or row.workload in passing or row.key[0] in whole_nodes:
+            exporter = row.instance
+            if exporters.setdefault((row.key, exporter.split("/", 1)[0]), exporter) != exporter:
+                keys.add(row.key)  # one exporter replaced another: each reports a part of the hour
+            is_complete = row.samples >= expected.get(exporter, 0) > 0 and scrapes[exporter].is_regular
+            is_implausible = row.peaked or not is_amount(row.total) or row.total < 0
+            if not is_complete or is_implausible or row.workload in partial_pods or row.key[0] in whole_nodes:
                 keys.add(row.key)
-        found: dict[str, dict[str, int]] = {}
+        samples: dict[str, dict[str, int]] = {}
         for row in self._rows:
             if row.key in keys:
                 label, value = device_matcher(row.labels)
-                names = found.setdefault(label, {})
-                names[value] = names.get(value, 0) + row.samples
-        return found
+                by_value = samples.setdefault(label, {})
+                by_value[value] = by_value.get(value, 0) + row.samples
+        return samples
 
     def add_raw_samples(self, series: Iterable[Series], hour: Interval) -> None:
-        """Take in raw samples."""
-        for one in series:
-            name = one.labels["__name__"]
-            if not self._is_reported(name, one.labels):
-                continue
-            row = self._row(name, one.labels)
-            reach = Interval(hour.start - _LEAD_MS, hour.end)
-            row.values = tuple((at, number(value)) for at, value in one.samples if reach.contains(at))
+        """Add raw samples."""
+        window = Interval(hour.start - _LEAD_MS, hour.end)
+        for labels, samples in series:
+            name = labels["__name__"]
+            if self._is_reported(name, labels):
+                row = self._row(name, labels)
+                row.values = tuple((time, number(value)) for time, value in samples if window.contains(time))
 
     def series(self) -> Iterable[DeviceSeries]:
-        """What metering reads; devices looked at closely by their samples alone."""
-        closely = {row.key for row in self._rows if row.values is not None}
+        """The series for metering. Of devices with raw samples, only series that have them."""
+        with_raw_samples = {row.key for row in self._rows if row.values is not None}
         for row in self._rows:
-            if row.values is not None or row.key not in closely:
+            if row.values is not None or row.key not in with_raw_samples:
                 yield self._series(row)
 
     def _is_reported(self, name: str, labels: Labels) -> bool:
-        """Whether a series says anything: some signals are absent or 0 under MIG, whatever runs there."""
+        """Whether a series is meaningful: some signals are absent or always 0 under MIG."""
         return not labels.get("GPU_I_ID") or self._signals[name].works_under_mig
 
     def _row(self, name: str, labels: Labels) -> _Row:
-        if not self._by_labels:  # few are looked for, in most hours none
+        if not self._by_labels:  # built when needed: in most hours no row is looked up
             self._by_labels = {_series_key(row.signal.name, row.labels): row for row in self._rows}
         return self._by_labels.get(_series_key(name, labels)) or self._add(name, labels)
 
@@ -165,8 +164,8 @@ class DeviceTable:
     def _node(self, labels: Labels) -> str:
         if labels.get("instance_id"):
             return self._nodes.get(labels["instance_id"], labels["instance_id"])
-        told = [labels[name] for name in _NODE_LABELS if labels.get(name)]
-        return next((name for name in told if name in self._nodes), told[0] if told else "")
+        names = [labels[label] for label in _NODE_LABELS if labels.get(label)]
+        return next((name for name in names if name in self._nodes), names[0] if names else "")
 
     def _series(self, row: _Row) -> DeviceSeries:
         node, uuid, mig_instance = row.key
@@ -192,16 +191,15 @@ class DeviceTable:
 
 
 def _series_key(name: str, labels: Labels) -> _SeriesKey:
-    """A series, whatever else an answer says of it: the answer about its sum has no name, the one about samples has."""
+    """Identifies a series in all results: sums have no metric name and counts have a statistic label."""
     return name, frozenset((label, value) for label, value in labels.items() if label not in {STAT, "__name__"})
 
 
 def workload(labels: Labels) -> tuple[str, str]:
-    """(namespace, pod) that holds the device, or blanks.
+    """The namespace and name of the pod that holds a device, or blanks.
 
-    Where the scrape's own labels won (`honorLabels: false`), `pod` is the exporter's and the workload's is
-    `exported_pod`; where the exporter's won, an idle GPU still gets the exporter's own pod from the scrape, which
-    requests no GPU and so claims none.
+    With `honorLabels: false`, `pod` is the exporter's own pod and `exported_pod` is the workload. With `honorLabels:
+    true`, an idle GPU still has the exporter's own pod, which requests no GPU and so is ignored.
     """
     if "exported_pod" in labels or "exported_namespace" in labels:
         return labels.get("exported_namespace", ""), labels.get("exported_pod", "")
@@ -210,19 +208,19 @@ def workload(labels: Labels) -> tuple[str, str]:
 
 
 def device_matcher(labels: Labels) -> tuple[str, str]:
-    """The label by which a device's series can be asked for, and its value."""
+    """The label that selects a device's series, and its value."""
     for name in ("UUID", "uuid", "instance"):
         if labels.get(name):
             return name, labels[name]
     return "instance", ""
 
 
-def batches_of_names(samples: Mapping[str, int], most: int, names: int) -> Iterable[Sequence[str]]:
-    """Names in batches that bring at most so many samples, and are at most so many."""
+def batches_of_names(samples: Mapping[str, int], max_samples: int, max_names: int) -> Iterable[Sequence[str]]:
+    """Divide names, given with their sample counts, into batches of limited sample count and length."""
     batch: list[str] = []
     total = 0
     for name, count in samples.items():
-        if batch and (total + count > most or len(batch) == names):
+        if batch and (total + count > max_samples or len(batch) == max_names):
             yield batch
             batch, total = [], 0
         batch.append(name)
@@ -235,5 +233,5 @@ def _uuid(labels: Labels) -> str:
     core = labels.get("neuroncore")
     if core is not None:
         return f"neuroncore-{core}"
-    told = labels.get("UUID") or labels.get("uuid")
-    return told or f"{instance(labels)}/{labels.get('gpu', '')}/{labels.get('device', '')}"
+    uuid = labels.get("UUID") or labels.get("uuid")
+    return uuid or f"{instance(labels)}/{labels.get('gpu', '')}/{labels.get('device', '')}"

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
-from gpucost.core.metering.implausible_samples import SUSPECT, sources_contradict, is_count, overlap_beyond_lag
+from gpucost.core.metering.implausible_samples import SUSPECT, is_count, overlap_beyond_lag, sources_contradict
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE, NVIDIA_PREFIX
 from gpucost.core.metering.observations import Instance, NodeObservation, NodeState
 from gpucost.sources.prometheus.client import Series
@@ -322,64 +322,71 @@ def _drop_contradictory_labels(name: str, raw: _RawSamples, notes: list[str]) ->
     ]
 
 
-def _one_at_a_time(
+def _without_simultaneous_instances(
     name: str, present: Mapping[str, dict[Instance, set[int]]], notes: list[str]
 ) -> Mapping[str, dict[Instance, set[int]]]:
-    """Instances that followed each other under one name; where sources report two at the same time, the node's own
-    instance is unknown."""
+    """Drop the provider ids if targets report two at the same time: then it is unknown which one is right."""
     spans = [
-        (provider_id, who, Interval(min(run), max(run)))
+        (provider_id, target, Interval(min(run), max(run)))
         for provider_id, by_instance in present.items()
-        for who, run in by_instance.items()
+        for target, run in by_instance.items()
         if run
     ]
-    for (one, who, time), (other, other_who, other_time) in combinations(spans, 2):
-        if one != other and who != other_who and overlap_beyond_lag(time, other_time):
-            notes.append(f"{SUSPECT}node {name} is reported as instance {one} and as {other}; neither is used")
-            together: dict[Instance, set[int]] = {}
+    for (provider_id, target, time), (other_id, other_target, other_time) in combinations(spans, 2):
+        if provider_id != other_id and target != other_target and overlap_beyond_lag(time, other_time):
+            notes.append(
+                f"{SUSPECT}node {name} is reported as instance {provider_id} and as {other_id}; neither is used"
+            )
+            merged: dict[Instance, set[int]] = {}
             for by_instance in present.values():
-                for source, run in by_instance.items():
-                    together.setdefault(source, set()).update(run)
-            return {"": together}
+                for reporter, run in by_instance.items():
+                    merged.setdefault(reporter, set()).update(run)
+            return {"": merged}
     return present
 
 
-def _states(seen: _RawSamples) -> list[_State]:
-    """What it advertised, in order of time: one state for as long as that did not change."""
-    looks = {(at, who) for by_instance in seen.present.values() for who, run in by_instance.items() for at in run}
+def _states(raw: _RawSamples) -> list[_State]:
+    """The units that a node advertised, in order of time: one state until they change."""
+    scrapes = {
+        (time, target) for by_instance in raw.present.values() for target, run in by_instance.items() for time in run
+    }
     states: list[_State] = []
-    goes_on = False
-    for at, who in sorted(looks | seen.capacity.keys()):
-        if goes_on and (at, who) in seen.unusable:
-            states[-1].times.setdefault(who, []).append(at)  # a figure that is none is no change
+    continues = False
+    for time, target in sorted(scrapes | raw.capacity.keys()):
+        if continues and (time, target) in raw.unusable:
+            states[-1].times.setdefault(target, []).append(time)  # an unusable value is no change
             continue
-        capacity = {name: units for name, units in seen.capacity.get((at, who), {}).items() if units}
-        allocatable = seen.allocatable.get((at, who), {})
+        capacity = {name: units for name, units in raw.capacity.get((time, target), {}).items() if units}
+        allocatable = raw.allocatable.get((time, target), {})
         if not capacity:
-            goes_on = False  # the node was looked at, and advertised nothing
+            continues = False  # the node was scraped and advertised nothing
             continue
-        if not (goes_on and states[-1].capacity == capacity and states[-1].allocatable == allocatable):
+        if not (continues and states[-1].capacity == capacity and states[-1].allocatable == allocatable):
             states.append(_State(capacity, allocatable))
-        states[-1].times.setdefault(who, []).append(at)
-        goes_on = True
+        states[-1].times.setdefault(target, []).append(time)
+        continues = True
     return states
 
 
-def _labels_between(sets: Sequence[LabelSpan], first: int, last: int) -> dict[str, str]:
-    """Labels as of some time: of sets that changed within it the one seen longest has the last word.
+def _labels_between(spans: Sequence[LabelSpan], first: int, last: int) -> dict[str, str]:
+    """Labels in a time. If they changed in it, the values that lasted longest.
 
-    Labels come late on a node that boots: where none of its time say anything of GPUs, those of later on do.
+    A node that boots gets its labels late: if it has no GPU labels in that time, later ones are used.
     """
-    own = [one for one in sets if one.time.start <= last and one.time.end >= first]
-    own.sort(key=lambda one: (min(one.time.end, last) - max(one.time.start, first), one.time.end))
-    say = any(name.startswith(NVIDIA_PREFIX) for one in own for name in one.labels)
+    overlapping = [span for span in spans if span.time.start <= last and span.time.end >= first]
+    overlapping.sort(key=lambda span: (min(span.time.end, last) - max(span.time.start, first), span.time.end))
+    has_gpu_labels = any(name.startswith(NVIDIA_PREFIX) for span in overlapping for name in span.labels)
     labels: dict[str, str] = {}
-    for one in sorted(sets, key=lambda one: one.time.end):
+    for span in sorted(spans, key=lambda span: span.time.end):
         labels.update(
-            {name: value for name, value in one.labels.items() if not (say and name.startswith(NVIDIA_PREFIX))}
+            {
+                name: value
+                for name, value in span.labels.items()
+                if not (has_gpu_labels and name.startswith(NVIDIA_PREFIX))
+            }
         )
-    for one in own:
-        labels.update(one.labels)
+    for span in overlapping:
+        labels.update(span.labels)
     return labels
 
 
@@ -387,5 +394,5 @@ def _has_gpus(labels: Labels, catalogue: Container[str] = GPUS_OF_INSTANCE | NEU
     return any(labels.get(name, "") in catalogue for name in INSTANCE_TYPE.exported)
 
 
-def _of_gpus(labels: Labels) -> dict[str, str]:
+def _gpu_labels(labels: Labels) -> dict[str, str]:
     return {name: value for name, value in labels.items() if name.startswith(_GPU_LABELS)}

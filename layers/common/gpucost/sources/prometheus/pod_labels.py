@@ -115,12 +115,12 @@ def contradictory_labels(spans: Iterable[LabelSpan]) -> set[str]:
     """Labels for which targets report different values at the same time, for longer than one of them may lag."""
     return {
         name
-        for one, other in combinations(spans, 2)
-        if one.instance != other.instance and overlap_beyond_lag(one.time, other.time)
-        for name in differing_labels(one.labels, other.labels)
+        for span, other in combinations(spans, 2)
+        if span.instance != other.instance and overlap_beyond_lag(span.time, other.time)
+        for name in differing_labels(span.labels, other.labels)
     }
 
 
-def differing_labels(one: Labels, other: Labels) -> set[str]:
-    """Labels that both have, with different values."""
-    return {name for name, value in one.items() if other.get(name, value) != value}
+def differing_labels(labels: Labels, other_labels: Labels) -> set[str]:
+    """Labels that both sets have, with different values."""
+    return {name for name, value in labels.items() if other_labels.get(name, value) != value}

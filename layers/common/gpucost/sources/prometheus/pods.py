@@ -201,7 +201,11 @@ class PodTable:
     def _request(self, labels: Labels, target: Instance, *, init: bool) -> _Pod:
         uid = pod_identity(labels)
         pod = self._pods.get(uid)
-        namespace, name, node = exported_label(labels, "namespace"), exported_label(labels, "pod"), self._node_of(labels)
+        namespace, name, node = (
+            exported_label(labels, "namespace"),
+            exported_label(labels, "pod"),
+            self._node_of(labels),
+        )
         if pod is None:
             pod = self._pods[uid] = _Pod(namespace, name, uid, node)
         pod.objects.add((namespace, name, node))
@@ -237,7 +241,10 @@ class PodTable:
             node=node,
             requests=tuple(
                 ContainerRequest(
-                    container, _container_kind(raw, container, init=init), resource, _DEFAULT_UNITS if units is None else units
+                    container,
+                    _container_kind(raw, container, init=init),
+                    resource,
+                    _DEFAULT_UNITS if units is None else units,
                 )
                 for (container, init, resource), units in pod.units.items()
                 if units != 0

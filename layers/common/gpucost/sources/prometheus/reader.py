@@ -1,14 +1,14 @@
-"""Reads observations from Prometheus: six queries for a plain hour, a closer look only where something came or went."""
+"""Reads observations from Prometheus: six queries for an hour, and raw samples of what started, ended or changed."""
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, format_timestamp, to_epoch_ms
 from gpucost.core.intervals import Interval, Scrapes
 from gpucost.core.metering.observations import LOOK_AROUND_MS, DeviceSeries, Instance, Observation
-from gpucost.sources.prometheus import scrapes as heartbeats
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.claims import claiming_pods, unreported_claims
 from gpucost.sources.prometheus.client import PrometheusClient, Series
@@ -20,12 +20,13 @@ from gpucost.sources.prometheus.nodes import METRICS, NodeTable
 from gpucost.sources.prometheus.pods import PodTable, pods_not_running
 from gpucost.sources.prometheus.queries import HOUR_WINDOW, UNLABELED, PodMatcher, Queries, Window
 from gpucost.sources.prometheus.scrape_times import EDGE, ExporterScrapes, ScrapeTimes
+from gpucost.sources.prometheus.scrapes import HourScrapes, hour_scrapes
 from gpucost.sources.prometheus.sharding import ShardedClient
 
 LOOK_AROUND = timedelta(milliseconds=LOOK_AROUND_MS)
 NAMES_PER_QUERY = 400
 SAMPLES_PER_QUERY = 400_000
-"""Some 10 MB of answer: far below AMP's 50 MB, and little memory."""
+"""About 10 MB of response: far below AMP's limit of 50 MB, and little memory."""
 
 Rows = Mapping[str, tables.Rows]
 QueryBuilders = dict[str, Callable[[Queries], str]]
@@ -33,27 +34,27 @@ QueryBuilders = dict[str, Callable[[Queries], str]]
 
 
 class PartialHourPods(NamedTuple):
-    """Pods that were not there all hour."""
+    """Pods that held GPUs for a part of the hour only."""
 
     names: set[tuple[str, str]]
     """Namespace and name."""
     whole_nodes: set[str]
-    """Nodes of which one of them may hold all GPUs."""
+    """Nodes on which one of them may hold all GPUs."""
     holders: set[tuple[str, str]]
-    """All pods that request GPUs, the others too; where there are such nodes."""
+    """All pods that request GPUs; empty if there are no such nodes."""
 
 
 class PrometheusReader:
     """Fulfils `ports.MetricsReader` for one cluster.
 
     Args:
-        client: asks the cluster's Prometheus.
+        client: of the cluster's Prometheus.
         queries: the cluster's queries.
-        cluster: its name.
-        clock: the time now; nothing is asked of the future.
-        budget: the client's, for the answers about hours that are asked for together.
-        pod_labels: whether anything in the settings needs pods' labels.
-        namespace_labels: likewise namespaces'.
+        cluster: the cluster's name.
+        clock: the time now; queries never ask for the future.
+        budget: the client's memory budget for all hours that are read together.
+        pod_labels: whether the settings need pods' labels.
+        namespace_labels: whether the settings need namespaces' labels.
     """
 
     def __init__(
@@ -78,14 +79,14 @@ class PrometheusReader:
         self._namespace_labels = namespace_labels
 
     def retention(self) -> timedelta | None:
-        """How long the server keeps samples, where it tells."""
+        """How long the server keeps samples; None if it does not say."""
         return self._retention()
 
     def observe(self, hours: Sequence[datetime]) -> list[Observation]:
-        """The observations of consecutive hours: one set of range queries for all of them.
+        """Read the observations of consecutive hours with one set of range queries.
 
         Raises:
-            MetricsUnavailableError, MetricsResponseError: as the client; nothing is concluded from half an answer.
+            MetricsUnavailableError, MetricsResponseError: see `PrometheusClient`. Partial responses are never used.
         """
         self._budget.reset()
         try:
@@ -93,11 +94,11 @@ class PrometheusReader:
         except (ValueError, ArithmeticError, KeyError) as error:
             since = format_timestamp(hours[0])
             raise MetricsResponseError(
-                f"cluster {self._cluster}: Prometheus answered something unusable for {since} on: {error}"
+                f"cluster {self._cluster}: Prometheus' response for the hours from {since} is unusable: {error}"
             ) from error
 
     def _observe(self, hours: Sequence[datetime]) -> list[Observation]:
-        asked: QueryBuilders = {  # the longest first: two are asked at once
+        builders: QueryBuilders = {  # the slowest first, because two are evaluated at once
             "devices": lambda queries: queries.devices(0),
             "requests": lambda queries: queries.requests(),
             "owners": lambda queries: queries.owners(),
@@ -105,182 +106,199 @@ class PrometheusReader:
             "nodes": lambda queries: queries.nodes(),
         }
         if self._pod_labels or self._namespace_labels:
-            asked["labels"] = self._labels
-        answers = self._client.query_hours(asked, hours)
+            builders["labels"] = self._labels
+        results = self._client.query_hours(builders, hours)
         scrapes = self._scrape_times.allocation_scrapes(
-            [*answers["requests"], *answers["nodes"]], hours[0] - LOOK_AROUND, self._look_end(hours[-1])
+            [*results["requests"], *results["nodes"]], hours[0] - LOOK_AROUND, self._look_end(hours[-1])
         )
-        allocation = [heartbeats.hour_scrapes(scrapes, hour) for hour in hours]
-        cut = {to_epoch_ms(one.hour + HOUR) for one in allocation if self._wider(one)}
-        closer = self._of_others(answers, cut) | self._of_uneven(0, answers["devices"], "device counts")
-        answers |= self._client.query_hours(closer, hours)
-        devices = [*answers["devices"], *answers.get("device counts", [])]
+        allocation = [hour_scrapes(scrapes, hour) for hour in hours]
+        with_gaps = {to_epoch_ms(around.hour + HOUR) for around in allocation if self._wider_window(around)}
+        further_builders = self._phases_of_others(results, with_gaps)
+        further_builders |= self._uneven_device_counts(0, results["devices"], "device counts")
+        results |= self._client.query_hours(further_builders, hours)
+        devices = [*results["devices"], *results.get("device counts", [])]
         exporters = self._scrape_times.exporter_scrapes(devices, hours, self._clock())
         return [
             self._hour(
-                {name: tables.at_hour(series, to_epoch_ms(one.hour + HOUR)) for name, series in answers.items()},
-                one,
+                {name: tables.at_hour(series, to_epoch_ms(around.hour + HOUR)) for name, series in results.items()},
+                around,
                 exporters,
             )
-            for one in allocation
+            for around in allocation
         ]
 
-    def _hour(self, rows: dict[str, Rows], allocation: heartbeats.HourScrapes, exporters: ExporterScrapes) -> Observation:
+    def _hour(self, rows: dict[str, Rows], allocation: HourScrapes, exporters: ExporterScrapes) -> Observation:
         hour = allocation.hour
-        nodes = NodeTable(rows["nodes"], _nodes_named(rows["devices"], rows["requests"]))
-        self._look_at_nodes(nodes, allocation)
-        allocation, rows = self._look_across_edges(allocation, rows)
+        nodes = NodeTable(rows["nodes"], _nodes_with_gpus(rows["devices"], rows["requests"]))
+        self._read_changed_nodes(nodes, allocation)
+        allocation, rows = self._extend_across_gaps(allocation, rows)
         pods = PodTable(
             rows["requests"], (labels for labels, _ in rows["running"].get(UNLABELED, [])), rows.get("phases", {})
         )
         pods.add_owners(rows["owners"])
         pods.labels.add(rows.get("labels", {}))
-        passing = self._look_at_pods(pods, allocation)
-        whole = pods.nodes_held_whole(passing, nodes.advertised)
+        partial = self._read_changed_pods(pods, allocation)
+        whole_nodes = pods.nodes_held_whole(partial, nodes.advertised)
         devices, scrapes, device_notes = self._devices(
             {**rows["devices"], **rows.get("device counts", {})},
             nodes,
-            PartialHourPods(pods.names(passing), whole, pods.names(pods.uids()) if whole else set()),
+            PartialHourPods(pods.names(partial), whole_nodes, pods.names(pods.uids()) if whole_nodes else set()),
             hour,
             dict(exporters.around_hour(hour)),
         )
         claiming = claiming_pods(devices, rows["owners"].get("claim", []))
         device_notes += unreported_claims(rows["owners"].get("claim", []), claiming)
-        found, node_observations = pods.pods(), nodes.nodes()
-        suspect = [*pods.labels.notes]
+        pod_observations, node_observations = pods.pods(), nodes.nodes()
+        notes = [*pods.labels.notes]
         if not self._queries.sources.has_matchers("kube_state_metrics"):
-            suspect += notes_on_missing_objects(nodes, pods, allocation)
+            notes += notes_on_missing_objects(nodes, pods, allocation)
         return Observation(
             cluster=self._cluster,
             hour=hour,
             allocation=allocation.scrapes,
-            pods=(*found, *claiming),
+            pods=(*pod_observations, *claiming),
             nodes=node_observations,
             devices=devices,
             utilization=scrapes,
             collects_nodes=bool(rows["nodes"].get("info")),
             collects_capacity=bool(rows["nodes"].get("kept")),
-            notes=tuple(dict.fromkeys([*suspect, *nodes.notes, *_mixed(rows["nodes"]), *device_notes])),
+            notes=tuple(dict.fromkeys([*notes, *nodes.notes, *_multiple_clusters(rows["nodes"]), *device_notes])),
         )
 
-    def _look_across_edges(
-        self, allocation: heartbeats.HourScrapes, rows: dict[str, Rows]
-    ) -> tuple[heartbeats.HourScrapes, dict[str, Rows]]:
-        """Where scrapes end short of an edge of the hour, count up to the next ones beyond it: two queries for all
-        pods instead of a closer look at each, and two more where nothing stands at the hour's end."""
-        wider = self._wider(allocation)
+    def _extend_across_gaps(
+        self, allocation: HourScrapes, rows: dict[str, Rows]
+    ) -> tuple[HourScrapes, dict[str, Rows]]:
+        """If a scrape gap touches an edge of the hour, count samples up to the next scrapes beyond it.
+
+        This takes two queries for all pods instead of raw samples of each, and two more if there are no samples at the
+        hour's end.
+        """
+        wider = self._wider_window(allocation)
         if wider is None:
             return allocation, rows
-        at, window = wider
-        asked: QueryBuilders = {
+        time, window = wider
+        builders: QueryBuilders = {
             "requests": lambda queries: queries.requests(window),
             "running": lambda queries: queries.running(window),
         }
-        if at > to_epoch_ms(allocation.hour + HOUR):
-            asked["owners"] = lambda queries: queries.owners()
+        if time > to_epoch_ms(allocation.hour + HOUR):
+            builders["owners"] = lambda queries: queries.owners()
             if "labels" in rows:
-                asked["labels"] = self._labels
-        answers = self._client.query_at(asked, at)
-        answers |= self._client.query_at(self._of_others(answers, set(), window), at)
-        allocation = heartbeats.hour_scrapes(allocation.scrapes, allocation.hour, Interval(at - window.length, at))
-        return allocation, rows | {name: tables.at_hour(series, at) for name, series in answers.items()}
+                builders["labels"] = self._labels
+        results = self._client.query_at(builders, time)
+        results |= self._client.query_at(self._phases_of_others(results, set(), window), time)
+        allocation = hour_scrapes(allocation.scrapes, allocation.hour, Interval(time - window.length, time))
+        return allocation, rows | {name: tables.at_hour(series, time) for name, series in results.items()}
 
-    def _wider(self, allocation: heartbeats.HourScrapes) -> tuple[int, Window] | None:
+    def _wider_window(self, allocation: HourScrapes) -> tuple[int, Window] | None:
         return allocation.wider_window(to_epoch_ms(self._look_end(allocation.hour)))
 
-    def _of_others(
-        self, answers: Mapping[str, Sequence[Series]], but: Container[int], window: Window = HOUR_WINDOW
+    def _phases_of_others(
+        self, results: Mapping[str, Sequence[Series]], except_at: Container[int], window: Window = HOUR_WINDOW
     ) -> QueryBuilders:
-        """The phases of pods that are not told to run at both ends, where there are any; `but` as in `not_running`."""
-        others = pods_not_running(answers["requests"], answers["running"], but)
+        """A query for the phases of pods that did not run at both ends; none if there are no such pods.
+
+        Args:
+            results: of the queries `requests` and `running`.
+            except_at: ends of hours to ignore, in milliseconds.
+            window: of the queries.
+        """
+        others = pods_not_running(results["requests"], results["running"], except_at)
         by_uid = others if len(others) <= NAMES_PER_QUERY and not any("/" in uid for uid in others) else set()
         return {"phases": lambda queries: queries.phases(window, sorted(by_uid))} if others else {}
 
-    def _of_uneven(self, rank: int, devices: Iterable[Series], name: str) -> QueryBuilders:
-        """The samples of each series of exporters whose series have not all as many, where there are any."""
-        found = instances_with_uneven_counts(devices)
-        named = sorted(found) if len(found) <= NAMES_PER_QUERY else []
-        return {name: lambda queries: queries.device_counts(rank, named)} if found else {}
+    def _uneven_device_counts(self, rank: int, devices: Iterable[Series], name: str) -> QueryBuilders:
+        """A query for the sample counts of exporters whose series differ in them; none if no exporter does."""
+        uneven = instances_with_uneven_counts(devices)
+        instances = sorted(uneven) if len(uneven) <= NAMES_PER_QUERY else []
+        return {name: lambda queries: queries.device_counts(rank, instances)} if uneven else {}
 
     def _labels(self, queries: Queries) -> str:
         return queries.labels(of_pods=self._pod_labels, of_namespaces=self._namespace_labels) or ""
 
-    def _look_at_nodes(self, nodes: NodeTable, allocation: heartbeats.HourScrapes) -> None:
+    def _read_changed_nodes(self, nodes: NodeTable, allocation: HourScrapes) -> None:
+        """Add raw samples of nodes that started, ended or changed in the hour."""
         for names in _chunks(nodes.needing_raw_samples(allocation.covers_hour, allocation.expected)):
-            queries = [self._queries.node_metrics(names, METRICS, label) for label in nodes.name_labels]
-            nodes.add_raw_samples(names, [one for query in queries for one in self._raw(query, allocation.hour)])
+            selectors = [self._queries.node_metrics(names, METRICS, label) for label in nodes.name_labels]
+            nodes.add_raw_samples(
+                names, [series for selector in selectors for series in self._raw(selector, allocation.hour)]
+            )
 
-    def _look_at_pods(self, pods: PodTable, allocation: heartbeats.HourScrapes) -> Sequence[str]:
-        """Look at pods that were not there all hour; returns their uids."""
-        uncertain = pods.needing_raw_samples(allocation.covers_hour)
-        for uids in _chunks([uid for uid in uncertain if "/" not in uid]):
-            self._look_at_some(pods, uids, PodMatcher("uid", tuple(uids)), allocation.hour)
-        for uids in _chunks([uid for uid in uncertain if "/" in uid]):
+    def _read_changed_pods(self, pods: PodTable, allocation: HourScrapes) -> Sequence[str]:
+        """Add raw samples of pods that started, ended or changed in the hour, and return their uids."""
+        changed = pods.needing_raw_samples(allocation.covers_hour)
+        for uids in _chunks([uid for uid in changed if "/" not in uid]):
+            self._read_pods(pods, uids, PodMatcher("uid", tuple(uids)), allocation.hour)
+        for uids in _chunks([uid for uid in changed if "/" in uid]):
             label: Literal["pod", "exported_pod"] = "pod" if pods.name_label == "pod" else "exported_pod"
-            names = PodMatcher(label, tuple(uid.split("/")[1] for uid in uids))
-            self._look_at_some(pods, uids, names, allocation.hour)
-        for kind, owners in pods.missing_owners(uncertain).items():
+            matcher = PodMatcher(label, tuple(uid.split("/")[1] for uid in uids))
+            self._read_pods(pods, uids, matcher, allocation.hour)
+        for kind, owners in pods.missing_owners(changed).items():
             stat: Literal["replicaset", "job"] = "replicaset" if kind == "replicaset" else "job"
-            for some in _chunks(sorted(owners)):
-                answer = self._raw(self._queries.owner_metrics(stat, some), allocation.hour)
-                pods.add_owners({stat: [(one.labels, tables.number("1")) for one in answer]})
-        return uncertain
+            for names in _chunks(sorted(owners)):
+                series = self._raw(self._queries.owner_metrics(stat, names), allocation.hour)
+                pods.add_owners({stat: [(labels, tables.number("1")) for labels, _ in series]})
+        return changed
 
-    def _look_at_some(self, pods: PodTable, uids: Sequence[str], names: PodMatcher, hour: datetime) -> None:
-        pods.add_raw_samples(uids, self._raw(self._queries.pod_metrics(names, labels=self._pod_labels), hour))
+    def _read_pods(self, pods: PodTable, uids: Sequence[str], matcher: PodMatcher, hour: datetime) -> None:
+        pods.add_raw_samples(uids, self._raw(self._queries.pod_metrics(matcher, labels=self._pod_labels), hour))
 
     def _devices(
         self,
         rows: Rows,
         nodes: NodeTable,
-        passing: "PartialHourPods",
+        partial: PartialHourPods,
         hour: datetime,
         exporters: dict[Instance, Scrapes],
     ) -> tuple[tuple[DeviceSeries, ...], dict[Instance, Scrapes], list[str]]:
-        """Series of the best signal, and of the next best for nodes that do not tell that; and their exporters."""
+        """Series of the best signal, and of the next best for nodes without it; their exporters' scrapes; notes."""
         series: list[DeviceSeries] = []
         notes: list[str] = []
         names = nodes.by_instance_id()
         table = DeviceTable(0, self._queries.signals[0], rows, names)
-        told = table.nodes()
+        nodes_with_series = table.nodes()
         label = tables.common_label(table.labels, ("Hostname", "hostname"))
-        self._look_at_devices(table, exporters, passing, hour)
+        self._read_partial_devices(table, exporters, partial, hour)
         series.extend(table.series())
         for rank in range(1, len(self._queries.signals)):
-            silent = sorted(nodes.with_gpus() - told)
-            if not silent:
+            without = sorted(nodes.with_gpus() - nodes_with_series)
+            if not without:
                 break
-            table = self._next_best(rank, silent[:NAMES_PER_QUERY] if label and told else [], label, names, hour)
-            table.keep_nodes(set(silent))
-            told |= table.nodes()
+            only = without[:NAMES_PER_QUERY] if label and nodes_with_series else []
+            table = self._fallback_devices(rank, only, label, names, hour)
+            table.keep_nodes(set(without))
+            nodes_with_series |= table.nodes()
             exporters |= self._scrape_times.rank_scrapes(table.rank, table.densest(), [hour], self._clock())
-            self._look_at_devices(table, exporters, passing, hour)
+            self._read_partial_devices(table, exporters, partial, hour)
             series.extend(table.series())
             if table.labels:
                 notes.append(
-                    f"utilization of {len(table.nodes())} nodes is read off {table.signal_names()}: they do not tell "
+                    f"utilization of {len(table.nodes())} nodes is from {table.signal_names()}, because they have no "
                     f"{self._queries.signals[0][0].name}"
                 )
         return tuple(series), exporters, notes
 
-    def _next_best(
+    def _fallback_devices(
         self, rank: int, only: Sequence[str], label: str, names: Mapping[str, str], hour: datetime
     ) -> DeviceTable:
-        asked: QueryBuilders = {f"devices {rank}": lambda queries: queries.devices(rank, only, label)}
-        (answer,) = self._client.query_hours(asked, [hour]).values()
-        counts = self._client.query_hours(self._of_uneven(rank, answer, f"device counts {rank}"), [hour])
-        told = [one for some in (answer, *counts.values()) for one in some]
-        return DeviceTable(rank, self._queries.signals[rank], tables.at_hour(told, to_epoch_ms(hour + HOUR)), names)
+        """Devices by a signal of a lower rank, of some nodes or of all."""
+        builders: QueryBuilders = {f"devices {rank}": lambda queries: queries.devices(rank, only, label)}
+        (devices,) = self._client.query_hours(builders, [hour]).values()
+        count_builders = self._uneven_device_counts(rank, devices, f"device counts {rank}")
+        counts = self._client.query_hours(count_builders, [hour])
+        rows = tables.at_hour(chain(devices, *counts.values()), to_epoch_ms(hour + HOUR))
+        return DeviceTable(rank, self._queries.signals[rank], rows, names)
 
-    def _look_at_devices(
-        self, table: DeviceTable, exporters: Mapping[Instance, Scrapes], passing: "PartialHourPods", hour: datetime
+    def _read_partial_devices(
+        self, table: DeviceTable, exporters: Mapping[Instance, Scrapes], partial: PartialHourPods, hour: datetime
     ) -> None:
+        """Add raw samples of devices whose sums and counts are not enough."""
         window = Interval(to_epoch_ms(hour), to_epoch_ms(hour + HOUR))
-        unlabelled = passing.whole_nodes - table.nodes_with(passing.holders)
-        for label, samples in table.needing_raw_samples(exporters, window, passing.names, unlabelled).items():
+        unlabeled_nodes = partial.whole_nodes - table.nodes_with(partial.holders)
+        for label, samples in table.needing_raw_samples(exporters, window, partial.names, unlabeled_nodes).items():
             for names in batches_of_names(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
-                for query in self._queries.device_selectors(table.rank, label, names):
-                    table.add_raw_samples(self._client.raw_samples(query, hour - EDGE, hour + HOUR), window)
+                for selector in self._queries.device_selectors(table.rank, label, names):
+                    table.add_raw_samples(self._client.raw_samples(selector, hour - EDGE, hour + HOUR), window)
 
     def _raw(self, selector: str, hour: datetime) -> list[Series]:
         return self._client.raw_samples(selector, hour - LOOK_AROUND, self._look_end(hour))
@@ -289,25 +307,27 @@ class PrometheusReader:
         return max(hour + HOUR, min(hour + HOUR + LOOK_AROUND, self._clock()))
 
 
-def _nodes_named(devices: Rows, requests: Rows) -> set[str]:
-    """Nodes that exporters saw GPUs on, or on which pods request some."""
-    named = {labels.get("Hostname") or labels.get("hostname", "") for labels, _ in _any(devices)}
-    return named | {tables.exported_label(labels, "node") for labels, _ in _any(requests)}
+def _nodes_with_gpus(devices: Rows, requests: Rows) -> set[str]:
+    """Names of nodes on which exporters report GPUs, or on which pods request GPUs."""
+    of_devices = {labels.get("Hostname") or labels.get("hostname", "") for labels, _ in _all_rows(devices)}
+    return of_devices | {tables.exported_label(labels, "node") for labels, _ in _all_rows(requests)}
 
 
-def _any(rows: Rows) -> Iterable[tuple[tables.Labels, object]]:
-    return (row for some in rows.values() for row in some)
+def _all_rows(rows: Rows) -> Iterable[tuple[tables.Labels, object]]:
+    return chain.from_iterable(rows.values())
 
 
-def _mixed(rows: Rows) -> list[str]:
-    """A warning where several clusters' series came in answer."""
+def _multiple_clusters(rows: Rows) -> list[str]:
+    """A warning if the result has series of several clusters."""
     for label in ("cluster", "cluster_name", "k8s_cluster", "eks_cluster"):
-        names = sorted({labels[label] for labels, _ in _any(rows) if labels.get(label)})
+        names = sorted({labels[label] for labels, _ in _all_rows(rows) if labels.get(label)})
         if len(names) > 1:
             shown = ", ".join(names[:3])
-            return [f"series of several clusters ({label}: {shown}) are taken for one: set selector to tell them apart"]
+            return [
+                f"series of several clusters ({label}: {shown}) are counted as one cluster: set selector to one of them"
+            ]
     return []
 
 
-def _chunks(names: Sequence[str], most: int = NAMES_PER_QUERY) -> Iterable[list[str]]:
-    return (list(names[at : at + most]) for at in range(0, len(names), most))
+def _chunks(names: Sequence[str], size: int = NAMES_PER_QUERY) -> Iterable[list[str]]:
+    return (list(names[first : first + size]) for first in range(0, len(names), size))

@@ -40,7 +40,9 @@ class ScrapeTimes:
         densest = densest_series(series, _samples_of_device)
         return ExporterScrapes(lambda some_hours: self.rank_scrapes(0, densest, some_hours, now), hours, len(densest))
 
-    def rank_scrapes(self, rank: int, densest: DensestSeries, hours: Sequence[datetime], now: datetime) -> dict[Instance, Scrapes]:
+    def rank_scrapes(
+        self, rank: int, densest: DensestSeries, hours: Sequence[datetime], now: datetime
+    ) -> dict[Instance, Scrapes]:
         """Scrapes of the exporters of one rank's signals, over consecutive hours."""
 
         def device_series(chunk: DensestSeries) -> list[str]:

@@ -64,7 +64,11 @@ def hour_scrapes(scrapes: ScrapesByInstance, hour: datetime, window: Interval | 
         window: where samples were counted; by default the hour and `EDGE_MS` before it.
     """
     start, end = to_epoch_ms(hour), to_epoch_ms(hour + HOUR)
-    nearby = {target: target_scrapes for target, target_scrapes in scrapes_near(scrapes, hour, timedelta(milliseconds=LOOK_AROUND_MS)).items() if target_scrapes.times}
+    nearby = {
+        target: target_scrapes
+        for target, target_scrapes in scrapes_near(scrapes, hour, timedelta(milliseconds=LOOK_AROUND_MS)).items()
+        if target_scrapes.times
+    }
     window = window or Interval(start - EDGE_MARGIN_MS, end)
     times_in_window = {target: target_scrapes.within(window) for target, target_scrapes in nearby.items()}
     return HourScrapes(

@@ -132,7 +132,7 @@ class ShardedClient:
             return series
         # Not in the handler above: there the error would keep the response that was too large.
         if len(ends) > 1:
-            half = len(ends) // 2
-            return [*self._evaluate(name, build, ends[:half]), *self._evaluate(name, build, ends[half:])]
+            middle = len(ends) // 2
+            return [*self._evaluate(name, build, ends[:middle]), *self._evaluate(name, build, ends[middle:])]
         self._shard_counts[name] = finer or SHARD_COUNTS[-1]
         return self._evaluate(name, build, ends)

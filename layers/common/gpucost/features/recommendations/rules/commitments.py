@@ -11,7 +11,13 @@ from typing import Final
 
 from gpucost.features.recommendations.history import LookBack, PoolHistory
 from gpucost.features.recommendations.measuring import MIN_DATA_SHARE, estimate_saving, unpriced_facts
-from gpucost.features.recommendations.model import Evidence, RecommendationContent, Subject, format_count, round_cents
+from gpucost.features.recommendations.model import (
+    Evidence,
+    RecommendationContent,
+    RecommendationSubject,
+    format_count,
+    round_cents,
+)
 from gpucost.features.recommendations.pools import gpus_per_node
 from gpucost.features.recommendations.rules.coverage import shows_commitments
 
@@ -102,7 +108,9 @@ def _scope(look_back: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHis
     )
     return RecommendationContent(
         "commitment",
-        Subject(look_back.cluster, instance_type=scope, capacity_type="on-demand", gpu_model=_model(every)),
+        RecommendationSubject(
+            look_back.cluster, instance_type=scope, capacity_type="on-demand", gpu_model=_model(every)
+        ),
         f"Commit to {what}: in {STEADY:.0%} of the hours at least as {'much was' if is_family else 'many were'} "
         "there on demand",
         saving,

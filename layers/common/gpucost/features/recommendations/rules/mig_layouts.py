@@ -1,9 +1,9 @@
-"""MIG: which profile a workload fits, and the geometry of a pool that serves its demand on the fewest GPUs.
+"""MIG: which profile a workload fits, and the geometries of a pool that serve its demand on the fewest GPUs.
 
-A GPU has few valid geometries: NVIDIA's MIG user guide gives each profile the memory slices at which it may begin, and
-all that fit side by side are enumerated. A pool's geometry is found by exact search over how many GPUs get which; what
-is too large to search exactly gets no plan. Demand counts slices by profile and hour: pods ask for a profile by name
-(strategy *mixed*), so a larger slice serves no smaller request.
+A GPU has few valid geometries: NVIDIA's MIG user guide lists the memory slices at which a profile may start, and this
+module enumerates all combinations that fit. An exact search finds how many GPUs get which geometry. There is no plan if
+the search is too large. Demand is slices by profile and hour. Pods request a profile by name (strategy *mixed*), so a
+larger slice does not serve a smaller request.
 """
 
 import re
@@ -17,17 +17,17 @@ from operator import ge
 from gpucost.core.metering.gpu_models import MIG_GPUS, MigGpu, profile_share
 
 Geometry = tuple[str, ...]
-"""Profiles side by side on one GPU, in order of name."""
-LARGEST_SEARCH = 100_000
-"""States of demand that the exact search looks at; beyond, a pool gets no plan."""
+"""Profiles on one GPU, sorted by name."""
+MAX_SEARCH_STATES = 100_000
+"""Demand states of the exact search. A pool with more gets no plan."""
 COMPUTE_TARGET = 0.70
-"""The busiest hour on a slice, as for whole GPUs."""
+"""Utilization of a slice in the busiest hour, as for whole GPUs."""
 MEMORY_SPARE = 1.10
-"""A slice's memory over the largest ever used."""
+"""A slice's memory ÷ the memory peak."""
 _USABLE = 0.95
-"""Of a profile's nominal GB, in GiB: 1g.5gb has 4,864 MiB (NVIDIA MIG user guide, device profiles of the A100)."""
+"""Usable part of the nominal GB, in GiB: 1g.5gb has 4,864 MiB (NVIDIA MIG user guide, profiles of the A100)."""
 _GIB = 2**30
-_BEGINS = {
+_PLACEMENT_STARTS = {
     (7, "1g", 1): (0, 1, 2, 3, 4, 5, 6),
     (7, "1g", 2): (0, 2, 4, 6),
     (7, "2g", 2): (0, 2, 4),
@@ -38,64 +38,64 @@ _BEGINS = {
     (4, "2g", 2): (0, 2),
     (4, "4g", 4): (0,),
 }
-"""Memory slices at which a profile may begin, by the GPU's compute slices, the profile's, and its memory slices
+"""Memory slices at which a profile may start, by the GPU's compute slices, the profile's, and its memory slices
 (`nvidia-smi mig -lgipp`)."""
 
 
 def mig_gpu(model: str) -> MigGpu | None:
-    """How a GPU model divides under MIG; None for models that do not, or that no table knows."""
+    """The MIG properties of a GPU model; None for models without MIG and for unknown ones."""
     name = model.lower()
-    return next((gpu for gpu in MIG_GPUS if all(part in name for part in gpu.models)), None)
+    return next((gpu for gpu in MIG_GPUS if all(part in name for part in gpu.model_name_parts)), None)
 
 
 def other_profile_names(model: str) -> str:
-    """What some drivers call profiles of a model, in words; "" where all call them alike."""
+    """The names that some drivers use for a model's profiles; empty if all drivers use the same names."""
     gpu = mig_gpu(model)
     return ", ".join(gpu.memory_slices_by_alias) if gpu else ""
 
 
 @cache
 def geometries(model: str) -> tuple[Geometry, ...]:
-    """All maximal geometries of a GPU model: nothing more fits beside them. Of the A100 there are 38, placements apart.
+    """All maximal geometries of a GPU model, to which no further profile can be added; 38 for an A100.
 
-    A whole GPU in one slice (7g, 4g of four) is among them.
+    They include the whole GPU as one slice (7g, or 4g of four).
     """
     gpu = mig_gpu(model)
     if gpu is None:
         return ()
-    spots = [
+    placements = [
         (profile, begin, begin + memory)
         for profile, memory in gpu.memory_slices_by_profile.items()
-        for begin in _BEGINS.get((gpu.compute_slices, profile.partition(".")[0], memory), ())
+        for begin in _PLACEMENT_STARTS.get((gpu.compute_slices, profile.partition(".")[0], memory), ())
     ]
-    found: set[Geometry] = set()
+    geometry_set: set[Geometry] = set()
 
     def extend(chosen: tuple[tuple[str, int, int], ...], start: int) -> None:
-        fitting = [spot for spot in spots if _fits(spot, chosen, gpu)]
+        fitting = [placement for placement in placements if _fits(placement, chosen, gpu)]
         if not fitting:
-            found.add(tuple(sorted(profile for profile, _, _ in chosen)))
-        for spot in fitting:
-            if spots.index(spot) >= start:
-                extend((*chosen, spot), spots.index(spot) + 1)
+            geometry_set.add(tuple(sorted(profile for profile, _, _ in chosen)))
+        for placement in fitting:
+            if placements.index(placement) >= start:
+                extend((*chosen, placement), placements.index(placement) + 1)
 
     extend((), 0)
-    return tuple(sorted(found))
+    return tuple(sorted(geometry_set))
 
 
-def _fits(spot: tuple[str, int, int], chosen: Sequence[tuple[str, int, int]], gpu: MigGpu) -> bool:
-    _, begin, end = spot
-    compute = sum(int(profile[0]) for profile, _, _ in (*chosen, spot))
+def _fits(placement: tuple[str, int, int], chosen: Sequence[tuple[str, int, int]], gpu: MigGpu) -> bool:
+    _, begin, end = placement
+    compute = sum(int(profile[0]) for profile, _, _ in (*chosen, placement))
     return compute <= gpu.compute_slices and all(end <= first or begin >= last for _, first, last in chosen)
 
 
 def fitting_profile(model: str, compute_peak: float, memory_peak: float) -> str | None:
-    """The smallest profile in which a pod that has a whole GPU fits; None where none smaller than the GPU does.
+    """Find the smallest profile that fits a pod with a whole GPU; None if no profile smaller than the GPU fits.
 
     Args:
-        model: the GPU's name.
-        compute_peak: utilization of the GPU in the busiest hour, 0 to 1: on a slice it is so many times higher as the
-            slice has fewer of the GPU's compute slices.
-        memory_peak: the most bytes ever used.
+        model: the GPU model.
+        compute_peak: utilization of the GPU in the busiest hour, 0 to 1. On a slice it is higher in proportion to the
+            GPU's compute slices ÷ the slice's.
+        memory_peak: the memory peak in bytes.
     """
     gpu = mig_gpu(model)
     if gpu is None:
@@ -114,52 +114,62 @@ def fitting_profile(model: str, compute_peak: float, memory_peak: float) -> str 
 
 @dataclass(frozen=True, slots=True)
 class MigPlan:
-    """Geometries for a pool's GPUs, and what they were found from."""
+    """Geometries for a pool's GPUs, and the demand they serve."""
 
     model: str
     gpus: Mapping[Geometry, int]
-    """How many GPUs get which geometry."""
+    """Number of GPUs by geometry."""
     demand: Mapping[str, int]
-    """The most slices of each profile that were wanted in any hour."""
+    """The largest number of slices of each profile that any hour needed."""
     stranded: Fraction
-    """GPUs' worth of compute slices that no hour wanted, or that the geometries leave."""
+    """Compute slices that no hour needed or that the geometries leave unused, in GPUs."""
 
     @property
     def count(self) -> int:
-        """GPUs."""
+        """The number of GPUs."""
         return sum(self.gpus.values())
 
     def supply(self) -> dict[str, int]:
         """Slices by profile."""
-        found: dict[str, int] = {}
+        slices: dict[str, int] = {}
         for geometry, count in self.gpus.items():
             for profile in geometry:
-                found[profile] = found.get(profile, 0) + count
-        return found
+                slices[profile] = slices.get(profile, 0) + count
+        return slices
 
 
 def plan_geometries(model: str, demand: Mapping[str, int]) -> MigPlan | None:
-    """Geometries that serve a demand on the fewest GPUs, and so with the least stranded, by exact search.
+    """Find the geometries that serve a demand on the fewest GPUs, by exact search.
 
-    Every hour is served exactly if the most wanted of each profile in any hour is: a geometry does not change by hour.
+    Geometries do not change by hour. So every hour is served if the largest demand for each profile is served.
+
+    Args:
+        model: the GPU model.
+        demand: the largest number of slices in any hour, by profile.
 
     Returns:
-        None where the model has no MIG, a profile is not its own, or the search would be too large.
+        None if the model has no MIG, does not have a profile, or the search would be too large.
     """
     profiles = sorted(profile for profile, count in demand.items() if count)
     options = geometries(model)
-    known = {profile for geometry in options for profile in geometry}
-    if not profiles or not set(profiles) <= known or prod(demand[one] + 1 for one in profiles) > LARGEST_SEARCH:
+    supported_profiles = {profile for geometry in options for profile in geometry}
+    if (
+        not profiles
+        or not set(profiles) <= supported_profiles
+        or prod(demand[profile] + 1 for profile in profiles) > MAX_SEARCH_STATES
+    ):
         return None
     useful: dict[tuple[int, ...], Geometry] = {}
     for geometry in options:
         useful.setdefault(tuple(geometry.count(profile) for profile in profiles), geometry)
     vectors = [
-        one for one in useful if any(one) and not any(other != one and all(map(ge, other, one)) for other in useful)
+        vector
+        for vector in useful
+        if any(vector) and not any(other != vector and all(map(ge, other, vector)) for other in useful)
     ]
-    best = _search(tuple(demand[profile] for profile in profiles), vectors)
+    vectors_used = _search(tuple(demand[profile] for profile in profiles), vectors)
     chosen: dict[Geometry, int] = {}
-    for vector in best:
+    for vector in vectors_used:
         chosen[useful[vector]] = chosen.get(useful[vector], 0) + 1
     gpu = mig_gpu(model)
     slices = gpu.compute_slices if gpu else 1
@@ -167,51 +177,51 @@ def plan_geometries(model: str, demand: Mapping[str, int]) -> MigPlan | None:
     return MigPlan(model, chosen, {profile: demand[profile] for profile in profiles}, sum(chosen.values()) - served)
 
 
-def _search(wanted: tuple[int, ...], vectors: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The fewest vectors whose sum covers what is wanted: breadth first over what is left, so the first end is best."""
-    came: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
-    level, seen = [wanted], {wanted}
-    done = tuple(0 for _ in wanted)
-    while done not in seen:
-        following = []
-        for left in level:
+def _search(demand: tuple[int, ...], vectors: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Find the fewest vectors whose sum covers the demand, by breadth-first search over the remaining demand."""
+    predecessors: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+    frontier, seen = [demand], {demand}
+    covered = tuple(0 for _ in demand)
+    while covered not in seen:
+        next_frontier = []
+        for remaining in frontier:
             for vector in vectors:
-                after = tuple(max(0, a - b) for a, b in zip(left, vector, strict=True))
-                if after not in seen:
-                    seen.add(after)
-                    came[after] = (left, vector)
-                    following.append(after)
-        level = following
-    path, at = [], done
-    while at != wanted:
-        at, vector = came[at]
+                next_remaining = tuple(max(0, a - b) for a, b in zip(remaining, vector, strict=True))
+                if next_remaining not in seen:
+                    seen.add(next_remaining)
+                    predecessors[next_remaining] = (remaining, vector)
+                    next_frontier.append(next_remaining)
+        frontier = next_frontier
+    path, state = [], covered
+    while state != demand:
+        state, vector = predecessors[state]
         path.append(vector)
     return path
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """A plan played through the hours that it was made for."""
+    """The result of replaying a plan's hours."""
 
     hours: int
     pod_hours_waited: int
-    """Pod-hours for which no slice was free."""
+    """Pod-hours without a free slice."""
     peak_usage: Fraction
-    """The largest part of any profile's slices in use in one hour."""
+    """The largest part of a profile's slices that was in use in an hour."""
 
 
-def replay_plan(chosen: MigPlan, hours: Sequence[Mapping[str, int]]) -> ReplayResult:
-    """Place every hour's pods on a plan's slices.
+def replay_plan(plan: MigPlan, hours: Sequence[Mapping[str, int]]) -> ReplayResult:
+    """Place the pods of every hour on the slices of a plan.
 
     Args:
-        chosen: the plan.
-        hours: slices wanted by profile, hour by hour.
+        plan: the plan.
+        hours: needed slices by profile, for each hour.
     """
-    supply = chosen.supply()
-    waited, tightest = 0, Fraction(0)
+    supply = plan.supply()
+    waited, peak_usage = 0, Fraction(0)
     for hour in hours:
         for profile, count in hour.items():
-            have = supply.get(profile, 0)
-            waited += max(0, count - have)
-            tightest = max(tightest, Fraction(min(count, have), have) if have else Fraction(0))
-    return ReplayResult(len(hours), waited, tightest)
+            available = supply.get(profile, 0)
+            waited += max(0, count - available)
+            peak_usage = max(peak_usage, Fraction(min(count, available), available) if available else Fraction(0))
+    return ReplayResult(len(hours), waited, peak_usage)

@@ -1,17 +1,17 @@
-"""Groups of pods that could take turns on a GPU: no hour above a limit of use, and no more memory than there is.
+"""Groups pods that could share a GPU: no hour above a utilization limit, and not more memory than available.
 
-The fewest groups are found exactly for up to ten pods, by trying every set of them; for more, by first fit, those that
-take most first: possible, and not always the fewest.
+For up to ten pods the search is exact and tries every set. For more pods it is first fit, largest pods first, which is
+valid but may need more groups than necessary.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-EXACT: Final = 10
-"""Pods: all 1,024 sets of them are looked at."""
-MOST_SHARERS: Final = 8
-"""Of a GPU."""
+MAX_EXACT_PODS: Final = 10
+"""Pods for which the search tries all 1,024 sets."""
+MAX_PODS_PER_GPU: Final = 8
+"""Pods that may share one GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,61 +19,64 @@ class SharingPod:
     """A pod that has a GPU to itself."""
 
     workload: int
-    """Place of its workload: two pods of one workload never meet, so that a GPU that fails takes one of them."""
+    """Index of its workload. Two pods of one workload never share a GPU, so that a failing GPU hits one of them."""
     use: Sequence[float]
-    """Of the GPU, by hour, 0 to 1; 0 where the pod is not there."""
+    """Utilization of the GPU by hour, 0 to 1; 0 while the pod is not running."""
     memory: float
-    """Bytes, the most that any pod of the workload ever used."""
-    is_there: Sequence[bool] = ()
-    """By hour."""
+    """The largest GPU memory of any pod of the workload, in bytes."""
+    is_running: Sequence[bool] = ()
+    """Whether the pod is running, by hour."""
 
 
 def group_pods(pods: Sequence[SharingPod], use: float, memory: float) -> list[list[int]]:
-    """Places of pods that go together, each pod in one group.
+    """Group pods, each of which fits on a GPU alone.
 
     Args:
-        pods: each of which fits by itself.
-        use: the most that a group may use of a GPU in any hour.
-        memory: bytes that a group may use.
+        pods: the pods.
+        use: the largest utilization of a group in any hour.
+        memory: GPU memory of a group, in bytes.
+
+    Returns:
+        The groups, as indexes of pods; each pod is in one group.
     """
-    return _exact(pods, use, memory) if len(pods) <= EXACT else _first_fit(pods, use, memory)
+    return _group_exactly(pods, use, memory) if len(pods) <= MAX_EXACT_PODS else _first_fit(pods, use, memory)
 
 
-def _exact(pods: Sequence[SharingPod], use: float, memory: float) -> list[list[int]]:
+def _group_exactly(pods: Sequence[SharingPod], use: float, memory: float) -> list[list[int]]:
     count = len(pods)
     sums: list[list[float]] = [[0.0] * len(pods[0].use)] if pods else [[]]
     fits = [True]
     for chosen in range(1, 1 << count):
         index = (chosen & -chosen).bit_length() - 1
-        rest = chosen & (chosen - 1)
-        own = [a + b for a, b in zip(sums[rest], pods[index].use, strict=True)]
-        sums.append(own)
-        members = [pods[at] for at in range(count) if chosen >> at & 1]
+        others = chosen & (chosen - 1)
+        hourly_sum = [a + b for a, b in zip(sums[others], pods[index].use, strict=True)]
+        sums.append(hourly_sum)
+        members = [pods[position] for position in range(count) if chosen >> position & 1]
         fits.append(
-            fits[rest]
-            and max(own, default=0.0) <= use
-            and sum(one.memory for one in members) <= memory
-            and len({one.workload for one in members}) == len(members) <= MOST_SHARERS
+            fits[others]
+            and max(hourly_sum, default=0.0) <= use
+            and sum(pod.memory for pod in members) <= memory
+            and len({pod.workload for pod in members}) == len(members) <= MAX_PODS_PER_GPU
         )
     fewest: list[tuple[int, int]] = [(0, 0)]
-    """By set: how many groups it needs, and the group that holds its first pod."""
+    """By set: the number of groups it needs, and the group of its first pod."""
     for chosen in range(1, 1 << count):
-        first, rest = chosen & -chosen, chosen & (chosen - 1)
-        best, part = (count + 1, 0), rest
+        first, others = chosen & -chosen, chosen & (chosen - 1)
+        best, subset = (count + 1, 0), others
         while True:
-            group = part | first
+            group = subset | first
             if fits[group] and fewest[chosen ^ group][0] + 1 < best[0]:
                 best = fewest[chosen ^ group][0] + 1, group
-            if not part:
+            if not subset:
                 break
-            part = (part - 1) & rest
+            subset = (subset - 1) & others
         fewest.append(best)
-    found, left = [], (1 << count) - 1
-    while left:
-        group = fewest[left][1]
-        found.append([at for at in range(count) if group >> at & 1])
-        left ^= group
-    return found
+    groups, ungrouped = [], (1 << count) - 1
+    while ungrouped:
+        group = fewest[ungrouped][1]
+        groups.append([position for position in range(count) if group >> position & 1])
+        ungrouped ^= group
+    return groups
 
 
 @dataclass(slots=True)
@@ -89,25 +92,25 @@ def _first_fit(pods: Sequence[SharingPod], use: float, memory: float) -> list[li
     def size(index: int) -> tuple[float, int]:
         return -max(max(pods[index].use, default=0.0) / use, pods[index].memory / memory), index
 
-    found: list[_Group] = []
+    groups: list[_Group] = []
     for index in sorted(range(len(pods)), key=size):
-        one = pods[index]
-        peak = max(one.use, default=0.0)
-        group = next((own for own in found if _takes(own, one, peak, use, memory)), None)
+        pod = pods[index]
+        peak = max(pod.use, default=0.0)
+        group = next((candidate for candidate in groups if _fits_into(candidate, pod, peak, use, memory)), None)
         if group is None:
-            found.append(_Group([index], {one.workload}, list(one.use), one.memory, peak))
+            groups.append(_Group([index], {pod.workload}, list(pod.use), pod.memory, peak))
             continue
-        group.places.append(index)
-        group.workloads.add(one.workload)
-        group.use = [a + b for a, b in zip(group.use, one.use, strict=True)]
-        group.memory += one.memory
+        group.indexes.append(index)
+        group.workloads.add(pod.workload)
+        group.use = [a + b for a, b in zip(group.use, pod.use, strict=True)]
+        group.memory += pod.memory
         group.peak = max(group.use)
-    return [own.places for own in found]
+    return [candidate.indexes for candidate in groups]
 
 
-def _takes(own: _Group, one: SharingPod, peak: float, use: float, memory: float) -> bool:
-    if own.memory + one.memory > memory or one.workload in own.workloads or len(own.places) == MOST_SHARERS:
+def _fits_into(group: _Group, pod: SharingPod, peak: float, use: float, memory: float) -> bool:
+    if group.memory + pod.memory > memory or pod.workload in group.workloads or len(group.indexes) == MAX_PODS_PER_GPU:
         return False
-    if own.peak + peak <= use:  # so that hours need not be looked at
+    if group.peak + peak <= use:  # the peaks fit together, so the hours need no check
         return True
-    return all(a + b <= use for a, b in zip(own.use, one.use, strict=True))
+    return all(a + b <= use for a, b in zip(group.use, pod.use, strict=True))

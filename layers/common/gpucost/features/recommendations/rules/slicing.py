@@ -1,8 +1,8 @@
-"""MIG plans: whole-GPU workloads that fit slices, and the geometry of their pool, proven by replaying its hours.
+"""MIG plans: workloads with whole GPUs that fit slices, and a geometry of their pool, verified by replaying its hours.
 
-A slice saves money only where others take the rest of its GPU, so workloads are advised with a plan of their pool that
-frees whole nodes, never alone. Memory peaks are what the exporter saw (`DCGM_FI_DEV_FB_USED`): what reserves all memory
-when it starts, as vLLM does, fits nothing smaller until it is told to reserve less.
+A slice saves money only if other pods use the rest of its GPU. So slices are recommended only with a plan of their pool
+that frees whole nodes. Memory peaks come from the exporter (`DCGM_FI_DEV_FB_USED`). A workload that reserves all memory
+at its start, such as vLLM, fits no slice until it is configured to reserve less.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from gpucost.features.recommendations.measuring import (
 )
 from gpucost.features.recommendations.model import (
     RecommendationContent,
-    Subject,
+    RecommendationSubject,
     format_count,
     recommendation_id,
     round_cents,
@@ -40,88 +40,96 @@ from gpucost.features.recommendations.pools import (
 from gpucost.features.recommendations.rules import mig_layouts as mig
 from gpucost.features.recommendations.rules.rightsizing import confidence_level
 
-LEAST_MEMORY = 0.9
-"""Part of the GPU-hours whose memory must have been seen."""
-_ALONE = 0.999
+MIN_MEMORY_SHARE = 0.9
+"""Part of the GPU-hours that must have observed memory."""
+_ONE_POOL_SHARE = 0.999
 """Part of a workload's GPU-hours that must be in one pool."""
-_LEAST_USD = 1.0
+_MIN_USD = 1.0
+_RISK = "A request runs on the compute of one slice, so it may take proportionally longer."
 _GIB = 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class SliceFit:
-    """A workload and the slice that it fits."""
+    """A workload, and the MIG profile that it fits."""
 
-    measured: WorkloadMeasures
+    measures: WorkloadMeasures
     pool: PoolKey
     profile: str
 
 
 def recommend_slices(
-    look_back: LookBack, measured: Sequence[WorkloadMeasures], taken: set[Subject]
+    look_back: LookBack, measured: Sequence[WorkloadMeasures], excluded: set[RecommendationSubject]
 ) -> list[RecommendationContent]:
-    """Plans of pools, each with its workloads.
+    """Recommend a geometry for each pool, and a slice for each of its workloads that fit one.
 
     Args:
-        look: the look-back.
-        measured: workloads of which enough is known.
-        taken: workloads that something else is advised of.
+        look_back: the look-back.
+        measured: workloads with sufficient measures.
+        excluded: workloads that already have another recommendation.
     """
     by_pool: dict[PoolKey, list[SliceFit]] = {}
-    for one in measured:
-        if workload_subject(look_back.cluster, one.history) in taken:
+    for measures in measured:
+        if workload_subject(look_back.cluster, measures.history) in excluded:
             continue
-        found = fit_slice(one)
-        if found is not None:
-            by_pool.setdefault(found.pool, []).append(found)
-    return [advice for key in sorted(by_pool) for advice in _pool(look_back, look_back.pools[key], by_pool[key])]
+        slice_fit = fit_slice(measures)
+        if slice_fit is not None:
+            by_pool.setdefault(slice_fit.pool, []).append(slice_fit)
+    return [
+        content for key in sorted(by_pool) for content in _recommend_plan(look_back, look_back.pools[key], by_pool[key])
+    ]
 
 
-def fit_slice(one: WorkloadMeasures) -> SliceFit | None:
-    """The slice that a workload's pods fit, each of which has one whole GPU; None where there is none, or too little
-    is known of its memory."""
-    history = one.history
-    held = sum(history.held[one.first :])
+def fit_slice(measures: WorkloadMeasures) -> SliceFit | None:
+    """Find the slice that fits a workload's pods, each of which holds one whole GPU.
+
+    Returns:
+        None if there is none, or if its memory is not known well enough.
+    """
+    history = measures.history
+    held = sum(history.held[measures.first :])
     if (
         history.units_per_pod != 1
         or history.gpu_share != 1.0
         or not history.pools
-        or one.current_gpus <= 0
-        or one.pod_peak < 0
+        or measures.current_gpus <= 0
+        or measures.pod_peak < 0
     ):
         return None
-    ((pool, most),) = history.pools.most_common(1)
-    if most < _ALONE * sum(history.pools.values()) or history.memory_gpu_hours < LEAST_MEMORY * held:
+    ((pool, largest_pool_hours),) = history.pools.most_common(1)
+    if largest_pool_hours < _ONE_POOL_SHARE * sum(history.pools.values()):
         return None
-    profile = mig.fitting_profile(history.key.gpu_model, one.pod_peak, history.memory_peak)
-    return None if profile is None else SliceFit(one, pool, profile)
+    if history.memory_gpu_hours < MIN_MEMORY_SHARE * held:
+        return None
+    profile = mig.fitting_profile(history.key.gpu_model, measures.pod_peak, history.memory_peak)
+    return None if profile is None else SliceFit(measures, pool, profile)
 
 
-def _pool(look_back: LookBack, pool: PoolHistory, own: Sequence[SliceFit]) -> list[RecommendationContent]:
+def _recommend_plan(look_back: LookBack, pool: PoolHistory, fits: Sequence[SliceFit]) -> list[RecommendationContent]:
     gpus = gpus_per_node(pool)
     model = pool.key.gpu_model
     hours: list[dict[str, int]] = [{} for _ in range(look_back.hours)]
-    wanted: dict[str, int] = {}
-    for one in own:
-        for index, count in enumerate(one.measured.history.pods):
+    demand: dict[str, int] = {}
+    for fit in fits:
+        for index, count in enumerate(fit.measures.history.pods):
             if count:
-                hours[index][one.profile] = hours[index].get(one.profile, 0) + count
+                hours[index][fit.profile] = hours[index].get(fit.profile, 0) + count
     for hour in hours:
         for profile, count in hour.items():
-            wanted[profile] = max(wanted.get(profile, 0), count)
-    plan = mig.plan_geometries(model, wanted)
+            demand[profile] = max(demand.get(profile, 0), count)
+    plan = mig.plan_geometries(model, demand)
     if plan is None or not gpus or not has_enough_prices(look_back, pool):
         return []
-    first = min(one.measured.first for one in own)
-    known = [index for index in range(first, look_back.hours) if look_back.has_figures[index]]
-    proof = mig.replay_plan(plan, [hours[index] for index in known])
-    whole = [sum(round(size * count) for size, count in pods) for pods in pool.pods]
+    first = min(fit.measures.first for fit in fits)
+    hours_with_figures = [index for index in range(first, look_back.hours) if look_back.has_figures[index]]
+    replayed = mig.replay_plan(plan, [hours[index] for index in hours_with_figures])
+    gpus_wanted = [sum(round(size * count) for size, count in pods) for pods in pool.pods]
 
     def nodes(index: int) -> tuple[int, int]:
-        """Nodes before and after."""
-        others = max(0, whole[index] - sum(hours[index].values()))
-        # Pods that follow each other within an hour are counted each: no more nodes can go than there are.
-        return min(ceil(whole[index] / gpus), pool.nodes[index]), ceil((others + plan.count) / gpus)
+        """Nodes before and after the change."""
+        others = max(0, gpus_wanted[index] - sum(hours[index].values()))
+        # Pods that run one after another within an hour are counted separately, so limit it to the nodes there were.
+        return min(ceil(gpus_wanted[index] / gpus), pool.nodes[index]), ceil((others + plan.count) / gpus)
 
     def freed(index: int) -> tuple[float, float]:
         before, after = nodes(index)
@@ -130,10 +138,10 @@ def _pool(look_back: LookBack, pool: PoolHistory, own: Sequence[SliceFit]) -> li
     saving = estimate_saving(
         look_back, first, freed, pool.cash.cash_share(), pool_list_ratio(look_back, pool), pool.unpriced
     )
-    if proof.pod_hours_waited or saving.usd < _LEAST_USD:
+    if replayed.pod_hours_waited or saving.usd < _MIN_USD:
         return []
     newest = newest_hours(look_back, first)
-    before, after = (sum(nodes(index)[which] for index in newest) / max(1, len(newest)) for which in (0, 1))
+    before, after = (sum(nodes(index)[position] for index in newest) / max(1, len(newest)) for position in (0, 1))
     if before <= after:
         return []
     subject = pool_subject(look_back, pool)
@@ -141,64 +149,69 @@ def _pool(look_back: LookBack, pool: PoolHistory, own: Sequence[SliceFit]) -> li
     layouts += [[] for _ in range(-len(layouts) % gpus)]
     facts = {
         "slices": ", ".join(f"{count} × {profile}" for profile, count in sorted(plan.demand.items())),
-        "replayed": f"{proof.hours} hours, {proof.pod_hours_waited} pod-hours waited; at most {float(proof.peak_usage):.0%} in use",
+        "replayed": f"{replayed.hours} hours, {replayed.pod_hours_waited} pod-hours waited; "
+        f"at most {float(replayed.peak_usage):.0%} in use",
         "GPUs": f"{plan.count}, of which {float(plan.stranded):.2f} stay unused or stranded",
-        "workloads": ", ".join(sorted(one.measured.history.key.name for one in own)),
+        "workloads": ", ".join(sorted(fit.measures.history.key.name for fit in fits)),
     }
     if others := mig.other_profile_names(model):
-        facts["names"] = f"as in NVIDIA's guide; some drivers say {others} instead (nvidia-smi mig -lgip)"
-    found = RecommendationContent(
+        facts["names"] = f"as in NVIDIA's guide; some drivers use {others} instead (nvidia-smi mig -lgip)"
+    plan_content = RecommendationContent(
         "mig-geometry",
         subject,
-        f"Slice {plan.count} GPUs of node pool {pool.key.node_pool or '(none)'} for {len(own)} workloads that fit MIG "
+        f"Slice {plan.count} GPUs of node pool {pool.key.node_pool or '(none)'} for {len(fits)} workloads that fit MIG "
         f"slices: {format_count(before)} {pool.key.instance_type} nodes become {format_count(after)}",
         saving,
         pool_evidence(look_back, pool, first, facts),
         "medium",
         "medium",
-        "One request has a slice's compute alone: it may take as many times longer.",
+        _RISK,
         "high",
-        geometry_patch(pool.key.node_pool, [layouts[at : at + gpus] for at in range(0, len(layouts), gpus)]),
+        geometry_patch(pool.key.node_pool, [layouts[start : start + gpus] for start in range(0, len(layouts), gpus)]),
         round_cents(before),
         round_cents(after),
         round_cents(mean_pool_cost(look_back, pool, first)),
     )
-    return [found, *(_workload(look_back, one, recommendation_id("mig-geometry", subject)) for one in own)]
+    return [
+        plan_content,
+        *(_recommend_slice(look_back, fit, recommendation_id("mig-geometry", subject)) for fit in fits),
+    ]
 
 
-def _workload(look_back: LookBack, one: SliceFit, plan_id: str) -> RecommendationContent:
-    history, subject = one.measured.history, workload_subject(look_back.cluster, one.measured.history)
-    share = float(profile_share(one.profile, history.key.gpu_model) or 1)
+def _recommend_slice(look_back: LookBack, fit: SliceFit, plan_id: str) -> RecommendationContent:
+    history, subject = fit.measures.history, workload_subject(look_back.cluster, fit.measures.history)
+    share = float(profile_share(fit.profile, history.key.gpu_model) or 1)
 
     def freed(index: int) -> tuple[float, float]:
         return history.usd[index] * (1 - share), history.held[index] * (1 - share)
 
     saving = estimate_saving(
         look_back,
-        one.measured.first,
+        fit.measures.first,
         freed,
         history.cash.cash_share(),
         workload_list_ratio(look_back, history),
         history.unpriced,
     )
     facts = {
-        "profile": f"{one.profile}, {share:.3f} of a GPU",
-        "busiest pod": f"{one.measured.pod_peak:.1%} of a whole GPU in its busiest hour (an hour's mean)",
+        "profile": f"{fit.profile}, {share:.3f} of a GPU",
+        "busiest pod": f"{fit.measures.pod_peak:.1%} of a whole GPU in its busiest hour (an hour's mean)",
         "GPU memory": f"{history.memory_peak / _GIB:.1f} GiB at most",
     }
     return RecommendationContent(
         "mig-slice",
         subject,
-        f"Let {subject.workload_kind} {subject.namespace}/{subject.workload} request a {one.profile} slice in place of a GPU",
+        f"Let {subject.workload_kind} {subject.namespace}/{subject.workload} request a {fit.profile} slice "
+        "instead of a GPU",
         saving,
-        workload_evidence(look_back, one.measured, facts),
-        confidence_level(one.measured),
+        workload_evidence(look_back, fit.measures, facts),
+        confidence_level(fit.measures),
         "medium",
-        "One request has a slice's compute alone: it may take as many times longer.",
+        _RISK,
         "medium",
-        slice_patch(subject, one.profile),
-        round_cents(one.measured.current_gpus),
-        round_ratio(one.measured.current_gpus * share) or round_cents(0),
-        round_cents(one.measured.usd_hourly),
+        slice_patch(subject, fit.profile),
+        round_cents(fit.measures.current_gpus),
+        round_ratio(fit.measures.current_gpus * share) or round_cents(0),
+        round_cents(fit.measures.usd_hourly),
         part_of=plan_id,
     )

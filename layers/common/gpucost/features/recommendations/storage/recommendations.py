@@ -20,7 +20,7 @@ from gpucost.features.recommendations.lifecycle import WITHDRAWN_RETENTION
 from gpucost.features.recommendations.model import Recommendation, Review
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
-from gpucost.storage.packed_items import PackedDocument, retry_conflicts, puts, sk
+from gpucost.storage.packed_items import PackedDocument, puts, retry_conflicts, sk
 from gpucost.storage.table import FORMAT, Item, Table, check_format, key, verify_integrity
 
 _RECOMMENDATION = TypeAdapter(Recommendation)

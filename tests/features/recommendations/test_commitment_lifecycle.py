@@ -11,9 +11,9 @@ from gpucost.core.model import HourRecord
 from gpucost.features.recommendations.model import Recommendation
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
-from tests.features.recommendations import advice_fleet as sim
-from tests.features.recommendations.test_advice_life import nightly
-from tests.features.recommendations.test_advice_service import NOW, TEXT, Store
+from tests.features.recommendations import simulated_fleet as sim
+from tests.features.recommendations.test_recommendation_lifecycle import nightly
+from tests.features.recommendations.test_recommendation_service import NOW, TEXT, Store
 
 DAYS = 39
 BOUGHT = 24 * 30

@@ -12,8 +12,8 @@ from gpucost.features.recommendations.history import LookBack, Wait
 from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.review import review_cluster
 from gpucost.features.recommendations.rules.waiting_pods import PendingPod, remaining_wait, pending_pods
-from tests.features.recommendations import advice_fleet as sim
-from tests.features.recommendations import advice_queue as line
+from tests.features.recommendations import simulated_fleet as sim
+from tests.features.recommendations import simulated_queue as line
 from tests.records import use_of
 
 DAYS = 14

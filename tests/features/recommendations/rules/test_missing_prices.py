@@ -13,7 +13,7 @@ from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 from gpucost.features.recommendations.pools import has_enough_prices
 from gpucost.features.recommendations.review import review_cluster
-from tests.features.recommendations import advice_fleet as sim
+from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.rules.test_rightsizing import look_at
 
 HOURS = 720

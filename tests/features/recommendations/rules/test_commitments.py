@@ -13,7 +13,7 @@ from gpucost.features.recommendations.node_prices import ReservedPrice
 from gpucost.features.recommendations.price_lists import reserved_prices
 from gpucost.features.recommendations.review import review_cluster
 from gpucost.settings_document import parse_settings
-from tests.features.recommendations import advice_fleet as sim
+from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.rules.test_rightsizing import look_at
 
 HOURS = 720

@@ -23,10 +23,10 @@ def test_pod_that_holds_all_gpus_all_hour_is_measured_without_labels(attribute: 
     timeline.device(0.2, gpu=0)
     timeline.device(0.6, gpu=1)
     (record,) = attribute(timeline)
-    found = line(record, "p")
-    assert (found.utilization_source, found.utilization) == ("pod", Decimal("0.4"))
-    assert found.effective_usd == 8
-    assert found.unmeasured_usd == 0
+    pod_line = line(record, "p")
+    assert (pod_line.utilization_source, pod_line.utilization) == ("pod", Decimal("0.4"))
+    assert pod_line.effective_usd == 8
+    assert pod_line.unmeasured_usd == 0
 
 
 def test_pod_that_came_within_the_hour_is_measured_by_the_samples_of_its_time(attribute: Attribute) -> None:
@@ -36,13 +36,13 @@ def test_pod_that_came_within_the_hour_is_measured_by_the_samples_of_its_time(at
         timeline.device(0, -65, 20, gpu=gpu)
         timeline.device(0.6, 20, gpu=gpu)
     (record,) = attribute(timeline)
-    found = line(record, "p")
-    assert found.utilization_source == "pod"
-    assert found.utilization == pytest.approx(Decimal("0.6"))
+    pod_line = line(record, "p")
+    assert pod_line.utilization_source == "pod"
+    assert pod_line.utilization == pytest.approx(Decimal("0.6"))
     assert hours(record)["p"] == pytest.approx(2 * 40 / 60, abs=0.02)
 
 
-def test_pods_that_took_turns_well_apart_are_measured_each_by_its_own_samples(attribute: Attribute) -> None:
+def test_successive_pods_are_measured_by_their_respective_samples(attribute: Attribute) -> None:
     timeline = node()
     timeline.pod("first", -65, 20, units=2)
     timeline.pod("second", 30, units=2)
@@ -51,7 +51,7 @@ def test_pods_that_took_turns_well_apart_are_measured_each_by_its_own_samples(at
         timeline.device(0, 20, 30, gpu=gpu)
         timeline.device(0.2, 30, gpu=gpu)
     (record,) = attribute(timeline)
-    assert {one.utilization_source for one in record.lines} == {"pod"}
+    assert {pod_line.utilization_source for pod_line in record.lines} == {"pod"}
     assert float(line(record, "first").utilization or 0) == pytest.approx(0.8, abs=0.03)
     assert float(line(record, "second").utilization or 0) == pytest.approx(0.2, abs=0.03)
 
@@ -63,23 +63,23 @@ def test_pods_that_took_turns_within_an_interval_are_unmeasured(attribute: Attri
     for gpu in (0, 1):
         timeline.device(0.5, gpu=gpu)
     (record,) = attribute(timeline)
-    assert {one.utilization_source for one in record.lines} == {"none"}
-    assert {one.effective_usd for one in record.lines} == {None}
+    assert {pod_line.utilization_source for pod_line in record.lines} == {"none"}
+    assert {pod_line.effective_usd for pod_line in record.lines} == {None}
 
 
 @pytest.mark.parametrize("what", ["half", "shared", "sliced", "missing", "disputed"])
-def test_pod_that_others_may_share_the_node_with_is_unmeasured(attribute: Attribute, what: str) -> None:
-    labels = {"nvidia_com_gpu_replicas": "2"} if what == "shared" else {}
-    timeline = node(4 if what == "shared" else 14 if what == "sliced" else 2, **labels)
-    timeline.pod("p", units={"half": 1, "shared": 4, "sliced": 14}.get(what, 2))
-    if what == "disputed":
+def test_pod_that_others_may_share_the_node_with_is_unmeasured(attribute: Attribute, case: str) -> None:
+    labels = {"nvidia_com_gpu_replicas": "2"} if case == "shared" else {}
+    timeline = node(4 if case == "shared" else 14 if case == "sliced" else 2, **labels)
+    timeline.pod("p", units={"half": 1, "shared": 4, "sliced": 14}.get(case, 2))
+    if case == "disputed":
         forged = {"job": "tenant", "instance": "10.9.9.9:8080"}
         timeline.pod("ghost", units=9, **forged)
-    for gpu in range(1 if what == "missing" else 2):
-        parts = range(7) if what == "sliced" else [None]
+    for gpu in range(1 if case == "missing" else 2):
+        parts = range(7) if case == "sliced" else [None]
         for part in parts:
-            own = {} if part is None else {"GPU_I_ID": str(part), "GPU_I_PROFILE": "1g.5gb"}
-            timeline.device(0.5, gpu=gpu, **own)
+            mig_labels = {} if part is None else {"GPU_I_ID": str(part), "GPU_I_PROFILE": "1g.5gb"}
+            timeline.device(0.5, gpu=gpu, **mig_labels)
     (record,) = attribute(timeline)
     assert line(record, "p").utilization_source == "none"
 
@@ -94,10 +94,10 @@ def test_fraction_of_a_gpu_counts_as_that(attribute: Attribute, instance_type: s
     timeline.pod("p", 15)
     timeline.device(0.5, gpu=0, exported_pod="p", exported_namespace="team")
     (record,) = attribute(timeline)
-    found = line(record, "p")
-    assert found.gpu_share == Decimal(share)
-    assert float(found.allocated_gpu_hours) == pytest.approx(float(share) * 0.75, abs=0.01)
-    assert found.utilization_source == "pod"
+    pod_line = line(record, "p")
+    assert pod_line.gpu_share == Decimal(share)
+    assert float(pod_line.allocated_gpu_hours) == pytest.approx(float(share) * 0.75, abs=0.01)
+    assert pod_line.utilization_source == "pod"
     assert record.coverage is not None
     assert record.coverage.utilization == 1
     assert record.totals is not None
@@ -119,7 +119,7 @@ def test_fraction_counts_where_no_capacity_is_kept(attribute: Attribute) -> None
     assert line(record, "p").allocated_usd == Decimal("2.5")
 
 
-def test_fraction_that_is_not_observed_weighs_as_one_device(attribute: Attribute) -> None:
+def test_unobserved_fraction_weighs_as_a_whole_device(attribute: Attribute) -> None:
     timeline = node(1, 1)
     timeline.device(0.5, gpu=0)
     timeline.node("n2", capacity={"nvidia_com_gpu": 1}, labels={"node_kubernetes_io_instance_type": "g6f.large"})
@@ -134,5 +134,5 @@ def test_time_slices_of_a_fraction_are_parts_of_the_fraction(attribute: Attribut
     timeline.pod("p", units=1)
     timeline.device(0.5, gpu=0)
     (record,) = attribute(timeline)
-    found = line(record, "p")
-    assert (found.gpu_share, found.utilization_source) == (Decimal("0.125"), "shared")
+    pod_line = line(record, "p")
+    assert (pod_line.gpu_share, pod_line.utilization_source) == (Decimal("0.125"), "shared")

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from gpucost.features.recommendations.history import Wait
-from tests.features.recommendations.advice_fleet import START, Load, Pool
+from tests.features.recommendations.simulated_fleet import START, Load, Pool
 
 
 @dataclass(frozen=True)

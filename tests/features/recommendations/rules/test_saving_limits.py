@@ -11,7 +11,7 @@ from gpucost.core.model import HourRecord
 from gpucost.features.recommendations.model import RecommendationContent, format_count
 from gpucost.features.recommendations.node_prices import ReservedPrice
 from gpucost.features.recommendations.review import review_cluster
-from tests.features.recommendations import advice_fleet as sim
+from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.rules.test_rightsizing import look_at, review_of
 
 WEEKS = 24 * 30

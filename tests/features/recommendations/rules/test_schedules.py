@@ -10,7 +10,7 @@ import yaml
 
 from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.review import review_cluster
-from tests.features.recommendations import advice_fleet as sim
+from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.rules.test_rightsizing import look_at
 
 HOURS = 504

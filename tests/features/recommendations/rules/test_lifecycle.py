@@ -15,10 +15,10 @@ from gpucost.features.recommendations.model import (
     RecommendationContent,
     RecommendationKind,
     Saving,
-    Subject,
+    RecommendationSubject,
     recommendation_id,
 )
-from tests.features.recommendations.advice_fleet import START
+from tests.features.recommendations.simulated_fleet import START
 
 NOW = START + timedelta(days=30)
 
@@ -26,7 +26,7 @@ NOW = START + timedelta(days=30)
 def advice(kind: RecommendationKind = "fewer-gpus", now: int = 8, then: int = 2, workload: str = "chat") -> RecommendationContent:
     zero = Decimal(0)
     return RecommendationContent(
-        kind, Subject("demo", "research", "ns", "Deployment", workload), "do it",
+        kind, RecommendationSubject("demo", "research", "ns", "Deployment", workload), "do it",
         Saving(Decimal(10_000), zero, zero, None, None, zero), Evidence(START, NOW, 700, 0, None, None, None),
         "high", "low", "", "low", "", Decimal(now), Decimal(then), Decimal(16),
     )  # fmt: skip
@@ -54,7 +54,7 @@ def test_an_id_is_stable_and_tells_things_apart() -> None:
     assert one.id == replace(one, summary="other words", current_gpus=Decimal(9)).id
     assert one.id != advice(workload="chat2").id
     assert one.id != advice(kind="idle").id
-    assert recommendation_id("idle", Subject("a", "bc")) != recommendation_id("idle", Subject("ab", "c"))
+    assert recommendation_id("idle", RecommendationSubject("a", "bc")) != recommendation_id("idle", RecommendationSubject("ab", "c"))
 
 
 def test_what_is_advised_again_stays_open_since_it_was_first_advised() -> None:

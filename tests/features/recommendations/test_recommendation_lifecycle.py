@@ -20,8 +20,8 @@ from gpucost.features.recommendations.service import RecommendationService
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
-from tests.features.recommendations import advice_fleet as sim
-from tests.features.recommendations.test_advice_service import (
+from tests.features.recommendations import simulated_fleet as sim
+from tests.features.recommendations.test_recommendation_service import (
     TEXT,
     Book,
     Kept,

@@ -251,12 +251,12 @@ def test_an_older_review_does_not_replace_a_newer_one(table: DynamoTable) -> Non
 def test_reviews_of_any_size_are_stored_whole_and_leave_no_piece_behind(table: DynamoTable, size: int) -> None:
     import random
 
-    from gpucost.features.recommendations.model import Subject, WorkloadAssessment
+    from gpucost.features.recommendations.model import RecommendationSubject, WorkloadAssessment
     from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 
     chance = random.Random(1)
     names = [f"{chance.getrandbits(400):x}" for _ in range(size)]
-    judged = tuple(WorkloadAssessment(Subject("a", "u", "n", "Job", name), "idle", Decimal(1), None, None, "why") for name in names)
+    judged = tuple(WorkloadAssessment(RecommendationSubject("a", "u", "n", "Job", name), "idle", Decimal(1), None, None, "why") for name in names)
     store = DynamoRecommendations(table.client, table.name)
     for at, own in ((0, judged), (1, judged[:3])):
         review = Review("a", NOW - DAY, NOW, NOW + DAY * at, 24, (), own)

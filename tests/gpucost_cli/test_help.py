@@ -1,0 +1,85 @@
+"""The help of every command: whole sentences, an example, and formats for scripts."""
+
+import subprocess
+from collections.abc import Iterator
+from importlib.metadata import version
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from gpucost_cli.main import cli
+from tests.system.test_cli import gpucost, in_this_process
+
+
+def commands(group: click.Group, *parents: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield every command below a group with its full name."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, *parents, name)
+        else:
+            yield " ".join((*parents, name)), command
+
+
+def groups(group: click.Group, *parents: str) -> Iterator[tuple[str, ...]]:
+    yield parents
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from groups(command, *parents, name)
+
+
+COMMANDS = dict(commands(cli))
+
+
+@pytest.mark.parametrize("names", groups(cli), ids=" ".join)
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_lists_of_commands_are_not_truncated(names: tuple[str, ...], width: int) -> None:
+    result = CliRunner().invoke(cli, [*names, "--help"], terminal_width=width)
+    assert result.exit_code == 0
+    assert "..." not in result.output.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_sentence_and_an_example(name: str) -> None:
+    text = COMMANDS[name].help or ""
+    first = " ".join(text.partition("\n\n")[0].split())
+    assert first.endswith("."), first
+    assert first[0].isupper(), first
+    assert "\b\nExample:\n" in text, "an example in the docstring"
+    assert f"gpucost {name}" in text.partition("Example:")[2]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_a_help_text(name: str) -> None:
+    options = [parameter for parameter in COMMANDS[name].params if isinstance(parameter, click.Option)]
+    assert [option.name for option in options if not option.help] == []
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name.split()[-1] in {"list", "history", "adjustments"}])
+def test_lists_have_a_json_format(name: str) -> None:
+    (option,) = [parameter for parameter in COMMANDS[name].params if "--format" in parameter.opts]
+    assert isinstance(option.type, click.Choice)
+    assert "json" in option.type.choices
+
+
+def test_version_is_that_of_the_package() -> None:
+    result = in_this_process("--version")
+    assert (result.returncode, result.stdout) in {
+        (None, f"gpucost {version('gpucost')}\n"),
+        (0, f"gpucost {version('gpucost')}\n"),
+    }
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_script_asks_gpucost(shell: str) -> None:
+    result = in_this_process("completion", shell)
+    assert result.returncode == 0
+    assert "_GPUCOST_COMPLETE" in result.stdout
+    assert "gpucost" in result.stdout
+
+
+def test_bash_completes_commands() -> None:
+    done: subprocess.CompletedProcess[str] = gpucost(
+        _GPUCOST_COMPLETE="bash_complete", COMP_WORDS="gpucost mani", COMP_CWORD="1"
+    )
+    assert done.stdout.strip() == "plain,manifests"
