@@ -92,7 +92,7 @@ def _follow(work: "Backfill") -> None:
         def show(progress: "BackfillProgress") -> None:
             waits = f"waiting behind about {progress.ahead} other messages"
             bar.update(
-                task, total=progress.wanted, completed=progress.done,
+                task, total=progress.total, completed=progress.done,
                 description=waits if progress.ahead else "backfilling", left=_hours_minutes_seconds(progress.remaining),
             )  # fmt: skip
 

@@ -128,7 +128,7 @@ FAULTS = (
     Fault("hand-overs count twice", f"{PACKAGE}/core/metering/holdings.py", "return _hand_over(found)", "return found"),
     Fault("a node's last word counts for all of its hour", f"{PACKAGE}/core/metering/holdings.py", "return span, life.at(span.time)", "return span, life.node"),
     Fault("owners of owners are not asked", f"{PACKAGE}/sources/prometheus/owners.py", "return self._of_owners.get((namespace, *owner)) or owner", "return owner"),
-    Fault("what owned a pod that is gone is forgotten", f"{PACKAGE}/sources/prometheus/reader.py", "pods.missing_owners(uncertain).items()", "{}.items()"),
+    Fault("what owned a pod that is gone is forgotten", f"{PACKAGE}/sources/prometheus/reader.py", "pods.missing_owners(changed).items()", "{}.items()"),
     Fault("a second instance doubles what it tells", f"{PACKAGE}/sources/prometheus/pods.py", "pod.units[container] = raw.units.setdefault(target, {})[container] = value", "pod.units[container] = value + (pod.units[container] or 0)"),
     Fault("series of other jobs are read", f"{PACKAGE}/sources/prometheus/queries.py", '",".join((*matchers, *of_cluster, *of_source, *of_shard))', '",".join((*matchers, *of_cluster, *of_shard))', SUSPECT_TESTS),
     Fault("a uid in two namespaces is billed", f"{PACKAGE}/sources/prometheus/pods.py", "    if len(pod.objects) == 1:", "    if True:", SUSPECT_TESTS),

@@ -273,9 +273,9 @@ def test_roles_add_up() -> None:
 @pytest.mark.parametrize(
     ("access", "says"),
     [
-        ("", "access: must be a list of grants; leave the key out"),
+        ("", "access: must be a list of grants; omit the key"),
         ("{}", "access: must be a list"),
-        ("[{roles: [admin]}]", "access[0]: either principal or claim is needed"),
+        ("[{roles: [admin]}]", "access[0]: either principal or claim is required"),
         ('[{principal: "arn:aws:iam::123456789012:role/x", claim: {name: a, value: b}, roles: [admin]}]', "either"),
         ('[{principal: "arn:aws:iam::123456789012:role/*", roles: [admin]}]', "access[0].principal"),
         ('[{principal: "arn:aws:sts::123456789012:assumed-role/x/y", roles: [admin]}]', "access[0].principal"),

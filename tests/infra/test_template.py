@@ -11,7 +11,7 @@ import pytest
 from samtranslator.yaml_helper import yaml_parse
 
 from devstack.template import REPOSITORY, transform
-from gpucost.pipeline.refresh_prices import RATING_BEGINS
+from gpucost.pipeline.refresh_prices import RATING_DELAY
 from gpucost.runtime.environment import Environment
 from gpucost.runtime.messages import HoursDue, PricesDue, ScheduledTick, read_alert_input, read_message
 from tests.infra.stacks import Stack
@@ -137,7 +137,7 @@ def test_prices_are_refreshed_before_dispatch_and_only_where_a_source_is_on(temp
         EVENTS["prices"]
     )
     # dispatch fires at minute 5: an hour counts as rated from a minute before.
-    assert timedelta(minutes=1) < RATING_BEGINS < timedelta(minutes=5)
+    assert timedelta(minutes=1) < RATING_DELAY < timedelta(minutes=5)
 
 
 def test_each_price_source_brings_its_own_permissions(template: Template) -> None:

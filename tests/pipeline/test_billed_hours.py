@@ -14,7 +14,7 @@ from gpucost.core.pricing.bill_lines import BillExtract, BillLine
 from gpucost.pipeline.node_pools import LedgerNodePools
 from gpucost.pipeline.refresh_bill import BillService
 from gpucost.pipeline.refresh_prices import PricesService, RefreshResult
-from gpucost.pipeline.reprice import SETTLES_AFTER, RepricingService
+from gpucost.pipeline.reprice import SETTLE_DELAY, RepricingService
 from gpucost.pipeline.restate import RestateService
 from gpucost.runtime.messages import HoursDue, HoursToRestate, PricesDue
 from gpucost.settings.bill import CurSettings
@@ -83,7 +83,7 @@ class Billed(System):
 
     def reprice(self) -> int:
         service = RepricingService(self.store, self.ledger, self.book, self.bills, self)  # type: ignore[arg-type]
-        sent = service.reprice(NOW + SETTLES_AFTER, "c")
+        sent = service.reprice(NOW + SETTLE_DELAY, "c")
         restating = RestateService(
             self.store, self.ledger, self.rollups, self.heard, pricer=self.pricer, clock=lambda: NOW
         )

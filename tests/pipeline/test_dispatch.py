@@ -17,7 +17,7 @@ from gpucost.core.hours import HOUR
 from gpucost.core.ledger import ClosedMonth, due_hours
 from gpucost.core.model import HourRecord, Status
 from gpucost.core.rollups import DAY
-from gpucost.pipeline.dispatch import LONGEST_SILENCE, DispatchService, due_messages
+from gpucost.pipeline.dispatch import MAX_SILENCE, DispatchService, due_messages
 from gpucost.runtime import aws
 from gpucost.runtime.messages import HoursDue, ScheduledTick, Tick, read_message
 from gpucost.runtime.messaging import MessageBus
@@ -224,7 +224,7 @@ def test_once_a_day_hours_that_nobody_closed_are_looked_for_beyond_the_reach(fle
         fleet.publish(record([line()], cluster="blue", hour=hour))
     assert min(sent_of_blue(fleet, TICK.scheduled_time)) == NEWEST - 12 * DAY + HOUR
     midnight = TICK.scheduled_time + 14 * HOUR
-    oldest = max(there[0], NEWEST + 15 * HOUR - LONGEST_SILENCE)
+    oldest = max(there[0], NEWEST + 15 * HOUR - MAX_SILENCE)
     hours = [oldest + n * HOUR for n in range((NEWEST + 15 * HOUR - oldest) // HOUR)]
     assert sent_of_blue(fleet, midnight) == {*hours} - {*there}
 
@@ -330,7 +330,7 @@ def test_after_a_long_silence_everything_since_is_sent(fleet: Fleet) -> None:
 @pytest.mark.parametrize("backfilled", [0, 3], ids=["nothing since", "a backfill since"])
 def test_an_hour_that_waited_before_a_long_silence_is_tried_once_more(fleet: Fleet, backfilled: int) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 60 * DAY)
-    last = NEWEST - LONGEST_SILENCE
+    last = NEWEST - MAX_SILENCE
     waiting = {last - 13 * DAY, last}
     for hour in waiting:
         fleet.publish(record(cluster="blue", hour=hour, status="incomplete"), last + HOUR)
@@ -363,7 +363,7 @@ def test_a_tick_after_others_reads_no_further_than_its_reach(fleet: Fleet) -> No
         fleet.publish(record([line()], cluster=name, hour=NEWEST - silent))
     heard = Heard(fleet.ledger._table._client, fleet.ledger._table._name)
     DispatchService(fleet.store, heard, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
-    assert heard.starts == [NEWEST - reach, NEWEST - reach, NEWEST - reach - LONGEST_SILENCE]
+    assert heard.starts == [NEWEST - reach, NEWEST - reach, NEWEST - reach - MAX_SILENCE]
 
 
 def test_damaged_settings_leave_the_last_valid_ones_in_force(fleet: Fleet) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.prices import Price
-from gpucost.pipeline.reprice import SETTLES_AFTER, RepricingService, restate_messages
+from gpucost.pipeline.reprice import SETTLE_DELAY, RepricingService, restate_messages
 from gpucost.runtime.messages import HoursDue, HoursToRestate
 from gpucost.settings_document import DocumentStore
 from gpucost.storage.bill_store import BillStore
@@ -104,8 +104,8 @@ def test_hours_are_sent_again_until_nobody_can_have_read_the_old_price(repriced:
     repriced.publish("blue", 0)
     repriced.set(None)
     assert repriced.service.reprice(NOW, "c") == 1
-    assert repriced.service.reprice(NOW + SETTLES_AFTER, "c") == 1
-    assert repriced.service.reprice(NOW + 2 * SETTLES_AFTER, "c") == 0
+    assert repriced.service.reprice(NOW + SETTLE_DELAY, "c") == 1
+    assert repriced.service.reprice(NOW + 2 * SETTLE_DELAY, "c") == 0
 
 
 def test_hours_kept_longer_than_the_default_are_sent_as_long_as_they_are_kept(
@@ -124,9 +124,9 @@ def test_what_the_queue_did_not_take_is_not_settled(repriced: Repriced) -> None:
     repriced.set(None)
     repriced.queue.is_down = True
     with pytest.raises(ConnectionError):
-        repriced.service.reprice(NOW + SETTLES_AFTER, "c")
+        repriced.service.reprice(NOW + SETTLE_DELAY, "c")
     repriced.queue.is_down = False
-    assert repriced.service.reprice(NOW + SETTLES_AFTER, "c") == 1
+    assert repriced.service.reprice(NOW + SETTLE_DELAY, "c") == 1
 
 
 def test_hours_of_a_cluster_that_left_the_settings_are_sent(repriced: Repriced, table: DynamoTable) -> None:
@@ -148,8 +148,8 @@ def test_hours_whose_bill_arrived_are_sent_until_it_is_settled(repriced: Reprice
     assert repriced.service.reprice(NOW, "c") == 3
     why = f"the bill of {day:%Y-%m-%d} is new or changed"
     assert sorted(repriced.queue.sent) == [("blue", hours[0], 2, why), ("blue", hours[2], 1, why)]
-    assert repriced.service.reprice(NOW + SETTLES_AFTER, "c") == 3
-    assert repriced.service.reprice(NOW + SETTLES_AFTER, "c") == 0
+    assert repriced.service.reprice(NOW + SETTLE_DELAY, "c") == 3
+    assert repriced.service.reprice(NOW + SETTLE_DELAY, "c") == 0
 
 
 def test_a_month_is_ordinary_work() -> None:

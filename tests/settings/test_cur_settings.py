@@ -38,16 +38,16 @@ def test_all_of_it() -> None:
     ("cur", "sentence"),
     [
         ("table: bill", "pricing.cur.database: Field required"),
-        ("database: b, table: 'bill; DROP'", "pricing.cur.table: must be a name of Glue's"),
+        ("database: b, table: 'bill; DROP'", "pricing.cur.table: must be a name in the Glue catalog"),
         ("database: b, table: t, output_location: 'http://x'", "output_location: must be an address like s3:"),
         ("database: b, table: t, role_arn: 'arn:aws:iam::1:role/admin'", "role_arn: must be the ARN of a role"),
-        ("database: b, table: t, external_id: secret", "external_id goes with role_arn only"),
+        ("database: b, table: t, external_id: secret", "external_id is only allowed with role_arn"),
         (
             "database: b, table: t, role_arn: 'arn:aws:iam::999988887777:role/gpucost-query-b', external_id: 'a b'",
             "pricing.cur.external_id: must be 2 to 1224 letters",
         ),
         ("database: b, table: t, format: focus", "pricing.cur.format: Input should be 'cur2', 'focus-1.0' or"),
-        ("database: b, table: t, format: focus-1.2, amount: amortized", "amount goes with format: cur2"),
+        ("database: b, table: t, format: focus-1.2, amount: amortized", "amount is only allowed with format: cur2"),
         ("database: b, table: t, blend: pods", "pricing.cur.blend: Input should be 'none', 'instance_type' or"),
         (
             "database: b, table: t, unused_commitments_to: nowhere",
@@ -77,8 +77,8 @@ def test_with_several_clusters_somebody_must_pay_for_what_nobody_used() -> None:
 @pytest.mark.parametrize(
     ("cur", "sources", "sentence"),
     [
-        ("", "[cur, constant]", "cur is needed with source cur"),
-        ("database: b, table: t", "[constant]", "cur goes with source cur, which sources does not name"),
+        ("", "[cur, constant]", "cur is required with source cur"),
+        ("database: b, table: t", "[constant]", "cur requires source cur, which is not in sources"),
     ],
 )
 def test_the_section_goes_with_the_source(cur: str, sources: str, sentence: str) -> None:

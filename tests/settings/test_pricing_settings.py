@@ -13,17 +13,17 @@ BLOCK = "reservation_id: cr-0a, instance_type: p5.48xlarge, instances: 2, fee_us
 @pytest.mark.parametrize(
     ("section", "says"),
     [
-        ("{}", "one of source and sources is needed, not both"),
+        ("{}", "either source or sources is required"),
         ("{source: constant, sources: [constant], gpu_hourly_usd: 1}",
-         "one of source and sources is needed, not both"),
-        ("{sources: [spot, spot]}", "pricing.sources: names a source twice"),
-        ("{source: constant}", "gpu_hourly_usd is needed with source constant"),
+         "either source or sources is required"),
+        ("{sources: [spot, spot]}", "pricing.sources: contains a source twice"),
+        ("{source: constant}", "gpu_hourly_usd is required with source constant"),
         ("{source: spot, gpu_hourly_usd: 1}",
-         "gpu_hourly_usd goes with source constant, which sources does not name"),
+         "gpu_hourly_usd requires source constant, which is not in sources"),
         ("{source: rates, rates: [{instance_type: p5*}]}", "exactly one of gpu_hourly_usd, node_hourly_usd"),
-        ("{source: rates, rates: [{gpu_hourly_usd: 1, from: '2026-11-01T10:00:00'}]}", "must have a zone"),
+        ("{source: rates, rates: [{gpu_hourly_usd: 1, from: '2026-11-01T10:00:00'}]}", "must have a time zone"),
         ("{source: rates, rates: [{gpu_hourly_usd: 1, from: '2026-11-01T10:00:00', until: 2026-12-01}]}",
-         "must have a zone"),
+         "must have a time zone"),
         ("{source: rates, rates: [{gpu_hourly_usd: 1, from: 20261101}]}", "20261101 is neither a UTC time like"),
         ("{source: rates, rates: [{gpu_hourly_usd: 1, from: 2026-12-01, until: 2026-11-01}]}",
          "until must be after from"),
@@ -39,7 +39,7 @@ BLOCK = "reservation_id: cr-0a, instance_type: p5.48xlarge, instances: 2, fee_us
         (
             f"{{source: capacity-block, capacity_blocks: [{{{BLOCK}, from: 2026-11-01, until: 2026-11-03}}, "
             f"{{{BLOCK}, from: 2026-11-02, until: 2026-11-04}}]}}",
-            "cr-0a stands twice for the same time",
+            "cr-0a appears twice for the same time",
         ),
     ],
 )  # fmt: skip

@@ -38,7 +38,7 @@ def test_letters_beyond_the_basic_plane_are_whole() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (f'{{{HEAD}, {HEAD}, "pricing": {PRICE}1}}}}', "in line 1: key 'clusters' stands twice"),
+        (f'{{{HEAD}, {HEAD}, "pricing": {PRICE}1}}}}', "in line 1: key 'clusters' appears twice"),
         (f'{{{HEAD}, "pricing": {PRICE}NaN}}}}', "pricing.gpu_hourly_usd"),
         (f'{{{HEAD}, "pricing": {PRICE}Infinity}}}}', "pricing.gpu_hourly_usd"),
         (f'{{{HEAD}, "pricing": ', "not valid YAML or JSON in line"),
@@ -72,7 +72,7 @@ def test_duplicate_keys_are_found_in_linear_time(monkeypatch: pytest.MonkeyPatch
     text = "\n".join(f"key-{number}: value" for number in range(2_000))
     assert len(yaml.load(text, Loader=_UniqueKeyLoader)) == 2_000
     assert comparisons < 20_000
-    with pytest.raises(yaml.YAMLError, match="key 'key-7' stands twice"):
+    with pytest.raises(yaml.YAMLError, match="key 'key-7' appears twice"):
         yaml.load(text + "\nkey-7: again", Loader=_UniqueKeyLoader)
 
 

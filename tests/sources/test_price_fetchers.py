@@ -101,7 +101,7 @@ def test_a_refused_request_names_the_permission() -> None:
 def test_an_answer_of_an_unknown_form_is_an_error_and_not_a_price() -> None:
     aws = Aws()
     aws.points = [Point("g5.xlarge", "us-east-1a", NOON, "cheap")]
-    with pytest.raises(SourceError, match="unknown form"):
+    with pytest.raises(SourceError, match="unexpected format"):
         spot(aws, ["g5.xlarge"])
 
 

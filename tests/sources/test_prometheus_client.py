@@ -144,20 +144,20 @@ def test_a_query_is_posted_as_a_form_and_read_exactly() -> None:
         ((200, '{"status":"error","error":"half of it"}', {}), "half of it"),
         ((200, '["a list"]', {}), "a list"),
         ((200, GOOD.replace('"status"', '"warnings":["partial answer"],"status"'), {}), "partial answer"),
-        ((200, GOOD.replace('"status"', '"isPartial":true,"status"'), {}), "a part of the data only"),
+        ((200, GOOD.replace('"status"', '"isPartial":true,"status"'), {}), "partial data"),
         ((422, "too long query; mustn't exceed `-search.maxQueryLen=16384` bytes", {}), "-search.maxQueryLen"),
         ((200, GOOD.replace("matrix", "vector"), {}), "vector"),
-        ((200, GOOD.replace('"values"', '"value"'), {}), "not Prometheus' own"),
-        ((200, GOOD.replace('"3"', "null"), {}), "not Prometheus' own"),
-        ((200, GOOD.replace('"3"', "3"), {}), "not Prometheus' own"),
-        ((200, GOOD.replace('{"pod": "p"}', "null"), {}), "not Prometheus' own"),
-        ((200, GOOD.replace("1795082400", "1e999"), {}), "not Prometheus' own"),
+        ((200, GOOD.replace('"values"', '"value"'), {}), "is not Prometheus'"),
+        ((200, GOOD.replace('"3"', "null"), {}), "is not Prometheus'"),
+        ((200, GOOD.replace('"3"', "3"), {}), "is not Prometheus'"),
+        ((200, GOOD.replace('{"pod": "p"}', "null"), {}), "is not Prometheus'"),
+        ((200, GOOD.replace("1795082400", "1e999"), {}), "is not Prometheus'"),
         ((200, GOOD.replace('"status"', '"warnings":5,"status"'), {}), "a warning: int"),
         ((200, GOOD.replace('"status"', '"warnings":{"a":1},"status"'), {}), "a warning: dict"),
         ((200, GOOD.replace('"matrix"', '["' + "m" * 9000 + '"]'), {}), "answered a ['mmm"),
-        ((200, '{"status":"success","data":[1]}', {}), "not Prometheus' own"),
-        ((200, '{"status":"success","data":{"resultType":"matrix","result":{"a":1}}}', {}), "not Prometheus' own"),
-        ((200, '{"status":"success","data":{"resultType":"matrix","result":[5]}}', {}), "not Prometheus' own"),
+        ((200, '{"status":"success","data":[1]}', {}), "is not Prometheus'"),
+        ((200, '{"status":"success","data":{"resultType":"matrix","result":{"a":1}}}', {}), "is not Prometheus'"),
+        ((200, '{"status":"success","data":{"resultType":"matrix","result":[5]}}', {}), "is not Prometheus'"),
         ((400, '{"status":"error","error":{"a":"' + "b" * 9000 + '"}}', {}), '400 Bad Request: {"status"'),
         ((400, '{"error":"\\ud800"}', {}), "400 Bad Request"),
         ((302, "", {"Location": "https://elsewhere.test/x"}), "redirects to 'https://elsewhere.test/x'"),
@@ -359,5 +359,5 @@ def test_a_limit_without_amp_is_refused() -> None:
         '{"clusters": [{"name": "c", "prometheus": {"url": "http://x", "max_samples_per_query": 5000000}}], '
         '"pricing": {"source": "constant", "gpu_hourly_usd": 1}}'
     )
-    with pytest.raises(SettingsError, match="max_samples_per_query goes with auth: sigv4 only"):
+    with pytest.raises(SettingsError, match="max_samples_per_query is only allowed with auth: sigv4"):
         parse_settings(document)

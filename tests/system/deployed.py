@@ -16,7 +16,7 @@ from tests.chaos.script import document
 from tests.chaos.world import Endpoints, World
 from tests.enforced import enforcing
 from tests.system.demo_record import announced_in
-from tests.system.test_cli import Said
+from tests.system.test_cli import CommandResult
 
 FIRST = floor_day(datetime.now(UTC)) - 2 * DAY - 2 * HOUR
 """Two hours before a past midnight."""
@@ -66,7 +66,7 @@ class Stack(World):
         """The figures that readers see, without alert state, which a backfill does not change."""
         return {name: value for name, value in self.seen().items() if " alert " not in name}
 
-    def gpucost(self, *arguments: str) -> Said:
+    def gpucost(self, *arguments: str) -> CommandResult:
         """Run the command line against this stack in this process."""
         self.now = datetime.now(UTC)  # the command line uses the system clock
         out, err, status = StringIO(), StringIO(), 0
@@ -75,7 +75,7 @@ class Stack(World):
                 main([*arguments, "--stack", STACK])
             except SystemExit as ended:
                 status = int(ended.code or 0)
-        return Said(status, out.getvalue(), err.getvalue())
+        return CommandResult(status, out.getvalue(), err.getvalue())
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What the system costs on AWS, against sums done by hand."""
+"""The system's cost on AWS, compared with manual calculations."""
 
 from dataclasses import replace
 
@@ -13,15 +13,15 @@ MEASURED = Measured(
     day_bytes={"lines": 0, "hours": 240_000, "days": 24_000},
     seconds_an_hour=10, samples_an_hour=10**9, log_bytes_an_hour=10**6, report_read_units=100,
 )  # fmt: skip
-ONE_CLUSTER = Fleet(clusters=1, reports_a_day=0)
+SINGLE_CLUSTER = Fleet(clusters=1, reports_a_day=0)
 
 
 def test_monthly_cost_matches_manual_calculation() -> None:
-    cost = monthly(ONE_CLUSTER, MEASURED)
+    cost = monthly(SINGLE_CLUSTER, MEASURED)
     assert cost["dynamodb_write"] == pytest.approx(730 * 1_100 * 0.625e-6), "2,400 a day are 100 an hour"
     assert cost["dynamodb_read"] == pytest.approx(730 * 400 * 0.125e-6)
     # 9,600 hours at 1 MB, and 1,830 days of 24 x 20 KB and 24 x 2 KB
-    assert stored_gb(ONE_CLUSTER, MEASURED) == pytest.approx(9.6 + 0.8784 + 0.08784)
+    assert stored_gb(SINGLE_CLUSTER, MEASURED) == pytest.approx(9.6 + 0.8784 + 0.08784)
     assert cost["dynamodb_gb_month"] == pytest.approx(10.56624 * 0.25)
     assert cost["lambda_gb_second"] == pytest.approx(730 * (10 + 3) * 0.0000133334)
     assert cost["amp_sample"] == pytest.approx(73.0)
@@ -30,7 +30,7 @@ def test_monthly_cost_matches_manual_calculation() -> None:
 
 
 def test_pods_and_clusters_add_up() -> None:
-    single, three = monthly(ONE_CLUSTER, MEASURED), monthly(Fleet(clusters=3, reports_a_day=0), MEASURED)
+    single, three = monthly(SINGLE_CLUSTER, MEASURED), monthly(Fleet(clusters=3, reports_a_day=0), MEASURED)
     third = monthly(Fleet(clusters=3, scale=1 / 3, reports_a_day=0), MEASURED)
     for part in ("dynamodb_write", "dynamodb_read", "dynamodb_gb_month", "amp_sample"):
         assert three[part] == pytest.approx(3 * single[part])
@@ -38,24 +38,24 @@ def test_pods_and_clusters_add_up() -> None:
 
 
 def test_free_tier_counts_once() -> None:
-    paid, free = monthly(ONE_CLUSTER, MEASURED), monthly(ONE_CLUSTER, MEASURED, free=True)
+    paid, free = monthly(SINGLE_CLUSTER, MEASURED), monthly(SINGLE_CLUSTER, MEASURED, free=True)
     assert free["dynamodb_gb_month"] == 0
     assert free["amp_sample"] == pytest.approx(73 - 20)
     assert free["metric_month"] == pytest.approx(paid["metric_month"] - 3)
     assert free["dynamodb_recovery_gb_month"] == paid["dynamodb_recovery_gb_month"]
 
 
-def test_infrequent_access_costs_less_to_keep_and_more_to_ask() -> None:
-    standard, infrequent = (monthly(ONE_CLUSTER, MEASURED, prices=prices) for prices in (PRICES, INFREQUENT_ACCESS))
+def test_infrequent_access_costs_less_storage_and_more_requests() -> None:
+    standard, infrequent = (monthly(SINGLE_CLUSTER, MEASURED, prices=prices) for prices in (PRICES, INFREQUENT_ACCESS))
     assert infrequent["dynamodb_gb_month"] == pytest.approx(10.56624 * 0.10)
     assert infrequent["dynamodb_write"] == pytest.approx(standard["dynamodb_write"] * 0.78 / 0.625)
     assert infrequent["dynamodb_recovery_gb_month"] == standard["dynamodb_recovery_gb_month"]
     assert sum(infrequent.values()) < sum(standard.values())
 
 
-def test_exports_and_daily_functions_are_in_it() -> None:
+def test_exports_and_daily_functions_are_included() -> None:
     more = replace(MEASURED, daily_gb_seconds=48, export_bytes_a_day=10**6)
-    bare, with_more = monthly(ONE_CLUSTER, MEASURED), monthly(ONE_CLUSTER, more)
+    bare, with_more = monthly(SINGLE_CLUSTER, MEASURED), monthly(SINGLE_CLUSTER, more)
     assert with_more["lambda_gb_second"] - bare["lambda_gb_second"] == pytest.approx(730 * 2 * 0.0000133334), (
         "2 an hour"
     )

@@ -1,4 +1,4 @@
-"""Region and profile of the command line, as AWS receives them: read off the signatures of its requests."""
+"""Region and profile of the command line, as AWS receives them in request signatures."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from devstack.loopback import LoopbackServer, serving_requests
-from tests.system.test_cli import GPUCOST, Said
+from tests.system.test_cli import GPUCOST, CommandResult
 
 CONFIG = """
 [default]
@@ -35,11 +35,11 @@ WEB_IDENTITY = {
     "AWS_WEB_IDENTITY_TOKEN_FILE": os.devnull,
     "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/pod",
 }
-"""As pods of EKS and jobs of CI systems have it."""
+"""The configuration of pods in EKS and of CI jobs."""
 
 
 class Aws(LoopbackServer):
-    """Answers that no stack exists, and keeps who asked: (access key, region, service)."""
+    """Answers that no stack exists, and records the callers: (access key, region, service)."""
 
     def __init__(self) -> None:
         super().__init__(0, _Handler)
@@ -79,8 +79,8 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def gpucost(aws: Aws, home: Path, *arguments: str, **environment: str) -> Said:
-    """Run the command with nothing of the machine's own AWS configuration."""
+def gpucost(aws: Aws, home: Path, *arguments: str, **environment: str) -> CommandResult:
+    """Run the command without the machine's AWS configuration."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     environment = {
         "AWS_CONFIG_FILE": str(home / "config"),
@@ -96,7 +96,7 @@ def gpucost(aws: Aws, home: Path, *arguments: str, **environment: str) -> Said:
         check=False,
         env={**clean, **environment, **environment},
     )
-    return Said(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
 SHOW = ("settings", "show", "--stack", "gpucost-dev")

@@ -110,9 +110,7 @@ def test_csv_of_several_hours(settings: Callable[..., str], cluster: str) -> Non
     assert {row["business_unit"] for row in rows} == {"'=cmd|calc"}
 
 
-def test_attribute_table_shows_business_units_and_where_node_cost_went(
-    settings: Callable[..., str], cluster: str
-) -> None:
+def test_attribute_table_shows_business_units_and_node_cost_parts(settings: Callable[..., str], cluster: str) -> None:
     done = gpucost("attribute", "--settings", settings(url=cluster), "--hour", format_timestamp(HOUR), COLUMNS="100")
     assert done.returncode == 0
     rows = {cells[0]: cells[1:] for line in done.stdout.splitlines() if (cells := line.split())}
@@ -142,7 +140,7 @@ def test_attribute_table_ends_with_the_sum_over_the_hours_with_figures(
     assert rows["node"] == ["cost", "$36.00", "identity", "exact"]
 
 
-def test_attribute_table_says_where_node_cost_is_unknown(
+def test_attribute_table_marks_unknown_node_cost(
     settings: Callable[..., str], prometheus: Callable[[str], str]
 ) -> None:
     timeline = Timeline()
@@ -289,16 +287,16 @@ PRICING = "pricing: {source: constant, gpu_hourly_usd: 1}\n"
         (CLUSTERS.replace("http", "ftp") + PRICING, "clusters[0].prometheus.url"),
         ("clusters: [unclosed", "not valid YAML"),
         ("[" * 3000, "nested too deeply"),
-        (CLUSTERS.replace("//x", "//user:secret@x") + PRICING, "must not hold credentials"),
+        (CLUSTERS.replace("//x", "//user:secret@x") + PRICING, "must not contain credentials"),
         (CLUSTERS.replace("//x", "//[::1") + PRICING, "not an address"),
         (CLUSTERS + PRICING + "utilization: {sources: pod}", "utilization.sources: must be a list"),
-        (CLUSTERS + PRICING + "utilization: {sources: [pod, pod]}", "names a source twice"),
+        (CLUSTERS + PRICING + "utilization: {sources: [pod, pod]}", "contains a source twice"),
         (
             CLUSTERS + PRICING + "alerts: {receivers: [{secret: gpucost/x}]}",
-            "type is needed: slack, email or alertmanager",
+            "type is required: slack, email or alertmanager",
         ),
         ("just text", "settings must be a mapping with the keys clusters, pricing"),
-        ("a: 1\na: 2", "key 'a' stands twice"),
+        ("a: 1\na: 2", "key 'a' appears twice"),
     ],
 )
 def test_invalid_settings_message_names_key_and_allowed_values(

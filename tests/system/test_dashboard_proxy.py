@@ -20,7 +20,7 @@ from tests.signatures import OWN, is_signed
 
 @dataclass
 class Upstream:
-    """What reached the API, and whether it was signed rightly."""
+    """Requests that reached the API, and whether their signatures are valid."""
 
     port: int = 0
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
@@ -125,7 +125,7 @@ def test_requests_arrive_signed_and_unchanged(proxy: str, upstream: Upstream, pa
     assert parse_qsl(sent[1].partition("?")[2], True) == parse_qsl(path.partition("?")[2], True)
 
 
-def test_the_check_of_signatures_would_fail(upstream: Upstream) -> None:
+def test_wrong_signatures_are_detected(upstream: Upstream) -> None:
     with proxying(
         upstream.url, signer(Credentials("AKIDEXAMPLE", "wrong", "session-token"), "eu-central-1"), 0
     ) as other:
@@ -145,7 +145,7 @@ def test_identity_headers_of_the_caller_are_not_forwarded(proxy: str, upstream: 
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-def test_nothing_but_reading_is_passed_on(proxy: str, upstream: Upstream, method: str) -> None:
+def test_only_reads_are_forwarded(proxy: str, upstream: Upstream, method: str) -> None:
     before = len(upstream.requests)
     status, headers, body = ask(proxy, "/v1/costs", method)
     assert (status, headers["allow"], headers["content-type"]) == (405, "GET, HEAD", "application/problem+json")
@@ -173,7 +173,7 @@ def test_head_is_a_get_without_the_body(proxy: str, upstream: Upstream) -> None:
         {"Transfer_Encoding": "chunked"},
     ],
 )
-def test_other_names_and_other_pages_are_refused(proxy: str, upstream: Upstream, headers: dict[str, str]) -> None:
+def test_other_hosts_and_origins_are_refused(proxy: str, upstream: Upstream, headers: dict[str, str]) -> None:
     before = len(upstream.requests)
     port = proxy.rpartition(":")[2]
     status, _, _ = ask(proxy, "/v1/costs", **{name: value.format(port=port) for name, value in headers.items()})
@@ -198,12 +198,12 @@ def test_answers_are_streamed(proxy: str, upstream: Upstream) -> None:
     connection.close()
 
 
-def test_redirects_are_the_callers_to_follow(proxy: str) -> None:
+def test_redirects_are_returned_to_the_caller(proxy: str) -> None:
     status, headers, _ = ask(proxy, "/moved")
     assert (status, headers["location"]) == (302, "http://127.0.0.1:9/")
 
 
-def test_an_api_that_is_not_there_is_502() -> None:
+def test_unreachable_api_is_502() -> None:
     with proxying("http://127.0.0.1:9", None, 0) as address:
         status, _, body = ask(address.removeprefix("http://"), "/v1/costs")
     problem: dict[str, Any] = json.loads(body)
@@ -211,12 +211,12 @@ def test_an_api_that_is_not_there_is_502() -> None:
     assert "127.0.0.1:9" not in problem["detail"]
 
 
-def test_a_port_that_is_taken_is_said(proxy: str) -> None:
+def test_port_in_use_is_reported(proxy: str) -> None:
     with pytest.raises(GpuCostError, match="is taken; choose another"), proxying("http://x", None, int(proxy[10:])):
         pass
 
 
-def test_the_region_is_read_from_the_address() -> None:
+def test_region_is_read_from_the_url() -> None:
     assert region_of("https://a1.execute-api.eu-central-1.amazonaws.com", "us-east-1") == "eu-central-1"
     assert region_of("https://a1.execute-api.cn-north-1.amazonaws.com.cn", None) == "cn-north-1"
     assert region_of("https://gpucost.example.com", "us-east-1") == "us-east-1"

@@ -1,4 +1,4 @@
-"""Several demos on one machine: each is found by its own record, however it ends."""
+"""Several demos on one machine. Each has its own record, which is removed however the demo ends."""
 
 import fcntl
 import os

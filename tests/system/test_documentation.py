@@ -1,4 +1,4 @@
-"""What the documentation shows is what the product says."""
+"""The documentation's examples match the product."""
 
 import re
 from datetime import UTC, datetime, timedelta

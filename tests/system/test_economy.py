@@ -1,4 +1,4 @@
-"""How many queries an hour takes, and what happens where an answer would be too large."""
+"""Number of queries for an hour, and how oversized answers are avoided."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,9 +57,7 @@ def counted(
 
 
 @pytest.mark.parametrize("pods", [4, 16])
-def test_a_plain_hour_takes_eight_queries_at_most_whatever_its_size(
-    prometheus: Callable[[str], str], pods: int
-) -> None:
+def test_plain_hour_takes_at_most_eight_queries(prometheus: Callable[[str], str], pods: int) -> None:
     with counted(prometheus, cluster(pods)) as (url, traffic):
         (record,) = attribute(url, more=BY_LABEL)
     assert len(record.lines) == pods
@@ -67,7 +65,7 @@ def test_a_plain_hour_takes_eight_queries_at_most_whatever_its_size(
 
 
 @pytest.mark.parametrize("signal", OTHER_NAMES)
-def test_a_signal_is_heard_under_each_of_its_names(prometheus: Callable[[str], str], signal: str) -> None:
+def test_signal_is_read_under_each_of_its_names(prometheus: Callable[[str], str], signal: str) -> None:
     with counted(prometheus, cluster(8, signal=signal)) as (url, traffic):
         (record,) = attribute(url)
     assert sorted(line.effective_usd or 0 for line in record.lines) == [Decimal(10 * i) / 8 for i in range(8)]
@@ -87,14 +85,14 @@ def test_replicated_prometheus_takes_no_more_queries(prometheus: Callable[[str],
     assert len(traffic.queries) == 7
 
 
-def test_a_day_of_hours_takes_the_same_eight(prometheus: Callable[[str], str]) -> None:
+def test_24_hours_take_the_same_eight_queries(prometheus: Callable[[str], str]) -> None:
     with counted(prometheus, cluster(8, start=-25 * 60)) as (url, traffic):
         records = attribute(url, hours=24, more=BY_LABEL)
     assert [float(line.allocated_gpu_hours) for record in records for line in record.lines] == [1.0] * 24 * 8
     assert len(traffic.queries) == 8
 
 
-def test_pods_that_come_and_go_cost_a_handful_more(prometheus: Callable[[str], str]) -> None:
+def test_pods_that_start_and_end_take_few_more_queries(prometheus: Callable[[str], str]) -> None:
     timeline = cluster(16)
     for name, start, end, node in (("early", -65, 20, "n4"), ("late", 30, 125, "n4"), ("later", 35, 125, "n5")):
         timeline.pod(name, start, end, node=node, uid=f"0a1b{name}")
@@ -114,19 +112,19 @@ def test_pods_that_come_and_go_cost_a_handful_more(prometheus: Callable[[str], s
     counts = [query for query in traffic.queries if "%22count+DCGM" in query]
     assert len(counts) == 1
     assert "n4%3A9400" in counts[0]
-    assert "n0%3A9400" not in counts[0], "exporters whose series have all as many samples have told that"
+    assert "n0%3A9400" not in counts[0], "exporters whose series have equal counts need no second query"
     phases = [query for query in traffic.queries if "phase%3D~" in query and "start%22" in query]
     assert len(phases) == 1
     assert "0a1bdone" in phases[0]
-    assert "1eef" not in phases[0], "pods that run at both ends have told that"
+    assert "1eef" not in phases[0], "pods that run at both ends need no second query"
     closely = [query for query in traffic.queries if "GPU%5C%5C-n4" in query or "GPU-n4" in query]
     assert len(closely) == 1
     assert "n4%5C%5C-0" in closely[0]
-    assert "n4%5C%5C-1" not in closely[0], "a device seen at every scrape has told all, whoever was beside it"
+    assert "n4%5C%5C-1" not in closely[0], "a device seen at every scrape needs no second query"
     assert len(traffic.queries) <= 7 + 5
 
 
-def test_pods_without_gpus_are_in_no_answer(prometheus: Callable[[str], str]) -> None:
+def test_pods_without_gpus_are_not_queried(prometheus: Callable[[str], str]) -> None:
     sizes = []
     for others in (0, 50):
         timeline = cluster(8)

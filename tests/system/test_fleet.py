@@ -1,4 +1,4 @@
-"""Every scenario of the simulated fleet through the real Prometheus and the real command, against its own truth."""
+"""Every scenario of the simulated fleet through a real Prometheus and the real command, compared with the truth."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +22,7 @@ CASES = [(name, hour) for name, scenario in SCENARIOS.items() for hour in scenar
 
 @pytest.fixture(scope="module")
 def attributed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hours]:
-    """One Prometheus holds all clusters."""
+    """All hours, from one Prometheus with all clusters."""
     folder = tmp_path_factory.mktemp("fleet")
     metrics = folder / "metrics.om"
     openmetrics.write(list(SCENARIOS.values()), BASE, metrics)
@@ -36,12 +36,12 @@ def test_scenario_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize(("name", "number"), CASES)
-def test_every_line_is_true(attributed: Hours, name: str, number: int) -> None:
+def test_every_line_matches_the_truth(attributed: Hours, name: str, number: int) -> None:
     assert_lines(SCENARIOS[name], number, attributed[name, number])
 
 
 @pytest.mark.parametrize(("name", "number"), CASES)
-def test_every_part_of_the_identity_is_true(attributed: Hours, name: str, number: int) -> None:
+def test_every_part_of_the_identity_matches_the_truth(attributed: Hours, name: str, number: int) -> None:
     assert_identity(SCENARIOS[name], number, attributed[name, number])
 
 
@@ -51,8 +51,8 @@ def test_expected_notes_are_present(attributed: Hours, name: str) -> None:
         assert any(note in said for said in attributed[name, SCENARIOS[name].hours[0]]["notes"])
 
 
-def test_a_life_over_hours_adds_up(attributed: Hours) -> None:
-    """Within an interval at either end, and nothing at the hours between."""
+def test_lifetime_over_several_hours_adds_up(attributed: Hours) -> None:
+    """Up to an interval at both ends, and exactly at the hours between."""
     hours = [attributed["life-over-hours", number] for number in SCENARIOS["life-over-hours"].hours]
     held = sum(line["allocated_gpu_hours"] for hour in hours for line in hour["lines"])
     assert float(held) == pytest.approx(165 / 60, abs=2 / 60)
@@ -63,7 +63,7 @@ MARKED = ["lives", "nodes-join-and-leave", "node-replaced-under-its-name", "ksm-
 
 
 def test_series_that_end_with_staleness_markers(tmp_path: Path) -> None:
-    """As a Prometheus that scrapes leaves them: a marker at the very scrape that no longer has a series."""
+    """A scraping Prometheus writes a staleness marker at the first scrape without a series."""
     scenarios = [SCENARIOS[name] for name in MARKED]
     with running_prometheus(None, "--web.enable-remote-write-receiver") as url:
         sent: list[Series] = []
@@ -89,8 +89,8 @@ def test_series_that_end_with_staleness_markers(tmp_path: Path) -> None:
             assert_identity(scenario, number, hours[scenario.name, number])
 
 
-def test_two_equal_prometheus_servers_double_nothing(tmp_path: Path) -> None:
-    """Their samples differ by the replica label and by the moment of the scrape."""
+def test_prometheus_replicas_double_nothing(tmp_path: Path) -> None:
+    """Their samples differ in the replica label and in the scrape times."""
     scenario = mixed_lifetimes("replicas", hours=(0,))
     sent: list[Series] = []
     for replica, phase in (("a", 0), ("b", 21)):
@@ -105,7 +105,7 @@ def test_two_equal_prometheus_servers_double_nothing(tmp_path: Path) -> None:
 
 
 def test_clusters_without_selector_are_named_in_a_note(attributed: Hours, tmp_path: Path) -> None:
-    """Without a selector, two clusters of one workspace are one; the hour says so."""
+    """Without a selector, two clusters in a workspace are read as one, and a note says so."""
     both = [replace(mixed_lifetimes(name, hours=(0,))) for name in ("first", "second")]
     metrics = tmp_path / "metrics.om"
     openmetrics.write(both, BASE, metrics)

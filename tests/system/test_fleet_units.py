@@ -1,4 +1,4 @@
-"""Shared units of the simulated fleet, and hours of which too little was seen, through the real Prometheus."""
+"""Shared business units and hours below their coverage threshold, through a real Prometheus."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -59,7 +59,7 @@ def test_shared_unit_cost_is_distributed_to_the_others(attributed: Hours, name: 
 
 
 def assert_part(line: Any, true: truth.TrueLine, part: Fraction) -> None:
-    """A payer's part of every amount, to within the last stored digit of a split."""
+    """Check a unit's share of every amount, up to the last stored digit."""
     assert true.effective is not None
     used, held, unseen = true.effective.value, true.allocated.value, true.unmeasured.value
     expected = dict(zip(AMOUNTS, (held, used, unseen, held, used, held - used - unseen, unseen), strict=True))
@@ -69,7 +69,7 @@ def assert_part(line: Any, true: truth.TrueLine, part: Fraction) -> None:
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_units_add_up_to_all(attributed: Hours, name: str) -> None:
+def test_business_units_add_up_to_the_total(attributed: Hours, name: str) -> None:
     hour = attributed[name, 0]
     for amount in AMOUNTS:
         total = sum(unit[amount] for unit in hour["business_units"])
@@ -78,8 +78,8 @@ def test_units_add_up_to_all(attributed: Hours, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", UNSEEN)
-def test_an_hour_of_which_too_little_was_seen_says_nothing(attributed: Hours, name: str) -> None:
-    """Null, not zero: coverage is under its threshold."""
+def test_hour_below_coverage_has_no_figures(attributed: Hours, name: str) -> None:
+    """Figures are null, not zero, because coverage is below its threshold."""
     hour = attributed[name, 0]
     assert hour["status"] == "incomplete"
     assert hour["lines"] == []

@@ -1,4 +1,4 @@
-"""The servers of one machine: who may reach them, and what clients that hang up leave behind."""
+"""The local servers: which clients may reach them, and what happens when clients disconnect."""
 
 import socket
 import struct
@@ -22,7 +22,7 @@ def hello(_event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hang_up(port: int, request: bytes, *, after: float = 0.0) -> None:
-    """Send something and reset the connection, as a client does that is killed."""
+    """Send a request and reset the connection, like a killed client."""
     connection = socket.create_connection(("127.0.0.1", port))
     connection.sendall(request)
     time.sleep(after)

@@ -1,4 +1,4 @@
-"""Metering through a real Prometheus, each case with GPU-hours computed by hand."""
+"""Metering through a real Prometheus, with GPU-hours computed by hand."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -9,7 +9,7 @@ from tests.system.metered_hours import Attribute, fleet, hours, line
 from tests.system.timeline import Timeline
 
 
-def test_a_pod_there_all_hour_holds_its_units_all_hour(attribute: Attribute) -> None:
+def test_pod_that_exists_all_hour_holds_its_units_all_hour(attribute: Attribute) -> None:
     timeline = fleet()
     timeline.pod("p", units=3)
     (record,) = attribute(timeline)
@@ -22,7 +22,7 @@ def test_a_pod_there_all_hour_holds_its_units_all_hour(attribute: Attribute) -> 
 
 @pytest.mark.parametrize("step", [15.0, 30.0, 60.0, 70.0])
 @pytest.mark.parametrize(("start", "end"), [(10, 16), (-20, 16), (50, 80), (0, 60)])
-def test_short_lives_are_right_within_an_interval_per_edge(
+def test_short_lifetimes_are_accurate_to_an_interval_per_edge(
     attribute: Attribute, step: float, start: float, end: float
 ) -> None:
     timeline = fleet(step=step, phase=7.0)
@@ -32,7 +32,7 @@ def test_short_lives_are_right_within_an_interval_per_edge(
     assert hours(record)["p"] == pytest.approx(truth, abs=2 * step / 3600)
 
 
-def test_consecutive_hours_add_up_to_a_pods_life(attribute: Attribute) -> None:
+def test_consecutive_hours_add_up_to_a_pods_lifetime(attribute: Attribute) -> None:
     timeline = fleet(phase=13.0)
     timeline.pod("p", 25, 95)
     together = attribute(timeline, hours=2)
@@ -41,7 +41,7 @@ def test_consecutive_hours_add_up_to_a_pods_life(attribute: Attribute) -> None:
     assert sum(hours(record)["p"] for record in together) == pytest.approx(70 / 60, abs=2 / 60)
 
 
-def test_a_gap_with_the_pod_on_both_sides_costs_it_nothing(attribute: Attribute) -> None:
+def test_gap_between_samples_of_a_pod_is_bridged(attribute: Attribute) -> None:
     timeline = fleet(gaps=[(20, 30)])
     timeline.pod("p", units=4)
     (record,) = attribute(timeline)
@@ -51,7 +51,7 @@ def test_a_gap_with_the_pod_on_both_sides_costs_it_nothing(attribute: Attribute)
 
 
 @pytest.mark.parametrize("gap", [(-10, 12), (50, 75)])
-def test_a_gap_across_an_edge_of_the_hour_cuts_nothing(attribute: Attribute, gap: tuple[float, float]) -> None:
+def test_gap_across_the_hours_edge_is_bridged(attribute: Attribute, gap: tuple[float, float]) -> None:
     timeline = fleet(gaps=[gap])
     timeline.pod("p", units=2)
     (record,) = attribute(timeline)
@@ -67,7 +67,7 @@ def test_free_gpus_in_a_long_gap_are_unobserved(attribute: Attribute) -> None:
     assert float(record.totals.capacity.unobserved_gpu_hours) == pytest.approx(3 * 20 / 60, abs=3 / 60)
 
 
-def test_kube_state_metrics_restarted_under_another_instance(attribute: Attribute) -> None:
+def test_restart_of_kube_state_metrics_under_another_instance_is_bridged(attribute: Attribute) -> None:
     timeline = Timeline()
     for instance, (a, b) in {"a:8080": (-65, 30), "b:8080": (30, 125)}.items():
         ksm = {"job": "kube-state-metrics", "instance": instance}
@@ -81,7 +81,7 @@ def test_kube_state_metrics_restarted_under_another_instance(attribute: Attribut
     assert record.totals.capacity.node_cost_usd == 40
 
 
-def test_restart_of_one_of_two_replicas_doubles_nothing(attribute: Attribute) -> None:
+def test_restart_of_a_replica_doubles_nothing(attribute: Attribute) -> None:
     timeline = Timeline()
     for instance, (a, b) in {"a:8080": (-65, 125), "b:8080": (-65, 20), "c:8080": (22, 125)}.items():
         ksm = {"job": "kube-state-metrics", "instance": instance}
@@ -94,7 +94,7 @@ def test_restart_of_one_of_two_replicas_doubles_nothing(attribute: Attribute) ->
     assert hours(record)["short"] == pytest.approx(30 / 60, abs=2 / 60)
 
 
-def test_image_pull_is_held_and_wasted(attribute: Attribute) -> None:
+def test_image_pull_counts_as_allocated_waste(attribute: Attribute) -> None:
     timeline = fleet()
     timeline.pod("p", 10, pending=15)
     timeline.device(0.8, 25, gpu=9, exported_pod="p", exported_namespace="team")
@@ -106,7 +106,7 @@ def test_image_pull_is_held_and_wasted(attribute: Attribute) -> None:
     assert pod_line.unmeasured_usd == 0
 
 
-def test_finished_pods_left_lying_hold_nothing(attribute: Attribute) -> None:
+def test_finished_pods_that_remain_hold_nothing(attribute: Attribute) -> None:
     timeline = fleet()
     timeline.pod("done-before", finished_at=-10)
     timeline.pod("done-within", finished_at=20)
@@ -125,7 +125,7 @@ def test_unscheduled_pods_hold_nothing(attribute: Attribute) -> None:
     assert record.lines == ()
 
 
-def test_a_name_that_comes_back_is_two_pods(attribute: Attribute) -> None:
+def test_reused_pod_name_is_two_pods(attribute: Attribute) -> None:
     timeline = fleet()
     timeline.pod("p", -65, 20, uid="first")
     timeline.pod("p", 30, 125, uid="second")
@@ -183,7 +183,7 @@ def test_gpu_share_of_a_unit(
     assert record.totals.capacity.node_cost_usd == 80
 
 
-def test_the_largest_init_container_counts_where_it_asks_for_more(attribute: Attribute) -> None:
+def test_largest_init_container_counts_if_it_requests_more(attribute: Attribute) -> None:
     timeline = fleet()
     timeline.pod("p", units=1)
     pod_labels = {
@@ -241,7 +241,7 @@ def test_no_heartbeat_is_incomplete_and_has_no_figures(attribute: Attribute) -> 
     assert "no scrape" in record.notes[0]
 
 
-def test_more_held_than_there_is_shows_as_a_residual(attribute: Attribute) -> None:
+def test_allocation_above_capacity_shows_as_residual(attribute: Attribute) -> None:
     timeline = fleet()
     timeline.pod("p", units=3)
     timeline.pod("q", units=3)
@@ -311,7 +311,7 @@ def test_workloads_are_named_after_the_top_owner(attribute: Attribute) -> None:
     assert {(line.workload_kind, line.workload) for line in record.lines} == {("Deployment", "web"), ("Job", "train")}
 
 
-def test_odd_names_are_data_not_code(attribute: Attribute) -> None:
+def test_special_characters_in_names_are_escaped(attribute: Attribute) -> None:
     odd = 'a"b\\c\n<script>{}'
     timeline = fleet(cluster=odd)
     timeline.pod("p", 10, 20, uid=f"uid {odd}", namespace=odd)

@@ -1,4 +1,4 @@
-"""Use and devices through a real Prometheus, each case with figures computed by hand."""
+"""Utilization and devices through a real Prometheus, with figures computed by hand."""
 
 from decimal import Decimal
 
@@ -20,7 +20,7 @@ def test_use_is_measured_per_pod_over_its_devices(attribute: Attribute) -> None:
     assert pod_line.effective_usd == 6
 
 
-def test_use_that_nobody_saw_is_unmeasured_not_wasted(attribute: Attribute) -> None:
+def test_unobserved_use_is_unmeasured_not_waste(attribute: Attribute) -> None:
     timeline = fleet()
     timeline.pod("seen")
     timeline.pod("unseen")
@@ -34,10 +34,10 @@ def test_use_that_nobody_saw_is_unmeasured_not_wasted(attribute: Attribute) -> N
     assert unseen.waste_usd is None
     assert unseen.unmeasured_usd == 10
     assert unseen.utilization_source == "none"
-    half_line = line(record, "half")
-    assert float(half_line.unmeasured_usd) == pytest.approx(5, abs=0.2)
-    assert half_line.effective_usd is not None
-    assert float(half_line.effective_usd) == pytest.approx(2.5, abs=0.2)
+    shared_line = line(record, "half")
+    assert float(shared_line.unmeasured_usd) == pytest.approx(5, abs=0.2)
+    assert shared_line.effective_usd is not None
+    assert float(shared_line.effective_usd) == pytest.approx(2.5, abs=0.2)
 
 
 def test_values_above_1_are_capped_and_nan_is_not_a_measurement(attribute: Attribute) -> None:
@@ -93,7 +93,7 @@ def test_successive_pods_on_a_gpu_are_not_sharing(attribute: Attribute) -> None:
     assert float(line(record, "then").effective_gpu_hours or 0) == pytest.approx(0.4, abs=0.02)
 
 
-def test_gpus_that_the_exporter_leaves_out_do_not_make_the_others_dearer_or_cheaper(attribute: Attribute) -> None:
+def test_gpus_missing_in_the_exporter_do_not_change_the_cost_of_others(attribute: Attribute) -> None:
     timeline = Timeline()
     timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 8})
@@ -119,7 +119,7 @@ def test_device_replaced_within_the_hour_counts_as_the_same_device(attribute: At
     assert line(record, "p").unmeasured_gpu_hours == 0
 
 
-def test_a_device_scraped_by_two_jobs_was_seen_once(attribute: Attribute) -> None:
+def test_device_scraped_by_two_jobs_counts_once(attribute: Attribute) -> None:
     timeline = fleet()
     timeline.pod("p")
     for job in ("a", "b"):
@@ -131,7 +131,7 @@ def test_a_device_scraped_by_two_jobs_was_seen_once(attribute: Attribute) -> Non
     assert float(line(record, "p").unmeasured_gpu_hours) == pytest.approx(0.5, abs=0.02)
 
 
-def test_equal_prometheus_servers_are_not_taken_for_a_shorter_interval(attribute: Attribute) -> None:
+def test_prometheus_replicas_do_not_shorten_the_interval(attribute: Attribute) -> None:
     timeline = Timeline()
     for replica, phase in (("r0", 0.0), ("r1", 20.0)):
         timeline.phase = phase
@@ -146,7 +146,7 @@ def test_equal_prometheus_servers_are_not_taken_for_a_shorter_interval(attribute
     assert float(line(record, "p").effective_gpu_hours or 0) == pytest.approx(0.25, abs=0.02)
 
 
-def test_names_that_the_scrape_took_are_read_under_exported(attribute: Attribute) -> None:
+def test_overwritten_labels_are_read_under_exported_names(attribute: Attribute) -> None:
     timeline = Timeline()
     timeline.up()
     scrape = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080", "namespace": "monitoring", "pod": "ksm-0"}
@@ -167,7 +167,7 @@ def test_names_that_the_scrape_took_are_read_under_exported(attribute: Attribute
     assert {line.node for line in record.lines} == {"n1"}
 
 
-def test_a_profile_that_no_table_knows_is_charged_by_its_compute_slices_and_says_so(attribute: Attribute) -> None:
+def test_unknown_mig_profile_is_charged_by_compute_slices_with_a_note(attribute: Attribute) -> None:
     timeline = Timeline()
     timeline.up()
     timeline.node(capacity={"nvidia_com_mig_2g_99gb": 3}, labels={"nvidia_com_gpu_product": "NVIDIA-X900"})

@@ -1,4 +1,4 @@
-"""Samples that are no numbers, in a real Prometheus: each costs at most what it would have told, never the hour."""
+"""Non-numeric samples in a real Prometheus. Each only affects its own information, never the whole hour."""
 
 import re
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ FAMILIES = (
     "kube_namespace_labels", "kube_replicaset_owner", SIGNAL, "up",
 )  # fmt: skip
 WHICH = {"all": range(1000), "one": (1830,), "last": (3570,)}
-"""Seconds of the hour of which a sample is spoilt; all of the hour's."""
+"""Seconds of the hour at which a sample is replaced. `all` replaces every sample."""
 KSM = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
 
 
@@ -77,7 +77,7 @@ def name_of(family: str, odd: str, which: str) -> str:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """All cases as clusters of one Prometheus."""
+    """All cases as clusters of the same Prometheus."""
     together = Timeline()
     cases = [(name_of(*case), case) for case in product(FAMILIES, ODD, WHICH)]
     for name, case in [("sound", None), *cases]:
@@ -107,13 +107,13 @@ def held(record: HourRecord) -> dict[str, Decimal]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_sample_that_is_no_number_never_costs_the_hour(url: str, family: str) -> None:
+def test_non_numeric_sample_does_not_fail_the_hour(url: str, family: str) -> None:
     sound = attributed(url, "sound")
     assert set(held(sound)) == {"stays", "begins", "goes"}
     for odd, which in product(ODD, WHICH):
         record = attributed(url, name_of(family, odd, which))
         if (family, which) == ("up", "all"):
-            assert record.status == "incomplete", "nobody says that anything was scraped"
+            assert record.status == "incomplete", "no sample shows that anything was scraped"
             continue
         assert record.status == sound.status, (odd, which)
         if family not in {names.REQUESTS, names.INIT_REQUESTS, names.PHASE}:
@@ -126,7 +126,7 @@ def test_a_sample_that_is_no_number_never_costs_the_hour(url: str, family: str) 
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_use_that_is_no_number_is_not_observed(url: str, odd: str) -> None:
+def test_non_numeric_use_is_unobserved(url: str, odd: str) -> None:
     record, sound = attributed(url, name_of(SIGNAL, odd, "all")), attributed(url, "sound")
     assert any("has values that are not numbers; they count as unobserved" in note for note in record.notes)
     assert {line.pod: line.effective_usd for line in record.lines if line.effective_usd} == {}
@@ -136,7 +136,7 @@ def test_use_that_is_no_number_is_not_observed(url: str, odd: str) -> None:
 
 
 def test_invalid_statistic_gives_the_hour_or_a_single_sentence(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts are numbers unless a server is broken; then the answer is unusable, and no error of arithmetic."""
+    """Counts are numbers unless a server is faulty. Then the answer is invalid, without an arithmetic error."""
     query_counts: dict[tuple[str, str], int] = {}
     spoil: tuple[str, str, str] | None = None
     original = PrometheusClient.query_range

@@ -1,4 +1,4 @@
-"""Sources scraped in other ways, through a real Prometheus: whoever honours labels or not, keeps `up`, runs twice."""
+"""Other scrape configurations in a real Prometheus: with and without honor_labels, `up`, and replicas."""
 
 import re
 from collections.abc import Callable
@@ -12,13 +12,13 @@ SHARED = {"node_kubernetes_io_instance_type": "p4d.24xlarge", "nvidia_com_gpu_pr
 
 
 def changed(timeline: Timeline, change: Callable[[str], str]) -> Timeline:
-    """Every sample as it would be from another source."""
+    """Rewrite every sample as from another source."""
     for metric, rows in timeline.families.items():
         timeline.families[metric] = [change(row) for row in rows]
     return timeline
 
 
-def test_a_source_that_tells_no_uids_is_believed_by_name(attribute: Attribute) -> None:
+def test_source_without_uids_is_matched_by_name(attribute: Attribute) -> None:
     timeline = fleet()
     timeline.pod("steady")
     timeline.pod("done", finished_at=-30)
@@ -38,7 +38,7 @@ def owned(timeline: Timeline, pod: str, kind: str, name: str, *, controller: boo
 
 
 @pytest.mark.parametrize("label", ["pod", "namespace"])
-def test_labels_of_the_scrape_take_no_word_from_the_exporter(attribute: Attribute, label: str) -> None:
+def test_scrape_labels_do_not_hide_exporter_labels(attribute: Attribute, label: str) -> None:
     timeline = fleet()
     timeline.pod("p")
     owned(timeline, "p", "StatefulSet", "trainer")
@@ -53,7 +53,7 @@ def test_labels_of_the_scrape_take_no_word_from_the_exporter(attribute: Attribut
 
 
 @pytest.mark.parametrize("names", [("a", "z"), ("z", "a")])
-def test_of_several_owners_the_controller_counts(attribute: Attribute, names: tuple[str, str]) -> None:
+def test_controller_is_chosen_among_several_owners(attribute: Attribute, names: tuple[str, str]) -> None:
     timeline = fleet()
     timeline.pod("p")
     for name in names:
@@ -63,9 +63,7 @@ def test_of_several_owners_the_controller_counts(attribute: Attribute, names: tu
 
 
 @pytest.mark.parametrize(("minute", "share"), [(10, 0.5), (50, 0.25)])
-def test_of_labels_that_change_under_the_same_capacity_the_longest_there_count(
-    attribute: Attribute, minute: int, share: float
-) -> None:
+def test_longest_lasting_labels_count_under_constant_capacity(attribute: Attribute, minute: int, share: float) -> None:
     timeline = Timeline()
     timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 8})
@@ -79,7 +77,7 @@ def test_of_labels_that_change_under_the_same_capacity_the_longest_there_count(
 
 
 @pytest.mark.parametrize("briefly", [0, 1])
-def test_without_up_an_exporter_is_heard_by_its_densest_series(attribute: Attribute, briefly: int) -> None:
+def test_densest_series_replaces_missing_up_of_an_exporter(attribute: Attribute, briefly: int) -> None:
     timeline = Timeline()
     timeline.node(capacity={"nvidia_com_gpu": 2})
     timeline.pod("p")

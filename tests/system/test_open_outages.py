@@ -1,4 +1,4 @@
-"""Outages that go on when the schedule fires, on a real Prometheus: the hour waits, and then says what was there."""
+"""Outages that continue when the schedule fires, on a real Prometheus. The hour waits for their end."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -33,7 +33,7 @@ def attributed(prometheus: Callable[[str], str]) -> At:
 
 
 def fleet(end: float = 125, **how: object) -> Timeline:
-    """Eight GPUs, held by two pods as long as anybody looks."""
+    """Eight GPUs, held by two pods all the time."""
     timeline = Timeline(**how)
     timeline.up(end=end)
     timeline.node(end=end, capacity={"nvidia_com_gpu": 8})
@@ -60,12 +60,12 @@ def test_an_hour_waits_for_the_end_of_an_outage_and_loses_nothing(
 
 
 @pytest.mark.parametrize("gap", [(50, 64), (30, 55), (58, 60)])
-def test_an_outage_that_is_over_holds_up_nothing(attributed: At, gap: tuple[float, float]) -> None:
+def test_ended_outage_delays_nothing(attributed: At, gap: tuple[float, float]) -> None:
     record = attributed(fleet(gaps=[gap]), TICK)
     assert (record.status, cost(record)) == ("complete", 80)
 
 
-def test_a_scrape_or_two_that_are_late_are_no_outage(attributed: At) -> None:
+def test_late_scrapes_are_no_outage(attributed: At) -> None:
     record = attributed(fleet(gaps=[(59, 70)]), TICK)
     assert record.status == "complete"
 
@@ -79,8 +79,8 @@ def test_ended_cluster_is_attributed_up_to_its_last_samples(attributed: At) -> N
 
 
 @pytest.mark.parametrize("began", [17, 25, 58])
-def test_a_process_that_took_over_is_no_outage(attributed: At, began: float) -> None:
-    """Though one pod ended with it."""
+def test_replacement_instance_is_no_outage(attributed: At, began: float) -> None:
+    """Although a pod ended at the same time."""
     timeline = fleet(end=20)
     timeline.up(began, **OTHER)
     timeline.node(start=began, capacity={"nvidia_com_gpu": 8}, ksm=OTHER)
@@ -90,7 +90,7 @@ def test_a_process_that_took_over_is_no_outage(attributed: At, began: float) -> 
     assert hours(record) == {"a": 4, "b": pytest.approx(4 * 20 / 60, abs=4 / 60)}
 
 
-def test_a_process_that_took_over_after_the_hour_is_waited_for(attributed: At) -> None:
+def test_hour_waits_for_replacement_instance(attributed: At) -> None:
     timeline = fleet(end=40)
     timeline.up(64, **OTHER)
     timeline.node(start=64, capacity={"nvidia_com_gpu": 8}, ksm=OTHER)
@@ -102,7 +102,7 @@ def test_a_process_that_took_over_after_the_hour_is_waited_for(attributed: At) -
 
 
 def test_new_instance_replaces_only_its_predecessor(attributed: At) -> None:
-    """Two shards on a node that is drained: one is back at once, under a new address, the other later."""
+    """Two shards on a drained node: one returns at once under a new address, the other later."""
     timeline = Timeline()
     for start, end, labels, pod, node in (
         (-65, 20, "10.0.0.1:8080", "a", "n1"), (25, 125, "10.0.0.3:8080", "a", "n1"),
@@ -117,7 +117,7 @@ def test_new_instance_replaces_only_its_predecessor(attributed: At) -> None:
     assert (later.status, cost(later)) == ("complete", 160)
 
 
-def test_a_silent_replica_holds_up_nothing(attributed: At) -> None:
+def test_silent_replica_delays_nothing(attributed: At) -> None:
     timeline = fleet()
     timeline.up(end=40, **OTHER)
     timeline.node(end=40, capacity={"nvidia_com_gpu": 8}, ksm=OTHER)
@@ -129,7 +129,7 @@ def test_a_silent_replica_holds_up_nothing(attributed: At) -> None:
     assert (record.status, cost(record)) == ("complete", 80 + 40)
 
 
-def test_silent_shard_is_an_outage_of_its_own_objects(attributed: At) -> None:
+def test_silent_shard_is_an_outage_of_its_objects(attributed: At) -> None:
     timeline = fleet()
     for start, end in ((-65, 40), (70, 125)):
         timeline.up(start, end, **OTHER)

@@ -1,4 +1,4 @@
-"""The proof of concept's published table, reproduced through a real Prometheus; and beside it, the right answer.
+"""The proof of concept's published table through a real Prometheus, and the correct table.
 
 The article requests 3, 2 and 2 of a GPU's 7 slices at $12 a GPU-hour and divides DCGM's 0-1 ratio by 100, so it shows
 a hundredth of the use (docs/decisions/0003).
@@ -59,7 +59,7 @@ def table(request: pytest.FixtureRequest, prometheus: Callable[[str], str]) -> C
     return run
 
 
-def test_the_published_table(table: Callable[[int], HourRecord]) -> None:
+def test_published_table_is_reproduced(table: Callable[[int], HourRecord]) -> None:
     units = table(100).by_business_unit()
     assert {name: float(costs.allocated_usd) for name, costs in units.items()} == pytest.approx(ALLOCATED, rel=1e-9)
     effective = {name: float(costs.effective_usd) for name, costs in units.items()}
@@ -67,7 +67,7 @@ def test_the_published_table(table: Callable[[int], HourRecord]) -> None:
     assert {name: float(costs.waste_usd) for name, costs in units.items()} == pytest.approx(PUBLISHED_WASTE, rel=1e-9)
 
 
-def test_the_right_table(table: Callable[[int], HourRecord]) -> None:
+def test_product_gives_the_correct_table(table: Callable[[int], HourRecord]) -> None:
     units = table(1).by_business_unit()
     assert {name: float(costs.allocated_usd) for name, costs in units.items()} == pytest.approx(ALLOCATED, rel=1e-9)
     assert {name: float(costs.effective_usd) for name, costs in units.items()} == pytest.approx(

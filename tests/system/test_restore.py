@@ -1,4 +1,4 @@
-"""The runbook's page on restoring, rehearsed: a copy by point-in-time recovery, and a total loss."""
+"""Rehearses the runbook's restore: point-in-time recovery, and a total loss of the ledger."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 
 def backfill(stack: Stack) -> str:
-    """The runbook's command, and all that follows from it."""
+    """Run the runbook's command and process all resulting messages."""
     end = stack.first + HOURS * HOUR
     said = stack.gpucost(
         "backfill", "--from", format_timestamp(stack.first), "--to", format_timestamp(end), "--no-wait"
@@ -31,7 +31,7 @@ def backfill(stack: Stack) -> str:
 
 
 @pytest.mark.heavy
-def test_restored_to_a_point_in_time_and_backfilled_it_equals_an_undisturbed_ledger(stack: Stack) -> None:
+def test_restored_and_backfilled_ledger_equals_an_undisturbed_ledger(stack: Stack) -> None:
     stack.run(*range(3))
     lost = stack.table
     stack.dynamodb.restore_table_to_point_in_time(
@@ -64,7 +64,7 @@ def test_settings_lost_in_a_restore_are_enabled_as_in_the_runbook(stack: Stack) 
 
 
 @pytest.mark.heavy
-def test_lost_altogether_it_is_built_again_from_the_metrics(stack: Stack) -> None:
+def test_lost_ledger_is_rebuilt_from_metrics(stack: Stack) -> None:
     stack.run(*range(HOURS))
     undisturbed = stack.figures()
     stack.dynamodb.delete_table(TableName=stack.table)

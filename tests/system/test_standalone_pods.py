@@ -1,4 +1,4 @@
-"""Pods that hold a node whole are measured though the exporter labels nothing; and fractions of a GPU."""
+"""Pods that hold a whole node are measured even without exporter labels. Also fractions of a GPU."""
 
 from decimal import Decimal
 
@@ -9,7 +9,7 @@ from tests.system.timeline import Timeline
 
 
 def node(units: int = 2, gpus: int = 2, **labels: str) -> Timeline:
-    """A node whose exporter maps no pods."""
+    """A node whose exporter does not map pods."""
     timeline = Timeline(step=30)
     timeline.up()
     timeline.up(job="dcgm-exporter", instance="n1:9400")
@@ -56,7 +56,7 @@ def test_successive_pods_are_measured_by_their_respective_samples(attribute: Att
     assert float(line(record, "second").utilization or 0) == pytest.approx(0.2, abs=0.03)
 
 
-def test_pods_that_took_turns_within_an_interval_are_unmeasured(attribute: Attribute) -> None:
+def test_successive_pods_within_an_interval_are_unmeasured(attribute: Attribute) -> None:
     timeline = node()
     timeline.pod("first", -65, 30, units=2)
     timeline.pod("second", 30, units=2)
@@ -68,7 +68,7 @@ def test_pods_that_took_turns_within_an_interval_are_unmeasured(attribute: Attri
 
 
 @pytest.mark.parametrize("what", ["half", "shared", "sliced", "missing", "disputed"])
-def test_pod_that_others_may_share_the_node_with_is_unmeasured(attribute: Attribute, case: str) -> None:
+def test_pod_on_a_possibly_shared_node_is_unmeasured(attribute: Attribute, case: str) -> None:
     labels = {"nvidia_com_gpu_replicas": "2"} if case == "shared" else {}
     timeline = node(4 if case == "shared" else 14 if case == "sliced" else 2, **labels)
     timeline.pod("p", units={"half": 1, "shared": 4, "sliced": 14}.get(case, 2))
@@ -109,7 +109,7 @@ def test_fraction_of_a_gpu_counts_as_that(attribute: Attribute, instance_type: s
     assert capacity.stranded_gpu_hours == 0
 
 
-def test_fraction_counts_where_no_capacity_is_kept(attribute: Attribute) -> None:
+def test_fraction_counts_without_capacity_metrics(attribute: Attribute) -> None:
     timeline = node(1, 1, node_kubernetes_io_instance_type="g6f.2xlarge")
     for family in ("kube_node_status_capacity", "kube_node_status_allocatable"):
         timeline.families[family] = []

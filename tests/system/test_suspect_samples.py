@@ -1,7 +1,7 @@
-"""Samples that a tenant makes up, in a real Prometheus.
+"""Samples forged by a tenant, in a real Prometheus.
 
-Where the settings name the jobs to trust, none changes a figure. Where they do not, each leaves a note, and what cannot
-be true is on nobody's bill.
+If the settings name the trusted jobs, no forged sample changes a figure. Otherwise each leaves a note, and impossible
+usage is not billed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -63,7 +63,7 @@ def request(timeline: Timeline, pod: str, units: str = "1", *, phase: str = "Run
 
 
 def finished(timeline: Timeline, requested: str = "") -> None:
-    """The victim's phase as of a pod that finished long ago."""
+    """Samples of the victim's phase as if it had finished long ago."""
     if requested:
         request(timeline, "victim", requested, phase="")
     for phase, value in (("Running", 0), ("Succeeded", 1)):
@@ -72,13 +72,13 @@ def finished(timeline: Timeline, requested: str = "") -> None:
 
 @dataclass(frozen=True)
 class Attack:
-    """What a tenant exposes, and what the hour then says where all series are read."""
+    """Forged samples, and the expected hour if all series are read."""
 
     forge: Callable[[Timeline], None]
     note: str
-    """In a note; "" where nothing can tell, and nothing changes."""
+    """Text of a note, or "" if the forgery is neither detectable nor effective."""
     held: Mapping[str, Decimal] = field(default_factory=lambda: {"victim": Decimal(2), "neighbor": Decimal(1)})
-    """Lines, GPU-hours by pod."""
+    """Allocated GPU-hours by pod."""
     unobserved: Decimal = Decimal(0)
     effective_of_victim: Decimal | None = Decimal("0.4")
     residual: Decimal = Decimal(0)
@@ -198,7 +198,7 @@ ATTACKS: dict[str, Attack] = {
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Every attack in a cluster of its own, in one Prometheus."""
+    """All attacks in the same Prometheus, each in its own cluster."""
     together = Timeline()
     for name in ("sound", *ATTACKS):
         timeline = cluster(name)
@@ -252,7 +252,7 @@ def test_forged_samples_leave_a_note_and_are_on_no_bill(url: str, name: str) -> 
     assert record.totals.capacity.unobserved_gpu_hours == attack.unobserved
     assert record.totals.capacity.residual_usd == attack.residual
     assert max((line.units for line in record.lines), default=0) <= 4
-    for unit, usd in bills(record).items():  # nobody pays for what another one held
+    for unit, usd in bills(record).items():  # no unit pays for GPUs that another unit held
         made_up = 10 * attack.held.get("ghost", Decimal(0)) if unit == "research" else Decimal(0)
         assert unit == "team" or usd <= bills(sound).get(unit, Decimal(0)) + made_up
     effective = {line.pod: line.effective_gpu_hours for line in record.lines}

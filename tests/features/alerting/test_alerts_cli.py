@@ -18,7 +18,7 @@ from gpucost.runtime import aws, secrets
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, RecordingNotifier, pod, settings_with_rules
 from tests.system.demo_record import announced_in
-from tests.system.test_cli import Said, in_this_process
+from tests.system.test_cli import CommandResult, in_this_process
 
 WASTE = "rule: waste, name: team-waste, waste_usd_per_hour: 10, waste_percent: 50, for_hours: 2"
 SECRET = "gpucost/slack-webhook"
@@ -64,7 +64,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         secrets.clear_cache()
 
 
-def gpucost(*arguments: str) -> Said:
+def gpucost(*arguments: str) -> CommandResult:
     return in_this_process(*arguments, "--stack", "local")
 
 

@@ -115,19 +115,19 @@ class AttributeService:
                 f"cluster {message.cluster!r} is not in version {message.settings_version} of the settings"
             )
         now = self._clock()
-        known = {hour: self._ledger.newest_version(cluster.name, hour) for hour in message.starts()}
-        waiting = [hour for hour, manifest in known.items() if _is_to_do(manifest, message, now)]
+        versions = {hour: self._ledger.newest_version(cluster.name, hour) for hour in message.starts()}
+        hours_to_attribute = [hour for hour, manifest in versions.items() if _needs_attempt(manifest, message, now)]
         reader = self._readers(cluster, settings, deadline)
         attempt = _Attempt(reader, cluster, settings, now, message)
-        rated = {one.record.hour: one for run in _runs(waiting) for one in self._rated(attempt, run)}
+        rated = {one.record.hour: one for run in _runs(hours_to_attribute) for one in self._rated(attempt, run)}
         results = []
         lookback = max(timedelta(hours=settings.lookback_hours), SHORTEST_LOOKBACK)
-        for hour, manifest in known.items():
+        for hour, manifest in versions.items():
             with tally.timed("PublishSeconds"), gc_paused():
                 result = self._publish(
                     rated.get(hour), manifest, message, now, hour + lookback, settings.retention.periods()
                 )
-            announce(self._bus, result.manifest, message.origin, message.correlation_id)
+            publish_hour_closed(self._bus, result.manifest, message.origin, message.correlation_id)
             results.append(result)
         if self._limits is not None:
             with_figures = [one.manifest.hour for one in results if one.manifest.status != "incomplete"]
@@ -152,7 +152,7 @@ class AttributeService:
         except Exception as error:
             if len(hours) == 1 or isinstance(error, MetricsUnavailableError):
                 if not isinstance(error, SourceError):
-                    self._put_aside(attempt.message, hours, error)
+                    self._send_to_dead_letter_queue(attempt.message, hours, error)
                 return _failed(attempt.cluster, hours, error)
             is_too_large = isinstance(error, MetricsTooLargeError | HoursTooLargeError)
         # One hour's bad answer, or our own mistake with it, must not cost its neighbors. Not in the handler above:
@@ -161,7 +161,7 @@ class AttributeService:
         parts = [hours[at : at + size] for at in range(0, len(hours), size)]
         return [one for part in parts for one in self._rated(attempt, part)]
 
-    def _put_aside(self, message: HoursDue, hours: Sequence[datetime], error: Exception) -> None:
+    def _send_to_dead_letter_queue(self, message: HoursDue, hours: Sequence[datetime], error: Exception) -> None:
         """A mistake of ours waits among the dead letters for its mending; `gpucost redrive` sends the hour again."""
         logger.exception("an hour was put aside", hour=hours[0])
         for single in message.singles():
@@ -266,17 +266,17 @@ def rate_hours(
         utilization_sources=settings.utilization.sources,
         slices_per_gpu=cluster.slices_per_gpu,
     )
-    own = pricing_of(settings)
+    settings_pricing = pricing_of(settings)
     with gc_paused():
         rated = []
         for observation in reader.observe(hours):
             usage = meter(observation, metering)
-            record = attribute(usage, attribution_rules(settings, (prices or {}).get(usage.hour, own)))
-            rated.append(RatedHour(_settled(record, silent_since(observation, to_epoch_ms(now))), usage))
+            record = attribute(usage, attribution_rules(settings, (prices or {}).get(usage.hour, settings_pricing)))
+            rated.append(RatedHour(_without_unseen_figures(record, silent_since(observation, to_epoch_ms(now))), usage))
         return rated
 
 
-def _settled(record: HourRecord, silent_since: int | None) -> HourRecord:
+def _without_unseen_figures(record: HourRecord, silent_since: int | None) -> HourRecord:
     """A record; without figures as long as nobody has looked since a moment before the hour's end."""
     if silent_since is None or record.status == "incomplete":
         return record
@@ -340,7 +340,7 @@ def business_units(settings: Settings) -> tuple[BusinessUnit, ...]:
     )
 
 
-def _is_to_do(manifest: Manifest | None, message: HoursDue, now: datetime) -> bool:
+def _needs_attempt(manifest: Manifest | None, message: HoursDue, now: datetime) -> bool:
     """Whether an hour still needs an attempt; a delivery repeated after it was published does not."""
     if manifest is None:
         return True
@@ -367,7 +367,7 @@ def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: Exceptio
     return [RatedHour(HourRecord(cluster.name, hour, "incomplete", None, None, notes=(why,))) for hour in hours]
 
 
-def announce(bus: Bus, manifest: Manifest, origin: Origin, correlation_id: str) -> None:
+def publish_hour_closed(bus: Bus, manifest: Manifest, origin: Origin, correlation_id: str) -> None:
     """Tell everybody that a version is in force; one beside a frozen month changes nothing that anybody reads.
 
     Raises:

@@ -12,7 +12,7 @@ from itertools import groupby
 from gpucost.core.errors import GpuCostError
 from gpucost.core.hours import floor_day, hours_between
 from gpucost.core.ledger import Manifest
-from gpucost.pipeline.dispatch import due_messages, portions
+from gpucost.pipeline.dispatch import due_messages, split_hours
 from gpucost.runtime.messages import HoursDue
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, WorkQueue
@@ -28,7 +28,7 @@ FIRST_MESSAGES = 3
 class Progress:
     """Where a backfill stands, in hours of all its clusters."""
 
-    wanted: int
+    total: int
     done: int
     incomplete: int
     """Of those done: their metrics could not be had."""
@@ -57,7 +57,7 @@ class Pace:
         self._bursts: tuple[datetime, int] | None = None
         """When the last whole burst ended, and what was done by then."""
 
-    def saw(self, done: int, at: datetime) -> None:
+    def record(self, done: int, at: datetime) -> None:
         """So many hours are done by now."""
         if done != self._done:
             self._first = self._first or at
@@ -65,12 +65,12 @@ class Pace:
         elif self._first is not None and at - self._last > (self._first - self._began) / 4:
             self._bursts = self._last, self._done  # between two hours of a burst less time passes
 
-    def waited(self, at: datetime) -> None:
+    def record_waiting(self, at: datetime) -> None:
         """Others were worked on until now, so that the time of ours begins only here, if nothing of it is done."""
         if self._first is None:
             self._began = self._last = at
 
-    def remaining(self, wanted: int, at: datetime) -> timedelta | None:
+    def remaining(self, total: int, at: datetime) -> timedelta | None:
         """What is left at the pace so far; None within the first three bursts, where half of one misleads."""
         if self._first is None:
             return None
@@ -81,7 +81,7 @@ class Pace:
         return max(
             timedelta(0),
             min(
-                (last - self._began) * (wanted - done) / (done - self._before) - min(at - last, burst)
+                (last - self._began) * (total - done) / (done - self._before) - min(at - last, burst)
                 for last, done in {(self._last, self._done), self._bursts or (self._last, self._done)}
             ),
         )
@@ -131,17 +131,17 @@ class Backfill:
         """
         began, sent = self._clock(), 0
         for cluster in self._clusters:
-            known = self._known(cluster)
-            left = [hour for hour in self._hours if hour not in known or known[hour].status == "incomplete"]
-            self._tried_before |= {(cluster, hour, known[hour].run_id) for hour in left if hour in known}
-            days = [list(hours) for _, hours in groupby(left, floor_day)]
-            work: list[HoursDue] = []
-            for portion in (one for hours in reversed(days) for one in portions(hours, known)):
-                work += due_messages(cluster, portion, settings_version=settings_version, origin="backfill", correlation_id=correlation_id)
-            self._queue.send_due(work)
-            self._sent += work
-            sent += len(left)
-        self._pace = Pace(began, self._wanted() - sent)
+            versions = self._newest_versions(cluster)
+            missing = [hour for hour in self._hours if hour not in versions or versions[hour].status == "incomplete"]
+            self._tried_before |= {(cluster, hour, versions[hour].run_id) for hour in missing if hour in versions}
+            days = [list(hours) for _, hours in groupby(missing, floor_day)]
+            messages: list[HoursDue] = []
+            for portion in (one for hours in reversed(days) for one in split_hours(hours, versions)):
+                messages += due_messages(cluster, portion, settings_version=settings_version, origin="backfill", correlation_id=correlation_id)
+            self._queue.send_due(messages)
+            self._sent += messages
+            sent += len(missing)
+        self._pace = Pace(began, self._total() - sent)
         return sent
 
     def progress(self) -> Progress:
@@ -151,70 +151,70 @@ class Backfill:
         """
         return self._progress(self._done())
 
-    def follow(self, tell: Callable[[Progress], None], pause: Callable[[], None]) -> Progress:
+    def follow(self, report: Callable[[Progress], None], pause: Callable[[], None]) -> Progress:
         """Wait until every hour is done, however long others' work that was sent before takes.
 
         Raises:
             GpuCostError: nothing is in the queue, and nothing has moved for a long time.
             SourceError: the ledger or the queue could not be asked.
         """
-        quiet_since, before, ahead = self._clock(), -1, 0
+        quiet_since, last_done, ahead = self._clock(), -1, 0
         while True:
             done, at = self._done(), self._clock()
-            now = self._progress(done)
-            self._pace.saw(now.done, at)
-            if now.done >= now.wanted:
-                tell(replace(now, remaining=timedelta(0)))
-                return now
+            progress = self._progress(done)
+            self._pace.record(progress.done, at)
+            if progress.done >= progress.total:
+                report(replace(progress, remaining=timedelta(0)))
+                return progress
             unfinished = self._unfinished(done)
-            if now.done != before:
-                quiet_since, before, ahead = at, now.done, 0
+            if progress.done != last_done:
+                quiet_since, last_done, ahead = at, progress.done, 0
             else:
                 queued = self._queue.backlog("backfill")
                 ahead = max(0, queued - unfinished)
                 if ahead:
-                    self._pace.waited(at)
+                    self._pace.record_waiting(at)
                 if queued:
                     quiet_since = at
                 elif at - quiet_since > STALLED:
-                    raise _stalled(now)
-            can_tell = len(self._sent) - unfinished >= FIRST_MESSAGES
-            remaining = self._pace.remaining(now.wanted, at) if can_tell else None
-            tell(replace(now, ahead=ahead, remaining=remaining))
+                    raise _stalled(progress)
+            has_estimate = len(self._sent) - unfinished >= FIRST_MESSAGES
+            remaining = self._pace.remaining(progress.total, at) if has_estimate else None
+            report(replace(progress, ahead=ahead, remaining=remaining))
             pause()
 
-    def _wanted(self) -> int:
+    def _total(self) -> int:
         return len(self._hours) * len(self._clusters)
 
     def _done(self) -> dict[tuple[str, datetime], Manifest]:
         return {
             (cluster, hour): manifest
             for cluster in self._clusters
-            for hour, manifest in self._known(cluster).items()
+            for hour, manifest in self._newest_versions(cluster).items()
             if manifest.status != "incomplete" or (cluster, hour, manifest.run_id) not in self._tried_before
         }
 
     def _progress(self, done: Mapping[tuple[str, datetime], Manifest]) -> Progress:
         incomplete = sum(manifest.status == "incomplete" for manifest in done.values())
-        return Progress(self._wanted(), len(done), incomplete)
+        return Progress(self._total(), len(done), incomplete)
 
     def _unfinished(self, done: Container[tuple[str, datetime]]) -> int:
         """How many of the messages sent are not worked off, as far as the ledger tells."""
         return sum(any((one.cluster, hour) not in done for hour in one.starts()) for one in self._sent)
 
-    def _known(self, cluster: str) -> dict[datetime, Manifest]:
+    def _newest_versions(self, cluster: str) -> dict[datetime, Manifest]:
         if not self._hours:
             return {}
         first, last = self._hours[0], self._hours[-1]
-        wanted = set(self._hours)
+        hours = set(self._hours)
         end = last + timedelta(hours=1)
-        found = [*self._ledger.manifests(cluster, first, end), *self._ledger.adjustments(cluster, first, end)]
-        return {manifest.hour: manifest for manifest in found if manifest.hour in wanted}
+        manifests = [*self._ledger.manifests(cluster, first, end), *self._ledger.adjustments(cluster, first, end)]
+        return {manifest.hour: manifest for manifest in manifests if manifest.hour in hours}
 
 
 def _stalled(now: Progress) -> GpuCostError:
     return GpuCostError(
         f"nothing is in the backfill queue and no hour was closed for {STALLED.total_seconds() / 60:g} minutes, "
-        f"{now.wanted - now.done} are left; look at the dead letters and the log of attribute, then run the same "
+        f"{now.total - now.done} are left; look at the dead letters and the log of attribute, then run the same "
         "command again"
     )

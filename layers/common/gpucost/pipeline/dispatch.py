@@ -14,7 +14,7 @@ from gpucost.storage.ports import Bus, SettingsStore, StoredSettings
 
 CATCH_UP = timedelta(days=7)
 """How far beyond the look-back hours are looked for that nobody closed, because the schedule did not fire."""
-LONGEST_SILENCE = timedelta(days=30)
+MAX_SILENCE = timedelta(days=30)
 """Hours that nobody closed are owed so far back; what is older is for people to backfill."""
 
 
@@ -48,11 +48,11 @@ class _Cluster:
 class DueHours:
     """What a tick found of one cluster."""
 
-    watched: Sequence[Manifest]
+    manifests: Sequence[Manifest]
     """Within reach, of the schedule's own hours."""
-    due: Mapping[Origin, Sequence[datetime]]
+    by_origin: Mapping[Origin, Sequence[datetime]]
     """In order, by the queue that they go to: what a backfill asked for first is tried again on its own."""
-    tried: Mapping[datetime, Manifest] = field(default_factory=dict)
+    previous: Mapping[datetime, Manifest] = field(default_factory=dict)
     """What became of hours that were tried before."""
 
 
@@ -81,11 +81,11 @@ class DispatchService:
         states, failures, sent, overdue = [], [], 0, 0
         for cluster in _clusters(stored, newest, reach):
             try:
-                owed = self._owed(cluster, reach, tick.scheduled_time, closed)
-                for origin, due in owed.due.items():
+                due_hours_of_cluster = self._due_hours(cluster, reach, tick.scheduled_time, closed)
+                for origin, due in due_hours_of_cluster.by_origin.items():
                     self._bus.send_due([
                         message
-                        for hours in portions(due, owed.tried)
+                        for hours in split_hours(due, due_hours_of_cluster.previous)
                         for message in due_messages(
                             cluster.name, hours, settings_version=cluster.version, origin=origin, correlation_id=correlation_id
                         )
@@ -93,44 +93,44 @@ class DispatchService:
             except SourceError as error:  # one cluster's trouble delays only itself
                 failures.append(f"{cluster.name}: {error}")
                 continue
-            sent += sum(map(len, owed.due.values()))
+            sent += sum(map(len, due_hours_of_cluster.by_origin.values()))
             if cluster.has_left:
                 continue  # nobody asks any more where it stands
-            state = _state(cluster.name, owed.watched, owed.due["schedule"], newest)
+            state = _state(cluster.name, due_hours_of_cluster.manifests, due_hours_of_cluster.by_origin["schedule"], newest)
             states.append(state)
             overdue += state.hours_overdue
         tick_message = Tick(scheduled_time=tick.scheduled_time, clusters=tuple(states), correlation_id=correlation_id)
         self._bus.publish(tick_message)
         return DispatchResult(sent, overdue, tuple(failures), stored.refused)
 
-    def _owed(self, cluster: _Cluster, reach: timedelta, now: datetime, closed: Set[str]) -> "DueHours":
+    def _due_hours(self, cluster: _Cluster, reach: timedelta, now: datetime, closed: Set[str]) -> "DueHours":
         """What a cluster's hours are due for; hours of `closed` months for nothing."""
         newest = cluster.newest
         begin = newest - reach + HOUR
         manifests = self._ledger.manifests(cluster.name, begin, newest + HOUR)
-        known = [*self._out_of_reach(cluster.name, manifests, newest, reach), *manifests]
-        own = [manifest.hour for manifest in known if not manifest.backfilled]
-        latest = None if own else self._ledger.latest(cluster.name)
+        manifests_known = [*self._earlier_manifests(cluster.name, manifests, newest, reach), *manifests]
+        scheduled = [manifest.hour for manifest in manifests_known if not manifest.backfilled]
+        latest = None if scheduled else self._ledger.latest(cluster.name)
         if latest is not None:  # what waited when the silence began
-            known += self._ledger.manifests(cluster.name, latest.hour - reach, min(latest.hour + HOUR, begin))
-            own = [latest.hour] if not latest.backfilled else []
+            manifests_known += self._ledger.manifests(cluster.name, latest.hour - reach, min(latest.hour + HOUR, begin))
+            scheduled = [latest.hour] if not latest.backfilled else []
         # A new one begins with the hour of the push, so that a failing first tick loses nothing.
-        oldest = min(begin, newest + HOUR - LONGEST_SILENCE)
-        since = max(own[0], oldest) if own else floor_hour(max(cluster.pushed_at, begin))
-        backfilled = {manifest.hour for manifest in known if manifest.backfilled}
-        if cluster.has_left and all(manifest.status == "incomplete" for manifest in known):
+        oldest = min(begin, newest + HOUR - MAX_SILENCE)
+        since = max(scheduled[0], oldest) if scheduled else floor_hour(max(cluster.pushed_at, begin))
+        backfilled = {manifest.hour for manifest in manifests_known if manifest.backfilled}
+        if cluster.has_left and all(manifest.status == "incomplete" for manifest in manifests_known):
             return DueHours([], {"schedule": [], "backfill": []})  # of a name that was misspelt, say, nothing will come
-        wanted = [hour for hour in due_hours(known, min(since, newest), newest, now) if month_of(hour) not in closed]
+        wanted = [hour for hour in due_hours(manifests_known, min(since, newest), newest, now) if month_of(hour) not in closed]
         return DueHours(
-            watched=[one for one in manifests if month_of(one.hour) not in closed and not one.backfilled],
-            due={
+            manifests=[one for one in manifests if month_of(one.hour) not in closed and not one.backfilled],
+            by_origin={
                 "schedule": [hour for hour in wanted if hour not in backfilled],
                 "backfill": [hour for hour in wanted if hour in backfilled],
             },
-            tried={manifest.hour: manifest for manifest in known},
+            previous={manifest.hour: manifest for manifest in manifests_known},
         )
 
-    def _out_of_reach(
+    def _earlier_manifests(
         self, cluster: str, manifests: Sequence[Manifest], newest: datetime, reach: timedelta
     ) -> list[Manifest]:
         """What is known of the time before the reach, where hours may have left it that are owed still.
@@ -141,7 +141,7 @@ class DispatchService:
         if newest.hour and any(one.hour >= newest - CATCH_UP and not one.backfilled for one in manifests):
             return []
         oldest = newest - reach + HOUR
-        return self._ledger.manifests(cluster, oldest - LONGEST_SILENCE, oldest)
+        return self._ledger.manifests(cluster, oldest - MAX_SILENCE, oldest)
 
 
 def _clusters(stored: StoredSettings, newest: datetime, reach: timedelta) -> Iterator[_Cluster]:
@@ -185,26 +185,26 @@ def due_messages(
     ]
 
 
-def portions(hours: Sequence[datetime], tried: Mapping[datetime, Manifest]) -> list[list[datetime]]:
+def split_hours(hours: Sequence[datetime], previous: Mapping[datetime, Manifest]) -> list[list[datetime]]:
     """Hours that go together, in order; those tried in vain at most six, then alone.
 
     What failed may be all of them together: too slow for one invocation, or too large for its memory.
     """
-    together: list[list[datetime]] = []
-    most = 0
+    groups: list[list[datetime]] = []
+    limit = 0
     for hour in hours:
-        own = _most(tried.get(hour))
-        if together and len(together[-1]) < min(most, own):
-            together[-1].append(hour)
-            most = min(most, own)
+        hour_limit = _max_hours(previous.get(hour))
+        if groups and len(groups[-1]) < min(limit, hour_limit):
+            groups[-1].append(hour)
+            limit = min(limit, hour_limit)
         else:
-            together.append([hour])
-            most = own
-    return together
+            groups.append([hour])
+            limit = hour_limit
+    return groups
 
 
-def _most(tried: Manifest | None) -> int:
-    return max(1, MAX_HOURS_PER_MESSAGE >> 2 * tried.attempts) if tried else MAX_HOURS_PER_MESSAGE
+def _max_hours(previous: Manifest | None) -> int:
+    return max(1, MAX_HOURS_PER_MESSAGE >> 2 * previous.attempts) if previous else MAX_HOURS_PER_MESSAGE
 
 
 def _state(cluster: str, manifests: Sequence[Manifest], due: Sequence[datetime], newest: datetime) -> ClusterState:

@@ -10,7 +10,7 @@ from gpucost.core.ledger import ClosedMonth, HourSummary
 from gpucost.core.model import Costs
 from gpucost.core.rollups import costs_by_unit
 from gpucost.pipeline.attribute import roll_up
-from gpucost.pipeline.dispatch import LONGEST_SILENCE
+from gpucost.pipeline.dispatch import MAX_SILENCE
 from gpucost.storage.hour_versions import HourVersions
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
@@ -152,7 +152,7 @@ class MonthService:
             known = self._ledger.manifests(cluster, start, until)
             if departure is not None and all(one.status == "incomplete" for one in known):
                 continue  # a name that was misspelt, say: nothing will come
-            was_there = self._ledger.manifests(cluster, start - LONGEST_SILENCE, start)
+            was_there = self._ledger.manifests(cluster, start - MAX_SILENCE, start)
             first = start if was_there else min((manifest.hour for manifest in known), default=end)
             missing += len(hours_between(first, until)) - len(known)
             waiting += sum(one.status == "incomplete" and not one.is_abandoned() for one in known)

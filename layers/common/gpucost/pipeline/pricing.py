@@ -78,11 +78,11 @@ def pricing_of(
         )
         for block in section.capacity_blocks
     )
-    own = [*(block.price() for block in blocks), *(_rate(rate, section.currency) for rate in section.rates)]
+    prices = [*(block.price() for block in blocks), *(_rate(rate, section.currency) for rate in section.rates)]
     if section.gpu_hourly_usd is not None:
-        own.append(Price("constant", "gpu-hour", section.gpu_hourly_usd, currency=section.currency))
+        prices.append(Price("constant", "gpu-hour", section.gpu_hourly_usd, currency=section.currency))
     return Pricing(
-        book=PriceBook([*fetched, *own], [_discount(one) for one in section.discounts]),
+        book=PriceBook([*fetched, *prices], [_discount(one) for one in section.discounts]),
         sources=section.ordered_sources,
         policy=policy_of(section),
         shapes={**BUILT_IN_SHAPES, **(shapes or {})},

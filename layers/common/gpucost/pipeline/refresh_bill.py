@@ -68,22 +68,22 @@ class BillService:
         if cur is None:
             return BillRefresh()
         clusters = tuple(cluster.name for cluster in settings.clusters)
-        found = BillRefresh()
+        refreshed = BillRefresh()
         reader = self._readers(cur)
-        for month in months or self._moving(cur):
-            found = self._read(reader, month, cur, cur.cluster_of_unused(clusters), found)
-        return found
+        for month in months or self._open_months(cur):
+            refreshed = self._read(reader, month, cur, cur.cluster_of_unused(clusters), refreshed)
+        return refreshed
 
-    def _moving(self, cur: CurSettings) -> list[datetime]:
+    def _open_months(self, cur: CurSettings) -> list[datetime]:
         """The months that the last days touch and those read before, less the closed ones; oldest first."""
-        known = self._store.months()
+        is_closed = self._store.months()
         now = self._clock()
         month = _month(now - timedelta(days=cur.refresh_days))
-        touched = set(known)
+        touched = set(is_closed)
         while month <= now:
             touched.add(month)
             month = _next(month)
-        return sorted(one for one in touched if not known.get(one))
+        return sorted(one for one in touched if not is_closed.get(one))
 
     def _read(
         self, reader: BillReader, month: datetime, cur: CurSettings, unused_to: str, so_far: BillRefresh
@@ -93,7 +93,7 @@ class BillService:
         sharing = BillSharing(cur.blend, pools, unused_to, cur.unused_commitments)
         extract = reader.read(month, end)
         months, scanned = (*so_far.months, month), so_far.bytes_scanned + extract.bytes_scanned
-        seen = _Seen()
+        seen = _LineCounter()
         changed = list(so_far.changed)
         notes = dict.fromkeys(so_far.notes)
         for day, lines in _by_day(seen.all(extract.lines), month, min(end, self._clock())):
@@ -121,7 +121,7 @@ class BillService:
         )
 
 
-class _Seen:
+class _LineCounter:
     """How many lines went by, and whether all of them were final."""
 
     def __init__(self) -> None:

@@ -20,15 +20,15 @@ from gpucost.storage.price_ports import InstanceTypes, PriceList, PriceUpdate, S
 
 Source = Literal["spot", "on-demand", "shapes", "cur"]
 SOURCES: tuple[Source, ...] = get_args(Source)
-SPOT_KEPT = timedelta(days=90)
+SPOT_HISTORY = timedelta(days=90)
 """How far back EC2 tells spot prices."""
 OVERLAP = timedelta(hours=2)
 """What is asked again, lest a point that EC2 published late is missed."""
-AT_ONCE = 10
+TYPES_PER_REQUEST = 10
 """Instance types whose spot prices are not up to date, in one chain of requests."""
-LOOKED_BACK = timedelta(days=7)
+IN_USE_LOOKBACK = timedelta(days=7)
 """How old a cluster's newest hour may be to tell what is in use."""
-RATING_BEGINS = timedelta(minutes=4)
+RATING_DELAY = timedelta(minutes=4)
 """Past the hour: a minute before dispatch sends the hour that has closed."""
 InUse = Mapping[str, Collection[str]]
 """Instance types by region."""
@@ -114,11 +114,11 @@ class PricesService:
             settings = self._settings_store.current().settings
         except SettingsMissingError:
             return None
-        wanted, newest_hour = self._seen(settings)
-        held = {source: _by_region(self._book.newest(source)) for source in ("spot", "on-demand")}
+        seen, newest_hour = self._in_use(settings)
+        priced = {source: _by_region(self._book.newest(source)) for source in ("spot", "on-demand")}
         in_use = {
-            region: {*wanted.get(region, ()), *held["spot"].get(region, ()), *held["on-demand"].get(region, ())}
-            for region in {*wanted, *held["spot"], *held["on-demand"]}
+            region: {*seen.get(region, ()), *priced["spot"].get(region, ()), *priced["on-demand"].get(region, ())}
+            for region in {*seen, *priced["spot"], *priced["on-demand"]}
         }
         result = RefreshResult()
         for source in SOURCES:
@@ -127,14 +127,14 @@ class PricesService:
             if source == "spot":
                 self._refresh_spot(settings, in_use, newest_hour, result)
             elif source == "on-demand":
-                known = held["on-demand"] if due.new_only else {}
-                self._refresh_on_demand(settings, _without(in_use, known), newest_hour, result)
+                known = priced["on-demand"] if due.new_only else {}
+                self._refresh_on_demand(settings, _except_priced(in_use, known), newest_hour, result)
             elif source == "cur":
                 if not due.new_only:
                     self._refresh_bill(settings, due, result)
             else:
                 shapes = self._book.in_force(self._clock(), self._clock()).shapes if due.new_only else {}
-                self._refresh_shapes(_without(in_use, dict.fromkeys(in_use, shapes)), newest_hour, result)
+                self._refresh_shapes(_except_priced(in_use, dict.fromkeys(in_use, shapes)), newest_hour, result)
         return result
 
     def _refresh_spot(
@@ -143,8 +143,8 @@ class PricesService:
         systems = settings.pricing.operating_systems
         known = self._book.newest("spot")
 
-        def one(region: str, types: Collection[str]) -> Iterator[tuple[PriceUpdate, set[str]]]:
-            for since, own in _chains(known, region, types, systems, self._clock()):
+        def refresh_region(region: str, types: Collection[str]) -> Iterator[tuple[PriceUpdate, set[str]]]:
+            for since, own in _spot_requests(known, region, types, systems, self._clock()):
                 now = self._clock()
                 prices = self._spot.fetch(region, own, systems, since=since, now=now)
                 replaced = self._book.replace(
@@ -153,14 +153,14 @@ class PricesService:
                 # A type without spot capacity in a region has no history: nothing is missing.
                 yield replaced, set(own)
 
-        self._each_region("spot", in_use, one, result)
+        self._each_region("spot", in_use, refresh_region, result)
 
     def _refresh_on_demand(
         self, settings: Settings, in_use: InUse, newest_hour: datetime | None, result: RefreshResult
     ) -> None:
         section = settings.pricing
 
-        def one(region: str, types: Collection[str]) -> Iterator[tuple[PriceUpdate, set[str]]]:
+        def refresh_region(region: str, types: Collection[str]) -> Iterator[tuple[PriceUpdate, set[str]]]:
             now = self._clock()
             prices = self._price_list.fetch(
                 region, types, section.operating_systems, tenancy=section.on_demand.tenancy, now=now
@@ -168,60 +168,60 @@ class PricesService:
             replaced = self._book.replace("on-demand", prices, rated_until=_rated_until(now, newest_hour), now=now)
             yield replaced, {price.applies_to["instance_type"] for price in prices}
 
-        self._each_region("on-demand", in_use, one, result)
+        self._each_region("on-demand", in_use, refresh_region, result)
 
     def _refresh_shapes(self, in_use: InUse, newest_hour: datetime | None, result: RefreshResult) -> None:
-        def one(region: str, types: Collection[str]) -> Iterator[tuple[PriceUpdate, set[str]]]:
+        def refresh_region(region: str, types: Collection[str]) -> Iterator[tuple[PriceUpdate, set[str]]]:
             shapes = self._catalogue.fetch(region, types)
             now = self._clock()
             replaced = self._book.replace_shapes(shapes, rated_until=_rated_until(now, newest_hour), now=now)
             yield replaced, {shape.instance_type for shape in shapes}
 
-        self._each_region("shapes", in_use, one, result)
+        self._each_region("shapes", in_use, refresh_region, result)
 
     def _refresh_bill(self, settings: Settings, due: PricesDue, result: RefreshResult) -> None:
         try:
-            found = self._bill.refresh(
+            refreshed = self._bill.refresh(
                 settings, [datetime.fromisoformat(f"{month}-01T00:00:00Z") for month in due.months]
             )
         except (SourceError, ConflictError) as error:
             result.failures.append(f"the bill: {error}")
             return
-        changed = len(found.changed)
+        changed = len(refreshed.changed)
         result.refreshed.append(
-            SourceRefresh("cur", changed, changed, notes=found.notes, bytes_scanned=found.bytes_scanned)
+            SourceRefresh("cur", changed, changed, notes=refreshed.notes, bytes_scanned=refreshed.bytes_scanned)
         )
 
     def _each_region(
         self,
         source: Source,
         in_use: InUse,
-        one: Callable[[str, Collection[str]], Iterable[tuple[PriceUpdate, set[str]]]],
+        refresh_region: Callable[[str, Collection[str]], Iterable[tuple[PriceUpdate, set[str]]]],
         result: RefreshResult,
     ) -> None:
         prices, changes, unknown = 0, 0, []
         for region, types in sorted(in_use.items()):
             if not types:
                 continue
-            found: set[str] = set()
+            listed: set[str] = set()
             try:
-                for replaced, names in one(region, types):
-                    prices += replaced.prices
-                    changes += len(replaced.changes)
-                    found |= names
+                for update, names in refresh_region(region, types):
+                    prices += update.prices
+                    changes += len(update.changes)
+                    listed |= names
             except (SourceError, ConflictError) as error:  # one region's trouble delays only itself
                 result.failures.append(f"{source} prices of {region}: {error}")
                 continue
-            unknown += [f"{region} {name}" for name in sorted(set(types) - found)]
+            unknown += [f"{region} {name}" for name in sorted(set(types) - listed)]
         result.refreshed.append(SourceRefresh(source, prices, changes, tuple(unknown)))
 
-    def _seen(self, settings: Settings) -> tuple[dict[str, set[str]], datetime | None]:
+    def _in_use(self, settings: Settings) -> tuple[dict[str, set[str]], datetime | None]:
         """What the newest hour of each cluster shows in use; and the newest of these hours."""
         now = self._clock()
-        found: dict[str, set[str]] = {}
+        in_use: dict[str, set[str]] = {}
         newest = None
         for cluster in settings.clusters:
-            manifests = self._ledger.manifests(cluster.name, floor_hour(now - LOOKED_BACK), floor_hour(now) + HOUR)
+            manifests = self._ledger.manifests(cluster.name, floor_hour(now - IN_USE_LOOKBACK), floor_hour(now) + HOUR)
             rated = [manifest.hour for manifest in manifests if manifest.status != "incomplete"]
             if not rated:
                 continue
@@ -231,11 +231,11 @@ class PricesService:
             for one in nodes or self._ledger.lines(cluster.name, rated[-1]):
                 region = region_of(one.zone)
                 if region and one.instance_type:
-                    found.setdefault(region, set()).add(one.instance_type)
-        return found, newest
+                    in_use.setdefault(region, set()).add(one.instance_type)
+        return in_use, newest
 
 
-def _chains(
+def _spot_requests(
     known: Iterable[Price],
     region: str,
     types: Collection[str],
@@ -253,7 +253,7 @@ def _chains(
         key = (facts["instance_type"], facts["operating_system"])
         reached[key] = max(price.valid_to, reached.get(key, price.valid_to))
         newest = max(price.valid_from, newest or price.valid_from)
-    oldest = now - SPOT_KEPT
+    oldest = now - SPOT_HISTORY
     starts: dict[str, datetime] = {}
     for name in types:
         ends = [reached.get((name, system)) for system in systems]
@@ -262,7 +262,7 @@ def _chains(
     current = {name for name in types if starts[name] + SPOT_VALID_FOR > now}
     behind = sorted({*types} - current)
     chains = []
-    for own in (current, *({*behind[at : at + AT_ONCE]} for at in range(0, len(behind), AT_ONCE))):
+    for own in (current, *({*behind[at : at + TYPES_PER_REQUEST]} for at in range(0, len(behind), TYPES_PER_REQUEST))):
         if own:
             since = min(starts[name] for name in own)
             if own is current and newest is not None:
@@ -274,20 +274,20 @@ def _chains(
 def _rated_until(now: datetime, newest_hour: datetime | None) -> datetime:
     """The end of the newest hour that may have been rated: the one just closed is, once dispatch may have sent it."""
     closed = floor_hour(now)
-    if now - closed >= RATING_BEGINS or (newest_hour is not None and newest_hour + HOUR >= closed):
+    if now - closed >= RATING_DELAY or (newest_hour is not None and newest_hour + HOUR >= closed):
         return closed
     return closed - HOUR
 
 
 def _by_region(prices: Iterable[Price]) -> dict[str, set[str]]:
     """Instance types by region, of prices in the book."""
-    found: dict[str, set[str]] = {}
+    types: dict[str, set[str]] = {}
     for price in prices:
         region = price.applies_to.get("region") or region_of_zone_id(price.applies_to.get("zone_id", ""))
         if region:
-            found.setdefault(region, set()).add(price.applies_to["instance_type"])
-    return found
+            types.setdefault(region, set()).add(price.applies_to["instance_type"])
+    return types
 
 
-def _without(in_use: InUse, known: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
+def _except_priced(in_use: InUse, known: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
     return {region: {*types} - {*known.get(region, ())} for region, types in in_use.items()}

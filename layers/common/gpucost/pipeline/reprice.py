@@ -14,7 +14,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Bus, SettingsStore
 from gpucost.storage.price_book import PriceStore
 
-SETTLES_AFTER = timedelta(minutes=20)
+SETTLE_DELAY = timedelta(minutes=20)
 """An attribution under way when a change was made may have read the book before it, and publish after: its hours are
 sent once more when it must have ended (Lambda ends it after 15 minutes at the latest)."""
 USAGE_KEPT = DEFAULT_RETENTION.lines
@@ -52,10 +52,10 @@ class RepricingService:
         clusters = stored.clusters(oldest)
         for change in changes:
             start = floor_hour(max(change.start, oldest) if change.start else oldest)
-            for cluster in _concerned(change, clusters):
-                hours = self._published(cluster, start, change.end, waiting=change.source == "shapes")
+            for cluster in _matching_clusters(change, clusters):
+                hours = self._published(cluster, start, change.end, only_provisional=change.source == "shapes")
                 sent += self._send(cluster, hours, change.reason, correlation_id)
-            if change.at + SETTLES_AFTER <= now:
+            if change.at + SETTLE_DELAY <= now:
                 self._prices.settle(change.id, now=now)
         for arrival in arrivals:
             why = f"the bill of {min(arrival.hours):%Y-%m-%d} is new or changed"
@@ -63,18 +63,18 @@ class RepricingService:
                 published = self._published(cluster, min(arrival.hours), max(arrival.hours) + HOUR)
                 hours = [hour for hour in published if hour in arrival.hours]
                 sent += self._send(cluster, hours, why, correlation_id)
-            if arrival.at + SETTLES_AFTER <= now:
+            if arrival.at + SETTLE_DELAY <= now:
                 self._bills.settle(arrival)
         return sent
 
-    def _published(self, cluster: str, start: datetime, end: datetime, *, waiting: bool = False) -> list[datetime]:
+    def _published(self, cluster: str, start: datetime, end: datetime, *, only_provisional: bool = False) -> list[datetime]:
         """The hours of `[start, end)` that have figures; or only those that wait for a price.
 
         A type's shape does not change: only hours in which it was not known have anything to gain.
         """
-        wanted = {"provisional"} if waiting else {"provisional", "complete"}
-        newest = [*self._ledger.manifests(cluster, start, end), *self._ledger.adjustments(cluster, start, end)]
-        return sorted({one.hour for one in newest if one.status in wanted})
+        statuses = {"provisional"} if only_provisional else {"provisional", "complete"}
+        manifests = [*self._ledger.manifests(cluster, start, end), *self._ledger.adjustments(cluster, start, end)]
+        return sorted({one.hour for one in manifests if one.status in statuses})
 
     def _send(self, cluster: str, hours: Sequence[datetime], reason: str, correlation_id: str) -> int:
         self._bus.send_due(restate_messages(cluster, hours, settings_version=None, reason=reason, correlation_id=correlation_id))
@@ -112,6 +112,6 @@ def restate_messages(
     ]
 
 
-def _concerned(change: PriceChange, clusters: Iterable[str]) -> list[str]:
+def _matching_clusters(change: PriceChange, clusters: Iterable[str]) -> list[str]:
     named = change.applies_to.get("cluster")
     return [one for one in clusters if named is None or any(fnmatchcase(one, pattern) for pattern in named)]

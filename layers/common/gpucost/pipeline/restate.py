@@ -5,14 +5,14 @@ from datetime import datetime
 from gpucost.core.attribution import attribute
 from gpucost.core.errors import ConflictError, InvalidInputError
 from gpucost.core.ledger import Manifest, Retention, content_digest
-from gpucost.pipeline.attribute import HourResult, announce, attribution_rules, roll_up
+from gpucost.pipeline.attribute import HourResult, publish_hour_closed, attribution_rules, roll_up
 from gpucost.pipeline.pricing import Pricer
 from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import HoursToRestate
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Bus, Clock, Rollups, SettingsStore
 
-TRIES = 3
+MAX_ATTEMPTS = 3
 """Against writers of the same hour; each reads the version that won."""
 
 
@@ -45,7 +45,7 @@ class RestateService:
             InvalidInputError: the message names a cluster that its settings do not know.
             SourceError: the ledger or the bus failed; the message is to be delivered again.
         """
-        current = None
+        settings_version = None
         if message.settings_version is not None:
             stored = self._settings_store.version(message.settings_version)
             if stored.settings.cluster(message.cluster) is None and message.cluster not in stored.departed:
@@ -53,26 +53,26 @@ class RestateService:
                     f"cluster {message.cluster!r} is not in version {message.settings_version} of the settings"
                 )
             # Those in force by now: a message that comes late, or again, does not put older ones back in force.
-            current = max(stored.version, self._settings_store.newest().version)
+            settings_version = max(stored.version, self._settings_store.newest().version)
         results = []
         for hour in message.starts():
-            result = self._restate(message, hour, current)
+            result = self._restate(message, hour, settings_version)
             if result is not None:
-                announce(self._bus, result.manifest, message.origin, message.correlation_id)
+                publish_hour_closed(self._bus, result.manifest, message.origin, message.correlation_id)
                 results.append(result)
         roll_up(self._rollups, message.cluster, message.starts(), self._clock(), self._retention())
         return results
 
-    def _restate(self, message: HoursToRestate, hour: datetime, current: int | None) -> HourResult | None:
-        for tries_left in reversed(range(TRIES)):
+    def _restate(self, message: HoursToRestate, hour: datetime, settings_version: int | None) -> HourResult | None:
+        for attempts_left in reversed(range(MAX_ATTEMPTS)):
             manifest = self._ledger.newest_version(message.cluster, hour)
             if manifest is None or manifest.status == "incomplete":
                 return None
             try:
                 with gc_paused():
-                    return self._rate_again(manifest, max(current or 0, manifest.settings_version), message.reason)
+                    return self._rate_again(manifest, max(settings_version or 0, manifest.settings_version), message.reason)
             except ConflictError:
-                if not tries_left:
+                if not attempts_left:
                     raise
         raise AssertionError("the last try returns or raises")
 
@@ -84,14 +84,14 @@ class RestateService:
         if usage is None:
             return None
         stored = self._settings_store.version(version)
-        terms = stored.settings
-        if terms.cluster(manifest.cluster) is None and manifest.cluster in stored.departed:
+        pricing_settings = stored.settings
+        if pricing_settings.cluster(manifest.cluster) is None and manifest.cluster in stored.departed:
             # Who pays is told anew; at what price, by the last settings that knew the cluster, its blocks and rates.
-            terms = self._settings_store.version(stored.departed[manifest.cluster].version).settings
-        prices = self._pricer.of_hours(terms, [manifest.hour])
+            pricing_settings = self._settings_store.version(stored.departed[manifest.cluster].version).settings
+        prices = self._pricer.of_hours(pricing_settings, [manifest.hour])
         record = attribute(usage, attribution_rules(stored.settings, prices[manifest.hour]))
-        is_same = content_digest(record) == manifest.digest and version == manifest.settings_version
-        if is_same and self._ledger.is_readable(manifest):
+        is_unchanged = content_digest(record) == manifest.digest and version == manifest.settings_version
+        if is_unchanged and self._ledger.is_readable(manifest):
             return HourResult(manifest, was_published=False)
         published = self._ledger.publish(
             record,

@@ -42,8 +42,8 @@ class SplitSums:
         self.currency = record.currency
         for unit, costs in record.by_business_unit().items():
             self.units[unit] = Costs.total([self.units.get(unit, Costs()), costs])
-        own = record.totals.capacity if record.totals else None
-        self.capacity = Capacity.total([self.capacity, own]) if self.capacity is not None and own is not None else None
+        capacity = record.totals.capacity if record.totals else None
+        self.capacity = Capacity.total([self.capacity, capacity]) if self.capacity is not None and capacity is not None else None
         self.hours += 1
 
 
@@ -65,9 +65,9 @@ class SplitComparison:
             InvalidInputError: the hours are in several currencies.
             SourceError: the ledger could not be read.
         """
-        own = policy_of(self._settings_store.current().settings.pricing)
-        policies = {**SPLIT_POLICIES, own.name: own}
-        found = {name: SplitSums(name) for name in policies}
+        configured = policy_of(self._settings_store.current().settings.pricing)
+        policies = {**SPLIT_POLICIES, configured.name: configured}
+        sums = {name: SplitSums(name) for name in policies}
         for cluster in clusters:
             for manifest in self._ledger.manifests(cluster, start, end):
                 usage = self._ledger.usage(manifest)
@@ -77,6 +77,6 @@ class SplitComparison:
                 rules = attribution_rules(settings, self._pricer.of_hours(settings, [manifest.hour])[manifest.hour])
                 for name, policy in policies.items():
                     record = attribute(usage, replace(rules, pricing=replace(rules.pricing, policy=policy)))
-                    found[name].add(record)
-                    found[name].notes |= dict.fromkeys(note for note in record.notes if note not in usage.notes)
-        return list(found.values())
+                    sums[name].add(record)
+                    sums[name].notes |= dict.fromkeys(note for note in record.notes if note not in usage.notes)
+        return list(sums.values())

@@ -1,7 +1,7 @@
-"""The settings document: which clusters, how GPUs are priced and measured, who owns what, when to speak up.
+"""The settings document: clusters, prices, utilization, business units and access.
 
-One YAML or JSON document (design §6). Unknown keys are errors that name the key; secrets are never in it, only
-names of Secrets Manager secrets.
+One YAML or JSON document. Unknown keys are errors that name the key. The document never contains secrets, only names of
+secrets in Secrets Manager.
 """
 
 import json
@@ -41,20 +41,22 @@ from gpucost.settings.sources import LabelName, SourcesSettings
 Share = Annotated[Decimal, Field(ge=0, le=1)]
 ClusterName = Annotated[
     str,
-    matching_pattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "up to 100 letters, digits, _, . and -, the first a letter or a digit"),
+    matching_pattern(
+        r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "up to 100 letters, digits, _, . and -, the first a letter or a digit"
+    ),
 ]
 UtilizationSource = Literal["pod", "shared", "node", "cluster"]
 
 
 SAMPLES_PER_QUERY = 500_000_000
-"""A day of 10,000 pods takes 70 million, all its queries together; a query beyond this one lost its selector."""
+"""All queries for a day of 10,000 pods process 70 million samples. A query that exceeds this limit has no selector."""
 
 
 class PrometheusSettings(Section):
-    """Where a cluster's metrics are and how to be let in."""
+    """Address of a cluster's Prometheus or AMP workspace, and authentication to it."""
 
     url: Address
-    """Base address; `/api/v1/query` is added. For AMP: `https://aps-workspaces.<region>.amazonaws.com/workspaces/<id>`."""
+    """Base URL, without `/api/v1`. For AMP: `https://aps-workspaces.<region>.amazonaws.com/workspaces/<id>`."""
     auth: Literal["none", "sigv4", "bearer"] = "none"
     region: Region | None = None
     role_arn: QueryRole | None = None
@@ -62,9 +64,9 @@ class PrometheusSettings(Section):
     secret: SecretName | None = None
     timeout_seconds: Annotated[int, Field(ge=1, le=300)] = 60
     retention_days: Annotated[int, Field(ge=1, le=1095)] | None = None
-    """How long the metrics are kept; asked of the server where it tells (AMP does not: its default of 150 is taken)."""
+    """How long metrics are kept. By default the server's own setting; for AMP, which does not report it, 150 days."""
     max_samples_per_query: Annotated[int, Field(ge=1_000_000, le=10**12)] | None = None
-    """AMP refuses, unbilled, what would process more; 500 million ($0.05) where not given. With auth: sigv4 only."""
+    """AMP refuses queries that would process more, free of charge. Default: 500 million ($0.05). For sigv4 only."""
 
     @field_validator("url")
     @classmethod
@@ -77,25 +79,25 @@ class PrometheusSettings(Section):
         if not has_host:
             raise ValueError("is not an address like http://127.0.0.1:9090")
         if parts.username is not None or parts.password is not None:
-            raise ValueError("must not hold credentials; use auth: bearer with a secret")
+            raise ValueError("must not contain credentials; use auth: bearer with a secret")
         return url
 
     @model_validator(mode="after")
     def _auth_has_what_it_needs(self) -> "PrometheusSettings":
         if self.auth == "sigv4" and self.region is None:
-            raise ValueError("region is needed with auth: sigv4")
+            raise ValueError("region is required with auth: sigv4")
         if self.auth != "sigv4" and (self.region or self.role_arn or self.external_id):
-            raise ValueError("region, role_arn and external_id go with auth: sigv4 only")
+            raise ValueError("region, role_arn and external_id are only allowed with auth: sigv4")
         if self.auth != "sigv4" and self.max_samples_per_query is not None:
-            raise ValueError("max_samples_per_query goes with auth: sigv4 only; no other server knows it")
+            raise ValueError("max_samples_per_query is only allowed with auth: sigv4, because only AMP supports it")
         if self.external_id and not self.role_arn:
-            raise ValueError("external_id goes with role_arn only")
+            raise ValueError("external_id is only allowed with role_arn")
         if (self.auth == "bearer") != (self.secret is not None):
-            raise ValueError("secret goes with auth: bearer, and is needed there")
+            raise ValueError("secret is required with auth: bearer, and only allowed there")
         return self
 
     def sample_limit(self) -> int | None:
-        """What one query may process; None where the server has no such limit."""
+        """The samples that one query may process; None if the server has no such limit."""
         return (self.max_samples_per_query or SAMPLES_PER_QUERY) if self.auth == "sigv4" else None
 
 
@@ -105,19 +107,19 @@ class ClusterSettings(Section):
     name: ClusterName
     prometheus: PrometheusSettings
     selector: dict[LabelName, str] = Field(default_factory=dict)
-    """Matchers added to every query, where several clusters share a workspace."""
+    """Label matchers that are added to every query, if several clusters share a workspace."""
     sources: SourcesSettings = SourcesSettings()
-    """Which series of each source are trusted, by their labels; all where nothing is said."""
+    """Label matchers of each source's trusted series; by default all series are trusted."""
     slices_per_gpu: Annotated[int, Field(ge=1, le=64)] | None = None
-    """What a unit of `nvidia.com/gpu` is (1/n of a GPU), where the node does not say."""
+    """How many units of `nvidia.com/gpu` are one GPU, if the node has no label that says so."""
 
 
 class UtilizationSettings(Section):
-    """Which signal says how busy a GPU is, and which sources of it are allowed, in order of preference."""
+    """The utilization signal, and the allowed utilization sources in order of preference."""
 
     signal: Name = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
     scale: Positive | None = None
-    """The signal's value at full use; the catalogue's own where not given."""
+    """The signal's value at full use; by default the usual one of the signal."""
     sources: Annotated[tuple[UtilizationSource, ...], Field(min_length=1)] = ("pod", "shared")
 
     @model_validator(mode="before")
@@ -141,30 +143,30 @@ class UtilizationSettings(Section):
     @classmethod
     def _sources_are_unique(cls, sources: tuple[UtilizationSource, ...]) -> tuple[UtilizationSource, ...]:
         if len(set(sources)) < len(sources):
-            raise ValueError("names a source twice")
+            raise ValueError("contains a source twice")
         return sources
 
 
 class CoverageSettings(Section):
-    """Least share of scrapes that must have been seen for an hour to count as complete."""
+    """The minimum share of expected scrapes for an hour to be complete."""
 
     allocation: Share = Decimal("0.25")
     utilization: Share = Decimal(0)
-    """0: use that nobody saw makes lines unmeasured, not hours incomplete."""
+    """0: missing utilization makes lines unmeasured, but not hours incomplete."""
 
 
 class BusinessUnitSettings(Section):
-    """A business unit owns what any of its matchers match; the first unit that matches wins."""
+    """A business unit owns pods that any of its matchers match. The first unit that matches wins."""
 
     name: Name
     namespaces: tuple[Name, ...] = ()
-    """Patterns as in a shell: `team-*`."""
+    """Shell patterns such as `team-*`."""
     namespace_labels: dict[Name, str] = Field(default_factory=dict)
     pod_labels: dict[Name, str] = Field(default_factory=dict)
     since: Annotated[datetime | None, Field(alias="from", default=None)]
-    """The UTC hour or day from which on this entry is in force, in place of an earlier one of the same name."""
+    """The UTC hour or day from which this entry replaces an earlier one of the same name."""
     distribute: Literal["proportional", "even"] | None = None
-    """How its cost is passed on to the other units: by what theirs cost in the hour, or evenly."""
+    """How its cost is distributed to the other units: in proportion to their cost in the hour, or evenly."""
 
     @field_validator("since", mode="before")
     @classmethod
@@ -181,7 +183,7 @@ class BusinessUnitSettings(Section):
     @model_validator(mode="after")
     def _matches_something(self) -> "BusinessUnitSettings":
         if not (self.namespaces or self.namespace_labels or self.pod_labels):
-            raise ValueError("one of namespaces, namespace_labels, pod_labels is needed")
+            raise ValueError("one of namespaces, namespace_labels, pod_labels is required")
         return self
 
 
@@ -189,7 +191,7 @@ class Settings(Section):
     """The sections that the core reads. Features add theirs in subclasses; see `gpucost.settings_document`."""
 
     tagged_lists: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {}
-    """Lists whose entries are one of several models: the key that tells which, and its values."""
+    """Lists whose entries are one of several models: the key that selects the model, and its values."""
 
     clusters: Annotated[tuple[ClusterSettings, ...], Field(min_length=1)]
     pricing: PricingSettings
@@ -197,17 +199,17 @@ class Settings(Section):
     coverage: CoverageSettings = CoverageSettings()
     business_units: tuple[BusinessUnitSettings, ...] = ()
     cost_labels: Annotated[tuple[Name, ...], Field(max_length=5)] = ()
-    """Pod labels carried on every line."""
+    """Pod labels that are copied to every line."""
     lookback_hours: Annotated[int, Field(ge=1, le=720)] = 168
     retention: RetentionSettings = RetentionSettings()
     access: tuple[GrantSettings, ...] | None = None
-    """Who may see what. Not there: all whom IAM lets in see everything. There: whom no grant names sees nothing."""
+    """Access grants. Without this section, all callers whom IAM admits see everything; with it, only grants count."""
 
     @field_validator("access", mode="before")
     @classmethod
     def _access_is_a_list(cls, access: object) -> object:
-        if access is None:  # a section left empty was hardly meant to let everybody in
-            raise ValueError("must be a list of grants; leave the key out to let in all whom IAM lets in")
+        if access is None:  # an empty section is hardly meant to give access to everyone
+            raise ValueError("must be a list of grants; omit the key to give access to all callers whom IAM admits")
         return access
 
     @model_validator(mode="after")
@@ -235,14 +237,14 @@ class Settings(Section):
         return self
 
     def cluster(self, name: str) -> ClusterSettings | None:
-        """The cluster of that name, if there is one."""
+        """The cluster with a name, or None."""
         return next((cluster for cluster in self.clusters if cluster.name == name), None)
 
     def check_new(self) -> None:
-        """Check what a document that is pushed must fulfil beyond one that is already stored.
+        """Check requirements that apply to new documents only, not to stored ones.
 
         Raises:
-            SettingsError: credentials would go to an address without TLS.
+            SettingsError: credentials would be sent to an address without TLS.
         """
         for key, address in self.addresses_with_credentials():
             if not protects_secrets(address):
@@ -259,13 +261,13 @@ SettingsModel = TypeVar("SettingsModel", bound=Settings)
 
 
 _KEY_SHOWN = 60
-"""Characters of a key that a finding repeats."""
+"""Characters of a key that are shown in an error message."""
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML keeps the last of two equal keys in silence; money does not.
+    """A YAML loader that refuses duplicate keys, of which YAML would silently use the last.
 
-    Not `CSafeLoader`, which takes a tenth of the time: the process dies of a document that is nested too deeply.
+    `CSafeLoader` would be ten times faster, but deeply nested documents crash the process.
     """
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
@@ -283,16 +285,16 @@ class _UniqueKeyLoader(yaml.SafeLoader):
                 continue
             key = self.construct_object(key_node, deep=deep)
             if not isinstance(key, Hashable):
-                break  # the base class says so
+                break  # the base class raises the error
             if key in seen:
-                problem = f"key {str(key)[:_KEY_SHOWN]!r} stands twice"
+                problem = f"key {str(key)[:_KEY_SHOWN]!r} appears twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
 
 def _document(text: str) -> Any:
-    """JSON by its own reader, which takes a hundredth of the time; YAML, and JSON that is not valid, by YAML's."""
+    """Parse JSON, which is a hundred times faster; YAML and invalid JSON are parsed as YAML."""
     try:
         return json.loads(text, object_pairs_hook=_once)
     except ValueError:
@@ -300,7 +302,7 @@ def _document(text: str) -> Any:
 
 
 def json_form(text: str) -> str | None:
-    """A YAML settings document as JSON; None where it is JSON, or holds what JSON cannot."""
+    """Convert a YAML settings document to JSON; None if it is JSON already or cannot be converted."""
     try:
         json.loads(text)
     except ValueError:
@@ -318,27 +320,27 @@ def _iso(value: object) -> str:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key stands twice")
-    return found
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        raise ValueError("a key appears twice")
+    return mapping
 
 
 def parse_document(text: str, model: type[SettingsModel]) -> SettingsModel:
-    """Read and validate a settings document (YAML, of which JSON is a part).
+    """Parse and validate a settings document, in YAML or JSON.
 
     Args:
         text: the document.
-        model: the sections that it may have.
+        model: the model with the allowed sections.
 
     Raises:
-        SettingsError: one sentence that names the key and what is allowed.
+        SettingsError: the document is invalid. The message names the key and says what is allowed.
     """
     try:
         document = _document(text)
     except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f" in line {where.line + 1}" if where else ""
+        mark = getattr(error, "problem_mark", None)
+        line = f" in line {mark.line + 1}" if mark else ""
         problem = " ".join(str(getattr(error, "problem", error)).split())
         raise SettingsError(f"settings are not valid YAML or JSON{line}: {problem}") from error
     except RecursionError as error:
@@ -349,10 +351,10 @@ def parse_document(text: str, model: type[SettingsModel]) -> SettingsModel:
         settings = model.model_validate(document)
         settings.model_dump_json()
     except ValidationError as error:
-        raise SettingsError(f"settings: {_finding(error, model)}") from error
+        raise SettingsError(f"settings: {_error_message(error, model)}") from error
     except PydanticSerializationError as error:
         raise SettingsError(
-            r"settings hold half a character (a lone surrogate such as \ud800); write the whole character"
+            r"settings contain an incomplete character (a lone surrogate such as \ud800); write the whole character"
         ) from error
     return settings
 
@@ -363,14 +365,14 @@ _PLAIN = {
     "model_type": "must be a mapping",
     "model_attributes_type": "must be a mapping",
 }
-"""What pydantic says in terms of Python, in terms of the document."""
+"""Messages in terms of the document, for errors that pydantic describes in terms of Python."""
 
 
-def _finding(error: ValidationError, model: type[Settings]) -> str:
-    findings = error.errors(include_url=False)
-    # A key that is misspelt is missing, too: the misspelling says more.
-    finding = next((one for one in findings if one["type"] == "extra_forbidden"), findings[0])
-    path = [part for place, part in enumerate(finding["loc"]) if not _is_tag(finding["loc"], place, model)]
+def _error_message(error: ValidationError, model: type[Settings]) -> str:
+    errors = error.errors(include_url=False)
+    # A misspelt key often causes a second error for a missing key. The misspelling is more helpful.
+    finding = next((details for details in errors if details["type"] == "extra_forbidden"), errors[0])
+    path = [part for index, part in enumerate(finding["loc"]) if not _is_tag(finding["loc"], index, model)]
     where = re.sub(r"\.(\d+)", r"[\1]", ".".join(str(part) for part in path))
     if finding["type"] == "extra_forbidden":
         allowed = ", ".join(_fields_at(finding["loc"][:-1], model))
@@ -380,36 +382,37 @@ def _finding(error: ValidationError, model: type[Settings]) -> str:
         return f"{where}: must be {expected}, or a mapping with gpu, vcpu and gib"
     if finding["type"].startswith("union_tag"):
         key, tags = next(tagged for name, tagged in model.tagged_lists.items() if name in path)
-        *most, last = tags
-        verb = "must be" if finding["type"] == "union_tag_invalid" else "is needed:"
-        return f"{where}: {key} {verb} {', '.join(most)} or {last}"
+        *first_tags, last_tag = tags
+        verb = "must be" if finding["type"] == "union_tag_invalid" else "is required:"
+        return f"{where}: {key} {verb} {', '.join(first_tags)} or {last_tag}"
     message = _PLAIN.get(finding["type"], finding["msg"].removeprefix("Value error, "))
     return f"{where}: {message}" if where else message
 
 
-def _is_tag(path: tuple[int | str, ...], place: int, model: type[Settings]) -> bool:
-    """Whether a part of a finding's place is pydantic's word for one of several models, and not of the document."""
-    part = path[place]
+def _is_tag(path: tuple[int | str, ...], index: int, model: type[Settings]) -> bool:
+    """Whether a part of an error's path is pydantic's tag for one of several models, and not a key of the document."""
+    part = path[index]
     if part in {"[key]", "policy", "custom"}:
         return True
-    return place > 0 and isinstance(path[place - 1], int) and any(part in tags for _, tags in model.tagged_lists.values())
+    after_index = index > 0 and isinstance(path[index - 1], int)
+    return after_index and any(part in tags for _, tags in model.tagged_lists.values())
 
 
 def _fields_at(path: tuple[int | str, ...], model: type[Settings]) -> list[str]:
-    """The keys that the section at a path takes."""
-    found: list[Any] = [model]
-    for place, part in enumerate(path):
+    """The keys that are allowed in the section at a path."""
+    sections: list[Any] = [model]
+    for index, part in enumerate(path):
         if isinstance(part, int) or part in {"[key]", "policy", "custom"}:
             continue
-        if _is_tag(path, place, model):
-            found = [one for one in found if part in _tags(one)]
+        if _is_tag(path, index, model):
+            sections = [section for section in sections if part in _tags(section)]
         else:
-            found = _sections_of(found[0].model_fields[part].annotation)
-    return [field.alias or name for name, field in found[0].model_fields.items()]
+            sections = _sections_of(sections[0].model_fields[part].annotation)
+    return [field.alias or name for name, field in sections[0].model_fields.items()]
 
 
 def _tags(section: Any) -> tuple[Any, ...]:
-    """What tells a model from the others of its kind."""
+    """The values of `rule` or `type` that select a model from a union."""
     return tuple(
         value
         for name in ("rule", "type")
@@ -422,4 +425,4 @@ def _sections_of(annotation: Any) -> list[Any]:
     """The models inside `X | None`, `tuple[X, ...]`, `Annotated[X, …]` or a union of several."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [found for argument in getattr(annotation, "__args__", ()) for found in _sections_of(argument)]
+    return [section for argument in getattr(annotation, "__args__", ()) for section in _sections_of(argument)]

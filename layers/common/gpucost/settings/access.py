@@ -37,7 +37,7 @@ class GrantSettings(Section):
     @model_validator(mode="after")
     def _names_one_kind_of_caller(self) -> "GrantSettings":
         if (self.principal is None) == (self.claim is None):
-            raise ValueError("either principal or claim is needed")
+            raise ValueError("either principal or claim is required")
         return self
 
     def is_for(self, caller: Caller) -> bool:

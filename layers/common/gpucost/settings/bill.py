@@ -7,8 +7,12 @@ from pydantic import Field, model_validator
 from gpucost.core.pricing.bill_lines import Blend, ChargeKind
 from gpucost.settings.section import ExternalId, Name, QueryRole, Region, Section, matching_pattern
 
-OutputLocation = Annotated[str, matching_pattern(r"s3://[a-z0-9.-]{3,63}(/\S*)?", "an address like s3://bucket/prefix/")]
-GlueName = Annotated[str, matching_pattern(r"[a-z0-9_]{1,255}", "a name in the Glue catalog: up to 255 lower-case letters, digits and _")]
+OutputLocation = Annotated[
+    str, matching_pattern(r"s3://[a-z0-9.-]{3,63}(/\S*)?", "an address like s3://bucket/prefix/")
+]
+GlueName = Annotated[
+    str, matching_pattern(r"[a-z0-9_]{1,255}", "a name in the Glue catalog: up to 255 lower-case letters, digits and _")
+]
 """The name of a database or table in the AWS Glue catalog."""
 CHARGE_KINDS: tuple[ChargeKind, ...] = ("savings-plan", "reservation", "capacity-reservation")
 
@@ -19,7 +23,9 @@ class CurSettings(Section):
     format: Literal["cur2", "focus-1.0", "focus-1.2"] = "cur2"
     database: GlueName
     table: GlueName
-    workgroup: Annotated[str, matching_pattern(r"[A-Za-z0-9._-]{1,128}", "up to 128 letters, digits, ., _ and -")] = "primary"
+    workgroup: Annotated[str, matching_pattern(r"[A-Za-z0-9._-]{1,128}", "up to 128 letters, digits, ., _ and -")] = (
+        "primary"
+    )
     output_location: (
         Annotated[str, matching_pattern(r"s3://[a-z0-9.-]{3,63}(/\S*)?", "an address like s3://bucket/prefix/")] | None
     ) = None
@@ -44,13 +50,13 @@ class CurSettings(Section):
     @model_validator(mode="after")
     def _fits_the_format(self) -> "CurSettings":
         if self.external_id and not self.role_arn:
-            raise ValueError("external_id goes with role_arn only")
+            raise ValueError("external_id is only allowed with role_arn")
         if self.amount and self.format != "cur2":
-            raise ValueError("amount goes with format: cur2; FOCUS has one amount, EffectiveCost")
+            raise ValueError("amount is only allowed with format: cur2; FOCUS has one amount, EffectiveCost")
         if self.unused_commitments_to and not self.unused_commitments:
-            raise ValueError("unused_commitments_to goes with unused_commitments, which names none")
+            raise ValueError("unused_commitments_to requires unused_commitments, which is empty")
         if len(set(self.unused_commitments)) < len(self.unused_commitments):
-            raise ValueError("unused_commitments names one twice")
+            raise ValueError("unused_commitments contains a kind twice")
         return self
 
     def cluster_of_unused(self, clusters: tuple[str, ...]) -> str:

@@ -8,7 +8,7 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from gpucost.core.pricing.prices import PRICE_SOURCES, PriceSource
 from gpucost.settings.bill import CurSettings
-from gpucost.settings.section import UtcTime, Name, Percent, Positive, Section, matching_pattern
+from gpucost.settings.section import Name, Percent, Positive, Section, UtcTime, matching_pattern
 
 Currency = Annotated[str, matching_pattern(r"[A-Z]{3}", "a currency's three capital letters, as USD")]
 
@@ -56,7 +56,7 @@ class RateSettings(Matchers):
             sum(price is not None for price in (self.gpu_hourly_usd, self.node_hourly_usd, self.percent_of_on_demand))
             != 1
         ):
-            raise ValueError("exactly one of gpu_hourly_usd, node_hourly_usd, percent_of_on_demand is needed")
+            raise ValueError("exactly one of gpu_hourly_usd, node_hourly_usd, percent_of_on_demand is required")
         return self
 
 
@@ -70,7 +70,9 @@ class DiscountSettings(Matchers):
 class CapacityBlockSettings(Section):
     """A prepaid Capacity Block for ML."""
 
-    reservation_id: Annotated[str, matching_pattern(r"cr-[0-9a-f]+", "a capacity reservation's id, as cr-0123456789abcdef0")]
+    reservation_id: Annotated[
+        str, matching_pattern(r"cr-[0-9a-f]+", "a capacity reservation's id, as cr-0123456789abcdef0")
+    ]
     instance_type: Name
     instances: Annotated[int, Field(ge=1, le=1000)]
     fee_usd: Positive
@@ -100,7 +102,8 @@ def _kind_of_split(value: object) -> str:
 
 
 Split = Annotated[
-    Annotated[Literal["gpu-bears-all", "scad", "opencost", "datadog"], Tag("policy")] | Annotated[CustomSplit, Tag("custom")],
+    Annotated[Literal["gpu-bears-all", "scad", "opencost", "datadog"], Tag("policy")]
+    | Annotated[CustomSplit, Tag("custom")],
     Discriminator(_kind_of_split),
 ]
 
@@ -136,7 +139,7 @@ class PricingSettings(Section):
     @classmethod
     def _sources_are_unique(cls, sources: tuple[PriceSource, ...]) -> tuple[PriceSource, ...]:
         if len(set(sources)) < len(sources):
-            raise ValueError("names a source twice")
+            raise ValueError("contains a source twice")
         return sources
 
     @model_validator(mode="after")
@@ -150,9 +153,9 @@ class PricingSettings(Section):
             ("cur", "cur", self.cur is not None),
         ):
             if source in self.ordered_sources and not is_given:
-                raise ValueError(f"{name} is needed with source {source}")
+                raise ValueError(f"{name} is required with source {source}")
             if is_given and source not in self.ordered_sources:
-                raise ValueError(f"{name} goes with source {source}, which sources does not name")
+                raise ValueError(f"{name} requires source {source}, which is not in sources")
         return self
 
     @model_validator(mode="after")

@@ -13,17 +13,15 @@ _DAYS_PER_UNIT = {"d": 1, "w": 7, "y": 365}
 
 
 def _days_of_duration(value: object) -> object:
-    """Convert a Prometheus duration in whole days, such as `400d` or `1y5w`, to days. Leave other values as they are."""
+    """Convert a Prometheus duration such as `400d` or `1y5w` to days. Leave other values as they are."""
     if not isinstance(value, str):
         return value
-    if not re.fullmatch(r"(\d{1,4}y)?(\d{1,4}w)?(\d{1,5}d)?", value) or not value:
+    if not re.fullmatch(r"(\d{1,4}y)?(\d{1,4}w)?(\d{1,5}d)?", value) or value == "":
         raise ValueError(f"{value!r} is not a number of days or a duration such as 400d, 26w or 5y")
     return sum(int(count) * _DAYS_PER_UNIT[unit] for count, unit in re.findall(r"(\d+)([ywd])", value))
 
 
-RetentionDays = Annotated[
-    int, BeforeValidator(_days_of_duration), Field(ge=SHORTEST_RETENTION.days, le=3660)
-]
+RetentionDays = Annotated[int, BeforeValidator(_days_of_duration), Field(ge=SHORTEST_RETENTION.days, le=3660)]
 
 
 class RetentionSettings(Section):

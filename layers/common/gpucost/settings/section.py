@@ -29,10 +29,14 @@ def matching_pattern(pattern: str, allowed: str) -> AfterValidator:
     return AfterValidator(validate)
 
 
-Slug = Annotated[str, matching_pattern(r"[a-z0-9][a-z0-9-]{0,62}", "up to 63 lower-case letters, digits and -, as team-waste")]
+Slug = Annotated[
+    str, matching_pattern(r"[a-z0-9][a-z0-9-]{0,62}", "up to 63 lower-case letters, digits and -, as team-waste")
+]
 SecretName = Annotated[
     str,
-    matching_pattern(r"gpucost/[A-Za-z0-9/_+=.@-]{1,400}", "the name of a secret that begins with gpucost/, never its value"),
+    matching_pattern(
+        r"gpucost/[A-Za-z0-9/_+=.@-]{1,400}", "the name of a secret that begins with gpucost/, never its value"
+    ),
 ]
 Address = Annotated[str, matching_pattern(r"https?://\S+", "an address that begins with http:// or https://")]
 Region = Annotated[str, matching_pattern(r"[a-z]{2,4}(-[a-z]+)+-\d", "a region of AWS, as eu-central-1")]
@@ -45,7 +49,10 @@ QueryRole = Annotated[
 ]
 
 ExternalId = Annotated[
-    str, matching_pattern(r"[\w+=,.@:/-]{2,1224}", "2 to 1224 letters, digits and _ + = , . @ : / - (an external id of IAM's)")
+    str,
+    matching_pattern(
+        r"[\w+=,.@:/-]{2,1224}", "2 to 1224 letters, digits and _ + = , . @ : / - (an external id of IAM's)"
+    ),
 ]
 """The external id that the trust policy of a role in another account may require (confused deputy problem)."""
 

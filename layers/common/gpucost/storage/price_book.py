@@ -8,8 +8,9 @@
 | change whose hours are to be rated again | `PRICES#pending` | `<id>` |
 | change whose hours were rated again | `PRICES#settled` | `<id>` |
 
-A day of spot prices can be read alone, because it includes the prices in force at its start. Every write is a transaction
-on the condition that its source's generation is unchanged. It includes the changes that it makes to past times.
+A day of spot prices can be read alone, because it includes the prices in force at its start. Every write is a
+transaction on the condition that its source's generation is unchanged. It includes the changes that it makes to past
+times.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -66,7 +67,7 @@ class PriceStore:
     def in_force(
         self, start: datetime, end: datetime, *, sources: Collection[PriceSource] | None = None
     ) -> PricesInForce:
-        """Return all prices that are in force at some time of `[start, end)`, with a few requests however many there are.
+        """Return all prices that are in force at some time of `[start, end)`, with a few requests.
 
         Args:
             start: start of the period.
@@ -121,14 +122,14 @@ class PriceStore:
 
         Args:
             source: source of the prices.
-            prices: all prices from the first one on, for each key (such as instance type and zone). Keys without a price
-                among them keep their stored prices.
+            prices: all prices from the first one on, for each key (such as instance type and zone). Other keys keep
+                their stored prices.
             since: time from which the prices are complete; None: from each key's first price on.
             rated_until: hours that end by then may have been rated; changes before it are recorded in the change log.
             now: the current time.
 
         Raises:
-            ConflictError: other writers kept interfering; nothing is lost, and calling again is safe.
+            ConflictError: other writers kept interfering; nothing is lost, calling again is safe.
             SourceError: the table failed; calling again is safe.
         """
         response = timelines_of(prices)

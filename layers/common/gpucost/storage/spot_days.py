@@ -64,7 +64,7 @@ class _Batch:
         return min(self.days)
 
     def fits(self, other: "_Batch") -> bool:
-        """Whether both fit one transaction. Batches are within a week, so that a repeated call makes the same batches."""
+        """Whether both fit one transaction. A batch is within one week, so that a repeated call makes the same ones."""
         chunks = [chunk for batch in (self, other) for day_chunks in batch.days.values() for chunk in day_chunks]
         is_same_week = self.start // (7 * DAY) == other.start // (7 * DAY)
         return is_same_week and sum(map(len, chunks)) <= MAX_TRANSACTION_BYTES and len(chunks) <= MAX_TRANSACTION_ITEMS
@@ -81,7 +81,7 @@ class SpotDays:
         self._table = table
 
     def read(self, first: int, last: int = FAR_FUTURE) -> list[StoredDay]:
-        """Read the days of a period (epoch seconds) in order; if the first is not stored, also the newest day before it."""
+        """Read the days of a period (epoch seconds) in order; if the first is not stored, also the newest before it."""
         start = first // DAY * DAY
         end = "~" if last == FAR_FUTURE else f"{_name((last - 1) // DAY * DAY)}~"
         days = _days(self._table.query(PARTITION, "sk BETWEEN :first AND :last", first=_name(start), last=end))

@@ -8,7 +8,7 @@ from fractions import Fraction
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.capacity import DisputedHolding, cut_at_edges, is_overcommitted
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare, kubernetes_resource
-from gpucost.core.metering.implausible_samples import MAX_UNITS, SUSPECT, is_count
+from gpucost.core.metering.implausible_samples import MAX_UNITS, SUSPECT, is_count, short_text
 from gpucost.core.metering.nodes import NodeLifecycle
 from gpucost.core.metering.observations import ContainerRequest, PodObservation
 from gpucost.core.metering.spans import Span, SpanReader
@@ -177,7 +177,7 @@ class HoldingReader:
         container = f"container {request.container} of pod {pod.namespace}/{pod.pod}"
         resource = kubernetes_resource(request.resource)
         self.notes.append(
-            f"{SUSPECT}{container} requests {request.units} of {resource}, which is not a whole number from 0 to "
+            f"{SUSPECT}{container} requests {short_text(request.units)} of {resource}, which is not a whole number from 0 to "
             f"{MAX_UNITS}"
         )
         return False

@@ -40,6 +40,13 @@ MAX_LAG_MS = 300_000
 """Two sources that disagree for longer contradict each other; otherwise one of them lags behind."""
 
 
+def short_text(value: Decimal) -> str:
+    """A sample's value in a few characters, as Prometheus writes it; VictoriaMetrics writes 1e308 as 309 digits."""
+    if value.is_nan():
+        return "NaN"
+    return f"{value:+}".replace("Infinity", "Inf") if value.is_infinite() else f"{float(value):.6g}"
+
+
 def is_count(value: Decimal, maximum: Decimal = MAX_UNITS) -> bool:
     """Whether a value is a whole number from 0 to `maximum`."""
     return value.is_finite() and 0 <= value <= maximum and value == value.to_integral_value()

@@ -19,7 +19,7 @@ from gpucost.core.metering.exporter_conflicts import (
     surplus_devices,
 )
 from gpucost.core.metering.holdings import HoldingReader, NodeKey
-from gpucost.core.metering.implausible_samples import SUSPECT, is_utilization
+from gpucost.core.metering.implausible_samples import SUSPECT, is_utilization, short_text
 from gpucost.core.metering.nodes import NodeLifecycle, describe_node, is_gpu_node
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation, Observation
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS, SpanReader
@@ -265,7 +265,7 @@ def _utilization_notes(observation: Observation, resolver: UtilizationResolver) 
             if not value.is_finite():
                 implausible.setdefault(name, f"utilization of {name!r} has values that are not numbers")
             elif device.samples and not is_utilization(value, device.scale):
-                implausible[name] = f"{SUSPECT}utilization of {name!r} is {value:g}, where {device.scale} is full use"
+                implausible[name] = f"{SUSPECT}utilization of {name!r} is {short_text(value)}, where {device.scale} is full use"
     notes = [f"{implausible[name]}; they count as unobserved" for name in sorted(implausible)]
     for node, used in sorted(resolver.unclaimed_use().items()):
         if used >= NOTEWORTHY_GPU_MS:

@@ -1,7 +1,7 @@
-"""The bill: what AWS charged for each instance in an hour, and for commitments that no instance used (design §4).
+"""The bill: what AWS charged for each instance in an hour, and for commitments that no instance used.
 
-A bill's line is an *amount*: the instance-hour's cost whatever part of it Kubernetes saw. Billed time beyond that
-shows as stranded, outside Kubernetes.
+A bill's line is an *amount*: the cost of the instance-hour, regardless of how long the node was in Kubernetes. Billed
+time outside Kubernetes counts as stranded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ class BilledHour:
     """One instance in one hour of the bill."""
 
     amount: Decimal
-    """Net amortized cost of the instance-hour, after blending where the settings ask for it."""
+    """The net amortized cost of the instance-hour, blended if the settings say so."""
     currency: str
     billed_ms: int
-    """How much of the hour AWS charged for."""
+    """The part of the hour that AWS charged for."""
     is_final: bool
-    """Whether the month's bill is closed; until then amounts may still move."""
+    """Whether the month's bill is closed; until then amounts may change."""
     unblended: Decimal | None = None
-    """The instance's own amount, where `amount` is a blend."""
+    """The instance's amount in the bill, if `amount` is blended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class Bill:
     charges: Mapping[str, Sequence[ClusterCharge]] = field(default_factory=dict)
     """By cluster."""
     is_final: bool = False
-    """Whether the month's bill is closed: an instance that is not in it never will be."""
+    """Whether the month's bill is closed, so that no instances are added to it."""
 
     def billed_hour_of(self, instance_id: str) -> BilledHour | None:
-        """What the bill says of one instance; None where it does not know it (yet)."""
+        """Return the bill of one instance; None if it is not in the bill (yet)."""
         return self.instances.get(instance_id) if instance_id else None
 
     def charges_to(self, cluster: str) -> Sequence[ClusterCharge]:
-        """What is charged to a cluster beyond its nodes."""
+        """Return the charges of a cluster other than for its nodes."""
         return self.charges.get(cluster, ())

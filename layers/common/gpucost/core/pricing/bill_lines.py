@@ -1,9 +1,9 @@
-"""From the bill's lines to what each instance and each unused commitment costs in an hour (design §4).
+"""From the bill's lines to the cost of each instance and each unused commitment in an hour.
 
-Savings Plans and regional reservations cover whichever instances the bill happens to lay them on, so two identical
-pods may pay differently by chance. A blend takes the chance out: the instances of one kind pay the same rate,
+AWS applies Savings Plans and regional reservations to arbitrary instances, so two identical pods may pay differently
+by chance. Blending avoids that: the instances of a pool pay the same rate,
 
-    amount = Σ amounts of the pool × own billed time ÷ Σ billed time of the pool
+    amount = Σ amounts of the pool × billed time of the instance ÷ Σ billed time of the pool
 
 rounded so that the parts sum to the pool's amounts to the last digit.
 """
@@ -22,15 +22,15 @@ from gpucost.core.money import ZERO, quantize, split, split_each
 from gpucost.core.pricing.bill import Bill, BilledHour
 
 Blend = Literal["none", "instance_type", "node_pool"]
-"""Who pays the same: nobody; instances of a type in an account, a region and a capacity type; of these, those of a
-node pool."""
+"""Which instances pay the same rate. `none`: each instance pays its own. `instance_type`: those of one type, account,
+region and capacity type. `node_pool`: of these, those of one node pool."""
 ChargeKind = Literal["savings-plan", "reservation", "capacity-reservation"]
 LineKind = Literal["instance", "unused-savings-plan", "unused-reservation", "unused-capacity-reservation"]
 
 
 @dataclass(frozen=True, slots=True)
 class BillLine:
-    """One row of what a statement asks of the bill."""
+    """One row that an Athena query of the bill returns."""
 
     kind: LineKind
     start: datetime
@@ -39,30 +39,30 @@ class BillLine:
     account: str
     region: str
     resource: str
-    """Instance id; ARN of the commitment or reservation that nobody used."""
+    """The instance id, or the ARN of the unused commitment or reservation."""
     instance_type: str
     capacity_type: str
     """`spot`, `reserved` (launched into a capacity reservation) or `on-demand`. Savings Plans and Reserved Instances
-    are discounts on the last two, not types of their own."""
+    are discounts on the last two, not types."""
     operation: str
-    """AWS's code of the operating system and its licences (`RunInstances:0002`); "" for spot."""
+    """AWS's code of the operating system and its licenses (`RunInstances:0002`); "" for spot."""
     hours: Fraction | None
-    """Instance-hours billed, or reserved and unused; None for a commitment of money."""
+    """Instance-hours billed, or reserved and unused; None for a spend commitment."""
     amount: Decimal
     currency: str
     is_final: bool
-    """Whether the bill that the row stands on is closed."""
+    """Whether the row's bill is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class BillSharing:
-    """How the bill's amounts are shared out.
+    """How the bill's amounts are shared.
 
     Args:
-        blend: who pays the same.
-        node_pools: node pool by instance id, for `blend: node_pool`; instances that are not in it are one pool.
-        unused_to: the cluster that pays for what nobody used; "" leaves it out.
-        unused: which of that is charged.
+        blend: which instances pay the same rate.
+        node_pools: node pool by instance id, for `blend: node_pool`; other instances form one pool.
+        unused_charged_to: the cluster that pays for unused commitments; "" to leave them out.
+        unused_kinds: the kinds of unused commitments that are charged.
     """
 
     blend: Blend = "instance_type"
@@ -73,7 +73,7 @@ class BillSharing:
 
 @dataclass(frozen=True, slots=True)
 class _Instance:
-    """One instance in one hour, of all its lines; its type is that of the longest."""
+    """One instance in one hour, summed over its lines; `line` is the longest of them."""
 
     line: BillLine
     amount: Decimal
@@ -82,10 +82,10 @@ class _Instance:
 
 
 def split_by_hour(line: BillLine) -> list[tuple[datetime, BillLine]]:
-    """A row's hours, each with its part of the amount; parts sum to the whole.
+    """Split a row into its hours, each with its part of the amount; the parts sum to the amount.
 
-    What a reservation's monthly fee was paid for in vain is known when the month is over: until its bill is closed
-    the row says what is *still* unused, all of it on the first of the month. So it counts only then.
+    The unused part of a reservation's monthly fee is known after the month's end. Until the bill is closed, the row
+    has what is unused *so far*, all of it on the first of the month. So it counts only once the bill is closed.
     """
     hours = hours_between(floor_hour(line.start), line.end)
     if len(hours) <= 1:
@@ -101,14 +101,14 @@ def split_by_hour(line: BillLine) -> list[tuple[datetime, BillLine]]:
 
 
 def build_bill(lines: Iterable[BillLine], sharing: BillSharing) -> Bill:
-    """One hour's bill.
+    """Build one hour's bill.
 
     Args:
-        lines: of this hour, as `by_hour` gives them.
-        sharing: blend, and who pays for unused commitments.
+        lines: of this hour, as returned by `split_by_hour`.
+        sharing: how amounts are blended, and which cluster pays for unused commitments.
 
     Returns:
-        The bill; an instance `in_two_currencies` is not in it.
+        The bill, without `instances_with_mixed_currencies`.
     """
     lines = list(lines)
     mixed = set(instances_with_mixed_currencies(lines))
@@ -124,7 +124,7 @@ def build_bill(lines: Iterable[BillLine], sharing: BillSharing) -> Bill:
 
 
 def instances_with_mixed_currencies(lines: Iterable[BillLine]) -> list[str]:
-    """Instances that one hour's bill has in several currencies: they are never added, so nobody knows their price."""
+    """Return the instances with several currencies in one hour's bill; their amounts cannot be added."""
     currencies: dict[str, set[str]] = {}
     for line in lines:
         if line.kind == "instance":
@@ -180,7 +180,7 @@ def _pool(instance_id: str, instance: _Instance, sharing: BillSharing) -> tuple[
 
 
 def _is_interrupted(instance: _Instance) -> bool:
-    """Whether AWS interrupted a spot instance in its first hour, which is free: nobody else's price."""
+    """Whether AWS interrupted a spot instance in its first hour, which is free and must not lower other prices."""
     return instance.line.capacity_type == "spot" and not instance.amount
 
 
@@ -188,7 +188,7 @@ def _unused_charges(lines: Sequence[BillLine]) -> list[ClusterCharge]:
     of_reference: dict[tuple[str, str, str], list[BillLine]] = {}
     for line in lines:
         of_reference.setdefault((line.kind, line.resource, line.currency), []).append(line)
-    # Reserved Instances are a discount and no capacity: like Savings Plans they have no GPU-hours.
+    # Reserved Instances are a discount and reserve no capacity, so like Savings Plans they have no GPU-hours.
     return [
         ClusterCharge(
             kind=kind,
@@ -202,7 +202,7 @@ def _unused_charges(lines: Sequence[BillLine]) -> list[ClusterCharge]:
 
 
 def _gpu_hours(rows: Sequence[BillLine]) -> Decimal | None:
-    """Of reserved capacity; None where the catalogue does not have its type."""
+    """Return the GPU-hours of reserved capacity; None if an instance type is not in the catalog."""
     gpu_hours = Fraction(0)
     for row in rows:
         gpus = GPUS_OF_INSTANCE.get(row.instance_type) or NEURON_OF_INSTANCE.get(row.instance_type, (0, 0))[0]
@@ -214,9 +214,9 @@ def _gpu_hours(rows: Sequence[BillLine]) -> Decimal | None:
 
 @dataclass(frozen=True, slots=True)
 class BillExtract:
-    """What the bill says of a time."""
+    """The bill's lines of some time."""
 
     lines: Iterator[BillLine]
-    """In order of `start`; reading on may raise `SourceError`."""
+    """In order of `start`; iterating may raise `SourceError`."""
     bytes_scanned: int
-    """What Athena charges for."""
+    """The bytes for which Athena charges."""

@@ -1,8 +1,8 @@
-"""Capacity Blocks: prepaid for a fixed time, and free in the bill's hours, so their fee is spread here.
+"""Capacity Blocks: they are prepaid and cost nothing in the bill's hours, so their fee is spread over their hours.
 
     node-hour = fee ÷ (instances × hours of the block)
 
-Instance-hours of the block that no node used are paid all the same: a cluster charge, unallocated.
+Instance-hours of a block that no node used become a charge of the cluster and count as unallocated.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,30 +21,30 @@ from gpucost.core.pricing.prices import Price
 
 @dataclass(frozen=True, slots=True)
 class CapacityBlock:
-    """One block of one cluster."""
+    """One Capacity Block of one cluster."""
 
     reservation_id: str
     cluster: str
     instance_type: str
     instances: int
     fee: Decimal
-    """Paid up front for the whole block."""
+    """The upfront fee for the whole block."""
     currency: str
     valid_from: datetime
     valid_to: datetime
 
     @property
     def interval(self) -> Interval:
-        """Its time, in milliseconds since the epoch."""
+        """The block's time, in milliseconds since the epoch."""
         return Interval(to_epoch_ms(self.valid_from), to_epoch_ms(self.valid_to))
 
     @property
     def node_hourly(self) -> Fraction:
-        """What an instance costs for an hour."""
+        """The cost of one instance for an hour."""
         return Fraction(self.fee) * HOUR_MS / (self.instances * self.interval.length)
 
     def price(self) -> Price:
-        """For the nodes that carry its reservation's label."""
+        """Return the price of nodes that have the label of the block's reservation."""
         return Price(
             source="capacity-block",
             unit="node-hour",
@@ -57,11 +57,11 @@ class CapacityBlock:
 
 
 BLOCK_TOLERANCE_MS = 600_000
-"""A node may be seen that much longer than its block lasts: a scrape or two, and the time that a node takes to go."""
+"""How much longer than its block a node may be observed: a scrape or two, and the time that termination takes."""
 
 
 def clip_to_blocks(blocks: Iterable[CapacityBlock], cluster: str, reservation_id: str, time: Interval) -> Interval:
-    """A node's time as its blocks pay for it: without the moments in which it was seen before or after them."""
+    """Clip a node's time to its Capacity Blocks, if it exceeds them by no more than the tolerance."""
     intervals = [one.interval for one in blocks if (one.cluster, one.reservation_id) == (cluster, reservation_id)]
     if not intervals:
         return time
@@ -72,14 +72,13 @@ def clip_to_blocks(blocks: Iterable[CapacityBlock], cluster: str, reservation_id
 def unused_block_charges(
     blocks: Iterable[CapacityBlock], cluster: str, hour: Interval, nodes: Sequence[tuple[str, Interval]]
 ) -> list[ClusterCharge]:
-    """What a cluster's blocks cost in an hour beyond its nodes.
+    """Return a cluster's charges for the unused instance-hours of its blocks in an hour.
 
     Args:
         blocks: of all clusters.
-        cluster: whose.
+        cluster: the cluster's name.
         hour: in milliseconds since the epoch.
-        nodes: reservation id and time of each of the cluster's nodes in the hour that a block pays for, or that a price
-            set by hand was put on in its place.
+        nodes: reservation id and time in the hour of each node whose price comes from a block or an override.
     """
     charges = []
     for block in blocks:

@@ -1,4 +1,4 @@
-"""Shapes of EC2's accelerated instance types: what split policies use until the price book has AWS's own answer."""
+"""Shapes of EC2's accelerated instance types, for split policies until the price book has the shapes that EC2 reports."""
 
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.pricing.price_split import InstanceShape

@@ -1,4 +1,4 @@
-"""Pricing: what a node-hour costs and which part of that its GPUs bear, from the book, the bill and the settings."""
+"""Node prices: what a node-hour costs and which part its GPUs bear, from the price book, the bill and the settings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ from gpucost.core.pricing.prices import Price, PriceBook, PriceSource, Quote, fa
 
 @dataclass(frozen=True, slots=True)
 class NodePrice:
-    """What a node's hour costs, exact and not yet rounded."""
+    """The cost of a node's hour, exact and not rounded."""
 
     source: PriceSource
     split_policy: str
@@ -26,37 +26,37 @@ class NodePrice:
     host_cost: Fraction
     """The part that CPU and memory bear."""
     is_final: bool = True
-    """Whether no better source is still to come."""
+    """Whether no preferred source will replace it."""
     is_per_gpu: bool = False
-    """Whether all of it comes of prices per GPU-hour."""
+    """Whether it consists of prices per GPU-hour only."""
     billed_ms: int | None = None
-    """How long the bill says the instance ran in the hour; None where a rate was applied to the time it was seen."""
+    """The time of the hour that the bill has for the instance; None if a rate was applied to the observed time."""
     unblended: Decimal | None = None
-    """The bill's own amount for this instance, where its cost is a blend."""
+    """The bill's amount for this instance, if its cost is blended."""
     note: str = ""
-    """What people should know of it."""
+    """A note for the hour about the price."""
 
     @property
     def cost(self) -> Fraction:
-        """Of the whole node."""
+        """The cost of the whole node."""
         return self.gpus_cost + self.host_cost
 
 
 @dataclass(frozen=True, slots=True)
 class Unpriced:
-    """Nobody knows what a node costs, and why."""
+    """A node has no price, and why."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Pricing:
-    """All that is known about prices in one cluster-hour.
+    """The prices of one cluster-hour.
 
     Args:
-        order: the sources to ask, best first.
-        currency: the one that everything is added up in; a price in another does not count.
-        bill: the hour's billed amounts; None where the bill is not among the sources.
+        sources: the price sources, in order of preference.
+        currency: the currency of all sums; prices in other currencies are ignored.
+        bill: the hour's billed amounts; None if the bill is not among the sources.
     """
 
     book: PriceBook
@@ -66,21 +66,21 @@ class Pricing:
     currency: str = "USD"
     bill: Bill | None = None
     blocks: Sequence[CapacityBlock] = ()
-    """Whose instance-hours are paid for, used or not."""
+    """Capacity Blocks, whose instance-hours are paid for even if they are unused."""
 
     @classmethod
     def constant(cls, gpu_hourly: Decimal) -> "Pricing":
-        """One price for every GPU-hour."""
+        """Return a pricing with one price for every GPU-hour."""
         return cls(PriceBook([Price("constant", "gpu-hour", gpu_hourly)]), ("constant",))
 
     def price_node(self, node: GpuNode, cluster: str, time: Interval, gpus: Fraction) -> NodePrice | Unpriced:
-        """What a node costs in an hour.
+        """Return the cost of a node in an hour.
 
         Args:
             node: with its labels.
-            cluster: its name.
-            time: in which it was seen in the hour.
-            gpus: how many physical GPUs it has.
+            cluster: the cluster's name.
+            time: the time in the hour in which the node existed.
+            gpus: the number of its physical GPUs.
         """
         facts = facts_of(node, cluster)
         other_currencies: list[str] = []
@@ -111,12 +111,12 @@ class Pricing:
     def cluster_charges(
         self, cluster: str, hour: Interval, nodes: Sequence[tuple[GpuNode, Interval]]
     ) -> list[ClusterCharge]:
-        """What a cluster costs in an hour beyond its nodes: commitments that nobody used.
+        """Return a cluster's charges in an hour other than for its nodes: unused commitments.
 
         Args:
-            cluster: its name.
+            cluster: the cluster's name.
             hour: in milliseconds since the epoch.
-            nodes: those that a capacity block pays for, and those with a price set by hand.
+            nodes: those whose price comes from a Capacity Block or an override.
         """
         used = [(facts_of(node, cluster)["reservation_id"], time) for node, time in nodes]
         return [
@@ -159,8 +159,8 @@ class Pricing:
         part = self.policy.gpu_part_of(self.shapes.get(node.instance_type))
         if part is None:
             return Unpriced(
-                f"no shape for {_node_label(node)}: split policy {self.policy.name} needs its vCPUs and memory, "
-                "which are built in for EC2's accelerated types, and fetched by the stack's parameter InstanceShapes"
+                f"no shape for {_node_label(node)}: split policy {self.policy.name} needs its vCPUs and memory; "
+                "they are built in for EC2's accelerated types, and the stack parameter InstanceShapes fetches others"
             )
         return NodePrice(source, self.policy.name, cost * part, cost * (1 - part))
 

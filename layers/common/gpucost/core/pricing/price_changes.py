@@ -1,4 +1,4 @@
-"""What changed in the price book: overrides with their history, and changes of times that may have been rated."""
+"""Changes of the price book: overrides with their history, and price changes of hours that may have been rated."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,21 +13,21 @@ from gpucost.core.pricing.price_history import PriceKey, Timelines, differences,
 from gpucost.core.pricing.prices import Price, PriceSource
 
 MIN_SEPARATION_SECONDS = 24 * 3600
-"""Seconds between two changes of a refresh that make them two: hours in between would be rated again for nothing."""
+"""How many seconds separate two changes of a refresh; merged, the hours in between would be rated again needlessly."""
 MAX_VALUES = 50
-"""Of one fact in a change's summary; with more it says nothing of the fact."""
+"""The most values of one fact in a change; a fact with more values is left out, so that the change affects all."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriceChange:
-    """What is in force at some time that may have been rated is no longer what it was."""
+    """A change of the prices at times that may have been rated."""
 
     id: str
     source: PriceSource | Literal["shapes"]
     applies_to: Mapping[str, Sequence[str]]
-    """Which nodes may be concerned: of each fact named here, one of its values (shell patterns) must match."""
+    """Which nodes may be affected: those that match one of the values (shell patterns) of each fact."""
     start: datetime | None
-    """None: since ever."""
+    """None for all times before `end`."""
     end: datetime
     """At most the end of the newest hour that may have been rated."""
     reason: str
@@ -36,7 +36,7 @@ class PriceChange:
     settled_at: datetime | None = None
 
     def affects(self, facts: Mapping[str, str]) -> bool:
-        """Whether a node of these facts may have another price now."""
+        """Whether the price of a node with these facts may have changed."""
         return all(
             any(fnmatchcase(facts.get(name, ""), value) for value in values) for name, values in self.applies_to.items()
         )
@@ -44,15 +44,14 @@ class PriceChange:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A price set by hand; dropped, it stays in the history."""
+    """A price set by hand; after it is dropped it remains in the history."""
 
     id: str
     price: Price
-    """With author, reason, and in `fetched_at` when it was set; its validity is as it is now."""
+    """With author, reason and current validity; `fetched_at` is when it was set."""
     set_to: datetime | None = None
-    """The end of its validity as it was set."""
+    """The end of its validity when it was set."""
     dropped_at: datetime | None = None
-    """When somebody dropped it."""
     dropped_by: str = ""
     drop_reason: str = ""
 
@@ -66,15 +65,15 @@ def new_change(
     author: str,
     at: datetime,
 ) -> PriceChange:
-    """A change of the prices of some things; the same one has the same id.
+    """Create a price change; the same change has the same id.
 
     Args:
-        source: whose prices.
-        keys: what they apply to.
-        time: when they are in force.
+        source: the source of the prices.
+        keys: the facts of nodes to which each price applies.
+        time: the validity of the changed prices.
         reason: one sentence.
-        author: who changed them.
-        at: when.
+        author: who changed the prices.
+        at: when the prices were changed.
     """
     applies_to = common_facts(keys)
     content = repr((source, sorted(applies_to.items()), time, reason, author))
@@ -85,7 +84,7 @@ def new_change(
 
 
 def common_facts(keys: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Things with prices in short: the facts that all of them name, each with its values."""
+    """Summarize what prices apply to: the facts that all of them name, each with its values."""
     values: dict[str, set[str]] = {}
     for number, key in enumerate(keys):
         if number == 0:
@@ -102,7 +101,7 @@ def common_facts(keys: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, ...]
 def changes_between(
     source: PriceSource, old: Timelines, new: Timelines, time: Interval, at: datetime
 ) -> list[PriceChange]:
-    """The changes that a refresh makes within a time (seconds), times far apart as changes of their own."""
+    """Return the changes that a refresh makes within an interval of seconds; distant times become separate changes."""
     differing: list[tuple[Interval, PriceKey]] = []
     for key, events in new.items():
         before = old.get(key, ())
@@ -138,7 +137,7 @@ def override_change(
     author: str,
     at: datetime,
 ) -> PriceChange | None:
-    """The change of past times that setting or dropping a price makes; None where it is about the future alone."""
+    """Return the change of past prices when an override is set or dropped; None if only future prices change."""
     start, end = time
     last = until if end is None else min(end, until)
     if start is not None and start >= last:
@@ -147,9 +146,9 @@ def override_change(
 
 
 def new_override(price: Price, earlier: Sequence[Override]) -> Override:
-    """A price as an override; set twice in a row it is the one that is there.
+    """Create an override of a price; setting the same price twice in a row returns the existing override.
 
-    An earlier one of the same content, after which others were set, is another: what was set last wins.
+    If other overrides were set since, an equal price becomes a new override, because the latest override wins.
     """
     content = repr(
         (sorted(price.applies_to.items()), price.unit, str(price.amount), price.currency, price.valid_from,
@@ -167,7 +166,7 @@ def new_override(price: Price, earlier: Sequence[Override]) -> Override:
 
 
 def drop_override(override: Override, *, at: datetime, author: str, reason: str, now: datetime) -> Override:
-    """An override whose validity ends at a moment: earlier than it began, it was never in force."""
+    """End the validity of an override at a time; at or before its beginning, the override never applies."""
     price = override.price
     end = at if price.valid_from is None else max(at, price.valid_from)
     valid_to = end if price.valid_to is None else min(end, price.valid_to)

@@ -1,7 +1,7 @@
-"""Fetched prices over time: for each thing that has a price, the moments at which it changed, and to what.
+"""The history of fetched prices: for each priced item, a timeline of the times at which its price changed.
 
-A timeline is a list of events in order of time; each is in force until the next. An event without an amount says that
-from then on no price is known. Answers of an API are laid over what is known; saying the same again changes nothing.
+A timeline is a list of events in order of time; each applies until the next. From an event without an amount on, there
+is no price. Responses of an API are merged into the history; merging the same prices again changes nothing.
 """
 
 from bisect import bisect_right
@@ -15,11 +15,11 @@ from gpucost.core.intervals import Interval, union
 from gpucost.core.pricing.prices import Price, PriceSource, PriceUnit
 
 FAR_FUTURE = 2**40
-"""Seconds since the epoch that no event reaches."""
+"""Seconds since the epoch, later than any event."""
 
 
 class PriceEvent(NamedTuple):
-    """From a moment on, one price; with no amount, none is known."""
+    """The price from a time on; without an amount, there is no price."""
 
     at: int
     """Seconds since the epoch."""
@@ -29,7 +29,7 @@ class PriceEvent(NamedTuple):
 
 
 class PriceKey(NamedTuple):
-    """What has a price: facts of nodes in order of name, and the unit."""
+    """A priced item: the facts of nodes in order of name, and the unit."""
 
     applies_to: tuple[tuple[str, str], ...]
     unit: PriceUnit
@@ -40,27 +40,27 @@ Timelines = Mapping[PriceKey, Timeline]
 
 
 def key_of(price: Price) -> PriceKey:
-    """The thing that a price is of."""
+    """Return the item to which a price applies."""
     return PriceKey(tuple(sorted(price.applies_to.items())), price.unit)
 
 
 def timelines_of(prices: Iterable[Price]) -> dict[PriceKey, Timeline]:
-    """Prices by what they are of.
+    """Group prices into timelines.
 
     Raises:
-        ValueError: one without a beginning, or whose amount is no Decimal.
+        ValueError: a price without `valid_from`, or whose amount is not a `Decimal`.
     """
     by_key: dict[PriceKey, list[Price]] = {}
     for price in prices:
         if price.valid_from is None or not isinstance(price.amount, Decimal):
-            raise ValueError(f"a fetched price needs a beginning and a decimal amount: {price}")
+            raise ValueError(f"a fetched price needs valid_from and a decimal amount: {price}")
         by_key.setdefault(key_of(price), []).append(price)
     timelines = {}
     for key, key_prices in by_key.items():
         events: list[PriceEvent] = []
         for price in sorted(key_prices, key=lambda price: to_epoch_seconds(price.valid_from)):
             start, amount = to_epoch_seconds(price.valid_from), price.amount
-            if not isinstance(amount, Decimal):  # refused above
+            if not isinstance(amount, Decimal):  # for mypy: other types were rejected above
                 continue
             while events and events[-1].at >= start:
                 events.pop()
@@ -74,7 +74,7 @@ def timelines_of(prices: Iterable[Price]) -> dict[PriceKey, Timeline]:
 def prices_of(
     source: PriceSource, timelines: Timelines, start: int = -FAR_FUTURE, end: int = FAR_FUTURE
 ) -> Iterator[Price]:
-    """The prices in force at some time of `[start, end)`, with their whole validity as far as it is held."""
+    """Yield the prices that apply at any time in `[start, end)`, with their validity as far as it is known."""
     for key, events in timelines.items():
         applies_to = dict(key.applies_to)
         for event, after in pairwise((*events, PriceEvent(FAR_FUTURE, None))):
@@ -92,12 +92,12 @@ def prices_of(
 
 
 def merge_response(old: Timelines, new: Timelines, since: int | None = None) -> dict[PriceKey, Timeline]:
-    """What is known after an answer: of everything that it speaks of it replaces all from its first moment on.
+    """Merge an API's response into timelines: for each item in it, it replaces all events from its first event on.
 
     Args:
-        old: what was known.
-        new: the answer.
-        since: from when on the answer tells everything; earlier moments in it say since when a price was in force.
+        old: the previous timelines.
+        new: the response.
+        since: from when on the response is complete; its earlier events only say since when a price has applied.
     """
     result = dict(old)
     for key, events in new.items():
@@ -118,13 +118,13 @@ def merge_response(old: Timelines, new: Timelines, since: int | None = None) -> 
 
 
 def event_at(events: Sequence[PriceEvent], at: int) -> PriceEvent | None:
-    """The event in force at a moment; None before the first, or where no price is known."""
+    """Return the event that applies at a time; None before the first event, or if there is no price."""
     index = bisect_right(events, at, key=lambda event: event.at)
     return events[index - 1] if index and events[index - 1].amount is not None else None
 
 
 def differences(old: Sequence[PriceEvent], new: Sequence[PriceEvent], time: Interval) -> list[Interval]:
-    """When in a time (seconds) the price in force differs between two timelines."""
+    """Return when, within an interval of seconds, the prices of two timelines differ."""
     edges = {event.at for event in (*old, *new) if time.start < event.at < time.end}
     differing = []
     for start, end in pairwise([time.start, *sorted(edges), max(time.start, time.end)]):
@@ -134,7 +134,7 @@ def differences(old: Sequence[PriceEvent], new: Sequence[PriceEvent], time: Inte
 
 
 def slice_timelines(timelines: Timelines, start: int, end: int) -> dict[PriceKey, Timeline]:
-    """What is in force at some time of `[start, end)`: the event in force at its start, and those within."""
+    """Return the events of `[start, end)`, including the one that applies at the start."""
     slices = {}
     for key, events in timelines.items():
         first = event_at(events, start)
@@ -145,7 +145,7 @@ def slice_timelines(timelines: Timelines, start: int, end: int) -> dict[PriceKey
 
 
 def join_slices(parts: Iterable[tuple[int, Timelines]]) -> dict[PriceKey, Timeline]:
-    """Back from several `cut`s, in order of their starts, each in force until the next."""
+    """Join the results of `slice_timelines`, in order of their starts, each of which applies until the next."""
     joined: dict[PriceKey, list[PriceEvent]] = {}
     for start, timelines in parts:
         for key, joined_events in joined.items():
@@ -164,17 +164,17 @@ def join_slices(parts: Iterable[tuple[int, Timelines]]) -> dict[PriceKey, Timeli
 
 
 def to_epoch_seconds(moment: datetime | None) -> int:
-    """Since the epoch; 0 for None."""
+    """Return seconds since the epoch; 0 for None."""
     return 0 if moment is None else int(moment.timestamp())
 
 
 def from_epoch_seconds(at: int) -> datetime:
-    """Back from `seconds`."""
+    """Convert seconds since the epoch to a time in UTC."""
     return datetime.fromtimestamp(at, UTC)
 
 
 def _merged(events: Iterable[PriceEvent]) -> Timeline:
-    """Without events that change nothing: the first to say a price is the one that is kept."""
+    """Remove events that change nothing; of several events with the same price, the first is kept."""
     merged: list[PriceEvent] = []
     for event in events:
         if merged and _price(merged[-1]) == _price(event):

@@ -1,4 +1,4 @@
-"""Split policies: which part of a node's price its GPUs bear; the rest is the host's, its CPU and memory (design §4).
+"""Split policies: which part of a node's price its GPUs bear; the host, its CPU and memory, bears the rest.
 
 A policy weighs one GPU, one vCPU and one GiB of memory against each other:
 
@@ -12,7 +12,7 @@ from fractions import Fraction
 
 @dataclass(frozen=True, slots=True)
 class InstanceShape:
-    """What an EC2 instance type consists of (`DescribeInstanceTypes`)."""
+    """The hardware of an EC2 instance type (`DescribeInstanceTypes`)."""
 
     instance_type: str
     gpus: int | Fraction
@@ -23,23 +23,23 @@ class InstanceShape:
 
 @dataclass(frozen=True, slots=True)
 class SplitPolicy:
-    """A named way to split a node's price.
+    """A named rule to split a node's price.
 
-    Exactly one of the two is given: `weights` per unit, or `gpu_part` whatever the instance's shape.
+    It has either `weights` per unit, or a `gpu_part` that does not depend on the instance's shape.
     """
 
     name: str
     weights: tuple[Fraction, Fraction, Fraction] | None = None
-    """Of one GPU, one vCPU, one GiB."""
+    """The weights of one GPU, one vCPU and one GiB."""
     gpu_part: Fraction | None = None
 
     @property
     def needs_shape(self) -> bool:
-        """Whether it can't be applied to an instance type that nobody knows."""
+        """Whether the policy needs the instance type's shape."""
         return self.gpu_part is None
 
     def gpu_part_of(self, shape: InstanceShape | None) -> Fraction | None:
-        """The GPUs' part of the node's price, 0 to 1; None where the shape is needed and not known."""
+        """Return the GPUs' part of the node's price, 0 to 1; None if the policy needs the shape and it is unknown."""
         if self.weights is None:
             return self.gpu_part
         if shape is None:
@@ -69,5 +69,5 @@ CPU and memory 9 : 1, CPU to memory 9 : 1). `opencost`: the default prices of it
 
 
 def custom_policy(gpu: Decimal, vcpu: Decimal, gib: Decimal) -> SplitPolicy:
-    """A policy of the user's own weights, of which that of the GPU is positive and none negative."""
+    """Return a policy with custom weights; that of the GPU must be positive, and none negative."""
     return SplitPolicy("own", weights=(Fraction(gpu), Fraction(vcpu), Fraction(gib)))

@@ -1,9 +1,8 @@
-"""The price book: what a node's hour costs, which source says so, and whether that is final (design §4).
+"""The price book: prices by source, the nodes to which they apply, and their validity.
 
-A price says what it applies to by facts of nodes (`{"instance_type": "p5.48xlarge", "region": "us-east-1"}`; a value
-may be a shell pattern), and from when to when. Of one source the price with the most facts wins at any moment, then
-the one that began last, then the one that was fetched last. Sources are asked in the order of the settings; the first
-that knows the whole of a node's time wins.
+A price applies to nodes with certain facts (`{"instance_type": "p5.48xlarge", "region": "us-east-1"}`; a value may be
+a shell pattern). Of one source, the price with the most facts wins at any time, then the one that began last, then the
+one that was fetched last. The first source in the order of the settings that has prices for all of a node's time wins.
 """
 
 import re
@@ -22,22 +21,22 @@ from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.metering.kubernetes_labels import OPERATING_SYSTEM, REGION, RESERVATION_ID
 
 PriceSource = Literal["override", "capacity-block", "cur", "spot", "on-demand", "rates", "constant"]
-"""`override`: set by hand; `capacity-block`: a prepaid block's fee; `cur`: the bill's own amount; `spot`: EC2's spot
-price history; `on-demand`: AWS Price List; `rates` and `constant`: given in the settings."""
+"""`override`: set by hand; `capacity-block`: the fee of a prepaid block; `cur`: the bill's amount; `spot`: EC2's spot
+price history; `on-demand`: AWS Price List; `rates` and `constant`: from the settings."""
 OperatingSystem = Literal["linux", "windows"]
 SPOT_VALID_FOR = timedelta(days=2)
-"""How long the newest spot price counts, from the start of the day on which it was fetched: so its validity changes
-once a day only, and a refresh that fails for a day leaves no hour without a price."""
+"""How long the newest spot price is valid, from the start of the day on which it was fetched. Its validity changes only
+once a day, and a refresh that fails for a day leaves no hour without a price."""
 PRICE_SOURCES: tuple[PriceSource, ...] = get_args(PriceSource)
 PriceUnit = Literal["node-hour", "gpu-hour", "of-on-demand"]
-"""Money per hour of a node or of one physical GPU; or a factor on the node's on-demand price."""
+"""Money per hour of a node or of one physical GPU, or a factor on the node's on-demand price."""
 FACTS = (
     "cluster", "node", "instance_id", "reservation_id", "node_pool", "instance_type", "gpu_model", "capacity_type",
     "zone", "zone_id", "region", "operating_system",
 )  # fmt: skip
-"""What is known of a node, and a price can apply to."""
+"""The facts of nodes to which a price can apply."""
 PRICE_LABELS = frozenset({*RESERVATION_ID.exported, *REGION.exported, *OPERATING_SYSTEM.exported})
-"""The labels that facts are read off, beside what `GpuNode` already says."""
+"""The labels that facts need in addition to the fields of `GpuNode`."""
 _REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-\d+")
 _DIRECTIONS = {
     "n": "north", "s": "south", "e": "east", "w": "west", "c": "central",
@@ -50,19 +49,19 @@ _EVER = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """One price, in force for `[valid_from, valid_to)`."""
+    """One price, valid for `[valid_from, valid_to)`."""
 
     source: PriceSource
     unit: PriceUnit
     amount: Decimal | Fraction
     """Per hour of `unit`, unrounded; a factor such as 0.65 for `of-on-demand`."""
     applies_to: Mapping[str, str] = field(default_factory=dict)
-    """Facts of a node (`FACTS`), all of which must match; none: every node."""
+    """Facts of a node (`FACTS`), all of which must match; empty for every node."""
     currency: str = "USD"
     valid_from: datetime | None = None
-    """None: since ever."""
+    """None without a beginning."""
     valid_to: datetime | None = None
-    """None: until further notice."""
+    """None without an end."""
     fetched_at: datetime | None = None
     author: str = ""
     reason: str = ""
@@ -75,10 +74,10 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Discount:
-    """A factor on the prices of some sources: it applies to the node's whole price, GPUs included."""
+    """A factor on the prices of some sources, which applies to the node's whole price."""
 
     factor: Decimal
-    """What is still paid: 0.88 for 12% off."""
+    """The factor on the price: 0.88 for 12% off."""
     sources: frozenset[PriceSource]
     applies_to: Mapping[str, str] = field(default_factory=dict)
     valid_from: datetime | None = None
@@ -87,19 +86,19 @@ class Discount:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What a source asks for a node's time: the time's pieces, each with its price."""
+    """A source's price for a node's time, as pieces of time with their prices."""
 
     source: PriceSource
     currency: str
     pieces: tuple[tuple[Interval, Fraction, bool], ...]
-    """Time, price per hour, and whether that is per GPU (else per node)."""
+    """Time, price per hour, and whether that is per GPU (otherwise per node)."""
 
 
 def facts_of(node: GpuNode, cluster: str) -> dict[str, str]:
-    """What prices can apply to, of one node; "" where nothing tells.
+    """Return the facts of a node to which prices can apply; "" for unknown facts.
 
-    The region is the topology label's, else the zone's; the operating system is Kubernetes' own word
-    (`linux`, `windows`), linux where no label tells.
+    The region is that of the topology label, otherwise that of the zone. The operating system is that of the
+    Kubernetes label (`linux`, `windows`), otherwise linux.
     """
     labels = node.labels
     instance_id = node.provider_id.rpartition("/")[2]
@@ -120,13 +119,13 @@ def facts_of(node: GpuNode, cluster: str) -> dict[str, str]:
 
 
 def region_of(zone: str) -> str:
-    """The region that an AWS zone lies in, local zones (`us-west-2-lax-1a`) as well; "" for anything else."""
+    """Return the region of an AWS zone or local zone (`us-west-2-lax-1a`); "" for anything else."""
     match = _REGION.match(zone)
     return match[0] if match else ""
 
 
 def region_of_zone_id(zone_id: str) -> str:
-    """The region of a zone id (`use1-az4` → `us-east-1`, `usgw1-az1` → `us-gov-west-1`); "" for anything else."""
+    """Return the region of a zone id (`use1-az4` → `us-east-1`, `usgw1-az1` → `us-gov-west-1`); "" for anything else."""
     match = _ZONE_ID.match(zone_id)
     if not match:
         return ""
@@ -135,15 +134,15 @@ def region_of_zone_id(zone_id: str) -> str:
 
 
 class PriceBook:
-    """Prices of all sources, found by a node's facts.
+    """The prices of all sources, looked up by a node's facts.
 
     Args:
         prices: in any order.
-        discounts: on some of them; where several apply they multiply.
+        discounts: factors on prices; several that apply are multiplied.
     """
 
     def __init__(self, prices: Iterable[Price], discounts: Sequence[Discount] = ()) -> None:
-        # By source, by the facts asked for and their values: one lookup per combination instead of a walk over all.
+        # By source, by names of facts and by their values: one lookup per combination instead of a scan of all prices.
         self._exact: dict[str, dict[tuple[str, ...], dict[tuple[str, ...], list[Price]]]] = {}
         self._patterns: dict[str, list[Price]] = {}
         self._discounts = discounts
@@ -156,7 +155,7 @@ class PriceBook:
                 self._exact.setdefault(price.source, {}).setdefault(names, {}).setdefault(values, []).append(price)
 
     def quote(self, source: PriceSource, facts: Mapping[str, str], time: Interval) -> Quote | None:
-        """What one source asks for a node's time; None where it does not know all of it, or in several currencies."""
+        """Return a source's price for a node's time; None if it is incomplete or in several currencies."""
         pieces: list[tuple[Interval, Fraction, bool]] = []
         currencies = set()
         for piece, prices in _in_force(self._candidates(source, facts), time):
@@ -171,7 +170,7 @@ class PriceBook:
     def _parts(
         self, price: Price, facts: Mapping[str, str], time: Interval
     ) -> list[tuple[Interval, Fraction, bool, str]] | None:
-        """What a price comes to, piece by piece; None for a part of an on-demand price that nobody knows."""
+        """Return a price in pieces of time; None for a factor on an on-demand price that is missing."""
         if price.unit != "of-on-demand":
             return [(time, Fraction(price.amount), price.unit == "gpu-hour", price.currency)]
         listed = self.quote("on-demand", facts, time)
@@ -206,7 +205,7 @@ class PriceBook:
 
 
 def _in_force(prices: Sequence[Price], time: Interval) -> list[tuple[Interval, list[Price]]]:
-    """The prices in force in each piece of a time, best first; a moment counts, too (a node seen once)."""
+    """Return the valid prices for each piece of a time, best first; the time may be empty (a node with one sample)."""
     intervals = [(price.interval, price) for price in prices]
     pieces = []
     for piece in _cut(time, [interval for interval, _ in intervals]):
@@ -216,7 +215,7 @@ def _in_force(prices: Sequence[Price], time: Interval) -> list[tuple[Interval, l
 
 
 def _cut(time: Interval, intervals: Sequence[Interval]) -> list[Interval]:
-    """A time in pieces, cut wherever one of the intervals begins or ends."""
+    """Cut a time wherever one of the intervals begins or ends."""
     edges = {edge for interval in intervals for edge in (interval.start, interval.end) if time.start < edge < time.end}
     points = [time.start, *sorted(edges), time.end]
     return [Interval(start, end) for start, end in pairwise(points)]

@@ -1,4 +1,4 @@
-"""Rating: from metered GPU time to money, exact to 1e-12, every node's parts summing to its cost (design §4)."""
+"""Rating: multiplies metered GPU time by prices, exact to 1e-12, so that the parts of every node sum to its cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from gpucost.core.pricing.node_prices import NodePrice, Pricing, Unpriced
 class RatedPod(NamedTuple):
     """A pod's usage with its amounts: `allocated = effective + waste + unmeasured`, in GPU-hours and in money.
 
-    Without a price all of its money is None.
+    Without a price, all amounts of money are None.
     """
 
     usage: PodUsage
@@ -37,29 +37,29 @@ class RatedHour:
     """A cluster-hour's usage with its prices."""
 
     pods: Sequence[RatedPod]
-    """In the order of the usage."""
+    """In the order of the usage's pods."""
     nodes: Sequence[NodeHour]
     capacity: Capacity | None
-    """None where nothing tells the capacity."""
+    """None if the capacity is unknown."""
     charges: Sequence[ClusterCharge]
     is_final: bool
-    """Whether every node has a price, from a source that no better one will replace."""
+    """Whether every node has a price that no preferred source will replace."""
     notes: Sequence[str]
 
 
 def rate_usage(usage: Usage, pricing: Pricing) -> RatedHour:
-    """Price a cluster-hour's usage.
+    """Rate a cluster-hour's usage.
 
-    Where the nodes are known, each node's hours and cost are split over what became of them, so that the identity
-    holds to the last digit; where they are not, each pod is priced alone and the capacity is None. A node whose price
-    nobody knows costs None, and is named; it changes nothing for the others.
+    If the nodes are known, each node's GPU-hours and cost are split into their parts, which sum to the node's cost to
+    the last digit. Otherwise each pod is priced alone and the capacity is None. A node without a price has no money
+    and is named in the notes; it does not change the others.
     """
     start = to_epoch_ms(usage.hour)
     hour = Interval(start, start + HOUR_MS)
     if usage.nodes is None:
         pods_rated_alone = [_rate_alone(pod, *_price_alone(usage, pod, pricing)) for pod in usage.pods]
         charge_notes = [
-            f"{charge.kind} of {charge.reference} is in no sum: nothing tells what the nodes are"
+            f"{charge.kind} of {charge.reference} is not in any sum: the nodes are unknown"
             for charge in pricing.cluster_charges(usage.cluster, hour, ())
         ]
         return _rated(pods_rated_alone, [], None, (), [pod.price for pod in pods_rated_alone], charge_notes)
@@ -117,7 +117,7 @@ def _rate_node(
     hourly = None if isinstance(price, Unpriced) or not total else price.gpus_cost * HOUR_MS / total
     rest = [node.unallocated_gpu_ms, node.stranded_gpu_ms + outside, node.unobserved_gpu_ms]
     if node.excess_gpu_ms or not total:
-        # More held than the node has: every holder is priced as it is, and the contradiction shows as residual.
+        # Pods hold more than the node has. Each is priced as reported, and the contradiction shows as residual.
         lines = [_rate_alone(pod, price, hourly) for pod in pods]
         rest_hours = [quantize(Fraction(part, HOUR_MS)) for part in rest]
         rest_usd = [quantize(Fraction(part, HOUR_MS) * (hourly or 0)) for part in rest]
@@ -143,22 +143,22 @@ def _rate_node(
 
 
 def _outside_kubernetes(node: NodeUsage, price: NodePrice | Unpriced) -> Fraction:
-    """GPU time that was billed before the node joined or after it left: nobody could hold it."""
+    """Return the GPU time that was billed before the node joined or after it left, when no pod could hold it."""
     if isinstance(price, Unpriced) or price.billed_ms is None:
         return Fraction(0)
     return node.gpus * max(0, price.billed_ms - node.present.length)
 
 
 def _price_alone(usage: Usage, pod: PodUsage, pricing: Pricing) -> tuple[NodePrice | Unpriced, Fraction | None]:
-    """The price of a pod's node and of one of its GPUs for an hour, where the node's own hour is not known."""
+    """Return the price of a pod's node, and of one of its GPUs for an hour, if the node's usage is unknown."""
     node = pod.holding.node
     start = to_epoch_ms(usage.hour)
-    # Where nothing tells how many GPUs it has, only a price per GPU can be used: one GPU then costs what one costs.
+    # Without the number of GPUs, only a price per GPU can be used, for which one GPU is as good as any number.
     price = pricing.price_node(node, usage.cluster, Interval(start, start + HOUR_MS), Fraction(node.physical or 1))
     if isinstance(price, Unpriced):
         return price, None
     if node.physical is None and not price.is_per_gpu:
-        reason = f"nothing tells how many GPUs node {node.name} has, over which its {price.source} price is to be split"
+        reason = f"the number of GPUs of node {node.name} is unknown, so its {price.source} price cannot be split"
         return Unpriced(reason), None
     return price, price.gpus_cost / (node.physical or 1)
 

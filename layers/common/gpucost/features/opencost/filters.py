@@ -1,12 +1,12 @@
-"""OpenCost's filter language, version 2 (core/pkg/filter/ast): `namespace:"a","b"+controllerKind!:"job"`.
+"""Parses OpenCost's filter language, version 2 (core/pkg/filter/ast): `namespace:"a","b"+controllerKind!:"job"`.
 
-    filter     := element (op element)*           one op per level: all '+' (and), or all '|' (or)
+    filter     := element (op element)*           on each level either only '+' (and) or only '|' (or)
     element    := comparison | '(' filter ')'
     comparison := field op '"' text '"' (',' '"' text '"')*
     field      := cluster | node | namespace | controllerName | controllerKind | pod | label[name]
     op         := ':' | '!:' | '~:' | '!~:' | '<~:' | '!<~:' | '~>:' | '!~>:'
 
-Several values are any of them, with a negated op none of them. `~:` is "contains", `<~:` "begins with",
+A comparison with several values matches any of them; a negated one matches none of them. `~:` is "contains", `<~:` "starts with",
 `~>:` "ends with".
 """
 
@@ -27,37 +27,47 @@ _FIELDS = {
     "controllerKind": "controller_kind",
     "pod": "pod",
 }
-_UNSUPPORTED_FIELDS = {"container", "provider", "services", "annotation", "department", "environment", "owner", "product", "team"}
+_UNSUPPORTED_FIELDS = {
+    "container",
+    "provider",
+    "services",
+    "annotation",
+    "department",
+    "environment",
+    "owner",
+    "product",
+    "team",
+}
 _OPERATORS: dict[str, Callable[[str, str], bool]] = {
-    ":": lambda have, want: have == want,
-    "~:": lambda have, want: want in have,
-    "<~:": lambda have, want: have.startswith(want),
-    "~>:": lambda have, want: have.endswith(want),
+    ":": lambda actual, expected: actual == expected,
+    "~:": lambda actual, expected: expected in actual,
+    "<~:": lambda actual, expected: actual.startswith(expected),
+    "~>:": lambda actual, expected: actual.endswith(expected),
 }
 _TOKEN = re.compile(r'\s*(?:(!?(?:<~|~>|~)?:)|([+|(),])|"([^"]*)"|\[([^\]]*)\]|([0-9A-Za-z_-]+))')
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which pieces of the fleet are asked for."""
+    """A parsed filter."""
 
     matches: Predicate = field(default=lambda _: True)
     fields: frozenset[str] = frozenset()
-    """Fields of `Properties` that it reads."""
+    """Fields of `Properties` that the filter reads."""
 
 
 def parse_filter(text: str, cost_labels: Sequence[str]) -> Filter:
-    """Read a filter; "" lets everything through.
+    """Parse a filter; "" matches everything.
 
     Args:
-        text: as in the parameter `filter`.
-        cost_labels: the labels that the ledger keeps.
+        text: the parameter `filter`.
+        cost_labels: the labels that the ledger stores.
 
     Raises:
-        ValueError: it cannot be read, or asks for what the ledger does not keep; says where and what is allowed.
+        ValueError: a syntax error, or a field that the ledger does not store. The message says where and what is allowed.
     """
     if len(text) > MAX_LENGTH:
-        raise ValueError(f"is longer than {MAX_LENGTH} characters")
+        raise ValueError(f"is longer than {MAX_LENGTH} characters. Shorten it.")
     if not text.strip():
         return Filter()
     parser = _Parser(_tokens(text), cost_labels)
@@ -81,7 +91,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 class _Parser:
-    """Recursive descent, as the source's."""
+    """A recursive-descent parser, as OpenCost's."""
 
     def __init__(self, tokens: list[tuple[str, str]], cost_labels: Sequence[str]) -> None:
         self._tokens = tokens
@@ -91,22 +101,22 @@ class _Parser:
 
     def group(self, depth: int) -> Predicate:
         if depth > _MAX_DEPTH:
-            raise ValueError(f"has more than {_MAX_DEPTH} brackets within one another")
+            raise ValueError(f"has more than {_MAX_DEPTH} nested brackets.")
         parts = [self._element(depth)]
         operator = self._peek()
         while self._peek() in (("mark", "+"), ("mark", "|")):
             if self._peek() != operator:
-                raise ValueError("mixes + and | on one level; put one of them in brackets")
+                raise ValueError("mixes + and | on one level. Put one of them in brackets.")
             self._position += 1
             parts.append(self._element(depth))
         expected_end = ("mark", ")") if depth else ("end", "")
         if self._peek() != expected_end:
-            raise ValueError(f"expected {expected_end[1] or 'the end, + or |'}, found {self._peek()[1]!r}")
+            raise ValueError(f"expected {expected_end[1] or 'the end, + or |'} but got {self._peek()[1]!r}")
         self._position += 1
         if len(parts) == 1:
             return parts[0]
         join = all if operator == ("mark", "+") else any
-        return lambda held: join(part(held) for part in parts)
+        return lambda properties: join(part(properties) for part in parts)
 
     def _element(self, depth: int) -> Predicate:
         if self._peek() == ("mark", "("):
@@ -127,22 +137,22 @@ class _Parser:
         if name == "controllerKind":
             expected_texts = [value.lower() for value in expected_texts]
         negated = operator.startswith("!")
-        return lambda held: any(matches(read_property(held), value) for value in expected_texts) != negated
+        return lambda properties: any(matches(read_property(properties), value) for value in expected_texts) != negated
 
     def _property_reader(self, name: str) -> Callable[[Properties], str]:
         if name == "label":
             if self._peek()[0] != "key":
-                raise ValueError("label needs a name: label[app]")
+                raise ValueError("label needs a name, for example label[app].")
             label = find_label(self._take("key", "a name"), self._cost_labels)
             self.fields.add("labels")
-            return lambda held: held.label(label) or ""
+            return lambda properties: properties.label(label) or ""
         if name in _UNSUPPORTED_FIELDS:
-            raise ValueError(f"cannot filter by {name}; allowed: {', '.join(_FIELDS)}, label[name]")
+            raise ValueError(f"cannot filter by {name}. Allowed: {', '.join(_FIELDS)}, label[name].")
         if name not in _FIELDS:
-            raise ValueError(f"{name!r} is not a field; allowed: {', '.join(_FIELDS)}, label[name]")
+            raise ValueError(f"{name!r} is not a field. Allowed: {', '.join(_FIELDS)}, label[name].")
         attribute = _FIELDS[name]
         self.fields.add(attribute)
-        return lambda held: str(getattr(held, attribute))
+        return lambda properties: str(getattr(properties, attribute))
 
     def _peek(self) -> tuple[str, str]:
         return self._tokens[self._position]
@@ -150,6 +160,6 @@ class _Parser:
     def _take(self, kind: str, expected: str) -> str:
         token_kind, token_text = self._peek()
         if token_kind != kind:
-            raise ValueError(f"expected {expected}, found {token_text or 'the end'!r}")
+            raise ValueError(f"expected {expected} but got {token_text or 'the end'!r}")
         self._position += 1
         return token_text

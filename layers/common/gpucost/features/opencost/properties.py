@@ -1,4 +1,4 @@
-"""What OpenCost calls a piece of the fleet by: properties, and the names that an aggregation makes of them."""
+"""OpenCost properties of costs, and the names of allocations that an aggregation makes from them."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,10 +8,10 @@ from gpucost.core.model import Line
 from gpucost.core.rollups import FactKey
 
 NONE = "__unallocated__"
-"""What OpenCost calls the absence of a controller or label."""
+"""OpenCost's name for a missing controller or label."""
 IDLE = "__idle__"
 DEFAULT_AGGREGATION = ("cluster", "node", "namespace", "pod")
-"""OpenCost's own default, without the container: containers are not told apart here."""
+"""OpenCost's default aggregation, without the container: the ledger has no containers."""
 _WORKLOAD_KINDS = ("deployment", "statefulset", "daemonset", "job")
 _ALIASES = {"department": "department", "environment": "env", "owner": "owner", "product": "app", "team": "team"}
 _PROPERTY_NAMES = {"cluster", "node", "namespace", "pod", "controller", "controllerKind"}
@@ -21,7 +21,7 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9_]")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Properties:
-    """Where a cost belongs; "" where the ledger (or the way it was read) does not say."""
+    """Properties of a cost; "" for a property that the record does not have."""
 
     cluster: str
     namespace: str = ""
@@ -30,15 +30,15 @@ class Properties:
     node: str = ""
     pod: str = ""
     labels: tuple[tuple[str, str], ...] = ()
-    """By sanitized name: `app.kubernetes.io/name` is `app_kubernetes_io_name`."""
+    """Sanitized name and value: `app.kubernetes.io/name` becomes `app_kubernetes_io_name`."""
 
     def label(self, name: str) -> str | None:
-        """A label's value."""
+        """Return a label's value, or None."""
         return dict(self.labels).get(name)
 
 
 def properties_of(cluster: str, record: Line | FactKey) -> Properties:
-    """Of a line, or of a fact, which knows no node and no pod."""
+    """Return the properties of a line or of a day fact. Day facts have no node and no pod."""
     labels = record.labels.items() if isinstance(record, Line) else record.labels
     return Properties(
         cluster,
@@ -52,19 +52,19 @@ def properties_of(cluster: str, record: Line | FactKey) -> Properties:
 
 
 def sanitize(label: str) -> str:
-    """A label's name as Prometheus, and so OpenCost, writes it."""
+    """Return a label name as Prometheus and OpenCost write it."""
     return _ILLEGAL.sub("_", label)
 
 
 def parse_aggregate(text: str, cost_labels: Sequence[str]) -> tuple[str, ...]:
-    """Read `namespace,label:team`; "" is the finest, `all` is one sum.
+    """Parse an aggregation such as `namespace,label:team`; "" means `DEFAULT_AGGREGATION`, `all` means one sum.
 
     Args:
-        text: as in the parameter `aggregate`.
-        cost_labels: the labels that the ledger keeps.
+        text: the parameter `aggregate`.
+        cost_labels: the labels that the ledger stores.
 
     Raises:
-        ValueError: what cannot be aggregated by; says what can.
+        ValueError: an unknown property. The message says what is allowed.
     """
     if not text:
         return DEFAULT_AGGREGATION
@@ -81,40 +81,42 @@ def parse_aggregate(text: str, cost_labels: Sequence[str]) -> tuple[str, ...]:
         elif part.lower() in canonical_names:
             dimensions.append(canonical_names[part.lower()])
         else:
-            raise ValueError(f"cannot aggregate by {part!r}; allowed: {', '.join(AGGREGATIONS)}")
+            raise ValueError(f"cannot aggregate by {part!r}. Allowed: {', '.join(AGGREGATIONS)}")
     return tuple(dict.fromkeys(dimensions))
 
 
 def find_label(name: str, cost_labels: Sequence[str]) -> str:
-    """The sanitized name of a label that the ledger keeps.
+    """Return the sanitized name of a label that the ledger stores.
 
     Raises:
-        ValueError: it keeps none of that name.
+        ValueError: the ledger does not store this label.
     """
-    label_names = [sanitize(one) for one in cost_labels]
+    label_names = [sanitize(label) for label in cost_labels]
     if sanitize(name.strip()) not in label_names:
-        raise ValueError(f"label {name!r} is not kept; cost_labels of the settings: {', '.join(label_names) or 'none'}")
+        raise ValueError(
+            f"label {name!r} is not stored. cost_labels in the settings: {', '.join(label_names) or 'none'}"
+        )
     return sanitize(name.strip())
 
 
 def properties_needed(aggregate: Iterable[str]) -> set[str]:
-    """Fields of `Properties` that an aggregation reads."""
+    """Return the fields of `Properties` that an aggregation reads."""
     needed = set()
-    for one in aggregate:
-        if one.startswith("label:"):
+    for dimension in aggregate:
+        if dimension.startswith("label:"):
             needed.add("labels")
-        elif one == "controllerKind":
+        elif dimension == "controllerKind":
             needed.add("controller_kind")
-        elif one in ("controller", *_WORKLOAD_KINDS):
+        elif dimension in ("controller", *_WORKLOAD_KINDS):
             needed |= {"controller", "controller_kind"}
         else:
-            needed.add(one)
+            needed.add(dimension)
     return needed
 
 
 def allocation_name(properties: Properties, aggregate: Sequence[str]) -> str:
-    """The name of the allocation that a piece is part of (`GenerateKey` in allocationprops.go)."""
-    return "/".join(_name_part(properties, one) for one in aggregate)
+    """Return the name of the allocation that a cost belongs to (`GenerateKey` in OpenCost's allocationprops.go)."""
+    return "/".join(_name_part(properties, dimension) for dimension in aggregate)
 
 
 def _name_part(properties: Properties, dimension: str) -> str:
@@ -124,7 +126,11 @@ def _name_part(properties: Properties, dimension: str) -> str:
     if dimension == "controllerKind":
         return properties.controller_kind or NONE
     if dimension == "controller":
-        name = f"{properties.controller_kind}:{properties.controller}" if properties.controller_kind else properties.controller
+        name = (
+            f"{properties.controller_kind}:{properties.controller}"
+            if properties.controller_kind
+            else properties.controller
+        )
         return name if properties.controller else NONE
     if dimension in _WORKLOAD_KINDS:
         return properties.controller if properties.controller and properties.controller_kind == dimension else NONE
@@ -132,12 +138,13 @@ def _name_part(properties: Properties, dimension: str) -> str:
 
 
 def common_properties(all_properties: Sequence[Properties]) -> Properties:
-    """What all pieces of an allocation have in common."""
+    """Return the properties that all costs of an allocation have in common."""
     first = all_properties[0]
     same = {
         field.name: getattr(first, field.name)
         for field in fields(Properties)
-        if field.name != "labels" and all(getattr(one, field.name) == getattr(first, field.name) for one in all_properties)
+        if field.name != "labels"
+        and all(getattr(properties, field.name) == getattr(first, field.name) for properties in all_properties)
     }
-    labels = set(first.labels).intersection(*(one.labels for one in all_properties))
+    labels = set(first.labels).intersection(*(properties.labels for properties in all_properties))
     return Properties(same.pop("cluster", ""), **same, labels=tuple(sorted(labels)))

@@ -1,9 +1,9 @@
-"""OpenCost's `/allocation/compute`, so that tools made for OpenCost can be pointed here.
+"""The route `/allocation/compute` of the OpenCost API, for tools that read OpenCost.
 
-Names and meanings are those of OpenCost's own source and document: core/pkg/opencost/allocation_json.go and
-docs/swagger.json at 5f65333 (October 2024). Answers of 2025 hold `gpuAllocation` in place of `gpuRequestAverage` and
-`gpuUsageAverage`: here are both. What this product does not know (CPU, memory, disks, network) is 0, as OpenCost has it
-where it finds nothing; money that nobody knows is null. See docs/opencost.md.
+Names and meanings are those of OpenCost's source and API document: core/pkg/opencost/allocation_json.go and
+docs/swagger.json at 5f65333 (October 2024). Responses of 2025 have `gpuAllocation` instead of `gpuRequestAverage` and
+`gpuUsageAverage`; this route returns both. CPU, memory, disks and network are 0, as OpenCost reports resources that it
+does not see. Unknown amounts are null. See docs/opencost.md.
 """
 
 from collections.abc import Callable
@@ -27,26 +27,26 @@ from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.responses import json_response, responses
 from gpucost.http.schemas import Amount, Instant
 
-Parsed = TypeVar("Read")
+Parsed = TypeVar("Parsed")
 Flag = Literal["true", "false"]
 Window = Annotated[
     str,
     Query(
-        description=f"Period, in full UTC hours, at most 35 days: {WINDOW_FORMATS} (RFC 3339, or Unix seconds). As in OpenCost, "
-        "7d ends with today and weeks begin on Sunday",
+        description=f"Period, in full UTC hours, at most 35 days: {WINDOW_FORMATS} (RFC 3339, or Unix seconds). As in "
+        "OpenCost, 7d ends with today, and weeks start on Sunday",
         examples=["7d", "lastmonth", "2026-11-18T00:00:00Z,2026-11-19T00:00:00Z", "1795046400,1795132800"],
     ),
 ]
 Aggregate = Annotated[
     str,
     Query(
-        description=f"Comma-separated: {', '.join(AGGREGATIONS)}. Labels are the settings' cost_labels. Without: "
+        description=f"Comma-separated: {', '.join(AGGREGATIONS)}. Labels must be listed in the settings' cost_labels. Default: "
         "cluster,node,namespace,pod. By node or pod at most 48 hours",
         examples=["namespace", "cluster,controller", "label:team"],
     ),
 ]
 Step = Annotated[
-    str | None, Query(description="Length of a set, in full hours; the window where not given", examples=["1d", "12h"])
+    str | None, Query(description="Length of a set, in full hours. Default: the whole window", examples=["1d", "12h"])
 ]
 FilterText = Annotated[
     str,
@@ -57,35 +57,40 @@ FilterText = Annotated[
         examples=['namespace:"bu-a","bu-b"+controllerKind!:"job"'],
     ),
 ]
-IncludeIdle = Annotated[
-    Flag, Query(alias="includeIdle", description="Add `__idle__`: what the nodes cost and no pod held")
-]
+IncludeIdle = Annotated[Flag, Query(alias="includeIdle", description="Add `__idle__`: node costs that no pod held")]
 ShareIdle = Annotated[
     Flag,
     Query(
         alias="shareIdle",
-        description="Share idle among its cluster's allocations by cost; needs includeIdle=true",
+        description="Share idle costs among the cluster's allocations by cost. Requires includeIdle=true",
     ),
 ]
 Accumulate = Annotated[Flag, Query(description="Sum all sets into one")]
 Resolution = Annotated[
     str | None,
-    Query(description="Taken and without effect: the ledger is exact at any", examples=["1m"], max_length=20),
+    Query(description="Accepted and ignored: costs do not depend on a resolution", examples=["1m"], max_length=20),
 ]
 Metadata = Annotated[
-    Flag, Query(alias="includeAggregatedMetadata", description="Add the labels that all of an allocation share")
+    Flag,
+    Query(
+        alias="includeAggregatedMetadata", description="Add the labels that all pods of an allocation have in common"
+    ),
 ]
 FalseOnly = Literal["false"]
 IdleByNode = Annotated[
     FalseOnly,
-    Query(alias="idleByNode", description="Idle is kept by cluster: only false is answered", examples=["false"]),
+    Query(
+        alias="idleByNode",
+        description="Only false is supported: idle costs are computed by cluster",
+        examples=["false"],
+    ),
 ]
 ShareLoadBalancers = Annotated[
-    Flag, Query(alias="sharelb", description="Taken and without effect: load balancers are not costed here")
+    Flag, Query(alias="sharelb", description="Accepted and ignored: load balancers have no costs here")
 ]
 AssetCosts = Annotated[
     FalseOnly,
-    Query(alias="includeProportionalAssetResourceCosts", description="Only false is answered", examples=["false"]),
+    Query(alias="includeProportionalAssetResourceCosts", description="Only false is supported", examples=["false"]),
 ]
 
 
@@ -94,7 +99,7 @@ class _OpenCost(BaseModel):
 
 
 class AllocationProperties(_OpenCost):
-    """What everything in the allocation has in common; what it has not is left out."""
+    """Properties that all pods of the allocation have in common. Others are omitted."""
 
     cluster: str = ""
     node: str = ""
@@ -106,29 +111,29 @@ class AllocationProperties(_OpenCost):
 
 
 class AllocationWindow(_OpenCost):
-    """Of the set."""
+    """The window of the set."""
 
     start: Instant
     end: Instant
 
 
 class GpuAllocation(_OpenCost):
-    """GPUs, as OpenCost answered in 2025."""
+    """GPUs, as in OpenCost's responses of 2025."""
 
-    is_gpu_shared: bool | None = Field(alias="isGPUShared", description="Null: not told")
+    is_gpu_shared: bool | None = Field(alias="isGPUShared", description="Always null")
     gpu_usage_average: Amount | None
     gpu_request_average: Amount | None
 
 
 class OpenCostAllocation(_OpenCost):
-    """One allocation: what its pods held of GPUs. Everything that is not about GPUs is 0."""
+    """The GPUs that the pods of one allocation held. Everything except GPUs is 0."""
 
     name: str
     properties: AllocationProperties
     window: AllocationWindow
     start: Instant
     end: Instant
-    minutes: Amount = Field(description="Of the window")
+    minutes: Amount = Field(description="Length of the window")
     cpu_cores: Amount
     cpu_core_request_average: Amount
     cpu_core_usage_average: Amount
@@ -137,16 +142,18 @@ class OpenCostAllocation(_OpenCost):
     cpu_cost_adjustment: Amount
     cpu_cost_idle: Amount
     cpu_efficiency: Amount
-    gpu_count: Amount | None = Field(description="Mean of physical GPUs held over the window")
+    gpu_count: Amount | None = Field(description="Mean physical GPUs held over the window")
     gpu_request_average: Amount | None = Field(description="As gpuCount")
     gpu_usage_average: Amount | None = Field(
-        description="Mean of physical GPUs used over the window, as far as observed; null where nobody observed any"
+        description="Mean physical GPUs used over the window, where utilization was measured; null if it was not"
     )
-    gpu_hours: Amount | None = Field(description="Hours of physical GPU held: a 1/7 MIG slice for 7 hours is 1")
-    gpu_cost: Amount | None = Field(description="What was held, and the idle shared; null where nobody knows a price")
+    gpu_hours: Amount | None = Field(description="GPU-hours held: a 1/7 MIG slice for 7 hours is 1")
+    gpu_cost: Amount | None = Field(description="Allocated cost plus shared idle cost; null without a price")
     gpu_cost_adjustment: Amount
-    gpu_cost_idle: Amount | None = Field(description="What of gpuCost is shared idle")
-    gpu_efficiency: Amount | None = Field(description="Used ÷ held, 0 to 1, of the time in which use was observed")
+    gpu_cost_idle: Amount | None = Field(description="Shared idle cost in gpuCost")
+    gpu_efficiency: Amount | None = Field(
+        description="Used ÷ held, 0 to 1, for the time in which utilization was measured"
+    )
     network_transfer_bytes: Amount
     network_receive_bytes: Amount
     network_cost: Amount
@@ -172,7 +179,7 @@ class OpenCostAllocation(_OpenCost):
     external_cost: Amount
     shared_cost: Amount
     total_cost: Amount | None = Field(description="As gpuCost")
-    total_efficiency: Amount | None = Field(description="As gpuEfficiency: nothing else has a cost here")
+    total_efficiency: Amount | None = Field(description="As gpuEfficiency, because nothing else has a cost")
     raw_allocation_only: None
     lb_allocations: None
     gpu_allocation: GpuAllocation
@@ -192,11 +199,11 @@ _ZEROS = dict.fromkeys(
 
 
 def add_opencost_routes(app: APIGatewayHttpResolver, service: Callable[[], AllocationService]) -> None:
-    """Put the route on an app; the service is made when it is first asked."""
+    """Register the route. The service is made on its first use."""
 
     @app.get(
         "/allocation/compute",
-        summary="Allocations, as OpenCost answers them",
+        summary="Allocations, compatible with OpenCost",
         tags=["opencost"],
         responses=responses(AllocationResponse),
     )
@@ -215,14 +222,17 @@ def add_opencost_routes(app: APIGatewayHttpResolver, service: Callable[[], Alloc
         share_load_balancers: ShareLoadBalancers = "false",
         asset_costs: AssetCosts = "false",
     ) -> Response[str]:
-        """OpenCost's answer over this ledger: GPUs exact, everything else 0. Errors are problem documents.
+        """Allocations as in OpenCost: GPU costs are exact, everything else is 0. Errors are problem documents.
 
-        `gpuCost` and `totalCost` are what was held, used or not. The sets of a window sum to `/v1/costs`.
+        `gpuCost` and `totalCost` are allocated costs, used or not. The sets of a window add up to `/v1/costs`.
         """
         query = parse_query(service(), window, aggregate, step, filter_text, accumulate, include_idle, share_idle)
         sets = service().compute(query, scope=scope_of_caller(app))
         labels = metadata == "true"
-        data = [{one.name: allocation_fields(one, labels=labels) for one in found} for found in sets]
+        data = [
+            {allocation.name: allocation_fields(allocation, labels=labels) for allocation in allocations}
+            for allocations in sets
+        ]
         return json_response({"code": 200, "status": "success", "data": data})
 
 
@@ -236,13 +246,13 @@ def parse_query(
     include_idle: Flag,
     share_idle: Flag,
 ) -> AllocationQuery:
-    """The parameters, read.
+    """Parse and check the parameters.
 
     Raises:
-        ParameterError: which one is wrong, and what is allowed.
+        ParameterError: names the wrong parameter and what is allowed.
     """
     if share_idle == "true" and include_idle == "false":
-        raise ParameterError("shareIdle", "needs includeIdle=true")
+        raise ParameterError("shareIdle", "requires includeIdle=true.")
     start, end = _parse("window", lambda: parse_window(window, service.now()))
     length = end - start
     if step is not None and accumulate == "false":
@@ -267,7 +277,7 @@ def _parse(parameter: str, parse: Callable[[], Parsed]) -> Parsed:
 
 
 def allocation_fields(allocation: Allocation, *, labels: bool = False) -> dict[str, Any]:
-    """As `OpenCostAllocation`."""
+    """Return the fields of `OpenCostAllocation`."""
     hours = Fraction((allocation.end - allocation.start) / HOUR)
     allocated, used = allocation.costs.allocated_gpu_hours, allocation.costs.effective_gpu_hours
     measured = allocated - allocation.costs.unmeasured_gpu_hours

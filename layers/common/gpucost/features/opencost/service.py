@@ -1,7 +1,7 @@
-"""What OpenCost's `/allocation/compute` answers, from the ledger: allocations by set (step), and idle.
+"""Computes OpenCost allocations from the ledger: one set per step, optionally with idle costs.
 
-Idle is all that no pod's line holds: the nodes' cost less what is allocated. It belongs to a cluster in a step and is
-shared, exactly, in proportion to cost among that cluster's allocations in the step, as OpenCost does.
+Idle is the node cost minus the allocated cost of a cluster in a step. As in OpenCost, it can be shared among the
+cluster's allocations in proportion to their cost.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,25 +18,31 @@ from gpucost.core.model import Costs, Totals
 from gpucost.core.money import ZERO, split
 from gpucost.core.rollups import DAY
 from gpucost.features.opencost.filters import Filter
-from gpucost.features.opencost.properties import IDLE, Properties, allocation_name, properties_needed, properties_of, common_properties
+from gpucost.features.opencost.properties import (
+    IDLE,
+    Properties,
+    allocation_name,
+    common_properties,
+    properties_needed,
+    properties_of,
+)
 from gpucost.reports.parameters import select_clusters
 from gpucost.reports.scoped import scoped_hours, scoped_rollups
-from gpucost.storage.ports import Clock, PublishedHours, SettingsStore, RollupReader
+from gpucost.storage.ports import Clock, PublishedHours, RollupReader, SettingsStore
 
 MAX_WINDOW = 35 * DAY
 MAX_LINE_HOURS = 48
-"""Hours of one cluster whose pods are read one by one: all of them where nodes or pods are asked for, else those
-outside whole UTC days."""
+"""Most hours whose lines are read: all hours for nodes and pods, otherwise only hours outside whole UTC days."""
 MAX_ALLOCATIONS = 10_000
 _SUMMARY_PROPERTIES = {"cluster", "namespace"}
 _LINE_PROPERTIES = {"node", "pod"}
 _BATCH_HOURS = 7 * 24
-"""Hours that are held in memory at once."""
+"""Hours held in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """One name in one set."""
+    """One allocation of one set."""
 
     name: str
     properties: Properties
@@ -44,19 +50,19 @@ class Allocation:
     end: datetime
     costs: Costs
     idle_usd: Decimal | None = ZERO
-    """What of it is idle: shared with it, or all of `__idle__`; None where nothing tells."""
+    """Its idle cost: the shared part, or all of `__idle__`; None if not known."""
     idle_gpu_hours: Decimal | None = ZERO
-    """The same in GPU-hours; not shared."""
+    """Idle GPU-hours of `__idle__`. GPU-hours are not shared."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether this is what nobody held."""
+        """Whether this allocation is `__idle__`."""
         return self.name == IDLE
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationQuery:
-    """What is asked for. `aggregate` as `parse_aggregate` reads it."""
+    """A parsed query. `aggregate` is the result of `parse_aggregate`."""
 
     start: datetime
     end: datetime
@@ -68,13 +74,13 @@ class AllocationQuery:
 
 
 class AllocationService:
-    """Reads the ledger for OpenCost's tools.
+    """Computes allocations from the ledger.
 
     Args:
-        settings_store: names the clusters.
-        ledger: hours, for what lies outside whole days.
+        settings_store: source of the cluster names.
+        ledger: hours, for time outside whole days.
         rollups: whole days.
-        clock: the time now, which windows are counted from.
+        clock: returns the current time, to which windows are relative.
     """
 
     def __init__(
@@ -86,7 +92,7 @@ class AllocationService:
         self.now = clock
 
     def cost_labels(self) -> tuple[str, ...]:
-        """The labels that can be asked for.
+        """Return the labels that queries can use.
 
         Raises:
             SettingsMissingError: no settings yet.
@@ -94,21 +100,23 @@ class AllocationService:
         return self._settings_store.current().settings.cost_labels
 
     def compute(self, query: AllocationQuery, *, scope: Scope) -> list[list[Allocation]]:
-        """One list of allocations per step, in order of time and name; none for a step in which nobody held anything.
+        """Return one list of allocations per step, in order of time and name. Lists of steps without costs are empty.
 
         Raises:
-            AccessDeniedError: idle is asked for by one who may not see the fleet.
-            ParameterError: a window too long for what is asked of it.
-            InvalidInputError: too many allocations, several currencies, or idle to be shared that nothing tells.
+            AccessDeniedError: the query includes idle, and the caller may not see the whole fleet.
+            ParameterError: the window is too long for the query.
+            InvalidInputError: too many allocations, several currencies, or idle costs to share that are not known.
             SettingsMissingError: no settings yet.
         """
         if query.end - query.start > MAX_WINDOW:
-            raise ParameterError("window", f"covers more than {MAX_WINDOW.days} days; shorten it")
+            raise ParameterError("window", f"is longer than {MAX_WINDOW.days} days. Shorten it.")
         if query.include_idle and not scope.is_fleet:
-            raise AccessDeniedError("includeIdle is answered to those who may see all business units")
+            raise AccessDeniedError("includeIdle covers all business units. It needs the role viewer or admin.")
         needed = properties_needed(query.aggregate) | query.filter.fields
         clusters = select_clusters(None, self._settings_store.current(), scope, query.start)
-        reader = _AllocationReader(query, needed, scoped_hours(self._ledger, scope), scoped_rollups(self._rollups, scope))
+        reader = _AllocationReader(
+            query, needed, scoped_hours(self._ledger, scope), scoped_rollups(self._rollups, scope)
+        )
         for cluster in clusters:
             reader.read(cluster)
         sets, count = [], 0
@@ -117,20 +125,20 @@ class AllocationService:
             count += len(allocations)
             if count > MAX_ALLOCATIONS:
                 raise InvalidInputError(
-                    f"the answer would have more than {MAX_ALLOCATIONS:,} allocations; shorten the window, lengthen "
-                    "step, aggregate by less, or filter"
+                    f"the response would have more than {MAX_ALLOCATIONS:,} allocations. Shorten the window, lengthen "
+                    "step, aggregate by fewer properties, or filter."
                 )
             sets.append(allocations)
         return sets
 
 
 class _AllocationReader:
-    """Collects pieces of the fleet by step and cluster, each from the coarsest source that tells what is needed.
+    """Adds up costs by step and cluster, from the smallest records that have the needed properties.
 
-    All of a cluster is of the versions whose manifests are read first, whatever is put in force meanwhile.
+    A cluster's manifests are read first, and all other reads are of these versions of its hours.
 
     Raises:
-        ParameterError: the window is too long for what is needed of it.
+        ParameterError: the window is too long for the needed properties.
     """
 
     def __init__(self, query: AllocationQuery, needed: set[str], ledger: PublishedHours, rollups: RollupReader) -> None:
@@ -139,38 +147,42 @@ class _AllocationReader:
         self._needed = needed
         self._ledger = ledger
         self._rollups = rollups
-        self._whole_days = set() if needed & _LINE_PROPERTIES else {day for start, end in self.steps for day in _days(start, end)}
+        self._whole_days = (
+            set() if needed & _LINE_PROPERTIES else {day for start, end in self.steps for day in _days(start, end)}
+        )
         self._costs: dict[tuple[int, str], dict[Properties, list[Costs]]] = {}
         self._totals: dict[tuple[int, str], list[Totals]] = {}
         self._currencies: set[str] = set()
         self._check_length()
 
     def costs_by_properties(self, index: int, cluster: str) -> list[tuple[Properties, Costs]]:
-        """What was held in a step, summed by properties, in their order."""
+        """Return the costs of a step, summed by properties and sorted by them."""
         costs = self._costs.get((index, cluster), {})
-        return [(held, Costs.total(costs[held])) for held in sorted(costs)]
+        return [(properties, Costs.total(costs[properties])) for properties in sorted(costs)]
 
     def idle(self, index: int, cluster: str) -> tuple[Decimal | None, Decimal | None] | None:
-        """USD and GPU-hours that nobody held in a step, each None where nothing tells; None where no hour has figures.
+        """Return idle USD and GPU-hours of a step, each None if not known; None if no hour has figures.
 
-        Only where the query includes idle.
+        Only for queries that include idle.
         """
         totals = self._totals.get((index, cluster))
         return _total_idle(totals) if totals else None
 
     def read(self, cluster: str) -> None:
-        """Collect what the query needs of one cluster.
+        """Read what the query needs of one cluster.
 
         Raises:
             InvalidInputError: the window has amounts in several currencies.
         """
         manifests = self._ledger.manifests(cluster, self.query.start, self.query.end)
-        hours = [one for one in manifests if one.status != "incomplete"]
-        self._currencies |= {one.currency for one in hours}
+        hours = [manifest for manifest in manifests if manifest.status != "incomplete"]
+        self._currencies |= {hour.currency for hour in hours}
         if len(self._currencies) > 1:
             currencies = " and ".join(sorted(self._currencies))
-            raise InvalidInputError(f"the window has hours in {currencies}, which are never added up")
-        day_manifests = [one for one in manifests if floor_day(one.hour) in self._whole_days]
+            raise InvalidInputError(
+                f"the window has amounts in {currencies}, which cannot be added up. Shorten the window."
+            )
+        day_manifests = [manifest for manifest in manifests if floor_day(manifest.hour) in self._whole_days]
         from_summaries = self._needed <= _SUMMARY_PROPERTIES
         if from_summaries or (self.query.include_idle and self._edge_hours()):
             self._read_summaries(cluster, hours, with_costs=from_summaries)
@@ -180,21 +192,21 @@ class _AllocationReader:
                     self._totals.setdefault((self._step_index(day.day), cluster), []).append(day.totals)
         if from_summaries:
             return
-        for one in hours:
-            if floor_day(one.hour) not in self._whole_days:
-                for line in self._ledger.lines_of(one):
-                    self._add(one.hour, properties_of(cluster, line), line.costs())
+        for manifest in hours:
+            if floor_day(manifest.hour) not in self._whole_days:
+                for line in self._ledger.lines_of(manifest):
+                    self._add(manifest.hour, properties_of(cluster, line), line.costs())
         for moment, facts in self._rollups.facts_of(day_manifests):
             for key, costs in facts.items():
                 self._add(moment, properties_of(cluster, key), costs)
 
     def _read_summaries(self, cluster: str, hours: Sequence[Manifest], *, with_costs: bool) -> None:
         for first in range(0, len(hours), _BATCH_HOURS):
-            for one in self._ledger.summaries_of(hours[first : first + _BATCH_HOURS]):
-                for (_, namespace), costs in one.groups.items() if with_costs else ():
-                    self._add(one.hour, Properties(cluster, namespace), costs)
-                if self.query.include_idle and one.totals is not None:
-                    self._totals.setdefault((self._step_index(one.hour), cluster), []).append(one.totals)
+            for summary in self._ledger.summaries_of(hours[first : first + _BATCH_HOURS]):
+                for (_, namespace), costs in summary.groups.items() if with_costs else ():
+                    self._add(summary.hour, Properties(cluster, namespace), costs)
+                if self.query.include_idle and summary.totals is not None:
+                    self._totals.setdefault((self._step_index(summary.hour), cluster), []).append(summary.totals)
             for costs_by_properties in self._costs.values():
                 for properties, parts in costs_by_properties.items():
                     costs_by_properties[properties] = [Costs.total(parts)]
@@ -207,7 +219,7 @@ class _AllocationReader:
         return (moment - self.query.start) // self.query.step
 
     def _edge_hours(self) -> int:
-        """Hours that lie in no whole day of a step."""
+        """Return the number of hours outside whole days of a step."""
         return (self.query.end - self.query.start - len(self._whole_days) * DAY) // HOUR
 
     def _check_length(self) -> None:
@@ -216,8 +228,8 @@ class _AllocationReader:
             which_hours = "by node or pod" if self._needed & _LINE_PROPERTIES else "outside whole UTC days"
             raise ParameterError(
                 "window",
-                f"at most {MAX_LINE_HOURS} hours are answered {which_hours}, and this asks for {hours}; "
-                "shorten it, use whole UTC days as window and step, or aggregate by namespace or cluster",
+                f"has {hours} hours {which_hours}, and {MAX_LINE_HOURS} is the maximum. Shorten it, use whole UTC days as "
+                "window and step, or aggregate by namespace or cluster.",
             )
 
 
@@ -230,7 +242,7 @@ def _steps(query: AllocationQuery) -> Iterator[tuple[datetime, datetime]]:
 
 
 def _days(start: datetime, end: datetime) -> Iterator[datetime]:
-    """The UTC days that lie in a step as a whole."""
+    """Yield the whole UTC days of a step."""
     day = floor_day(start + DAY - HOUR)
     while day + DAY <= end:
         yield day
@@ -247,15 +259,15 @@ def _step_allocations(
         costs_by_properties = reader.costs_by_properties(index, cluster)
         cluster_idle = reader.idle(index, cluster)
         idle_shares = _idle_shares(cluster_idle[0] if cluster_idle else ZERO, costs_by_properties)
-        for (held, costs), part in zip(costs_by_properties, idle_shares, strict=True):
-            if query.filter.matches(held):
-                groups.setdefault(allocation_name(held, query.aggregate), []).append((held, costs, part))
+        for (properties, costs), part in zip(costs_by_properties, idle_shares, strict=True):
+            if query.filter.matches(properties):
+                groups.setdefault(allocation_name(properties, query.aggregate), []).append((properties, costs, part))
         if cluster_idle is not None:
             idle += _unshared_idle(cluster_idle, costs_by_properties, idle_shares, query)
     allocations = [
         Allocation(
             name,
-            common_properties([held for held, _, _ in rows]),
+            common_properties([properties for properties, _, _ in rows]),
             start,
             end,
             Costs.total(costs for _, costs, _ in rows),
@@ -264,23 +276,32 @@ def _step_allocations(
         for name, rows in sorted(groups.items())
     ]
     if idle:
-        usd, hours = _sum([one for one, _ in idle]), _sum([one for _, one in idle])
+        usd, hours = _sum([idle_usd for idle_usd, _ in idle]), _sum([idle_hours for _, idle_hours in idle])
         allocations.append(Allocation(IDLE, Properties(""), start, end, Costs(), usd, hours))
     return allocations
 
 
 def _total_idle(totals: Sequence[Totals]) -> tuple[Decimal | None, Decimal | None]:
-    capacities = [one.capacity for one in totals]
-    known_capacities = [one for one in capacities if one is not None]
-    if len(known_capacities) < len(capacities):
+    capacities = [hour.capacity for hour in totals]
+    available = [capacity for capacity in capacities if capacity is not None]
+    if len(available) < len(capacities):
         return None, None
-    usd = sum((one.node_cost_usd for one in known_capacities), ZERO) - sum((one.costs.allocated_usd for one in totals), ZERO)
-    hours = sum((one.unallocated_gpu_hours + one.stranded_gpu_hours + one.unobserved_gpu_hours for one in known_capacities), ZERO)
+    usd = sum((capacity.node_cost_usd for capacity in available), ZERO)
+    usd -= sum((hour.costs.allocated_usd for hour in totals), ZERO)
+    hours = sum(
+        (
+            capacity.unallocated_gpu_hours + capacity.stranded_gpu_hours + capacity.unobserved_gpu_hours
+            for capacity in available
+        ),
+        ZERO,
+    )
     return usd, hours
 
 
-def _idle_shares(idle_usd: Decimal | None, costs_by_properties: Sequence[tuple[Properties, Costs]]) -> list[Decimal | None]:
-    """What of a cluster's idle each piece bears, by cost."""
+def _idle_shares(
+    idle_usd: Decimal | None, costs_by_properties: Sequence[tuple[Properties, Costs]]
+) -> list[Decimal | None]:
+    """Return each cost's share of a cluster's idle cost, in proportion to cost."""
     weights = [Fraction(costs.allocated_usd) for _, costs in costs_by_properties]
     if idle_usd is None or not any(weights):
         return [None if idle_usd is None else ZERO for _ in costs_by_properties]
@@ -293,22 +314,35 @@ def _unshared_idle(
     idle_shares: Sequence[Decimal | None],
     query: AllocationQuery,
 ) -> list[tuple[Decimal | None, Decimal | None]]:
-    """What of a cluster's idle stays in `__idle__`: what is not shared, of the pieces that the filter lets through."""
+    """Return the part of a cluster's idle cost that stays in `__idle__`."""
     usd, hours = cluster_idle
     if usd is None:
         if query.share_idle and costs_by_properties:
-            raise InvalidInputError("shareIdle: what is idle is not known in all hours of the window")
+            raise InvalidInputError(
+                "shareIdle: idle costs are not known for all hours of the window. Use shareIdle=false, or another window."
+            )
         return [(None, None)]
     has_costs = any(costs.allocated_usd for _, costs in costs_by_properties)
-    if not has_costs:  # nobody to share it with; a filter that names no such cluster leaves it out
+    if not has_costs:  # there are no allocations to share it with; any filter excludes it
         return [(usd, hours)] if not query.filter.fields else []
     if query.share_idle:
         return []
     if not query.filter.fields:
         return [(usd, hours)]
-    return [(_sum([part for (held, _), part in zip(costs_by_properties, idle_shares, strict=True) if query.filter.matches(held)]), None)]
+    return [
+        (
+            _sum(
+                [
+                    part
+                    for (properties, _), part in zip(costs_by_properties, idle_shares, strict=True)
+                    if query.filter.matches(properties)
+                ]
+            ),
+            None,
+        )
+    ]
 
 
 def _sum(amounts: Sequence[Decimal | None]) -> Decimal | None:
-    known_amounts = [part for part in amounts if part is not None]
-    return sum(known_amounts, ZERO) if len(known_amounts) == len(amounts) else None
+    available = [part for part in amounts if part is not None]
+    return sum(available, ZERO) if len(available) == len(amounts) else None

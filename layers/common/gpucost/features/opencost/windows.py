@@ -1,9 +1,9 @@
-"""Windows and steps as OpenCost writes them (core/pkg/opencost/window.go), in full UTC hours."""
+"""Parses OpenCost's windows and steps (core/pkg/opencost/window.go), in full UTC hours."""
 
 import re
 from datetime import UTC, datetime, timedelta
 
-from gpucost.core.hours import MIN_YEAR, HOUR, MAX_YEAR, floor_day, floor_hour, parse_timestamp
+from gpucost.core.hours import HOUR, MAX_YEAR, MIN_YEAR, floor_day, floor_hour, parse_timestamp
 
 DAY = timedelta(days=1)
 _UNITS = {"m": timedelta(minutes=1), "h": HOUR, "d": DAY, "w": 7 * DAY}
@@ -14,36 +14,36 @@ WINDOW_FORMATS = f"{', '.join(NAMED_WINDOWS)}, a duration like 12h or 7d, or two
 
 
 def parse_window(text: str, now: datetime) -> tuple[datetime, datetime]:
-    """Start and end of a window.
+    """Parse a window and return its start and end.
 
-    As in OpenCost, `7d` is today and the six days before it, `12h` the hour under way and the eleven before it, and a
-    week begins on Sunday. `week` and `month` end with the hour under way.
+    As in OpenCost, `7d` is today and the six previous days, `12h` is the current hour and the eleven previous ones, and
+    weeks begin on Sunday. `week` and `month` end with the current hour.
 
     Args:
         text: of one of `FORMS`.
         now: UTC.
 
     Raises:
-        ValueError: none of the forms, empty, or not in full hours; says what is allowed.
+        ValueError: unknown format, empty window, or not full hours. The message says what is allowed.
     """
     start, end = _named_or_relative(text, now) or _start_and_end(text)
     if floor_hour(start) != start or floor_hour(end) != end:
-        raise ValueError("must begin and end on full UTC hours: that is how finely costs are kept")
+        raise ValueError("must start and end at full UTC hours, because costs are stored by hour.")
     if not start < end:
-        raise ValueError("must end after it begins")
+        raise ValueError("must end after its start.")
     return start, end
 
 
 def parse_duration(text: str) -> timedelta:
-    """A duration in full hours: `1h`, `1d`, `1w`, `120m`.
+    """Parse a duration of full hours: `1h`, `1d`, `1w`, `120m`.
 
     Raises:
-        ValueError: it is not; says what is allowed.
+        ValueError: not a duration of full hours. The message says what is allowed.
     """
     match = _DURATION.fullmatch(text)
     duration = int(match[1]) * _UNITS[match[2]] if match else timedelta()
     if duration < HOUR or duration % HOUR:
-        raise ValueError(f"{text!r} is not a number of full hours like 1h, 1d or 1w")
+        raise ValueError(f"{text!r} is not a duration of full hours. Use for example 1h, 1d or 1w.")
     return duration
 
 
@@ -81,5 +81,5 @@ def _start_and_end(text: str) -> tuple[datetime, datetime]:
         return first, last
     begin, comma, end = text.partition(",")
     if not comma:
-        raise ValueError(f"{text!r} is not a window; allowed: {WINDOW_FORMATS}")
+        raise ValueError(f"{text!r} is not a window. Allowed: {WINDOW_FORMATS}.")
     return parse_timestamp(begin), parse_timestamp(end)

@@ -54,7 +54,7 @@ class WorkloadMeasures:
     pod_peak: float
     """Mean utilization of the busiest pod in its busiest hour; -1 without samples."""
     current_gpus: float
-    """Physical GPUs held on average in the newest day, or in the newest week if that day has none; 0 if it has ended."""
+    """Mean physical GPUs held in the newest day, or in the newest week if that day has none; 0 if it has ended."""
     usd_hourly: float
     """Mean cost per hour, of the hours that have a price."""
     priced_share: float

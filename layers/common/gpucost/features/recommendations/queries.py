@@ -94,7 +94,8 @@ class RecommendationQueries:
         recommendation = next((candidate for candidate in recommendations if candidate.id == recommendation_id), None)
         if recommendation is None:
             raise NotFoundError(
-                f"there is no recommendation {recommendation_id!r}; `gpucost recommendations list --state all` lists them"
+                f"there is no recommendation {recommendation_id!r}; "
+                "list them with `gpucost recommendations list --state all`"
             )
         return recommendation
 

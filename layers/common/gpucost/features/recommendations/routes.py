@@ -104,7 +104,7 @@ class RecommendationRow(ResponseModel):
     last_recommended: Instant
     applied_at: Instant | None = Field(description="The first hour in which the change is visible")
     verified_usd: Amount | None = Field(
-        description="Monthly saving as measured over a week after it was applied: the part that its own change explains, "
+        description="Monthly saving as measured over a week after it was applied: the part that the change explains, "
         "at most the estimate; negative if GPUs were added"
     )
     reason: str | None = Field(description="Why it was dismissed or withdrawn")

@@ -4,10 +4,10 @@ For each hour of the newest week since the change,
 
     saved = (GPUs held in the same hour before the change − GPUs held now) × price per GPU-hour of the hour
 
-For a pool, nodes count instead of GPUs. For capacity that became cheaper (spot, commitments), the saving is the GPUs held
-now × the fall of the price per GPU-hour. The result is the mean hour × 730, at most the estimate. Hours do not count if
-something else explains the difference: the work no longer runs, other pods are gone, or only the price fell. An hour with
-more GPUs than before is not subtracted from other hours.
+For a pool, nodes count instead of GPUs. For capacity that became cheaper (spot, commitments), the saving is the GPUs
+held now × the fall of the price per GPU-hour. The result is the mean hour × 730, at most the estimate. Hours do not
+count if something else explains the difference: the work no longer runs, other pods are gone, or only the price fell.
+An hour with more GPUs than before is not subtracted from other hours.
 """
 
 from collections.abc import Sequence

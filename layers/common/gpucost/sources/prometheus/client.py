@@ -213,7 +213,7 @@ class PrometheusClient:
             method,
             f"{self._url}/api/v1/{path}",
             params=self._limits if form else None,
-            data={**form, "stats": "true"} if form else None,
+            data={**form, **_OPTIONS} if form else None,
             headers={"Accept-Encoding": ENCODINGS, "User-Agent": "gpucost"},
             auth=self._auth,
         )

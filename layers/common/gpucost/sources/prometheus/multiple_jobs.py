@@ -36,7 +36,8 @@ def _notes(kind: str, reported: Sequence[_ReportedObject], allocation: HourScrap
     reports = Counter(job for _, jobs, _ in reported for job in jobs)
     scrapes = _times_by_job(allocation)
     # A tenant that invents samples can also invent jobs: compare each object with the few jobs that report most.
-    largest = [job for job, _ in reports.most_common() if _lasts(scrapes.get(job, []))][:MAX_JOBS]
+    by_reports = sorted(reports, key=lambda job: (-reports[job], job))
+    largest = [job for job in by_reports if _lasts(scrapes.get(job, []))][:MAX_JOBS]
     missing: dict[tuple[str, str], list[str]] = {}
     for name, jobs, time in reported:
         others = (other for other in largest if other not in jobs and _lasts(scrapes[other], time))

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
-from gpucost.core.metering.implausible_samples import SUSPECT, is_count, overlap_beyond_lag, sources_contradict
+from gpucost.core.metering.implausible_samples import SUSPECT, is_count, overlap_beyond_lag, sources_contradict, short_text
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE, NVIDIA_PREFIX
 from gpucost.core.metering.observations import Instance, NodeObservation, NodeState
 from gpucost.sources.prometheus.client import Series
@@ -244,7 +244,7 @@ class NodeTable:
         if is_count(value):
             return value
         subject = f"{metric.removeprefix('kube_node_status_')} of node {exported_label(labels, 'node')!r}"
-        self.notes.append(f"{SUSPECT}{subject} is reported as {value}; the value is left out")
+        self.notes.append(f"{SUSPECT}{subject} is reported as {short_text(value)}; the value is left out")
         return None
 
 

@@ -221,7 +221,8 @@ class PodTable:
         target = instance(series.labels)
         pod = self._request(series.labels, target, init=init)
         container, value = _container(series.labels, init=init), number(series.samples[-1][1])
-        pod.units[container] = raw.units.setdefault(target, {})[container] = value
+        raw.units.setdefault(target, {})[container] = value
+        pod.units[container] = _larger(pod.units.get(container), value)
         raw.requested.setdefault(target, set()).update(time for time, _ in series.samples)
 
     def _observation(self, pod: _Pod, namespace: str, pod_name: str, node: str) -> PodObservation:
@@ -302,7 +303,8 @@ def _sample_contradiction(raw: _RawSamples) -> str:
 def _difference(reported: Sequence[Mapping[_Container, Decimal]]) -> str:
     for requests in reported[1:]:
         if requests != reported[0]:
-            return f"its requests are reported as {_requests(reported[0])} and as {_requests(requests)}"
+            first, second = sorted([_requests(reported[0]), _requests(requests)])
+            return f"its requests are reported as {first} and as {second}"
     return ""
 
 
@@ -329,6 +331,13 @@ def _time(times: _Times) -> Interval:
 def pod_identity(labels: Labels) -> str:
     """A pod's uid, or `namespace/pod` if the target does not report it (uids contain no slash)."""
     return labels.get("uid") or f"{exported_label(labels, 'namespace')}/{exported_label(labels, 'pod')}"
+
+
+def _larger(reported: Decimal | None, value: Decimal) -> Decimal:
+    """The larger of two reports of a request; a value that is not finite wins, whatever the order."""
+    if reported is None or not value.is_finite():
+        return value
+    return max(reported, value) if reported.is_finite() else reported
 
 
 def pods_not_running(requests: Iterable[Series], running: Iterable[Series], except_at: Container[int] = ()) -> set[str]:

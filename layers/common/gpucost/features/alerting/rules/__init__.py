@@ -1,1 +1,1 @@
-"""The kinds of alert rules: what each compares with its threshold."""
+"""The kinds of alert rules: the thresholds that each compares with an hour, a month or a day."""

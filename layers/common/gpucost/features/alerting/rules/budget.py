@@ -1,10 +1,10 @@
-"""Budgets: what a business unit spent since the month began, and where that leads by its end.
+"""Budgets: what a business unit spent since the month began, and the projection to the end of the month.
 
-    projection = spent + spent ÷ hours known × hours of the month not known
+    projection = spent + spent ÷ hours with data × hours of the month without data
 
-Hours that nobody knows are taken to cost what the known ones did. Spent is a sum of known hours: it passes a threshold
-for certain, however many hours are missing. The projection is unknown before a day is known, or where fewer than half
-of the hours that passed are.
+Hours without data are assumed to cost as much as those with data. The amount spent is a lower bound, so that it reaches
+a threshold for certain even if hours are missing. There is no projection before a day of hours has data, or if fewer
+than half of the hours so far have data.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ MIN_HOURS = 24
 
 
 class ClusterSpend(NamedTuple):
-    """One cluster's part of a month: what a unit spent in the hours that are known."""
+    """What a business unit spent in one cluster in the hours of a month that have data."""
 
     spent: Decimal
     hours_with_data: int
@@ -29,45 +29,45 @@ class ClusterSpend(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A month's money, and the parts of it that are told."""
+    """A monthly budget and its alert thresholds in percent."""
 
     monthly_usd: Decimal
     percents: tuple[Decimal, ...]
 
     def describe(self, percent: Decimal, basis: Basis, currency: str) -> str:
-        """The rule as people read it."""
-        what = "spent" if basis == "spent" else "projected for the month"
-        return f"{what} ≥ {percent:f}% of a monthly budget of {threshold_money(self.monthly_usd, currency)}"
+        """Describe the condition in plain text."""
+        amount = "spent" if basis == "spent" else "projected for the month"
+        return f"{amount} ≥ {percent:f}% of a monthly budget of {threshold_money(self.monthly_usd, currency)}"
 
     def is_reached(self, amount: Decimal, percent: Decimal) -> bool:
-        """Whether an amount reaches a part of the budget."""
+        """Whether an amount reaches a percentage of the budget."""
         return amount * 100 >= percent * self.monthly_usd
 
     def highest_reached(self, amount: Decimal) -> Decimal | None:
-        """The highest part that an amount reaches."""
-        return max((one for one in self.percents if self.is_reached(amount, one)), default=None)
+        """Return the highest threshold that an amount reaches; None if it reaches none."""
+        return max((percent for percent in self.percents if self.is_reached(amount, percent)), default=None)
 
 
 def project(parts: Sequence[ClusterSpend], start: datetime, now: datetime, end: datetime) -> Decimal | None:
-    """What a month comes to, over all clusters; None where too little is known.
+    """Project a month's spend over all clusters; None if too few hours have data.
 
     Args:
-        parts: one of each cluster.
-        start: the month's first moment.
-        now: the end of the newest hour that should be known.
-        end: the month's end.
+        parts: one for each cluster.
+        start: start of the month.
+        now: end of the newest hour that should have data.
+        end: end of the month.
     """
-    whole, passed = (end - start) // HOUR, (now - start) // HOUR
+    hours_of_month, hours_so_far = (end - start) // HOUR, (now - start) // HOUR
     total = Decimal(0)
     for part in parts:
-        if part.hours_with_data < MIN_HOURS or 2 * part.hours_with_data < passed:
+        if part.hours_with_data < MIN_HOURS or 2 * part.hours_with_data < hours_so_far:
             return None
-        total += ratio(part.spent * whole, Decimal(part.hours_with_data))
+        total += ratio(part.spent * hours_of_month, Decimal(part.hours_with_data))
     return total if parts else None
 
 
 def figures(spent: Decimal, projected: Decimal | None, budget: Budget) -> dict[str, Decimal | None]:
-    """What a notification says of a month."""
+    """Return the figures of a notification."""
     return {
         "spent_usd": spent,
         "spent_percent": percent_of(spent, budget.monthly_usd),

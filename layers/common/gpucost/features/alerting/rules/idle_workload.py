@@ -1,7 +1,7 @@
-"""Idle workloads: so many GPUs held at next to no utilization (the usual *LowGPUUtilization*, by workload).
+"""Idle workloads: GPUs that a workload holds at almost no utilization (*LowGPUUtilization* by workload).
 
-Only what was observed counts: lines of rung `shared` or better. Utilization is use over the GPU-hours that somebody
-watched, so that an exporter's gap makes nobody idle.
+Only measured utilization counts: lines whose utilization source is `pod` or `shared`. Utilization is relative to the
+GPU-hours that were measured, so that a gap of the exporter makes no workload idle.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,72 +15,75 @@ from gpucost.features.alerting.model import Subject, TopWaster
 
 MEASURED_SOURCES = frozenset({"pod", "shared"})
 WorkloadKey = tuple[str, str, str]
-"""Namespace, workload's kind and name."""
+"""Namespace, kind and name of a workload."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdleThresholds:
-    """At least so many GPUs, below so much utilization."""
+    """At least this many GPUs, below this utilization."""
 
     gpus: Decimal
     utilization_percent: Decimal
 
     def breached_by(self, costs: Costs) -> bool | None:
-        """Whether a workload is idle in an hour; None where nobody observed any of its use."""
-        watched = costs.allocated_gpu_hours - costs.unmeasured_gpu_hours
+        """Whether a workload is idle in an hour; None if its utilization was not measured."""
+        measured = costs.allocated_gpu_hours - costs.unmeasured_gpu_hours
         if costs.allocated_gpu_hours < self.gpus:
             return False
-        if watched <= 0:
+        if measured <= 0:
             return None
-        return costs.effective_gpu_hours * 100 < self.utilization_percent * watched
+        return costs.effective_gpu_hours * 100 < self.utilization_percent * measured
 
     def can_be_breached_by(self, costs: Costs) -> bool:
-        """Whether a unit with these sums can have such a workload at all: it would hold GPU-hours without use."""
-        idle = costs.allocated_gpu_hours - costs.effective_gpu_hours
-        return idle * 100 > self.gpus * (100 - self.utilization_percent)
+        """Whether a business unit with these sums holds enough unused GPU-hours to have an idle workload."""
+        unused = costs.allocated_gpu_hours - costs.effective_gpu_hours
+        return unused * 100 > self.gpus * (100 - self.utilization_percent)
 
     def describe(self, hours: int) -> str:
-        """The rule as people read it."""
+        """Describe the condition in plain text."""
         return f"≥ {self.gpus:f} GPUs with utilization < {self.utilization_percent:f}%, {for_hours(hours)}"
 
 
 def by_workload(lines: Iterable[Line]) -> Mapping[WorkloadKey, Costs]:
-    """Lines summed by workload; of lines whose use is a guess, all is unmeasured. A pod without an owner is its own."""
+    """Sum lines by workload. Estimated utilization counts as unmeasured. A pod without an owner is a workload."""
     groups: dict[WorkloadKey, list[Costs]] = {}
     for line in lines:
         groups.setdefault(workload_of(line), []).append(_measured_costs(line))
-    return {key: Costs.total(parts) for key, parts in groups.items()}
+    return {key: Costs.total(costs) for key, costs in groups.items()}
 
 
 def workload_of(line: Line) -> WorkloadKey:
-    """Which workload a line is part of."""
+    """Return the workload that a line belongs to."""
     return (line.namespace, line.workload_kind or "Pod", line.workload or line.pod)
 
 
-def top_wasters(lines: Iterable[Line], most: int = 3) -> tuple[TopWaster, ...]:
-    """The workloads that waste most money, by what was observed."""
-    sums = by_workload(lines)
-    ranked = sorted(sums.items(), key=lambda item: (-item[1].waste_usd, item[0]))
-    return tuple(TopWaster(*key, c.allocated_gpu_hours, c.waste_usd) for key, c in ranked[:most] if c.waste_usd > 0)
+def top_wasters(lines: Iterable[Line], limit: int = 3) -> tuple[TopWaster, ...]:
+    """Return the workloads with the most measured waste."""
+    ranked = sorted(by_workload(lines).items(), key=lambda workload: (-workload[1].waste_usd, workload[0]))
+    return tuple(
+        TopWaster(*key, costs.allocated_gpu_hours, costs.waste_usd)
+        for key, costs in ranked[:limit]
+        if costs.waste_usd > 0
+    )
 
 
 def subject(cluster: str, unit: str, key: WorkloadKey) -> Subject:
-    """A workload as what an alert is about."""
+    """Return a workload as the subject of an alert."""
     return Subject(cluster, unit, *key)
 
 
 def figures(costs: Costs) -> dict[str, Decimal | None]:
-    """What a notification says of an hour."""
-    watched = costs.allocated_gpu_hours - costs.unmeasured_gpu_hours
+    """Return the figures of a notification."""
+    measured = costs.allocated_gpu_hours - costs.unmeasured_gpu_hours
     return {
         "gpus": costs.allocated_gpu_hours,
-        "utilization_percent": percent_of(costs.effective_gpu_hours, watched),
+        "utilization_percent": percent_of(costs.effective_gpu_hours, measured),
         "waste_usd_per_hour": None if costs.unpriced_gpu_hours else costs.waste_usd,
     }
 
 
 def _measured_costs(line: Line) -> Costs:
-    """What is known of a line's use. Waste without a signal is start-up, which was seen."""
+    """Return a line's costs with estimated utilization as unmeasured. Waste during startup needs no signal."""
     costs = line.costs()
     if line.utilization_source not in {"node", "cluster"}:
         return costs

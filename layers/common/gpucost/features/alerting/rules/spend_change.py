@@ -1,9 +1,9 @@
-"""Spend change: today so far against the same hours of the same weekday in the last weeks.
+"""Spend change: today so far compared with the same hours of the same weekday in previous weeks.
 
-The reference is the median, so that one odd day, a holiday or an incident, moves nothing. Money is compared only where
-it was found the same way: each day's figures are kept as they were first known, with the price sources in force, and
-a day under other sources is compared in GPU-hours, at today's mean price. (Restated figures would not do: list prices
-against weeks that the bill has restated since would fire every day.)
+The reference is the median, so that one unusual day, such as a holiday or an incident, does not matter. Amounts are
+compared only if they were priced the same way. So each day is stored as first computed, with the price sources in
+force, and a day under other price sources is compared in GPU-hours, at today's mean price. (With restated figures, list
+prices would be compared with weeks that the bill has restated since, and the rule would fire every day.)
 """
 
 from collections.abc import Sequence
@@ -16,68 +16,68 @@ from gpucost.core.money import ZERO
 from gpucost.features.alerting.formatting import percent_of, ratio, threshold_money
 
 MIN_WEEKS = 2
-"""The median of fewer is no reference."""
+"""The median of fewer weeks is no reference."""
 
 
 class DayToDate(NamedTuple):
-    """A unit from midnight to some hour's end."""
+    """A business unit's day from midnight to the end of an hour."""
 
     usd: Decimal = ZERO
     gpu_hours: Decimal = ZERO
 
 
 class SpendComparison(NamedTuple):
-    """Today and its reference."""
+    """Today's spend and its reference."""
 
     today_usd: Decimal
     usual_usd: Decimal
     by_gpu_hours: bool
-    """Compared in GPU-hours, at today's mean price: the price sources differ."""
+    """Whether GPU-hours were compared, at today's mean price, because the price sources differ."""
     weeks: int
 
 
 @dataclass(frozen=True, slots=True)
 class SpendThresholds:
-    """Beyond so many percent and so much money, up or down."""
+    """A difference of more than this percentage and more than this amount, up or down."""
 
     percent: Decimal
     usd: Decimal
 
-    def breached_by(self, seen: SpendComparison | None) -> bool | None:
-        """Whether today differs by more than both; None without a reference."""
-        if seen is None:
+    def breached_by(self, comparison: SpendComparison | None) -> bool | None:
+        """Whether today differs by more than both thresholds; None without a reference."""
+        if comparison is None:
             return None
-        off = abs(seen.today_usd - seen.usual_usd)
-        return off > self.usd and off * 100 > self.percent * seen.usual_usd
+        difference = abs(comparison.today_usd - comparison.usual_usd)
+        return difference > self.usd and difference * 100 > self.percent * comparison.usual_usd
 
     def describe(self, weeks: int, currency: str) -> str:
-        """The rule as people read it."""
+        """Describe the condition in plain text."""
         usd = threshold_money(self.usd, currency)
         return f"spend differs by > {self.percent:f}% and > {usd} from the same hours of the last {weeks} weeks"
 
 
 def compare(today: DayToDate, weeks: Sequence[tuple[DayToDate, bool]]) -> SpendComparison | None:
-    """Today against its weeks; None where fewer than two are known.
+    """Compare today with previous weeks; None if fewer than two weeks have data.
 
     Args:
-        today: so far.
-        weeks: the same hours of past weeks, each with whether its prices came from the same sources.
+        today: the day to date.
+        weeks: the same hours of previous weeks, each with whether its prices came from the same sources.
     """
-    alike = [one.usd for one, is_alike in weeks if is_alike]
-    if len(alike) >= MIN_WEEKS:
-        return SpendComparison(today.usd, median(alike), by_gpu_hours=False, weeks=len(alike))
+    comparable = [week.usd for week, has_same_sources in weeks if has_same_sources]
+    if len(comparable) >= MIN_WEEKS:
+        return SpendComparison(today.usd, median(comparable), by_gpu_hours=False, weeks=len(comparable))
     if len(weeks) < MIN_WEEKS or not today.gpu_hours:
         return None
-    usual = ratio(median([one.gpu_hours for one, _ in weeks]) * today.usd, today.gpu_hours)
-    return SpendComparison(today.usd, usual, by_gpu_hours=True, weeks=len(weeks))
+    usual_usd = ratio(median([week.gpu_hours for week, _ in weeks]) * today.usd, today.gpu_hours)
+    return SpendComparison(today.usd, usual_usd, by_gpu_hours=True, weeks=len(weeks))
 
 
-def figures(seen: SpendComparison) -> dict[str, Decimal | None]:
-    """What a notification says of a day."""
+def figures(comparison: SpendComparison) -> dict[str, Decimal | None]:
+    """Return the figures of a notification."""
     return {
-        "today_usd": seen.today_usd,
-        "usual_usd": seen.usual_usd,
-        "change_percent": percent_of(seen.today_usd - seen.usual_usd, seen.usual_usd),
-        "weeks": Decimal(seen.weeks),
-        "by_gpu_hours": Decimal(seen.by_gpu_hours),
+        "today_usd": comparison.today_usd,
+        "usual_usd": comparison.usual_usd,
+        "change_percent": percent_of(comparison.today_usd - comparison.usual_usd, comparison.usual_usd),
+        "weeks": Decimal(comparison.weeks),
+        "by_gpu_hours": Decimal(comparison.by_gpu_hours),
     }

@@ -1,4 +1,4 @@
-"""Unallocated capacity by node pool: GPUs that are paid for and that nobody holds."""
+"""Unallocated capacity by node pool: GPUs that are paid for and that no pod holds."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,37 +21,37 @@ class NodePoolHour:
 
 @dataclass(frozen=True, slots=True)
 class UnallocatedThreshold:
-    """At least so much money an hour."""
+    """At least this amount per hour."""
 
     usd_per_hour: Decimal
 
     def breached_by(self, pool: NodePoolHour) -> bool | None:
-        """Whether a pool's hour reaches it. Below it, and with nodes that have no price, nobody knows."""
+        """Whether a pool's hour reaches the threshold; None if it does not, but some nodes have no price."""
         if pool.unallocated_usd >= self.usd_per_hour:
             return True
         return None if pool.unpriced_gpu_hours else False
 
     def describe(self, hours: int, currency: str) -> str:
-        """The rule as people read it."""
+        """Describe the condition in plain text."""
         return f"unallocated ≥ {threshold_money(self.usd_per_hour, currency)} per hour, {for_hours(hours)}"
 
 
 def by_node_pool(nodes: Iterable[NodeHour]) -> Mapping[str, NodePoolHour]:
-    """Nodes summed by pool; those of none stand under ""."""
+    """Sum nodes by pool; the key of nodes without a pool is empty."""
     pools: dict[str, NodePoolHour] = {}
     for node in nodes:
-        before, own = pools.get(node.node_pool, NodePoolHour()), node.capacity
+        pool, capacity = pools.get(node.node_pool, NodePoolHour()), node.capacity
         pools[node.node_pool] = NodePoolHour(
-            before.unallocated_usd + own.unallocated_usd,
-            before.unallocated_gpu_hours + own.unallocated_gpu_hours,
-            before.unpriced_gpu_hours + own.unpriced_capacity_gpu_hours,
-            before.nodes + 1,
+            pool.unallocated_usd + capacity.unallocated_usd,
+            pool.unallocated_gpu_hours + capacity.unallocated_gpu_hours,
+            pool.unpriced_gpu_hours + capacity.unpriced_capacity_gpu_hours,
+            pool.nodes + 1,
         )
     return pools
 
 
 def figures(pool: NodePoolHour) -> dict[str, Decimal | None]:
-    """What a notification says of an hour."""
+    """Return the figures of a notification."""
     return {
         "unallocated_usd_per_hour": pool.unallocated_usd,
         "unallocated_gpus": pool.unallocated_gpu_hours,

@@ -1,4 +1,4 @@
-"""Waste: at least so much money an hour, and at least so much of what a business unit holds."""
+"""Waste: a business unit wastes a minimum amount per hour and a minimum part of what it holds."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -9,13 +9,13 @@ from gpucost.features.alerting.formatting import for_hours, percent_of, threshol
 
 @dataclass(frozen=True, slots=True)
 class WasteThresholds:
-    """Both must be reached."""
+    """Both thresholds must be reached."""
 
     usd_per_hour: Decimal
     percent: Decimal
 
     def breached_by(self, costs: Costs) -> bool | None:
-        """Whether an hour reaches both; a unit that holds nothing wastes nothing; None where a price is missing."""
+        """Whether an hour reaches both thresholds; None if a price is missing. Holding nothing is no waste."""
         if costs.unpriced_gpu_hours:
             return None
         return (
@@ -25,13 +25,13 @@ class WasteThresholds:
         )
 
     def describe(self, hours: int, currency: str) -> str:
-        """The rule as people read it."""
-        least = threshold_money(self.usd_per_hour, currency)
-        return f"waste ≥ {least} per hour and ≥ {self.percent:f}% of allocated, {for_hours(hours)}"
+        """Describe the condition in plain text."""
+        min_waste = threshold_money(self.usd_per_hour, currency)
+        return f"waste ≥ {min_waste} per hour and ≥ {self.percent:f}% of allocated, {for_hours(hours)}"
 
 
 def figures(costs: Costs) -> dict[str, Decimal | None]:
-    """What a notification says of an hour."""
+    """Return the figures of a notification."""
     return {
         "waste_usd_per_hour": costs.waste_usd,
         "allocated_usd_per_hour": costs.allocated_usd,

@@ -21,23 +21,23 @@ from gpucost.features.recommendations.model import (
 from gpucost.features.recommendations.pools import gpus_per_node
 from gpucost.features.recommendations.rules.coverage import shows_commitments
 
-LEAST_HOURS: Final = 672
+MIN_HOURS: Final = 672
 """Four weeks: what is bought for a year must have been there for more than a good week."""
-STEADY: Final = 0.95
+STEADY_SHARE: Final = 0.95
 """Part of the hours in which all that is committed to must have been there."""
 _RISK = "It binds for a year or three. Do the other recommendations first: what they free need not be committed to."
-_UNSEEN = (
+_NOT_VISIBLE = (
     "List prices do not show a Savings Plan or Reserved Instance: dismiss this once it is bought, or price it in the "
     "settings' rates."
 )
-_LEAST_USD = 1.0
+_MIN_USD = 1.0
 _DAY = 24
-_MILL = 1000
+_PRICE_STEPS = 1000
 """Savings Plans are bought in thousandths of a dollar an hour."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Type:
+class _InstanceType:
     """An instance type's on-demand nodes by hour."""
 
     price: float
@@ -58,50 +58,50 @@ def recommend_commitments(look_back: LookBack) -> list[RecommendationContent]:
         reserved = look_back.reserved_prices.get(key.instance_type)
         if key.capacity_type == "on-demand" and reserved is not None:
             by_scope.setdefault(reserved.scope, {}).setdefault(key.instance_type, []).append(look_back.pools[key])
-    found = [_scope(look_back, scope, pools) for scope, pools in by_scope.items()]
-    return [one for one in found if one is not None]
+    contents = [_recommend_scope(look_back, scope, pools) for scope, pools in by_scope.items()]
+    return [content for content in contents if content is not None]
 
 
-def _scope(look_back: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHistory]]) -> RecommendationContent | None:
-    every = [pool for own in pools.values() for pool in own]
-    unpriced = [any(pool.unpriced[index] for pool in every) for index in range(look_back.hours)]
-    known = look_back.priced_hours(unpriced)
-    if len(known) < max(LEAST_HOURS, MIN_DATA_SHARE * look_back.hours):
+def _recommend_scope(look_back: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHistory]]) -> RecommendationContent | None:
+    all_pools = [pool for type_pools in pools.values() for pool in type_pools]
+    unpriced = [any(pool.unpriced[index] for pool in all_pools) for index in range(look_back.hours)]
+    priced_hours = look_back.priced_hours(unpriced)
+    if len(priced_hours) < max(MIN_HOURS, MIN_DATA_SHARE * look_back.hours):
         return None
-    types = [one for name, own in pools.items() if (one := _type(look_back, name, own)) is not None]
-    worth = [sum(one.nodes[index] * one.price for one in types) for index in range(look_back.hours)]
+    types = [instance_type for name, type_pools in pools.items() if (instance_type := _instance_type(look_back, name, type_pools)) is not None]
+    hourly_usd = [sum(instance_type.nodes[index] * instance_type.price for instance_type in types) for index in range(look_back.hours)]
     """USD of an hour at reserved prices."""
     is_family = scope not in pools
-    floor = _steady(worth, known)
-    step = 1 / _MILL if is_family else types[0].price if types else 1.0
+    floor = _steady_amount(hourly_usd, priced_hours)
+    step = 1 / _PRICE_STEPS if is_family else types[0].price if types else 1.0
     hourly = int(floor / step + 1e-6) * step
-    if hourly < _LEAST_USD / _MILL or any(worth[index] < step * (1 - 1e-6) for index in known[-_DAY:]):
+    if hourly < _MIN_USD / _PRICE_STEPS or any(hourly_usd[index] < step * (1 - 1e-6) for index in priced_hours[-_DAY:]):
         return None
 
     def freed(index: int) -> tuple[float, float]:
         """What is covered cost on demand, less what the commitment costs whether it is used or not."""
-        left, covered = hourly, 0.0
-        for one in sorted(types, key=lambda one: -one.rate(index) / one.price):
-            nodes = min(one.nodes[index], left / one.price)
-            left -= nodes * one.price
-            covered += nodes * one.rate(index)
+        remaining, covered = hourly, 0.0
+        for instance_type in sorted(types, key=lambda instance_type: -instance_type.rate(index) / instance_type.price):
+            nodes = min(instance_type.nodes[index], remaining / instance_type.price)
+            remaining -= nodes * instance_type.price
+            covered += nodes * instance_type.rate(index)
         return covered - hourly, 0.0
 
-    shares = [pool.cash.cash_share() for pool in every]
+    shares = [pool.cash.cash_share() for pool in all_pools]
     cash = None if None in shares else min(share for share in shares if share is not None)
     saving = estimate_saving(
-        look_back, 0, freed, cash, 1.0 if all(pool.cash.is_all_at_list_price for pool in every) else None, unpriced
+        look_back, 0, freed, cash, 1.0 if all(pool.cash.is_all_at_list_price for pool in all_pools) else None, unpriced
     )
-    if saving.usd < _LEAST_USD:
+    if saving.usd < _MIN_USD:
         return None
-    gpus = [sum(one.nodes[index] * one.gpus for one in types) for index in range(look_back.hours)]
-    there = gpus if is_family else list(types[0].nodes)
-    steady = _steady(there, known)
+    gpus = [sum(instance_type.nodes[index] * instance_type.gpus for instance_type in types) for index in range(look_back.hours)]
+    amounts = gpus if is_family else list(types[0].nodes)
+    steady = _steady_amount(amounts, priced_hours)
     count = int(hourly / step + 0.5)
-    now = sum(there[index] for index in known[-_DAY:]) / len(known[-_DAY:])
-    then = now - (steady if is_family else count)
-    used = sum(min(hourly, worth[index]) for index in known) / (hourly * len(known))
-    what = (
+    current = sum(amounts[index] for index in priced_hours[-_DAY:]) / len(priced_hours[-_DAY:])
+    after = current - (steady if is_family else count)
+    used_share = sum(min(hourly, hourly_usd[index]) for index in priced_hours) / (hourly * len(priced_hours))
+    commitment = (
         f"${hourly:.3f} an hour of {scope} (a Savings Plan of the family)"
         if is_family
         else f"{count} {scope} node{'s' if count > 1 else ''}"
@@ -109,64 +109,64 @@ def _scope(look_back: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHis
     return RecommendationContent(
         "commitment",
         RecommendationSubject(
-            look_back.cluster, instance_type=scope, capacity_type="on-demand", gpu_model=_model(every)
+            look_back.cluster, instance_type=scope, capacity_type="on-demand", gpu_model=_gpu_model(all_pools)
         ),
-        f"Commit to {what}: in {STEADY:.0%} of the hours at least as {'much was' if is_family else 'many were'} "
+        f"Commit to {commitment}: in {STEADY_SHARE:.0%} of the hours at least as {'much was' if is_family else 'many were'} "
         "there on demand",
         saving,
         Evidence(
             look_back.hour_at(0),
             look_back.hour_at(look_back.hours - 1),
-            len(known),
+            len(priced_hours),
             look_back.hours - sum(look_back.has_figures),
             None,
             None,
             None,
-            unpriced_facts(sum(look_back.has_figures) - len(known), sum(look_back.has_figures))
+            unpriced_facts(sum(look_back.has_figures) - len(priced_hours), sum(look_back.has_figures))
             | {
-                "reserved price": _prices(look_back, sorted(pools)),
-                "floor in use": f"{used:.1%} of its hours",
-                "steady": f"{format_count(_steady(gpus, known))} GPUs",
+                "reserved price": _format_prices(look_back, sorted(pools)),
+                "floor in use": f"{used_share:.1%} of its hours",
+                "steady": f"{format_count(_steady_amount(gpus, priced_hours))} GPUs",
                 "GPUs"
                 if is_family
-                else "nodes": f"{format_count(min(_at(there, known)))} to {format_count(max(_at(there, known)))}",
+                else "nodes": f"{format_count(min(_select(amounts, priced_hours)))} to {format_count(max(_select(amounts, priced_hours)))}",
             },
         ),
         "medium",
         "high",
-        _RISK if shows_commitments(every) else f"{_RISK} {_UNSEEN}",
+        _RISK if shows_commitments(all_pools) else f"{_RISK} {_NOT_VISIBLE}",
         "high",
         "",
-        round_cents(now),
-        round_cents(max(0.0, then)),
-        round_cents(sum(pool.cost[index] for pool in every for index in known) / len(known)),
+        round_cents(current),
+        round_cents(max(0.0, after)),
+        round_cents(sum(pool.cost[index] for pool in all_pools for index in priced_hours) / len(priced_hours)),
     )
 
 
-def _at(hours: Sequence[float], indexes: Sequence[int]) -> list[float]:
+def _select(hours: Sequence[float], indexes: Sequence[int]) -> list[float]:
     return [hours[index] for index in indexes]
 
 
-def _steady(hours: Sequence[float], indexes: Sequence[int]) -> float:
+def _steady_amount(hours: Sequence[float], indexes: Sequence[int]) -> float:
     """As much is there in nearly all of these hours."""
-    return sorted(_at(hours, indexes))[int((1 - STEADY) * len(indexes))]
+    return sorted(_select(hours, indexes))[int((1 - STEADY_SHARE) * len(indexes))]
 
 
-def _type(look_back: LookBack, name: str, pools: Sequence[PoolHistory]) -> _Type | None:
+def _instance_type(look_back: LookBack, name: str, pools: Sequence[PoolHistory]) -> _InstanceType | None:
     gpus = max(gpus_per_node(pool) for pool in pools)
     if not gpus:
         return None
     # A node counts as far as it was there: one that joined for ten minutes had a sixth of its GPU-hours.
     nodes = [sum(pool.capacity[index] for pool in pools) / gpus for index in range(look_back.hours)]
     cost = [sum(pool.cost[index] for pool in pools) for index in range(look_back.hours)]
-    return _Type(look_back.reserved_prices[name].usd, gpus, nodes, cost)
+    return _InstanceType(look_back.reserved_prices[name].usd, gpus, nodes, cost)
 
 
-def _model(pools: Sequence[PoolHistory]) -> str:
+def _gpu_model(pools: Sequence[PoolHistory]) -> str:
     models = {pool.key.gpu_model for pool in pools}
     return models.pop() if len(models) == 1 else ""
 
 
-def _prices(look_back: LookBack, names: Sequence[str]) -> str:
-    told = ", ".join(f"{name} ${look_back.reserved_prices[name].usd:.3f}" for name in names[:3])
-    return f"{told}{', …' if len(names) > 3 else ''} a node-hour, from the settings' rates"  # noqa: PLR2004 - a line
+def _format_prices(look_back: LookBack, names: Sequence[str]) -> str:
+    prices = ", ".join(f"{name} ${look_back.reserved_prices[name].usd:.3f}" for name in names[:3])
+    return f"{prices}{', …' if len(names) > 3 else ''} a node-hour, from the settings' rates"  # noqa: PLR2004 - a line

@@ -21,16 +21,16 @@ from gpucost.features.recommendations.pools import (
     pool_subject,
 )
 
-LEAST_NODES: Final = 0.5
+MIN_SPARE_NODES: Final = 0.5
 """Nodes that must be spare on average; less comes and goes with the day."""
-_LEAST_USD = 1.0
-_SPARE = 1e-6
+_MIN_USD = 1.0
+_TOLERANCE = 1e-6
 
 
 def recommend_consolidation(look_back: LookBack) -> list[RecommendationContent]:
     """Pools that could have done with fewer nodes."""
-    found = [_pool(look_back, look_back.pools[key]) for key in sorted(look_back.pools)]
-    return [one for one in found if one is not None]
+    contents = [_consolidate_pool(look_back, look_back.pools[key]) for key in sorted(look_back.pools)]
+    return [content for content in contents if content is not None]
 
 
 def pack_nodes(pods: Sequence[tuple[float, int]], gpus: int) -> int | None:
@@ -42,11 +42,11 @@ def pack_nodes(pods: Sequence[tuple[float, int]], gpus: int) -> int | None:
     """
     free: list[float] = []
     for size, count in pods:
-        if size > gpus + _SPARE:
+        if size > gpus + _TOLERANCE:
             return None
         index = 0  # what had no room for a pod has none for the next of its size
         for _ in range(count):
-            while index < len(free) and free[index] < size - _SPARE:
+            while index < len(free) and free[index] < size - _TOLERANCE:
                 index += 1
             if index == len(free):
                 free.append(gpus)
@@ -61,11 +61,11 @@ def needed_nodes(look_back: LookBack, pool: PoolHistory, gpus: int) -> list[int]
     which nobody held anything are the ones that are not needed. None where a pod is larger than a node.
     """
     packed: list[int] = []
-    known: dict[tuple[tuple[float, int], ...], int | None] = {}
+    packed_by_pods: dict[tuple[tuple[float, int], ...], int | None] = {}
     for pods in pool.pods:
-        if pods not in known:
-            known[pods] = pack_nodes(pods, gpus)
-        count = known[pods]
+        if pods not in packed_by_pods:
+            packed_by_pods[pods] = pack_nodes(pods, gpus)
+        count = packed_by_pods[pods]
         if count is None:
             return None
         packed.append(count)
@@ -76,41 +76,41 @@ def needed_nodes(look_back: LookBack, pool: PoolHistory, gpus: int) -> list[int]
 
 def holds_whole_gpus(pool: PoolHistory) -> bool:
     """Whether its pods hold whole GPUs alone."""
-    return all(abs(size - round(size)) <= _SPARE for pods in set(pool.pods) for size, _ in pods)
+    return all(abs(size - round(size)) <= _TOLERANCE for pods in set(pool.pods) for size, _ in pods)
 
 
-def _pool(look_back: LookBack, pool: PoolHistory) -> RecommendationContent | None:
+def _consolidate_pool(look_back: LookBack, pool: PoolHistory) -> RecommendationContent | None:
     gpus = gpus_per_node(pool)
     indexes = [index for index in range(look_back.hours) if look_back.has_figures[index] and pool.nodes[index]]
     if not gpus or not indexes or not has_enough_prices(look_back, pool) or len(indexes) < MIN_HOURS:
         return None
     first = indexes[0]
-    known = sum(look_back.has_figures[first:])
-    needed = needed_nodes(look_back, pool, gpus) if known >= MIN_DATA_SHARE * (look_back.hours - first) else None
+    hours_with_figures = sum(look_back.has_figures[first:])
+    needed = needed_nodes(look_back, pool, gpus) if hours_with_figures >= MIN_DATA_SHARE * (look_back.hours - first) else None
     if needed is None:
         return None
     # A node counts as far as it was there: one that joined for ten minutes had a sixth of its GPU-hours.
     spare = [max(0.0, pool.capacity[index] / gpus - needed[index]) for index in range(look_back.hours)]
     newest = [index for index in indexes if index >= look_back.hours - NEWEST_HOURS]
-    now = sum(pool.nodes[index] for index in newest) / max(1, len(newest))
+    current_nodes = sum(pool.nodes[index] for index in newest) / max(1, len(newest))
     spare_now = sum(spare[index] for index in newest) / max(1, len(newest))
     mean = sum(spare[index] for index in indexes) / len(indexes)
-    if min(mean, spare_now) < LEAST_NODES:
+    if min(mean, spare_now) < MIN_SPARE_NODES:
         return None
 
     def freed(index: int) -> tuple[float, float]:
-        there = pool.capacity[index] / gpus
-        part = spare[index] / there if there else 0.0
-        return pool.cost[index] * part, pool.capacity[index] * part
+        nodes = pool.capacity[index] / gpus
+        spare_share = spare[index] / nodes if nodes else 0.0
+        return pool.cost[index] * spare_share, pool.capacity[index] * spare_share
 
     saving = estimate_saving(
         look_back, first, freed, pool.cash.cash_share(), pool_list_ratio(look_back, pool), pool.unpriced
     )
-    if saving.usd < _LEAST_USD:
+    if saving.usd < _MIN_USD:
         return None
     key = pool.key
-    packs = holds_whole_gpus(pool)
-    reason = "underutilized" if packs else "empty"
+    can_pack = holds_whole_gpus(pool)
+    reason = "underutilized" if can_pack else "empty"
     allowed = look_back.disruption.allowed.get((key.node_pool, reason))
     patch = consolidation_patch(key.node_pool, lets_none_go=allowed == 0)
     capacity = sum(pool.capacity) / len(indexes)
@@ -118,8 +118,8 @@ def _pool(look_back: LookBack, pool: PoolHistory) -> RecommendationContent | Non
     return RecommendationContent(
         "consolidate",
         pool_subject(look_back, pool),
-        f"Let node pool {key.node_pool or '(none)'} consolidate its {key.instance_type} nodes: of {format_count(now)}, "
-        f"{format_count(spare_now)} {'could have been empty with the pods packed closer' if packs else 'held no pod'}",
+        f"Let node pool {key.node_pool or '(none)'} consolidate its {key.instance_type} nodes: of {format_count(current_nodes)}, "
+        f"{format_count(spare_now)} {'could have been empty with the pods packed closer' if can_pack else 'held no pod'}",
         saving,
         pool_evidence(
             look_back,
@@ -127,12 +127,12 @@ def _pool(look_back: LookBack, pool: PoolHistory) -> RecommendationContent | Non
             first,
             {
                 "packed": "GPUs alone: CPU, memory, affinities and disruption budgets are not known here"
-                if packs
+                if can_pack
                 else "not at all: which slices each GPU is cut into is not known here",
                 "unallocated": f"{format_count(unallocated)} of {format_count(capacity)} GPUs, on average",
                 "GPUs of a node": str(gpus),
-                "hours with a spare node": f"{sum(spare[index] >= 1 - _SPARE for index in indexes)} of {len(indexes)}",
-                **_kept_by(look_back, key.node_pool, reason),
+                "hours with a spare node": f"{sum(spare[index] >= 1 - _TOLERANCE for index in indexes)} of {len(indexes)}",
+                **_karpenter_facts(look_back, key.node_pool, reason),
             },
         ),
         "medium",
@@ -140,25 +140,25 @@ def _pool(look_back: LookBack, pool: PoolHistory) -> RecommendationContent | Non
         "Pods are moved: what must not be interrupted needs karpenter.sh/do-not-disrupt.",
         "low",
         patch,
-        round_cents(now),
-        round_cents(now - spare_now),
+        round_cents(current_nodes),
+        round_cents(current_nodes - spare_now),
         round_cents(mean_pool_cost(look_back, pool, first)),
     )
 
 
-def _kept_by(look_back: LookBack, node_pool: str, reason: str) -> dict[str, str]:
+def _karpenter_facts(look_back: LookBack, node_pool: str, reason: str) -> dict[str, str]:
     """What Karpenter's metrics tell of why nodes stayed, and what they do not."""
     if not node_pool:
         return {}
     eligible, allowed = look_back.disruption.eligible.get(reason), look_back.disruption.allowed.get((node_pool, reason))
     if eligible is None:
-        said = "no metric of Karpenter's tells why nodes stayed"
+        eligibility = "no metric of Karpenter's tells why nodes stayed"
     elif not eligible:
-        said = f"no node of the cluster was eligible as {reason} in the last week: settings, pods or PDBs kept them"
+        eligibility = f"no node of the cluster was eligible as {reason} in the last week: settings, pods or PDBs kept them"
     else:
         budgets = "" if allowed is None else f"; this pool's budgets let {allowed or 'none'} go at once"
-        said = f"up to {eligible} nodes of the cluster were eligible as {reason} in the last week{budgets}"
+        eligibility = f"up to {eligible} nodes of the cluster were eligible as {reason} in the last week{budgets}"
     return {
-        "Karpenter": said,
+        "Karpenter": eligibility,
         "its settings": f"no metric tells them: kubectl get nodepool {node_pool} -o jsonpath='{{.spec.disruption}}'",
     }

@@ -20,7 +20,7 @@ from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.pools import gpus_per_node, node_cost
 from gpucost.features.recommendations.verification import SubjectHour
 
-_FULL: Final = 0.95
+_FULL_SHARE: Final = 0.95
 """Of what was advised: as much counts as all of it."""
 _DAY = 24
 
@@ -30,44 +30,44 @@ def covers_type(scope: str, instance_type: str) -> bool:
     return instance_type == scope or (scope.endswith(".*") and instance_type.startswith(scope[:-1]))
 
 
-def uncovered_nodes(look_back: LookBack, advice: RecommendationContent) -> list[float | None] | None:
+def uncovered_nodes(look_back: LookBack, content: RecommendationContent) -> list[float | None] | None:
     """Nodes (of a family: GPUs) that would be on demand, by hour: what was there, less what is covered of the floor.
 
     None for hours of which it cannot be told; None altogether where nothing of the type or family is left.
     """
-    own = _pools(look_back, advice)
-    if not any(any(pool.nodes[-_DAY:]) for pool in own):
+    pools = _pools(look_back, content)
+    if not any(any(pool.nodes[-_DAY:]) for pool in pools):
         return None
-    floor, then = float(advice.current_gpus - advice.recommended_gpus), float(advice.recommended_gpus)
+    floor, nodes_after = float(content.current_gpus - content.recommended_gpus), float(content.recommended_gpus)
     reserved = [
-        sum(pool.nodes[index] * _weight(advice, pool) for pool in own if pool.key.capacity_type == "reserved")
+        sum(pool.nodes[index] * _weight(content, pool) for pool in pools if pool.key.capacity_type == "reserved")
         for index in range(look_back.hours)
     ]
-    least = min((amount for amount, known in zip(reserved, look_back.has_figures, strict=True) if known), default=0.0)
-    on_demand = [(pool, _rate_before(look_back, pool)) for pool in own if pool.key.capacity_type == "on-demand"]
-    found: list[float | None] = []
+    reserved_before = min((amount for amount, has_figures in zip(reserved, look_back.has_figures, strict=True) if has_figures), default=0.0)
+    on_demand = [(pool, _rate_before(look_back, pool)) for pool in pools if pool.key.capacity_type == "on-demand"]
+    uncovered: list[float | None] = []
     for index in range(look_back.hours):
-        parts = [_covered(look_back, pool, before, index) for pool, before in on_demand if pool.nodes[index]]
+        parts = [_covered_nodes(look_back, pool, before, index) for pool, before in on_demand if pool.nodes[index]]
         if not look_back.has_figures[index] or None in parts:
-            found.append(None)
+            uncovered.append(None)
             continue
-        weights = [_weight(advice, pool) for pool, _ in on_demand if pool.nodes[index]]
-        covered = reserved[index] - least
+        weights = [_weight(content, pool) for pool, _ in on_demand if pool.nodes[index]]
+        covered = reserved[index] - reserved_before
         covered += sum((part or 0.0) * weight for part, weight in zip(parts, weights, strict=True))
-        found.append(then if covered >= _FULL * floor else then + floor - covered)
-    return found
+        uncovered.append(nodes_after if covered >= _FULL_SHARE * floor else nodes_after + floor - covered)
+    return uncovered
 
 
-def commitment_hours(look_back: LookBack, advice: RecommendationContent) -> list[SubjectHour | None]:
+def commitment_hours(look_back: LookBack, content: RecommendationContent) -> list[SubjectHour | None]:
     """What nodes on demand and reserved held and cost together."""
-    own = _pools(look_back, advice)
-    found: list[SubjectHour | None] = []
-    for index, known in enumerate(look_back.has_figures):
-        there = [pool for pool in own if pool.nodes[index]]
-        held = sum(pool.nodes[index] * _weight(advice, pool) for pool in there)
-        usd = None if any(_is_open(pool, index) for pool in there) else sum(pool.cost[index] for pool in there)
-        found.append(SubjectHour(held, usd, held, 0.0) if known else None)
-    return found
+    pools = _pools(look_back, content)
+    hours: list[SubjectHour | None] = []
+    for index, has_figures in enumerate(look_back.has_figures):
+        running_pools = [pool for pool in pools if pool.nodes[index]]
+        held = sum(pool.nodes[index] * _weight(content, pool) for pool in running_pools)
+        usd = None if any(_is_price_open(pool, index) for pool in running_pools) else sum(pool.cost[index] for pool in running_pools)
+        hours.append(SubjectHour(held, usd, held, 0.0) if has_figures else None)
+    return hours
 
 
 def shows_commitments(pools: Sequence[PoolHistory]) -> bool:
@@ -75,20 +75,20 @@ def shows_commitments(pools: Sequence[PoolHistory]) -> bool:
     return any(any(pool.billed) for pool in pools)
 
 
-def _pools(look_back: LookBack, advice: RecommendationContent) -> list[PoolHistory]:
+def _pools(look_back: LookBack, content: RecommendationContent) -> list[PoolHistory]:
     return [
         pool
         for key, pool in look_back.pools.items()
-        if covers_type(advice.subject.instance_type, key.instance_type)
+        if covers_type(content.subject.instance_type, key.instance_type)
         and key.capacity_type in {"on-demand", "reserved"}
     ]
 
 
-def _weight(advice: RecommendationContent, pool: PoolHistory) -> int:
-    return gpus_per_node(pool) if advice.subject.instance_type.endswith(".*") else 1
+def _weight(content: RecommendationContent, pool: PoolHistory) -> int:
+    return gpus_per_node(pool) if content.subject.instance_type.endswith(".*") else 1
 
 
-def _is_open(pool: PoolHistory, index: int) -> bool:
+def _is_price_open(pool: PoolHistory, index: int) -> bool:
     """Whether an hour's price is missing or provisional: the bill prices the pool, and this hour not yet."""
     return bool(pool.unpriced[index]) or (any(pool.billed) and not pool.billed[index])
 
@@ -99,12 +99,12 @@ def _rate_before(look_back: LookBack, pool: PoolHistory) -> float:
     return max([*paid, look_back.list_prices.get(pool.key.instance_type, 0.0)])
 
 
-def _covered(look_back: LookBack, pool: PoolHistory, before: float, index: int) -> float | None:
+def _covered_nodes(look_back: LookBack, pool: PoolHistory, before: float, index: int) -> float | None:
     """Nodes of a pool on demand that are charged as committed; None where an hour's price is not known yet."""
     price = look_back.reserved_prices.get(pool.key.instance_type)
     if price is None:
         return 0.0
-    if _is_open(pool, index):
+    if _is_price_open(pool, index):
         return None
     if not pool.shows_commitments[index]:
         return 0.0

@@ -153,11 +153,8 @@ def plan_geometries(model: str, demand: Mapping[str, int]) -> MigPlan | None:
     profiles = sorted(profile for profile, count in demand.items() if count)
     options = geometries(model)
     supported_profiles = {profile for geometry in options for profile in geometry}
-    if (
-        not profiles
-        or not set(profiles) <= supported_profiles
-        or prod(demand[profile] + 1 for profile in profiles) > MAX_SEARCH_STATES
-    ):
+    states = prod(demand[profile] + 1 for profile in profiles)
+    if not profiles or not set(profiles) <= supported_profiles or states > MAX_SEARCH_STATES:
         return None
     useful: dict[tuple[int, ...], Geometry] = {}
     for geometry in options:

@@ -1,7 +1,7 @@
-"""Workloads that hold more GPUs than they use, or fewer: idle, fewer GPUs, more GPUs; and those that are fine.
+"""Right-sizing: assesses every workload, and recommends zero, fewer or more GPUs.
 
-The bands are the field's usual ones: under 30% is too much, 30 to 70% healthy, above 90% sustained too little. Below
-70% a workload has room for a bad day, so what is advised leaves its busiest hour at 70%.
+The usual bands apply: below 30% utilization a workload has too many GPUs, 30 to 70% is healthy, and sustained use above
+90% is too little capacity. Recommendations leave the busiest hour at 70%, as a reserve.
 """
 
 from collections.abc import Mapping
@@ -32,36 +32,39 @@ from gpucost.features.recommendations.patches import fewer_gpus_patch, replicas_
 from gpucost.features.recommendations.pools import gpus_per_node
 
 IDLE = 0.02
-"""No hour was busier: what drivers and health checks ask of a GPU stays below."""
+"""Utilization below which a GPU counts as idle. Drivers and health checks stay below it."""
 LOW, TARGET, HIGH = 0.30, 0.70, 0.90
 SUSTAINED = 0.9
-"""Part of the hours that must be above `HIGH`."""
+"""Part of the hours that must be above `HIGH` for a saturated workload."""
 SERVICES = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "LeaderWorkerSet", "InferenceService", "RayService"})
-"""Kinds that serve: a job at full use is as it should be."""
+"""Kinds that serve requests. A job at full utilization needs no change."""
 CERTAIN_HOURS, CERTAIN_COVERAGE = 336, 0.98
-"""From two weeks of nearly everything on, confidence is high."""
+"""Confidence is high from two weeks and this coverage on."""
 _MIN_USD = 1.0
-"""Per month: what saves less is not said."""
+"""Smallest monthly saving of a recommendation."""
 MIN_MEMORY_SHARE = 0.9
-"""Part of the GPU-hours whose memory must have been seen for it to be known."""
+"""Part of the GPU-hours that must have observed memory."""
 MEMORY_SPARE = 1.10
-"""Memory over the largest ever used."""
+"""GPU memory ÷ the memory peak."""
 _USABLE = 0.9
-"""Of a GPU's nominal GB, in GiB."""
+"""Usable part of a GPU's nominal GB, in GiB."""
 _GIB = 2**30
 _WORKLOAD_KINDS: tuple[RecommendationKind, ...] = ("idle", "fewer-gpus", "add-gpus", "off-hours")
-"""Once one of these is applied, only hours after it say how a workload stands."""
-_MIXED_WORKLOAD = "its other pods have another GPU model or resource, and what changes these changes those"
+"""After one of these is applied, only later hours count for the finding."""
+_MIXED_WORKLOAD = "its other pods have another GPU model or resource, and a change would affect all of them"
 
 
 def assess_workloads(
     look_back: LookBack, since: Mapping[str, int]
 ) -> tuple[list[WorkloadAssessment], list[WorkloadMeasures], list[RecommendationContent]]:
-    """How every workload stands, and what to change of those that hold too much or too little.
+    """Assess every workload, and recommend a change for those with too many or too few GPUs.
 
     Args:
-        look: the look-back.
-        since: by id of advice, place of the first hour after it was applied.
+        look_back: the look-back.
+        since: index of the first hour after a recommendation was applied, by its id.
+
+    Returns:
+        The assessments, the measures of workloads that other rules may use, and the recommendations.
     """
     assessments, measured, contents = [], [], []
     findings: dict[WorkloadKey, tuple[WorkloadMeasures, Finding, str]] = {}
@@ -80,10 +83,10 @@ def assess_workloads(
     for key, (measures, finding, reason) in findings.items():
         subject = workload_subject(look_back.cluster, measures.history)
         others = [findings.get(part) for part in parts.get(key[:4], ()) if part != key]
-        # One object makes them all: what is changed for some pods changes the others.
-        is_held_back = any(other is None or not finding == other[1] == "idle" for other in others)
+        # One object creates all these pods, so a change affects all of them.
+        has_other_parts = any(other is None or not finding == other[1] == "idle" for other in others)
         if measures.current_gpus > 0:
-            stated_reason = f"{reason}; {_MIXED_WORKLOAD}" if is_held_back else reason
+            stated_reason = f"{reason}; {_MIXED_WORKLOAD}" if has_other_parts else reason
             assessments.append(
                 WorkloadAssessment(
                     subject,
@@ -94,7 +97,7 @@ def assess_workloads(
                     stated_reason,
                 )
             )
-        if finding == "unknown" or is_held_back:
+        if finding == "unknown" or has_other_parts:
             continue
         measured.append(measures)
         content = _recommend_zero(look_back, measures) if finding == "idle" else None
@@ -108,7 +111,7 @@ def assess_workloads(
 def _split_workloads(
     look_back: LookBack, findings: Mapping[WorkloadKey, tuple[WorkloadMeasures, Finding, str]]
 ) -> dict[tuple[str, ...], list[WorkloadKey]]:
-    """Workloads whose pods are of several GPU models or resources now, with what each of these is known by."""
+    """The keys of workloads whose pods now have several GPU models or resources."""
     parts: dict[tuple[str, ...], list[WorkloadKey]] = {}
     for key, history in look_back.workloads.items():
         if findings[key][0].current_gpus > 0 if key in findings else any(history.held[-24:]):
@@ -117,11 +120,11 @@ def _split_workloads(
 
 
 def classify(measures: WorkloadMeasures) -> tuple[Finding, str]:
-    """How a workload uses what it holds, and why that is said."""
+    """The finding of a workload and its reason."""
     if measures.missing_data or measures.mean is None or measures.peak is None:
-        return "unknown", measures.missing_data or "nobody observed its use"
+        return "unknown", measures.missing_data or "no utilization was observed"
     mean, peak = measures.mean, measures.peak
-    reason = f"{mean:.0%} used on average, {peak:.0%} in the busiest hour"
+    reason = f"utilization {mean:.0%} on average, {peak:.0%} in the busiest hour"
     if peak < IDLE:
         return "idle", reason
     if mean < LOW:
@@ -161,11 +164,13 @@ def _recommend_zero(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
         f"and no hour of {held} used more than {measures.peak or 0:.1%}",
         saving,
         workload_evidence(
-            look_back, measures, {"peak": "mean of the busiest hour", **_cash_fact(look_back, measures, measures.current_gpus)}
+            look_back,
+            measures,
+            {"peak": "mean of the busiest hour", **_cash_fact(look_back, measures, measures.current_gpus)},
         ),
         confidence_level(measures),
         "low" if subject.workload_kind in {"Pod", "Notebook", "StatefulSet"} else "medium",
-        "Nothing ran on it; somebody may still expect it to answer.",
+        "Nothing ran on it, but clients may still expect it to answer.",
         "low",
         replicas_patch(subject, 0),
         round_cents(measures.current_gpus),
@@ -180,7 +185,7 @@ def _recommend_fewer(look_back: LookBack, measures: WorkloadMeasures) -> Recomme
     if sizes is None:
         return None
     pods, units = sizes
-    # Replicas are so many; where they stay as many as there are, each keeps a part of what it holds.
+    # Either the number of replicas changes, or each pod keeps a part of its GPUs.
     kept_share = units / history.units_per_pod
     kept_gpus = pods * units * history.gpu_share if pods else measures.current_gpus * kept_share
 
@@ -202,18 +207,26 @@ def _recommend_fewer(look_back: LookBack, measures: WorkloadMeasures) -> Recomme
             target += f" of {units} × {subject.resource}"
             patch = fewer_gpus_patch(subject, units, pods)
         risk: Level = "low" if pods > 1 else "medium"
-        note = "Nothing stands in for a single replica." if pods == 1 else "Each replica is busier; latency may rise."
+        note = (
+            "A single replica has no replacement when it fails."
+            if pods == 1
+            else "Each replica is busier; latency may rise."
+        )
     else:
         target = f"{units} × {subject.resource} per pod"
         patch = fewer_gpus_patch(subject, units)
-        risk, note = "medium", "What splits its work over GPUs (tensor or data parallel) must be told the new number."
+        risk, note = (
+            "medium",
+            "A workload that splits its work over GPUs (tensor or data parallel) needs the new number in its configuration.",
+        )
     if units < history.units_per_pod and not _is_memory_known(measures):
-        risk, note = "high", f"{note} Nobody saw its GPU memory: what filled more GPUs may not fit."
+        risk, note = "high", f"{note} Its GPU memory was not observed, so it may not fit."
+    peak_after = measures.peak_gpus / kept_gpus if pods else measures.pod_peak / kept_share
     return RecommendationContent(
         "fewer-gpus",
         subject,
-        f"Give {subject.workload_kind} {subject.namespace}/{subject.workload} {target}: the {format_count(measures.current_gpus)} GPUs that it "
-        f"holds were never above {measures.peak or 0:.0%} in any hour",
+        f"Give {subject.workload_kind} {subject.namespace}/{subject.workload} {target}: its "
+        f"{format_count(measures.current_gpus)} GPUs were never above {measures.peak or 0:.0%} in any hour",
         saving,
         workload_evidence(
             look_back,
@@ -221,7 +234,7 @@ def _recommend_fewer(look_back: LookBack, measures: WorkloadMeasures) -> Recomme
             {
                 "peak": "mean of the busiest hour",
                 "GPUs used in the busiest hour": f"{measures.peak_gpus:.2f}",
-                "busiest hour with the advice": f"{measures.peak_gpus / kept_gpus if pods else measures.pod_peak / kept_share:.0%}",
+                "busiest hour after the change": f"{peak_after:.0%}",
                 **_cash_fact(look_back, measures, measures.current_gpus - kept_gpus),
             },
         ),
@@ -237,31 +250,36 @@ def _recommend_fewer(look_back: LookBack, measures: WorkloadMeasures) -> Recomme
 
 
 def workload_cash_share(look_back: LookBack, measures: WorkloadMeasures, freed: float) -> float | None:
-    """The part of a saving that leaves the bill; None where it is not known.
+    """The part of a saving that leaves the bill; None if it is not known.
 
-    GPUs given back are cash once their node goes, which nobody knows of fewer than a node has.
+    Freed GPUs become cash when their node is removed. That is not known for fewer GPUs than a node has.
     """
     share = measures.history.cash.cash_share()
     return None if share and freed < _largest_node_gpus(look_back, measures) else share
 
 
 def _largest_node_gpus(look_back: LookBack, measures: WorkloadMeasures) -> int:
-    """Of the largest nodes that it is on."""
+    """GPUs of the largest node on which the workload runs."""
     return max((gpus_per_node(look_back.pools[pool]) for pool in measures.history.pools), default=0)
 
 
 def _cash_fact(look_back: LookBack, measures: WorkloadMeasures, freed: float) -> dict[str, str]:
-    """That GPUs given back are no cash yet, where they are less than a node's."""
+    """A fact that freed GPUs are no cash yet; empty if they are a whole node."""
     node_gpus = _largest_node_gpus(look_back, measures)
     if freed >= node_gpus:
         return {}
-    return {"cash": f"once a node goes: {format_count(freed)} of {node_gpus} GPUs are given back, others may hold the rest"}
+    return {
+        "cash": f"when a node is removed: {format_count(freed)} of {node_gpus} GPUs become free, other pods may hold the rest"
+    }
 
 
 def _smaller_size(measures: WorkloadMeasures) -> tuple[int, int] | None:
-    """Replicas (0: as many as there are) and units per pod that leave the busiest hour at the target.
+    """Find the replicas and units per pod that leave the busiest hour at the target utilization.
 
-    Fewer replicas first; of a single replica, fewer units. None where neither is possible.
+    Fewer replicas come first; a single replica gets fewer units.
+
+    Returns:
+        Replicas (0: unchanged) and units per pod; None if neither can be reduced.
     """
     history = measures.history
     gpus_per_pod = history.gpus_per_pod
@@ -277,7 +295,7 @@ def _smaller_size(measures: WorkloadMeasures) -> tuple[int, int] | None:
         return 1, min(units, history.units_per_pod)
     if history.units_per_pod <= 1:
         return None
-    # Of several pods of a job, or one pod, each pod keeps what its busiest hour needed.
+    # For jobs and single pods, each pod keeps what its busiest hour needed.
     units = max(_units_for_memory(measures), ceil(round(measures.pod_peak * history.units_per_pod / TARGET, 9)))
     if units >= history.units_per_pod:
         return None
@@ -286,11 +304,14 @@ def _smaller_size(measures: WorkloadMeasures) -> tuple[int, int] | None:
 
 def _is_memory_known(measures: WorkloadMeasures) -> bool:
     history = measures.history
-    return history.memory_gpu_hours >= MIN_MEMORY_SHARE * sum(history.held) and memory_gb(history.key.gpu_model) is not None
+    return (
+        history.memory_gpu_hours >= MIN_MEMORY_SHARE * sum(history.held)
+        and memory_gb(history.key.gpu_model) is not None
+    )
 
 
 def _units_for_memory(measures: WorkloadMeasures) -> int:
-    """Units that hold what a pod kept in its GPUs' memory, each taken to be as full as the fullest; 1 if not known."""
+    """Units needed for a pod's GPU memory, if each GPU is as full as the fullest; 1 if it is not known."""
     history, size = measures.history, memory_gb(measures.history.key.gpu_model)
     if history.gpu_share != 1.0 or size is None:
         return 1
@@ -308,7 +329,7 @@ def _recommend_more(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
     def freed(index: int) -> tuple[float, float]:
         return -history.usd[index] * added_share, -history.held[index] * added_share
 
-    # What more would cost where some of it is committed to, nobody knows: there may be room left in it.
+    # With commitments, the cost of more GPUs is not known: a commitment may have room left.
     cash = 1.0 if history.cash.cash_share() == 1 else None
     saving = estimate_saving(
         look_back, measures.first, freed, cash, workload_list_ratio(look_back, history), history.unpriced
@@ -317,12 +338,12 @@ def _recommend_more(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
         "add-gpus",
         subject,
         f"Give {subject.workload_kind} {subject.namespace}/{subject.workload} {replicas} replicas instead of {pods}: its GPUs "
-        f"are {measures.mean:.0%} used on average, and demand above them cannot be seen",
+        f"are {measures.mean:.0%} utilized on average, and demand above them is not visible",
         saving,
         workload_evidence(look_back, measures, {"hours at 90% or more": f"at least {SUSTAINED:.0%}"}),
         confidence_level(measures),
         "low",
-        "It costs money; how much work waits is not in these figures.",
+        "It costs money. These figures do not show how much work is waiting.",
         "low",
         replicas_patch(subject, replicas),
         round_cents(measures.current_gpus),
@@ -332,5 +353,5 @@ def _recommend_more(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
 
 
 def confidence_level(measures: WorkloadMeasures) -> Level:
-    """High or medium: what would be low (less than a week, little observed) is not advised."""
+    """High or medium. With less than a week or little coverage there is no recommendation."""
     return "high" if measures.hours >= CERTAIN_HOURS and measures.coverage >= CERTAIN_COVERAGE else "medium"

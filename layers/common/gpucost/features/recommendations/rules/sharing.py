@@ -1,8 +1,8 @@
 """Recommends sharing GPUs (time-slicing, MPS) between workloads that are busy at different hours.
 
-It covers pods that hold one whole GPU each and whose utilization and memory are known, if whole nodes become free. Hours
-are means, so pods can still compete within an hour, and memory is not isolated. Therefore confidence is never high. Where
-a GPU supports MIG, slices are recommended unless sharing saves more.
+It covers pods that hold one whole GPU each and whose utilization and memory are known, if whole nodes become free.
+Hours are means, so pods can still compete within an hour, and memory is not isolated. Therefore confidence is never
+high. Where a GPU supports MIG, slices are recommended unless sharing saves more.
 """
 
 from collections.abc import Sequence
@@ -124,7 +124,9 @@ def _plan_sharing(look_back: LookBack, pool: PoolHistory, measured: Sequence[Wor
     busiest = max(sum(pod.use[index] for pod in group) for group in groups for index in range(look_back.hours))
     largest_memory = max(sum(pod.memory for pod in group) for group in groups)
     replicas = max(len(group) for group in groups)
-    is_well_observed = all(measures.hours >= CERTAIN_HOURS and measures.coverage >= CERTAIN_COVERAGE for measures in measured)
+    is_well_observed = all(
+        measures.hours >= CERTAIN_HOURS and measures.coverage >= CERTAIN_COVERAGE for measures in measured
+    )
     more = f" and {len(names) - _GROUPS_SHOWN} more" if len(names) > _GROUPS_SHOWN else ""
     content = RecommendationContent(
         "sharing",

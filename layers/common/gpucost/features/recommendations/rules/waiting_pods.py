@@ -32,20 +32,20 @@ from gpucost.features.recommendations.pools import (
     pool_subject,
 )
 
-LEAST_DAYS: Final = 7
+MIN_DAYS_OBSERVED: Final = 7
 """Days on which somebody saw who waited."""
-LEAST_WAITED: Final = 2
+MIN_DAYS_WAITED: Final = 2
 """Days on which pods that waited came: one is an incident."""
-LEAST_WAIT: Final = 0.25
+MIN_WAIT_HOURS: Final = 0.25
 """Hours: a node that Karpenter starts takes minutes to come, and pods wait for it however many there are."""
-SERVED: Final = 0.9
+SERVED_SHARE: Final = 0.9
 """Part of the GPU-hours waited that the added nodes must save."""
-MOST_NODES: Final = 100
-MOST_PODS: Final = 20_000
+MAX_NODES: Final = 100
+MAX_PODS: Final = 20_000
 """Of a pool; beyond either nothing is played through, and nothing advised."""
-_SURE_DAYS = 14
-_LEAST_USD = 1.0
-_SHOWN = 3
+_CERTAIN_DAYS = 14
+_MIN_USD = 1.0
+_NAMESPACES_SHOWN = 3
 _RISK = (
     "It costs money. Where a quota, a node pool's limit, a taint or a scheduling gate made them wait, nodes change "
     "nothing: see the pods' events."
@@ -73,18 +73,18 @@ def recommend_capacity(look_back: LookBack) -> list[RecommendationContent]:
     None is given where waiting was seen on fewer than seven days, where it was of one day alone, or where no pool of
     the look-back had what pods asked for: nobody knows what that would cost.
     """
-    if len(look_back.waits) < LEAST_DAYS:
+    if len(look_back.waits) < MIN_DAYS_OBSERVED:
         return []
     by_pool: dict[tuple[PoolKey, str], list[PendingPod]] = {}
-    pools = _Pools(look_back)
-    for resource, one in pending_pods(look_back):
-        pool = pools.of(one.namespace, resource)
+    pools = _PoolChoice(look_back)
+    for resource, pending_pod in pending_pods(look_back):
+        pool = pools.choose(pending_pod.namespace, resource)
         if pool is not None:
-            by_pool.setdefault((pool, resource), []).append(one)
-    found = [
-        _pool(look_back, look_back.pools[key], resource, own, pools) for (key, resource), own in sorted(by_pool.items())
+            by_pool.setdefault((pool, resource), []).append(pending_pod)
+    contents = [
+        _recommend_nodes(look_back, look_back.pools[key], resource, pending, pools) for (key, resource), pending in sorted(by_pool.items())
     ]
-    return [one for one in found if one is not None]
+    return [pending_pod for pending_pod in contents if pending_pod is not None]
 
 
 def pending_pods(look_back: LookBack) -> list[tuple[str, PendingPod]]:
@@ -94,35 +94,35 @@ def pending_pods(look_back: LookBack) -> list[tuple[str, PendingPod]]:
     none did, to the end.
     """
     waits: dict[tuple[str, str], list[tuple[int, float]]] = {}
-    named: dict[tuple[str, str], Wait] = {}
+    wait_by_pod: dict[tuple[str, str], Wait] = {}
     for day in sorted(look_back.waits):
-        begin = (day - look_back.start) // HOUR
+        first_hour = (day - look_back.start) // HOUR
         for wait in look_back.waits[day]:
             key = wait.uid, wait.resource
-            named[key] = wait
-            waits.setdefault(key, []).extend((begin + hour, part) for hour, part in wait.hours)
-    known: dict[str, list[float]] = {}
+            wait_by_pod[key] = wait
+            waits.setdefault(key, []).extend((first_hour + hour, part) for hour, part in wait.hours)
+    run_hours: dict[str, list[float]] = {}
     for uid, resource in waits:
         if look_back.run_hours.get(uid):
-            known.setdefault(resource, []).append(look_back.run_hours[uid])
-    found = []
+            run_hours.setdefault(resource, []).append(look_back.run_hours[uid])
+    pending = []
     for (uid, resource), hours in waits.items():
         hours.sort()
         waited = sum(part for _, part in hours)
-        if waited < LEAST_WAIT:
+        if waited < MIN_WAIT_HOURS:
             continue
         index, part = hours[0]
         # It waited the last part of the hour in which it came, if it went on waiting.
         arrived = index + (1 - part if len(hours) > 1 else 0.0)
         runs = look_back.run_hours.get(uid) or (
-            sum(known[resource]) / len(known[resource]) if resource in known else max(1.0, look_back.hours - arrived)
+            sum(run_hours[resource]) / len(run_hours[resource]) if resource in run_hours else max(1.0, look_back.hours - arrived)
         )
-        wait = named[uid, resource]
-        found.append((resource, PendingPod(wait.namespace, wait.pod, wait.units, arrived, waited, runs)))
-    return sorted(found, key=lambda one: (one[1].arrived, one[1].namespace, one[1].pod))
+        wait = wait_by_pod[uid, resource]
+        pending.append((resource, PendingPod(wait.namespace, wait.pod, wait.units, arrived, waited, runs)))
+    return sorted(pending, key=lambda entry: (entry[1].arrived, entry[1].namespace, entry[1].pod))
 
 
-def remaining_wait(own: Sequence[PendingPod], nodes: int, slots: int) -> float:
+def remaining_wait(pending: Sequence[PendingPod], nodes: int, units_per_node: int) -> float:
     """Unit-hours that pods would still have waited with more nodes.
 
     Args:
@@ -130,57 +130,57 @@ def remaining_wait(own: Sequence[PendingPod], nodes: int, slots: int) -> float:
         nodes: added.
         slots: units that a node has.
     """
-    free = [[0.0] * slots for _ in range(nodes)]
+    free_at = [[0.0] * units_per_node for _ in range(nodes)]
     """Of each added node: when each of its units is free, soonest first."""
     vacated: list[tuple[float, float, int]] = []
     """Where pods ran that found an earlier place: (from, to, units), soonest first."""
-    left = 0.0
-    for one in own:
-        start = one.arrived + one.waited
-        vacated = [index for index in vacated if index[1] > one.arrived]
-        best = min(free, key=lambda node: node[one.units - 1]) if one.units <= slots else None
-        added = start if best is None else max(one.arrived, best[one.units - 1])
-        index = _earliest(vacated, one)
-        at = min(start, added, start if index is None else max(one.arrived, index[0]))
-        left += one.units * (at - one.arrived)
-        if at == start:
+    total_wait = 0.0
+    for pod in pending:
+        start = pod.arrived + pod.waited
+        vacated = [slot for slot in vacated if slot[1] > pod.arrived]
+        best_node = min(free_at, key=lambda node: node[pod.units - 1]) if pod.units <= units_per_node else None
+        on_added_node = start if best_node is None else max(pod.arrived, best_node[pod.units - 1])
+        slot = _earliest_slot(vacated, pod)
+        started = min(start, on_added_node, start if slot is None else max(pod.arrived, slot[0]))
+        total_wait += pod.units * (started - pod.arrived)
+        if started == start:
             continue
-        if best is not None and at == added:
-            del best[: one.units]
-            for _ in range(one.units):
-                insort(best, at + one.runs)
-        elif index is not None:
-            vacated.remove(index)
-            if at + one.runs < index[1]:
-                insort(vacated, (at + one.runs, index[1], index[2]))
-        insort(vacated, (start, start + one.runs, one.units))
-    return left
+        if best_node is not None and started == on_added_node:
+            del best_node[: pod.units]
+            for _ in range(pod.units):
+                insort(best_node, started + pod.runs)
+        elif slot is not None:
+            vacated.remove(slot)
+            if started + pod.runs < slot[1]:
+                insort(vacated, (started + pod.runs, slot[1], slot[2]))
+        insort(vacated, (start, start + pod.runs, pod.units))
+    return total_wait
 
 
-def _earliest(vacated: Sequence[tuple[float, float, int]], one: PendingPod) -> tuple[float, float, int] | None:
+def _earliest_slot(vacated: Sequence[tuple[float, float, int]], pod: PendingPod) -> tuple[float, float, int] | None:
     """The first place that is free for as long as a pod runs."""
     fitting = (
-        index for index in vacated if index[2] >= one.units and max(one.arrived, index[0]) + one.runs <= index[1]
+        slot for slot in vacated if slot[2] >= pod.units and max(pod.arrived, slot[0]) + pod.runs <= slot[1]
     )
     return next(fitting, None)
 
 
-def fewest_nodes(own: Sequence[PendingPod], slots: int) -> int | None:
+def fewest_nodes(pending: Sequence[PendingPod], units_per_node: int) -> int | None:
     """The fewest nodes that save nine tenths of the waiting; None where so many as are looked at do not."""
-    allowed = (1 - SERVED) * sum(one.units * one.waited for one in own) + 1e-9
-    low, high = 1, MOST_NODES
-    if len(own) > MOST_PODS or remaining_wait(own, high, slots) > allowed:
+    allowed = (1 - SERVED_SHARE) * sum(pod.units * pod.waited for pod in pending) + 1e-9
+    low, high = 1, MAX_NODES
+    if len(pending) > MAX_PODS or remaining_wait(pending, high, units_per_node) > allowed:
         return None
     while low < high:
         middle = (low + high) // 2
-        if remaining_wait(own, middle, slots) <= allowed:
+        if remaining_wait(pending, middle, units_per_node) <= allowed:
             high = middle
         else:
             low = middle + 1
     return low
 
 
-class _Pools:
+class _PoolChoice:
     """Which pool serves whom: where most of what a namespace held of a resource was; else anybody."""
 
     def __init__(self, look_back: LookBack) -> None:
@@ -192,10 +192,10 @@ class _Pools:
                     self._of.setdefault((namespace, key.resource), Counter())[pool] += held
                 self._shares.setdefault((pool, key.resource), Counter())[history.gpu_share] += held
 
-    def of(self, namespace: str, resource: str) -> PoolKey | None:
+    def choose(self, namespace: str, resource: str) -> PoolKey | None:
         """The pool; None where nobody held such a resource."""
-        found = self._of.get((namespace, resource)) or self._of.get(("", resource))
-        return max(found, key=lambda key: (found[key], key)) if found else None
+        gpu_hours_by_pool = self._of.get((namespace, resource)) or self._of.get(("", resource))
+        return max(gpu_hours_by_pool, key=lambda key: (gpu_hours_by_pool[key], key)) if gpu_hours_by_pool else None
 
     def share(self, pool: PoolKey, resource: str) -> float:
         """Physical GPUs of a unit there."""
@@ -203,26 +203,26 @@ class _Pools:
         return share
 
 
-def _pool(
-    look_back: LookBack, pool: PoolHistory, resource: str, own: Sequence[PendingPod], pools: _Pools
+def _recommend_nodes(
+    look_back: LookBack, pool: PoolHistory, resource: str, pending: Sequence[PendingPod], pools: _PoolChoice
 ) -> RecommendationContent | None:
     gpus, share = gpus_per_node(pool), pools.share(pool.key, resource)
     priced = look_back.priced_hours(pool.unpriced)
-    there = sum(pool.capacity[index] for index in priced)
-    days = {int(one.arrived) // 24 for one in own}
-    if not gpus or not share or not there or not has_enough_prices(look_back, pool) or len(days) < LEAST_WAITED:
+    gpu_hours = sum(pool.capacity[index] for index in priced)
+    days = {int(pod.arrived) // 24 for pod in pending}
+    if not gpus or not share or not gpu_hours or not has_enough_prices(look_back, pool) or len(days) < MIN_DAYS_WAITED:
         return None
-    nodes = fewest_nodes(own, int(gpus / share + 1e-6))
+    nodes = fewest_nodes(pending, int(gpus / share + 1e-6))
     if nodes is None:
         return None
-    rate = sum(pool.cost[index] for index in priced) / there
+    rate = sum(pool.cost[index] for index in priced) / gpu_hours
     hours = len(look_back.waits) * 24
-    waited = share * sum(one.units * one.waited for one in own)
-    worth = waited / hours * HOURS_OF_MONTH * rate
-    if worth < _LEAST_USD:
+    waited = share * sum(pod.units * pod.waited for pod in pending)
+    waiting_usd = waited / hours * HOURS_OF_MONTH * rate
+    if waiting_usd < _MIN_USD:
         return None
-    left = share * remaining_wait(own, nodes, int(gpus / share + 1e-6))
-    by_hour = _by_hour(own)
+    remaining = share * remaining_wait(pending, nodes, int(gpus / share + 1e-6))
+    by_hour = _units_by_hour(pending)
 
     def freed(_: int) -> tuple[float, float]:
         return -nodes * gpus * rate, float(-nodes * gpus)
@@ -231,17 +231,17 @@ def _pool(
         look_back, 0, freed, None if pool.cash.unknown else 1.0, pool_list_ratio(look_back, pool), pool.unpriced
     )
     newest = newest_hours(look_back, 0)
-    now = sum(pool.nodes[index] for index in newest) / max(1, len(newest))
-    longest = max(own, key=lambda one: one.waited)
+    current_nodes = sum(pool.nodes[index] for index in newest) / max(1, len(newest))
+    longest = max(pending, key=lambda pod: pod.waited)
     key = pool.key
     currency = next(iter(look_back.currencies), "USD")
     sign = "$" if currency == "USD" else f"{currency} "
-    only_then = len(by_hour) / hours * HOURS_OF_MONTH * nodes * gpus * rate
+    cost_while_waiting = len(by_hour) / hours * HOURS_OF_MONTH * nodes * gpus * rate
     return RecommendationContent(
         "pending",
         pool_subject(look_back, pool, resource),
         f"Add {nodes} {key.instance_type} node{'s' if nodes > 1 else ''} to node pool {key.node_pool or '(none)'}: "
-        f"{len(own)} pod{'s' if len(own) > 1 else ''} waited {waited:,.1f} GPU-hours for {resource}",
+        f"{len(pending)} pod{'s' if len(pending) > 1 else ''} waited {waited:,.1f} GPU-hours for {resource}",
         saving,
         Evidence(
             look_back.hour_at(0),
@@ -254,37 +254,37 @@ def _pool(
             {
                 "longest wait": f"{longest.waited:.1f} hours ({longest.namespace}/{longest.pod})",
                 "wanted at once": f"{format_count(share * max(by_hour.values()))} GPUs, mean of the busiest hour",
-                "waited by namespace": _by_namespace(own, share),
-                "waiting is worth": f"{sign}{worth:,.2f} a month at {sign}{rate:.3f} a GPU-hour: at that rate alone",
-                "nodes in hours of waiting only": f"{sign}{only_then:,.2f} a month",
-                "replayed": f"with the nodes {left:,.1f} of {waited:,.1f} GPU-hours of waiting are left",
+                "waited by namespace": _format_namespaces(pending, share),
+                "waiting is worth": f"{sign}{waiting_usd:,.2f} a month at {sign}{rate:.3f} a GPU-hour: at that rate alone",
+                "nodes in hours of waiting only": f"{sign}{cost_while_waiting:,.2f} a month",
+                "replayed": f"with the nodes {remaining:,.1f} of {waited:,.1f} GPU-hours of waiting are left",
             },
         ),
-        "medium" if len(look_back.waits) >= _SURE_DAYS else "low",
+        "medium" if len(look_back.waits) >= _CERTAIN_DAYS else "low",
         "low",
         _RISK,
         "low",
         "",
-        round_cents(now),
-        round_cents(now + nodes),
+        round_cents(current_nodes),
+        round_cents(current_nodes + nodes),
         round_cents(mean_pool_cost(look_back, pool, 0)),
     )
 
 
-def _by_hour(own: Iterable[PendingPod]) -> Mapping[int, float]:
+def _units_by_hour(pending: Iterable[PendingPod]) -> Mapping[int, float]:
     """Units that waited, by hour, as its mean."""
-    found: dict[int, float] = {}
-    for one in own:
-        end = one.arrived + one.waited
-        for hour in range(int(one.arrived), int(end - 1e-9) + 1):
-            found[hour] = found.get(hour, 0.0) + one.units * (min(end, hour + 1) - max(one.arrived, hour))
-    return found
+    units: dict[int, float] = {}
+    for pod in pending:
+        end = pod.arrived + pod.waited
+        for hour in range(int(pod.arrived), int(end - 1e-9) + 1):
+            units[hour] = units.get(hour, 0.0) + pod.units * (min(end, hour + 1) - max(pod.arrived, hour))
+    return units
 
 
-def _by_namespace(own: Iterable[PendingPod], share: float) -> str:
+def _format_namespaces(pending: Iterable[PendingPod], share: float) -> str:
     sums: Counter[str] = Counter()
-    for one in own:
-        sums[one.namespace] += round(1000 * share * one.units * one.waited)
-    told = [f"{name} {sums[name] / 1000:,.1f}" for name, _ in sums.most_common(_SHOWN)]
-    more = f" and {len(sums) - _SHOWN} more" if len(sums) > _SHOWN else ""
-    return f"{', '.join(told)}{more}"
+    for pod in pending:
+        sums[pod.namespace] += round(1000 * share * pod.units * pod.waited)
+    parts = [f"{name} {sums[name] / 1000:,.1f}" for name, _ in sums.most_common(_NAMESPACES_SHOWN)]
+    more = f" and {len(sums) - _NAMESPACES_SHOWN} more" if len(sums) > _NAMESPACES_SHOWN else ""
+    return f"{', '.join(parts)}{more}"
