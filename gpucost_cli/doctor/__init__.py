@@ -14,8 +14,8 @@ from gpucost.settings import ClusterSettings, PrometheusSettings, Settings
 from gpucost.sources.prometheus.connection import connect
 from gpucost.sources.prometheus.source_selectors import Sources
 from gpucost_cli.doctor import labels, signals
-from gpucost_cli.doctor.asking import FactsCollector
-from gpucost_cli.doctor.checks import CheckContext, Check, run_checks
+from gpucost_cli.doctor.checks import Check, CheckContext, run_checks
+from gpucost_cli.doctor.collection import FactsCollector
 from gpucost_cli.doctor.utilization import HeldGpus, held_gpus
 from gpucost_cli.placeholders import refuse_placeholders
 
@@ -84,7 +84,9 @@ def examine(cluster: ClusterSettings, settings: Settings, now: datetime) -> Repo
     need, ranks = labels.required_labels(settings), signals.ranked(utilization.signal, utilization.scale)
     try:
         client = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS))
-        facts = FactsCollector(client, cluster.selector, need, ranks, Sources.from_settings(cluster.sources)).collect(now)
+        facts = FactsCollector(client, cluster.selector, need, ranks, Sources.from_settings(cluster.sources)).collect(
+            now
+        )
     except (ValueError, ArithmeticError) as error:
         finding = f"Prometheus at {cluster.prometheus.url} answered something unusable: {error}"
         return Report(cluster.name, [_unreachable(finding, _check_access(cluster.prometheus))], [])

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gpucost.runtime.json_text import decimal_text, dumps
-from gpucost_cli.doctor import Report, Attribution
+from gpucost_cli.doctor import Attribution, Report
 from gpucost_cli.doctor.checks import Check
 from gpucost_cli.rendering import printable
 

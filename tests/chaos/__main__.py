@@ -41,8 +41,8 @@ def main() -> None:
             fault(bench)
             steps.advance(task)
         task = steps.add_task("crash points", total=None)
-        for what, crashes in enumerate_crashes(endpoints, start(), range(options.hours), ("west",)):
-            steps.update(task, description=f"{crashes.tried} crash points: {what}")
+        for crash_point, crashes in enumerate_crashes(endpoints, start(), range(options.hours), ("west",)):
+            steps.update(task, description=f"{crashes.tried} crash points: {crash_point}")
     verdicts = (crashes, others)
     for verdict in verdicts:
         for finding in (*verdict.lost, *verdict.doubled, *verdict.unsaid, *verdict.dead):

@@ -31,21 +31,21 @@ class Bench:
             made.close()
 
     def expect(
-        self, what: str, disturbed: World, quiet: World, seen: Callable[[World], dict[str, Any]] = World.seen
+        self, fault: str, disturbed: World, quiet: World, seen: Callable[[World], dict[str, Any]] = World.seen
     ) -> None:
         """Compare two whole runs."""
-        told = Undisturbed(quiet.saved(), (), seen(quiet), {*quiet.messages()}, quiet.notifications())
-        compare(self.verdict, what, disturbed, told, seen=seen)
+        expected = Undisturbed(quiet.saved(), (), seen(quiet), {*quiet.messages()}, quiet.notifications())
+        compare(self.verdict, fault, disturbed, expected, seen=seen)
 
-    def expect_figures(self, what: str, disturbed: World, quiet: World) -> None:
+    def expect_figures(self, fault: str, disturbed: World, quiet: World) -> None:
         """Compare figures alone: where hours are tried in another order, versions and news may rightly differ."""
         self.verdict.tried += 1
         expected, seen = figures(quiet.seen()), figures(disturbed.seen())
-        self.verdict.lost += [f"{what}: {name}" for name in expected.keys() - seen.keys()]
-        self.verdict.doubled += [f"{what}: {name}" for name in seen if seen[name] != expected.get(name)]
+        self.verdict.lost += [f"{fault}: {name}" for name in expected.keys() - seen.keys()]
+        self.verdict.doubled += [f"{fault}: {name}" for name in seen if seen[name] != expected.get(name)]
         heard = {(cluster, hour) for cluster, hour, _ in disturbed.messages()}
-        self.verdict.unsaid += [f"{what}: {one[:2]}" for one in quiet.messages() if one[:2] not in heard]
-        self.verdict.dead += [f"{what}: {one}" for one in disturbed.dead]
+        self.verdict.unsaid += [f"{fault}: {one[:2]}" for one in quiet.messages() if one[:2] not in heard]
+        self.verdict.dead += [f"{fault}: {one}" for one in disturbed.dead]
 
     def check(self, what: str, *, holds: bool) -> None:
         """A fault that has an outcome of its own."""

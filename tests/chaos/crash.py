@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from tests.chaos.outside import RESENT, WRITES, Fault
+from tests.chaos.external_calls import RESENT, WRITES, Fault
 from tests.chaos.world import Endpoints, Saved, World
 
 HEALED_AFTER = 5

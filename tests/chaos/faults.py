@@ -13,7 +13,7 @@ from gpucost.runtime.messages import HoursDue
 from gpucost.settings_document import DocumentStore
 from tests.chaos.bench import Bench, Faulty
 from tests.chaos.crash import Undisturbed, compare
-from tests.chaos.outside import Fault, KilledError
+from tests.chaos.external_calls import Fault, KilledError
 from tests.chaos.real_metrics import killed_between_queries, prometheus_troubles
 from tests.chaos.script import ScriptedReader, document
 from tests.chaos.world import World

@@ -15,7 +15,7 @@ from gpucost.storage.table import Table
 from tests.chaos import faults
 from tests.chaos.bench import Bench, Faulty
 from tests.chaos.crash import Undisturbed, Verdict, compare, enumerate_crashes, undisturbed
-from tests.chaos.outside import Fault
+from tests.chaos.external_calls import Fault
 from tests.chaos.setting import start
 from tests.chaos.world import Endpoints, World
 

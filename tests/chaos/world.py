@@ -30,7 +30,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import MetricsReader
 from gpucost.storage.rollups import RollupStore
 from gpucost.storage.table import Table
-from tests.chaos.outside import KilledError, Outside
+from tests.chaos.external_calls import KilledError, Outside
 from tests.chaos.script import NOBODY, ScriptedReader, document
 from tests.enforced import enforcing
 
@@ -350,7 +350,7 @@ class World:
         def through(client: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
             return self.outside.through("ask", lambda: ask(client, path, form), {})
 
-        with patch.object(PrometheusClient, "_ask", through):
+        with patch.object(PrometheusClient, "_send_query", through):
             yield
 
     def send(self, notifications: Sequence[Notification]) -> None:

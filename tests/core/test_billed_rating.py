@@ -159,7 +159,7 @@ def test_a_bill_in_another_currency_is_not_taken() -> None:
     bill = Bill({"i-a": replace(billed("30"), currency="EUR")})
     (price,) = [priced(bill).price_node(p4d("a").node, "demo", Interval(0, HOUR_MS), Fraction(8))]
     assert isinstance(price, Unpriced)
-    assert "cur has one in EUR, and the hour is in USD" in price.reason
+    assert "cur has a price in EUR, but the hour is in USD" in price.reason
     in_euro = replace(priced(bill), currency="EUR").price_node(p4d("a").node, "demo", Interval(0, HOUR_MS), Fraction(8))
     assert isinstance(in_euro, NodePrice)
     assert quantize(in_euro.cost) == 30

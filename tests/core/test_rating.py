@@ -186,7 +186,7 @@ def test_another_currency_is_no_price_and_said() -> None:
     euros = PriceBook([Price("on-demand", "node-hour", Decimal(1), currency="EUR")])
     rated = rate_usage(usage, Pricing(euros, ("on-demand",)))
     assert rated.notes == (
-        "no price for node a (g5.xlarge) from on-demand; on-demand has one in EUR, and the hour is in USD",
+        "no price for node a (g5.xlarge) from on-demand; on-demand has a price in EUR, but the hour is in USD",
     )
     assert rate_usage(usage, Pricing(euros, ("on-demand",), currency="EUR")).pods[0].allocated_usd == 1
 
@@ -265,7 +265,7 @@ def test_a_charge_in_another_currency_is_said_and_in_no_sum() -> None:
     bill = Bill(charges={"c": (ClusterCharge("unused-savings-plan", "sp-1", Decimal(9), "EUR"),)})
     rated = rate_usage(usage, replace(Pricing.constant(Decimal(1)), bill=bill))
     assert rated.charges == []
-    assert rated.notes == ("unused-savings-plan of sp-1 is in EUR and in no sum: the hour is in USD",)
+    assert rated.notes == ("unused-savings-plan of sp-1 is in EUR and not in any sum: the hour is in USD",)
 
 
 def test_a_charge_of_a_cluster_whose_nodes_nobody_knows_is_said() -> None:
@@ -273,7 +273,7 @@ def test_a_charge_of_a_cluster_whose_nodes_nobody_knows_is_said() -> None:
     bill = Bill(charges={"c": (ClusterCharge("unused-savings-plan", "sp-1", Decimal(9)),)})
     rated = rate_usage(usage, replace(Pricing.constant(Decimal(1)), bill=bill))
     assert (rated.pods[0].allocated_usd, rated.capacity) == (Decimal(1), None)
-    assert rated.notes == ("unused-savings-plan of sp-1 is in no sum: nothing tells what the nodes are",)
+    assert rated.notes == ("unused-savings-plan of sp-1 is not in any sum: the nodes are unknown",)
 
 
 def test_a_price_left_out_for_its_currency_is_said() -> None:
@@ -284,7 +284,7 @@ def test_a_price_left_out_for_its_currency_is_said() -> None:
     rated = rate_usage(usage, Pricing(book, ("override", "constant")))
     assert rated.pods[0].allocated_usd == 12
     assert rated.notes == (
-        "node a (g5.xlarge) is priced by constant, because override has one in EUR, and the hour is in USD",
+        "node a (g5.xlarge) is priced by constant, because override has a price in EUR, but the hour is in USD",
     )
 
 

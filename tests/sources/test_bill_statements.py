@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from devstack.bill.export import Format, write_export
 from devstack.bill.items import (
     LineItem,
-    other_charges,
     block,
     covered,
     on_demand,
+    other_charges,
     plan_fee,
     reserved,
     ri_fee,

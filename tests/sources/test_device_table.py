@@ -61,4 +61,7 @@ def test_a_series_that_two_closer_looks_brought_is_one() -> None:
     only_before = Series({**LABELS, "__name__": BUSY, "pod": "before"}, ((START - 60_000, "0.5"),))
     for _ in range(2):
         found.add_raw_samples([raw, only_before], HOUR)
-    assert [(one.pod, one.sample_count, len(one.samples or ())) for one in found.series()] == [("p", 59, 1), ("before", 0, 1)]
+    assert [(one.pod, one.sample_count, len(one.samples or ())) for one in found.series()] == [
+        ("p", 59, 1),
+        ("before", 0, 1),
+    ]

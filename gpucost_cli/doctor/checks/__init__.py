@@ -1,9 +1,9 @@
 """The catalogue of checks: pure functions from facts to findings, in the order in which they are shown."""
 
 from gpucost_cli.doctor.checks import devices, jobs, metrics, nodes, signals, sources
-from gpucost_cli.doctor.checks.model import CheckContext, Check, CheckFunction
+from gpucost_cli.doctor.checks.model import Check, CheckContext, CheckFunction
 
-__all__ = ["CHECKS", "CheckContext", "Check", "run_checks"]
+__all__ = ["CHECKS", "Check", "CheckContext", "run_checks"]
 
 CHECKS: tuple[CheckFunction, ...] = (
     sources.query_length,

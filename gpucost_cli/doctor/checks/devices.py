@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE
 from gpucost_cli.doctor import sharing
-from gpucost_cli.doctor.checks.model import CheckContext, Check, Fault, Status, first_few
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, first_few
 from gpucost_cli.doctor.facts import CLAIM_INFO, GPU, MIG, NEURON_RESOURCE, REQUESTS, Device, Facts, Holder
 from gpucost_cli.doctor.signals import NEURON
 

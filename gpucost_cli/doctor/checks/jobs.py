@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpucost.core.metering.signals import NEURON, SIGNALS
 from gpucost.features.recommendations.sources.gpu_memory import MEMORY
 from gpucost.sources.prometheus.queries import CAPACITY, NODE_INFO, quote
-from gpucost_cli.doctor.checks.model import CheckContext, Check, Fault
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault
 from gpucost_cli.doctor.facts import REQUESTS
 
 JOB_METRICS: Sequence[str] = (

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, NODE_LABELS_METRIC, POD_LABELS_METRIC
-from gpucost_cli.doctor.checks.model import CheckContext, Check, Fault, Severity
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity
 from gpucost_cli.doctor.facts import CLAIM_INFO, REQUESTS
 
 _ALLOW_LIST = NODE_LABELS_METRIC, NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC

@@ -23,7 +23,7 @@ from gpucost.core.metering.kubernetes_labels import (
 )
 from gpucost.core.metering.nodes import capacity_type
 from gpucost_cli.doctor import sharing
-from gpucost_cli.doctor.checks.model import CheckContext, Check, Fault, Severity, Status, first_few
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, Status, first_few
 from gpucost_cli.doctor.facts import MIG, REQUESTS, Node, shared_mig_profiles
 
 

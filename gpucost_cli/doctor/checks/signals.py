@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from gpucost_cli.doctor import sharing
-from gpucost_cli.doctor.checks.model import CheckContext, Check, Fault, Status, first_few
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, first_few
 from gpucost_cli.doctor.signals import Signal, families, usual_scale
 
 _TOLERANCE_UNDER_MIG = Decimal(2)

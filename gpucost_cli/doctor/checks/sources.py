@@ -9,7 +9,7 @@ from gpucost.core.hours import format_timestamp, to_epoch_ms
 from gpucost.sources.prometheus.client import QUERY_LENGTH_LIMIT
 from gpucost.sources.prometheus.queries import quote
 from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
-from gpucost_cli.doctor.checks.model import CheckContext, Check, Fault, Severity, first_few
+from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, first_few
 from gpucost_cli.doctor.facts import REQUESTS, Facts, Target
 from gpucost_cli.doctor.queries import GPU_RESOURCES
 

@@ -104,6 +104,17 @@ def hours_between(start: datetime, end: datetime) -> list[datetime]:
     return [start + HOUR * offset for offset in range(count)]
 
 
+def consecutive_runs(hours: Iterable[datetime]) -> list[list[datetime]]:
+    """Group hours into runs of consecutive hours, in order."""
+    runs: list[list[datetime]] = []
+    for hour in sorted(hours):
+        if runs and runs[-1][-1] + HOUR == hour:
+            runs[-1].append(hour)
+        else:
+            runs.append([hour])
+    return runs
+
+
 def format_epoch_ms(milliseconds: int) -> str:
     """Format milliseconds since the epoch as `2026-11-19T10:00:00Z`."""
     return format_timestamp(datetime.fromtimestamp(milliseconds / 1000, UTC))

@@ -1,7 +1,7 @@
-"""Attribute hours: ask the metrics, meter, rate, and publish each hour in the ledger.
+"""Attributes hours: read metrics, meter usage, rate it, and publish each hour in the ledger.
 
-*Incomplete* is a result, not an error: an hour whose metrics could not be had is published as such, with its reason
-and its next attempt, and the message counts as handled.
+*Incomplete* is a result, not an error: an hour whose metrics are unavailable is published as incomplete, with the reason
+and the time of the next attempt, and its message counts as handled.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from gpucost.core.errors import (
     ExpiredError,
     SourceError,
 )
-from gpucost.core.hours import HOUR, floor_hour, format_timestamp, format_epoch_ms, to_epoch_ms
+from gpucost.core.hours import HOUR, consecutive_runs, floor_hour, format_timestamp, format_epoch_ms, to_epoch_ms
 from gpucost.core.ledger import Manifest, Retention
 from gpucost.core.metering.kubernetes_labels import exported_name
 from gpucost.core.metering.metering import MeteringRules, meter
@@ -38,25 +38,25 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Bus, Clock, MetricsReader, MetricsReaders, Rollups, SettingsStore
 
 AMP_RETENTION = timedelta(days=150)
-"""AMP's default; it has no API that tells a workspace's own to a reader of metrics."""
+"""AMP's default. Its API does not tell readers of metrics the retention of a workspace."""
 
 SHORTEST_LOOKBACK = 2 * HOUR
-"""Whatever settings say: an hour at whose end nobody looked is told by the hour after it."""
+"""Minimum, whatever the settings say: if the end of an hour was not scraped, the next hour's samples explain it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HourResult:
-    """What became of one hour of a message."""
+    """The result for one hour of a message."""
 
     manifest: Manifest
     was_published: bool
-    """False where the hour had been published before and was only announced again."""
+    """False if the hour had been published before and only its event was sent again."""
     lines: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RatedHour:
-    """An hour's record, and the usage that it was rated from; None where the metrics could not be had."""
+    """An hour's record, and the usage that it was rated from; None if metrics were unavailable."""
 
     record: HourRecord
     usage: Usage | None = None
@@ -64,7 +64,7 @@ class RatedHour:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """What the hours of a message have in common."""
+    """What the attribution of all hours of a message needs."""
 
     reader: MetricsReader
     cluster: ClusterSettings
@@ -74,7 +74,7 @@ class _Attempt:
 
 
 class AttributeService:
-    """Handles `HoursDue`: twice, late or after a crash, the ledger ends in the same figures."""
+    """Handles `HoursDue`. Delivered twice, late or after a crash, a message leads to the same figures."""
 
     def __init__(
         self,
@@ -98,15 +98,15 @@ class AttributeService:
         self._limits = limits
 
     def attribute(self, message: HoursDue, deadline: Deadline | None = None) -> list[HourResult]:
-        """Attribute every hour that a message names, and announce each.
+        """Attribute the hours of a message, and publish an event for each.
 
         Args:
             message: names the hours.
-            deadline: for all queries together. Hours whose metrics have not come by then are incomplete.
+            deadline: limit for all queries together. Hours whose metrics have not arrived by then are incomplete.
 
         Raises:
-            InvalidInputError: the message names a cluster that its settings do not know.
-            SourceError: the ledger or the bus failed; the message is to be delivered again.
+            InvalidInputError: the cluster is not in the message's version of the settings.
+            SourceError: the ledger or the bus failed; the message must be delivered again.
         """
         settings = self._settings_store.version(message.settings_version).settings
         cluster = settings.cluster(message.cluster)
@@ -119,7 +119,7 @@ class AttributeService:
         hours_to_attribute = [hour for hour, manifest in versions.items() if _needs_attempt(manifest, message, now)]
         reader = self._readers(cluster, settings, deadline)
         attempt = _Attempt(reader, cluster, settings, now, message)
-        rated = {one.record.hour: one for run in _runs(hours_to_attribute) for one in self._rated(attempt, run)}
+        rated = {hour.record.hour: hour for run in consecutive_runs(hours_to_attribute) for hour in self._rate(attempt, run)}
         results = []
         lookback = max(timedelta(hours=settings.lookback_hours), SHORTEST_LOOKBACK)
         for hour, manifest in versions.items():
@@ -130,13 +130,13 @@ class AttributeService:
             publish_hour_closed(self._bus, result.manifest, message.origin, message.correlation_id)
             results.append(result)
         if self._limits is not None:
-            with_figures = [one.manifest.hour for one in results if one.manifest.status != "incomplete"]
+            with_figures = [result.manifest.hour for result in results if result.manifest.status != "incomplete"]
             self._limits.record(cluster, settings, with_figures, now, deadline)
         roll_up(self._rollups, cluster.name, message.starts(), now, settings.retention.periods())
         return results
 
-    def _rated(self, attempt: "_Attempt", hours: Sequence[datetime]) -> list[RatedHour]:
-        """A record for each of consecutive hours, incomplete where the metrics failed, or where we did.
+    def _rate(self, attempt: "_Attempt", hours: Sequence[datetime]) -> list[RatedHour]:
+        """Rate consecutive hours; an hour is incomplete if its metrics, or our own code, failed.
 
         Raises:
             SourceError: the price book or the bill could not be read.
@@ -155,15 +155,15 @@ class AttributeService:
                     self._send_to_dead_letter_queue(attempt.message, hours, error)
                 return _failed(attempt.cluster, hours, error)
             is_too_large = isinstance(error, MetricsTooLargeError | HoursTooLargeError)
-        # One hour's bad answer, or our own mistake with it, must not cost its neighbors. Not in the handler above:
-        # there the error would keep the answers.
+        # A bad response for one hour, or a bug that it triggers, must not affect other hours. This is not in the handler
+        # above, because there the error would keep the responses in memory.
         size = -(-len(hours) // 2) if is_too_large else 1
-        parts = [hours[at : at + size] for at in range(0, len(hours), size)]
-        return [one for part in parts for one in self._rated(attempt, part)]
+        parts = [hours[start : start + size] for start in range(0, len(hours), size)]
+        return [rated for part in parts for rated in self._rate(attempt, part)]
 
     def _send_to_dead_letter_queue(self, message: HoursDue, hours: Sequence[datetime], error: Exception) -> None:
-        """A mistake of ours waits among the dead letters for its mending; `gpucost redrive` sends the hour again."""
-        logger.exception("an hour was put aside", hour=hours[0])
+        """Keep an hour that fails because of a bug, so that `gpucost hours redrive` can send it again after the fix."""
+        logger.exception("an hour was sent to the dead-letter queue", hour=hours[0])
         for single in message.singles():
             if single.first_hour in hours:
                 letter = single.model_copy(update={"force": True})
@@ -179,7 +179,7 @@ class AttributeService:
         retention: Retention,
     ) -> HourResult:
         if rated is None:
-            # Published before: by an earlier delivery of this message that ended before it could tell.
+            # An earlier delivery of this message published the hour, and ended before it could send the event.
             if manifest is None:
                 raise AssertionError("an hour without a manifest is always attributed")
             return HourResult(manifest, was_published=False)
@@ -196,7 +196,7 @@ class AttributeService:
             )
         except ConflictError:
             winner = self._ledger.newest_version(rated.record.cluster, rated.record.hour)
-            if winner is None or winner == manifest:  # nobody won: others were at it, and the message comes again
+            if winner is None or winner == manifest:  # no other version won; the message will be delivered again
                 raise
             if winner.status == "incomplete" and rated.record.status != "incomplete":
                 return self._publish(rated, winner, message, now, last_attempt, retention)
@@ -205,12 +205,12 @@ class AttributeService:
 
 
 def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: datetime, retention: Retention) -> None:
-    """Sum the days of published hours anew, and the one before, in case that its last run ended too early.
+    """Update the rollups of the days of published hours, and of the day before, whose last update may have failed.
 
-    A day of which some hours have expired is left as it was: it could only be summed to less, however often tried.
+    A day with expired hours is left unchanged, because its sums would become too small.
 
     Raises:
-        SourceError: the table failed; readers sum from the hours until it is done again.
+        SourceError: the table failed; until the next update, readers sum the hours themselves.
     """
     days = days_with_hours(hours)
     with tally.timed("PublishSeconds"), gc_paused():
@@ -218,7 +218,7 @@ def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: date
             try:
                 rollups.roll_up(cluster, day, now, retention)
             except ExpiredError as error:
-                logger.warning("a day was not summed anew", cluster=cluster, day=day, reason=str(error))
+                logger.warning("a day's rollups were not updated", cluster=cluster, day=day, reason=str(error))
 
 
 def attribute_hours(
@@ -229,12 +229,12 @@ def attribute_hours(
     *,
     now: datetime,
 ) -> list[HourRecord]:
-    """The records of consecutive hours of one cluster, without a ledger and its price book.
+    """Attribute consecutive hours of one cluster, without a ledger and a price book.
 
     Raises:
         As `rate_hours`.
     """
-    return [one.record for one in rate_hours(reader, cluster, settings, hours, now=now)]
+    return [rated.record for rated in rate_hours(reader, cluster, settings, hours, now=now)]
 
 
 def rate_hours(
@@ -246,19 +246,19 @@ def rate_hours(
     now: datetime,
     prices: Mapping[datetime, Pricing] | None = None,
 ) -> list[RatedHour]:
-    """The records of consecutive hours of one cluster, each with the usage behind it.
+    """Meter and rate consecutive hours of one cluster.
 
     Args:
-        reader: of the cluster's metrics.
-        cluster: which one.
-        settings: the document in force.
-        hours: consecutive, in order.
-        now: the time now.
-        prices: in force in each hour; None: the settings' own alone.
+        reader: reads the cluster's metrics.
+        cluster: the cluster.
+        settings: the settings in force.
+        hours: consecutive hours, in order.
+        now: the current time.
+        prices: prices in force in each hour; None: only those in the settings.
 
     Raises:
-        InvalidInputError: an hour that has not ended.
-        SourceError: the metrics could not be had; no figure exists.
+        InvalidInputError: an hour has not ended.
+        SourceError: the metrics are unavailable.
     """
     for hour in hours:
         check_hour(hour, now)
@@ -272,50 +272,50 @@ def rate_hours(
         for observation in reader.observe(hours):
             usage = meter(observation, metering)
             record = attribute(usage, attribution_rules(settings, (prices or {}).get(usage.hour, settings_pricing)))
-            rated.append(RatedHour(_without_unseen_figures(record, silent_since(observation, to_epoch_ms(now))), usage))
+            rated.append(RatedHour(_incomplete_if_unseen(record, silent_since(observation, to_epoch_ms(now))), usage))
         return rated
 
 
-def _without_unseen_figures(record: HourRecord, silent_since: int | None) -> HourRecord:
-    """A record; without figures as long as nobody has looked since a moment before the hour's end."""
+def _incomplete_if_unseen(record: HourRecord, silent_since: int | None) -> HourRecord:
+    """Return a record without figures if there are no samples since a time before the hour's end."""
     if silent_since is None or record.status == "incomplete":
         return record
-    why = f"nobody has looked since {format_epoch_ms(silent_since)}: who held GPUs then is told once somebody looks again"
-    notes = (why, *record.notes)
+    reason = f"no samples since {format_epoch_ms(silent_since)}; the next samples will show which pods held GPUs"
+    notes = (reason, *record.notes)
     return HourRecord(record.cluster, record.hour, "incomplete", record.coverage, None, notes=notes)
 
 
 def check_hour(hour: datetime, now: datetime) -> None:
-    """Refuse an hour that cannot have been metered yet.
+    """Check that an hour can be metered.
 
     Raises:
-        InvalidInputError: not on the full hour, or not over.
+        InvalidInputError: the time is not on the full hour, or the hour has not ended.
     """
     if floor_hour(hour) != hour:
         raise InvalidInputError(f"hour {format_timestamp(hour)} is not on the full hour")
     if hour > now - HOUR:
         newest = format_timestamp(floor_hour(now) - HOUR)
-        raise InvalidInputError(f"hour {format_timestamp(hour)} is not over yet; the newest that is, is {newest}")
+        raise InvalidInputError(f"hour {format_timestamp(hour)} has not ended; the newest hour that has is {newest}")
 
 
 def check_retention(hour: datetime, cluster: ClusterSettings, reader: MetricsReader, now: datetime) -> None:
-    """Refuse an hour whose metrics are no longer kept.
+    """Check that the metrics of an hour are still stored.
 
     Raises:
-        InvalidInputError: the hour began before the oldest kept sample.
+        InvalidInputError: the hour began before the oldest stored sample.
     """
     prometheus = cluster.prometheus
     kept = timedelta(days=prometheus.retention_days) if prometheus.retention_days else None
     kept = kept or (AMP_RETENTION if prometheus.auth == "sigv4" else reader.retention())
     if kept is not None and hour < now - kept:
         raise InvalidInputError(
-            f"hour {format_timestamp(hour)} is past the retention of cluster {cluster.name}'s metrics, which are kept "
+            f"hour {format_timestamp(hour)} is older than the metrics of cluster {cluster.name}, which are kept "
             f"for {kept.total_seconds() / 86400:g} days"
         )
 
 
 def attribution_rules(settings: Settings, pricing: Pricing) -> AttributionRules:
-    """What a settings document says about who pays, at what prices."""
+    """Build the rules of attribution from the settings and the prices."""
     return AttributionRules(
         pricing=pricing,
         business_units=business_units(settings),
@@ -326,13 +326,13 @@ def attribution_rules(settings: Settings, pricing: Pricing) -> AttributionRules:
 
 
 def business_units(settings: Settings) -> tuple[BusinessUnit, ...]:
-    """The settings' units with labels as metrics name them, in their order; those not yet in force as well."""
+    """Return the business units of the settings, in order, with labels as metrics name them; future ones included."""
     return tuple(
         BusinessUnit(
             unit.name,
             unit.namespaces,
-            {exported_name(name): value for name, value in unit.namespace_labels.items()},
-            {exported_name(name): value for name, value in unit.pod_labels.items()},
+            {exported_name(name): label for name, label in unit.namespace_labels.items()},
+            {exported_name(name): label for name, label in unit.pod_labels.items()},
             since=unit.since,
             distribute=unit.distribute,
         )
@@ -341,7 +341,7 @@ def business_units(settings: Settings) -> tuple[BusinessUnit, ...]:
 
 
 def _needs_attempt(manifest: Manifest | None, message: HoursDue, now: datetime) -> bool:
-    """Whether an hour still needs an attempt; a delivery repeated after it was published does not."""
+    """Whether an hour must be attributed, rather than having been published by an earlier delivery of the message."""
     if manifest is None:
         return True
     if manifest.status != "incomplete":
@@ -351,24 +351,15 @@ def _needs_attempt(manifest: Manifest | None, message: HoursDue, now: datetime) 
     return manifest.next_attempt_at is not None and manifest.next_attempt_at <= now
 
 
-def _runs(hours: Sequence[datetime]) -> list[list[datetime]]:
-    """Consecutive hours together."""
-    runs: list[list[datetime]] = []
-    for hour in sorted(hours):
-        if runs and runs[-1][-1] + HOUR == hour:
-            runs[-1].append(hour)
-        else:
-            runs.append([hour])
-    return runs
-
-
 def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: Exception) -> list[RatedHour]:
-    why = str(error) if isinstance(error, SourceError) else f"could not be attributed: {type(error).__name__}: {error}"
-    return [RatedHour(HourRecord(cluster.name, hour, "incomplete", None, None, notes=(why,))) for hour in hours]
+    reason = str(error)
+    if not isinstance(error, SourceError):
+        reason = f"could not be attributed: {type(error).__name__}: {error}"
+    return [RatedHour(HourRecord(cluster.name, hour, "incomplete", None, None, notes=(reason,))) for hour in hours]
 
 
 def publish_hour_closed(bus: Bus, manifest: Manifest, origin: Origin, correlation_id: str) -> None:
-    """Tell everybody that a version is in force; one beside a frozen month changes nothing that anybody reads.
+    """Publish the event that a new version of an hour is current. A pending adjustment changes no figure, so it has none.
 
     Raises:
         SourceError: the topic failed.

@@ -1,10 +1,10 @@
-"""Records what clusters let people have, hour by hour."""
+"""Records the limits of node pools and the quotas of namespaces, hour by hour."""
 
 from collections.abc import Sequence
 from datetime import datetime
 
 from gpucost.core.errors import SourceError
-from gpucost.core.hours import HOUR
+from gpucost.core.hours import HOUR, consecutive_runs
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.observability import logger
 from gpucost.settings import ClusterSettings, Settings
@@ -13,11 +13,11 @@ from gpucost.storage.ports import LimitsReaders
 
 
 class LimitsRecorder:
-    """Asks for the limits of hours that were published, and keeps them.
+    """Reads the limits of published hours from a cluster's metrics, and stores them.
 
     Args:
-        readers: of each cluster's metrics.
-        store: where they are kept.
+        readers: creates a reader of a cluster's limits.
+        store: where limits are stored.
     """
 
     def __init__(self, readers: LimitsReaders, store: LimitsStore) -> None:
@@ -32,36 +32,25 @@ class LimitsRecorder:
         now: datetime,
         deadline: Deadline | None = None,
     ) -> None:
-        """Keep the limits of hours. An hour's figures do not wait for them: what cannot be had is logged and left out.
+        """Record the limits of hours that have none yet.
 
-        Hours that have some are not asked for again; those of a delivery that was killed after publishing are.
+        An hour's figures do not depend on limits: if they are unavailable, this is logged.
 
         Args:
-            cluster: whose hours.
-            settings: say how long they are kept.
-            hours: any, in order.
-            now: the time.
-            deadline: for the queries.
+            cluster: the cluster.
+            settings: the settings, which say how long limits are kept.
+            hours: the hours, in order.
+            now: the current time.
+            deadline: limit for the queries.
         """
         if not hours:
             return
         expires_at = now + settings.retention.periods().lines
         try:
-            known = {one.hour for one in self._store.limits(cluster.name, hours[0], hours[-1] + HOUR)}
-            for run in _runs([hour for hour in hours if hour not in known]):
-                for one in self._readers(cluster, deadline).at_ends(run):
-                    if one.pools or one.quotas:
-                        self._store.put(one, expires_at)
+            stored = {limits.hour for limits in self._store.limits(cluster.name, hours[0], hours[-1] + HOUR)}
+            for run in consecutive_runs([hour for hour in hours if hour not in stored]):
+                for limits in self._readers(cluster, deadline).at_ends(run):
+                    if limits.pools or limits.quotas:
+                        self._store.put(limits, expires_at)
         except SourceError as error:
-            logger.warning("limits were not kept", cluster=cluster.name, reason=str(error))
-
-
-def _runs(hours: Sequence[datetime]) -> list[list[datetime]]:
-    """Consecutive hours together."""
-    runs: list[list[datetime]] = []
-    for hour in hours:
-        if runs and runs[-1][-1] + HOUR == hour:
-            runs[-1].append(hour)
-        else:
-            runs.append([hour])
-    return runs
+            logger.warning("limits were not recorded", cluster=cluster.name, reason=str(error))

@@ -90,7 +90,7 @@ class Pricing:
                 if billed is None:
                     continue
                 if billed.currency != self.currency:
-                    other_currencies.append(f"{source} has one in {billed.currency}")
+                    other_currencies.append(f"{source} has a price in {billed.currency}")
                     continue
                 return self._billed(node, billed)
             paid = time
@@ -100,12 +100,12 @@ class Pricing:
             if quote is None:
                 continue
             if quote.currency != self.currency:
-                other_currencies.append(f"{source} has one in {quote.currency}")
+                other_currencies.append(f"{source} has a price in {quote.currency}")
                 continue
             price = self._at_rates(node, quote, gpus)
             return price if isinstance(price, Unpriced) else replace(price, note=self._left_out(node, other_currencies, source))
         sources = ", ".join(self.sources)
-        hint = f"; {' and '.join(other_currencies)}, and the hour is in {self.currency}" if other_currencies else ""
+        hint = f"; {' and '.join(other_currencies)}, but the hour is in {self.currency}" if other_currencies else ""
         return Unpriced(f"no price for {_node_label(node)} from {sources}{hint}")
 
     def cluster_charges(
@@ -128,7 +128,7 @@ class Pricing:
         if not other_currencies:
             return ""
         return (
-            f"{_node_label(node)} is priced by {source}, because {' and '.join(other_currencies)}, and the hour is in {self.currency}"
+            f"{_node_label(node)} is priced by {source}, because {' and '.join(other_currencies)}, but the hour is in {self.currency}"
         )
 
     def _billed(self, node: GpuNode, billed: BilledHour) -> NodePrice | Unpriced:

@@ -12,8 +12,8 @@ from contextlib import suppress
 
 from gpucost.core.errors import ParameterError
 
-_LONGEST = 200
-_DIGEST = 32
+_MAX_CURSOR_LENGTH = 200
+_DIGEST_LENGTH = 32
 
 
 def fingerprint(question: str, versions: Iterable[str]) -> str:
@@ -26,7 +26,7 @@ def fingerprint(question: str, versions: Iterable[str]) -> str:
 
 def write_cursor(offset: int, etag: str) -> str:
     """The cursor to go on from a place (rows from the start) of an answer."""
-    return _written(offset, _digest(offset, etag))
+    return _encode(offset, _digest(offset, etag))
 
 
 def check_cursor(cursor: str) -> None:
@@ -35,7 +35,7 @@ def check_cursor(cursor: str) -> None:
     Raises:
         ParameterError: it is not one that an answer gave.
     """
-    _read(cursor)
+    _decode(cursor)
 
 
 def read_cursor(cursor: str | None, etag: str) -> int:
@@ -46,7 +46,7 @@ def read_cursor(cursor: str | None, etag: str) -> int:
     """
     if cursor is None:
         return 0
-    offset, digest = _read(cursor)
+    offset, digest = _decode(cursor)
     if digest != _digest(offset, etag):
         raise ParameterError(
             "cursor",
@@ -55,21 +55,21 @@ def read_cursor(cursor: str | None, etag: str) -> int:
     return offset
 
 
-def _read(cursor: str) -> tuple[int, str]:
+def _decode(cursor: str) -> tuple[int, str]:
     decoded: object = None
-    if len(cursor) <= _LONGEST and cursor.isascii():
+    if len(cursor) <= _MAX_CURSOR_LENGTH and cursor.isascii():
         with suppress(ValueError, RecursionError):
             decoded = json.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     match decoded:
         # Base64 reads one thing from many texts: only the very one that was given counts.
-        case [int(offset), str(digest)] if offset > 0 and _written(offset, digest) == cursor:
+        case [int(offset), str(digest)] if offset > 0 and _encode(offset, digest) == cursor:
             return offset, digest
     raise ParameterError("cursor", "is not one that an answer gave")
 
 
-def _written(offset: int, digest: str) -> str:
+def _encode(offset: int, digest: str) -> str:
     return urlsafe_b64encode(json.dumps([offset, digest]).encode()).decode().rstrip("=")
 
 
 def _digest(offset: int, etag: str) -> str:
-    return hashlib.sha256(f"{offset}\n{etag}".encode()).hexdigest()[:_DIGEST]
+    return hashlib.sha256(f"{offset}\n{etag}".encode()).hexdigest()[:_DIGEST_LENGTH]

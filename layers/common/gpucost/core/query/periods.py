@@ -20,7 +20,7 @@ MAX_LENGTHS: dict[Granularity, timedelta] = {
 }
 """The longest period of one answer, by granularity."""
 WINDOWS = ("today", "yesterday", "week", "lastweek", "month", "lastmonth")
-_LENGTH = re.compile(r"([1-9][0-9]{0,3})([hd])", re.ASCII)
+_DURATION = re.compile(r"([1-9][0-9]{0,3})([hd])", re.ASCII)
 DEFAULT_WINDOW = "24h"
 """What a question without a period is about."""
 _ALLOWED = f"24h, 7d (any number of hours or days), {', '.join(WINDOWS)}"
@@ -93,7 +93,7 @@ def parse_window(text: str, now: datetime) -> Period:
     """
     ended, today = floor_hour(now), floor_day(now)
     week, month = today - today.weekday() * DAY, today.replace(day=1)
-    if match := _LENGTH.fullmatch(text):
+    if match := _DURATION.fullmatch(text):
         number = int(match[1])
         return Period(ended - number * HOUR, ended) if match[2] == "h" else _until(today - (number - 1) * DAY, ended)
     if text == "today":

@@ -73,6 +73,11 @@ class _NotJsonError(Exception):
     """A response is not complete JSON: a proxy sent it, or the connection broke."""
 
 
+_OPTIONS = {"stats": "true", "max_lookback": "5m"}
+"""Sent with every query. Prometheus looks back five minutes for the newest sample. VictoriaMetrics would look back as
+far as the query's step, and return series that ended within the hour as if they still existed at its end."""
+
+
 class PrometheusClient:
     """Queries one cluster's Prometheus.
 
@@ -185,7 +190,8 @@ class PrometheusClient:
             self._sleep(wait)
         times = f", {attempt} times" if attempt > 1 else ""
         out_of_time = "" if has_time else ", and the time for all queries is used up"
-        reason = self._message(f"{failure.problem}{times}{out_of_time}", form)
+        # The failure that canceled this query came first, so it is the one to report.
+        reason = self._deadline.reason or self._message(f"{failure.problem}{times}{out_of_time}", form)
         self.cancel(reason)
         raise MetricsUnavailableError(reason)
 

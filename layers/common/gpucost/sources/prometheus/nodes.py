@@ -7,7 +7,13 @@ from itertools import combinations
 
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
-from gpucost.core.metering.implausible_samples import SUSPECT, is_count, overlap_beyond_lag, sources_contradict, short_text
+from gpucost.core.metering.implausible_samples import (
+    SUSPECT,
+    is_count,
+    overlap_beyond_lag,
+    short_text,
+    sources_contradict,
+)
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE, NVIDIA_PREFIX
 from gpucost.core.metering.observations import Instance, NodeObservation, NodeState
 from gpucost.sources.prometheus.client import Series

@@ -1,8 +1,8 @@
-"""What people were told, and who wants to hear nothing; fulfils `ports.AlertHistory` and `ports.Silences`.
+"""The notification history and silences in the ledger's table.
 
 | item | pk | sk |
 | --- | --- | --- |
-| news | `C#<scope>#alert-history` | `<hour>#<hash of its id>` |
+| notification | `C#<scope>#alert-history` | `<hour>#<hash of its id>` |
 | silence | `alerts#silences` | `<id>` |
 """
 
@@ -23,13 +23,13 @@ from gpucost.storage.table import FORMAT, Item, Table, check_format, key, verify
 
 HISTORY_RETENTION = timedelta(days=400)
 SILENCE_RETENTION = timedelta(days=90)
-_NEWS = TypeAdapter(Notification)
+_NOTIFICATION = TypeAdapter(Notification)
 _SILENCE = TypeAdapter(Silence)
 _SILENCES = "alerts#silences"
 
 
 class AlertHistory:
-    """One item per notification.
+    """Stores one item per notification, sent or muted, for a year and a month.
 
     Args:
         client: a boto3 DynamoDB client.
@@ -40,13 +40,14 @@ class AlertHistory:
         self._table = Table(client, table)
 
     def add(self, scope: str, notifications: Sequence[Notification]) -> None:
-        """Keep notifications; the same one again is the one that is there."""
-        for news in notifications:
+        """Record notifications; one that is already recorded is kept as it is."""
+        for notification in notifications:
+            id_hash = hashlib.sha256(notification.id.encode()).hexdigest()[:16]
             item: Item = {
-                **key(_partition(scope), f"{keys.hour(news.hour)}#{hashlib.sha256(news.id.encode()).hexdigest()[:16]}"),
+                **key(_partition(scope), f"{keys.hour(notification.hour)}#{id_hash}"),
                 "v": {"N": str(FORMAT)},
-                "b": {"B": zlib.compress(_NEWS.dump_json(news))},
-                "expires_at": {"N": str(keys.seconds(news.hour + HISTORY_RETENTION))},
+                "b": {"B": zlib.compress(_NOTIFICATION.dump_json(notification))},
+                "expires_at": {"N": str(keys.seconds(notification.hour + HISTORY_RETENTION))},
             }
             try:
                 self._table.put(item, "attribute_not_exists(pk)")
@@ -54,22 +55,22 @@ class AlertHistory:
                 continue
 
     def between(self, scope: str, start: datetime, end: datetime) -> list[Notification]:
-        """Those decided by hours in `[start, end)`, oldest first."""
+        """Read the notifications of the hours in `[start, end)`, oldest first."""
         if start >= end:
             return []
-        # `~` sorts after every character of a key, so that all items of the last hour are in.
+        # `~` sorts after every character of a key, so that all items of the last hour are included.
         last = f"{keys.hour(end - timedelta(microseconds=1))}~"
         items = self._table.query(_partition(scope), "sk BETWEEN :first AND :last", first=keys.hour(start), last=last)
-        found = []
+        notifications = []
         for item in items:
             check_format(item)
             with verify_integrity(item):
-                found.append(_NEWS.validate_json(zlib.decompress(item["b"]["B"])))
-        return [news for news in found if start <= news.hour < end]
+                notifications.append(_NOTIFICATION.validate_json(zlib.decompress(item["b"]["B"])))
+        return [notification for notification in notifications if start <= notification.hour < end]
 
 
 class SilenceStore:
-    """One item per silence.
+    """Stores one item per silence.
 
     Args:
         client: a boto3 DynamoDB client.
@@ -80,21 +81,21 @@ class SilenceStore:
         self._table = Table(client, table)
 
     def all(self) -> list[Silence]:
-        """Those that are or were in force lately, and those to come; the one that ends last first."""
-        found = []
+        """Read active and future silences and those that ended recently; the latest end first."""
+        silences = []
         for item in self._table.query(_SILENCES):
             check_format(item)
-            found.append(_SILENCE.validate_json(item["s"]["S"]))
-        return sorted(found, key=lambda one: (one.ends_at, one.id), reverse=True)
+            silences.append(_SILENCE.validate_json(item["s"]["S"]))
+        return sorted(silences, key=lambda silence: (silence.ends_at, silence.id), reverse=True)
 
     def put(self, silence: Silence) -> None:
-        """Keep one, in place of the one with its id."""
-        kept = replace(silence, starts_at=silence.starts_at.astimezone(UTC), ends_at=silence.ends_at.astimezone(UTC))
+        """Write a silence over a previous one with the same id."""
+        starts_at, ends_at = silence.starts_at.astimezone(UTC), silence.ends_at.astimezone(UTC)
         item: Item = {
             **key(_SILENCES, silence.id),
             "v": {"N": str(FORMAT)},
-            "s": {"S": _SILENCE.dump_json(kept).decode()},
-            "expires_at": {"N": str(keys.seconds(kept.ends_at + SILENCE_RETENTION))},
+            "s": {"S": _SILENCE.dump_json(replace(silence, starts_at=starts_at, ends_at=ends_at)).decode()},
+            "expires_at": {"N": str(keys.seconds(ends_at + SILENCE_RETENTION))},
         }
         self._table.put_all([item])
 

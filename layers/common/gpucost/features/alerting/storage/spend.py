@@ -1,9 +1,9 @@
-"""Sums that rules over long periods go on from; fulfils `ports.SpendMemory`.
+"""Sums that rules over long periods continue from, in the ledger's table; implements `ports.SpendStore`.
 
 | item | pk | sk |
 | --- | --- | --- |
-| part of a month | `C#<cluster>#spent` | `month#<month>#<part>`, further pieces `…#<place>` |
-| a day so far | `C#<cluster>#spent` | `day#<hour>`, further pieces `…#<place>` |
+| part of a month | `C#<cluster>#spent` | `month#<month>#<part>`, further chunks `…#<number>` |
+| day to date | `C#<cluster>#spent` | `day#<hour>`, further chunks `…#<number>` |
 """
 
 import hashlib
@@ -16,18 +16,18 @@ from typing import Any
 from gpucost.core.errors import ConflictError
 from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart
 from gpucost.features.alerting.rules.spend_change import DayToDate
-from gpucost.storage import chunked_documents as pieces
+from gpucost.storage import chunked_documents as chunks
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
 from gpucost.storage.packed_items import retry_conflicts
 from gpucost.storage.table import FORMAT, Item, Table, check_format, key
 
 RETENTION = timedelta(days=130)
-"""Eight weeks are the longest that a rule looks back; after a restored table or a long pause some are still there."""
+"""Rules look back eight weeks at most. The rest is a reserve for a restored table or a long pause."""
 
 
 class DynamoSpendStore:
-    """Packed documents, each replaced as a whole.
+    """Stores packed documents, each written as a whole.
 
     Args:
         client: a boto3 DynamoDB client.
@@ -38,33 +38,35 @@ class DynamoSpendStore:
         self._table = Table(client, table)
 
     def month_part(self, cluster: str, month: datetime, part: int) -> MonthPart | None:
-        """A part of a month as it was last summed."""
-        told = self._get(cluster, _month(month, part))
-        if told is None:
+        """Read a part of a month as it was last summed."""
+        document = self._get(cluster, _month(month, part))
+        if document is None:
             return None
-        units = {unit: Decimal(amount) for unit, amount in told["units"].items()}
-        return MonthPart(units, told["hours"], told["currency"])
+        units = {unit: Decimal(amount) for unit, amount in document["units"].items()}
+        return MonthPart(units, document["hours"], document["currency"])
 
     def put_month_part(self, cluster: str, month: datetime, part: int, sums: MonthPart) -> None:
-        """Keep it, in place of the one before."""
+        """Write a part of a month over the previous sums."""
         units = {unit: str(amount) for unit, amount in sums.units.items()}
         document = {"units": units, "hours": sums.hours_with_data, "currency": sums.currency}
-        pieces.put(self._table, _items(cluster, _month(month, part), document, month), "")
+        chunks.put(self._table, _items(cluster, _month(month, part), document, month), "")
 
     def day_to_date(self, cluster: str, hour: datetime) -> ClusterDayToDate | None:
-        """The day of an hour, to that hour's end."""
-        told = self._get(cluster, _day(hour))
-        if told is None:
+        """Read the day of an hour, up to the end of that hour."""
+        document = self._get(cluster, _day(hour))
+        if document is None:
             return None
-        units = {unit: DayToDate(Decimal(usd), Decimal(gpu)) for unit, (usd, gpu) in told["units"].items()}
-        return ClusterDayToDate(units, told["sources"])
+        units = {
+            unit: DayToDate(Decimal(usd), Decimal(gpu_hours)) for unit, (usd, gpu_hours) in document["units"].items()
+        }
+        return ClusterDayToDate(units, document["sources"])
 
     def put_day_to_date(self, cluster: str, hour: datetime, sums: ClusterDayToDate) -> None:
-        """Keep it; what was known first stays."""
-        units = {unit: (str(one.usd), str(one.gpu_hours)) for unit, one in sums.units.items()}
+        """Write a day to date; sums that are already stored are kept."""
+        units = {unit: (str(total.usd), str(total.gpu_hours)) for unit, total in sums.units.items()}
         items = _items(cluster, _day(hour), {"units": units, "sources": sums.price_sources}, hour)
         try:
-            pieces.put(self._table, items, "attribute_not_exists(pk)")
+            chunks.put(self._table, items, "attribute_not_exists(pk)")
         except ConflictError:
             return
 
@@ -77,17 +79,17 @@ class DynamoSpendStore:
             return None
         check_format(head)
         others = self._table.query(pk, "begins_with(sk, :start)", start=f"{sk}#") if "k" in head else ()
-        return blobs.unpack([{**head, "b": {"B": pieces.joined_chunks(head, others, "h")}}])
+        return blobs.unpack([{**head, "b": {"B": chunks.joined_chunks(head, others, "h")}}])
 
 
 def _items(cluster: str, sk: str, document: Any, since: datetime) -> list[Item]:
-    data = zlib.compress(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(), 9)
+    blob = zlib.compress(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(), 9)
     head: Item = {
         **key(_partition(cluster), sk),
         "v": {"N": str(FORMAT)},
         "expires_at": {"N": str(keys.seconds(since + RETENTION))},
     }
-    return pieces.document_items(head, data, {"h": {"B": hashlib.sha256(data).digest()[:16]}})
+    return chunks.document_items(head, blob, {"h": {"B": hashlib.sha256(blob).digest()[:16]}})
 
 
 def _partition(cluster: str) -> str:

@@ -1,12 +1,12 @@
-"""The memory of alerting, in the ledger's table; fulfils `ports.AlertMemory` (docs/ledger.md).
+"""Alert states in the ledger's table; implements `ports.AlertStates` (docs/ledger.md).
 
 | item | pk | sk |
 | --- | --- | --- |
-| book | `C#<scope>#alerts` | `book#<hash of owner>`, further pieces `book#<hash of owner>#<place>` |
+| group | `C#<scope>#alerts` | `group#<hash of owner>`, further chunks `group#<hash of owner>#<number>` |
 | cursor | `C#<scope>#alerts` | `cursor` |
 
-Only what is pending, firing or still to be told is kept: a book with nothing in it expires. It stays for a week, so
-that somebody who has read it before it was emptied cannot write what was decided since a second time.
+Only pending and firing alerts and undelivered messages are stored. An empty group expires after a week. Until then, a
+process that read the group before it became empty cannot write the same evaluation a second time.
 """
 
 import hashlib
@@ -19,19 +19,19 @@ from pydantic import TypeAdapter
 
 from gpucost.features.alerting.model import AlertGroup, Cursor
 from gpucost.features.alerting.ports import ScopeStates
-from gpucost.storage import chunked_documents as pieces
+from gpucost.storage import chunked_documents as chunks
 from gpucost.storage.packed_items import retry_conflicts
-from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, verify_integrity, integer
+from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text, verify_integrity
 
 EMPTY_GROUP_RETENTION_SECONDS = 7 * 86_400
-"""Seconds."""
-_BOOK = TypeAdapter(AlertGroup)
+_GROUP = TypeAdapter(AlertGroup)
 _CURSOR = TypeAdapter(Cursor)
 _CURSOR_KEY = "cursor"
+_GROUP_PREFIX = "group#"
 
 
 class DynamoAlertStates:
-    """One item per owner and scope, or several where a business unit has thousands of alerts.
+    """Stores one item per owner and scope, or several for a business unit with thousands of alerts.
 
     Args:
         client: a boto3 DynamoDB client.
@@ -40,77 +40,83 @@ class DynamoAlertStates:
 
     def __init__(self, client: Any, table: str) -> None:
         self._table = Table(client, table)
-        self._pieces: dict[tuple[str, str], int] = {}
-        """Of each book, by scope and owner, as it was last read or written."""
+        self._chunk_counts: dict[tuple[str, str], int] = {}
+        """Chunks of each group by scope and owner, when it was last read or written."""
 
     def load(self, scope: str) -> ScopeStates:
-        """All of a scope.
+        """Read the states of a scope.
 
         Raises:
-            ConflictError: somebody kept writing a book of several pieces.
+            ConflictError: another process kept writing a group of several chunks.
         """
         return retry_conflicts(lambda: self._load(scope))
 
     def _load(self, scope: str) -> ScopeStates:
         cursor: Cursor | None = None
         heads: list[Item] = []
-        further: list[Item] = []
+        further_chunks: list[Item] = []
         for item in self._table.query(_partition(scope)):
             check_format(item)
             sk = text(item, "sk")
             if sk == _CURSOR_KEY:
                 with verify_integrity(item):
                     cursor = _CURSOR.validate_json(zlib.decompress(item["b"]["B"]))
-            elif sk.startswith("book#"):
-                (further if sk.count("#") > 1 else heads).append(item)
-        books: dict[str, AlertGroup] = {}
+            elif sk.startswith(_GROUP_PREFIX):
+                (further_chunks if sk.count("#") > 1 else heads).append(item)
+        groups: dict[str, AlertGroup] = {}
         for head in heads:
-            data = pieces.joined_chunks(head, further, "n")
+            document = chunks.joined_chunks(head, further_chunks, "n")
             with verify_integrity(head):
-                book = _BOOK.validate_json(zlib.decompress(data))
-            books[book.owner] = book
-            self._pieces[scope, book.owner] = integer(head, "k") or 1
-        return ScopeStates(cursor or Cursor(scope), tuple(books[owner] for owner in sorted(books)))
+                group = _GROUP.validate_json(zlib.decompress(document))
+            groups[group.owner] = group
+            self._chunk_counts[scope, group.owner] = integer(head, "k") or 1
+        return ScopeStates(cursor or Cursor(scope), tuple(groups[owner] for owner in sorted(groups)))
 
-    def save_group(self, book: AlertGroup) -> AlertGroup:
-        """Write a book on condition that its version is still the stored one; returns it with the next version.
+    def save_group(self, group: AlertGroup) -> AlertGroup:
+        """Write a group if its version is still the stored one, and return it with the next version.
 
         Raises:
-            ConflictError: somebody else wrote first.
+            ConflictError: another writer was first.
             SourceError: more alerts than a transaction holds (some 20,000).
         """
-        saved = replace(book, version=book.version + 1)
-        more: Item = {}
-        if book.is_empty:
-            more = {"expires_at": {"N": str(int(time.time() + EMPTY_GROUP_RETENTION_SECONDS))}}
-        owner = hashlib.sha256(book.owner.encode()).hexdigest()[:24]
-        before = self._pieces.get((book.scope, book.owner), 1)
-        document = _BOOK.dump_json(saved)
-        self._pieces[book.scope, book.owner] = self._put(
-            book.scope, f"book#{owner}", saved.version, document, more, before
+        saved = replace(group, version=group.version + 1)
+        attributes: Item = {}
+        if group.is_empty:
+            attributes = {"expires_at": {"N": str(int(time.time() + EMPTY_GROUP_RETENTION_SECONDS))}}
+        owner_hash = hashlib.sha256(group.owner.encode()).hexdigest()[:24]
+        previous_chunks = self._chunk_counts.get((group.scope, group.owner), 1)
+        self._chunk_counts[group.scope, group.owner] = self._put(
+            group.scope,
+            f"{_GROUP_PREFIX}{owner_hash}",
+            saved.version,
+            _GROUP.dump_json(saved),
+            attributes,
+            previous_chunks,
         )
         return saved
 
     def save_cursor(self, cursor: Cursor) -> Cursor:
-        """The same for a cursor.
+        """Write a cursor if its version is still the stored one, and return it with the next version.
 
         Raises:
-            ConflictError: somebody else wrote first.
+            ConflictError: another writer was first.
         """
         saved = replace(cursor, version=cursor.version + 1)
         self._put(cursor.scope, _CURSOR_KEY, saved.version, _CURSOR.dump_json(saved), {})
         return saved
 
-    def _put(self, scope: str, sk: str, version: int, document: bytes, more: Item, pieces_before: int = 1) -> int:
-        """Write a document in as many pieces as it takes, and say how many."""
-        head: Item = {**key(_partition(scope), sk), "v": {"N": str(FORMAT)}, **more}
-        items = pieces.document_items(head, zlib.compress(document), {"n": {"N": str(version)}})
+    def _put(
+        self, scope: str, sk: str, version: int, document: bytes, attributes: Item, previous_chunks: int = 1
+    ) -> int:
+        """Write a document in as many chunks as needed, and return their number."""
+        head: Item = {**key(_partition(scope), sk), "v": {"N": str(FORMAT)}, **attributes}
+        items = chunks.document_items(head, zlib.compress(document), {"n": {"N": str(version)}})
         if version > 1:
             condition, values = "n = :version", {":version": {"N": str(version - 1)}}
         else:
-            # What has expired may be there for some days before DynamoDB deletes it.
+            # DynamoDB deletes expired items only after some days.
             condition, values = "attribute_not_exists(pk) OR expires_at < :now", {":now": {"N": str(int(time.time()))}}
-        pieces.put(self._table, items, condition, values, previous_chunks=pieces_before)
+        chunks.put(self._table, items, condition, values, previous_chunks=previous_chunks)
         return len(items)
 
 

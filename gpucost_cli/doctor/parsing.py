@@ -1,4 +1,4 @@
-"""Turns Prometheus' answers into facts."""
+"""Converts results of Prometheus queries to facts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -15,107 +15,109 @@ _NODE_NAMES = ("Hostname", "hostname", "node", "kubernetes_node", "nodename")
 
 
 def target(labels: Labels) -> Target:
-    """Which process a series was scraped from, and by which of several equal Prometheus servers."""
+    """The target that a series was scraped from, and the replica of Prometheus that scraped it."""
     replica = labels.get("prometheus_replica") or labels.get("__replica__", "")
     return Target(labels.get("job", ""), labels.get("instance", ""), replica)
 
 
 def max_counts(series: Iterable[Series], label: str = "__name__") -> dict[str, int]:
-    """Sums of counts by a label, at the time at which each is highest."""
+    """The largest sum of counts at any time, by a label's value."""
     sums: dict[str, dict[int, int]] = {}
-    for one in series:
-        by_time = sums.setdefault(one.labels.get(label, ""), {})
-        for at, value in one.samples:
-            by_time[at] = by_time.get(at, 0) + int(number(value))
+    for labels, samples in series:
+        by_time = sums.setdefault(labels.get(label, ""), {})
+        for time, value in samples:
+            by_time[time] = by_time.get(time, 0) + int(number(value))
     return {name: max(by_time.values()) for name, by_time in sums.items() if by_time}
 
 
 def max_value(series: Series) -> Decimal:
-    """The highest value; NaN says nothing."""
+    """The largest value, ignoring NaN; 0 if there is none."""
     values = [value for _, text in series.samples if (value := number(text)).is_finite()]
     return max(values, default=Decimal(0))
 
 
 def exporters(series: Iterable[Series]) -> dict[Target, frozenset[int]]:
-    """The times at which anything of each process was there."""
+    """The times at which each target had series."""
     times: dict[Target, set[int]] = {}
-    for one in series:
-        times.setdefault(target(one.labels), set()).update(at for at, _ in one.samples)
-    return {who: frozenset(seen) for who, seen in times.items()}
+    for labels, samples in series:
+        times.setdefault(target(labels), set()).update(time for time, _ in samples)
+    return {exporter: frozenset(exporter_times) for exporter, exporter_times in times.items()}
 
 
 def holders(series: Iterable[Series]) -> list[Holder]:
-    """Pods with their effective request: the larger of their containers together and their largest init container."""
+    """Pods with their effective request: the sum of their containers, or their largest init container if larger."""
     units: dict[tuple[str, str, str, str, str], dict[tuple[bool, str], int]] = {}
-    seen: dict[tuple[str, str, str, str, str], set[Target]] = {}
-    for one in series:
-        labels = one.labels
+    targets: dict[tuple[str, str, str, str, str], set[Target]] = {}
+    for pod_series in series:
+        labels = pod_series.labels
         pod = (
             exported_label(labels, "namespace"), exported_label(labels, "pod"), labels.get("uid", ""), exported_label(labels, "node"),
             labels.get("resource", ""),
         )  # fmt: skip
         container = labels.get(STAT) == "init", exported_label(labels, "container")
-        units.setdefault(pod, {})[container] = int(number(one.samples[-1][1]))
-        seen.setdefault(pod, set()).add(target(labels))
+        units.setdefault(pod, {})[container] = int(number(pod_series.samples[-1][1]))
+        targets.setdefault(pod, set()).add(target(labels))
     return [
-        Holder(*pod, units=effective, targets=frozenset(seen[pod]))
+        Holder(*pod, units=effective, targets=frozenset(targets[pod]))
         for pod, requests in units.items()
         if (effective := _effective(requests)) > 0
     ]
 
 
 def nodes(series: Iterable[Series], holders: Iterable[Holder] = ()) -> dict[str, Node]:
-    """Nodes by name, those included of which only the pods on them tell."""
-    by_name: dict[str, list[Series]] = {one.node: [] for one in holders}
-    for one in series:
-        by_name.setdefault(exported_label(one.labels, "node"), []).append(one)
+    """Nodes by name, including nodes that are known only from the pods on them."""
+    by_name: dict[str, list[Series]] = {holder.node: [] for holder in holders}
+    for node_series in series:
+        by_name.setdefault(exported_label(node_series.labels, "node"), []).append(node_series)
     return {name: _node(name, rows) for name, rows in by_name.items() if name}
 
 
-def without_gone_pods(holders: Sequence[Holder], nodes: Mapping[str, Node], devices: Iterable[Device]) -> Sequence[Holder]:
-    """Leave out pods whose objects outlived their node, as after a spot reclaim: they hold nothing.
+def without_gone_pods(
+    holders: Sequence[Holder], nodes: Mapping[str, Node], devices: Iterable[Device]
+) -> Sequence[Holder]:
+    """Leave out pods whose objects outlived their node, for example after a spot interruption: they hold no GPUs.
 
-    A node that neither kube-state-metrics nor an exporter tells of is gone, unless nodes are not told of at all.
+    A node is gone if neither kube-state-metrics nor an exporter reports it, unless no nodes are reported at all.
     """
-    kept = any(node.has_info for node in nodes.values())
-    there = {*nodes, *(name for device in devices for name in device.node_names)}
-    left = [one for one in holders if one.node in there]
-    return left if left or kept else holders
+    has_node_info = any(node.has_info for node in nodes.values())
+    reported = {*nodes, *(name for device in devices for name in device.node_names)}
+    remaining = [holder for holder in holders if holder.node in reported]
+    return remaining if remaining or has_node_info else holders
 
 
 def devices(series: Iterable[Series]) -> list[Device]:
-    """Device series."""
-    return [_device(one.labels) for one in series]
+    """Devices, one for each series."""
+    return [_device(labels) for labels, _ in series]
 
 
 def values_by_label(series: Iterable[Series]) -> dict[str, list[str]]:
-    """Every label with its values, sorted."""
-    found: dict[str, set[str]] = {}
-    for one in series:
-        for name, value in one.labels.items():
-            found.setdefault(name, set()).add(value)
-    return {name: sorted(values) for name, values in found.items()}
+    """The sorted values of every label."""
+    values_by_name: dict[str, set[str]] = {}
+    for labels, _ in series:
+        for name, value in labels.items():
+            values_by_name.setdefault(name, set()).add(value)
+    return {name: sorted(values) for name, values in values_by_name.items()}
 
 
 def jobs(series: Iterable[Series]) -> dict[str, dict[str, int]]:
-    """Series by source and job."""
-    found: dict[str, dict[str, int]] = {}
-    for one in series:
-        by_job = found.setdefault(source_of(one.labels["__name__"]) or "", {})
-        job = one.labels.get("job", "")
-        by_job[job] = by_job.get(job, 0) + int(number(one.samples[-1][1]))
-    return found
+    """Counts of series by source and job."""
+    by_source: dict[str, dict[str, int]] = {}
+    for labels, samples in series:
+        by_job = by_source.setdefault(source_of(labels["__name__"]) or "", {})
+        job = labels.get("job", "")
+        by_job[job] = by_job.get(job, 0) + int(number(samples[-1][1]))
+    return by_source
 
 
 def label_counts(series: Sequence[Series]) -> dict[tuple[str, str], int]:
-    """Tallies of series by metric and Kubernetes label."""
-    tallies = max_counts(series, STAT)
-    split = ((name.partition(" "), count) for name, count in tallies.items())
-    return {(metric, key): count for (metric, _, key), count in split if key}
+    """Counts of series by metric and Kubernetes label."""
+    counts = max_counts(series, STAT)
+    parts = ((name.partition(" "), count) for name, count in counts.items())
+    return {(metric, key): count for (metric, _, key), count in parts if key}
 
 
 def series_labels(labels: Labels) -> dict[str, str]:
-    """Labels by which a series is asked for again."""
+    """Labels that select a series."""
     return {name: value for name, value in labels.items() if name not in {STAT, "__name__"}}
 
 
@@ -147,17 +149,17 @@ def _units(rows: Iterable[Series]) -> dict[str, int]:
 
 def _device(labels: Labels) -> Device:
     is_neuron = labels["__name__"] == NEURON.name
-    is_renamed = "exported_pod" in labels or "exported_namespace" in labels
+    has_exported_labels = "exported_pod" in labels or "exported_namespace" in labels
     namespace, pod = (
         (labels.get("exported_namespace", ""), labels.get("exported_pod", ""))
-        if is_renamed
+        if has_exported_labels
         else (
             labels.get("namespace") or labels.get("pod_namespace", ""),
             labels.get("pod") or labels.get("pod_name", ""),
         )
     )
     index = f"{labels.get('gpu', '')}/{labels.get('device', '')}{labels.get('neuroncore', '')}"
-    named = ("instance_id",) if is_neuron else _NODE_NAMES
+    node_labels = ("instance_id",) if is_neuron else _NODE_NAMES
     return Device(
         signal=labels["__name__"],
         target=target(labels),
@@ -165,9 +167,9 @@ def _device(labels: Labels) -> Device:
         mig_id=labels.get("GPU_I_ID", ""),
         profile=labels.get("GPU_I_PROFILE", ""),
         model=labels.get("modelName", ""),
-        node_names=[labels[name] for name in named if labels.get(name)],
+        node_names=[labels[name] for name in node_labels if labels.get(name)],
         workload=(namespace, pod),
-        has_exported_labels=is_renamed,
+        has_exported_labels=has_exported_labels,
         target_pod=labels.get("pod", ""),
         slot=labels.get("vgpu", ""),
         claim=labels.get("dra_claim_name", ""),

@@ -1,0 +1,177 @@
+"""Queries one cluster's Prometheus for the facts: about fifteen queries, whatever the cluster's size."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from statistics import median_low
+
+from gpucost.core.errors import MetricsResponseError
+from gpucost.core.hours import HOUR, floor_hour
+from gpucost.sources.prometheus.client import PrometheusClient, Series
+from gpucost.sources.prometheus.queries import STAT
+from gpucost.sources.prometheus.source_selectors import Sources
+from gpucost_cli.doctor import parsing, signals
+from gpucost_cli.doctor.checks.jobs import JOB_METRICS
+from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
+from gpucost_cli.doctor.facts import REQUESTS, Device, Facts, Target
+from gpucost_cli.doctor.labels import RequiredLabels
+from gpucost_cli.doctor.queries import NODE_INFO, Queries, outside_selector
+
+STEP = timedelta(minutes=10)
+"""Step of range queries. Objects that exist for less time may be missed."""
+MAX_INTERVAL_TARGETS = 20
+"""Number of targets whose scrape interval is read."""
+LONG_QUERY_LENGTH = 110_000
+"""Characters of the longest query that attribution sends: for the phases of 400 uids."""
+MAX_TARGETS_WITHOUT_UP = 3
+"""Number of targets without `up` of which another series is read."""
+
+
+class FactsCollector:
+    """Collects the facts about one cluster.
+
+    Args:
+        client: of the cluster's Prometheus.
+        selector: the cluster's label values.
+        required_labels: labels of namespaces and pods that the settings need.
+        ranks: signals that attribution would read, best first.
+        sources: label matchers of each source's trusted series.
+    """
+
+    def __init__(
+        self,
+        client: PrometheusClient,
+        selector: Mapping[str, str],
+        required_labels: RequiredLabels,
+        ranks: Sequence[Sequence[signals.Signal]],
+        sources: Sources | None = None,
+    ) -> None:
+        self._client = client
+        self._queries = Queries(selector, sources or Sources())
+        self._selector = selector
+        self._required_labels = required_labels
+        self._ranks = ranks
+
+    def collect(self, now: datetime) -> Facts:
+        """Collect the facts since the start of the last full hour.
+
+        Raises:
+            MetricsUnavailableError, MetricsResponseError: see `PrometheusClient`.
+        """
+        start = floor_hour(now) - HOUR
+        first = now - STEP * ((now - start) // STEP)
+        counts = self._client.query_range(self._queries.counts(KUBE_METRICS), first, now, STEP)
+        device_query = self._queries.device_counts(signals.all_names())
+        device_counts = self._client.query_range(device_query, first, now, STEP)
+        series = parsing.max_counts(counts) | parsing.max_counts(device_counts)
+        resources = self._client.query_range(self._queries.resources(), first, now, STEP)
+        evaluated_at = _last_time([resources, counts], now)
+        names = [signal.name for rank in self._ranks for signal in rank]
+        by_rank = [*([signal.name for signal in rank] for rank in self._ranks), [signals.NEURON.name]]
+        max_values = self._client.query_range(self._queries.max_values(names), first, now, STEP)
+        devices = parsing.devices(self._client.query(self._queries.devices(by_rank), evaluated_at))
+        nodes = self._client.query(self._queries.nodes(), evaluated_at)
+        requests = parsing.holders(self._client.query(self._queries.holders(), evaluated_at))
+        holders = parsing.without_gone_pods(requests, parsing.nodes(nodes), devices)
+        label_counts = self._client.query(self._queries.label_counts(self._required_labels.by_metric()), evaluated_at)
+        exporters = parsing.exporters(counts)
+        scrapes = self._scrapes(exporters, devices, nodes, start, now)
+        return Facts(
+            now=now,
+            evaluated_at=evaluated_at,
+            series=series,
+            exporters=exporters,
+            resources=parsing.max_counts(resources, "resource"),
+            holders=holders,
+            nodes=parsing.nodes(nodes, holders),
+            devices=devices,
+            max_values={signal.labels["__name__"]: parsing.max_value(signal) for signal in max_values},
+            cluster_labels=parsing.values_by_label(self._client.query(self._queries.cluster_labels(), evaluated_at)),
+            label_counts=parsing.label_counts(label_counts),
+            owner_kinds=parsing.max_counts(self._client.query(self._queries.owners(), evaluated_at), "owner_kind"),
+            finished_pods=parsing.max_counts(label_counts, STAT).get("finished", 0),
+            intervals={
+                target: interval for target, times in scrapes.items() if (interval := _interval(times)) is not None
+            },
+            jobs_with_up=self._with_up,
+            labels_outside_selector=self._labels_outside_selector(series, names, evaluated_at),
+            accepts_long_queries=self._accepts_long_queries(now),
+            jobs=parsing.jobs(self._client.query(self._queries.jobs(JOB_METRICS), evaluated_at)),
+        )
+
+    def _accepts_long_queries(self, now: datetime) -> bool:
+        """Whether the server accepts a query as long as those about hundreds of short-lived pods."""
+        try:
+            self._client.query("vector(1)".ljust(LONG_QUERY_LENGTH), now)
+        except MetricsResponseError:
+            return False
+        return True
+
+    def _scrapes(
+        self,
+        exporters: Iterable[Target],
+        devices: Sequence[Device],
+        nodes: Sequence[Series],
+        start: datetime,
+        now: datetime,
+    ) -> dict[Target, list[int]]:
+        """Scrape times (ms) of some targets, by `up` if it is kept, else by another series of the target."""
+        kube_targets = sorted(exporters, key=_order)[:MAX_INTERVAL_TARGETS]
+        device_by_target = {device.target: device for device in reversed(devices)}
+        targets = [*kube_targets, *sorted(device_by_target, key=_order)[:MAX_INTERVAL_TARGETS]]
+        self._with_up: frozenset[str] = frozenset()
+        scrapes: dict[Target, list[int]] = {}
+        with_instance = [target for target in targets if target.instance]
+        if with_instance:
+            up = [
+                (parsing.target(labels), samples)
+                for labels, samples in self._client.raw_samples(self._queries.up(with_instance), start, now)
+            ]
+            self._with_up = frozenset(target.job for target, _ in up)
+            scrapes = {target: [time for time, value in samples if value == "1"] for target, samples in up}
+        info = {parsing.target(labels): labels for labels, _ in nodes if labels.get(STAT) == "info"}
+        without_up = [target for target in targets if target not in scrapes]
+        for target in [
+            *[target for target in without_up if target in info][:MAX_TARGETS_WITHOUT_UP],
+            *[target for target in without_up if target in device_by_target][:MAX_TARGETS_WITHOUT_UP],
+        ]:
+            metric = NODE_INFO if target in info else device_by_target[target].signal
+            labels = parsing.series_labels(info[target] if target in info else device_by_target[target].labels)
+            series = self._client.raw_samples(self._queries.one_series(metric, labels), start, now)
+            scrapes[target] = sorted({time for _, samples in series for time, _ in samples})
+        return scrapes
+
+    def _labels_outside_selector(
+        self, series: Mapping[str, int], names: Sequence[str], evaluated_at: datetime
+    ) -> dict[str, list[Mapping[str, str]]]:
+        """Labels of series that the selector leaves out, by metric, for metrics of which it selects no series."""
+        metrics = [] if series.get(REQUESTS) else [REQUESTS]
+        metrics += [] if any(series.get(name) for name in names) else names
+        if not self._selector or not metrics:  # matchers of sources have a check of their own (jobs)
+            return {}
+        by_metric: dict[str, list[Mapping[str, str]]] = {}
+        for labels, _ in self._client.query(outside_selector(metrics, self._selector), evaluated_at):
+            by_metric.setdefault(labels["__name__"], []).append(
+                {name: value for name, value in labels.items() if name != "__name__"}
+            )
+        return by_metric
+
+
+def _last_time(results: Iterable[Sequence[Series]], now: datetime) -> datetime:
+    """The last sample's time in the first result that has samples; `now` if none has."""
+    for series in results:
+        times = [samples[-1][0] for _, samples in series if samples]
+        if times:
+            return datetime.fromtimestamp(max(times) / 1000, UTC)
+    return now
+
+
+def _interval(times: Sequence[int]) -> Decimal | None:
+    """Seconds between scrapes, to a tenth: the median, which gaps and jitter hardly change."""
+    distances = [after - before for before, after in pairwise(sorted(times)) if after > before]
+    return round(Decimal(median_low(distances)) / 1000, 1).normalize() if distances else None
+
+
+def _order(target: Target) -> tuple[str, str, str]:
+    return target.job, target.instance, target.replica
