@@ -36,9 +36,9 @@ def run_part(name: str, *, quick: bool, log: Path) -> tuple[list[Figure], dict[s
         answer = Path(folder) / "figures.json"
         command = [sys.executable, "-c", _RUN_PART, name, "quick" if quick else "full", str(answer)]
         done = subprocess.run(command, stdout=file, stderr=file, check=False)
-        found = json.loads(answer.read_text()) if done.returncode == 0 else []
+        measured = json.loads(answer.read_text()) if done.returncode == 0 else []
     names = Figure.__dataclass_fields__
-    figures = [Figure(**{key: value for key, value in one.items() if key in names}) for one in found]
+    figures = [Figure(**{key: value for key, value in fields.items() if key in names}) for fields in measured]
     went = {
         "seconds": time.perf_counter() - began,
         "load": [before, os.getloadavg()[0]],
@@ -58,29 +58,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     console = Console(stderr=True)
     log = Path(tempfile.mkdtemp()) / "benchmarks.log"
-    found: dict[str, list[Figure]] = {}
+    figures_by_part: dict[str, list[Figure]] = {}
     parts: dict[str, Any] = {}
     for name in options.only or PARTS:
         with console.status(name):
-            found[name], parts[name] = run_part(name, quick=options.quick, log=log)
+            figures_by_part[name], parts[name] = run_part(name, quick=options.quick, log=log)
         if parts[name]["failed"]:
             console.print(f"{name} failed; what it said: {log}")
-    Console(width=None if sys.stdout.isatty() else 120).print(table(found))
+    Console(width=None if sys.stdout.isatty() else 120).print(table(figures_by_part))
     machine = {"processors": os.cpu_count(), "architecture": platform.machine(), "python": platform.python_version()}
-    judged = [one.is_kept() for figures in found.values() for one in figures if one.aim is not None]
-    print(f"{sum(map(bool, judged))} of {len(judged)} aims kept; {machine['processors']} processors, "
-          f"load {' to '.join(f'{one:.1f}' for one in _loads(parts))}, Python {machine['python']}")  # fmt: skip
+    outcomes = [figure.is_kept() for figures in figures_by_part.values() for figure in figures if figure.aim is not None]
+    print(f"{sum(map(bool, outcomes))} of {len(outcomes)} aims kept; {machine['processors']} processors, "
+          f"load {' to '.join(f'{load:.1f}' for load in _loads(parts))}, Python {machine['python']}")  # fmt: skip
     if options.json:
         report = {
             "at": datetime.now(UTC).isoformat(timespec="seconds"), "quick": options.quick, "machine": machine,
-            "parts": {name: {**parts[name], "figures": as_json(figures)} for name, figures in found.items()},
+            "parts": {name: {**parts[name], "figures": as_json(figures)} for name, figures in figures_by_part.items()},
         }  # fmt: skip
         options.json.write_text(json.dumps(report, indent=2) + "\n")
-    return int(any(one["failed"] for one in parts.values()))
+    return int(any(part["failed"] for part in parts.values()))
 
 
 def _loads(parts: dict[str, Any]) -> tuple[float, float]:
-    loads = [load for one in parts.values() for load in one["load"]]
+    loads = [load for part in parts.values() for load in part["load"]]
     return min(loads), max(loads)
 
 

@@ -130,18 +130,18 @@ def _size(item: Mapping[str, Any]) -> int:
     """As DynamoDB bills storage: names and values, and 100 bytes an item."""
     total = 100
     for name, value in item.items():
-        ((kind, told),) = value.items()
-        total += len(name) + (len(told) // 2 + 2 if kind == "N" else 1 if kind == "BOOL" else len(told))
+        ((kind, content),) = value.items()
+        total += len(name) + (len(content) // 2 + 2 if kind == "N" else 1 if kind == "BOOL" else len(content))
     return total
 
 
 def _by_level(items: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     levels = {"lines": "lines", "nodes": "lines", "usage": "lines", "summaries": "hours", "unit": "hours"}
-    found = dict.fromkeys(("lines", "hours", "days"), 0.0)
+    sizes = dict.fromkeys(("lines", "hours", "days"), 0.0)
     for item in items:
         kind = item["pk"]["S"].split("#")[2]
-        found[levels.get(kind, "days")] += _size(item)
-    return found
+        sizes[levels.get(kind, "days")] += _size(item)
+    return sizes
 
 
 def measure(pods: int = large_ledger.PODS) -> Measured:
@@ -251,7 +251,7 @@ def used(fleet: Fleet, measured: Measured) -> dict[str, float]:
 
 def _metrics(alarm: Mapping[str, Any]) -> int:
     """How many metrics an alarm watches, by which it is priced."""
-    return max(1, sum("MetricStat" in one for one in alarm.get("Metrics", [])))
+    return max(1, sum("MetricStat" in metric for metric in alarm.get("Metrics", [])))
 
 
 def monthly(
@@ -273,7 +273,7 @@ def monthly(
 
 def measured_units() -> dict[int, Measured]:
     """As committed."""
-    return {int(gpus): Measured(**one) for gpus, one in json.loads(KEPT.read_text()).items()}
+    return {int(gpus): Measured(**fields) for gpus, fields in json.loads(KEPT.read_text()).items()}
 
 
 def share(gpus: int, measured: Measured, gpu_hourly: float) -> float:
@@ -281,25 +281,25 @@ def share(gpus: int, measured: Measured, gpu_hourly: float) -> float:
     return sum(monthly(Fleet(clusters=1), measured).values()) / (gpus * HOURS * gpu_hourly)
 
 
-def page(found: Mapping[int, Measured]) -> str:
+def page(measurements: Mapping[int, Measured]) -> str:
     """`cost.md`."""
-    costs = {gpus: monthly(Fleet(clusters=1), one) for gpus, one in found.items()}
-    head = " | ".join(f"{gpus:,} GPUs" for gpus in found)
+    costs = {gpus: monthly(Fleet(clusters=1), measured) for gpus, measured in measurements.items()}
+    head = " | ".join(f"{gpus:,} GPUs" for gpus in measurements)
     rows = [
-        f"| {part.replace('_', ' ')} | {price:.10g} | " + " | ".join(f"{costs[g][part]:.2f}" for g in found) + " |"
+        f"| {part.replace('_', ' ')} | {price:.10g} | " + " | ".join(f"{costs[g][part]:.2f}" for g in measurements) + " |"
         for part, price in PRICES.items()
     ]
-    totals = {gpus: sum(one.values()) for gpus, one in costs.items()}
+    totals = {gpus: sum(parts.values()) for gpus, parts in costs.items()}
     shares = [
         f"| share of the GPU spend at ${price:.2f} a GPU-hour | | "
-        + " | ".join(f"{share(gpus, one, price):.4%}" for gpus, one in found.items()) + " |"
+        + " | ".join(f"{share(gpus, measured, price):.4%}" for gpus, measured in measurements.items()) + " |"
         for price in GPU_HOURLY
     ]  # fmt: skip
-    pages = ", ".join(f"<https://aws.amazon.com/{one}/>" for one in sorted(set(PAGES.values())))
+    pages = ", ".join(f"<https://aws.amazon.com/{price_page}/>" for price_page in sorted(set(PAGES.values())))
     units = [
-        f"| {gpus:,} | {one.write_units_an_hour:,.0f} | {one.read_units_an_hour:,.0f} | {one.write_units_a_day:,.0f} | "
-        f"{one.read_units_a_day:,.0f} | {stored_gb(Fleet(clusters=1), one):.1f} |"
-        for gpus, one in found.items()
+        f"| {gpus:,} | {measured.write_units_an_hour:,.0f} | {measured.read_units_an_hour:,.0f} | {measured.write_units_a_day:,.0f} | "
+        f"{measured.read_units_a_day:,.0f} | {stored_gb(Fleet(clusters=1), measured):.1f} |"
+        for gpus, measured in measurements.items()
     ]
     return "\n".join([
         "# What it costs on AWS",
@@ -315,9 +315,9 @@ def page(found: Mapping[int, Measured]) -> str:
         f"Prices are AWS's for us-east-1, on demand, arm64, as published for 2025: {pages}.",
         "",
         f"| USD a month | price of one | {head} |",
-        "| --- | ---: |" + " ---: |" * len(found),
+        "| --- | ---: |" + " ---: |" * len(measurements),
         *rows,
-        "| **a month** | | " + " | ".join(f"**{totals[gpus]:.2f}**" for gpus in found) + " |",
+        "| **a month** | | " + " | ".join(f"**{totals[gpus]:.2f}**" for gpus in measurements) + " |",
         *shares,
         "",
         f"The aim is less than {AIM:.2%} of the GPU spend.",
@@ -331,19 +331,19 @@ def page(found: Mapping[int, Measured]) -> str:
 
 def figures(quick: bool) -> list[Figure]:
     """Measured anew at the largest size, and the bill of all as committed."""
-    found = measured_units()
-    anew = measure(1_000 if quick else 10_000)
+    measurements = measured_units()
+    measured_now = measure(1_000 if quick else 10_000)
     of = "hour of 1,000 pods" if quick else "hour of 10,000 pods"
     bills = [
         Figure(
             f"AWS bill a month, {gpus:,} GPUs, ÷ GPU spend at $2.50 (%)",
-            100 * share(gpus, one, 2.5),
+            100 * share(gpus, measured, 2.5),
             "%",
             aim=100 * AIM,
         )
-        for gpus, one in found.items()
+        for gpus, measured in measurements.items()
     ]
-    return [Figure(f"{of}: write units", anew.write_units_an_hour, aim=2_000), *bills]
+    return [Figure(f"{of}: write units", measured_now.write_units_an_hour, aim=2_000), *bills]
 
 
 def main() -> None:

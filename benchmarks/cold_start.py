@@ -20,7 +20,7 @@ from statistics import median
 from typing import NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from benchmarks.figures import Figure, against, own_process, stand_alone
+from benchmarks.figures import Figure, against, run_process, stand_alone
 from devstack.artefacts import LAYERS, build, function
 from devstack.aws import create_stack, credentials, running_aws
 from devstack.functions import WORKER
@@ -48,9 +48,9 @@ class Start(NamedTuple):
 def start(path: list[Path], event: Path, environment: Mapping[str, str]) -> Start:
     """Start a process for one event."""
     with event.open() as file:
-        given = file.read().replace("\n", " ") + "\n"
+        inputs = file.read().replace("\n", " ") + "\n"
     command = f"printf '%s' \"$EVENT\" | exec {sys.executable} -I -S -B {WORKER} app.handler {' '.join(map(str, path))}"
-    spent = own_process(["/bin/sh", "-c", command], {**environment, "EVENT": given, "PATH": os.environ["PATH"]})
+    spent = run_process(["/bin/sh", "-c", command], {**environment, "EVENT": inputs, "PATH": os.environ["PATH"]})
     answers = [json.loads(line) for line in spent.output.splitlines()]
     if "error" in answers[-1]:
         raise RuntimeError(f"{event.stem}: {answers[-1]['error']}")
@@ -71,7 +71,7 @@ def size(folder: Path, *, zipped: bool) -> float:
 
 def measure(built: Path, rounds: int) -> list[Figure]:
     """Every function and the empty handler, in turns."""
-    found: dict[str, list[float]] = {name: [] for name in EVENTS}
+    seconds: dict[str, list[float]] = {name: [] for name in EVENTS}
     floor: list[float] = []
     restored: list[float] = []
     with_named: list[float] = []
@@ -83,9 +83,9 @@ def measure(built: Path, rounds: int) -> list[Figure]:
         for number in range(rounds + 1):
             bare, with_packages = (
                 start(
-                    [Path(one), built / "DependenciesLayer" / "python"], events / "schedule.json", credentials(endpoint)
+                    [Path(process), built / "DependenciesLayer" / "python"], events / "schedule.json", credentials(endpoint)
                 )
-                for one in (empty, named)
+                for process in (empty, named)
             )
             took = {
                 name: start(
@@ -102,14 +102,14 @@ def measure(built: Path, rounds: int) -> list[Figure]:
                 floor.append(bare.whole)
                 with_named.append(with_packages.whole)
                 restored.append(of_snapshot.after_import)
-                for name, one in took.items():
-                    found[name].append(one.whole)
+                for name, times in took.items():
+                    seconds[name].append(times.whole)
     return [
         against("an empty handler with Powertools' logger and metrics and a pydantic model", with_named, floor, None),
         *(
             against(f"{name}: processor time to its first event handled", took_, floor,
                     API_AIM if name == "ApiFunction" else SCHEDULED_AIM)
-            for name, took_ in found.items()
+            for name, took_ in seconds.items()
         ),
         against("ApiFunction from a snapshot: processor time to its first event handled", restored, floor, API_AIM),
     ]  # fmt: skip
@@ -117,7 +117,7 @@ def measure(built: Path, rounds: int) -> list[Figure]:
 
 def imports(built: Path, name: str, most: int = 25) -> list[tuple[float, str]]:
     """The slowest imports of a function, each without what it imports itself: milliseconds, module."""
-    code = f"import sys; sys.path[:0] = {[str(one) for one in function(built, name)[1]]!r}; import app"
+    code = f"import sys; sys.path[:0] = {[str(folder) for folder in function(built, name)[1]]!r}; import app"
     environment = {"GPUCOST_TABLE": "t", "POWERTOOLS_SERVICE_NAME": "x", "POWERTOOLS_METRICS_NAMESPACE": "GpuCost"}
     runs: dict[str, list[float]] = {}
     for _ in range(5):
@@ -134,17 +134,17 @@ def figures(quick: bool) -> list[Figure]:
     """Cold starts and sizes."""
     with tempfile.TemporaryDirectory() as folder:
         built = build(Path(folder))
-        found = measure(built, 3 if quick else 5)
+        times = measure(built, 3 if quick else 5)
         for layer in (*LAYERS, "DuckDbLayer"):
-            found.append(Figure(f"{layer}, unzipped", size(built / layer, zipped=False), "MB"))
-            found.append(Figure(f"{layer}, zipped", size(built / layer, zipped=True), "MB"))
-        return found
+            times.append(Figure(f"{layer}, unzipped", size(built / layer, zipped=False), "MB"))
+            times.append(Figure(f"{layer}, zipped", size(built / layer, zipped=True), "MB"))
+        return times
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 3 and sys.argv[1] == "--imports":
-        with tempfile.TemporaryDirectory() as place:
-            for milliseconds, module_ in imports(build(Path(place)), sys.argv[2]):
+        with tempfile.TemporaryDirectory() as folder:
+            for milliseconds, module_ in imports(build(Path(folder)), sys.argv[2]):
                 print(f"{milliseconds:7.1f} ms  {module_}")
     else:
         stand_alone(figures, __doc__)

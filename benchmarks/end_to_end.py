@@ -125,10 +125,10 @@ def _put_by(name: str, arguments: Mapping[str, Any]) -> Iterator[Any]:
     if name == "put_item":
         yield arguments["Item"]
     elif name == "batch_write_item":
-        requests = [one for own in arguments["RequestItems"].values() for one in own]
-        yield from (one["PutRequest"]["Item"] for one in requests if "PutRequest" in one)
+        requests = [request for table_requests in arguments["RequestItems"].values() for request in table_requests]
+        yield from (request["PutRequest"]["Item"] for request in requests if "PutRequest" in request)
     else:
-        yield from (one["Put"]["Item"] for one in arguments["TransactItems"] if "Put" in one)
+        yield from (request["Put"]["Item"] for request in arguments["TransactItems"] if "Put" in request)
 
 
 def cpu_seconds() -> float:
@@ -187,14 +187,14 @@ def compare(client: Any, url: str, start: datetime, end: datetime, rounds: int =
         first = BenchmarkSystem(keeping, url)
         first.attribute(start, end)
     items = [*keeping.stored.values()]
-    ours, bare, asked, written, worked, worked_bare = [], [], [], [], [], []
+    ours, bare, query_counts, written, worked, worked_bare = [], [], [], [], [], []
     for _ in range(rounds):
         began, work = time.perf_counter(), cpu_seconds()
         send_bare(url, queries)
         middle = time.perf_counter()
         write_bare(client, items)
         done = time.perf_counter()
-        asked.append(middle - began)
+        query_counts.append(middle - began)
         written.append(done - middle)
         bare.append(done - began)
         worked_bare.append(cpu_seconds() - work)
@@ -209,14 +209,14 @@ def compare(client: Any, url: str, start: datetime, end: datetime, rounds: int =
     return {
         "hours": hours,
         "queries": len(queries),
-        "bare_queries_seconds": statistics.median(asked),
+        "bare_queries_seconds": statistics.median(query_counts),
         "bare_writes_seconds": statistics.median(written),
         "seconds": statistics.median(ours),
         "hours_per_second": hours / statistics.median(ours),
         "ratio": statistics.median(a / b for a, b in zip(ours, bare, strict=True)),
         "cpu_seconds": statistics.median(worked),
         "cpu_ratio": statistics.median(a / b for a, b in zip(worked, worked_bare, strict=True)),
-        "ratio_to_queries": statistics.median(a / b for a, b in zip(ours, asked, strict=True)),
+        "ratio_to_queries": statistics.median(a / b for a, b in zip(ours, query_counts, strict=True)),
         "write_units_per_hour": first.metered.units / hours,
     }
 
@@ -250,52 +250,52 @@ def peak_memory_mib(dynamodb: str, url: str, hour: datetime) -> float:
 def hours(client: Any, dynamodb: str, sizes: Sequence[int]) -> list[dict[str, Any]]:
     """One hour end to end, of clusters of these sizes: the newest whose samples are all there, its day under way."""
     start = floor_hour(datetime.now(UTC) - timedelta(minutes=10)) - HOUR
-    found = []
+    measured = []
     for pods in sizes:
         with metrics(pods, start, start + HOUR) as url:
             measured = compare(client, url, start, start + HOUR)
-            found.append({"pods": pods, **measured, "peak_memory_mib": peak_memory_mib(dynamodb, url, start)})
-    return found
+            measured.append({"pods": pods, **measured, "peak_memory_mib": peak_memory_mib(dynamodb, url, start)})
+    return measured
 
 
 def backfills(client: Any, pods: int, days: Sequence[int], step: int, rounds: int) -> list[dict[str, Any]]:
     """Backfills of so many days."""
-    found = []
+    measured = []
     for number in days:
         start = floor_day(datetime.now(UTC)) - number * DAY
         with metrics(pods, start, start + number * DAY, step) as url:
             measured = compare(client, url, start, start + number * DAY, rounds)
-            found.append({"pods": pods, "days": number, **measured})
-    return found
+            measured.append({"pods": pods, "days": number, **measured})
+    return measured
 
 
 def figures(quick: bool) -> list[Figure]:
     """Single hours, and a backfill of a day."""
-    found = []
+    results = []
     with running_dynamodb() as dynamodb:
         client = local_client("dynamodb", dynamodb)
-        for one in hours(client, dynamodb, (625,) if quick else (625, 2_500, 10_000)):
-            of = f"hour of {one['pods']:,} pods, end to end"
-            seconds, worked = one["seconds"], one["cpu_seconds"]
-            found += [
-                Figure(f"{of}: time, ÷ the same queries and writes", seconds, "s", seconds / one["ratio"], 1.3),
-                Figure(f"{of}: processor time, ÷ theirs", worked, "s", worked / one["cpu_ratio"]),
-                Figure(f"{of}: write units", one["write_units_per_hour"], aim=2_000),
-                Figure(f"{of}: peak memory", one["peak_memory_mib"], "MiB", aim=400),
+        for run in hours(client, dynamodb, (625,) if quick else (625, 2_500, 10_000)):
+            of = f"hour of {run['pods']:,} pods, end to end"
+            seconds, worked = run["seconds"], run["cpu_seconds"]
+            results += [
+                Figure(f"{of}: time, ÷ the same queries and writes", seconds, "s", seconds / run["ratio"], 1.3),
+                Figure(f"{of}: processor time, ÷ theirs", worked, "s", worked / run["cpu_ratio"]),
+                Figure(f"{of}: write units", run["write_units_per_hour"], aim=2_000),
+                Figure(f"{of}: peak memory", run["peak_memory_mib"], "MiB", aim=400),
             ]
-        for one in backfills(client, 100, (1,), 300, 1) if quick else backfills(client, 100, (1, 4), 300, 2):
-            worked = one["cpu_seconds"] / one["hours"]
-            of = f"backfill of {one['days']} days of {one['pods']} pods, an hour of it"
-            seconds = one["seconds"] / one["hours"]
-            found += [
-                Figure(f"{of}: processor time, ÷ floor's", worked, "s", worked / one["cpu_ratio"]),
-                Figure(f"{of}: time, ÷ the same queries alone", seconds, "s", seconds / one["ratio_to_queries"]),
-                Figure(f"{of}: write units", one["write_units_per_hour"]),
+        for run in backfills(client, 100, (1,), 300, 1) if quick else backfills(client, 100, (1, 4), 300, 2):
+            worked = run["cpu_seconds"] / run["hours"]
+            of = f"backfill of {run['days']} days of {run['pods']} pods, an hour of it"
+            seconds = run["seconds"] / run["hours"]
+            results += [
+                Figure(f"{of}: processor time, ÷ floor's", worked, "s", worked / run["cpu_ratio"]),
+                Figure(f"{of}: time, ÷ the same queries alone", seconds, "s", seconds / run["ratio_to_queries"]),
+                Figure(f"{of}: write units", run["write_units_per_hour"]),
                 Figure(
-                    f"backfill of {one['days']} days of {one['pods']} pods", one["hours_per_second"], "hours a second"
+                    f"backfill of {run['days']} days of {run['pods']} pods", run["hours_per_second"], "hours a second"
                 ),
             ]
-    return found
+    return results
 
 
 def main() -> None:

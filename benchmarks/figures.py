@@ -60,7 +60,7 @@ def in_turns(ours: Callable[[], object], floor: Callable[[], object], rounds: in
 def against(name: str, ours: Sequence[float], floor: Sequence[float], aim: float | None, unit: str = "s") -> Figure:
     """A figure of the median of what was measured in turns; its ratio is the median of the turns' ratios."""
     value = median(ours)
-    ratio = median(one / bare for one, bare in zip(ours, floor, strict=True))
+    ratio = median(seconds / bare for seconds, bare in zip(ours, floor, strict=True))
     return Figure(name, value, unit, value / ratio, aim)
 
 
@@ -75,7 +75,7 @@ class Spent:
     """Of resident memory; known of what `called` runs."""
 
 
-def own_process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Spent:
+def run_process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Spent:
     """Run a command to its end.
 
     Raises:
@@ -97,8 +97,8 @@ def peak_mib() -> float:
 
     Not `ru_maxrss`, in which a process begins with the peak of the one that started it.
     """
-    told = Path("/proc/self/status").read_text()
-    return int(told.partition("VmHWM:")[2].split()[0]) / 1024
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def called(function: str, *arguments: str) -> Spent:
@@ -106,7 +106,7 @@ def called(function: str, *arguments: str) -> Spent:
     module, _, name = function.partition(":")
     code = f"import sys; from {module} import {name}; {name}(*sys.argv[1:])"
     code += "; from benchmarks.figures import peak_mib; print(); print(peak_mib())"
-    spent = own_process([sys.executable, "-c", code, *arguments])
+    spent = run_process([sys.executable, "-c", code, *arguments])
     output, _, peak = spent.output.rstrip("\n").rpartition("\n")
     return replace(spent, output=output, peak_mib=float(peak))
 
@@ -126,12 +126,12 @@ def table(rows: Mapping[str, Sequence[Figure]]) -> Table:
         column.justify = "right"
     for part, figures in rows.items():
         printed.add_row(f"[bold]{part}")
-        for one in figures:
-            floor = "" if one.floor is None else _number(one.floor)
-            ratio = "" if one.ratio is None else f"{one.ratio:.2f}"
-            aim = "" if one.aim is None else f"≤ {one.aim:,g}"
-            kept = {None: "", True: "kept", False: "[red]missed"}[one.is_kept()]
-            printed.add_row(f"  {one.name}", f"{_number(one.value)} {one.unit}".strip(), floor, ratio, aim, kept)
+        for figure in figures:
+            floor = "" if figure.floor is None else _number(figure.floor)
+            ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
+            aim = "" if figure.aim is None else f"≤ {figure.aim:,g}"
+            kept = {None: "", True: "kept", False: "[red]missed"}[figure.is_kept()]
+            printed.add_row(f"  {figure.name}", f"{_number(figure.value)} {figure.unit}".strip(), floor, ratio, aim, kept)
         printed.add_section()
     return printed
 
@@ -144,7 +144,7 @@ def _number(value: float) -> str:
 
 def as_json(figures: Iterable[Figure]) -> list[dict[str, object]]:
     """As `--json` writes them."""
-    return [{**asdict(one), "ratio": one.ratio, "is_kept": one.is_kept()} for one in figures]
+    return [{**asdict(figure), "ratio": figure.ratio, "is_kept": figure.is_kept()} for figure in figures]
 
 
 def stand_alone(part: Part, description: str | None) -> None:
@@ -154,7 +154,7 @@ def stand_alone(part: Part, description: str | None) -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     options = parser.parse_args()
-    found = part(options.quick)
-    Console().print(table({name: found}))
+    figures = part(options.quick)
+    Console().print(table({name: figures}))
     if options.json:
-        options.json.write_text(json.dumps(as_json(found), indent=2))
+        options.json.write_text(json.dumps(as_json(figures), indent=2))

@@ -27,8 +27,8 @@ Answer = tuple[float, float, float]
 
 def ours(history: list[float], ahead: int) -> Answer | None:
     """The product's."""
-    found = forecast(history, START, ahead)
-    return None if found is None else (found.expected, found.low, found.high)
+    prediction = forecast(history, START, ahead)
+    return None if prediction is None else (prediction.expected, prediction.low, prediction.high)
 
 
 def holt_winters(history: list[float], ahead: int) -> Answer | None:
@@ -53,18 +53,18 @@ def main(tries: int) -> None:
                 inside, width, error, began = 0, 0.0, 0.0, time.process_time()
                 for seed in range(tries):
                     series = [value or 0.0 for value in kind(random.Random(seed), weeks * WEEK + days * DAY)]
-                    found = method(series[: weeks * WEEK], days * DAY)
-                    if found is None:
+                    prediction = method(series[: weeks * WEEK], days * DAY)
+                    if prediction is None:
                         continue
-                    expected, low, high = found
+                    expected, low, high = prediction
                     actual = sum(series[weeks * WEEK :])
                     inside += low <= actual <= high
                     width += (high - low) / 2 / expected / tries
                     error += abs(actual / expected - 1) / tries
                 seconds = (time.process_time() - began) / tries
-                what = f"{kind.__name__:<12} {weeks} weeks known, {days:>2} days ahead, {name}"
+                case = f"{kind.__name__:<12} {weeks} weeks known, {days:>2} days ahead, {name}"
                 figures = f"{inside / tries:4.0%} inside ± {width:.1%}, mean error {error:.1%}, {seconds:.2f} s"
-                print(f"{what}: {figures}", flush=True)
+                print(f"{case}: {figures}", flush=True)
 
 
 if __name__ == "__main__":

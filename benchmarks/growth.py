@@ -20,7 +20,7 @@ Measured = tuple[float, float]
 """Processor seconds, MiB added."""
 
 
-def own(url: str, hour: str, hours: str, units: str) -> None:
+def run_once(url: str, hour: str, hours: str, units: str) -> None:
     """In a process of its own: attribute, and say what that took."""
     before, began = peak_mib(), time.process_time()
     attribute(url, datetime.fromisoformat(hour), int(hours), int(units))
@@ -33,7 +33,7 @@ def measure(url: str, hour: datetime, *, hours: int = 1, units: int = 200) -> Me
         called("benchmarks.growth:own", url, hour.isoformat(), str(hours), str(units)).output.split()
         for _ in range(TRIES)
     ]
-    seconds, mib = (min(float(one[place]) for one in tries) for place in (0, 1))
+    seconds, mib = (min(float(attempt[column]) for attempt in tries) for column in (0, 1))
     return seconds, mib
 
 
@@ -49,32 +49,32 @@ def core(pods: int) -> float:
 
 def fitted(of: str, points: Sequence[tuple[int, Measured]]) -> list[Figure]:
     """Single figures, and both exponents."""
-    found = [Figure(f"{of} {size:,}: processor time", seconds, "s") for size, (seconds, _) in points]
-    found += [Figure(f"{of} {size:,}: memory added", mib, "MiB") for size, (_, mib) in points]
-    found.append(Figure(f"{of}: exponent of time", exponent((size, one[0]) for size, one in points), aim=AIM))
+    figures = [Figure(f"{of} {size:,}: processor time", seconds, "s") for size, (seconds, _) in points]
+    figures += [Figure(f"{of} {size:,}: memory added", mib, "MiB") for size, (_, mib) in points]
+    figures.append(Figure(f"{of}: exponent of time", exponent((size, point[0]) for size, point in points), aim=AIM))
     seen = [(size, mib) for size, (_, mib) in points if mib >= LEAST_MIB]
     if len(seen) > 1:
-        found.append(Figure(f"{of}: exponent of memory", exponent(seen), aim=AIM))
-    return found
+        figures.append(Figure(f"{of}: exponent of memory", exponent(seen), aim=AIM))
+    return figures
 
 
 def figures(quick: bool) -> list[Figure]:
     """Of pods (the core alone, and the whole hour), business units and hours of one message."""
     pods = (100, 1_000, 4_000) if quick else (100, 1_000, 10_000, 40_000)
     alone = [(size, core(size)) for size in pods]
-    found = [Figure(f"the core alone, pods {size:,}: processor time", seconds, "s") for size, seconds in alone]
-    found.append(Figure("the core alone, pods: exponent of time", exponent(alone), aim=AIM))
+    figures = [Figure(f"the core alone, pods {size:,}: processor time", seconds, "s") for size, seconds in alone]
+    figures.append(Figure("the core alone, pods: exponent of time", exponent(alone), aim=AIM))
     by_pods = []
     for size in pods[:-1] if quick else pods:
         with cluster(size) as (url, hour):
             by_pods.append((size, measure(url, hour)))
-    found += fitted("whole hour, pods", by_pods)
+    figures += fitted("whole hour, pods", by_pods)
     with cluster(500 if quick else 1_000, units=500) as (url, hour):
-        found += fitted("business units", [(units, measure(url, hour, units=units)) for units in (20, 200, 500)])
+        figures += fitted("business units", [(units, measure(url, hour, units=units)) for units in (20, 200, 500)])
     spans = (1, 4) if quick else (1, 4, 16)
     with cluster(200 if quick else 1_000, spans[-1]) as (url, hour):
-        found += fitted("hours of a message", [(hours, measure(url, hour, hours=hours)) for hours in spans])
-    return found
+        figures += fitted("hours of a message", [(hours, measure(url, hour, hours=hours)) for hours in spans])
+    return figures
 
 
 if __name__ == "__main__":

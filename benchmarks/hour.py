@@ -44,8 +44,8 @@ def attribute(url: str, hour: datetime, hours: int = 1, units: int = large_clust
     """Attribute an hour, or several that one message names, once; returns their lines."""
     settings = settings_for(url, units)
     cluster = settings.clusters[0]
-    asked = [hour + number * HOUR for number in range(hours)]
-    records = attribute_hours(metrics_reader(cluster, settings), cluster, settings, asked, now=datetime.now(UTC))
+    hour_starts = [hour + number * HOUR for number in range(hours)]
+    records = attribute_hours(metrics_reader(cluster, settings), cluster, settings, hour_starts, now=datetime.now(UTC))
     return sum(len(record.lines) for record in records)
 
 
@@ -137,8 +137,8 @@ def measure(pods: int, rounds: int, step: int = large_cluster.STEP) -> list[Figu
 def figures(quick: bool) -> list[Figure]:
     """Of clusters of several sizes."""
     sizes = (100, 1_000) if quick else (100, 1_000, 10_000, 40_000)
-    found = [figure for pods in sizes for figure in measure(pods, 3 if quick or pods > 10_000 else ROUNDS)]
-    return found + measure(sizes[-1] if quick else 10_000, 3, step=15)
+    figures = [figure for pods in sizes for figure in measure(pods, 3 if quick or pods > 10_000 else ROUNDS)]
+    return figures + measure(sizes[-1] if quick else 10_000, 3, step=15)
 
 
 if __name__ == "__main__":

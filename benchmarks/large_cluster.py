@@ -78,7 +78,7 @@ def _read_by_opencost(pods: int, units: int) -> Iterator[Family]:
     annotations, traffic by zone. OpenCost asks for them all the same, and is answered at once.
     """
     nodes = range(-(-pods // PODS_PER_NODE))
-    own, cadvisor = 'job="opencost",instance="10.0.0.9:9003"', 'job="kubelet"'
+    opencost, cadvisor = 'job="opencost",instance="10.0.0.9:9003"', 'job="kubelet"'
 
     def of_pods(labels: str, value: str) -> Iterator[tuple[str, str]]:
         return ((f'{_pod(i, units)},node="node-{i // PODS_PER_NODE}",{labels}', value) for i in range(pods))
@@ -105,17 +105,17 @@ def _read_by_opencost(pods: int, units: int) -> Iterator[Family]:
         ("container_memory_allocation_bytes", "1e11"),
         ("container_gpu_allocation", "1"),
     ):
-        yield metric, of_pods(f'container="main",{own}', value)
+        yield metric, of_pods(f'container="main",{opencost}', value)
     for metric in (
         "node_cpu_hourly_cost", "node_ram_hourly_cost", "node_gpu_hourly_cost", "node_total_hourly_cost",
         "node_gpu_count", "kubecost_node_is_spot",
     ):  # fmt: skip
-        yield metric, ((f'node="node-{n}",instance_type="p5.48xlarge",provider_id="i-{n}",{own}', "1") for n in nodes)
+        yield metric, ((f'node="node-{n}",instance_type="p5.48xlarge",provider_id="i-{n}",{opencost}', "1") for n in nodes)
     deployments = range(-(-pods // 4))
     yield (
         "deployment_match_labels",
         (
-            (f'namespace="team-{4 * d % units}",deployment="app-{d}",label_app="app-{d}",{own}', "1")
+            (f'namespace="team-{4 * d % units}",deployment="app-{d}",label_app="app-{d}",{opencost}', "1")
             for d in deployments
         ),
     )

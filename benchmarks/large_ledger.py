@@ -116,12 +116,12 @@ def _facts(chance: random.Random) -> Iterator[tuple[FactKey, Costs]]:
 def lines(seed: int = 1, pods: int = PODS) -> list[Line]:
     """The lines of one hour."""
     chance = random.Random(seed)
-    found = []
+    lines = []
     for pod in range(pods):
-        unit, own = pod % UNITS, costs(chance, 1)
-        held, used = own.allocated_gpu_hours, own.effective_gpu_hours
+        unit, line_costs = pod % UNITS, costs(chance, 1)
+        held, used = line_costs.allocated_gpu_hours, line_costs.effective_gpu_hours
         number = pod // UNITS % WORKLOADS_PER_UNIT
-        found.append(
+        lines.append(
             Line(
                 business_unit=unit_name(unit), namespace=f"team-{unit:03d}-prod", workload_kind="Deployment",
                 workload=f"serve-{number}", pod=f"serve-{number}-{pod:08x}-{chance.randrange(16**5):05x}",
@@ -131,18 +131,18 @@ def lines(seed: int = 1, pods: int = PODS) -> list[Line]:
                 gpu_share=Decimal(1), gpu_share_source="whole", labels={"team": f"team-{unit:03d}"},
                 split_policy="gpu-bears-all", allocated_gpu_hours=held, effective_gpu_hours=used,
                 utilization=from_fixed_point(to_fixed_point(used) * 10**12 // max(1, to_fixed_point(held))),
-                utilization_source="pod", unmeasured_gpu_hours=own.unmeasured_gpu_hours,
-                gpu_hourly_usd=_share(chance) * 12, price_source="spot", allocated_usd=own.allocated_usd,
-                effective_usd=own.effective_usd, waste_usd=own.waste_usd, unmeasured_usd=own.unmeasured_usd,
+                utilization_source="pod", unmeasured_gpu_hours=line_costs.unmeasured_gpu_hours,
+                gpu_hourly_usd=_share(chance) * 12, price_source="spot", allocated_usd=line_costs.allocated_usd,
+                effective_usd=line_costs.effective_usd, waste_usd=line_costs.waste_usd, unmeasured_usd=line_costs.unmeasured_usd,
             )
         )  # fmt: skip
-    return found
+    return lines
 
 
-def record(cluster: str, hour: datetime, own: list[Line], seed: int = 1) -> HourRecord:
+def record(cluster: str, hour: datetime, lines: list[Line], seed: int = 1) -> HourRecord:
     """An hour of these lines, on nodes of eight GPUs."""
     chance = random.Random(seed)
-    total = Costs.total(line.costs() for line in own)
+    total = Costs.total(line.costs() for line in lines)
     nodes = tuple(
         NodeHour(
             node=f"ip-10-0-{n // 250}-{n % 250}", provider_id=_provider_id(n), node_pool=f"pool-{n % 7}",
@@ -151,15 +151,15 @@ def record(cluster: str, hour: datetime, own: list[Line], seed: int = 1) -> Hour
             price_source="spot", split_policy="gpu-bears-all", billed_usd=None, allocated_usd=_share(chance) * 96,
             capacity=Capacity(*(_share(chance) * 96 for _ in Capacity.names())),
         )
-        for n in range(-(-len(own) // GPUS_PER_NODE))
+        for n in range(-(-len(lines) // GPUS_PER_NODE))
     )  # fmt: skip
     return HourRecord(
         cluster, hour, "complete", Coverage(Decimal(1), Decimal("0.987654321")),
-        Totals(total, Capacity(node_cost_usd=total.allocated_usd)), tuple(own), nodes=nodes,
+        Totals(total, Capacity(node_cost_usd=total.allocated_usd)), tuple(lines), nodes=nodes,
     )  # fmt: skip
 
 
-def usage(cluster: str, hour: datetime, own: list[Line], seed: int = 1) -> Usage:
+def usage(cluster: str, hour: datetime, lines: list[Line], seed: int = 1) -> Usage:
     """What these lines may have been rated from: pods that came and went, at means of an hour's samples."""
     chance = random.Random(seed)
     start, zero = to_epoch_ms(hour), Fraction(0)
@@ -167,19 +167,19 @@ def usage(cluster: str, hour: datetime, own: list[Line], seed: int = 1) -> Usage
         GpuNode(
             f"ip-10-0-{n // 250}-{n % 250}", _provider_id(n), "p5.48xlarge", gpu_model="H100", physical=GPUS_PER_NODE
         )
-        for n in range(-(-len(own) // GPUS_PER_NODE))
+        for n in range(-(-len(lines) // GPUS_PER_NODE))
     ]
     pods = []
-    for place, line in enumerate(own):
+    for index, line in enumerate(lines):
         held = Interval(start, start + chance.randrange(1, HOUR_MS))
         seen = PodObservation(line.namespace, line.pod, line.uid, line.node, (), None, workload=line.workload)
-        node = nodes[place // GPUS_PER_NODE]
+        node = nodes[index // GPUS_PER_NODE]
         holding = Holding(seen, node, "nvidia_com_gpu", 1, GpuShare(Fraction(1), "capacity"), held, held, held.end)
         mean = Fraction(chance.randrange(10**9), 10**9)
         pods.append(PodUsage(holding, Measurement("pod", mean, held.end - held.start, (held.end - held.start) * mean)))
     there, all_gpus = Interval(start, start + HOUR_MS), Fraction(GPUS_PER_NODE * HOUR_MS)
-    found = tuple(NodeUsage(node, there, all_gpus, zero, zero, zero, zero, zero, zero) for node in nodes)
-    return Usage(cluster, hour, Coverage(Decimal(1), Decimal(1)), tuple(pods), found, ())
+    node_usages = tuple(NodeUsage(node, there, all_gpus, zero, zero, zero, zero, zero, zero) for node in nodes)
+    return Usage(cluster, hour, Coverage(Decimal(1), Decimal(1)), tuple(pods), node_usages, ())
 
 
 def _provider_id(node: int) -> str:

@@ -71,7 +71,7 @@ class Metered:
             answer = getattr(self._client, name)(**arguments, ReturnConsumedCapacity="TOTAL")
             spent = answer.get("ConsumedCapacity", [])
             self.requests += 1
-            units = sum(one["CapacityUnits"] for one in (spent if isinstance(spent, list) else [spent]))
+            units = sum(consumed["CapacityUnits"] for consumed in (spent if isinstance(spent, list) else [spent]))
             self.reads += units if name in {"get_item", "query"} else 0.0
             self.units += 0.0 if name in self._ignored else units
             return answer
@@ -135,12 +135,12 @@ def filled_and_measured(days: int, clusters: int) -> list[Budget]:
 
 def figures(quick: bool) -> list[Figure]:
     """Units and requests of every access."""
-    found = []
-    for one in filled_and_measured(7, 1) if quick else filled_and_measured(DAYS, CLUSTERS):
-        found.append(Figure(f"{one.access}: units", one.units, aim=one.most_units))
-        if one.most_requests is not None:
-            found.append(Figure(f"{one.access}: requests", one.requests, aim=one.most_requests))
-    return found
+    figures = []
+    for budget in filled_and_measured(7, 1) if quick else filled_and_measured(DAYS, CLUSTERS):
+        figures.append(Figure(f"{budget.access}: units", budget.units, aim=budget.most_units))
+        if budget.most_requests is not None:
+            figures.append(Figure(f"{budget.access}: requests", budget.requests, aim=budget.most_requests))
+    return figures
 
 
 def main() -> None:
@@ -152,18 +152,18 @@ def main() -> None:
     options = parser.parse_args()
     console = Console()
     with console.status("filling"):
-        found = filled_and_measured(options.days, options.clusters)
+        budgets = filled_and_measured(options.days, options.clusters)
     table = Table("access", "units", "budget", "requests", "budget")
-    for budget in found:
+    for budget in budgets:
         most = "" if budget.most_requests is None else str(budget.most_requests)
         table.add_row(budget.access, f"{budget.units:.1f}", f"{budget.most_units:g}", str(budget.requests), most)
     console.print(table)
     if options.write:
         from benchmarks import ledger_page
 
-        KEPT.write_text(json.dumps([asdict(budget) for budget in found], indent=2) + "\n")
+        KEPT.write_text(json.dumps([asdict(budget) for budget in budgets], indent=2) + "\n")
         ledger_page.write()
-    sys.exit(0 if all(budget.is_kept() for budget in found) else 1)
+    sys.exit(0 if all(budget.is_kept() for budget in budgets) else 1)
 
 
 if __name__ == "__main__":

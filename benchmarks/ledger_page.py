@@ -24,8 +24,8 @@ FLEETS = {
 def access_table(kept: Sequence[Budget]) -> str:
     """What each access costs beside its budget."""
     rows = [
-        f"| {one.access} | {one.units:,.0f} | {one.most_units:,.0f} | {one.requests} | {one.most_requests or ''} |"
-        for one in kept
+        f"| {budget.access} | {budget.units:,.0f} | {budget.most_units:,.0f} | {budget.requests} | {budget.most_requests or ''} |"
+        for budget in kept
     ]
     return "\n".join(
         ["| access | units | budget | requests | budget |", "| --- | ---: | ---: | ---: | ---: |", *rows, ""]
@@ -78,7 +78,7 @@ def _row(name: str, cells: Sequence[str]) -> str:
 
 def kept_budgets() -> list[Budget]:
     """As committed."""
-    return [Budget(**one) for one in json.loads(KEPT.read_text())]
+    return [Budget(**fields) for fields in json.loads(KEPT.read_text())]
 
 
 def tables() -> dict[str, str]:
@@ -88,13 +88,13 @@ def tables() -> dict[str, str]:
 
 def on_page(page: str, name: str) -> str:
     """A table as it stands there; "" where its comment does not."""
-    found = re.search(rf"(?<=<!-- {name} -->\n)(\|.*\n)+", page)
-    return found.group(0) if found else ""
+    match = re.search(rf"(?<=<!-- {name} -->\n)(\|.*\n)+", page)
+    return match.group(0) if match else ""
 
 
-def filled(page: str, found: Mapping[str, str]) -> str:
+def filled(page: str, tables: Mapping[str, str]) -> str:
     """The page with these tables in the place of its own."""
-    for name, table in found.items():
+    for name, table in tables.items():
         page = page.replace(f"<!-- {name} -->\n{on_page(page, name)}", f"<!-- {name} -->\n{table}")
     return page
 

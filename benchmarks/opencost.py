@@ -68,10 +68,10 @@ def queries() -> Iterator[str]:
     yield mean("kube_persistentvolumeclaim_resource_requests_storage_bytes", "persistentvolumeclaim, namespace")
     yield mean("kube_persistentvolume_capacity_bytes", "persistentvolume")
     yield mean("pv_hourly_cost", "volumename, persistentvolume, provider_id")
-    for place in ('internet="false",same_zone="false",same_region="true"', 'same_region="false"', 'internet="true"'):
-        yield increase(f"kubecost_pod_network_egress_bytes_total{{{place}}}", "pod_name, namespace")
-    for place in ("zone", "region", "internet"):
-        yield mean(f"kubecost_network_{place}_egress_cost", "cluster")
+    for zone_labels in ('internet="false",same_zone="false",same_region="true"', 'same_region="false"', 'internet="true"'):
+        yield increase(f"kubecost_pod_network_egress_bytes_total{{{zone_labels}}}", "pod_name, namespace")
+    for zone_labels in ("zone", "region", "internet"):
+        yield mean(f"kubecost_network_{zone_labels}_egress_cost", "cluster")
     for way in ("receive", "transmit"):
         yield increase(f'container_network_{way}_bytes_total{{pod!=""}}', "pod_name, pod, namespace")
     for kept in ("kube_namespace_labels", "kube_namespace_annotations", "kube_pod_labels", "kube_pod_annotations"):
@@ -98,20 +98,20 @@ def send(url: str, hour: datetime) -> None:
 
 def samples(url: str, hour: datetime) -> int:
     """What Prometheus says that they cost."""
-    asked: list[tuple[str, Mapping[str, str]]] = [
+    queries: list[tuple[str, Mapping[str, str]]] = [
         ("query", {"query": query, "time": str((hour + HOUR).timestamp())}) for query in queries()
     ]
-    return samples_processed(url, asked)
+    return samples_processed(url, queries)
 
 
 def figures(quick: bool) -> list[Figure]:
     """Time, processor time, queries and samples of both."""
     pods, rounds = (500, 3) if quick else (2_000, 7)
     with cluster(pods, with_opencost=True) as (url, hour):
-        own = recorded_queries(url, hour)
+        own_queries_sent = recorded_queries(url, hour)
         send(url, hour)
         ours, theirs = in_turns(lambda: attribute(url, hour), lambda: send(url, hour), rounds)
-        bare, beside = in_turns(lambda: send_bare(url, own), lambda: send(url, hour), rounds)
+        bare, beside = in_turns(lambda: send_bare(url, own_queries_sent), lambda: send(url, hour), rounds)
         worked, floor = [], []
         for _ in range(rounds):
             before = cpu_seconds()
@@ -125,8 +125,8 @@ def figures(quick: bool) -> list[Figure]:
             against(f"{of}: time", ours, theirs, 0.3),
             against(f"{of}: processor time", worked, floor, 0.3, "s"),
             against(f"{pods:,} pods, our queries alone ÷ OpenCost's: time", bare, beside, None),
-            Figure(f"{of}: queries", len(own), floor=len(list(queries()))),
-            Figure(f"{of}: samples processed", samples_processed(url, own), floor=samples(url, hour)),
+            Figure(f"{of}: queries", len(own_queries_sent), floor=len(list(queries()))),
+            Figure(f"{of}: samples processed", samples_processed(url, own_queries_sent), floor=samples(url, hour)),
         ]
 
 

@@ -38,16 +38,16 @@ def figures(quick: bool) -> list[Figure]:
     with tempfile.TemporaryDirectory() as state, running_demo(Path(state)) as demo, running_chromium() as browser:
         rounds = [first_chart(browser, demo.url) for _ in range((1 if quick else ROUNDS) + 1)]
         seconds, floor = zip(*rounds[1:], strict=True)  # the first warms the function up
-        one = large(browser)
+        large_page = large(browser)
     fleet = f"{UNITS} business units × {DAYS} days by hour"
     return [
         Figure("all files, gzipped", size, "kB", aim=300),
         against("first chart of the overview, ÷ its questions asked bare", seconds, floor, None),
-        Figure(f"{fleet}: drawn", one.drawn, "s"),
-        Figure(f"{fleet}: to the next frame from a key", one.key, "ms"),
-        Figure(f"{fleet}: from a move of the pointer", one.move, "ms"),
-        Figure(f"{fleet}: from scrolling", one.scroll, "ms"),
-        Figure(f"{fleet}: the longest task", one.longest, "ms"),
+        Figure(f"{fleet}: drawn", large_page.drawn, "s"),
+        Figure(f"{fleet}: to the next frame from a key", large_page.key, "ms"),
+        Figure(f"{fleet}: from a move of the pointer", large_page.move, "ms"),
+        Figure(f"{fleet}: from scrolling", large_page.scroll, "ms"),
+        Figure(f"{fleet}: the longest task", large_page.longest, "ms"),
     ]
 
 
@@ -55,16 +55,16 @@ def first_chart(browser: Browser, url: str) -> tuple[float, float]:
     """Seconds until the first chart, and for the same questions asked by a bare client."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
     page.goto(f"{url}/#/overview")
     milliseconds = page.wait_for_function(FIRST_CHART).json_value()
     settled(page)
     context.close()
     begin = time.perf_counter()
     with requests.Session() as session:
-        for one in dict.fromkeys(asked):
-            session.get(one, timeout=30).raise_for_status()
+        for path in dict.fromkeys(requested):
+            session.get(path, timeout=30).raise_for_status()
     return milliseconds / 1000, time.perf_counter() - begin
 
 
@@ -102,7 +102,7 @@ def large(browser: Browser) -> Smoothness:
     scrolls = [_frame(page, lambda: page.mouse.wheel(0, 40)) for _ in range(STEPS)]
     longest = page.evaluate("window.longest")
     context.close()
-    key, move, scroll = (1000 * statistics.median(one) for one in (keys, moves, scrolls))
+    key, move, scroll = (1000 * statistics.median(seconds) for seconds in (keys, moves, scrolls))
     return Smoothness(drawn, key, move, scroll, longest)
 
 

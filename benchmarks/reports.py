@@ -180,13 +180,13 @@ def filled_and_measured(days: int, clusters: int, runs: int) -> list[Measured]:
 def figures(quick: bool) -> list[Figure]:
     """Time and units of every report."""
     clusters = 1 if quick else 3
-    found = []
-    for one in filled_and_measured(7 if quick else 35, clusters, 5 if quick else 20):
-        aim = RATIO if one.report.is_judged else None
-        found.append(against(f"{one.report.name}, ÷ its bare calls", one.seconds, one.floor, aim))
-        most = None if one.report.most_units is None else one.report.most_units * clusters
-        found.append(Figure(f"{one.report.name}: read units", one.units, aim=most))
-    return found
+    figures = []
+    for report in filled_and_measured(7 if quick else 35, clusters, 5 if quick else 20):
+        aim = RATIO if report.report.is_judged else None
+        figures.append(against(f"{report.report.name}, ÷ its bare calls", report.seconds, report.floor, aim))
+        most = None if report.report.most_units is None else report.report.most_units * clusters
+        figures.append(Figure(f"{report.report.name}: read units", report.units, aim=most))
+    return figures
 
 
 def main() -> None:
@@ -198,16 +198,16 @@ def main() -> None:
     options = parser.parse_args()
     console = Console(width=120)
     with console.status("filling and measuring"):
-        found = filled_and_measured(options.days, options.clusters, options.runs)
+        reports = filled_and_measured(options.days, options.clusters, options.runs)
     table = Table("report", "p50 ms", "p95 ms", "floor p50", "floor p95", "ratio", "requests", "units", "budget", "KB")
     is_kept = True
-    for one in found:
-        most = None if one.report.most_units is None else one.report.most_units * options.clusters
-        is_kept &= not one.report.is_judged or (one.ratio() <= RATIO and (most is None or one.units <= most))
+    for report in reports:
+        most = None if report.report.most_units is None else report.report.most_units * options.clusters
+        is_kept &= not report.report.is_judged or (report.ratio() <= RATIO and (most is None or report.units <= most))
         table.add_row(
-            one.report.name, _ms(one.seconds, 50), _ms(one.seconds, 95), _ms(one.floor, 50), _ms(one.floor, 95),
-            f"{one.ratio():.2f}", str(one.requests), f"{one.units:.0f}", "" if most is None else f"{most:.0f}",
-            f"{one.size / 1000:.0f}",
+            report.report.name, _ms(report.seconds, 50), _ms(report.seconds, 95), _ms(report.floor, 50), _ms(report.floor, 95),
+            f"{report.ratio():.2f}", str(report.requests), f"{report.units:.0f}", "" if most is None else f"{most:.0f}",
+            f"{report.size / 1000:.0f}",
         )  # fmt: skip
     console.print(table)
     sys.exit(0 if is_kept else 1)

@@ -55,9 +55,9 @@ class Counted:
             self.calls.append((name, arguments))
             answer = call(**arguments, ReturnConsumedCapacity="TOTAL")
             spent = answer.get("ConsumedCapacity", [])
-            for one in spent if isinstance(spent, list) else [spent]:
+            for consumed in spent if isinstance(spent, list) else [spent]:
                 kind = "read" if name in {"get_item", "query"} else "write"
-                self.units[kind] = self.units.get(kind, 0.0) + one["CapacityUnits"]
+                self.units[kind] = self.units.get(kind, 0.0) + consumed["CapacityUnits"]
             return answer
 
         return counted
@@ -95,7 +95,7 @@ def replay(client: Any, calls: Sequence[tuple[str, dict[str, Any]]]) -> None:
     for name, arguments in calls:
         if name == "transact_write_items":
             wrapped = [part for part in arguments["TransactItems"] if "ConditionCheck" not in part]
-            bare = [{kind: _unconditional(one) for kind, one in part.items()} for part in wrapped]
+            bare = [{kind: _unconditional(operation) for kind, operation in part.items()} for part in wrapped]
             client.transact_write_items(TransactItems=bare)
         else:
             getattr(client, name)(**(_unconditional(arguments) if name == "put_item" else arguments))
@@ -137,7 +137,7 @@ def figures(quick: bool) -> list[Figure]:
         began = time.perf_counter()
         replay(client, counted.calls)
         bare = time.perf_counter() - began
-        published = sum(one.was_published for one in done)
+        published = sum(attempt.was_published for attempt in done)
         if published != hours:
             raise RuntimeError(f"{published} of {hours} hours were restated")
         return [

@@ -21,7 +21,7 @@ from devstack.template import transform
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.rollups import DAY
 
-ONE_PROCESSOR = 1_769
+FULL_PROCESSOR_MB = 1_769
 STEP, SPARE = 128, 1.25
 
 
@@ -40,10 +40,10 @@ def report(dynamodb: str, start: str, days: str) -> None:
 
     client = local_client("dynamodb", dynamodb)
     app = build_app(Container(client=lambda _service: client).api_services, PAGE_FOLDER)
-    asked = reports.reports(datetime.fromisoformat(start), int(days))[0]
-    answer = handler(reports._event(asked), reports._Context(), app=app)  # type: ignore[arg-type]
+    request = reports.reports(datetime.fromisoformat(start), int(days))[0]
+    answer = handler(reports._event(request), reports._Context(), app=app)  # type: ignore[arg-type]
     if answer["statusCode"] != 200:
-        sys.exit(f"{asked.path} answered {answer['statusCode']}")
+        sys.exit(f"{request.path} answered {answer['statusCode']}")
 
 
 def alert() -> None:
@@ -84,8 +84,8 @@ def measured(pods: int) -> Iterator[tuple[str, str, Spent]]:
         midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - (days + 1) * DAY
         for number in range(3):
             large_ledger.fill(client, "ledger", f"cluster-{number}", midnight, days, seed=number)
-        given = (dynamodb, midnight.isoformat(), str(days))
-        yield "ApiFunction", "35 days of 200 units in 3 clusters", called("benchmarks.sizes:report", *given)
+        arguments = (dynamodb, midnight.isoformat(), str(days))
+        yield "ApiFunction", "35 days of 200 units in 3 clusters", called("benchmarks.sizes:report", *arguments)
     yield "AlertFunction", "ticks and hours of 500 units", called("benchmarks.sizes:alert")
     yield "ExportFunction", f"a day of {pods:,} pods", called("benchmarks.sizes:export", str(pods))
     workloads = pods // 10
@@ -99,18 +99,18 @@ def least(peak_mib: float) -> int:
 
 def figures(quick: bool) -> list[Figure]:
     """Of each function with work that grows."""
-    resources, found = transform()["Resources"], []
+    resources, figures = transform()["Resources"], []
     for name, did, spent in measured(1_000 if quick else 10_000):
         size = resources[name]["Properties"]["MemorySize"]
         of = f"{name}, {did}"
-        found.append(Figure(f"{of}: peak memory, ÷ its size", spent.peak_mib, "MiB", size, 1 / SPARE))
-        found.append(Figure(f"{of}: size that costs least", least(spent.peak_mib), "MB"))
+        figures.append(Figure(f"{of}: peak memory, ÷ its size", spent.peak_mib, "MiB", size, 1 / SPARE))
+        figures.append(Figure(f"{of}: size that costs least", least(spent.peak_mib), "MB"))
         if name == "AlertFunction":
             continue  # what fills the table is in its time
-        slowed = max(1.0, ONE_PROCESSOR / size)
+        slowed = max(1.0, FULL_PROCESSOR_MB / size)
         most = resources[name]["Properties"]["Timeout"] / 2
-        found.append(Figure(f"{of}: processor time at its size", spent.processor_seconds * slowed, "s", aim=most))
-    return found
+        figures.append(Figure(f"{of}: processor time at its size", spent.processor_seconds * slowed, "s", aim=most))
+    return figures
 
 
 if __name__ == "__main__":

@@ -158,9 +158,9 @@ def settings_text(prometheus_url: str) -> str:
 
 def _print_results(console: Console, stack: LocalStack, slack: Slack, start: datetime, end: datetime) -> None:
     period = {"start": format_timestamp(start), "end": format_timestamp(end)}
-    answer = report.ask(stack.outputs["ApiUrl"], "/v1/business-units", period, signed=False)
+    answer = report.get(stack.outputs["ApiUrl"], "/v1/business-units", period, signed=False)
     console.print()
-    for part in report.tables(report.decode(answer.text)):
+    for part in report.business_unit_tables(report.decode(answer.text)):
         console.print(part)
     console.print(f"{len(slack.posts)} messages of the last {SCHEDULED_HOURS} hours, as Slack shows them:")
     for post in slack.posts:

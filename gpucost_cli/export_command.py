@@ -1,4 +1,4 @@
-"""`gpucost export`: days exported at once, by the deployment's own function."""
+"""`gpucost export`: exports days immediately, with the deployment's export function."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,32 +11,36 @@ from gpucost_cli.options import HourType, stack_option
 
 DAY = timedelta(days=1)
 INVOCATION_SECONDS = 910
-"""A little longer than the function may take."""
+"""A little longer than the function's timeout."""
 LOCAL_ACCOUNT = "123456789012"
-"""The embedded AWS's."""
+"""Account ID of the demo's emulated AWS."""
 
 
 @click.command()
 @stack_option
-@click.option("--from", "--start", "start", required=True, type=HourType(), help="first UTC day, as 2026-10-01")
-@click.option("--to", "--end", "end", required=True, type=HourType(), help="end, itself not in it")
-@click.option("--cluster", help="only this cluster; all where not given")
+@click.option(
+    "--from", "--start", "start", required=True, type=HourType(), help="first UTC day, for example 2026-10-01"
+)
+@click.option("--to", "--end", "end", required=True, type=HourType(), help="end, exclusive")
+@click.option("--cluster", help="only this cluster; default: all")
 def export(stack: str, start: datetime, end: datetime, cluster: str | None) -> None:
-    """Export days as FOCUS rows to the deployment's bucket, whether they are due or not.
+    """Export days as FOCUS rows to the deployment's bucket, also days that are not due.
 
-    Running it again changes nothing but what was restated meanwhile; a day under way is exported as far as it is known.
+    The command can be repeated. The current day is exported with the hours that have been computed.
     """
     from gpucost_cli import deployment
 
     now = datetime.now(UTC)
     for option, moment in (("--from", start), ("--to", end)):
         if floor_day(moment) != moment:
-            raise InvalidInputError(f"{option} {format_timestamp(moment)} is not the start of a UTC day")
+            raise InvalidInputError(
+                f"{option} {format_timestamp(moment)} is not the start of a UTC day. Pass for example 2026-10-01"
+            )
     if start >= end:
         raise InvalidInputError("--to must be after --from")
     if start > now:
-        raise InvalidInputError(f"--from {format_timestamp(start)} has not come yet")
-    found = deployment.find(stack)
+        raise InvalidInputError(f"--from {format_timestamp(start)} is in the future")
+    outputs = deployment.find(stack)
     days, failures = 0, []
     day = start
     while day < min(end, now):
@@ -47,7 +51,7 @@ def export(stack: str, start: datetime, end: datetime, cluster: str | None) -> N
             "cluster": cluster,
         }
         try:
-            exported = _run(stack, found, event)
+            exported = _export_day(stack, outputs, event)
         except InvalidInputError:
             raise
         except GpuCostError as error:
@@ -55,26 +59,30 @@ def export(stack: str, start: datetime, end: datetime, cluster: str | None) -> N
             click.echo(f"{day:%Y-%m-%d} failed: {error}", err=True)
         else:
             days += len(exported)
-            for one in exported:
-                click.echo(f"{one['day']}\t{one['cluster']}\t{one['rows']} rows\t{one['status']}")
+            for exported_day in exported:
+                columns = (
+                    exported_day["day"],
+                    exported_day["cluster"],
+                    f"{exported_day['rows']} rows",
+                    exported_day["status"],
+                )
+                click.echo("\t".join(columns))
         day += DAY
     if failures:
-        raise GpuCostError(
-            f"{len(failures)} days failed, {days} days of clusters are exported; run it again for the rest"
-        )
+        raise GpuCostError(f"{len(failures)} days failed, {days} were exported. Run the command again for the rest.")
     if not days:
-        click.echo("nothing was exported: the ledger has no hours of these days")
+        click.echo("nothing was exported, because the ledger has no hours of these days")
 
 
-def _run(stack: str, found: Any, event: dict[str, Any]) -> list[dict[str, Any]]:
+def _export_day(stack: str, outputs: Any, event: dict[str, Any]) -> list[dict[str, Any]]:
     from devstack.demo_records import is_demo
     from gpucost_cli.invocation import invoke, run_locally
 
     if is_demo(stack):
         variables = {
-            "GPUCOST_TABLE": found.table,
-            "GPUCOST_EXPORT_BUCKET": found.export_bucket,
+            "GPUCOST_TABLE": outputs.table,
+            "GPUCOST_EXPORT_BUCKET": outputs.export_bucket,
             "GPUCOST_BILLING_ACCOUNT": LOCAL_ACCOUNT,
         }
         return list(run_locally(stack, "ExportFunction", "export", variables, event)["exported"])
-    return list(invoke(found.export_function, event, seconds=INVOCATION_SECONDS)["exported"])
+    return list(invoke(outputs.export_function, event, seconds=INVOCATION_SECONDS)["exported"])

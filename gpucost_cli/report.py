@@ -1,4 +1,4 @@
-"""What the API of a deployment answers, in a terminal."""
+"""Prints reports of a deployment's API in a terminal."""
 
 import sys
 from collections.abc import Mapping
@@ -21,87 +21,87 @@ from gpucost_cli.aws_session import aws_credentials, aws_session
 from gpucost_cli.signing_proxy import region_of
 
 
-def show_units(*, stack: str | None, api: str | None, question: Mapping[str, str], form: str) -> None:
-    """Print the business units' sums of a period.
+def show_units(*, stack: str | None, api: str | None, parameters: Mapping[str, str], output_format: str) -> None:
+    """Print the costs of all business units in a period.
 
     Raises:
-        InvalidInputError: the API refuses the question; says why.
-        GpuCostError: the API could not be asked.
+        InvalidInputError: the API rejects the parameters. The message says why.
+        GpuCostError: the API is not reachable or fails.
     """
     url, signed = _address(stack, api)
-    answer = ask(url, "/v1/business-units", question, signed=signed)
-    if form == "json":
-        sys.stdout.write(answer.text + "\n")
+    response = get(url, "/v1/business-units", parameters, signed=signed)
+    if output_format == "json":
+        sys.stdout.write(response.text + "\n")
         return
-    for part in tables(decode(answer.text)):
+    for part in business_unit_tables(decode(response.text)):
         render.print_table(part)
 
 
-def show_costs(*, stack: str | None, api: str | None, question: Mapping[str, str], form: str) -> None:
-    """Print what `/v1/costs` answers: all pages of it.
+def show_costs(*, stack: str | None, api: str | None, parameters: Mapping[str, str], output_format: str) -> None:
+    """Print all pages of `/v1/costs`.
 
     Raises:
         As `show_units`.
     """
     (url, signed), cursor, rows = _address(stack, api), None, []
     while True:
-        more = {"format": "csv"} if form == "csv" else {}
-        more |= {"cursor": cursor} if cursor is not None else {}
-        answer = ask(url, "/v1/costs", {**question, **more}, signed=signed)
-        if form == "csv":
-            # Every page has the header; one is enough.
-            sys.stdout.write(answer.text if cursor is None else answer.text.partition("\r\n")[2])
-            cursor = answer.headers.get(NEXT_CURSOR)
+        page_parameters = {"format": "csv"} if output_format == "csv" else {}
+        page_parameters |= {"cursor": cursor} if cursor is not None else {}
+        response = get(url, "/v1/costs", {**parameters, **page_parameters}, signed=signed)
+        if output_format == "csv":
+            # Every page has the CSV header, which is printed once.
+            sys.stdout.write(response.text if cursor is None else response.text.partition("\r\n")[2])
+            cursor = response.headers.get(NEXT_CURSOR)
         else:
-            document = decode(answer.text)
+            document = decode(response.text)
             rows += document["rows"]
             cursor = document["cursor"]
         if cursor is None:
             break
-    if form == "json":
+    if output_format == "json":
         sys.stdout.write(dumps({**document, "rows": rows}) + "\n")
-    elif form == "table":
+    elif output_format == "table":
         for part in costs_tables({**document, "rows": rows}):
             render.print_table(part)
 
 
 def _address(stack: str | None, api: str | None) -> tuple[str, bool]:
-    """Where to ask, and whether to sign."""
+    """Return the API's URL, and whether requests must be signed."""
     return api or deployment.find(str(stack)).api_url, api is None and not is_demo(str(stack))
 
 
-def ask(url: str, path: str, question: Mapping[str, str], *, signed: bool) -> requests.Response:
-    """GET an answer.
+def get(url: str, path: str, parameters: Mapping[str, str], *, signed: bool) -> requests.Response:
+    """Send a GET request and return the response.
 
     Raises:
-        InvalidInputError: the API refuses the question; says why.
-        GpuCostError: the API could not be asked.
+        InvalidInputError: the API rejects the parameters. The message says why.
+        GpuCostError: the API is not reachable or fails.
     """
     try:
-        answer = requests.get(
-            f"{url.rstrip('/')}{path}", params=question, timeout=60, auth=_signer(url) if signed else None
+        response = requests.get(
+            f"{url.rstrip('/')}{path}", params=parameters, timeout=60, auth=_signer(url) if signed else None
         )
     except requests.RequestException as error:
-        raise GpuCostError(f"the API at {url} could not be reached ({type(error).__name__})") from error
-    if answer.ok:
-        return answer
+        raise GpuCostError(f"the API at {url} is not reachable ({type(error).__name__})") from error
+    if response.ok:
+        return response
     try:
-        told = answer.json()
-        detail = str(told.get("detail") or told.get("message"))
+        problem = response.json()
+        detail = str(problem.get("detail") or problem.get("message"))
     except ValueError:
-        detail = answer.reason
-    kind = InvalidInputError if answer.status_code in {400, 404} else GpuCostError
-    raise kind(f"the API at {url} answered {answer.status_code}: {detail}")
+        detail = response.reason
+    error_class = InvalidInputError if response.status_code in {400, 404} else GpuCostError
+    raise error_class(f"the API at {url} returned {response.status_code}: {detail}")
 
 
 def decode(text: str) -> dict[str, Any]:
-    """An answer, numbers exact."""
+    """Parse a JSON response with exact numbers."""
     document: dict[str, Any] = simplejson.loads(text, parse_float=Decimal, parse_int=Decimal)
     return document
 
 
-def tables(document: dict[str, Any]) -> list[Any]:
-    """An answer of `/v1/business-units` as tables."""
+def business_unit_tables(document: dict[str, Any]) -> list[Any]:
+    """Render a response of `/v1/business-units` as tables and notes."""
     rows, totals, coverage = document["rows"], document["totals"], document["coverage"]
     hours = f"{coverage['hours_complete']} of {coverage['hours_expected']} hours complete"
     if totals.get("allocated_gpu_hours") is None:
@@ -112,14 +112,14 @@ def tables(document: dict[str, Any]) -> list[Any]:
         render.costs_table(f"{document['start']} to {document['end']}, {hours}", units, totals, document["currency"]),
     ]
     if (note := render.unpriced_note(totals)) is not None:
-        parts.append(f"{note}; GET /v1/hours names the nodes")
+        parts.append(f"{note}. GET /v1/hours names the nodes.")
     if totals.get("node_cost_usd") is not None:
         parts.append(render.identity_table(totals, document["currency"]))
     return parts
 
 
 def costs_tables(document: Mapping[str, Any]) -> list[Any]:
-    """An answer of `/v1/costs` as tables."""
+    """Render a response of `/v1/costs` as tables and notes."""
     coverage, totals, currency = document["coverage"], document["totals"], document["currency"]
     hours = f"{coverage['hours_complete']} of {coverage['hours_expected']} hours complete"
     if totals.get("allocated_gpu_hours") is None:
@@ -135,32 +135,32 @@ def costs_tables(document: Mapping[str, Any]) -> list[Any]:
     for row in document["rows"]:
         names = [*([row["start"]] if has_times else []), *map(render.printable, row["group"].values())]
         if row.get("kind") == "idle" and document["group_by"]:
-            names[-1] = names[-1] or "(nobody)"
-        table.add_row(*names, *_shown(row, currency, has_idle=has_idle))
+            names[-1] = names[-1] or "(idle)"
+        table.add_row(*names, *_cost_cells(row, currency, has_idle=has_idle))
     table.add_section()
     blank = [""] * (has_times + len(document["group_by"]) - 1)
-    lead = 1 if has_times or document["group_by"] else 0
+    label_columns = 1 if has_times or document["group_by"] else 0
     if document["filtered_out"] is not None:
-        left = _shown(document["filtered_out"], currency, has_idle=has_idle)
-        table.add_row(*["filtered out"] * lead, *blank, *left)
+        filtered_out = _cost_cells(document["filtered_out"], currency, has_idle=has_idle)
+        table.add_row(*["filtered out"] * label_columns, *blank, *filtered_out)
     idle = {"idle_usd": None, "cost_usd": totals["node_cost_usd"]}
     if totals["node_cost_usd"] is not None:
         idle["idle_usd"] = totals["node_cost_usd"] - totals["allocated_usd"]
-    every = _shown({**totals, **idle}, currency, has_idle=has_idle)
-    table.add_row(*["all"] * lead, *blank, *every, style="bold")
+    fleet = _cost_cells({**totals, **idle}, currency, has_idle=has_idle)
+    table.add_row(*["all"] * label_columns, *blank, *fleet, style="bold")
     return [*_default_window(document), table]
 
 
 def _default_window(document: Mapping[str, Any]) -> list[str]:
-    """A sentence where no period was asked for."""
+    """Return a note if the default window was used."""
     if document["default_window"] is None:
         return []
-    return ["the last 24 hours, as no period was given; others with --start and --end, --window or --days"]
+    return ["last 24 hours (default); select another period with --start and --end, --window or --days"]
 
 
-def _shown(row: Mapping[str, Any], currency: str, *, has_idle: bool) -> list[str]:
-    more = [render.money(row[name], currency) for name in ("idle_usd", "cost_usd")] if has_idle else []
-    return [*render.cost_cells(row, currency), *more]
+def _cost_cells(row: Mapping[str, Any], currency: str, *, has_idle: bool) -> list[str]:
+    idle_cells = [render.money(row[name], currency) for name in ("idle_usd", "cost_usd")] if has_idle else []
+    return [*render.cost_cells(row, currency), *idle_cells]
 
 
 def _signer(url: str) -> Any:

@@ -1,4 +1,4 @@
-"""`gpucost report`: questions to a deployment's API from a terminal."""
+"""`gpucost report`: cost reports of a deployment's API in a terminal."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -16,22 +16,32 @@ FILTERS = (*(name for name in DIMENSIONS if name != "cluster"), "label")
 @click.command()
 @click.option("--stack", help=STACK_HELP)
 @aws_options
-@click.option("--api", help="address of an API that asks for no signature, as the demo's")
-@click.option("--start", "--from", "start", type=HourType(), help="first hour or day; a day before the end by default")
-@click.option("--end", "--to", "end", type=HourType(), help="end, itself not in it; the last full hour by default")
+@click.option("--api", help="URL of an API that needs no signature, such as the demo's")
+@click.option(
+    "--start",
+    "--from",
+    "start",
+    type=HourType(),
+    help="start of the period: an hour or a day; by default one day before the end",
+)
+@click.option(
+    "--end", "--to", "end", type=HourType(), help="end of the period, exclusive; by default the last full hour"
+)
 @click.option(
     "--window",
-    help="instead of both: 24h (the default), 7d, today, yesterday, week, lastweek, month, lastmonth",
+    help="instead of --start and --end: 24h (the default), 7d, today, yesterday, week, lastweek, month, lastmonth",
 )
-@click.option("--days", type=click.IntRange(1, 371), help="as --window: the last UTC days, today included")
-@click.option("--group-by", help="dimensions with commas: business_unit,workload,label:team …")
-@click.option("--granularity", type=click.Choice(["hour", "day", "week", "month", "total"]), help="length of a row")
+@click.option("--days", type=click.IntRange(1, 371), help="instead of --window: the last UTC days, including today")
+@click.option("--group-by", help="comma-separated dimensions: business_unit,workload,label:team …")
+@click.option(
+    "--granularity", type=click.Choice(["hour", "day", "week", "month", "total"]), help="length of each row's period"
+)
 @click.option("--filter", "filters", multiple=True, metavar="DIMENSION=VALUES",
-              help="namespace=a,b or workload=train-* or zone=!x; may be given for several dimensions")  # fmt: skip
-@click.option("--cluster", help="these clusters alone")
+              help="namespace=a,b or workload=train-* or zone=!x; can be repeated for other dimensions")  # fmt: skip
+@click.option("--cluster", help="only these clusters")
 @click.option("--idle", type=click.Choice(["hidden", "separate", "shared-by-allocation", "shared-evenly"]),
-              help="who bears what nobody held")  # fmt: skip
-@click.option("--sort", help="figures with commas, - for the largest first: -waste_usd")
+              help="how to report idle costs")  # fmt: skip
+@click.option("--sort", help="comma-separated figures, with - for descending order: -waste_usd")
 @click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json", "csv"]))
 def report(
     stack: str | None,
@@ -48,43 +58,43 @@ def report(
     sort: str | None,
     form: str,
 ) -> None:
-    """What business units cost, or anything else, as the API of a deployment answers it."""
+    """Report costs by business unit, or by other dimensions."""
     from gpucost_cli import report as reports
 
     if (stack is None) == (api is None):
-        raise InvalidInputError("exactly one of --stack and --api is needed")
+        raise InvalidInputError("pass either --stack or --api")
     if api is not None and not api.startswith(("http://", "https://")):
-        raise InvalidInputError(f"--api {api!r} is not an address like http://127.0.0.1:8080")
-    question = _period(start, end, window, days) | ({"cluster": cluster} if cluster else {})
-    asked = {"group_by": group_by, "granularity": granularity, "idle": idle, "sort": sort, **_filters(filters)}
-    more = {name: value for name, value in asked.items() if value is not None}
-    if not more and form != "csv":
-        reports.show_units(stack=stack, api=api, question=question, form=form)
+        raise InvalidInputError(f"--api {api!r} is not a URL. Pass for example http://127.0.0.1:8080")
+    parameters = _period(start, end, window, days) | ({"cluster": cluster} if cluster else {})
+    options = {"group_by": group_by, "granularity": granularity, "idle": idle, "sort": sort, **_filters(filters)}
+    sent_options = {name: value for name, value in options.items() if value is not None}
+    if not sent_options and form != "csv":
+        reports.show_units(stack=stack, api=api, parameters=parameters, output_format=form)
         return
     defaults = {"granularity": "total", "group_by": "business_unit"}
-    reports.show_costs(stack=stack, api=api, question={**question, **defaults, **more}, form=form)
+    reports.show_costs(stack=stack, api=api, parameters={**parameters, **defaults, **sent_options}, output_format=form)
 
 
 def _period(start: datetime | None, end: datetime | None, window: str | None, days: int | None) -> dict[str, str]:
     if sum((start is not None or end is not None, window is not None, days is not None)) > 1:
-        raise InvalidInputError("give --start and --end, or --window, or --days")
+        raise InvalidInputError("pass --start and --end, or --window, or --days, not several of them")
     if days is not None:
         return {"window": f"{days}d"}
     if window is not None:
         return {"window": window}
     if start is None and end is None:
-        return {}  # the API's default, which its answer names
+        return {}  # the API's default window
     last = end or floor_hour(datetime.now(UTC))
     return {"start": format_timestamp(start or last - timedelta(days=1)), "end": format_timestamp(last)}
 
 
-def _filters(given: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for one in given:
-        name, equals, values = one.partition("=")
+def _filters(texts: tuple[str, ...]) -> dict[str, str]:
+    filters: dict[str, str] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
         if not equals or name not in FILTERS:
-            raise InvalidInputError(f"--filter {one!r} is not DIMENSION=VALUES; dimensions: {', '.join(FILTERS)}")
-        if name in found:
-            raise InvalidInputError(f"--filter {name} is given twice; name its values with commas")
-        found[name] = values
-    return found
+            raise InvalidInputError(f"--filter {text!r} is not DIMENSION=VALUES. Dimensions: {', '.join(FILTERS)}")
+        if name in filters:
+            raise InvalidInputError(f"--filter {name} is passed twice. Pass it once, with comma-separated values")
+        filters[name] = values
+    return filters

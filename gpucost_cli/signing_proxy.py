@@ -1,8 +1,7 @@
-"""A local address for a deployment's API: requests are signed with the caller's credentials and passed on.
+"""A local proxy for a deployment's API that signs requests with the caller's credentials.
 
-Browsers and OpenCost's tools sign nothing; this does it for them. It listens on the loopback address, for reading
-alone, and only for who names it by that address: a web page that lets its own name point here (DNS rebinding) is
-refused.
+It is for browsers and OpenCost's tools, which cannot sign requests. It listens on the loopback address, forwards only
+GET and HEAD, and checks the Host header to prevent DNS rebinding.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,22 +20,29 @@ from gpucost.core.errors import GpuCostError
 from gpucost.runtime.json_text import dumps
 
 Sign = Callable[[str], Mapping[str, str]]
-"""Headers that make a GET of an address a signed one."""
+"""Returns the headers of a signed GET request for a URL."""
 
-_PASSED_ON = {"accept", "accept-encoding", "accept-language", "if-none-match", "if-modified-since", "user-agent"}
-_OWN = {"connection", "keep-alive", "transfer-encoding", "upgrade", "trailer", "te", "server", "date"}
-"""Headers of one connection, which are not passed on (RFC 9110, 7.6.1), and those that are written here."""
+_FORWARDED_HEADERS = {
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "if-none-match",
+    "if-modified-since",
+    "user-agent",
+}
+_HOP_HEADERS = {"connection", "keep-alive", "transfer-encoding", "upgrade", "trailer", "te", "server", "date"}
+"""Hop-by-hop headers, which are not forwarded (RFC 9110, 7.6.1), and headers that the proxy writes itself."""
 _CHUNK = 64 * 1024
 _TIMEOUT = (5, 35)
-"""Seconds to connect, and to wait for bytes: API Gateway gives up after 30."""
+"""Seconds to connect and to wait for data. API Gateway's timeout is 30 seconds."""
 
 
 def signer(credentials: Any, region: str) -> Sign:
-    """Sign as the caller (SigV4, service `execute-api`); temporary credentials are renewed when they run out.
+    """Return a signer (SigV4, service `execute-api`). Temporary credentials are refreshed when they expire.
 
     Args:
-        credentials: botocore's.
-        region: of the API.
+        credentials: botocore credentials.
+        region: region of the API.
     """
 
     def sign(url: str) -> Mapping[str, str]:
@@ -47,22 +53,22 @@ def signer(credentials: Any, region: str) -> Sign:
     return sign
 
 
-def region_of(url: str, otherwise: str | None) -> str:
-    """The region of an API's address, or of the session where a custom domain does not tell.
+def region_of(url: str, default: str | None) -> str:
+    """Return the region in an API's URL, or the default for custom domains.
 
     Raises:
-        GpuCostError: nothing tells it.
+        GpuCostError: the URL has no region, and there is no default.
     """
     labels = (urlsplit(url).hostname or "").split(".")
     if "execute-api" in labels[:-1]:
         return labels[labels.index("execute-api") + 1]
-    if otherwise is None:
-        raise GpuCostError(f"the region of {url} is not known; set AWS_REGION")
-    return otherwise
+    if default is None:
+        raise GpuCostError(f"the region of {url} is not known. Set AWS_REGION.")
+    return default
 
 
-def _unchanged(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """In place of the credentials that requests would look for in ~/.netrc, and put over the signature."""
+def _keep_authorization(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Keep the signature. Without this, requests would replace it with credentials from ~/.netrc."""
     return request
 
 
@@ -78,70 +84,72 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def do_GET(self) -> None:
-        if refusal := self._refusal():
-            self._problem(403, "Forbidden", refusal)
+        if rejection := self._rejection():
+            self._problem(403, "Forbidden", rejection)
         elif not self.path.startswith("/"):
-            self._problem(400, "Bad Request", "the address must begin with a slash")
+            self._problem(400, "Bad Request", "the path must start with a slash")
         else:
-            self._pass_on()
+            self._forward()
 
     do_HEAD = do_GET  # noqa: N815 - names that the base class looks up
 
     def do_POST(self) -> None:
-        self.close_connection = True  # a body may follow, which nobody reads
-        self._problem(405, "Method Not Allowed", "only GET and HEAD are passed on: the API only reads", allow=True)
+        self.close_connection = True  # a body may follow, which is not read
+        self._problem(
+            405, "Method Not Allowed", "only GET and HEAD are allowed, because the API is read-only", allow=True
+        )
 
     do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = do_POST  # noqa: N815
 
-    def _refusal(self) -> str | None:
+    def _rejection(self) -> str | None:
         port = self.server.server_address[1]
         hosts = self.headers.get_all("Host") or []
         if hosts not in ([f"127.0.0.1:{port}"], [f"localhost:{port}"]):
-            return f"this is http://127.0.0.1:{port}, and answers to no other name"
+            return f"wrong Host header. Use http://127.0.0.1:{port}"
         if self.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
-            return "other pages may not read this one"
+            return "cross-site requests are not allowed"
         if self.headers.get("Content-Length", "0") != "0" or self.headers.get("Transfer-Encoding"):
             self.close_connection = True
-            return "a request for reading has no body"
+            return "request bodies are not allowed"
         return None
 
-    def _pass_on(self) -> None:
-        kept = {name: value for name, value in self.headers.items() if name.lower() in _PASSED_ON}
-        request = requests.Request("GET", self.server.upstream + self.path, headers=kept)
+    def _forward(self) -> None:
+        headers = {name: value for name, value in self.headers.items() if name.lower() in _FORWARDED_HEADERS}
+        request = requests.Request("GET", self.server.upstream + self.path, headers=headers)
         prepared = self.server.session.prepare_request(request)
         if self.server.sign is not None:
             prepared.headers.update(self.server.sign(str(prepared.url)))
         session = self.server.session
-        way = session.merge_environment_settings(str(prepared.url), {}, True, None, None)
+        settings = session.merge_environment_settings(str(prepared.url), {}, True, None, None)
         try:
-            answer = session.send(prepared, timeout=_TIMEOUT, allow_redirects=False, **way)
+            response = session.send(prepared, timeout=_TIMEOUT, allow_redirects=False, **settings)
         except requests.RequestException as error:
-            self._problem(502, "Bad Gateway", f"the API could not be reached ({type(error).__name__})")
+            self._problem(502, "Bad Gateway", f"the API is not reachable ({type(error).__name__})")
             return
-        with answer:
-            self.send_response(answer.status_code)
-            for name, value in answer.headers.items():
-                if name.lower() not in _OWN:
+        with response:
+            self.send_response(response.status_code)
+            for name, value in response.headers.items():
+                if name.lower() not in _HOP_HEADERS:
                     self.send_header(name, value)
-            whole = "Content-Length" in answer.headers
-            if not whole:
+            has_length = "Content-Length" in response.headers
+            if not has_length:
                 self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
             if self.command != "HEAD":
-                self._stream(answer, chunked=not whole)
+                self._stream(response, chunked=not has_length)
 
-    def _stream(self, answer: requests.Response, *, chunked: bool) -> None:
+    def _stream(self, response: requests.Response, *, chunked: bool) -> None:
         try:
-            for part in answer.raw.stream(_CHUNK, decode_content=False):
+            for part in response.raw.stream(_CHUNK, decode_content=False):
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
             if chunked:
                 self.wfile.write(b"0\r\n\r\n")
         except (OSError, HTTPError):
-            self.close_connection = True  # cut short: whoever still reads sees that the end is missing
+            self.close_connection = True  # the closed connection shows the client that the response is truncated
 
     def _problem(self, status: int, title: str, detail: str, *, allow: bool = False) -> None:
-        told = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-        body = dumps({**told, "instance": urlsplit(self.path).path}).encode()
+        problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+        body = dumps({**problem, "instance": urlsplit(self.path).path}).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/problem+json")
         self.send_header("Content-Length", str(len(body)))
@@ -152,23 +160,23 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Keep the terminal quiet."""
+        """Log nothing."""
 
 
 @contextmanager
-def proxying(upstream: str, sign: Sign | None, port: int) -> Iterator[str]:
-    """Pass requests on; yields the local address.
+def serve_proxy(upstream: str, sign: Sign | None, port: int) -> Iterator[str]:
+    """Run the proxy and yield its local URL.
 
     Args:
-        upstream: the API's address.
-        sign: None where it asks for no signature, as the demo's.
-        port: where to listen; 0 for any.
+        upstream: the API's URL.
+        sign: signs requests; None for APIs without signatures, such as the demo's.
+        port: port to listen on; 0 for any free port.
 
     Raises:
-        GpuCostError: the port is taken.
+        GpuCostError: the port is in use.
     """
     server = _Server(port, _Handler)
     server.upstream, server.sign, server.session = upstream.rstrip("/"), sign, requests.Session()
-    server.session.auth = _unchanged
+    server.session.auth = _keep_authorization
     with server.session, serving_requests(server):
         yield server.url

@@ -1,4 +1,4 @@
-"""EventBridge Scheduler, daily, and `gpucost export` → days as FOCUS rows in S3."""
+"""The export function: exports days as FOCUS rows to S3, daily (EventBridge Scheduler) or for `gpucost export`."""
 
 from typing import Any
 
@@ -17,11 +17,11 @@ CONTAINER = Container()
 @logger.inject_lambda_context(clear_state=True)
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext, container: Container = CONTAINER) -> dict[str, Any]:
-    """Export what is due, or what is asked for.
+    """Export the due days, or the requested ones.
 
     Raises:
-        MessageError: the event does not fit.
-        SourceError: a day could not be exported; the others are. The call is tried again, and ends in the dead letters.
+        MessageError: the event is not valid.
+        SourceError: a day could not be exported; the others are. After retries, the event goes to the dead-letter queue.
     """
     try:
         message = ExportDue.model_validate(event)
@@ -31,25 +31,25 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
     if result is None:
         logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
         return {"exported": [], "days_left": 0}
-    for one in result.exported:
+    for day in result.exported:
         logger.info(
             "day exported",
-            cluster=one.cluster,
-            day=f"{one.day:%Y-%m-%d}",
-            version=one.version,
-            status=one.status,
-            rows=one.rows,
-            bytes=one.parquet_bytes,
+            cluster=day.cluster,
+            day=f"{day.day:%Y-%m-%d}",
+            version=day.version,
+            status=day.status,
+            rows=day.rows,
+            bytes=day.parquet_bytes,
         )
     for reason in result.expired:
-        logger.warning("a day is left as it was exported", reason=reason)
+        logger.warning("a day cannot be exported again", reason=reason)
     for failure in result.failures:
         logger.error("a day could not be exported", reason=failure)
     metrics.add_metric("ExportDaysLeft", MetricUnit.Count, result.days_left)
     if result.failures:
         raise SourceError("; ".join(result.failures))
     exported = [
-        {"cluster": one.cluster, "day": f"{one.day:%Y-%m-%d}", "status": one.status, "rows": one.rows}
-        for one in result.exported
+        {"cluster": day.cluster, "day": f"{day.day:%Y-%m-%d}", "status": day.status, "rows": day.rows}
+        for day in result.exported
     ]
     return {"exported": exported, "days_left": result.days_left}

@@ -1,6 +1,6 @@
-"""`gpucost doctor`: what each cluster's Prometheus holds, what is missing for attribution, and what to change.
+"""`gpucost doctor`: which metrics each cluster's Prometheus has, what attribution lacks, and what to change.
 
-`asking` asks for facts, `checks` conclude from them, `render` prints.
+`collection` queries the facts, `checks` evaluates them, and `render` prints the reports.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ from gpucost_cli.placeholders import refuse_placeholders
 Attribution = Literal["possible", "wrong", "impossible"]
 
 CLUSTER_TIMEOUT_SECONDS = 300.0
-"""For all queries to one cluster's Prometheus."""
+"""Timeout for all queries to one cluster's Prometheus."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One cluster, examined."""
+    """The results for one cluster."""
 
     cluster: str
     checks: Sequence[Check]
@@ -35,82 +35,82 @@ class Report:
 
     @property
     def possible(self) -> bool:
-        """Whether its hours can be attributed, and rightly: nothing that is required is missing or faulty."""
+        """Whether the cluster's hours can be attributed correctly: no required check is missing or faulty."""
         return self.attribution == "possible"
 
     @property
     def attribution(self) -> Attribution:
-        """`impossible` where something required is missing, `wrong` where something required is faulty."""
+        """`impossible` if a required check is missing, `wrong` if a required check is faulty."""
         statuses = {check.status for check in self.checks if check.severity == "required"}
         return "impossible" if "missing" in statuses else "wrong" if "faulty" in statuses else "possible"
 
     @property
     def first_problem(self) -> str:
-        """The first reason why attribution is not possible."""
+        """The first problem that prevents correct attribution."""
         status = "missing" if self.attribution == "impossible" else "faulty"
         checks = (check for check in self.checks if check.severity == "required" and check.status == status)
         return next((check.finding or f"{check.metric} is missing" for check in checks), "")
 
     @property
     def is_unreachable(self) -> bool:
-        """Whether Prometheus did not answer, so that nothing else is known."""
+        """Whether Prometheus did not answer, so that there are no other checks."""
         return len(self.checks) == 1 and not self.possible
 
 
 def examine_all(settings: Settings, now: datetime) -> list[Report]:
-    """Examine every cluster; a Prometheus that does not answer is not asked again for its other clusters.
+    """Examine every cluster. A Prometheus that does not answer is not queried again for other clusters.
 
     Raises:
-        InvalidInputError: the settings hold an example's placeholder.
+        InvalidInputError: the settings contain a placeholder of an example.
     """
     refuse_placeholders(settings, "settings")
-    unanswered: dict[str, Sequence[Check]] = {}
+    unreachable: dict[str, Sequence[Check]] = {}
     reports = []
     for cluster in settings.clusters:
         key = cluster.prometheus.model_dump_json()
-        if key in unanswered:
-            reports.append(Report(cluster.name, unanswered[key], []))
+        if key in unreachable:
+            reports.append(Report(cluster.name, unreachable[key], []))
             continue
         report = examine(cluster, settings, now)
         reports.append(report)
         if report.is_unreachable:
-            unanswered[key] = report.checks
+            unreachable[key] = report.checks
     return reports
 
 
 def examine(cluster: ClusterSettings, settings: Settings, now: datetime) -> Report:
-    """Ask one cluster's Prometheus and conclude; a Prometheus that does not answer is a finding."""
+    """Examine one cluster. If its Prometheus does not answer, the report has a single check."""
     utilization = settings.utilization
-    need, ranks = labels.required_labels(settings), signals.ranked(utilization.signal, utilization.scale)
+    required_labels, ranks = labels.required_labels(settings), signals.ranked(utilization.signal, utilization.scale)
     try:
         client = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS))
         facts = FactsCollector(client, cluster.selector, need, ranks, Sources.from_settings(cluster.sources)).collect(
             now
         )
     except (ValueError, ArithmeticError) as error:
-        finding = f"Prometheus at {cluster.prometheus.url} answered something unusable: {error}"
+        finding = f"the response of Prometheus at {cluster.prometheus.url} is unusable: {error}"
         return Report(cluster.name, [_unreachable(finding, _check_access(cluster.prometheus))], [])
     except CredentialsError as error:
         return Report(cluster.name, [_unreachable(str(error), _GIVE_CREDENTIALS)], [])
     except GpuCostError as error:
         finding = str(error).removeprefix(f"cluster {cluster.name}: ").partition(" (query: ")[0]
         return Report(cluster.name, [_unreachable(finding, _check_access(cluster.prometheus))], [])
-    case = CheckContext(facts, cluster, settings, need, ranks)
-    return Report(cluster.name, [Check("Prometheus", "", "found", "required"), *run_checks(case)], held_gpus(case))
+    context = CheckContext(facts, cluster, settings, required_labels, ranks)
+    return Report(cluster.name, [Check("Prometheus", "", "found", "required"), *run_checks(context)], held_gpus(context))
 
 
 _GIVE_CREDENTIALS = (
-    "give AWS credentials to this shell, as for the AWS command line: AWS_PROFILE, aws configure or aws sso login; "
-    "aws sts get-caller-identity shows whose they are"
+    "provide AWS credentials as for the AWS CLI: AWS_PROFILE, aws configure or aws sso login; "
+    "aws sts get-caller-identity shows the identity in use"
 )
 
 
 def _check_access(prometheus: PrometheusSettings) -> str:
-    change = "check that Prometheus runs and can be reached from here at the url that the settings name"
+    change = "check that Prometheus runs and can be reached from here at the url in the settings"
     if prometheus.auth == "sigv4":
         change += ", and that the AWS credentials have the permission aps:QueryMetrics on the workspace"
     elif prometheus.auth == "bearer":
-        change += f", and that secret {prometheus.secret} can be read and holds its token"
+        change += f", and that secret {prometheus.secret} can be read and contains the token"
     return change
 
 

@@ -1,4 +1,4 @@
-"""The labels that one cluster's settings need, and kube-state-metrics' flag that exports them."""
+"""The Kubernetes labels that the settings need, and the flag of kube-state-metrics that exports them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from gpucost.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class RequiredLabels:
-    """Labels of namespaces and pods that the settings ask for."""
+    """Labels of namespaces and pods that the settings need."""
 
     of_namespaces: tuple[str, ...]
     of_pods: tuple[str, ...]

@@ -1,6 +1,6 @@
 """The PromQL that `doctor` sends: counts and single samples at some times, never an hour of every series."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gpucost.core.metering.kubernetes_labels import (
@@ -9,7 +9,7 @@ from gpucost.core.metering.kubernetes_labels import (
     all_node_labels,
     exported_name,
 )
-from gpucost.sources.prometheus.queries import any_of_values, quote, union
+from gpucost.sources.prometheus.queries import any_of_values, name_matcher, quote, union
 from gpucost.sources.prometheus.source_selectors import Sources, source_of
 from gpucost_cli.doctor.facts import REQUESTS, Target
 
@@ -22,7 +22,7 @@ CLUSTER_LABELS = (
     "cluster", "cluster_name", "clusterName", "ClusterName", "cluster_id", "eks_cluster", "eks_cluster_name",
     "k8s_cluster", "k8s_cluster_name", "kubernetes_cluster",
 )  # fmt: skip
-"""Labels by which clusters of one workspace are told apart, as far as they are in common use."""
+"""Labels that are commonly used to distinguish clusters in one workspace."""
 _POD = ("namespace", "pod", "uid", "exported_namespace", "exported_pod")
 _DEVICE = (
     "__name__", *SCRAPE_LABELS, "gpu", "device", "UUID", "uuid", "GPU_I_ID", "GPU_I_PROFILE", "modelName",
@@ -31,60 +31,61 @@ _DEVICE = (
 )  # fmt: skip
 
 _GPU = (*SCRAPE_LABELS, "gpu", "UUID", "uuid", "neuroncore")
-"""A GPU with all its MIG slices: where some slices tell a signal, a poorer one of the whole GPU adds nothing."""
+"""Labels that identify a GPU with all its MIG slices: if slices have a signal, one of the whole GPU adds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """The queries of one cluster; `selector` is added to each matcher set."""
+    """The queries of one cluster."""
 
     selector: Mapping[str, str]
+    """Label values that are added to each selector."""
     sources: Sources = field(default_factory=Sources)
-    """Label matchers of the series that each source is trusted for."""
+    """Label matchers of each source's trusted series."""
 
     def select(self, metric: str, *matchers: str) -> str:
         """A selector with the matchers of the cluster and of the metric's source."""
-        own = [f"{name}={quote(value)}" for name, value in sorted(self.selector.items())]
-        return f"{metric}{{{','.join((*matchers, *own, *self.sources.matchers(source_of(metric))))}}}"
+        of_cluster = [f"{name}={quote(value)}" for name, value in sorted(self.selector.items())]
+        return f"{metric}{{{','.join((*matchers, *of_cluster, *self.sources.matchers(source_of(metric))))}}}"
 
     def any_of(self, metrics: Iterable[str]) -> str:
         """The series of several metrics."""
         groups = self.sources.groups(metrics) or [([], [])]
-        return " or ".join(self.select("", name_matcher(names), *trusted) for names, trusted in groups)
+        return " or ".join(self.select("", name_matcher(names), *matchers) for names, matchers in groups)
 
     def jobs(self, metrics: Iterable[str]) -> str:
-        """Series by metric and job, whatever the settings say of sources."""
+        """Number of series by metric and job, without the settings' matchers of sources."""
         return f"count by (__name__,job) ({Queries(self.selector).any_of(metrics)})"
 
     def counts(self, metrics: Iterable[str]) -> str:
-        """Series by metric and scraped process."""
+        """Number of series by metric and target."""
         return f"count by (__name__,{','.join(SCRAPE_LABELS)}) ({self.any_of(metrics)})"
 
     def device_counts(self, metrics: Iterable[str]) -> str:
-        """Series by metric; exporters are many, so they are not told apart."""
+        """Number of series by metric, summed over all targets, because there are many exporters."""
         return f"count by (__name__) ({self.any_of(metrics)})"
 
     def resources(self) -> str:
-        """Requests of pods on nodes, by GPU resource."""
+        """Number of requests of pods on nodes, by GPU resource."""
         return f"count by (resource) ({self._requests(REQUESTS)} or {self._requests(INIT_REQUESTS)})"
 
     def max_values(self, signals: Iterable[str]) -> str:
-        """The highest value of each signal."""
+        """The largest value of each signal."""
         return f"max by (__name__) ({self.any_of(signals)})"
 
     def holders(self) -> str:
-        """Requests of pods that run; neither those that pull their images nor those that finished."""
+        """Requests of running pods, without pending and finished ones."""
         idle = f"({self.select(PHASE, _PHASES_WITHOUT_USE)} == 1)"
         by = ",".join((*_POD, "container", "exported_container", "node", "exported_node", "resource", *SCRAPE_LABELS))
         return union(
             {
-                what: f"max by ({by}) ({self._requests(metric)} unless on ({','.join((*_POD, 'instance'))}) {idle})"
-                for what, metric in (("main", REQUESTS), ("init", INIT_REQUESTS))
+                kind: f"max by ({by}) ({self._requests(metric)} unless on ({','.join((*_POD, 'instance'))}) {idle})"
+                for kind, metric in (("main", REQUESTS), ("init", INIT_REQUESTS))
             }
         )
 
     def nodes(self) -> str:
-        """Nodes, the labels of theirs that are read, and the GPUs that they advertise."""
+        """Nodes, the node labels that attribution reads, and the nodes' GPU capacity."""
         gpus = f"resource=~{quote(GPU_RESOURCES)}"
         labels = ",".join(name for label in all_node_labels() for name in label.exported)
         return union(
@@ -97,37 +98,36 @@ class Queries:
         )
 
     def devices(self, ranks: Iterable[Iterable[str]]) -> str:
-        """Device series, each device by the best rank of signals that tells of it."""
-        asked = [f"max by ({','.join(_DEVICE)}) ({self.any_of(signals)})" for signals in ranks]
-        return f" or on ({','.join(_GPU)}) ".join(asked)
+        """Device series: of each device, the best rank of signals that it has."""
+        by_rank = [f"max by ({','.join(_DEVICE)}) ({self.any_of(signals)})" for signals in ranks]
+        return f" or on ({','.join(_GPU)}) ".join(by_rank)
 
     def cluster_labels(self) -> str:
-        """Labels that may name clusters."""
-        some = self.any_of([NODE_INFO, NAMESPACE_LABELS_METRIC])
-        return f"count by ({','.join(CLUSTER_LABELS)}) ({some} or {self._requests(REQUESTS)})"
+        """Values of labels that may name clusters."""
+        series = self.any_of([NODE_INFO, NAMESPACE_LABELS_METRIC])
+        return f"count by ({','.join(CLUSTER_LABELS)}) ({series} or {self._requests(REQUESTS)})"
 
     def label_counts(self, needed: Mapping[str, Iterable[str]]) -> str:
-        """Finished pods, and series that carry a Kubernetes label, as `metric label`."""
+        """Number of finished pods, and of series with a Kubernetes label, as statistic `metric label`."""
         finished = self.select(PHASE, 'phase=~"Succeeded|Failed"')
-        parts = {"finished": f"count({finished} == 1)"}
+        statistics = {"finished": f"count({finished} == 1)"}
         for metric, keys in needed.items():
             for key in keys:
-                carrying = self.select(metric, f'{exported_name(key)}!=""')
-                parts[f"{metric} {key}"] = f"count({carrying})"
-        return union(parts)
+                with_label = self.select(metric, f'{exported_name(key)}!=""')
+                statistics[f"{metric} {key}"] = f"count({with_label})"
+        return union(statistics)
 
     def owners(self) -> str:
-        """Pods by what owns them."""
+        """Number of pods by the kind of their owner."""
         return f"count by (owner_kind) ({self.select('kube_pod_owner')})"
 
-    def up(self, sources: Iterable[Target]) -> str:
-        """Scrapes of some processes: raw samples."""
-        some = list(sources)
-        jobs, instances = {one.job for one in some}, {one.instance for one in some}
+    def up(self, targets: Collection[Target]) -> str:
+        """Selector of `up` of some targets, for raw samples."""
+        jobs, instances = {target.job for target in targets}, {target.instance for target in targets}
         return self.select("up", f"job=~{any_of_values(sorted(jobs))}", f"instance=~{any_of_values(sorted(instances))}")
 
     def one_series(self, metric: str, labels: Mapping[str, str]) -> str:
-        """One series, or a few of one process: raw samples."""
+        """Selector of one series, or a few of one target, for raw samples."""
         return self.select(metric, *(f"{name}={quote(value)}" for name, value in sorted(labels.items())))
 
     def _requests(self, metric: str) -> str:
@@ -135,13 +135,10 @@ class Queries:
 
 
 def outside_selector(metrics: Iterable[str], selector: Mapping[str, str]) -> str:
-    """Series by metric and by the labels that select clusters, whatever the selector says."""
+    """Number of series by metric and by labels that may select clusters, without the cluster's selector."""
     labels = dict.fromkeys((*selector, *CLUSTER_LABELS))
     return f"count by (__name__,{','.join(labels)}) ({{{name_matcher(metrics)}}})"
 
-
-def name_matcher(metrics: Iterable[str]) -> str:
-    return f"__name__=~{any_of_values(metrics)}"
 
 
 _PHASES_WITHOUT_USE = 'phase=~"Pending|Succeeded|Failed"'

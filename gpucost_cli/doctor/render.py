@@ -1,4 +1,4 @@
-"""The reports as tables and as JSON."""
+"""Prints the reports as tables and as JSON."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -25,13 +25,13 @@ _SUMMARIES: Mapping[Attribution, str] = {
 
 
 def document(reports: Iterable[Report]) -> dict[str, Any]:
-    """`{"clusters": [{cluster, possible, verdict, checks, utilization}]}`."""
+    """The reports as `{"clusters": [{cluster, possible, attribution, checks, utilization}]}`."""
     return {
         "clusters": [
             {
                 "cluster": report.cluster,
                 "possible": report.possible,
-                "verdict": report.attribution,
+                "attribution": report.attribution,
                 "checks": list(report.checks),
                 "utilization": list(report.utilization),
             }
@@ -41,23 +41,23 @@ def document(reports: Iterable[Report]) -> dict[str, Any]:
 
 
 def as_json(reports: Iterable[Report]) -> str:
-    """The document as text."""
+    """The reports as JSON text."""
     return dumps(document(reports), indent=2)
 
 
 def as_tables(reports: Iterable[Report]) -> Iterable[Table | str]:
-    """Per cluster: every check, which rung would be used for how many GPUs, then findings with the line to change.
+    """For each cluster: all checks, the utilization sources of held GPUs, and findings with the line to change.
 
-    Clusters of one Prometheus that does not answer are named together, without tables.
+    Clusters whose Prometheus does not answer are listed together, without tables.
     """
-    unanswered: dict[tuple[str | None, str | None], list[Report]] = {}
+    unreachable: dict[tuple[str | None, str | None], list[Report]] = {}
     for report in reports:
         if report.is_unreachable:
             (check,) = report.checks
-            unanswered.setdefault((check.finding, check.change), []).append(report)
-    for same in unanswered.values():
-        yield printable(f"{', '.join(report.cluster for report in same)}: {_SUMMARIES['impossible']}")
-        yield from _findings(same[0])
+            unreachable.setdefault((check.finding, check.change), []).append(report)
+    for same_check in unreachable.values():
+        yield printable(f"{', '.join(report.cluster for report in same_check)}: {_SUMMARIES['impossible']}")
+        yield from _findings(same_check[0])
     for report in reports:
         if report.is_unreachable:
             continue
@@ -90,22 +90,22 @@ def _checks_table(report: Report) -> Table:
 
 
 def _utilization_table(report: Report) -> Table:
-    table = Table(title="how use would be told", box=box.SIMPLE_HEAD, title_justify="left")
+    table = Table(title="utilization of held GPUs", box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("signal", overflow="fold")
-    table.add_column("rung")
+    table.add_column("utilization source")
     table.add_column("GPUs held", justify="right")
-    for one in report.utilization:
-        table.add_row(printable(one.signal or "—"), one.source, f"{one.gpus:,.3f}")
+    for held in report.utilization:
+        table.add_row(printable(held.signal or "—"), held.source, f"{held.gpus:,.3f}")
     return table
 
 
 def _findings(report: Report) -> Iterable[str]:
-    """Worst first; what one line changes stands together."""
-    told = [check for check in report.checks if check.finding]
-    if not any(check.change for check in told):
+    """The findings, most severe first, grouped by the line to change."""
+    with_finding = [check for check in report.checks if check.finding]
+    if not any(check.change for check in with_finding):
         yield "nothing to change"
     by_change: dict[str | None, list[Check]] = {}
-    for check in sorted(told, key=_urgency):
+    for check in sorted(with_finding, key=_urgency):
         by_change.setdefault(check.change, []).append(check)
     for change, checks in by_change.items():
         yield "\n".join(
@@ -133,21 +133,22 @@ def _seconds(interval: Decimal | None) -> str:
 
 
 def problem_summary(reports: Sequence[Report], *, with_reasons: bool) -> str:
-    """One sentence about the clusters that cannot be attributed rightly; blank where there are none.
+    """One sentence about the clusters that cannot be attributed correctly; blank if there are none.
 
     Args:
-        reports: of all clusters.
-        with_reasons: whether to give the reason of each; tables give it already.
+        reports: the reports of all clusters.
+        with_reasons: whether to include the reasons, which tables show already.
     """
     parts = []
-    for verdict in ("impossible", "wrong"):
-        affected = [report for report in reports if report.attribution == verdict]
+    attributions: tuple[Attribution, ...] = ("impossible", "wrong")
+    for attribution in attributions:
+        affected = [report for report in reports if report.attribution == attribution]
         if affected and with_reasons:
             reasons: dict[str, list[str]] = {}
             for report in affected:
                 reasons.setdefault(report.first_problem, []).append(report.cluster)
-            named = "; ".join(f"cluster {', '.join(clusters)}: {reason}" for reason, clusters in reasons.items())
-            parts.append(f"{_SUMMARIES[verdict]}: {named}")
+            by_cluster = "; ".join(f"cluster {', '.join(clusters)}: {reason}" for reason, clusters in reasons.items())
+            parts.append(f"{_SUMMARIES[attribution]}: {by_cluster}")
         elif affected:
-            parts.append(f"{_SUMMARIES[verdict]} for cluster {', '.join(report.cluster for report in affected)}")
+            parts.append(f"{_SUMMARIES[attribution]} for cluster {', '.join(report.cluster for report in affected)}")
     return "; ".join(parts)

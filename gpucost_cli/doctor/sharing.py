@@ -1,4 +1,4 @@
-"""Which nodes slice or share their GPUs, and what share of a physical GPU a unit is there."""
+"""Which nodes slice or share their GPUs, and which share of a physical GPU a unit is."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -12,13 +12,13 @@ from gpucost_cli.doctor.facts import GPU, MIG, Device, Facts, Holder, Node
 
 
 def is_sliced(facts: Facts, node: Node) -> bool:
-    """Whether its GPUs are divided by MIG."""
+    """Whether a node's GPUs are divided by MIG."""
     by_name = any(name.startswith(MIG) for name in node.capacity)
     return by_name or "-MIG-" in node.label(GPU_PRODUCT) or any(device.mig_id for device in _devices(facts, node))
 
 
 def is_shared(facts: Facts, node: Node) -> bool:
-    """Whether several pods take turns on a device: time-slicing or MPS."""
+    """Whether several pods share a device, by time-slicing or MPS."""
     if any(name.endswith(SHARED_SUFFIX) for name in node.capacity) or node.label(GPU_PRODUCT).endswith("-SHARED"):
         return True
     replicas, strategy = node.label(GPU_REPLICAS), node.label(GPU_SHARING)
@@ -26,52 +26,55 @@ def is_shared(facts: Facts, node: Node) -> bool:
         return True
     if strategy == "none" or "-MIG-" in node.label(GPU_PRODUCT) or any(name.startswith(MIG) for name in node.capacity):
         return False
-    # Nothing says so: then more units than there are GPUs, or slices of GPUs, are units of the same ones.
-    known = max(len({device.key for device in _devices(facts, node)}), device_count(facts, node) or 0)
-    return 0 < known < node.capacity.get(GPU, 0)
+    # No label says so: if the node has more units than GPUs or slices, several units share one.
+    devices = max(len({device.key for device in _devices(facts, node)}), device_count(facts, node) or 0)
+    return 0 < devices < node.capacity.get(GPU, 0)
 
 
 def device_count(facts: Facts, node: Node) -> int | None:
-    """GPU devices that the node has, as metering finds it; one may be a fraction of a GPU."""
+    """The number of a node's GPU devices, computed as in metering. A device may be a fraction of a GPU."""
     return _described(facts, node).devices
 
 
 def holds_whole_node(facts: Facts, holder: Holder) -> bool:
-    """Whether a pod holds all of a node's GPUs, whole, and no device is labelled with any pod that holds some."""
+    """Whether a pod holds all GPUs of a node, and none of the node's devices is labeled with a pod."""
     node = facts.nodes.get(holder.node)
     if node is None or is_sliced(facts, node) or is_shared(facts, node):
         return False
-    others = [one for one in facts.holders if one.node == holder.node and one.name != holder.name]
+    others = [other for other in facts.holders if other.node == holder.node and other.name != holder.name]
     devices = {device.key for device in _devices(facts, node)}
-    names = {one.name for one in facts.holders}
-    labelled = any(device.workload in names for device in _devices(facts, node))
-    return not others and not labelled and holder.units == device_count(facts, node) == len(devices)
+    has_labels = any(facts.is_labeled_with_holder(device) for device in _devices(facts, node))
+    return not others and not has_labels and holder.units == device_count(facts, node) == len(devices)
 
 
 def gpu_share(facts: Facts, holder: Holder, slices_per_gpu: int | None) -> Fraction:
-    """Physical GPUs, or Neuron devices, per unit that a pod holds, as metering finds it."""
+    """Physical GPUs, or Neuron devices, per unit that a pod holds, computed as in metering."""
     node = facts.nodes.get(holder.node, Node(holder.node))
     described = _described(facts, node)
-    gpus = [one.uuid for one in _devices(facts, node) if one.workload == holder.name and one.uuid in described.layouts]
+    gpus = [
+        device.uuid
+        for device in _devices(facts, node)
+        if device.workload == holder.name and device.uuid in described.layouts
+    ]
     if gpus and holder.resource.startswith(MIG):
         return described.share_on(holder.resource, gpus).gpus_per_unit
     return described.share(holder.resource, slices_per_gpu).gpus_per_unit
 
 
 def _described(facts: Facts, node: Node) -> GpuNode:
-    """The node as metering would describe it."""
-    seen = NodeObservation(node.name, "", None, node.labels, ())
+    """The node, described by the function of metering."""
+    observation = NodeObservation(node.name, "", None, node.labels, ())
     series = [_series(node, device) for device in _devices(facts, node)]
     capacity = {name: Decimal(units) for name, units in node.capacity.items() if units}
-    return describe_node(seen, node.labels, series, capacity, {})
+    return describe_node(observation, node.labels, series, capacity, {})
 
 
 def _series(node: Node, device: Device) -> DeviceSeries:
     namespace, pod = device.workload
     return DeviceSeries(
         node=node.name, uuid=device.uuid, mig_instance=device.mig_id, mig_profile=device.profile,
-        model=device.model, namespace=namespace, pod=pod, uid="", slot=device.slot, resource_claim=device.claim, instance="",
-        scale=Decimal(1), rank=0, sample_count=1,
+        model=device.model, namespace=namespace, pod=pod, uid="", slot=device.slot, resource_claim=device.claim,
+        instance="", scale=Decimal(1), rank=0, sample_count=1,
     )  # fmt: skip
 
 

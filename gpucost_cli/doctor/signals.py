@@ -1,6 +1,6 @@
-"""Which utilization signals attribution would read: the one place that asks the catalogue.
+"""The utilization signals that attribution would read.
 
-Everything here in `doctor` knows signals by these records only, so that a change of the catalogue ends here.
+All of `doctor` reads the catalog of signals through this module, so that a change of the catalog affects it alone.
 """
 
 from collections.abc import Sequence
@@ -12,23 +12,23 @@ __all__ = ["NEURON", "Signal", "all_names", "families", "ranked", "usual_scale"]
 
 
 def ranked(signal: str, scale: Decimal | None) -> Sequence[Sequence[Signal]]:
-    """Signals that attribution asks for, best rank first: the settings' own under all its names, then stand-ins."""
+    """The signals that attribution reads, best rank first: the configured one under all its names, then fallbacks."""
     return signals_by_preference(signal, scale)
 
 
 def usual_scale(signal: Signal) -> Decimal:
-    """What the exporter's value at full use is, whatever the settings say."""
+    """The exporter's value at full use, regardless of the settings."""
     return SIGNALS[signal.name].scale
 
 
 def families() -> dict[str, list[Signal]]:
-    """Every known signal, by what it measures; the names of one family are one quantity in several exporters."""
-    found: dict[str, list[Signal]] = {}
+    """All signals by family. Signals of one family are the same quantity under several exporters' names."""
+    by_family: dict[str, list[Signal]] = {}
     for signal in SIGNALS.values():
-        found.setdefault(signal.family, []).append(signal)
-    return found
+        by_family.setdefault(signal.family, []).append(signal)
+    return by_family
 
 
 def all_names() -> tuple[str, ...]:
-    """Every metric that may tell of use."""
+    """The names of all utilization metrics."""
     return (*SIGNALS, NEURON.name)

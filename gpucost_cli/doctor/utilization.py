@@ -1,4 +1,4 @@
-"""Which signal and which rung of the ladder would tell the use of how many GPUs held right now."""
+"""How many held GPUs would be measured by which signal and utilization source."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,65 +13,65 @@ from gpucost_cli.doctor.signals import NEURON
 
 @dataclass(frozen=True, slots=True)
 class HeldGpus:
-    """So many physical GPUs (for Neuron, devices), held by pods that run."""
+    """Physical GPUs (for Neuron, devices) that running pods hold, with the same signal and utilization source."""
 
     signal: str | None
-    """None where nobody measures."""
+    """None if there is no signal."""
     source: str
     """`pod`, `shared`, `node`, `cluster` or `none`."""
     gpus: Decimal
 
 
-def held_gpus(case: CheckContext) -> list[HeldGpus]:
-    """GPUs held, by signal and rung; the best rung that the settings allow for each holder."""
-    facts = case.facts
+def held_gpus(context: CheckContext) -> list[HeldGpus]:
+    """Held GPUs by signal and utilization source: for each pod, the preferred source that is available."""
+    facts = context.facts
     sums: dict[tuple[str | None, str], Fraction] = {}
     for holder in facts.holders:
-        signal, rung = _signal_and_source(case, holder)
-        share = sharing.gpu_share(facts, holder, case.cluster.slices_per_gpu)
-        sums[signal, rung] = sums.get((signal, rung), Fraction(0)) + holder.units * share
+        signal, source = _signal_and_source(context, holder)
+        share = sharing.gpu_share(facts, holder, context.cluster.slices_per_gpu)
+        sums[signal, source] = sums.get((signal, source), Fraction(0)) + holder.units * share
     order = ("pod", "shared", "node", "cluster", "none")
-    rows = sorted(sums.items(), key=lambda item: (order.index(item[0][1]), item[0][0] or ""))
-    return [HeldGpus(signal, rung, _number(gpus)) for (signal, rung), gpus in rows]
+    keys = sorted(sums, key=lambda key: (order.index(key[1]), key[0] or ""))
+    return [HeldGpus(signal, source, _number(sums[signal, source])) for signal, source in keys]
 
 
-def _signal_and_source(case: CheckContext, holder: Holder) -> tuple[str | None, str]:
-    facts, ladder = case.facts, case.settings.utilization.sources
-    own = _devices_of_pod(facts, holder)
+def _signal_and_source(context: CheckContext, holder: Holder) -> tuple[str | None, str]:
+    facts = context.facts
+    devices_of_pod = _devices_of_pod(facts, holder)
     node = facts.nodes.get(holder.node)
-    shared = node is not None and sharing.is_shared(facts, node)
-    for rung in ladder:
-        if rung in {"pod", "shared"}:
-            found = own if shared == (rung == "shared") else []
-            if rung == "shared" and not _all_sharers_have_devices(facts, holder, own):
-                found = []
-        elif rung == "node":
-            found = _unclaimed(facts, holder, facts.devices_on.get(holder.node, ()))
+    is_shared = node is not None and sharing.is_shared(facts, node)
+    for source in context.settings.utilization.sources:
+        if source in {"pod", "shared"}:
+            devices = devices_of_pod if is_shared == (source == "shared") else []
+            if source == "shared" and not _all_sharers_have_devices(facts, holder, devices_of_pod):
+                devices = []
+        elif source == "node":
+            devices = _without_holder(facts, holder, facts.devices_on.get(holder.node, ()))
         else:
-            found = _unclaimed(facts, holder, facts.devices)
-        if found:
-            return found[0].signal, rung
+            devices = _without_holder(facts, holder, facts.devices)
+        if devices:
+            return devices[0].signal, source
     return None, "none"
 
 
 def _devices_of_pod(facts: Facts, holder: Holder) -> list[Device]:
-    """The devices labelled with the pod; where its node has one GPU only, that one; all where it holds all alone."""
+    """The devices labeled with a pod, else all devices of its node if it holds them all, else the node's only GPU."""
     on_node = [device for device in facts.devices_on.get(holder.node, ()) if _is_of_kind(device, holder)]
-    own = [device for device in facts.devices if device.workload == holder.name and _is_of_kind(device, holder)]
+    labeled = [device for device in facts.devices if device.workload == holder.name and _is_of_kind(device, holder)]
     node = facts.nodes.get(holder.node)
     is_only = node is not None and sharing.is_shared(facts, node) and sharing.device_count(facts, node) == 1
-    if own or sharing.holds_whole_node(facts, holder):
-        return own or on_node
+    if labeled or sharing.holds_whole_node(facts, holder):
+        return labeled or on_node
     return on_node if is_only and len({device.key for device in on_node}) == 1 else []
 
 
-def _all_sharers_have_devices(facts: Facts, holder: Holder, own: Sequence[Device]) -> bool:
-    """Whether no sharer of the node is on nobody knows which of its devices: its part would be given to the others."""
-    sharers = [one for one in facts.holders if one.node == holder.node]
-    return bool(own) and all(_devices_of_pod(facts, one) for one in sharers)
+def _all_sharers_have_devices(facts: Facts, holder: Holder, devices: Sequence[Device]) -> bool:
+    """Whether the devices of all pods on the node are known. Else an unknown pod's use would count for the others."""
+    sharers = [sharer for sharer in facts.holders if sharer.node == holder.node]
+    return bool(devices) and all(_devices_of_pod(facts, sharer) for sharer in sharers)
 
 
-def _unclaimed(facts: Facts, holder: Holder, devices: Iterable[Device]) -> list[Device]:
+def _without_holder(facts: Facts, holder: Holder, devices: Iterable[Device]) -> list[Device]:
     return [device for device in devices if not facts.is_labeled_with_holder(device) and _is_of_kind(device, holder)]
 
 
@@ -80,5 +80,5 @@ def _is_of_kind(device: Device, holder: Holder) -> bool:
 
 
 def _number(gpus: Fraction) -> Decimal:
-    """To a millionth, without trailing zeros."""
+    """Round to a millionth."""
     return round(Decimal(gpus.numerator) / Decimal(gpus.denominator), 6)

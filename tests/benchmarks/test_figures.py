@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.figures import Figure, against, called, exponent, own_process
+from benchmarks.figures import Figure, against, called, exponent, run_process
 
 
 def test_an_aim_is_for_the_ratio_where_there_is_a_floor() -> None:
@@ -29,7 +29,7 @@ def test_exponents_are_those_of_the_power_law() -> None:
 
 
 def test_a_process_is_charged_what_it_worked_and_not_what_it_waited() -> None:
-    asleep = own_process([sys.executable, "-S", "-c", "import time; time.sleep(0.5)"])
+    asleep = run_process([sys.executable, "-S", "-c", "import time; time.sleep(0.5)"])
     assert asleep.seconds > 0.5 > asleep.processor_seconds
 
 

@@ -13,7 +13,7 @@ import pytest
 import requests
 from playwright.sync_api import Browser, Page, Route, expect
 
-from gpucost_cli.signing_proxy import proxying
+from gpucost_cli.signing_proxy import serve_proxy
 from tests.browser.looks import has_every_look
 from tests.browser.tabs import Tabs, settled
 from tests.system.running_demo import Demo, running_demo
@@ -414,7 +414,7 @@ def test_a_download_is_the_apis_csv(visit: Callable[..., Page], demo: Demo, tmp_
 
 def test_it_works_through_gpucost_dashboard(chromium: Browser, demo: Demo) -> None:
     """As where IAM alone lets people in: the proxy signs what the page asks."""
-    with proxying(demo.url, None, 0) as address:
+    with serve_proxy(demo.url, None, 0) as address:
         tabs = Tabs(chromium, {address.removeprefix("http://")})
         page = tabs.open(f"{address}/#/overview?{day(demo)}")
         settled(page)

@@ -1,1 +1,1 @@
-"""The pipeline under faults: killed at every outside call, and through a table of what AWS and Prometheus do."""
+"""The pipeline under faults: killed at every external call, and under a table of faults of AWS and Prometheus."""

@@ -1,4 +1,4 @@
-"""`make chaos`: every crash point of a day, and the fault table; ends with 1 where anything was lost or doubled."""
+"""`make chaos`: every crash point of a day, and the fault table. Exits with 1 if anything is lost or doubled."""
 
 import argparse
 import os
@@ -14,20 +14,22 @@ HOURS = 24
 
 
 def main() -> None:
-    """Try everything, print what came of it."""
+    """Try all faults and print the findings."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hours", type=int, default=HOURS, help="of the day whose every call is made to fail")
+    parser.add_argument(
+        "--hours", type=int, default=HOURS, help="number of hours of the day in which every call fails once"
+    )
     options = parser.parse_args()
     warnings.filterwarnings("ignore", "No application metrics")
-    os.environ["POWERTOOLS_LOG_LEVEL"] = "CRITICAL"  # read where the logger is made, so before the product is imported
+    os.environ["POWERTOOLS_LOG_LEVEL"] = "CRITICAL"  # the product reads it when it is imported
     from tests.chaos.bench import Bench
-    from tests.chaos.crash import Verdict, enumerate_crashes
+    from tests.chaos.crash import FaultReport, enumerate_crashes
     from tests.chaos.faults import TABLE
     from tests.chaos.setting import running_metrics, running_parts, start
 
     console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    crashes, others = Verdict(), Verdict()
+    crashes, others = FaultReport(), FaultReport()
     with (
         tempfile.TemporaryDirectory(prefix="gpucost-chaos-") as folder,
         running_parts() as endpoints,
@@ -43,16 +45,16 @@ def main() -> None:
         task = steps.add_task("crash points", total=None)
         for crash_point, crashes in enumerate_crashes(endpoints, start(), range(options.hours), ("west",)):
             steps.update(task, description=f"{crashes.tried} crash points: {crash_point}")
-    verdicts = (crashes, others)
-    for verdict in verdicts:
-        for finding in (*verdict.lost, *verdict.doubled, *verdict.unsaid, *verdict.dead):
+    reports = (crashes, others)
+    for report in reports:
+        for finding in (*report.lost, *report.doubled, *report.missing_messages, *report.dead):
             console.print(finding, soft_wrap=True, markup=False)
     console.print(f"faults tried    {crashes.tried + others.tried} ({crashes.tried} at single calls)")
-    console.print(f"hours lost      {sum(len(verdict.lost) for verdict in verdicts)}")
-    console.print(f"hours doubled   {sum(len(verdict.doubled) for verdict in verdicts)}")
-    console.print(f"alerts lost     {sum(len(verdict.unsaid) for verdict in verdicts)}")
-    console.print(f"dead letters    {sum(len(verdict.dead) for verdict in verdicts)}")
-    sys.exit(0 if all(verdict.is_clean() for verdict in verdicts) else 1)
+    console.print(f"hours lost      {sum(len(report.lost) for report in reports)}")
+    console.print(f"hours doubled   {sum(len(report.doubled) for report in reports)}")
+    console.print(f"alerts lost     {sum(len(report.missing_messages) for report in reports)}")
+    console.print(f"dead letters    {sum(len(report.dead) for report in reports)}")
+    sys.exit(0 if all(report.is_clean() for report in reports) else 1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the rows of the fault table stand on."""
+"""The environment in which the faults of the table run."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,53 +6,55 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tests.chaos.crash import Undisturbed, Verdict, compare, figures
+from tests.chaos.crash import Baseline, FaultReport, compare, figures
 from tests.chaos.world import Endpoints, World
 
 
 @dataclass
 class Bench:
-    """What a fault needs."""
+    """Real services, and the report to which faults add their findings."""
 
     endpoints: Endpoints
     start: datetime
     prometheus: str
-    """Address of a real one that holds `first_seen`."""
+    """URL of a real Prometheus with samples from `first_seen` on."""
     first_seen: datetime
-    verdict: Verdict = field(default_factory=Verdict)
+    report: FaultReport = field(default_factory=FaultReport)
 
     @contextmanager
-    def world(self, **how: Any) -> Iterator[World]:
-        """A deployment of its own."""
-        made = World(self.endpoints, how.pop("first", self.start), **how)
+    def world(self, **parameters: Any) -> Iterator[World]:
+        """A separate deployment."""
+        world = World(self.endpoints, parameters.pop("first", self.start), **parameters)
         try:
-            yield made
+            yield world
         finally:
-            made.close()
+            world.close()
 
     def expect(
         self, fault: str, disturbed: World, quiet: World, seen: Callable[[World], dict[str, Any]] = World.seen
     ) -> None:
-        """Compare two whole runs."""
-        expected = Undisturbed(quiet.saved(), (), seen(quiet), {*quiet.messages()}, quiet.notifications())
-        compare(self.verdict, fault, disturbed, expected, seen=seen)
+        """Compare a disturbed run with an undisturbed one."""
+        expected = Baseline(quiet.saved(), (), seen(quiet), {*quiet.messages()}, quiet.notifications())
+        compare(self.report, fault, disturbed, expected, seen=seen)
 
     def expect_figures(self, fault: str, disturbed: World, quiet: World) -> None:
-        """Compare figures alone: where hours are tried in another order, versions and news may rightly differ."""
-        self.verdict.tried += 1
+        """Compare figures only. In another order of hours, versions and messages may legitimately differ."""
+        self.report.tried += 1
         expected, seen = figures(quiet.seen()), figures(disturbed.seen())
-        self.verdict.lost += [f"{fault}: {name}" for name in expected.keys() - seen.keys()]
-        self.verdict.doubled += [f"{fault}: {name}" for name in seen if seen[name] != expected.get(name)]
-        heard = {(cluster, hour) for cluster, hour, _ in disturbed.messages()}
-        self.verdict.unsaid += [f"{fault}: {one[:2]}" for one in quiet.messages() if one[:2] not in heard]
-        self.verdict.dead += [f"{fault}: {one}" for one in disturbed.dead]
+        self.report.lost += [f"{fault}: {name}" for name in expected.keys() - seen.keys()]
+        self.report.doubled += [f"{fault}: {name}" for name in seen if seen[name] != expected.get(name)]
+        received = {(cluster, hour) for cluster, hour, _ in disturbed.messages()}
+        self.report.missing_messages += [
+            f"{fault}: {message[:2]}" for message in quiet.messages() if message[:2] not in received
+        ]
+        self.report.dead += [f"{fault}: {message}" for message in disturbed.dead]
 
-    def check(self, what: str, *, holds: bool) -> None:
-        """A fault that has an outcome of its own."""
-        self.verdict.tried += 1
+    def check(self, claim: str, *, holds: bool) -> None:
+        """Check a claim about a fault."""
+        self.report.tried += 1
         if not holds:
-            self.verdict.lost.append(what)
+            self.report.lost.append(claim)
 
 
 Faulty = Callable[[Bench], None]
-"""A row of the table."""
+"""A row of the fault table."""

@@ -1,8 +1,7 @@
-"""Every crash point: killed at the k-th outside call, before it or after it took effect, then run again as AWS would.
+"""Every crash point: the function is killed before or after its k-th external call, and AWS runs it again.
 
-Hours follow one another, and between two ticks no message waits: an hour's crash is compared from a saved moment before
-its tick to the end of the tick after it. Where everything that readers see and alerting remembers is equal there, the
-rest of the day is equal too.
+No message waits between two ticks. So a crash is compared from the saved state before its tick to the end of the next
+tick. If all figures and the alert state are equal there, the rest of the day is equal, too.
 """
 
 from collections import Counter
@@ -14,106 +13,106 @@ from typing import Any
 from tests.chaos.external_calls import RESENT, WRITES, Fault
 from tests.chaos.world import Endpoints, Saved, World
 
-HEALED_AFTER = 5
-"""Ticks until an attempt that failed, at an hour that had failed before, has been made again."""
+RECOVERED_AFTER = 5
+"""Ticks until an hour whose second attempt failed has been attempted again."""
 
 
 @dataclass
-class Verdict:
-    """What faults led to.
+class FaultReport:
+    """The effects of faults.
 
     Attributes:
-        tried: faults.
-        lost: hours (or sums of them) that readers miss, or see less of than undisturbed.
-        doubled: those that they see more of, or otherwise.
-        unsaid: messages or notifications that nobody got.
-        dead: messages that ended in dead letters and should not have.
+        tried: number of faults.
+        lost: hours, or sums of hours, that are missing.
+        doubled: those that are too many, or whose figures differ.
+        missing_messages: messages or notifications that were not sent.
+        dead: unexpected dead letters.
     """
 
     tried: int = 0
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
-    unsaid: list[str] = field(default_factory=list)
+    missing_messages: list[str] = field(default_factory=list)
     dead: list[str] = field(default_factory=list)
 
     def is_clean(self) -> bool:
-        """Whether every fault was survived."""
-        return self.tried > 0 and not (self.lost or self.doubled or self.unsaid or self.dead)
+        """Whether no fault had an effect."""
+        return self.tried > 0 and not (self.lost or self.doubled or self.missing_messages or self.dead)
 
 
 @dataclass(frozen=True)
-class Undisturbed:
-    """Two ticks as they should be."""
+class Baseline:
+    """The expected state after two ticks, from an undisturbed run."""
 
     before: Saved
     calls: tuple[str, ...]
-    """Of the first of the two."""
+    """The external calls of the first tick."""
     seen: dict[str, Any]
     messages: set[tuple[Any, ...]]
     notifications: set[str]
 
 
-def undisturbed(
-    world: World, ticks: range, *, with_later: bool = False
-) -> Iterator[tuple[int, Undisturbed, Undisturbed]]:
-    """Run the day once; yields each of these ticks together with the one after it, and with several after it."""
+def baselines(world: World, ticks: range, *, with_later: bool = False) -> Iterator[tuple[int, Baseline, Baseline]]:
+    """Run the day undisturbed. Yields (tick, baseline after the next tick, baseline after several ticks)."""
     world.run(*range(ticks.start))
     before = world.saved()
     for number in ticks:
         world.restore(before)
         world.run(number)
-        calls, after = tuple(world.outside.calls), world.saved()
+        calls, after = tuple(world.external_calls.calls), world.saved()
         world.run(number + 1)
-        next_one = Undisturbed(before, calls, world.seen(), {*world.messages()}, world.notifications())
+        after_next_tick = Baseline(before, calls, world.seen(), {*world.messages()}, world.notifications())
         if with_later:
-            world.run(*range(number + 2, number + 1 + HEALED_AFTER))
-        yield number, next_one, Undisturbed(before, calls, world.seen(), {*world.messages()}, world.notifications())
+            world.run(*range(number + 2, number + 1 + RECOVERED_AFTER))
+        yield number, after_next_tick, Baseline(before, calls, world.seen(), {*world.messages()}, world.notifications())
         before = after
 
 
 def compare(
-    verdict: Verdict,
-    what: str,
+    report: FaultReport,
+    fault: str,
     world: World,
-    expected: Undisturbed,
+    expected: Baseline,
     *,
     delayed: bool = False,
     seen: Callable[[World], dict[str, Any]] = World.seen,
 ) -> None:
-    """Note in a verdict how a disturbed world differs from what is expected.
+    """Add the differences between a disturbed run and the baseline to a report.
 
-    Where an attempt may rightly come an hour later than undisturbed, versions and attempts differ: then figures are
-    compared, news by the hour they are about, and notifications by how often each was sent.
+    If an attempt may legitimately come an hour later, versions and attempts differ. Then figures are compared,
+    messages by their hour, and notifications by their count.
     """
     if delayed:
-        expected = replace(expected, seen=figures(expected.seen), messages={one[:2] for one in expected.messages})
-    verdict.tried += 1
-    found = figures(world.seen()) if delayed else seen(world)
-    heard: set[tuple[Any, ...]] = {one[:2] if delayed else one for one in world.messages()}
+        expected = replace(
+            expected, seen=figures(expected.seen), messages={message[:2] for message in expected.messages}
+        )
+    report.tried += 1
+    actual = figures(world.seen()) if delayed else seen(world)
+    received: set[tuple[Any, ...]] = {message[:2] if delayed else message for message in world.messages()}
     for name, value in expected.seen.items():
-        if name not in found:
-            verdict.lost.append(f"{what}: {name}")
-        elif found[name] != value:
-            verdict.doubled.append(f"{what}: {name}: {found[name]} instead of {value}")
-    verdict.doubled += [f"{what}: {name}" for name in found.keys() - expected.seen.keys()]
-    verdict.doubled += [f"{what}: {one}" for one in heard - expected.messages]
-    verdict.unsaid += [f"{what}: {one}" for one in expected.messages - heard]
-    told, wanted = (
+        if name not in actual:
+            report.lost.append(f"{fault}: {name}")
+        elif actual[name] != value:
+            report.doubled.append(f"{fault}: {name}: {actual[name]} instead of {value}")
+    report.doubled += [f"{fault}: {name}" for name in actual.keys() - expected.seen.keys()]
+    report.doubled += [f"{fault}: {message}" for message in received - expected.messages]
+    report.missing_messages += [f"{fault}: {message}" for message in expected.messages - received]
+    sent, wanted = (
         Counter(map(_undated, ids) if delayed else ids) for ids in (world.notifications(), expected.notifications)
     )
-    verdict.unsaid += [f"{what}: {one}" for one in wanted - told]
-    verdict.doubled += [f"{what}: {one}" for one in told - wanted]
-    verdict.dead += [f"{what}: {one}" for one in world.dead]
+    report.missing_messages += [f"{fault}: {notification}" for notification in wanted - sent]
+    report.doubled += [f"{fault}: {notification}" for notification in sent - wanted]
+    report.dead += [f"{fault}: {message}" for message in world.dead]
 
 
 def _undated(notification: str) -> str:
-    """Its id without its hour: where an hour comes late, a run of waste is noticed at the next one."""
+    """A notification's ID without its hour, because a late hour delays the detection of waste."""
     cluster, rule, unit, _, event = notification.split("/")
     return f"{cluster}/{rule}/{unit}/{event}"
 
 
 def figures(seen: dict[str, Any]) -> dict[str, Any]:
-    """All figures, without versions, attempts and what alerting remembers."""
+    """All figures, without versions, attempts and alert state."""
     return {
         name: (value.totals, value.groups) if name.endswith("summary") else value
         for name, value in seen.items()
@@ -122,38 +121,38 @@ def figures(seen: dict[str, Any]) -> dict[str, Any]:
 
 
 def faults_of(calls: tuple[str, ...]) -> Iterator[tuple[int, Fault]]:
-    """Every way in which each call can fail. Killed before a call is killed after the one before it."""
+    """All faults of all calls. A kill before a call equals a kill after the previous one."""
     yield 1, "killed before"
-    for place, _ in enumerate(calls, start=1):
-        yield place, "killed after"
-    for place, name in enumerate(calls, start=1):
-        yield place, "throttled"
+    for number, _ in enumerate(calls, start=1):
+        yield number, "killed after"
+    for number, name in enumerate(calls, start=1):
+        yield number, "throttled"
         if name in WRITES:
-            yield place, "timed out after"
+            yield number, "timed out after"
         if name in RESENT:
-            yield place, "sent twice"
+            yield number, "sent twice"
         if name == "batch_write_item":
-            yield place, "half taken"
+            yield number, "half taken"
 
 
 def enumerate_crashes(
     endpoints: Endpoints, start: datetime, ticks: range, clusters: tuple[str, ...], *, only_kills: bool = False
-) -> Iterator[tuple[str, Verdict]]:
-    """Try every fault at every call of these ticks; yields the verdict so far after each."""
-    verdict = Verdict()
+) -> Iterator[tuple[str, FaultReport]]:
+    """Try every fault at every call of these ticks. Yields (crash point, report so far)."""
+    report = FaultReport()
     quiet, world = World(endpoints, start, clusters), World(endpoints, start, clusters)
     try:
-        for number, next_one, later in undisturbed(quiet, ticks, with_later=not only_kills):
-            for place, fault in faults_of(next_one.calls):
+        for number, next_tick, later in baselines(quiet, ticks, with_later=not only_kills):
+            for call_number, fault in faults_of(next_tick.calls):
                 if only_kills and not fault.startswith("killed"):
                     continue
                 delayed = fault == "throttled"
-                what = f"hour {number}, call {place} ({next_one.calls[place - 1]}) {fault}"
-                world.restore(next_one.before)
-                world.outside.plan[place] = fault
-                world.run(*range(number, number + (HEALED_AFTER + 1 if delayed else 2)))
-                compare(verdict, what, world, later if delayed else next_one, delayed=delayed)
-                yield what, verdict
+                crash_point = f"hour {number}, call {call_number} ({next_tick.calls[call_number - 1]}) {fault}"
+                world.restore(next_tick.before)
+                world.external_calls.plan[call_number] = fault
+                world.run(*range(number, number + (RECOVERED_AFTER + 1 if delayed else 2)))
+                compare(report, crash_point, world, later if delayed else next_tick, delayed=delayed)
+                yield crash_point, report
     finally:
         quiet.close()
         world.close()

@@ -1,4 +1,4 @@
-"""The line between the product and the outside world: every call over it is counted, and any can be made to fail."""
+"""Counts all external calls of the product, and lets any of them fail."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,24 +15,24 @@ WRITES = {
     "put_item", "batch_write_item", "update_item", "delete_item", "send_message", "send_message_batch", "publish",
     "send", "transact_write_items",
 }  # fmt: skip
-"""Calls that change something outside: dying after one is another thing than dying before it."""
+"""Calls with an effect. A kill after such a call differs from a kill before it."""
 RESENT = WRITES - {"send"}
-"""Those that botocore sends again by itself where the answer got lost; what its caller sees is the second answer."""
+"""Calls that botocore retries by itself when the response is lost. Its caller sees the second response."""
 
 
 class KilledError(BaseException):
-    """The function's sandbox is gone; nothing of the product's may catch it."""
+    """The function's execution environment was killed. The product must not catch this."""
 
 
 @dataclass
-class Outside:
-    """Counts the calls of one run, and lets the planned ones fail.
+class ExternalCalls:
+    """Counts the calls of a run, and lets the planned ones fail.
 
     Attributes:
-        calls: their names, in order: the first has number 1.
-        plan: faults by number.
-        rule: the fault of any call, by its name and arguments.
-        before: what else happens before the call of a number.
+        calls: names of the calls, in order. The first has number 1.
+        plan: faults by call number.
+        rule: returns the fault of a call by its name and arguments.
+        before: (call number, function that runs before that call).
     """
 
     calls: list[str] = field(default_factory=list)
@@ -42,12 +42,12 @@ class Outside:
     _counting: Lock = field(default_factory=Lock, repr=False)
 
     def wrap(self, inner: Any) -> Any:
-        """The same object, its calls led through here."""
+        """An object whose calls are counted here."""
         return _Wrapped(inner, self)
 
     def through(self, name: str, call: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-        """One call."""
-        with self._counting:  # queries are asked two at once
+        """Count and run a call, with its fault."""
+        with self._counting:  # two queries may run at once
             self.calls.append(name)
             number = len(self.calls)
         if self.before is not None and self.before[0] == number:
@@ -60,9 +60,9 @@ class Outside:
         if fault == "throttled":
             raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "slow down"}}, name)
         if fault == "half taken" and name == "batch_write_item":
-            return _half(call, arguments)
+            return _write_every_other(call, arguments)
         if fault == "sent twice":
-            if name == "transact_write_items":  # botocore gives both the same token, by which DynamoDB knows them
+            if name == "transact_write_items":  # botocore sends both with the same token
                 arguments = {"ClientRequestToken": str(uuid4()), **arguments}
             call(**arguments)
         answer = call(**arguments)
@@ -74,18 +74,18 @@ class Outside:
 
 
 class _Wrapped:
-    def __init__(self, inner: Any, outside: Outside) -> None:
+    def __init__(self, inner: Any, outside: ExternalCalls) -> None:
         self._inner, self._outside = inner, outside
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call = getattr(self._inner, name)
-        return lambda *given, **arguments: self._outside.through(
-            name, (lambda **more: call(*given, **more)) if given else call, arguments
+        return lambda *positional, **arguments: self._outside.through(
+            name, (lambda **more: call(*positional, **more)) if positional else call, arguments
         )
 
 
-def _half(call: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """DynamoDB takes every other item and hands back the rest as unprocessed."""
+def _write_every_other(call: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """Write every other item and return the rest as unprocessed."""
     ((table, requests),) = arguments["RequestItems"].items()
     answer = call(RequestItems={table: requests[::2]})
     return {**answer, "UnprocessedItems": {table: requests[1::2]} if requests[1::2] else {}}

@@ -1,4 +1,4 @@
-"""The fault table: what AWS, Prometheus, clocks and people do, each beside an undisturbed run."""
+"""The fault table: faults of AWS, Prometheus, clocks and users, each compared with an undisturbed run."""
 
 import zlib
 from dataclasses import replace
@@ -12,15 +12,15 @@ from gpucost.features.alerting.model import AlertGroup
 from gpucost.runtime.messages import HoursDue
 from gpucost.settings_document import DocumentStore
 from tests.chaos.bench import Bench, Faulty
-from tests.chaos.crash import Undisturbed, compare
+from tests.chaos.crash import Baseline, compare
 from tests.chaos.external_calls import Fault, KilledError
-from tests.chaos.real_metrics import killed_between_queries, prometheus_troubles
+from tests.chaos.real_metrics import killed_between_queries, prometheus_failures
 from tests.chaos.script import ScriptedReader, document
 from tests.chaos.world import World
 from tests.records import line, record
 
 LAST = 4
-"""Ticks of the ordinary run, which goes over midnight: 0 to 4."""
+"""The last tick of the usual run, which passes midnight."""
 
 
 def everything_twice(bench: Bench) -> None:
@@ -45,8 +45,8 @@ def work_in_reverse(bench: Bench) -> None:
         bench.expect_figures("work late and in reverse", disturbed, quiet)
 
 
-def news_in_reverse(bench: Bench) -> None:
-    """Closed hours are told of late and in reverse."""
+def messages_in_reverse(bench: Bench) -> None:
+    """Messages about closed hours arrive late and in reverse."""
     with bench.world() as quiet, bench.world() as disturbed:
         quiet.run(*range(LAST + 1))
         disturbed.run(0)
@@ -55,22 +55,23 @@ def news_in_reverse(bench: Bench) -> None:
                 disturbed.tick(number)
                 disturbed.deliver("hours", disturbed.take("hours"))
             disturbed.deliver("events", disturbed.take("events")[::-1])
-        bench.expect("news late and in reverse", disturbed, quiet, since_alerts_began)
+        bench.expect("messages late and in reverse", disturbed, quiet, since_alerts_began)
 
 
 def since_alerts_began(world: World) -> dict[str, Any]:
-    """What is seen, without the quiet hours before an alert: which was the last one heard of depends on the order."""
-    found = world.seen()
-    for name, book in found.items():
+    """Visible state without the evaluations before an alert, which depend on the order of messages."""
+    seen = world.seen()
+    for name, book in seen.items():
         if isinstance(book, AlertGroup):
             alerts = tuple(
                 replace(
-                    alert, evaluations=tuple(verdict for verdict in alert.evaluations if verdict.hour >= alert.since)
+                    alert,
+                    evaluations=tuple(evaluation for evaluation in alert.evaluations if evaluation.hour >= alert.since),
                 )
                 for alert in book.alerts
             )
-            found[name] = replace(book, alerts=alerts)
-    return found
+            seen[name] = replace(book, alerts=alerts)
+    return seen
 
 
 def schedule_twice(bench: Bench) -> None:
@@ -90,25 +91,25 @@ def schedule_skips(bench: Bench) -> None:
 
 
 def two_workers(bench: Bench, every: int = 1) -> None:
-    """Another worker takes the same hour, from start to end, before the k-th call of the first, for every such k."""
+    """Another worker processes the same hour completely before the k-th call of the first, for every k."""
     with bench.world(clusters=("west",)) as quiet, bench.world(clusters=("west",)) as disturbed:
         quiet.run(0)
         before = quiet.saved()
         quiet.restore(before)
         quiet.run(1, 2)
-        expected = Undisturbed(before, (), quiet.seen(), {*quiet.messages()}, quiet.notifications())
+        expected = Baseline(before, (), quiet.seen(), {*quiet.messages()}, quiet.notifications())
         k, was_there = 1, True
         while was_there:
             disturbed.restore(before)
             was_there = _second_worker(disturbed, k)
             if was_there:
-                compare(bench.verdict, f"two workers, at call {k}", disturbed, expected)
+                compare(bench.report, f"two workers, at call {k}", disturbed, expected)
             k += every
         bench.check("two workers met", holds=k > 10)
 
 
 def _second_worker(world: World, k: int) -> bool:
-    """Run ticks 1 and 2; False where the first worker makes fewer than k calls."""
+    """Run ticks 1 and 2. False if the first worker makes fewer than k calls."""
     from functions.attribute import app
 
     with world.active():
@@ -121,17 +122,17 @@ def _second_worker(world: World, k: int) -> bool:
             met.append(k)
             world.container.attribute_service.attribute(work)
 
-        world.outside.before = (len(world.outside.calls) + k, another)
+        world.external_calls.before = (len(world.external_calls.calls) + k, another)
         with world.acting_as(app.handler):
             world.container.attribute_service.attribute(work)
-        world.outside.before = None
+        world.external_calls.before = None
         world.drain()
     world.run(2)
     return bool(met)
 
 
 def clocks(bench: Bench) -> None:
-    """A function's clock is five minutes off, either way."""
+    """A function's clock is five minutes fast or slow."""
     with bench.world() as quiet:
         quiet.run(*range(3))
         for minutes in (-5, 5):
@@ -141,9 +142,9 @@ def clocks(bench: Bench) -> None:
 
 
 def schedule_late(bench: Bench) -> None:
-    """Each call of the schedule arrives an hour late, or where the clock is five minutes before the full hour.
+    """Each schedule event arrives an hour late, or while the clock is five minutes before the full hour.
 
-    The hour is the schedule's own, whatever the clock says. West's trouble would be over an hour late: it is left out.
+    The schedule event determines the hour, whatever the clock says. Cluster west is left out, as its outage would end.
     """
     with bench.world(clusters=("east",)) as quiet:
         quiet.run(*range(3))
@@ -152,13 +153,13 @@ def schedule_late(bench: Bench) -> None:
                 for number in range(3):
                     disturbed.skew = timedelta(minutes=minutes)
                     disturbed.tick(number)
-                    disturbed.skew = max(disturbed.skew, timedelta(0))  # what follows a late call is late
+                    disturbed.skew = max(disturbed.skew, timedelta(0))  # what follows a late event is late
                     disturbed.drain()
                 bench.expect(f"schedule met at {minutes:+} minutes", disturbed, quiet)
 
 
 def calendars(bench: Bench) -> None:
-    """Leap days, year's ends, and the nights when clocks change elsewhere."""
+    """Leap days, ends of years, and nights with a clock change."""
     with bench.world() as quiet:
         quiet.run(*range(LAST + 1))
         expected = _in_order(quiet)
@@ -170,16 +171,19 @@ def calendars(bench: Bench) -> None:
 
 def _in_order(world: World) -> list[Any]:
     end = world.first + 2 * timedelta(days=1)
-    found: list[Any] = []
+    figures: list[Any] = []
     for cluster in world.clusters:
-        found += [(one.status, one.totals, one.groups) for one in world.ledger.summaries(cluster, world.first, end)]
+        figures += [
+            (summary.status, summary.totals, summary.groups)
+            for summary in world.ledger.summaries(cluster, world.first, end)
+        ]
         midnight = world.first.replace(hour=0)
-        found += [(one.totals, one.units) for one in world.rollups.days(cluster, midnight, end.replace(hour=0))]
-    return found
+        figures += [(day.totals, day.units) for day in world.rollups.days(cluster, midnight, end.replace(hour=0))]
+    return figures
 
 
-def one_cluster_away(bench: Bench) -> None:
-    """The table refuses everything about one cluster for an hour."""
+def unreachable_cluster(bench: Bench) -> None:
+    """The table refuses all requests for one cluster for an hour."""
 
     def refuse(_name: str, arguments: Any) -> Fault | None:
         return "throttled" if "C#east#" in str(arguments) else None
@@ -187,24 +191,24 @@ def one_cluster_away(bench: Bench) -> None:
     with bench.world() as quiet, bench.world() as disturbed:
         quiet.run(*range(3))
         disturbed.run(0)
-        disturbed.outside.rule = refuse
+        disturbed.external_calls.rule = refuse
         disturbed.run(1)
         closed = {cluster for cluster, hour, _ in disturbed.messages() if hour == bench.start + HOUR}
-        bench.check("one cluster's trouble delays only itself", holds=closed == {"west"})
-        disturbed.outside.rule = None
+        bench.check("an unreachable cluster delays only itself", holds=closed == {"west"})
+        disturbed.external_calls.rule = None
         disturbed.dead.clear()
         disturbed.run(2)
         bench.expect_figures("one cluster away for an hour", disturbed, quiet)
 
 
-def deadly_hour(bench: Bench) -> None:
-    """An hour kills whatever works on it; the others of its message are closed, and it waits among the dead."""
-    deadly = bench.start + 2 * HOUR
-    is_mended = False
+def killing_hour(bench: Bench) -> None:
+    """An hour kills every function that processes it. The other hours of its message close, and it becomes a dead letter."""
+    killing = bench.start + 2 * HOUR
+    is_fixed = False
 
     class Deadly(ScriptedReader):
         def observe(self, hours: Any) -> Any:
-            if deadly in hours and not is_mended:
+            if killing in hours and not is_fixed:
                 raise KilledError
             return super().observe(hours)
 
@@ -214,20 +218,20 @@ def deadly_hour(bench: Bench) -> None:
         disturbed.run(0, LAST)
         (letter,) = {HoursDue.model_validate_json(body).model_dump_json() for body in disturbed.dead}
         named = HoursDue.model_validate_json(letter)
-        bench.check("a deadly hour is alone among the dead", holds=(named.first_hour, named.hours) == (deadly, 1))
+        bench.check("the killing hour is the only dead letter", holds=(named.first_hour, named.hours) == (killing, 1))
         closed = {hour for _, hour, _ in disturbed.messages()}
-        others = {bench.start + HOUR * number for number in range(LAST + 1)} - {deadly}
-        bench.check("a deadly hour holds up no other", holds=closed == others)
-        is_mended = True
+        others = {bench.start + HOUR * number for number in range(LAST + 1)} - {killing}
+        bench.check("the killing hour delays no other hour", holds=closed == others)
+        is_fixed = True
         disturbed.dead.clear()
         disturbed.sqs.send_message(QueueUrl=disturbed.queues["hours"], MessageBody=letter)
         with disturbed.active():
             disturbed.drain()
-        bench.expect_figures("a deadly hour, sent again", disturbed, quiet)
+        bench.expect_figures("the killing hour, redriven", disturbed, quiet)
 
 
 def large_item(bench: Bench) -> None:
-    """200 units, and 1,000 pods with long names in one namespace: no item bursts."""
+    """200 business units, and 1,000 pods with long names in one namespace: no item exceeds its limit."""
     with bench.world() as world:
         lines = [line(f"unit-{i}", f"ns-{i}", f"pod-{i}") for i in range(200)]
         for i in range(1000):
@@ -236,21 +240,24 @@ def large_item(bench: Bench) -> None:
         big = record(lines, hour=bench.start, cluster="east")
         world.ledger.publish(big, replacing=None, settings_version=1, now=world.now)
         world.rollups.roll_up("east", bench.start.replace(hour=0), bench.start + timedelta(days=2))
-        found = world.ledger.lines("east", bench.start)
-        bench.check("an item near 400 KB", holds=sorted(one.pod for one in found) == sorted(one.pod for one in lines))
+        stored = world.ledger.lines("east", bench.start)
+        bench.check(
+            "an item near 400 KB",
+            holds=sorted(pod_line.pod for pod_line in stored) == sorted(pod_line.pod for pod_line in lines),
+        )
         ((_, facts),) = world.rollups.facts("east", bench.start.replace(hour=0), bench.start + timedelta(hours=3))
         total = sum((costs.allocated_usd for costs in facts.values()), Decimal(0))
-        bench.check("its facts", holds=total == sum((one.allocated_usd or 0 for one in lines), Decimal(0)))
+        bench.check("its facts", holds=total == sum((pod_line.allocated_usd or 0 for pod_line in lines), Decimal(0)))
 
 
 def settings_damaged(bench: Bench) -> None:
-    """A newer settings document is rubbish, or of a later version's form."""
+    """A newer settings document is damaged, or in the format of a later version."""
     damages: dict[str, dict[str, Any]] = {
         "damaged": {"b": {"B": b"rubbish"}},
         "newer": {"v": {"N": "99"}},
         "invalid": {"b": {"B": zlib.compress(b"clusters: []")}},
     }
-    for what, damage in damages.items():
+    for name, damage in damages.items():
         with bench.world() as quiet, bench.world() as disturbed:
             quiet.run(*range(3))
             disturbed.run(0)
@@ -261,11 +268,11 @@ def settings_damaged(bench: Bench) -> None:
             newer = {**item, "sk": {"S": "00000002"}, "n": {"N": "2"}, **damage}
             disturbed.dynamodb.put_item(TableName=disturbed.table, Item=newer)
             disturbed.run(1, 2)
-            bench.expect(f"settings {what}", disturbed, quiet)
+            bench.expect(f"settings {name}", disturbed, quiet)
 
 
 def two_pushes(bench: Bench) -> None:
-    """Two people push settings at once: one wins, the other is told."""
+    """Two users push settings at once. One succeeds, the other gets an error."""
     with bench.world() as world:
         text = document(("east",))
 
@@ -274,19 +281,19 @@ def two_pushes(bench: Bench) -> None:
                 text, author="other", now=world.now
             )
 
-        world.outside.before = (2, other)
-        store = DocumentStore(world.outside.wrap(world.dynamodb), world.table, clock=lambda: world.now)
+        world.external_calls.before = (2, other)
+        store = DocumentStore(world.external_calls.wrap(world.dynamodb), world.table, clock=lambda: world.now)
         try:
             store.push(text, author="me", now=world.now)
-            told = False
+            is_refused = False
         except ConflictError:
-            told = True
-        authors = [one.author for one in store.history()]
-        bench.check("two pushes at once", holds=told and authors == ["other", "chaos"])
+            is_refused = True
+        authors = [version.author for version in store.history()]
+        bench.check("two pushes at once", holds=is_refused and authors == ["other", "chaos"])
 
 
 TABLE: tuple[Faulty, ...] = (
-    everything_twice, work_in_reverse, news_in_reverse, schedule_twice, schedule_skips, two_workers, clocks,
-    schedule_late, calendars, one_cluster_away, deadly_hour, large_item, settings_damaged, two_pushes,
-    prometheus_troubles, killed_between_queries,
+    everything_twice, work_in_reverse, messages_in_reverse, schedule_twice, schedule_skips, two_workers, clocks,
+    schedule_late, calendars, unreachable_cluster, killing_hour, large_item, settings_damaged, two_pushes,
+    prometheus_failures, killed_between_queries,
 )  # fmt: skip

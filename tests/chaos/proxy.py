@@ -1,4 +1,4 @@
-"""A real Prometheus behind something that fails as networks and Amazon's service do."""
+"""A real Prometheus behind a proxy that fails like networks and Amazon's service."""
 
 import json
 import time
@@ -10,15 +10,15 @@ from threading import Thread
 import requests
 
 DRIP_SECONDS = 0.4
-Trouble = Callable[["_Handler", bytes], None]
-"""Answers one query, given what Prometheus itself would say."""
+Failure = Callable[["_Handler", bytes], None]
+"""Answers one query, from Prometheus' own response."""
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     upstream: str
-    trouble: Trouble
-    left: int
+    failure: Failure
+    remaining: int
     refused: int
 
 
@@ -29,10 +29,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         kind = {"Content-Type": self.headers["Content-Type"]}
         answer = requests.post(self.server.upstream + self.path, data=body, headers=kind, timeout=60)
-        if self.server.left:
-            self.server.left -= 1
+        if self.server.remaining:
+            self.server.remaining -= 1
             self.server.refused += 1
-            self.server.trouble(self, answer.content)
+            self.server.failure(self, answer.content)
         else:
             self.say(answer.status_code, answer.content)
 
@@ -40,7 +40,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.say(404, b"not found")
 
     def say(self, status: int, content: bytes, **headers: str) -> None:
-        """A whole answer."""
+        """Send a complete response."""
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", **headers}.items():
             self.send_header(name.replace("_", "-"), value)
@@ -49,7 +49,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def begin(self, content: bytes) -> None:
-        """The head of a whole answer, and its first half."""
+        """Send the headers of a complete response, and the first half of its body."""
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
@@ -58,10 +58,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
+        """Log nothing."""
 
 
-def _refusal(status: int, text: str, **headers: str) -> Trouble:
+def _refusal(status: int, text: str, **headers: str) -> Failure:
     return lambda handler, _: handler.say(status, text.encode(), **headers)
 
 
@@ -73,22 +73,22 @@ def _reset(handler: _Handler, content: bytes) -> None:
 def _drip(handler: _Handler, content: bytes) -> None:
     handler.begin(content)
     try:
-        for place in range(len(content) // 2, len(content)):
+        for position in range(len(content) // 2, len(content)):
             time.sleep(DRIP_SECONDS)
-            handler.wfile.write(content[place : place + 1])
+            handler.wfile.write(content[position : position + 1])
             handler.wfile.flush()
     except OSError:
         handler.close_connection = True
 
 
 def _warn(handler: _Handler, content: bytes) -> None:
-    """Every other series, with a warning: what a query front end answers when a store is away."""
+    """Every other series, with a warning, as a query front end answers without one of its stores."""
     answer = json.loads(content)
     answer["data"]["result"] = answer["data"]["result"][::2]
     handler.say(200, json.dumps({**answer, "warnings": ["a store is away"]}).encode())
 
 
-TROUBLES: dict[str, Trouble] = {
+FAILURES: dict[str, Failure] = {
     "429 with Retry-After": _refusal(429, "slow down", Retry_After="1"),
     "429 without Retry-After": _refusal(429, "slow down"),
     "503": _refusal(503, "away"),
@@ -101,10 +101,10 @@ TROUBLES: dict[str, Trouble] = {
 
 
 @contextmanager
-def troubled(upstream: str, trouble: str, queries: int) -> Iterator[tuple[str, Callable[[], int]]]:
-    """Let so many queries fail; yields the address, and how many did."""
+def failing_proxy(upstream: str, failure: str, queries: int) -> Iterator[tuple[str, Callable[[], int]]]:
+    """Let some queries fail. Yields (URL, function that returns how many failed)."""
     server = _Server(("127.0.0.1", 0), _Handler)
-    server.upstream, server.trouble, server.left, server.refused = upstream, TROUBLES[trouble], queries, 0
+    server.upstream, server.failure, server.remaining, server.refused = upstream, FAILURES[failure], queries, 0
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

@@ -1,48 +1,49 @@
-"""Rows of the fault table on a real Prometheus."""
+"""Faults on a real Prometheus."""
 
 from typing import Any
 from unittest.mock import patch
 
 from gpucost.sources.prometheus import metrics_reader
 from tests.chaos.bench import Bench
-from tests.chaos.crash import compare, undisturbed
-from tests.chaos.proxy import TROUBLES, troubled
+from tests.chaos.crash import baselines, compare
+from tests.chaos.proxy import FAILURES, failing_proxy
 
 
 def killed_between_queries(bench: Bench) -> None:
-    """Killed after every single query of two hours; the crash points' own reader is one call for all of an hour's."""
+    """Killed after every query of two hours. (In `crash`, the reader of an hour is a single call.)"""
     how = {"first": bench.first_seen, "clusters": ("west",), "prometheus": bench.prometheus}
-    asked = 0
+    queries = 0
     with bench.world(**how) as quiet, bench.world(**how) as disturbed:
-        for number, expected, _ in undisturbed(quiet, range(2)):
-            for place, name in enumerate(expected.calls, start=1):
+        for number, expected, _ in baselines(quiet, range(2)):
+            for call_number, name in enumerate(expected.calls, start=1):
                 if name == "ask":
-                    asked += 1
+                    queries += 1
                     disturbed.restore(expected.before)
-                    disturbed.outside.plan[place] = "killed after"
+                    disturbed.external_calls.plan[call_number] = "killed after"
                     disturbed.run(number, number + 1)
-                    compare(bench.verdict, f"real hour {number}, killed after call {place}", disturbed, expected)
+                    compare(bench.report, f"real hour {number}, killed after call {call_number}", disturbed, expected)
         bench.check(
-            "real hours were seen", holds=any(one.allocated_usd for one in quiet.ledger.lines("west", bench.first_seen))
+            "real hours were seen",
+            holds=any(pod_line.allocated_usd for pod_line in quiet.ledger.lines("west", bench.first_seen)),
         )
-    bench.check("killed between queries", holds=asked >= 16)
+    bench.check("killed between queries", holds=queries >= 16)
 
 
-def prometheus_troubles(bench: Bench) -> None:
-    """A real Prometheus in every kind of trouble: for one query, and for a whole attempt."""
+def prometheus_failures(bench: Bench) -> None:
+    """A real Prometheus with every kind of failure, for one query and for a whole attempt."""
     quiet = _attributed(bench, bench.prometheus)
-    bench.check("without trouble", holds=bool(quiet) and all(one.allocated_usd for one in quiet))
-    for trouble in TROUBLES:
+    bench.check("without failure", holds=bool(quiet) and all(pod_line.allocated_usd for pod_line in quiet))
+    for failure in FAILURES:
         for queries in (1, 10_000):
-            with troubled(bench.prometheus, trouble, queries) as (url, refused):
-                found = _attributed(bench, url)
-                bench.check(f"{trouble}, {queries}: was there", holds=refused() > 0)
-            what = f"{trouble}, {'once' if queries == 1 else 'for an attempt'}"
-            bench.check(what, holds=found == quiet)
+            with failing_proxy(bench.prometheus, failure, queries) as (url, refused):
+                lines = _attributed(bench, url)
+                bench.check(f"{failure}, {queries}: was there", holds=refused() > 0)
+            fault = f"{failure}, {'once' if queries == 1 else 'for an attempt'}"
+            bench.check(fault, holds=lines == quiet)
 
 
 def _attributed(bench: Bench, url: str) -> list[Any]:
-    """The hour's lines after as many ticks as it needs, the trouble being over after the first."""
+    """The hour's lines after two ticks. The failure ends after the first."""
     with bench.world(first=bench.first_seen, clusters=("west",)) as world:
         addresses = iter([url, *[bench.prometheus] * 100])
 
@@ -55,4 +56,4 @@ def _attributed(bench: Bench, url: str) -> list[Any]:
             world.run(0, 1)
         if world.dead:
             return []
-        return sorted(world.ledger.lines("west", bench.first_seen), key=lambda one: one.uid)
+        return sorted(world.ledger.lines("west", bench.first_seen), key=lambda pod_line: pod_line.uid)

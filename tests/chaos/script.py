@@ -1,4 +1,4 @@
-"""Two small clusters whose metrics are known hour by hour: idle GPUs that raise alerts, and one hour out of reach."""
+"""Two small clusters with scripted metrics: idle GPUs that raise alerts, and an hour without metrics."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -18,15 +18,15 @@ from gpucost.core.metering.observations import (
 )
 
 GPU = "nvidia_com_gpu"
-AWAY = 1
-"""The hour, counted from the first, whose metrics of cluster west cannot be had until two hours later."""
+UNREACHABLE_HOUR = 1
+"""The hour, counted from the first, whose metrics of cluster west are unavailable until two hours later."""
 
 
-NOBODY = "http://127.0.0.1:9"
+UNUSED_URL = "http://127.0.0.1:9"
 
 
-def document(clusters: Sequence[str], prometheus: str = NOBODY) -> str:
-    """Settings for these clusters."""
+def document(clusters: Sequence[str], prometheus: str = UNUSED_URL) -> str:
+    """A settings document for some clusters."""
     return json.dumps(
         {
             "clusters": [{"name": name, "prometheus": {"url": prometheus}} for name in clusters],
@@ -44,28 +44,28 @@ def document(clusters: Sequence[str], prometheus: str = NOBODY) -> str:
 
 
 class ScriptedReader:
-    """Fulfils `ports.MetricsReader` for one cluster."""
+    """A `MetricsReader` with scripted observations."""
 
     def __init__(self, cluster: str, first: datetime, clock: Callable[[], datetime]) -> None:
         self._cluster, self._first, self._clock = cluster, first, clock
 
     def observe(self, hours: Sequence[datetime]) -> list[Observation]:
-        """What was seen in each hour."""
-        found = []
+        """The observation of each hour."""
+        observations = []
         for hour in hours:
             number = (hour - self._first) // HOUR
-            if self._cluster == "west" and number == AWAY and self._clock() < hour + 2 * HOUR:
+            if self._cluster == "west" and number == UNREACHABLE_HOUR and self._clock() < hour + 2 * HOUR:
                 raise MetricsUnavailableError("out of reach")
-            found.append(observation(self._cluster, hour, number))
-        return found
+            observations.append(observation(self._cluster, hour, number))
+        return observations
 
     def retention(self) -> timedelta | None:
-        """Nothing tells."""
+        """Unknown."""
         return None
 
 
 def observation(cluster: str, hour: datetime, number: int) -> Observation:
-    """Two nodes of two GPUs, a pod on each; the second one idles for two hours in each three."""
+    """Two nodes with two GPUs and a pod each. The second pod is idle in two of every three hours."""
     scrapes = Scrapes(tuple(to_epoch_ms(hour) + minute * 60_000 for minute in range(-60, 120)))
     capacity = {GPU: Decimal(2)}
     nodes = tuple(

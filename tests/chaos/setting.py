@@ -1,4 +1,4 @@
-"""The real parts that faults are tried on."""
+"""The real services on which faults are tried."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from tests.system.timeline import Timeline
 
 
 def start() -> datetime:
-    """The first hour: three before the nearest midnight."""
+    """The first hour, three hours before the nearest midnight."""
     return floor_day(datetime.now(UTC) + timedelta(hours=12)) - timedelta(hours=3)
 
 
@@ -28,7 +28,7 @@ def running_parts() -> Iterator[Endpoints]:
 
 @contextmanager
 def running_metrics(folder: Path) -> Iterator[tuple[str, datetime]]:
-    """A real Prometheus with one busy hour; yields its address and the hour."""
+    """Run a real Prometheus with one busy hour. Yields its URL and the hour."""
     timeline = Timeline()
     timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 2})

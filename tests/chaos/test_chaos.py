@@ -1,4 +1,4 @@
-"""A cut of `make chaos`: the crash points of one tick, the quicker rows of the table, and that it would tell."""
+"""A part of `make chaos`: the crash points of a tick, the faster faults, and checks that errors are detected."""
 
 import logging
 from collections.abc import Iterator
@@ -14,22 +14,22 @@ from gpucost.storage.hour_versions import HourVersions
 from gpucost.storage.table import Table
 from tests.chaos import faults
 from tests.chaos.bench import Bench, Faulty
-from tests.chaos.crash import Undisturbed, Verdict, compare, enumerate_crashes, undisturbed
+from tests.chaos.crash import Baseline, FaultReport, baselines, compare, enumerate_crashes
 from tests.chaos.external_calls import Fault
 from tests.chaos.setting import start
 from tests.chaos.world import Endpoints, World
 
 LAST_OF_DAY = 2
-"""Closes an hour and ends a day."""
+"""A tick that closes an hour and ends a day."""
 
 
 def two_workers(bench: Bench) -> None:
-    """At some calls."""
+    """At every fourth call."""
     faults.two_workers(bench, every=4)
 
 
 QUICK = (
-    faults.schedule_twice, two_workers, faults.schedule_late, faults.one_cluster_away, faults.deadly_hour,
+    faults.schedule_twice, two_workers, faults.schedule_late, faults.unreachable_cluster, faults.killing_hour,
     faults.large_item, faults.two_pushes,
 )  # fmt: skip
 
@@ -47,52 +47,52 @@ def endpoints(dynamodb_url: str) -> Iterator[Endpoints]:
     logger.setLevel(level)
 
 
-def test_killed_at_any_call_nothing_is_lost_or_doubled(endpoints: Endpoints) -> None:
-    verdict = Verdict()
+def test_kill_at_any_call_loses_and_doubles_nothing(endpoints: Endpoints) -> None:
+    report = FaultReport()
     ticks = range(LAST_OF_DAY, LAST_OF_DAY + 1)
-    for _, verdict in enumerate_crashes(endpoints, start(), ticks, ("east",), only_kills=True):
-        assert verdict.is_clean(), verdict
-    assert verdict.tried >= 25
+    for _, report in enumerate_crashes(endpoints, start(), ticks, ("east",), only_kills=True):
+        assert report.is_clean(), report
+    assert report.tried >= 25
 
 
 @pytest.mark.parametrize("fault", QUICK, ids=lambda fault: fault.__name__)
-def test_a_row_of_the_table(endpoints: Endpoints, fault: Faulty) -> None:
+def test_fault_loses_and_doubles_nothing(endpoints: Endpoints, fault: Faulty) -> None:
     bench = Bench(endpoints, start(), "", start())
     fault(bench)
-    assert bench.verdict.is_clean(), bench.verdict
+    assert bench.report.is_clean(), bench.report
 
 
 @pytest.fixture
-def first_tick(endpoints: Endpoints) -> Iterator[tuple[World, Undisturbed]]:
+def first_tick(endpoints: Endpoints) -> Iterator[tuple[World, Baseline]]:
     quiet, disturbed = (World(endpoints, start(), ("east",)) for _ in range(2))
-    ((_, expected, _),) = undisturbed(quiet, range(1))
+    ((_, expected, _),) = baselines(quiet, range(1))
     yield disturbed, expected
     quiet.close()
     disturbed.close()
 
 
-def verdict_of(world: World, expected: Undisturbed, fault: Fault, *calls: str) -> Verdict:
-    verdict = Verdict()
-    for place, name in enumerate(expected.calls, start=1):
+def report_of(world: World, expected: Baseline, fault: Fault, *calls: str) -> FaultReport:
+    report = FaultReport()
+    for call_number, name in enumerate(expected.calls, start=1):
         if name in calls:
             world.restore(expected.before)
-            world.outside.plan[place] = fault
+            world.external_calls.plan[call_number] = fault
             world.run(0, 1)
-            compare(verdict, fault, world, expected)
-    return verdict
+            compare(report, fault, world, expected)
+    return report
 
 
-def test_a_manifest_before_its_items_would_be_found(
-    first_tick: tuple[World, Undisturbed], monkeypatch: pytest.MonkeyPatch
+def test_manifest_written_before_its_items_is_detected(
+    first_tick: tuple[World, Baseline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, expected = first_tick
-    assert verdict_of(world, expected, "killed after", "batch_write_item").is_clean()
+    assert report_of(world, expected, "killed after", "batch_write_item").is_clean()
     later: list[Any] = []
     put_all, flip = Table.put_all, HourVersions.put
 
     def flip_first(self: HourVersions, manifest: Any, replacing: Any, expires_at: Any) -> None:
         items = list(later)
-        later.clear()  # a killed function takes what it remembers with it
+        later.clear()  # a killed function loses its memory
         flip(self, manifest, replacing, expires_at)
         put_all(self._table, items)
 
@@ -102,20 +102,18 @@ def test_a_manifest_before_its_items_would_be_found(
         restore, planted_put = World.restore, Table.put_all
 
         def restored(self: World, saved: Any) -> None:
-            Table.put_all = put_all  # type: ignore[method-assign]  # the harness itself writes as it should
+            Table.put_all = put_all  # type: ignore[method-assign]  # the harness itself writes in the correct order
             restore(self, saved)
             Table.put_all = planted_put  # type: ignore[method-assign]
 
         planted.setattr(World, "restore", restored)
-        # The planted order has its calls exchanged: what was the items' place is the manifest's.
-        assert not verdict_of(world, expected, "killed after", "batch_write_item").is_clean()
+        # In the planted order, the manifest is written by the call that otherwise writes the items.
+        assert not report_of(world, expected, "killed after", "batch_write_item").is_clean()
 
 
-def test_a_message_that_is_dropped_would_be_found(
-    first_tick: tuple[World, Undisturbed], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dropped_message_is_detected(first_tick: tuple[World, Baseline], monkeypatch: pytest.MonkeyPatch) -> None:
     world, expected = first_tick
-    assert verdict_of(world, expected, "throttled", "publish").is_clean()
+    assert report_of(world, expected, "throttled", "publish").is_clean()
     publish = MessageBus.publish
 
     def careless(self: MessageBus, message: Any) -> None:
@@ -123,4 +121,4 @@ def test_a_message_that_is_dropped_would_be_found(
             publish(self, message)
 
     monkeypatch.setattr(MessageBus, "publish", careless)
-    assert verdict_of(world, expected, "throttled", "publish").unsaid
+    assert report_of(world, expected, "throttled", "publish").missing_messages

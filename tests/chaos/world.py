@@ -1,4 +1,4 @@
-"""The deployed functions' own handlers in one process, over real DynamoDB and moto, run as AWS runs them."""
+"""The handlers of the deployed functions in one process, on DynamoDB Local and moto, invoked as by AWS."""
 
 import contextlib
 import io
@@ -30,21 +30,21 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import MetricsReader
 from gpucost.storage.rollups import RollupStore
 from gpucost.storage.table import Table
-from tests.chaos.external_calls import KilledError, Outside
-from tests.chaos.script import NOBODY, ScriptedReader, document
+from tests.chaos.external_calls import ExternalCalls, KilledError
+from tests.chaos.script import UNUSED_URL, ScriptedReader, document
 from tests.enforced import enforcing
 
 RECEIVES = 4
 """`maxReceiveCount` of the template's queues."""
 TRIES = 3
-"""A first call and the two retries of an asynchronous one."""
+"""An asynchronous invocation and its two retries."""
 VISIBILITY = timedelta(minutes=30)
 RETRY = timedelta(seconds=61)
 Readers = Callable[[ClusterSettings, Settings], MetricsReader]
 
 
 class Context:
-    """What Lambda tells a handler."""
+    """Lambda's context object."""
 
     function_name = "chaos"
     memory_limit_in_mb = 512
@@ -52,12 +52,12 @@ class Context:
     aws_request_id = "1"
 
     def get_remaining_time_in_millis(self) -> int:
-        """As at the start of an invocation."""
+        """The time at the start of an invocation."""
         return 300_000
 
 
 class NoLimits:
-    """Clusters without quotas and without Karpenter: nothing is kept beside their hours."""
+    """A reader of limits for clusters without quotas and without Karpenter."""
 
     def at_ends(self, _hours: Sequence[datetime]) -> list[Limits]:
         return []
@@ -65,7 +65,7 @@ class NoLimits:
 
 @dataclass
 class Endpoints:
-    """Addresses of the real parts."""
+    """URLs of the real services."""
 
     dynamodb: str
     aws: str
@@ -73,7 +73,7 @@ class Endpoints:
 
 @dataclass
 class Saved:
-    """A moment of a world."""
+    """The saved state of a world."""
 
     now: datetime
     items: list[Any]
@@ -81,30 +81,30 @@ class Saved:
 
 @dataclass
 class World:
-    """One deployment, from its first settings push on.
+    """A simulated deployment, from its first settings push on.
 
     Attributes:
-        first: the first hour that closes.
-        clusters: by name, see `script`.
+        first: the first hour.
+        clusters: names of the clusters, see `script`.
         deliveries: how often each message is delivered.
-        skew: of the functions' clock.
-        prometheus: address of a real one that every cluster has; scripted metrics where it is empty.
-        outside: every call of the functions goes through it.
-        heard: messages that reached the alert function.
-        told: notifications that reached people, repeats included.
-        dead: what ended in dead letters.
+        skew: offset of the functions' clock.
+        prometheus: URL of a real Prometheus for every cluster. If empty, metrics are scripted.
+        external_calls: counts every external call of the functions.
+        received: messages that reached the alert function.
+        notified: sent notifications, including repetitions.
+        dead: bodies of dead letters.
     """
 
     endpoints: Endpoints
     first: datetime
     clusters: tuple[str, ...] = ("east", "west")
-    outside: Outside = field(default_factory=Outside)
+    external_calls: ExternalCalls = field(default_factory=ExternalCalls)
     readers: Readers | None = None
     deliveries: int = 1
     skew: timedelta = timedelta(0)
     prometheus: str = ""
-    heard: list[HourClosed] = field(default_factory=list)
-    told: list[Notification] = field(default_factory=list)
+    received: list[HourClosed] = field(default_factory=list)
+    notified: list[Notification] = field(default_factory=list)
     dead: list[str] = field(default_factory=list)
     receives: dict[str, int] = field(default_factory=dict)
 
@@ -125,15 +125,15 @@ class World:
         self.clients = self.enforced.administrator("dynamodb", "sqs", "sns")
         self.ledger = Ledger(self.dynamodb, self.table)
         self.rollups = RollupStore(self.dynamodb, self.table)
-        self.push(document(self.clusters, self.prometheus or NOBODY))
+        self.push(document(self.clusters, self.prometheus or UNUSED_URL))
 
     def _queue(self, name: str) -> str:
-        """At once visible again: the time that AWS would wait is added to the clock."""
+        """Create a queue without visibility timeout. The timeout is added to the clock instead."""
         answer = self.sqs.create_queue(QueueName=f"{name}-{self.table}", Attributes={"VisibilityTimeout": "0"})
         return str(answer["QueueUrl"])
 
     def _physical(self) -> dict[str, str]:
-        """Its queues and topic, by the template's names."""
+        """Queue URLs and topic ARN by their names in the template."""
         return {
             "HoursQueue": self.queues["hours"],
             "BackfillQueue": self.queues["backfill"],
@@ -143,52 +143,52 @@ class World:
 
     @contextmanager
     def acting_as(self, handler: Callable[..., Any]) -> Iterator[None]:
-        """Give the clients the permissions of the function that a handler belongs to, and only these."""
+        """Give the clients exactly the permissions of a handler's function."""
         _, name, _ = handler.__module__.split(".")
         access_key = self.enforced.access_key(f"{name.title()}Function")
         credentials_of_clients = [client._request_signer._credentials for client in self.clients.values()]
-        before = [one.access_key for one in credentials_of_clients]
-        for one in credentials_of_clients:
-            one.access_key = access_key
+        before = [client_credentials.access_key for client_credentials in credentials_of_clients]
+        for client_credentials in credentials_of_clients:
+            client_credentials.access_key = access_key
         try:
             yield
-        finally:  # another function may be in the middle of a call
-            for one, previous in zip(credentials_of_clients, before, strict=True):
-                one.access_key = previous
+        finally:  # another function may be in the middle of an invocation
+            for client_credentials, previous in zip(credentials_of_clients, before, strict=True):
+                client_credentials.access_key = previous
 
     def push(self, text: str) -> None:
-        """Put settings in force."""
+        """Push a settings document."""
         store = DocumentStore(self.dynamodb, self.table, clock=lambda: self.now)
         store.push(text, author="chaos", now=self.now)
 
     def saved(self) -> "Saved":
-        """This moment, to come back to; nothing may wait in a queue."""
+        """Save the state. All queues must be empty."""
         return Saved(self.now, self.dynamodb.scan(TableName=self.table)["Items"])
 
     def restore(self, saved: "Saved") -> None:
-        """Come back to a moment, in a table of its own, with nothing said yet."""
+        """Restore a saved state in a new table, without messages or notifications."""
         self.dynamodb.delete_table(TableName=self.table)
         self.table = f"chaos-{uuid4()}"
         create_table(self.dynamodb, self.table)
         self.ledger = Ledger(self.dynamodb, self.table)
         self.rollups = RollupStore(self.dynamodb, self.table)
         Table(self.dynamodb, self.table).put_all(saved.items)
-        self.now, self.outside = saved.now, Outside()
-        for heap in (self.heard, self.told, self.dead):
+        self.now, self.external_calls = saved.now, ExternalCalls()
+        for heap in (self.received, self.notified, self.dead):
             heap.clear()
 
     def close(self) -> None:
-        """Drop what is kept outside this process."""
+        """Delete the table, queues and topic."""
         self.dynamodb.delete_table(TableName=self.table)
         for url in self.queues.values():
             self.sqs.delete_queue(QueueUrl=url)
         self.sns.delete_topic(TopicArn=self.topic)
         self._running.close()
 
-    # ------------------------------------------------------------ as AWS runs it
+    # ------------------------------------------------------------ invocations as by AWS
 
     def run(self, *hours: int, fired: int = 1) -> None:
-        """Let hours pass, by number: the schedule fires after each, and all that follows from it is delivered."""
+        """Fire the schedule after each hour, and deliver all resulting messages."""
         with self.active():
             for number in hours:
                 for _ in range(fired):
@@ -196,7 +196,7 @@ class World:
                 self.drain()
 
     def tick(self, number: int) -> None:
-        """The schedule fires for the hour of that number; Lambda tries again when the function fails."""
+        """Fire the schedule for an hour by its number. Lambda retries a failed function."""
         from functions.dispatch import app
 
         scheduled = self.first + HOUR * (number + 1) + timedelta(minutes=5)
@@ -209,20 +209,20 @@ class World:
         self.dead.append(json.dumps(event))
 
     def drain(self) -> None:
-        """Deliver what waits until nothing does."""
+        """Deliver messages until none is waiting."""
         while self._attribute("hours") or self._attribute("backfill") or self._alert():
             pass
 
     def take(self, queue: str) -> list[dict[str, Any]]:
-        """Everything that waits, to be delivered in another order."""
-        found = []
+        """Take all waiting messages, to deliver them in another order."""
+        messages = []
         while (message := self._receive(queue)) is not None:
             self._delete(queue, message)
-            found.append(message)
-        return found
+            messages.append(message)
+        return messages
 
     def deliver(self, queue: str, messages: list[dict[str, Any]]) -> None:
-        """Deliver what was taken."""
+        """Deliver messages that were taken."""
         for message in messages:
             if queue == "events":
                 self._alert(message)
@@ -258,7 +258,7 @@ class World:
         envelope = json.loads(message["Body"])
         read = read_alert_input(envelope["Message"])
         if isinstance(read, HourClosed):
-            self.heard.append(read)
+            self.received.append(read)
         for _ in range(self.deliveries - 1):
             self._succeeds(app.handler, {"Records": [{"Sns": envelope}]})
         for _ in range(TRIES):
@@ -271,7 +271,7 @@ class World:
         return True
 
     def _succeeds(self, handler: Callable[..., Any], event: dict[str, Any]) -> Any:
-        """What a handler answers, {} for nothing, None where it raised or was killed; then its sandbox is gone."""
+        """A handler's response ({} for none). None if it raised or was killed, and its environment is replaced."""
         try:
             with contextlib.redirect_stdout(io.StringIO()), self.acting_as(handler):
                 return handler(event, Context(), container=self.container) or {}
@@ -310,14 +310,14 @@ class World:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """The functions find this world: its environment, clock, clients, metrics and people."""
+        """Connect the functions to this world: environment, clock, clients, metrics and notifier."""
         variables = {"POWERTOOLS_METRICS_DISABLED": "true", **credentials(self.endpoints.aws)}
         with self._real_metrics() if self.prometheus else nullcontext(), patch.dict(os.environ, variables):
             self.start_execution_environment()
             yield
 
     def start_execution_environment(self) -> None:
-        """Lose what a function kept in memory, as Lambda does after a failure."""
+        """Discard a function's memory, as Lambda does after a failure."""
         environment = Environment(
             table=self.table,
             hours_queue_url=self.queues["hours"],
@@ -326,8 +326,8 @@ class World:
             events_topic_arn=self.topic,
             email_topic_arn=self.topic,
         )
-        clients = {name: self.outside.wrap(client) for name, client in self.clients.items()}
-        person = Person(self.outside.wrap(self))
+        clients = {name: self.external_calls.wrap(client) for name, client in self.clients.items()}
+        person = RecordingNotifier(self.external_calls.wrap(self))
         scripted = {} if self.prometheus else {"metrics_reader": self._scripted_reader, "limits_reader": _no_limits}
         self.container = Container(
             environment,
@@ -340,68 +340,68 @@ class World:
     def _scripted_reader(self, cluster: ClusterSettings, settings: Settings, _deadline: object = None) -> Any:
         if self.readers is not None:
             return self.readers(cluster, settings)
-        return self.outside.wrap(ScriptedReader(cluster.name, self.first, lambda: self.now))
+        return self.external_calls.wrap(ScriptedReader(cluster.name, self.first, lambda: self.now))
 
     @contextmanager
     def _real_metrics(self) -> Iterator[None]:
-        """Every single query is a call over the line."""
+        """Count every query as an external call."""
         ask = PrometheusClient._send_query
 
         def through(client: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
-            return self.outside.through("ask", lambda: ask(client, path, form), {})
+            return self.external_calls.through("ask", lambda: ask(client, path, form), {})
 
         with patch.object(PrometheusClient, "_send_query", through):
             yield
 
     def send(self, notifications: Sequence[Notification]) -> None:
-        """Fulfils `alert_ports.Notifier`."""
-        self.told += notifications
+        """Send notifications (`Notifier`)."""
+        self.notified += notifications
 
-    # ------------------------------------------------------------ what there is to see
+    # ------------------------------------------------------------ visible state
 
     def seen(self) -> dict[str, Any]:
-        """Everything that readers see, and what alerting remembers; without what tells only when it was written."""
-        found: dict[str, Any] = {}
+        """All figures and alert state, without fields that only depend on the time of writing."""
+        seen: dict[str, Any] = {}
         for cluster in self.clusters:
             try:
-                found |= self._seen_of(cluster)
+                seen |= self._seen_of(cluster)
             except SourceError as error:
-                found[f"{cluster} cannot be read"] = str(error)
-        return found
+                seen[f"{cluster} is unreadable"] = str(error)
+        return seen
 
     def _seen_of(self, cluster: str) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        seen: dict[str, Any] = {}
         end = self.first + 3 * DAY
         for manifest in self.ledger.manifests(cluster, self.first - DAY, end):
-            own = replace(manifest, published_at=self.first, next_attempt_at=None, figures_until=None)
-            found[f"{cluster} {manifest.hour:%dT%H} manifest"] = own
+            comparable = replace(manifest, published_at=self.first, next_attempt_at=None, figures_until=None)
+            seen[f"{cluster} {manifest.hour:%dT%H} manifest"] = comparable
             lines = self.ledger.lines(cluster, manifest.hour)
-            found[f"{cluster} {manifest.hour:%dT%H} lines"] = sorted(lines, key=lambda line: line.uid)
+            seen[f"{cluster} {manifest.hour:%dT%H} lines"] = sorted(lines, key=lambda line: line.uid)
         for summary in self.ledger.summaries(cluster, self.first - DAY, end):
-            found[f"{cluster} {summary.hour:%dT%H} summary"] = summary
+            seen[f"{cluster} {summary.hour:%dT%H} summary"] = summary
         for day in self.rollups.days(cluster, floor_day(self.first), end):
-            found[f"{cluster} {day.day:%d} day"] = day.totals, day.units
+            seen[f"{cluster} {day.day:%d} day"] = day.totals, day.units
         for day_start, facts in self.rollups.facts(cluster, floor_day(self.first), end):
-            found[f"{cluster} {day_start:%d} facts"] = facts
+            seen[f"{cluster} {day_start:%d} facts"] = facts
         for hour in self.rollups.unit_hours(cluster, "research", self.first - DAY, end):
-            found[f"{cluster} {hour.manifest.hour:%dT%H} unit"] = hour.costs
+            seen[f"{cluster} {hour.manifest.hour:%dT%H} unit"] = hour.costs
         memory = DynamoAlertStates(self.dynamodb, self.table).load(cluster)
-        found[f"{cluster} alert cursor"] = replace(memory.cursor, version=0)
-        for book in memory.groups:
-            found[f"{cluster} alert {book.owner}"] = replace(book, version=0, delivery_lease_until=None)
-        return found
+        seen[f"{cluster} alert cursor"] = replace(memory.cursor, version=0)
+        for group in memory.groups:
+            seen[f"{cluster} alert {group.owner}"] = replace(group, version=0, delivery_lease_until=None)
+        return seen
 
     def messages(self) -> set[tuple[str, datetime, int]]:
-        """What the alert function heard of, each once."""
-        return {(message.cluster, message.hour, message.record_version) for message in self.heard}
+        """Distinct messages that reached the alert function."""
+        return {(message.cluster, message.hour, message.record_version) for message in self.received}
 
     def notifications(self) -> set[str]:
-        """What people were told, each once."""
-        return {notification.id for notification in self.told}
+        """IDs of distinct notifications."""
+        return {notification.id for notification in self.notified}
 
 
-class Person:
-    """Somebody who is told by way of the world's line to the outside."""
+class RecordingNotifier:
+    """A notifier whose sends count as external calls."""
 
     max_batch_size = 10
     needs_resend = False
@@ -410,7 +410,7 @@ class Person:
         self._outside = outside
 
     def send(self, notifications: Sequence[Notification]) -> None:
-        """Fulfils `alert_ports.Notifier`."""
+        """Send notifications (`Notifier`)."""
         self._outside.send(notifications=notifications)
 
 

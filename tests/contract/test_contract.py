@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from devstack.template import REPOSITORY
-from gpucost_cli.signing_proxy import proxying, signer
+from gpucost_cli.signing_proxy import serve_proxy, signer
 from tests.contract.running import ADMIN, running_api
 from tests.contract.schemathesis_run import run
 from tests.signatures import OWN, REGION, is_signed
@@ -60,7 +60,7 @@ def api(dynamodb_url: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def proxy(api: str) -> Iterator[str]:
-    with proxying(api, signer(OWN, REGION), 0) as address:
+    with serve_proxy(api, signer(OWN, REGION), 0) as address:
         yield address
 
 

@@ -74,7 +74,7 @@ def test_period_that_is_not_given_is_the_last_24_hours_that_have_ended() -> None
         (None, None, "TODAY", "window", "allowed"),
         ("2026-02-30", "2026-11-19", None, "start", "is not a UTC time"),
         ("٢٠٢٦-11-18", "2026-11-19", None, "start", "is not a UTC time"),
-        ("2026-11-18T00:00:01Z", "2026-11-19", None, "start", "is not on a full UTC hour; it lies in 2026-11-18T00"),
+        ("2026-11-18T00:00:01Z", "2026-11-19", None, "start", "is not on a full UTC hour; it is in the hour 2026-11-18T00"),
         ("2026-11-18T00:00:00+00:30", "2026-11-19", None, "start", "is not on a full UTC hour"),
     ],
 )
@@ -163,12 +163,12 @@ def test_a_filter_tells_which_names_alone_can_pass() -> None:
     ("text", "says"),
     [
         ("", "is empty"),
-        ("a,,b", "'' is no name"),
-        ("!", "'!' is no name"),
-        ("a*b", "goes on after its *"),
-        ("a**", "goes on after its *"),
-        ("a\\", "ends in a backslash"),
-        ("a\\n", "a backslash stands only before"),
+        ("a,,b", "'' is not a name"),
+        ("!", "'!' is not a name"),
+        ("a*b", "continues after *"),
+        ("a**", "continues after *"),
+        ("a\\", "ends with a backslash"),
+        ("a\\n", "a backslash may only precede"),
         ("a\0b", "U+0000"),
         ("a\u202eb", "U+202E"),
         ("a\u200fb", "U+200F"),
@@ -241,7 +241,7 @@ def test_a_cursor_fits_its_own_question_figures_and_place_alone() -> None:
     assert read_cursor(None, seal) == 0
     assert seal == fingerprint("question", ["b 2", "a 1"])
     for other in (fingerprint("question", ["a 1", "b 3"]), fingerprint("another", ["a 1", "b 2"])):
-        with pytest.raises(ParameterError, match="of another question, or figures of the period have changed"):
+        with pytest.raises(ParameterError, match="of another query, or figures of the period have changed"):
             read_cursor(cursor, other)
 
 
@@ -260,5 +260,5 @@ def test_a_cursor_that_was_changed_anywhere_is_refused(data: st.DataObject) -> N
 
 @pytest.mark.parametrize("cursor", ["", "W10", "bnVsbA", "WzEsIDJd", "[" * 190])
 def test_what_was_never_a_cursor_is_refused(cursor: str) -> None:
-    with pytest.raises(ParameterError, match="is not one that an answer gave"):
+    with pytest.raises(ParameterError, match="is invalid; pass the cursor"):
         read_cursor(cursor, "seal")

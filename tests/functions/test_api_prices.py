@@ -104,7 +104,7 @@ def test_pages_join_to_the_whole(container: Container, monkeypatch: pytest.Monke
         ({"end": DAY["start"]}, "end", "must be after start"),
         ({"start": "noon"}, "start", "is not a UTC time"),
         ({"source": "wish"}, "source", "must be 'override'"),
-        ({"cursor": "%%%"}, "cursor", "is not one that an answer gave"),
+        ({"cursor": "%%%"}, "cursor", "is invalid; pass the cursor of a previous response"),
         ({"kind": "x"}, "kind", "is not a parameter"),
     ],
 )  # fmt: skip

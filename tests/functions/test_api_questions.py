@@ -52,22 +52,22 @@ def test_every_parameter_refuses_what_it_cannot_be(route: str) -> None:
     ("query", "parameter", "says"),
     [
         ({"start": "2026-11-17", "end": "2026-11-16"}, "end", "must be after start"),
-        ({"start": "2020-01-01", "end": "2026-11-16"}, "end", "at most 35 days of this kind; granularity=day"),
+        ({"start": "2020-01-01", "end": "2026-11-16"}, "end", "at most 35 days; granularity=day"),
         ({"start": "2020-01-01", "end": "2026-11-16", "granularity": "month"}, "end", "at most 731 days"),
         ({"window": "fortnight"}, "window", "allowed: 24h, 7d"),
-        ({"window": "9999d"}, "window", "at most 35 days of this kind; granularity=day"),
+        ({"window": "9999d"}, "window", "at most 35 days; granularity=day"),
         ({**PERIOD, "group_by": "label:app"}, "group_by", "label:team"),
         ({**PERIOD, "group_by": "pod"}, "group_by", "at most 48 hours at once; shorten the period, or"),
         ({**PERIOD, "node": "n1"}, "node", "GET /v1/exports"),
         ({**PERIOD, "label": "app:x"}, "label", "allowed: team"),
         ({**PERIOD, "cluster": "north,east"}, "cluster", "'north' is not in the settings; allowed: east, west"),
         ({**PERIOD, "cluster": "!east,!west"}, "cluster", "no cluster of the settings is meant"),
-        ({**PERIOD, "sort": "cost_usd"}, "sort", "cannot be sorted by; allowed, with a - to turn: start, allocated"),
+        ({**PERIOD, "sort": "cost_usd"}, "sort", "is not sortable; allowed, with a leading - for descending order: start, allocated"),
         ({**PERIOD, "limit": "0"}, "limit", "greater than or equal to 1"),
         ({**PERIOD, "limit": "10001"}, "limit", "less than or equal to 10000"),
         ({**PERIOD, "limit": "many"}, "limit", "valid integer"),
         ({**PERIOD, "idle": "shared"}, "idle", "must be 'hidden', 'separate', 'shared-by-allocation' or"),
-        ({**PERIOD, "cursor": "x"}, "cursor", "is not one that an answer gave"),
+        ({**PERIOD, "cursor": "x"}, "cursor", "is invalid; pass the cursor of a previous response"),
         ({**PERIOD, HUGE: "x"}, "x" * 60, "is not a parameter"),
     ],
 )  # fmt: skip
@@ -134,7 +134,7 @@ def test_a_cursor_fits_no_other_question_and_no_other_route() -> None:
                   {"business_unit": "!x"}, {"end": "2026-11-19T01:00:00Z"}, {"idle": "separate"}):  # fmt: skip
         answer = ask("/v1/costs", {**query, **other, "cursor": cursor})
         assert answer.status == 400, other
-        assert "is of another question" in answer.json["detail"]
+        assert "is of another query" in answer.json["detail"]
     assert ask("/v1/waste", {**PERIOD, "limit": "10", "cursor": cursor}).status == 400
 
 

@@ -30,7 +30,7 @@ from tests.functions.prepared_hours import DAY, Ask, Prepared, at, usd
             "groupby",
             "is not a parameter; allowed: start, end, window, granularity, group_by",
         ),
-        ({**DAY, "start": "2026-01-01T00:00:00Z"}, "end", "at most 35 days of this kind; granularity=day takes 100"),
+        ({**DAY, "start": "2026-01-01T00:00:00Z"}, "end", "at most 35 days; granularity=day allows 100"),
         (urlencode(DAY) + "&start=2026-11-18T00:00:00Z", "start", "is given more than once"),
     ],
 )

@@ -16,7 +16,7 @@ from gpucost.container import Container
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.runtime.aws import count_units
 from gpucost.runtime.observability import logger, metrics, tally
-from tests.chaos.script import AWAY, ScriptedReader
+from tests.chaos.script import UNREACHABLE_HOUR, ScriptedReader
 from tests.chaos.setting import start
 from tests.chaos.world import Context, Endpoints, World
 from tests.conftest import DynamoTable
@@ -119,22 +119,22 @@ def test_a_clusters_figures_are_in_the_log(world: World, capsys: pytest.CaptureF
 
 
 def test_an_hour_without_metrics_is_counted_as_incomplete(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    world.run(*range(AWAY))
-    found = attributed(world, AWAY, capsys).metrics
+    world.run(*range(UNREACHABLE_HOUR))
+    found = attributed(world, UNREACHABLE_HOUR, capsys).metrics
     assert (found["HoursClosed"], found["HoursIncomplete"], found["HoursGivenUp"]) == (1, 1, 0)
     assert "LagSeconds" not in found
     assert "AllocationCoverage" not in found
 
 
 def test_an_hour_beyond_its_look_back_is_told_as_given_up(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    world.run(*range(AWAY))
+    world.run(*range(UNREACHABLE_HOUR))
     world.skew = timedelta(days=8)
     world.readers = lambda cluster, _: ScriptedReader(cluster.name, world.first, lambda: world.first)
-    found = attributed(world, AWAY, capsys)
+    found = attributed(world, UNREACHABLE_HOUR, capsys)
     assert (found.metrics["HoursGivenUp"], found.metrics["HoursIncomplete"]) == (1, 1)
     (line,) = [line for line in found.log if line["level"] == "ERROR"]
     assert (line["message"], line["notes"]) == ("an hour is closed as incomplete", ["out of reach"])
-    assert line["hour"].startswith(f"{world.first + AWAY * HOUR:%Y-%m-%d %H}")
+    assert line["hour"].startswith(f"{world.first + UNREACHABLE_HOUR * HOUR:%Y-%m-%d %H}")
 
 
 def test_settings_that_are_not_in_force_are_told_with_the_reason(
@@ -151,7 +151,7 @@ def test_a_cluster_whose_work_cannot_be_sent_is_told_with_the_reason(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert dispatched(world, 0, capsys).metrics["ClustersFailed"] == 0
-    world.outside.rule = lambda name, _: "throttled" if name == "send_message_batch" else None
+    world.external_calls.rule = lambda name, _: "throttled" if name == "send_message_batch" else None
     found = dispatched(world, 1, capsys)
     assert (found.metrics["ClustersFailed"], found.metrics["HoursSent"]) == (1, 0)
     assert found.errors == [("a cluster could not be looked at", "west: could not send work: ThrottlingException")]

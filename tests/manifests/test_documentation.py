@@ -13,7 +13,7 @@ from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
 from tests.manifests.rendered import CLUSTER, example_files
 
 DOCS = REPOSITORY / "docs"
-PAGES = ("quickstart-eks.md", "existing-cluster.md", "seeds.md", "decisions/0036-the-cluster-kit.md")
+PAGES = ("quickstart-eks.md", "existing-cluster.md", "seeds.md", "decisions/0036-cluster-manifests.md")
 FOLDERS = "eksctl|karpenter|helm|collection|workloads|aws"
 
 
@@ -70,7 +70,7 @@ def test_clusters_are_created_without_a_second_device_plugin() -> None:
 
 
 def test_every_check_of_the_doctor_is_documented() -> None:
-    rows = page("quickstart-eks.md").partition("## What the doctor says")[2].splitlines()
+    rows = page("quickstart-eks.md").partition("## Findings of the doctor")[2].splitlines()
     patterns = [
         name.strip().replace("…", "*") for row in rows[6:] for name in row.split("|")[1:2] for name in name.split(",")
     ]

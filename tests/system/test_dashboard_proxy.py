@@ -14,7 +14,7 @@ import pytest
 from botocore.credentials import Credentials
 
 from gpucost.core.errors import GpuCostError
-from gpucost_cli.signing_proxy import proxying, region_of, signer
+from gpucost_cli.signing_proxy import serve_proxy, region_of, signer
 from tests.signatures import OWN, is_signed
 
 
@@ -90,7 +90,7 @@ def upstream() -> Iterator[Upstream]:
 
 @pytest.fixture(scope="module")
 def proxy(upstream: Upstream) -> Iterator[str]:
-    with proxying(upstream.url, signer(OWN, "eu-central-1"), 0) as address:
+    with serve_proxy(upstream.url, signer(OWN, "eu-central-1"), 0) as address:
         yield address.removeprefix("http://")
 
 
@@ -126,11 +126,11 @@ def test_requests_arrive_signed_and_unchanged(proxy: str, upstream: Upstream, pa
 
 
 def test_wrong_signatures_are_detected(upstream: Upstream) -> None:
-    with proxying(
+    with serve_proxy(
         upstream.url, signer(Credentials("AKIDEXAMPLE", "wrong", "session-token"), "eu-central-1"), 0
     ) as other:
         assert ask(other.removeprefix("http://"), "/v1/costs")[0] == 403
-    with proxying(upstream.url, None, 0) as other:
+    with serve_proxy(upstream.url, None, 0) as other:
         assert ask(other.removeprefix("http://"), "/v1/costs")[0] == 403
 
 
@@ -204,7 +204,7 @@ def test_redirects_are_returned_to_the_caller(proxy: str) -> None:
 
 
 def test_unreachable_api_is_502() -> None:
-    with proxying("http://127.0.0.1:9", None, 0) as address:
+    with serve_proxy("http://127.0.0.1:9", None, 0) as address:
         status, _, body = ask(address.removeprefix("http://"), "/v1/costs")
     problem: dict[str, Any] = json.loads(body)
     assert (status, problem["instance"]) == (502, "/v1/costs")
@@ -212,7 +212,7 @@ def test_unreachable_api_is_502() -> None:
 
 
 def test_port_in_use_is_reported(proxy: str) -> None:
-    with pytest.raises(GpuCostError, match="is taken; choose another"), proxying("http://x", None, int(proxy[10:])):
+    with pytest.raises(GpuCostError, match="is taken; choose another"), serve_proxy("http://x", None, int(proxy[10:])):
         pass
 
 

@@ -14,7 +14,7 @@ from devstack.loopback import listen
 from devstack.prometheus import free_port
 from devstack.slack import running_slack
 from gpucost.core.errors import GpuCostError
-from gpucost_cli.signing_proxy import proxying
+from gpucost_cli.signing_proxy import serve_proxy
 
 
 def hello(_event: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def test_aborted_client_of_the_api_prints_no_traceback(capfd: pytest.CaptureFixt
 
 
 def test_aborted_client_of_proxy_and_receiver_prints_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
-    with proxying("http://127.0.0.1:9", None, 0) as address, running_slack() as slack:
+    with serve_proxy("http://127.0.0.1:9", None, 0) as address, running_slack() as slack:
         for port, request in (
             (int(address.rpartition(":")[2]), b"GET / HTTP/1.1\r\nHost: "),
             (slack.server_port, b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n"),

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from gpucost.core.model import Capacity, Costs
 from gpucost_cli.rendering import print_table
-from gpucost_cli.report import costs_tables, tables
+from gpucost_cli.report import costs_tables, business_unit_tables
 
 
 def answer(costs: Costs, capacity: Capacity) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def answer(costs: Costs, capacity: Capacity) -> dict[str, Any]:
 
 def shown(costs: Costs, capacity: Capacity) -> str:
     console = Console(width=200, file=io.StringIO(), record=True)
-    for part in tables(answer(costs, capacity)):
+    for part in business_unit_tables(answer(costs, capacity)):
         console.print(part)
     return console.export_text()
 

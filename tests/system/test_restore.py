@@ -43,11 +43,11 @@ def test_restored_and_backfilled_ledger_equals_an_undisturbed_ledger(stack: Stac
     stack.dynamodb.delete_table(TableName=lost)
     stack.deploy({"ExistingTableName": "restored"})
     assert stack.table == "restored"
-    notified = len(stack.told)
+    notified = len(stack.notified)
     assert stack.figures() != undisturbed
     assert backfill(stack) == "2 hours of 1 clusters are queued\n"
     assert stack.figures() == undisturbed
-    assert len(stack.told) == notified, "a backfill sends no notifications"
+    assert len(stack.notified) == notified, "a backfill sends no notifications"
 
 
 @pytest.mark.heavy

@@ -36,6 +36,6 @@ CHECKS: tuple[CheckFunction, ...] = (
 )
 
 
-def run_checks(case: CheckContext) -> list[Check]:
+def run_checks(context: CheckContext) -> list[Check]:
     """Everything that is found, missing or faulty in a cluster."""
-    return [check for concludes in CHECKS for check in concludes(case)]
+    return [check for concludes in CHECKS for check in concludes(context)]

@@ -12,9 +12,9 @@ from gpucost_cli.doctor.signals import NEURON
 _KUBERNETES_MAPPING = "DCGM_EXPORTER_KUBERNETES=true"
 
 
-def mapping(case: CheckContext) -> Iterable[Check]:
+def mapping(context: CheckContext) -> Iterable[Check]:
     """Whether the exporter labels devices with the pods that hold them."""
-    facts = case.facts
+    facts = context.facts
     holders = [one for one in facts.gpu_holders if one.resource == GPU and not _is_sliced(facts, one)]
     devices = _devices_of(facts, holders) or [one for one in facts.gpu_devices if not facts.node_of(one)]
     if not holders or not devices:
@@ -28,12 +28,12 @@ def mapping(case: CheckContext) -> Iterable[Check]:
             finding += "; the pod on every series is the exporter's own"
             change += "; where it is set, no labeldrop of exported_.* in metricRelabelings"
         fault = Fault(finding, change)
-    yield case.check("pods of devices", devices[0].signal, "recommended", fault, series=len(_keys(claimed)))
+    yield context.check("pods of devices", devices[0].signal, "recommended", fault, series=len(_keys(claimed)))
 
 
-def honor_labels(case: CheckContext) -> Iterable[Check]:
+def honor_labels(context: CheckContext) -> Iterable[Check]:
     """Idle devices that carry the exporter's own pod, as if it held them."""
-    facts = case.facts
+    facts = context.facts
     claimed = [device for device in facts.gpu_devices if facts.is_labeled_with_holder(device)]
     if not claimed:
         return
@@ -45,12 +45,12 @@ def honor_labels(case: CheckContext) -> Iterable[Check]:
             "attribution leaves it out, other queries take it for their holder",
             "ServiceMonitor of dcgm-exporter: honorLabels: false",
         )
-    yield case.check("honorLabels", claimed[0].signal, "optional", fault, series=len(_keys(claimed)))
+    yield context.check("honorLabels", claimed[0].signal, "optional", fault, series=len(_keys(claimed)))
 
 
-def host_names(case: CheckContext) -> Iterable[Check]:
+def host_names(context: CheckContext) -> Iterable[Check]:
     """Devices that no label ties to a node."""
-    facts = case.facts
+    facts = context.facts
     if not facts.nodes or not facts.gpu_devices:
         return
     lost = [device for device in facts.gpu_devices if not facts.node_of(device)]
@@ -61,12 +61,12 @@ def host_names(case: CheckContext) -> Iterable[Check]:
             f"{len(_keys(lost))} devices are on no node that kube-state-metrics knows (Hostname {names})",
             "dcgm-exporter: env NODE_NAME: {valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}",
         )
-    yield case.check("Hostname", _signal(facts), "recommended", fault, series=len(_keys(facts.gpu_devices)))
+    yield context.check("Hostname", _signal(facts), "recommended", fault, series=len(_keys(facts.gpu_devices)))
 
 
-def exporters(case: CheckContext) -> Iterable[Check]:
+def exporters(context: CheckContext) -> Iterable[Check]:
     """GPU nodes from which no device series comes."""
-    facts = case.facts
+    facts = context.facts
     if not facts.gpu_devices or not all(facts.node_of(device) for device in facts.gpu_devices):
         return
     nodes = facts.gpu_nodes
@@ -78,12 +78,12 @@ def exporters(case: CheckContext) -> Iterable[Check]:
             "dcgm-exporter DaemonSet: tolerations: [{operator: Exists}], and a node selector that fits these nodes",
         )
     series = len(nodes) - len(without)
-    yield case.check("exporter on every node", _signal(facts), "recommended", fault, series=series)
+    yield context.check("exporter on every node", _signal(facts), "recommended", fault, series=series)
 
 
-def idle_devices(case: CheckContext) -> Iterable[Check]:
+def idle_devices(context: CheckContext) -> Iterable[Check]:
     """GPUs that a node has by its instance type, and that its exporter does not tell of."""
-    facts = case.facts
+    facts = context.facts
     fewer: dict[str, str] = {}
     slots = False
     for name, node in facts.gpu_nodes.items():
@@ -102,12 +102,12 @@ def idle_devices(case: CheckContext) -> Iterable[Check]:
             if slots
             else "dcgm-exporter: -d f, for all devices; a GPU that nvidia-smi does not list either has failed",
         )
-    yield case.check("all GPUs of a node", _signal(facts), "optional", fault, series=len(facts.gpu_nodes) - len(fewer))
+    yield context.check("all GPUs of a node", _signal(facts), "optional", fault, series=len(facts.gpu_nodes) - len(fewer))
 
 
-def virtual_gpus(case: CheckContext) -> Iterable[Check]:
+def virtual_gpus(context: CheckContext) -> Iterable[Check]:
     """Shared GPUs of which only one sharer is labelled."""
-    facts = case.facts
+    facts = context.facts
     shared = [node.name for node in facts.gpu_nodes.values() if sharing.is_shared(facts, node)]
     if not shared:
         return
@@ -123,12 +123,12 @@ def virtual_gpus(case: CheckContext) -> Iterable[Check]:
             "of several on a GPU, the last one wins",
             change,
         )
-    yield case.check("virtual GPUs", _signal(facts), "recommended", fault, series=len(shared))
+    yield context.check("virtual GPUs", _signal(facts), "recommended", fault, series=len(shared))
 
 
-def resource_names(case: CheckContext) -> Iterable[Check]:
+def resource_names(context: CheckContext) -> Iterable[Check]:
     """Renamed resources whose pods the exporter does not look for."""
-    facts = case.facts
+    facts = context.facts
     renamed: dict[str, list[Holder]] = {}
     for one in facts.gpu_holders:
         if one.resource != GPU and not one.resource.startswith(MIG):
@@ -143,12 +143,12 @@ def resource_names(case: CheckContext) -> Iterable[Check]:
                 "nvidia.com/gpu and nvidia.com/mig-* unless it is told otherwise",
                 f"dcgm-exporter: env NVIDIA_RESOURCE_NAMES={name}, KUBERNETES_VIRTUAL_GPUS=true and {_KUBERNETES_MAPPING}",
             )
-        yield case.check(f"pods of {name}", _signal(facts), "recommended", fault, series=len(holders))
+        yield context.check(f"pods of {name}", _signal(facts), "recommended", fault, series=len(holders))
 
 
-def mig_ids(case: CheckContext) -> Iterable[Check]:
+def mig_ids(context: CheckContext) -> Iterable[Check]:
     """MIG devices that lost their pods' labels, though other devices have theirs or there are no others."""
-    facts = case.facts
+    facts = context.facts
     holders = [one for one in facts.gpu_holders if one.resource.startswith(MIG) or _is_sliced(facts, one)]
     devices = [device for device in _devices_of(facts, holders) if device.mig_id]
     if not devices:
@@ -163,12 +163,12 @@ def mig_ids(case: CheckContext) -> Iterable[Check]:
             f"{len(holders)} pods hold MIG slices, and no MIG device is labelled with any of them",
             change if others else f"{change}, and env {_KUBERNETES_MAPPING}",
         )
-    yield case.check("pods of MIG devices", devices[0].signal, "recommended", fault, series=len(_keys(claimed)))
+    yield context.check("pods of MIG devices", devices[0].signal, "recommended", fault, series=len(_keys(claimed)))
 
 
-def claims(case: CheckContext) -> Iterable[Check]:
+def claims(context: CheckContext) -> Iterable[Check]:
     """DRA claims, of which the exporter tells only where it is asked to."""
-    facts = case.facts
+    facts = context.facts
     if not facts.has(CLAIM_INFO) or not facts.gpu_nodes or not facts.has("kube_node_status_capacity"):
         return
     silent = [name for name, node in facts.gpu_nodes.items() if not node.capacity]
@@ -179,17 +179,17 @@ def claims(case: CheckContext) -> Iterable[Check]:
             "dra_claim_name",
             "dcgm-exporter, version 4.3.1 or later: env KUBERNETES_ENABLE_DRA=true",
         )
-    yield case.check("DRA claims", CLAIM_INFO, "recommended", fault)
+    yield context.check("DRA claims", CLAIM_INFO, "recommended", fault)
 
 
-def neuron(case: CheckContext) -> Iterable[Check]:
+def neuron(context: CheckContext) -> Iterable[Check]:
     """AWS's own accelerators: whether their use is measured."""
-    facts = case.facts
+    facts = context.facts
     held = [name for name in facts.resources if name.startswith(NEURON_RESOURCE)]
     if held:
-        yield case.check("Neuron requests", REQUESTS, "recommended", series=sum(facts.resources[name] for name in held))
+        yield context.check("Neuron requests", REQUESTS, "recommended", series=sum(facts.resources[name] for name in held))
     if facts.has(NEURON.name):
-        yield case.check("Neuron", NEURON.name, "recommended")
+        yield context.check("Neuron", NEURON.name, "recommended")
         return
     fault = None
     if held:
@@ -199,7 +199,7 @@ def neuron(case: CheckContext) -> Iterable[Check]:
             "oci://public.ecr.aws/neuron/neuron-helm-chart --set neuronMonitor.enabled=true",
         )
     status: Status = "missing" if held else "not needed"
-    yield case.check("Neuron", NEURON.name, "recommended", fault, status=status, series=0)
+    yield context.check("Neuron", NEURON.name, "recommended", fault, status=status, series=0)
 
 
 def _signal(facts: Facts) -> str:

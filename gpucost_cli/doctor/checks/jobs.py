@@ -15,10 +15,10 @@ JOB_METRICS: Sequence[str] = (
 """Metrics by which sources and their jobs are known."""
 
 
-def jobs(case: CheckContext) -> Iterable[Check]:
+def jobs(context: CheckContext) -> Iterable[Check]:
     """One check for each source that has series; it lists the jobs."""
-    for source, by_job in sorted(case.facts.jobs.items()):
-        trusted: Mapping[str, Sequence[str]] | None = getattr(case.cluster.sources, source)
+    for source, by_job in sorted(context.facts.jobs.items()):
+        trusted: Mapping[str, Sequence[str]] | None = getattr(context.cluster.sources, source)
         named = set(trusted.get("job", by_job)) if trusted else set(by_job)
         listed = ", ".join(f"{job or 'none'} ({count} series)" for job, count in sorted(by_job.items()))
         fault, note, count = None, None, sum(by_job[job] for job in by_job if job in named)
@@ -27,19 +27,19 @@ def jobs(case: CheckContext) -> Iterable[Check]:
             fault = Fault(
                 f"series of {source} come from {len(by_job)} jobs: {listed}. Whoever can have an exporter scraped can "
                 "make up pods, requests and use",
-                _line(case, source, usual),
+                _line(context, source, usual),
             )
         elif not named & set(by_job):
             fault = Fault(
                 f"sources.{source} of the settings names job {', '.join(sorted(named))}; the jobs with series are: "
                 f"{listed}",
-                _line(case, source, min(by_job)),
+                _line(context, source, min(by_job)),
             )
         elif set(by_job) - named:
             note = f"left out, as the settings say: job {', '.join(sorted(set(by_job) - named))}"
         name, metric = f"jobs of {source.replace('_', '-')}", f"job: {', '.join(sorted(by_job))}"
-        yield case.check(name, metric, "recommended", fault, note=note, series=count)
+        yield context.check(name, metric, "recommended", fault, note=note, series=count)
 
 
-def _line(case: CheckContext, source: str, job: str) -> str:
-    return f"settings, cluster {case.cluster.name}: sources: {{{source}: {{job: {quote(job)}}}}}, or a list of jobs"
+def _line(context: CheckContext, source: str, job: str) -> str:
+    return f"settings, cluster {context.cluster.name}: sources: {{{source}: {{job: {quote(job)}}}}}, or a list of jobs"

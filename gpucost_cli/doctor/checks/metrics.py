@@ -25,17 +25,17 @@ class MetricFamily:
 
 
 def _owned_by(kind: str) -> Callable[[CheckContext], bool]:
-    return lambda case: kind in case.facts.owner_kinds or not case.facts.has("kube_pod_owner")
+    return lambda context: kind in context.facts.owner_kinds or not context.facts.has("kube_pod_owner")
 
 
-def _with_init_requests(case: CheckContext) -> bool:
-    return case.facts.has("kube_pod_init_container_resource_requests")
+def _with_init_requests(context: CheckContext) -> bool:
+    return context.facts.has("kube_pod_init_container_resource_requests")
 
 
 METRIC_FAMILIES = (
     MetricFamily(
         REQUESTS, "required", "nothing tells which pods hold GPUs", "pods",
-        lambda case: not case.facts.has(CLAIM_INFO),
+        lambda context: not context.facts.has(CLAIM_INFO),
     ),
     MetricFamily(
         "kube_pod_init_container_resource_requests", "optional", "GPUs of init containers are not seen", "pods",
@@ -57,7 +57,7 @@ METRIC_FAMILIES = (
     MetricFamily("kube_job_owner", "recommended", "CronJobs show as their Jobs", "jobs", _owned_by("Job")),
     MetricFamily(
         "kube_pod_completion_time", "optional", "a finish within a gap of the scrapes is known to the gap only", "pods",
-        lambda case: case.facts.finished_pods > 0,
+        lambda context: context.facts.finished_pods > 0,
     ),
     MetricFamily(
         "kube_pod_status_scheduled_time", "optional", "a start within a gap of the scrapes is known to the gap only",
@@ -74,40 +74,40 @@ METRIC_FAMILIES = (
     MetricFamily(NODE_LABELS_METRIC, "recommended", "nodes have no instance type, GPU model, pool and zone", "nodes"),
     MetricFamily(
         NAMESPACE_LABELS_METRIC, "recommended", "business units that are told by namespace labels own nothing",
-        "namespaces",        lambda case: bool(case.required_labels.of_namespaces),
+        "namespaces",        lambda context: bool(context.required_labels.of_namespaces),
     ),
     MetricFamily(
         POD_LABELS_METRIC, "recommended", "business units and cost_labels that are told by pod labels stay blank",
-        "pods",        lambda case: bool(case.required_labels.of_pods),
+        "pods",        lambda context: bool(context.required_labels.of_pods),
     ),
     MetricFamily(
         CLAIM_INFO, "recommended", "pods that hold GPUs through DRA claims are not seen",
-        "pods", lambda case: any(device.claim for device in case.facts.devices),
+        "pods", lambda context: any(device.claim for device in context.facts.devices),
     ),
 )  # fmt: skip
 KUBE_METRICS = tuple(needed.metric for needed in METRIC_FAMILIES)
 
 
-def families(case: CheckContext) -> Iterable[Check]:
+def families(context: CheckContext) -> Iterable[Check]:
     """One check per family."""
-    return [_family(case, needed) for needed in METRIC_FAMILIES]
+    return [_family(context, needed) for needed in METRIC_FAMILIES]
 
 
-def _family(case: CheckContext, needed: MetricFamily) -> Check:
+def _family(context: CheckContext, needed: MetricFamily) -> Check:
     metric = needed.metric
-    if case.facts.has(metric):
-        return case.check(metric, metric, needed.severity)
-    if not needed.is_needed(case):
-        return case.check(metric, metric, needed.severity, status="not needed", series=0)
-    if not case.facts.has_kube_state_metrics:  # said once, of kube-state-metrics itself
-        return case.check(metric, metric, needed.severity, status="missing", series=0)
+    if context.facts.has(metric):
+        return context.check(metric, metric, needed.severity)
+    if not needed.is_needed(context):
+        return context.check(metric, metric, needed.severity, status="not needed", series=0)
+    if not context.facts.has_kube_state_metrics:  # said once, of kube-state-metrics itself
+        return context.check(metric, metric, needed.severity, status="missing", series=0)
     change = _let_through(needed)
     if metric in _ALLOW_LIST:
-        change = case.allow_list
+        change = context.allow_list
     elif metric == CLAIM_INFO:
         change = f"version 2.20 or later, {change}"
     fault = Fault(f"{metric} has no series: {needed.consequence}", f"kube-state-metrics: {change}")
-    return case.check(metric, metric, needed.severity, fault, status="missing", series=0)
+    return context.check(metric, metric, needed.severity, fault, status="missing", series=0)
 
 
 def _let_through(needed: MetricFamily) -> str:
@@ -117,18 +117,18 @@ def _let_through(needed: MetricFamily) -> str:
     )
 
 
-def needed_labels(case: CheckContext) -> Iterable[Check]:
+def needed_labels(context: CheckContext) -> Iterable[Check]:
     """Labels of namespaces and pods that the settings ask for: whether any series carries them."""
-    for metric, keys in case.required_labels.by_metric().items():
+    for metric, keys in context.required_labels.by_metric().items():
         for key in keys:
-            count = case.facts.label_counts.get((metric, key), 0)
+            count = context.facts.label_counts.get((metric, key), 0)
             name = f"{metric.split('_')[1]} label {key}"
             if count:
-                yield case.check(name, metric, "recommended", series=count)
+                yield context.check(name, metric, "recommended", series=count)
                 continue
             fault = Fault(
                 f"no series of {metric} carries the label {key} that the settings ask for",
-                f"kube-state-metrics: {case.allow_list}",
+                f"kube-state-metrics: {context.allow_list}",
             )
-            told = case.facts.has(metric)  # otherwise it is said of the family
-            yield case.check(name, metric, "recommended", fault if told else None, status="missing", series=0)
+            told = context.facts.has(metric)  # otherwise it is said of the family
+            yield context.check(name, metric, "recommended", fault if told else None, status="missing", series=0)

@@ -31,24 +31,24 @@ def _always(_: CheckContext, __: Node) -> bool:
     return True
 
 
-def _needs_zone_id(case: CheckContext, node: Node) -> bool:
-    return "spot" in case.settings.pricing.ordered_sources and capacity_type(node.labels) == "spot"
+def _needs_zone_id(context: CheckContext, node: Node) -> bool:
+    return "spot" in context.settings.pricing.ordered_sources and capacity_type(node.labels) == "spot"
 
 
-def _needs_region(case: CheckContext, node: Node) -> bool:
-    return not node.label(ZONE) and {"spot", "on-demand"} & {*case.settings.pricing.ordered_sources} != set()
+def _needs_region(context: CheckContext, node: Node) -> bool:
+    return not node.label(ZONE) and {"spot", "on-demand"} & {*context.settings.pricing.ordered_sources} != set()
 
 
-def _needs_operating_system(case: CheckContext, _: Node) -> bool:
-    return "windows" in case.settings.pricing.operating_systems
+def _needs_operating_system(context: CheckContext, _: Node) -> bool:
+    return "windows" in context.settings.pricing.operating_systems
 
 
-def _needs_reservation_id(case: CheckContext, node: Node) -> bool:
+def _needs_reservation_id(context: CheckContext, node: Node) -> bool:
     """Return whether a node may belong to one of the cluster's Capacity Blocks that are running now."""
     types = {
         block.instance_type
-        for block in case.settings.pricing.capacity_blocks
-        if block.cluster in {None, case.cluster.name} and block.since <= case.facts.evaluated_at < block.until
+        for block in context.settings.pricing.capacity_blocks
+        if block.cluster in {None, context.cluster.name} and block.since <= context.facts.evaluated_at < block.until
     }
     return node.label(INSTANCE_TYPE) in types and capacity_type(node.labels) not in {"spot", "on-demand"}
 
@@ -79,20 +79,20 @@ _WANTED_LABELS = (
         lambda _, node: node.label(INSTANCE_TYPE) not in GPUS_OF_INSTANCE, is_from_discovery=True,
     ),
     _WantedLabel(
-        GPU_REPLICAS, "recommended", lambda case, node: sharing.is_shared(case.facts, node), is_from_discovery=True
+        GPU_REPLICAS, "recommended", lambda context, node: sharing.is_shared(context.facts, node), is_from_discovery=True
     ),
     _WantedLabel(
-        GPU_SHARING, "optional", lambda case, node: sharing.is_shared(case.facts, node), is_from_discovery=True
+        GPU_SHARING, "optional", lambda context, node: sharing.is_shared(context.facts, node), is_from_discovery=True
     ),
 )  # fmt: skip
 
 
-def labels(case: CheckContext) -> Iterable[Check]:
+def labels(context: CheckContext) -> Iterable[Check]:
     """Labels of the GPU nodes, each with the nodes that have it."""
-    yield from (_label(case, wanted) for wanted in _WANTED_LABELS)
-    profiles = {one for node in case.facts.gpu_nodes.values() for one in shared_mig_profiles(node)}
+    yield from (_label(context, wanted) for wanted in _WANTED_LABELS)
+    profiles = {one for node in context.facts.gpu_nodes.values() for one in shared_mig_profiles(node)}
     for profile in sorted(profiles):
-        yield _label(case, _shared_slices(profile))
+        yield _label(context, _shared_slices(profile))
 
 
 def _shared_slices(profile: str) -> _WantedLabel:
@@ -102,18 +102,18 @@ def _shared_slices(profile: str) -> _WantedLabel:
     )  # fmt: skip
 
 
-def _label(case: CheckContext, wanted: _WantedLabel) -> Check:
-    gpu_nodes = case.facts.gpu_nodes.values()
-    nodes = [node for node in gpu_nodes if wanted.is_needed(case, node)]
+def _label(context: CheckContext, wanted: _WantedLabel) -> Check:
+    gpu_nodes = context.facts.gpu_nodes.values()
+    nodes = [node for node in gpu_nodes if wanted.is_needed(context, node)]
     without = [node.name for node in nodes if not node.label(wanted.label)]
     name = f"node label {' or '.join(wanted.label.keys)}"
     if not nodes:
         count = sum(bool(node.label(wanted.label)) for node in gpu_nodes)
         status: Status = "found" if count else "not needed"
-        return case.check(name, NODE_LABELS_METRIC, wanted.severity, status=status, series=count)
+        return context.check(name, NODE_LABELS_METRIC, wanted.severity, status=status, series=count)
     if not without:
-        return case.check(name, NODE_LABELS_METRIC, wanted.severity, series=len(nodes))
-    change = f"kube-state-metrics: {case.allow_list}"
+        return context.check(name, NODE_LABELS_METRIC, wanted.severity, series=len(nodes))
+    change = f"kube-state-metrics: {context.allow_list}"
     if wanted.is_from_discovery:
         change += "; the label itself is written by NVIDIA's device plugin: gfd.enabled=true"
     fault = Fault(
@@ -122,12 +122,12 @@ def _label(case: CheckContext, wanted: _WantedLabel) -> Check:
         change,
     )
     series = len(nodes) - len(without)
-    return case.check(name, NODE_LABELS_METRIC, wanted.severity, fault, status="missing", series=series)
+    return context.check(name, NODE_LABELS_METRIC, wanted.severity, fault, status="missing", series=series)
 
 
-def nodes_of_pods(case: CheckContext) -> Iterable[Check]:
+def nodes_of_pods(context: CheckContext) -> Iterable[Check]:
     """Pods that hold GPUs of nodes of which no metric tells."""
-    facts = case.facts
+    facts = context.facts
     if not facts.holders:
         return
     for metric, has in (
@@ -142,12 +142,12 @@ def nodes_of_pods(case: CheckContext) -> Iterable[Check]:
             "kube-state-metrics: --resources=…,nodes in every shard, all of --total-shards=N scraped, and no "
             "relabelling that drops nodes",
         )
-        yield case.check("nodes of pods", metric, "recommended", fault)
+        yield context.check("nodes of pods", metric, "recommended", fault)
 
 
-def profiles(case: CheckContext) -> Iterable[Check]:
+def profiles(context: CheckContext) -> Iterable[Check]:
     """MIG profiles whose share of a GPU no table knows."""
-    facts = case.facts
+    facts = context.facts
     seen: set[tuple[str, str]] = set()
     for node in facts.gpu_nodes.values():
         model, _, profile = node.label(GPU_PRODUCT).removesuffix("-SHARED").partition("-MIG-")
@@ -169,7 +169,7 @@ def profiles(case: CheckContext) -> Iterable[Check]:
             "kube-state-metrics: --metric-labels-allowlist=nodes=[nvidia.com/gpu.product]; where it reads INVALID, "
             "the same MIG geometry on all GPUs of the node",
         )
-    yield case.check("MIG profiles", REQUESTS, "recommended", fault, series=len(seen))
+    yield context.check("MIG profiles", REQUESTS, "recommended", fault, series=len(seen))
 
 
 def _slices(node: Node) -> Iterable[str]:

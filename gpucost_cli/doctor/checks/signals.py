@@ -14,34 +14,34 @@ _PERCENT = 100
 _BEST_SIGNAL = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 
-def available(case: CheckContext) -> Iterable[Check]:
+def available(context: CheckContext) -> Iterable[Check]:
     """The signal that settings name, under any of its names; what stands in for it; other families."""
-    facts = case.facts
-    best = case.ranks[0]
-    wanted = next(signal for signal in best if signal.name == case.settings.utilization.signal)
+    facts = context.facts
+    best = context.ranks[0]
+    wanted = next(signal for signal in best if signal.name == context.settings.utilization.signal)
     names = [signal for signal in best if facts.has(signal.name)]
-    others = [signal for rank in case.ranks[1:] for signal in rank if facts.has(signal.name)]
+    others = [signal for rank in context.ranks[1:] for signal in rank if facts.has(signal.name)]
     for signal in names:
         alias = f"read as {wanted.name}: the name that exporters {signal.exporter} give it"
-        yield case.check("utilization signal", signal.name, "recommended", note=alias if signal != wanted else None)
-    yield from _fallback_devices(case, wanted, {signal.name for signal in names})
+        yield context.check("utilization signal", signal.name, "recommended", note=alias if signal != wanted else None)
+    yield from _fallback_devices(context, wanted, {signal.name for signal in names})
     if not names:
         fault = _missing_signal(wanted, others) if facts.uses_gpus else None
         status: Status = "missing" if fault else "not needed"
-        yield case.check("utilization signal", wanted.name, "recommended", fault, status=status, series=0)
+        yield context.check("utilization signal", wanted.name, "recommended", fault, status=status, series=0)
     for family, signals in families().items():
         if family == wanted.family:
             continue
         found = [signal for signal in signals if facts.has(signal.name)]
         for signal in found:
-            yield case.check(f"signal of the {family}", signal.name, "optional")
+            yield context.check(f"signal of the {family}", signal.name, "optional")
         if not found:
-            yield case.check(f"signal of the {family}", signals[0].name, "optional", status="not needed", series=0)
+            yield context.check(f"signal of the {family}", signals[0].name, "optional", status="not needed", series=0)
 
 
-def _fallback_devices(case: CheckContext, wanted: Signal, preferred: set[str]) -> Iterable[Check]:
+def _fallback_devices(context: CheckContext, wanted: Signal, preferred: set[str]) -> Iterable[Check]:
     """Devices that tell a signal other than the preferred one, though some tell that."""
-    facts = case.facts
+    facts = context.facts
     devices = [device for device in facts.gpu_devices if device.signal not in preferred]
     if preferred and devices:
         count, where = len({device.key for device in devices}), first_few(facts.node_of(device) for device in devices)
@@ -49,15 +49,15 @@ def _fallback_devices(case: CheckContext, wanted: Signal, preferred: set[str]) -
             f"{count} devices of {where} have no {wanted.name}: {devices[0].signal} stands in for it",
             f"dcgm-exporter: {_counter(wanted.name, wanted.family)}, on every node",
         )
-        yield case.check("signal of every device", devices[0].signal, "recommended", fault)
+        yield context.check("signal of every device", devices[0].signal, "recommended", fault)
 
 
-def scales(case: CheckContext) -> Iterable[Check]:
+def scales(context: CheckContext) -> Iterable[Check]:
     """Values that do not fit the scale that settings or the catalogue give them."""
-    facts = case.facts
+    facts = context.facts
     sliced = any(sharing.is_sliced(facts, node) for node in facts.gpu_nodes.values())
     used = {device.signal for device in facts.devices}
-    for rank in case.ranks:
+    for rank in context.ranks:
         for signal in rank:
             highest = facts.max_values.get(signal.name)
             if highest is None or signal.name not in used:
@@ -71,14 +71,14 @@ def scales(case: CheckContext) -> Iterable[Check]:
                 fault = Fault(f"{told}: a ratio, so that use is understated", _scale_line(signal, 1))
             # Of a percentage that reaches 1, nothing tells whether it is a busy ratio or an idle hour.
             unsure = f"{told}: all but idle, or a ratio" if signal.scale > 1 and highest == 1 else None
-            yield case.check(f"scale of {signal.name}", signal.name, "required", fault, note=unsure)
+            yield context.check(f"scale of {signal.name}", signal.name, "required", fault, note=unsure)
 
 
-def under_mig(case: CheckContext) -> Iterable[Check]:
+def under_mig(context: CheckContext) -> Iterable[Check]:
     """A signal that says nothing of MIG slices, where there are some."""
-    facts = case.facts
+    facts = context.facts
     sliced = [node.name for node in facts.gpu_nodes.values() if sharing.is_sliced(facts, node)]
-    usable = [signal for rank in case.ranks for signal in rank if facts.has(signal.name)]
+    usable = [signal for rank in context.ranks for signal in rank if facts.has(signal.name)]
     if not sliced or not usable:
         return
     fault = None
@@ -87,7 +87,7 @@ def under_mig(case: CheckContext) -> Iterable[Check]:
             f"{usable[0].name} is not measured of MIG slices, and {len(sliced)} nodes have some",
             f"settings: utilization: {{signal: {_BEST_SIGNAL}}}; dcgm-exporter: {_counter(_BEST_SIGNAL, 'graphics engine')}",
         )
-    yield case.check("signal under MIG", usable[0].name, "recommended", fault)
+    yield context.check("signal under MIG", usable[0].name, "recommended", fault)
 
 
 def _missing_signal(wanted: Signal, others: list[Signal]) -> Fault:

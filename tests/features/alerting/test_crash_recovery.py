@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from gpucost.features.alerting.model import Notification
-from tests.chaos.external_calls import KilledError, Outside
+from tests.chaos.external_calls import KilledError, ExternalCalls
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import Fleet, RecordingNotifier, describe, node, pod, settings_with_rules
 
@@ -27,7 +27,7 @@ Calls = Callable[[Fleet], None]
 class Wired(RecordingNotifier):
     """Somebody reached over the line that can be cut; the same again is the same to an idempotent one."""
 
-    def __init__(self, outside: Outside) -> None:
+    def __init__(self, outside: ExternalCalls) -> None:
         super().__init__()
         self._outside = outside
 
@@ -40,9 +40,9 @@ def told(fleet: Fleet) -> Counter[str]:
     return Counter(f"{key} {news.id}" for key, person in fleet.notifiers.items() for news in person.notifications)
 
 
-def played(table: DynamoTable, kill_at: int, fault: Any) -> tuple[Fleet, Outside]:
+def played(table: DynamoTable, kill_at: int, fault: Any) -> tuple[Fleet, ExternalCalls]:
     """Two hours and a tick, the function killed at one call; whatever fails is tried again after a minute."""
-    outside = Outside(plan={kill_at: fault} if kill_at else {})
+    outside = ExternalCalls(plan={kill_at: fault} if kill_at else {})
     fleet = Fleet(table, settings_with_rules(*RULES))
     fleet.notifiers = {"email": Wired(outside)}
     plain = fleet.service

@@ -1,6 +1,7 @@
 """UTC hours, days and months: parsing, formatting and rounding. An hour is `[hour, hour + 1h)`."""
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 HOUR = timedelta(hours=1)

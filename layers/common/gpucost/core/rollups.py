@@ -81,7 +81,7 @@ def sum_day(cluster: str, day: datetime, manifests: Sequence[Manifest], summarie
     available_capacities = [capacity for capacity in capacities if capacity is not None]
     totals = None
     if complete:
-        capacity = Capacity.total(available_capacities) if len(known_capacities) == len(capacities) else None
+        capacity = Capacity.total(available_capacities) if len(available_capacities) == len(capacities) else None
         totals = Totals(Costs.total(totals.costs for _, totals in complete), capacity)
     return DaySummary(
         cluster, day, tuple(manifests), totals, {unit: Costs.total(parts) for unit, parts in sorted(units.items())}

@@ -1,7 +1,7 @@
 """Attributes hours: read metrics, meter usage, rate it, and publish each hour in the ledger.
 
-*Incomplete* is a result, not an error: an hour whose metrics are unavailable is published as incomplete, with the reason
-and the time of the next attempt, and its message counts as handled.
+*Incomplete* is a result, not an error: an hour whose metrics are unavailable is published as incomplete, with the
+reason and the time of the next attempt, and its message counts as handled.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ from datetime import datetime, timedelta
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
 from gpucost.core.errors import (
     ConflictError,
+    ExpiredError,
     HoursTooLargeError,
     InvalidInputError,
     MetricsTooLargeError,
     MetricsUnavailableError,
-    ExpiredError,
     SourceError,
 )
-from gpucost.core.hours import HOUR, consecutive_runs, floor_hour, format_timestamp, format_epoch_ms, to_epoch_ms
+from gpucost.core.hours import HOUR, consecutive_runs, floor_hour, format_epoch_ms, format_timestamp, to_epoch_ms
 from gpucost.core.ledger import Manifest, Retention
 from gpucost.core.metering.kubernetes_labels import exported_name
 from gpucost.core.metering.metering import MeteringRules, meter
@@ -119,7 +119,9 @@ class AttributeService:
         hours_to_attribute = [hour for hour, manifest in versions.items() if _needs_attempt(manifest, message, now)]
         reader = self._readers(cluster, settings, deadline)
         attempt = _Attempt(reader, cluster, settings, now, message)
-        rated = {hour.record.hour: hour for run in consecutive_runs(hours_to_attribute) for hour in self._rate(attempt, run)}
+        rated = {
+            hour.record.hour: hour for run in consecutive_runs(hours_to_attribute) for hour in self._rate(attempt, run)
+        }
         results = []
         lookback = max(timedelta(hours=settings.lookback_hours), SHORTEST_LOOKBACK)
         for hour, manifest in versions.items():
@@ -155,8 +157,8 @@ class AttributeService:
                     self._send_to_dead_letter_queue(attempt.message, hours, error)
                 return _failed(attempt.cluster, hours, error)
             is_too_large = isinstance(error, MetricsTooLargeError | HoursTooLargeError)
-        # A bad response for one hour, or a bug that it triggers, must not affect other hours. This is not in the handler
-        # above, because there the error would keep the responses in memory.
+        # A bad response for one hour, or a bug that it triggers, must not affect other hours. This is not in the
+        # handler above, because there the error would keep the responses in memory.
         size = -(-len(hours) // 2) if is_too_large else 1
         parts = [hours[start : start + size] for start in range(0, len(hours), size)]
         return [rated for part in parts for rated in self._rate(attempt, part)]
@@ -359,7 +361,7 @@ def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: Exceptio
 
 
 def publish_hour_closed(bus: Bus, manifest: Manifest, origin: Origin, correlation_id: str) -> None:
-    """Publish the event that a new version of an hour is current. A pending adjustment changes no figure, so it has none.
+    """Publish the event that a new version of an hour is current. Pending adjustments change no figure and have none.
 
     Raises:
         SourceError: the topic failed.

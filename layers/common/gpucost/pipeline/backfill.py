@@ -1,7 +1,7 @@
-"""Backfill: past hours through the queue of their own, a UTC day per message, as often as it takes.
+"""Backfill: sends past hours to the backfill queue, at most a UTC day per message.
 
-The ledger itself says what is left to do, so that a backfill that was interrupted goes on where it stood: hours with
-figures are not asked for again, incomplete ones are tried anew.
+The ledger shows what remains to be done. So running an interrupted backfill again continues it: hours with figures are
+skipped, incomplete ones are tried again.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -18,34 +18,34 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, WorkQueue
 
 STALLED = timedelta(minutes=65)
-"""With nothing in the queue and no hour done for so long, nobody is at work: a message that failed twice is delivered
-again after twice the queue's visibility time-out, and its hours have then the function's own time-out."""
+"""If the queue is empty and no hour is done for this long, the backfill has stopped. A message that failed twice is
+delivered again after twice the queue's visibility time-out, and may then take the function's time-out."""
 FIRST_MESSAGES = 3
-"""Done before an estimate is made; the newest day's is often a short one."""
+"""How many messages must be done before there is an estimate; the newest day's is often short."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a backfill stands, in hours of all its clusters."""
+    """Progress of a backfill, in cluster-hours."""
 
     total: int
     done: int
     incomplete: int
-    """Of those done: their metrics could not be had."""
+    """Of those done: their metrics were unavailable."""
     ahead: int = 0
-    """About how many messages of others are in the queue while no hour of this backfill is done."""
+    """About how many other messages are in the queue, while no hour of this backfill is being done."""
     remaining: timedelta | None = None
-    """How long it will take; None where nothing tells yet."""
+    """Estimated time to the end; None if there is no estimate yet."""
 
 
 class Pace:
-    """How fast hours are done.
+    """Estimates the remaining time of a backfill.
 
-    They come in bursts: hours of one message are metered together, and then published. So the time is counted from the
-    start to the last burst's end, and the quiet since then is taken off what is left.
+    Hours are done in bursts, because the hours of a message are metered together and then published. So the pace is
+    measured from the start to the end of the last burst, and the time since then is subtracted from the estimate.
 
     Args:
-        began: when the work was sent.
+        began: when the messages were sent.
         done: hours that were done before.
     """
 
@@ -55,29 +55,29 @@ class Pace:
         self._last = began
         self._first: datetime | None = None
         self._bursts: tuple[datetime, int] | None = None
-        """When the last whole burst ended, and what was done by then."""
+        """When the last complete burst ended, and how many hours were done by then."""
 
     def record(self, done: int, at: datetime) -> None:
-        """So many hours are done by now."""
+        """Record how many hours are done at a time."""
         if done != self._done:
             self._first = self._first or at
             self._done, self._last = done, at
         elif self._first is not None and at - self._last > (self._first - self._began) / 4:
-            self._bursts = self._last, self._done  # between two hours of a burst less time passes
+            self._bursts = self._last, self._done  # hours of the same burst follow each other faster
 
     def record_waiting(self, at: datetime) -> None:
-        """Others were worked on until now, so that the time of ours begins only here, if nothing of it is done."""
+        """Record that other messages were processed until now; if no hour is done yet, the pace counts from now."""
         if self._first is None:
             self._began = self._last = at
 
     def remaining(self, total: int, at: datetime) -> timedelta | None:
-        """What is left at the pace so far; None within the first three bursts, where half of one misleads."""
+        """Estimate the remaining time from the pace so far; None within the first three bursts, which are too few."""
         if self._first is None:
             return None
         burst = self._first - self._began
         if at - self._began < 3 * burst:
             return None
-        # Within a burst the time before it counts in full and its hours in part; but one may never end.
+        # During a burst, its time counts in full and its hours in part, so the last complete burst is used, too.
         return max(
             timedelta(0),
             min(
@@ -88,15 +88,15 @@ class Pace:
 
 
 class Backfill:
-    """One period of some clusters.
+    """Backfill of a period of some clusters.
 
     Args:
-        ledger: says which hours have figures.
-        queue: takes the work, and knows how much of it waits.
-        clusters: by name.
+        ledger: shows which hours have figures.
+        queue: sends the messages, and counts those that wait.
+        clusters: names of the clusters.
         start: the first hour.
-        end: itself not in the period.
-        clock: the time now.
+        end: end of the period, exclusive.
+        clock: returns the current time.
     """
 
     def __init__(
@@ -114,17 +114,18 @@ class Backfill:
         self._hours = hours_between(start, end)
         self._clock = clock
         self._tried_before: set[tuple[str, datetime, str]] = set()
-        """Cluster, hour and run of what was incomplete when it was sent."""
+        """Cluster, hour and run of versions that were incomplete when their hours were sent."""
         self._sent: list[HoursDue] = []
         self._pace = Pace(clock(), 0)
 
     def send(self, settings_version: int, correlation_id: str) -> int:
-        """Send every hour that has no figures yet, newest days first: people look at those first.
+        """Send all hours without figures, newest days first, because people look at those first.
 
-        A message holds hours of one UTC day, so that each day is summed once; fewer where they were tried in vain.
+        A message has hours of one UTC day, so that each day's rollups are updated once. Hours that failed before are in
+        smaller messages.
 
         Returns:
-            The hours sent.
+            How many hours were sent.
 
         Raises:
             SourceError: the ledger or the queue failed; sending again is safe.
@@ -136,8 +137,11 @@ class Backfill:
             self._tried_before |= {(cluster, hour, versions[hour].run_id) for hour in missing if hour in versions}
             days = [list(hours) for _, hours in groupby(missing, floor_day)]
             messages: list[HoursDue] = []
-            for portion in (one for hours in reversed(days) for one in split_hours(hours, versions)):
-                messages += due_messages(cluster, portion, settings_version=settings_version, origin="backfill", correlation_id=correlation_id)
+            for portion in (group for hours in reversed(days) for group in split_hours(hours, versions)):
+                messages += due_messages(
+                    cluster, portion, settings_version=settings_version, origin="backfill",
+                    correlation_id=correlation_id,
+                )  # fmt: skip
             self._queue.send_due(messages)
             self._sent += messages
             sent += len(missing)
@@ -145,18 +149,22 @@ class Backfill:
         return sent
 
     def progress(self) -> Progress:
-        """What the ledger says by now; an hour that was tried since it was sent and stayed incomplete is done, too.
+        """Return the progress that the ledger shows. An hour that was tried again and is still incomplete is done.
 
-        Told by its run and not by the time: functions have a clock of their own.
+        Such an hour is recognized by its run and not by its time, because the functions' clocks may differ.
         """
         return self._progress(self._done())
 
     def follow(self, report: Callable[[Progress], None], pause: Callable[[], None]) -> Progress:
-        """Wait until every hour is done, however long others' work that was sent before takes.
+        """Wait until every hour is done, however long messages that were sent earlier take.
+
+        Args:
+            report: called with the progress at each check.
+            pause: waits between checks.
 
         Raises:
-            GpuCostError: nothing is in the queue, and nothing has moved for a long time.
-            SourceError: the ledger or the queue could not be asked.
+            GpuCostError: the queue is empty and no hour was done for a long time.
+            SourceError: the ledger or the queue could not be read.
         """
         quiet_since, last_done, ahead = self._clock(), -1, 0
         while True:
@@ -199,8 +207,8 @@ class Backfill:
         return Progress(self._total(), len(done), incomplete)
 
     def _unfinished(self, done: Container[tuple[str, datetime]]) -> int:
-        """How many of the messages sent are not worked off, as far as the ledger tells."""
-        return sum(any((one.cluster, hour) not in done for hour in one.starts()) for one in self._sent)
+        """Return how many of the sent messages have hours that are not done."""
+        return sum(any((message.cluster, hour) not in done for hour in message.starts()) for message in self._sent)
 
     def _newest_versions(self, cluster: str) -> dict[datetime, Manifest]:
         if not self._hours:
@@ -214,7 +222,7 @@ class Backfill:
 
 def _stalled(now: Progress) -> GpuCostError:
     return GpuCostError(
-        f"nothing is in the backfill queue and no hour was closed for {STALLED.total_seconds() / 60:g} minutes, "
-        f"{now.total - now.done} are left; look at the dead letters and the log of attribute, then run the same "
-        "command again"
+        f"the backfill queue is empty and no hour was done for {STALLED.total_seconds() / 60:g} minutes, but "
+        f"{now.total - now.done} hours are missing. Check the dead-letter queue (gpucost hours redrive --dry-run) and "
+        "the log of the attribute function, then run the same command again"
     )

@@ -1,4 +1,4 @@
-"""Months closed for chargeback: frozen, opened again, and what came after they were frozen."""
+"""Closes months for chargeback, reopens them, and compares closed months with their pending adjustments."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,46 +18,46 @@ from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 @dataclass(frozen=True, slots=True)
 class OpenHours:
-    """Hours of a month whose figures may still move, of all clusters."""
+    """Counts of a month's hours, of all clusters, whose figures may still change."""
 
     missing: int
     """Never published."""
     waiting: int
-    """Incomplete, and to be tried again."""
+    """Incomplete, and will be tried again."""
     provisional: int
     """A price is missing or not final."""
 
     def __str__(self) -> str:
-        """As people read it."""
-        return f"{self.missing} are missing, {self.waiting} are to be tried again, {self.provisional} are provisional"
+        """A clause for messages."""
+        return f"{self.missing} are missing, {self.waiting} are incomplete, {self.provisional} are provisional"
 
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """One business unit of one cluster: what a frozen month says, and what would be said now."""
+    """One business unit of one cluster: its costs in a closed month, and what they would be now."""
 
     cluster: str
     business_unit: str
     currency: str
     closed: Costs
-    """In those hours of the month that have a later version."""
+    """Published costs of those hours of the month that have a pending adjustment."""
     now: Costs
-    """In the same hours."""
+    """Costs of the same hours with the adjustments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adjustments:
-    """What came after a month was frozen."""
+    """The pending adjustments of a closed month."""
 
     month: ClosedMonth
     hours: int
-    """That have a later version."""
+    """How many hours have a pending adjustment."""
     rows: tuple[Adjustment, ...]
-    """In order of cluster and unit; only those whose costs differ."""
+    """By cluster and business unit; only those whose costs differ."""
 
 
 class MonthService:
-    """Closes months and opens them again."""
+    """Closes months, reopens them, and compares them with their adjustments."""
 
     def __init__(
         self,
@@ -93,15 +93,15 @@ class MonthService:
         still_open = self.open_hours(start, end)
         if still_open != OpenHours(0, 0, 0) and not force:
             raise InvalidInputError(
-                f"of the hours of {month}, {still_open}; settle them (`gpucost backfill` tries missing and waiting "
-                "ones now), or freeze it with --as-it-is"
+                f"of the hours of {month}, {still_open}. Complete them first (`gpucost backfill` tries missing and "
+                "incomplete ones), or close the month with --force"
             )
-        frozen = ClosedMonth(month, now.replace(microsecond=0), author, reason)
+        closed = ClosedMonth(month, now.replace(microsecond=0), author, reason)
         try:
-            self._months.close_month(frozen)
+            self._months.close_month(closed)
         except ConflictError:
-            raise ConflictError(f"{month} is frozen already") from None
-        return frozen
+            raise ConflictError(f"{month} is closed already") from None
+        return closed
 
     def reopen(self, month: str, report_progress: Callable[[int], None] = lambda _: None) -> int:
         """Open a month, and put what was recorded beside it in force; run again where it was interrupted.
@@ -119,62 +119,61 @@ class MonthService:
         """
         start, end = _span(month)
         self._months.reopen_month(month)
-        now, done = self._clock(), 0
+        now, total = self._clock(), 0
         stored = self._settings_store.current()
         retention = stored.settings.retention.periods()
         for cluster in stored.clusters(start):
-            adopted = 0
+            applied = 0
             for manifest in self._ledger.adjustments(cluster, start, end):
                 try:
                     self._ledger.apply_adjustment(manifest, now, retention)
-                except ConflictError:  # another version came between, or somebody froze the month again
+                except ConflictError:  # another version came first, or the month was closed again
                     if self._months.closed_month(month) is not None:
                         raise
                     continue
-                adopted += 1
-                report_progress(done + adopted)
-            # All days: some may have been adopted by a run that was interrupted. What is current is left as it is.
+                applied += 1
+                report_progress(total + applied)
+            # All days, because an interrupted call may have applied some. Days that are up to date stay unchanged.
             roll_up(self._rollups, cluster, hours_between(start, end), now, retention)
-            done += adopted
-        return done
+            total += applied
+        return total
 
     def open_hours(self, start: datetime, end: datetime) -> OpenHours:
-        """Hours of a period whose figures may still move; of a cluster that left the settings, up to the hour of that.
+        """Count hours of a period whose figures may still change, for a departed cluster up to the hour when it left.
 
-        Hours before a cluster's first one are not missing: it was not there. Nor are those after a silence so long that
-        nobody owes them.
+        Hours before a cluster's first hour are not missing, and neither are hours that are too old to be due.
         """
         missing = waiting = provisional = 0
         stored = self._settings_store.current()
         for cluster in stored.clusters(start):
             departure = stored.departed.get(cluster)
             until = end if departure is None else min(end, floor_hour(departure.left_at) + HOUR)
-            known = self._ledger.manifests(cluster, start, until)
-            if departure is not None and all(one.status == "incomplete" for one in known):
-                continue  # a name that was misspelt, say: nothing will come
+            manifests = self._ledger.manifests(cluster, start, until)
+            if departure is not None and all(manifest.status == "incomplete" for manifest in manifests):
+                continue  # for example, a misspelled name never has metrics
             was_there = self._ledger.manifests(cluster, start - MAX_SILENCE, start)
-            first = start if was_there else min((manifest.hour for manifest in known), default=end)
-            missing += len(hours_between(first, until)) - len(known)
-            waiting += sum(one.status == "incomplete" and not one.is_abandoned() for one in known)
-            provisional += sum(one.status == "provisional" for one in known)
+            first = start if was_there else min((manifest.hour for manifest in manifests), default=end)
+            missing += len(hours_between(first, until)) - len(manifests)
+            waiting += sum(manifest.status == "incomplete" and not manifest.is_abandoned() for manifest in manifests)
+            provisional += sum(manifest.status == "provisional" for manifest in manifests)
         return OpenHours(missing, waiting, provisional)
 
     def adjustments(self, month: str) -> Adjustments:
-        """What a frozen month would say now, beside what it says: by cluster and business unit.
+        """Compare a closed month's figures with what they would be now, by cluster and business unit.
 
         Raises:
             InvalidInputError: not a month.
-            NotFoundError: it is not frozen.
+            NotFoundError: the month is not closed.
         """
         start, end = _span(month)
-        frozen = self._months.closed_month(month)
-        if frozen is None:
-            raise NotFoundError(f"{month} is not frozen")
+        closed = self._months.closed_month(month)
+        if closed is None:
+            raise NotFoundError(f"{month} is not closed")
         rows: list[Adjustment] = []
         hours = 0
         for cluster in self._settings_store.current().clusters(start):
-            late = self._ledger.adjustments(cluster, start, end)
-            named = {manifest.hour for manifest in late}
+            pending = self._ledger.adjustments(cluster, start, end)
+            adjusted = {manifest.hour for manifest in pending}
             own = [one for one in self._ledger.manifests(cluster, start, end) if one.hour in named] if late else []
             hours += len(late)
             before, after = _sums(self._ledger.summaries_of(own)), _sums(self._ledger.summaries_of(late))
@@ -183,7 +182,7 @@ class MonthService:
                 for (unit, currency) in sorted(before.keys() | after.keys())
                 if (now := after.get((unit, currency), Costs())) != before.get((unit, currency), Costs())
             ]
-        return Adjustments(frozen, hours, tuple(rows))
+        return Adjustments(closed, hours, tuple(rows))
 
 
 def _span(month: str) -> tuple[datetime, datetime]:
@@ -194,9 +193,9 @@ def _span(month: str) -> tuple[datetime, datetime]:
 
 
 def _sums(summaries: Sequence[HourSummary]) -> dict[tuple[str, str], Costs]:
-    """By business unit and currency, which are never added."""
-    found: dict[tuple[str, str], list[Costs]] = {}
+    """Sum costs by business unit and currency; different currencies are never added."""
+    parts_by_key: dict[tuple[str, str], list[Costs]] = {}
     for summary in summaries:
         for unit, costs in costs_by_unit(summary).items():
-            found.setdefault((unit, summary.currency), []).append(costs)
-    return {key: Costs.total(parts) for key, parts in found.items()}
+            parts_by_key.setdefault((unit, summary.currency), []).append(costs)
+    return {key: Costs.total(parts) for key, parts in parts_by_key.items()}

@@ -1,4 +1,4 @@
-"""Which node pool an instance belonged to, as the ledger saw it; fulfils `bill_ports.NodePools`."""
+"""Reads which node pool an instance belonged to from the ledger."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -7,14 +7,14 @@ from gpucost.storage.ports import PublishedHours, SettingsStore
 
 
 class LedgerNodePools:
-    """Node pools by instance id."""
+    """Node pools by instance id, as the nodes of published hours name them."""
 
     def __init__(self, settings_store: SettingsStore, ledger: PublishedHours) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
 
     def __call__(self, start: datetime, end: datetime) -> Mapping[str, str]:
-        """Of the nodes seen in `[start, end)`, of all clusters; one that nothing tells the pool of is left out."""
+        """Return the node pools of all clusters' nodes in `[start, end)`; nodes whose node pool is unknown are left out."""
         return {
             node.provider_id.rpartition("/")[2]: node.node_pool
             for cluster in self._settings_store.current().clusters(start)

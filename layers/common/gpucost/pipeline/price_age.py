@@ -1,4 +1,4 @@
-"""How fresh the price book is."""
+"""The age of the price book."""
 
 from datetime import datetime
 
@@ -6,5 +6,5 @@ from gpucost.storage.price_book import PriceStore
 
 
 def newest_price(book: PriceStore) -> datetime | None:
-    """When spot prices were last fetched; None where none ever were. (Lists are fetched anew only when they change.)"""
-    return max((one.fetched_at for one in book.newest("spot") if one.fetched_at is not None), default=None)
+    """Return when spot prices were last fetched; None if never. (Price lists are stored only when they change.)"""
+    return max((price.fetched_at for price in book.newest("spot") if price.fetched_at is not None), default=None)

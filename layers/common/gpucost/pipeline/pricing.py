@@ -1,4 +1,4 @@
-"""From the settings and the price book to the prices in force in a cluster's hours."""
+"""Collects the prices in force in a cluster's hours from the settings, the price book and the bill."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,11 +19,11 @@ from gpucost.storage.price_book import PriceStore
 
 
 class Pricer:
-    """What is known about prices in some hours: the settings' own, the book's, and the bill.
+    """Collects the prices of some hours from the settings, the price book and the bill.
 
     Args:
         prices: the price book.
-        bills: billed hours.
+        bills: the billed hours.
     """
 
     def __init__(self, prices: PriceStore, bills: BillStore) -> None:
@@ -31,7 +31,7 @@ class Pricer:
         self._bills = bills
 
     def of_hours(self, settings: Settings, hours: Sequence[datetime]) -> dict[datetime, Pricing]:
-        """The prices in force in each of some hours, which lie at most 35 days apart; a few requests for all.
+        """Return the prices in force in each hour; the hours are at most 35 days apart. Needs a few requests.
 
         Raises:
             SourceError: the book or the bill could not be read.
@@ -43,10 +43,10 @@ class Pricer:
         if "cur" not in order:
             return dict.fromkeys(hours, pricing)
         bills, months = self._bills.bills(start, end), self._bills.months()
-        # A closed bill that says nothing of an hour has said all that it will.
-        silent = {True: Bill(is_final=True), False: None}
+        # A closed bill without an hour will never have it.
+        missing_bills = {True: Bill(is_final=True), False: None}
         return {
-            hour: replace(pricing, bill=bills.get(hour) or silent[months.get(floor_day(hour).replace(day=1), False)])
+            hour: replace(pricing, bill=bills.get(hour) or missing_bills[months.get(floor_day(hour).replace(day=1), False)])
             for hour in hours
         }
 
@@ -56,12 +56,12 @@ def pricing_of(
     fetched: Iterable[Price] = (),
     shapes: Mapping[str, InstanceShape] | None = None,
 ) -> Pricing:
-    """All that is known about prices but the bill.
+    """Collect all prices except the bill.
 
     Args:
-        settings: the document in force, whose own prices are added.
-        fetched: prices of the book: set by hand, or asked of AWS.
-        shapes: instance types of the book; before those that are built in.
+        settings: the settings in force, whose prices are added.
+        fetched: prices of the price book: set by hand, or fetched from AWS.
+        shapes: shapes of the price book, which take precedence over the built-in ones.
     """
     section = settings.pricing
     clusters = tuple(cluster.name for cluster in settings.clusters)
@@ -82,7 +82,7 @@ def pricing_of(
     if section.gpu_hourly_usd is not None:
         prices.append(Price("constant", "gpu-hour", section.gpu_hourly_usd, currency=section.currency))
     return Pricing(
-        book=PriceBook([*fetched, *prices], [_discount(one) for one in section.discounts]),
+        book=PriceBook([*fetched, *prices], [_discount(discount) for discount in section.discounts]),
         sources=section.ordered_sources,
         policy=policy_of(section),
         shapes={**BUILT_IN_SHAPES, **(shapes or {})},
@@ -92,7 +92,7 @@ def pricing_of(
 
 
 def policy_of(section: PricingSettings) -> SplitPolicy:
-    """The split policy that the settings ask for."""
+    """Return the split policy that the settings select."""
     if isinstance(section.split, CustomSplit):
         return custom_policy(section.split.gpu, section.split.vcpu, section.split.gib)
     return SPLIT_POLICIES[section.split]

@@ -9,7 +9,13 @@ from datetime import datetime, timedelta
 
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import floor_day
-from gpucost.core.pricing.bill_lines import BillLine, BillSharing, build_bill, split_by_hour, instances_with_mixed_currencies
+from gpucost.core.pricing.bill_lines import (
+    BillLine,
+    BillSharing,
+    build_bill,
+    instances_with_mixed_currencies,
+    split_by_hour,
+)
 from gpucost.settings import Settings
 from gpucost.settings.bill import CurSettings
 from gpucost.storage.bill_ports import BillReader, BillReaders, NodePools, no_node_pools

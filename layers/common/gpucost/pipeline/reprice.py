@@ -1,4 +1,4 @@
-"""Repricing: which hours stand on prices or bills that have changed since, as work for the backfill queue."""
+"""Finds published hours whose prices or bills have changed, and sends them to be rated again."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -15,15 +15,15 @@ from gpucost.storage.ports import Bus, SettingsStore
 from gpucost.storage.price_book import PriceStore
 
 SETTLE_DELAY = timedelta(minutes=20)
-"""An attribution under way when a change was made may have read the book before it, and publish after: its hours are
-sent once more when it must have ended (Lambda ends it after 15 minutes at the latest)."""
+"""A change stays pending for this long. An attribution that was running when the change was made may have read the old
+prices, and publishes its hours within 15 minutes, Lambda's longest time-out. So its hours are sent again after that."""
 USAGE_KEPT = DEFAULT_RETENTION.lines
-"""Older hours have no stored usage to be rated from, unless the settings keep it longer; where they keep it for less
-time, it may be there still from before they did."""
+"""Older hours have no stored usage to rate again, unless the settings keep it longer. If the settings were shortened,
+usage from before that may still be stored."""
 
 
 class RepricingService:
-    """Sends hours to be rated again; sent twice, they come out the same."""
+    """Sends hours to be rated again. Sending an hour twice gives the same figures."""
 
     def __init__(
         self, settings_store: SettingsStore, ledger: Ledger, prices: PriceStore, bills: BillStore, bus: Bus
@@ -35,10 +35,10 @@ class RepricingService:
         self._bus = bus
 
     def reprice(self, now: datetime, correlation_id: str) -> int:
-        """Send the hours of every change that is not settled; returns how many cluster-hours.
+        """Send the hours of every pending change; return how many cluster-hours were sent.
 
         Raises:
-            SourceError: the ledger or the queue failed; what is not settled is sent again next time.
+            SourceError: the ledger or the queue failed; pending changes are sent again next time.
         """
         changes, arrivals = self._prices.pending_changes(), self._bills.changes()
         if not changes and not arrivals:
@@ -58,40 +58,43 @@ class RepricingService:
             if change.at + SETTLE_DELAY <= now:
                 self._prices.settle(change.id, now=now)
         for arrival in arrivals:
-            why = f"the bill of {min(arrival.hours):%Y-%m-%d} is new or changed"
+            reason = f"the bill of {min(arrival.hours):%Y-%m-%d} is new or changed"
             for cluster in clusters:
                 published = self._published(cluster, min(arrival.hours), max(arrival.hours) + HOUR)
                 hours = [hour for hour in published if hour in arrival.hours]
-                sent += self._send(cluster, hours, why, correlation_id)
+                sent += self._send(cluster, hours, reason, correlation_id)
             if arrival.at + SETTLE_DELAY <= now:
                 self._bills.settle(arrival)
         return sent
 
-    def _published(self, cluster: str, start: datetime, end: datetime, *, only_provisional: bool = False) -> list[datetime]:
-        """The hours of `[start, end)` that have figures; or only those that wait for a price.
+    def _published(
+        self, cluster: str, start: datetime, end: datetime, *, only_provisional: bool = False
+    ) -> list[datetime]:
+        """Return the hours of `[start, end)` that have figures, or only the provisional ones.
 
-        A type's shape does not change: only hours in which it was not known have anything to gain.
+        The shape of an instance type never changes, so a new shape only affects hours in which it was missing.
         """
         statuses = {"provisional"} if only_provisional else {"provisional", "complete"}
         manifests = [*self._ledger.manifests(cluster, start, end), *self._ledger.adjustments(cluster, start, end)]
-        return sorted({one.hour for one in manifests if one.status in statuses})
+        return sorted({manifest.hour for manifest in manifests if manifest.status in statuses})
 
     def _send(self, cluster: str, hours: Sequence[datetime], reason: str, correlation_id: str) -> int:
-        self._bus.send_due(restate_messages(cluster, hours, settings_version=None, reason=reason, correlation_id=correlation_id))
+        messages = restate_messages(cluster, hours, settings_version=None, reason=reason, correlation_id=correlation_id)
+        self._bus.send_due(messages)
         return len(hours)
 
 
 def restate_messages(
     cluster: str, hours: Sequence[datetime], *, settings_version: int | None, reason: str, correlation_id: str
 ) -> list[HoursToRestate]:
-    """Hours of one cluster as messages, each of at most 24 consecutive ones.
+    """Build the messages to restate hours of one cluster, each with at most 24 consecutive hours.
 
     Args:
-        cluster: its name.
-        hours: in order.
-        settings_version: under which they are to be rated; None: each under its own.
-        why: what people read beside the changed figures.
-        correlation_id: follows them.
+        cluster: the cluster's name.
+        hours: the hours, in order.
+        settings_version: version of the settings to rate with; None: the version that each hour was published with.
+        reason: stored with the changed figures; truncated to 500 characters.
+        correlation_id: identifies the work in logs.
     """
     runs: list[tuple[datetime, int]] = []
     for hour in hours:
@@ -113,5 +116,8 @@ def restate_messages(
 
 
 def _matching_clusters(change: PriceChange, clusters: Iterable[str]) -> list[str]:
-    named = change.applies_to.get("cluster")
-    return [one for one in clusters if named is None or any(fnmatchcase(one, pattern) for pattern in named)]
+    patterns = change.applies_to.get("cluster")
+    return [
+        cluster for cluster in clusters
+        if patterns is None or any(fnmatchcase(cluster, pattern) for pattern in patterns)
+    ]  # fmt: skip

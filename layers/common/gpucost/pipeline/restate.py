@@ -1,11 +1,11 @@
-"""Restatement: hours rated again from stored usage when a price or a business unit changes, without Prometheus."""
+"""Restates hours: rates them again from stored usage, without Prometheus, when a price or a business unit changes."""
 
 from datetime import datetime
 
 from gpucost.core.attribution import attribute
 from gpucost.core.errors import ConflictError, InvalidInputError
 from gpucost.core.ledger import Manifest, Retention, content_digest
-from gpucost.pipeline.attribute import HourResult, publish_hour_closed, attribution_rules, roll_up
+from gpucost.pipeline.attribute import HourResult, attribution_rules, publish_hour_closed, roll_up
 from gpucost.pipeline.pricing import Pricer
 from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import HoursToRestate
@@ -13,11 +13,11 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Bus, Clock, Rollups, SettingsStore
 
 MAX_ATTEMPTS = 3
-"""Against writers of the same hour; each reads the version that won."""
+"""How often an hour is tried if other writers publish it; each attempt reads the version that won."""
 
 
 class RestateService:
-    """Handles `HoursToRestate`: an hour that comes out as it is, under the settings that it stands under, stays."""
+    """Handles `HoursToRestate`. An hour stays as it is if neither its figures nor its settings change."""
 
     def __init__(
         self,
@@ -37,13 +37,13 @@ class RestateService:
         self._clock = clock
 
     def restate(self, message: HoursToRestate) -> list[HourResult]:
-        """Rate every hour that a message names again, and announce each that has figures.
+        """Restate the hours of a message, and publish an event for each that has figures.
 
-        Hours without a record, without figures or without stored usage are left as they are.
+        Hours that were never published, or have no figures or no stored usage, are skipped.
 
         Raises:
-            InvalidInputError: the message names a cluster that its settings do not know.
-            SourceError: the ledger or the bus failed; the message is to be delivered again.
+            InvalidInputError: the cluster is not in the message's version of the settings.
+            SourceError: the ledger or the bus failed; the message must be delivered again.
         """
         settings_version = None
         if message.settings_version is not None:
@@ -52,7 +52,7 @@ class RestateService:
                 raise InvalidInputError(
                     f"cluster {message.cluster!r} is not in version {message.settings_version} of the settings"
                 )
-            # Those in force by now: a message that comes late, or again, does not put older ones back in force.
+            # At least the newest version, so that a late or repeated message does not apply older settings again.
             settings_version = max(stored.version, self._settings_store.newest().version)
         results = []
         for hour in message.starts():
@@ -70,15 +70,18 @@ class RestateService:
                 return None
             try:
                 with gc_paused():
-                    return self._rate_again(manifest, max(settings_version or 0, manifest.settings_version), message.reason)
+                    return self._rate_again(
+                        manifest, max(settings_version or 0, manifest.settings_version), message.reason
+                    )
             except ConflictError:
                 if not attempts_left:
                     raise
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
     def _rate_again(self, manifest: Manifest, version: int, reason: str) -> HourResult | None:
-        """An hour under a version of the settings; published under it though it says the same, so that what comes later
-        (a price, a message of older settings) finds it under these.
+        """Rate an hour with a version of the settings, and publish the result.
+
+        It is published even if only the settings version differs, so that later changes of prices are rated with it.
         """
         usage = self._ledger.usage(manifest)
         if usage is None:
@@ -86,7 +89,7 @@ class RestateService:
         stored = self._settings_store.version(version)
         pricing_settings = stored.settings
         if pricing_settings.cluster(manifest.cluster) is None and manifest.cluster in stored.departed:
-            # Who pays is told anew; at what price, by the last settings that knew the cluster, its blocks and rates.
+            # Business units are those of the new settings. Prices are those of the last settings with the cluster.
             pricing_settings = self._settings_store.version(stored.departed[manifest.cluster].version).settings
         prices = self._pricer.of_hours(pricing_settings, [manifest.hour])
         record = attribute(usage, attribution_rules(stored.settings, prices[manifest.hour]))
@@ -104,5 +107,5 @@ class RestateService:
         return HourResult(published, was_published=True, lines=len(record.lines))
 
     def _retention(self) -> Retention:
-        """As it is in force now, whatever the settings that an hour is rated under say."""
+        """Return the retention that is in force now, whichever settings an hour is rated with."""
         return self._settings_store.current().settings.retention.periods()

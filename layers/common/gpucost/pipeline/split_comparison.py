@@ -1,4 +1,4 @@
-"""What each split policy would charge for the same hours, from their stored usage."""
+"""Compares what each split policy would charge for the same hours, from stored usage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -16,41 +16,43 @@ from gpucost.storage.ports import SettingsStore
 
 @dataclass(slots=True)
 class SplitSums:
-    """What one policy would charge."""
+    """The sums that one policy would charge."""
 
     policy: str
     units: dict[str, Costs] = field(default_factory=dict)
     capacity: Capacity | None = field(default_factory=Capacity)
-    """None as soon as one hour's is not known."""
+    """None if the capacity of any hour is unknown."""
     hours: int = 0
     """Cluster-hours with stored usage."""
     currency: str = "USD"
     notes: dict[str, None] = field(default_factory=dict)
-    """What has no price under this policy; each once."""
+    """Which prices are missing under this policy, each once."""
 
     def add(self, record: HourRecord) -> None:
-        """One hour more.
+        """Add an hour.
 
         Raises:
-            InvalidInputError: its amounts are in another currency than those before.
+            InvalidInputError: its currency differs from that of the hours before.
         """
         if self.hours and record.currency != self.currency:
             raise InvalidInputError(
-                f"the hours are in {self.currency} and {record.currency}, which are never added up; "
-                "ask for one cluster, or for the time before or after the change"
+                f"the hours are in {self.currency} and {record.currency}, which cannot be added up; compare one cluster "
+                "(--cluster), or a period before or after the change of currency"
             )
         self.currency = record.currency
         for unit, costs in record.by_business_unit().items():
             self.units[unit] = Costs.total([self.units.get(unit, Costs()), costs])
         capacity = record.totals.capacity if record.totals else None
-        self.capacity = Capacity.total([self.capacity, capacity]) if self.capacity is not None and capacity is not None else None
+        self.capacity = (
+            Capacity.total([self.capacity, capacity]) if self.capacity is not None and capacity is not None else None
+        )
         self.hours += 1
 
 
 class SplitComparison:
-    """Rates stored hours under every policy, and changes nothing.
+    """Rates stored hours with every split policy, and changes nothing.
 
-    Beside the named policies there is the settings' own, where it is one.
+    The policies are the built-in ones, and the one with own weights if the settings have it.
     """
 
     def __init__(self, settings_store: SettingsStore, ledger: Ledger, pricer: Pricer) -> None:
@@ -59,10 +61,10 @@ class SplitComparison:
         self._pricer = pricer
 
     def compare(self, clusters: Sequence[str], start: datetime, end: datetime) -> list[SplitSums]:
-        """The sums of hours in `[start, end)`, by policy: same usage, same prices, each hour under its own settings.
+        """Return the sums of the hours in `[start, end)` for each policy, from the same usage, prices and settings.
 
         Raises:
-            InvalidInputError: the hours are in several currencies.
+            InvalidInputError: the hours have several currencies.
             SourceError: the ledger could not be read.
         """
         configured = policy_of(self._settings_store.current().settings.pricing)

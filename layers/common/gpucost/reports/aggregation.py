@@ -86,7 +86,7 @@ def plan_reads(query: CostQuery, scope: Scope = FULL_ACCESS) -> ReadPlan:
     """
     dimensions, is_hourly = set(query.dimensions()), query.granularity == "hour"
     units = _selected_units(query, scope)
-    days = query.period.whole_days()
+    days = query.period.full_days()
     no_days = Period(query.period.end, query.period.end)
     if is_hourly and query.idle != "hidden":
         days = no_days  # idle costs are shared hour by hour
@@ -117,7 +117,7 @@ def _selected_units(query: CostQuery, scope: Scope) -> tuple[str, ...] | None:
 
 def _plan_unit_reads(unit: str, query: CostQuery) -> ReadPlan:
     if set(query.dimensions()) <= DAY_DIMENSIONS:
-        return ReadPlan(query.period.whole_days(), "units", "units", (unit,))
+        return ReadPlan(query.period.full_days(), "units", "units", (unit,))
     read_plan = plan_reads(query)
     return ReadPlan(
         read_plan.whole_days,

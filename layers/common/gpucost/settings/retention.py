@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from gpucost.core.ledger import SHORTEST_RETENTION, Retention
+from gpucost.core.ledger import MIN_RETENTION, Retention
 from gpucost.settings.section import Section
 
 _DAYS_PER_UNIT = {"d": 1, "w": 7, "y": 365}
@@ -21,7 +21,7 @@ def _days_of_duration(value: object) -> object:
     return sum(int(count) * _DAYS_PER_UNIT[unit] for count, unit in re.findall(r"(\d+)([ywd])", value))
 
 
-RetentionDays = Annotated[int, BeforeValidator(_days_of_duration), Field(ge=SHORTEST_RETENTION.days, le=3660)]
+RetentionDays = Annotated[int, BeforeValidator(_days_of_duration), Field(ge=MIN_RETENTION.days, le=3660)]
 
 
 class RetentionSettings(Section):

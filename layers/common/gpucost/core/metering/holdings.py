@@ -177,8 +177,8 @@ class HoldingReader:
         container = f"container {request.container} of pod {pod.namespace}/{pod.pod}"
         resource = kubernetes_resource(request.resource)
         self.notes.append(
-            f"{SUSPECT}{container} requests {short_text(request.units)} of {resource}, which is not a whole number from 0 to "
-            f"{MAX_UNITS}"
+            f"{SUSPECT}{container} requests {short_text(request.units)} of {resource}, which is not a whole "
+            f"number from 0 to {MAX_UNITS}"
         )
         return False
 

@@ -265,7 +265,9 @@ def _utilization_notes(observation: Observation, resolver: UtilizationResolver) 
             if not value.is_finite():
                 implausible.setdefault(name, f"utilization of {name!r} has values that are not numbers")
             elif device.samples and not is_utilization(value, device.scale):
-                implausible[name] = f"{SUSPECT}utilization of {name!r} is {short_text(value)}, where {device.scale} is full use"
+                implausible[name] = (
+                    f"{SUSPECT}utilization of {name!r} is {short_text(value)}, where {device.scale} is full use"
+                )
     notes = [f"{implausible[name]}; they count as unobserved" for name in sorted(implausible)]
     for node, used in sorted(resolver.unclaimed_use().items()):
         if used >= NOTEWORTHY_GPU_MS:

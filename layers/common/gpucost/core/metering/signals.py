@@ -29,8 +29,12 @@ class Signal:
 SIGNALS: dict[str, Signal] = {
     signal.name: signal
     for signal in (
-        Signal("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "graphics engine", _FULL_RATIO, works_under_mig=True, exporter="2.0-4.8"),
-        Signal("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "graphics engine", _FULL_RATIO, works_under_mig=True, exporter="4.9+"),
+        Signal(
+            "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "graphics engine", _FULL_RATIO, works_under_mig=True, exporter="2.0-4.8"
+        ),
+        Signal(
+            "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "graphics engine", _FULL_RATIO, works_under_mig=True, exporter="4.9+"
+        ),
         Signal("dcgm_fi_prof_gr_engine_active", "graphics engine", _FULL_RATIO, works_under_mig=True, exporter="1.x"),
         Signal("DCGM_FI_PROF_SM_ACTIVE", "multiprocessors", _FULL_RATIO, works_under_mig=True, exporter="2.0-4.8"),
         Signal("DCGM_FI_PROF_SM_UTIL_RATIO", "multiprocessors", _FULL_RATIO, works_under_mig=True, exporter="4.9+"),
@@ -39,7 +43,9 @@ SIGNALS: dict[str, Signal] = {
         Signal("dcgm_gpu_utilization", "device", _FULL_PERCENT, works_under_mig=False, exporter="1.x"),
     )
 }
-NEURON = Signal("neuroncore_utilization_ratio", "neuroncore", _FULL_RATIO, works_under_mig=True, exporter="neuron-monitor")
+NEURON = Signal(
+    "neuroncore_utilization_ratio", "neuroncore", _FULL_RATIO, works_under_mig=True, exporter="neuron-monitor"
+)
 
 _NEXT_BEST = ("graphics engine", "device")
 """The families to fall back to, in order, for GPUs without the signal of the settings. `device` overstates use, because

@@ -129,7 +129,9 @@ def instances_with_mixed_currencies(lines: Iterable[BillLine]) -> list[str]:
     for line in lines:
         if line.kind == "instance":
             currencies.setdefault(line.resource, set()).add(line.currency)
-    return sorted(instance_id for instance_id, instance_currencies in currencies.items() if len(instance_currencies) > 1)
+    return sorted(
+        instance_id for instance_id, instance_currencies in currencies.items() if len(instance_currencies) > 1
+    )
 
 
 def _instances(lines: Sequence[BillLine]) -> dict[str, _Instance]:
@@ -155,7 +157,10 @@ def _billed(instances: Mapping[str, _Instance], sharing: BillSharing) -> dict[st
     for instance_ids in pools.values():
         pool_instances = [instances[instance_id] for instance_id in instance_ids]
         if any(instance.billed_ms for instance in pool_instances):
-            parts = split_each([sum((instance.amount for instance in pool_instances), ZERO)], [instance.billed_ms for instance in pool_instances])[0]
+            parts = split_each(
+                [sum((instance.amount for instance in pool_instances), ZERO)],
+                [instance.billed_ms for instance in pool_instances],
+            )[0]
         else:
             parts = [instance.amount for instance in pool_instances]
         amounts.update(zip(instance_ids, parts, strict=True))

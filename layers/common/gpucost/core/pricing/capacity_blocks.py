@@ -62,10 +62,14 @@ BLOCK_TOLERANCE_MS = 600_000
 
 def clip_to_blocks(blocks: Iterable[CapacityBlock], cluster: str, reservation_id: str, time: Interval) -> Interval:
     """Clip a node's time to its Capacity Blocks, if it exceeds them by no more than the tolerance."""
-    intervals = [one.interval for one in blocks if (one.cluster, one.reservation_id) == (cluster, reservation_id)]
+    intervals = [
+        block.interval for block in blocks if (block.cluster, block.reservation_id) == (cluster, reservation_id)
+    ]
     if not intervals:
         return time
-    paid = Interval(min(one.start for one in intervals), max(one.end for one in intervals)).overlap(time)
+    paid = Interval(min(interval.start for interval in intervals), max(interval.end for interval in intervals)).overlap(
+        time
+    )
     return paid if paid.length and time.length - paid.length <= BLOCK_TOLERANCE_MS else time
 
 

@@ -1,4 +1,4 @@
-"""Shapes of EC2's accelerated instance types, for split policies until the price book has the shapes that EC2 reports."""
+"""Shapes of EC2's accelerated instance types, used by split policies until the price book has those from EC2."""
 
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.pricing.price_split import InstanceShape

@@ -103,7 +103,11 @@ class Pricing:
                 other_currencies.append(f"{source} has a price in {quote.currency}")
                 continue
             price = self._at_rates(node, quote, gpus)
-            return price if isinstance(price, Unpriced) else replace(price, note=self._left_out(node, other_currencies, source))
+            return (
+                price
+                if isinstance(price, Unpriced)
+                else replace(price, note=self._left_out(node, other_currencies, source))
+            )
         sources = ", ".join(self.sources)
         hint = f"; {' and '.join(other_currencies)}, but the hour is in {self.currency}" if other_currencies else ""
         return Unpriced(f"no price for {_node_label(node)} from {sources}{hint}")
@@ -127,9 +131,8 @@ class Pricing:
     def _left_out(self, node: GpuNode, other_currencies: Sequence[str], source: str) -> str:
         if not other_currencies:
             return ""
-        return (
-            f"{_node_label(node)} is priced by {source}, because {' and '.join(other_currencies)}, but the hour is in {self.currency}"
-        )
+        reasons = " and ".join(other_currencies)
+        return f"{_node_label(node)} is priced by {source}, because {reasons}, but the hour is in {self.currency}"
 
     def _billed(self, node: GpuNode, billed: BilledHour) -> NodePrice | Unpriced:
         price = self._split(node, "cur", Fraction(billed.amount))

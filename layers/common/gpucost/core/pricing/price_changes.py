@@ -170,4 +170,6 @@ def drop_override(override: Override, *, at: datetime, author: str, reason: str,
     price = override.price
     end = at if price.valid_from is None else max(at, price.valid_from)
     valid_to = end if price.valid_to is None else min(end, price.valid_to)
-    return replace(override, price=replace(price, valid_to=valid_to), dropped_at=now, dropped_by=author, drop_reason=reason)
+    return replace(
+        override, price=replace(price, valid_to=valid_to), dropped_at=now, dropped_by=author, drop_reason=reason
+    )

@@ -125,7 +125,7 @@ def region_of(zone: str) -> str:
 
 
 def region_of_zone_id(zone_id: str) -> str:
-    """Return the region of a zone id (`use1-az4` → `us-east-1`, `usgw1-az1` → `us-gov-west-1`); "" for anything else."""
+    """Return the region of a zone id (`use1-az4` → `us-east-1`, `usgw1-az1` → `us-gov-west-1`); "" otherwise."""
     match = _ZONE_ID.match(zone_id)
     if not match:
         return ""

@@ -84,7 +84,8 @@ def rate_usage(usage: Usage, pricing: Pricing) -> RatedHour:
     all_charges = pricing.cluster_charges(usage.cluster, hour, prepaid_nodes)
     charges = [charge for charge in all_charges if charge.currency == pricing.currency]
     foreign_charge_notes = [
-        f"{charge.kind} of {charge.reference} is in {charge.currency} and not in any sum: the hour is in {pricing.currency}"
+        f"{charge.kind} of {charge.reference} is in {charge.currency} and not in any sum: "
+        f"the hour is in {pricing.currency}"
         for charge in all_charges
         if charge.currency != pricing.currency
     ]

@@ -1,4 +1,4 @@
-"""One question that `/v1/costs` can be asked, as values: whatever has the same ones is the same question."""
+"""The query of `/v1/costs` as a value; equal values are the same query."""
 
 import json
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from gpucost.core.query.filters import Filter, filters_as_lists
 from gpucost.core.query.periods import Granularity, Period
 
 IdlePolicy = Literal["hidden", "separate", "shared-by-allocation", "shared-evenly"]
-"""What becomes of what was paid for and nobody held."""
+"""How a query reports idle cost."""
 MAX_LINE_HOURS = 48
-"""How many hours of single pods one answer reads."""
+"""How many hours of single pods or nodes one response covers."""
 MAX_PAGE_SIZE = 10_000
 IDLE_FIGURES = ("idle_gpu_hours", "idle_usd", "cost_usd")
 
 
 @dataclass(frozen=True, slots=True)
 class CostQuery:
-    """What is to be answered; parameters are read and checked before."""
+    """A query with parsed and checked parameters."""
 
     period: Period
     granularity: Granularity = "hour"
@@ -30,20 +30,22 @@ class CostQuery:
     filters: tuple[Filter, ...] = ()
     idle: IdlePolicy = "hidden"
     sort: tuple[tuple[str, bool], ...] = ()
-    """(figure, dimension or `start`; whether the largest comes first)."""
+    """(Figure, dimension or `start`; whether the largest comes first)."""
     limit: int = MAX_PAGE_SIZE
 
     def dimensions(self) -> tuple[str, ...]:
-        """Every dimension that must be known: those grouped by, then those only filtered on."""
+        """Return the dimensions that the query needs: those grouped by, then those only filtered on."""
         return tuple(dict.fromkeys((*self.group_by, *(name_filter.dimension for name_filter in self.filters))))
 
     def restricted_to_units(self) -> tuple[str, ...] | None:
-        """The business units that alone can be in the rows; None for any."""
-        name_lists = [unit_filter.exact_names() for unit_filter in self.filters if unit_filter.dimension == "business_unit"]
+        """Return the business units to which the filters restrict the rows; None for any."""
+        name_lists = [
+            unit_filter.exact_names() for unit_filter in self.filters if unit_filter.dimension == "business_unit"
+        ]
         return next((names for names in name_lists if names is not None), None)
 
     def canonical_text(self) -> str:
-        """All that makes it this question, in one form: what fingerprints are made of."""
+        """Return the query in canonical form, for fingerprints."""
         return json.dumps(
             [
                 format_timestamp(self.period.start), format_timestamp(self.period.end), self.granularity, self.group_by,
@@ -52,26 +54,26 @@ class CostQuery:
         )  # fmt: skip
 
 
-def check_line_hours(question: CostQuery) -> None:
-    """Refuse what would need single pods of too long a time.
+def check_line_hours(query: CostQuery) -> None:
+    """Reject a query of single pods or nodes over too long a period.
 
     Raises:
-        ParameterError: pods or nodes over more than 48 hours; says where longer ones are.
+        ParameterError: more than 48 hours; says which route has longer periods.
     """
-    line_dimension = next((name for name in question.dimensions() if name in LINE_DIMENSIONS), None)
-    if line_dimension is not None and question.period.hours() > MAX_LINE_HOURS:
+    line_dimension = next((name for name in query.dimensions() if name in LINE_DIMENSIONS), None)
+    if line_dimension is not None and query.period.hours() > MAX_LINE_HOURS:
         raise ParameterError(
-            line_dimension if line_dimension not in question.group_by else "group_by",
-            f"{line_dimension} is answered for at most {MAX_LINE_HOURS} hours at once; shorten the period, or take longer ones "
-            "from the exports (GET /v1/exports)",
+            line_dimension if line_dimension not in query.group_by else "group_by",
+            f"{line_dimension} is available for periods of at most {MAX_LINE_HOURS} hours; shorten the period, or use "
+            "the exports (GET /v1/exports)",
         )
 
 
 def parse_sort(text: str, group_by: Sequence[str], idle: IdlePolicy) -> tuple[tuple[str, bool], ...]:
-    """Read `-waste_usd,start`: a minus puts the largest first; what is equal stays in order of time and name.
+    """Parse `-waste_usd,start`: a minus puts the largest first; equal rows stay in order of time and name.
 
     Raises:
-        ParameterError: not a figure, a dimension of group_by or `start`; or one named twice.
+        ParameterError: a name that is not a figure, a dimension of group_by or `start`, or that is repeated.
     """
     figures = (*Costs.names(), *(() if idle == "hidden" else IDLE_FIGURES))
     allowed = ("start", *group_by, *figures)
@@ -80,7 +82,8 @@ def parse_sort(text: str, group_by: Sequence[str], idle: IdlePolicy) -> tuple[tu
         name = part.removeprefix("-")
         if name not in allowed:
             raise ParameterError(
-                "sort", f"{part!r} cannot be sorted by; allowed, with a - to turn: {', '.join(allowed)}"
+                "sort",
+                f"{part!r} is not sortable; allowed, with a leading - for descending order: {', '.join(allowed)}",
             )
         if name in (sorted_name for sorted_name, _ in order):
             raise ParameterError("sort", f"{name!r} is named twice")

@@ -1,4 +1,4 @@
-"""What figures are grouped and filtered by, and which of the ledger's records tell each dimension."""
+"""The dimensions by which figures are grouped and filtered, and which of the ledger's records have them."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -11,10 +11,10 @@ DIMENSIONS: Final = (
     "business_unit", "cluster", "namespace", "workload_kind", "workload", "node_pool", "instance_type", "capacity_type",
     "gpu_model", "resource", "zone", "pod", "node",
 )  # fmt: skip
-"""Beside them `label:<name>`, for the settings' `cost_labels`."""
+"""In addition, `label:<name>` is a dimension for each of the settings' `cost_labels`."""
 LABEL_PREFIX: Final = "label:"
 LINE_DIMENSIONS: Final = frozenset({"pod", "node"})
-"""Told by an hour's lines alone; the others by day facts, too."""
+"""Dimensions that only an hour's lines have; day facts have the others, too."""
 DAY_DIMENSIONS: Final = frozenset({"business_unit", "cluster"})
 SUMMARY_DIMENSIONS: Final = DAY_DIMENSIONS | {"namespace"}
 
@@ -22,14 +22,14 @@ GroupKey = tuple[str, ...]
 
 
 def parse_group_by(text: str, labels: Sequence[str]) -> tuple[str, ...]:
-    """Read `business_unit,label:team`; "" is no grouping.
+    """Parse `business_unit,label:team`; "" is no grouping.
 
     Args:
         text: the parameter.
         labels: the settings' `cost_labels`.
 
     Raises:
-        ParameterError: a dimension that is not known, or named twice.
+        ParameterError: a dimension that is unknown or repeated.
     """
     dimensions: list[str] = []
     allowed = (*DIMENSIONS, *(f"{LABEL_PREFIX}{name}" for name in labels))
@@ -44,7 +44,7 @@ def parse_group_by(text: str, labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def key_of_line(dimensions: Sequence[str], cluster: str) -> Callable[[Line], GroupKey]:
-    """Reads dimensions off a line; a label that it does not carry is ""."""
+    """Return a function that reads dimensions from a line; a missing label is ""."""
     return lambda line: tuple(
         cluster
         if name == "cluster"
@@ -56,7 +56,7 @@ def key_of_line(dimensions: Sequence[str], cluster: str) -> Callable[[Line], Gro
 
 
 def key_of_fact(dimensions: Sequence[str], cluster: str) -> Callable[[FactKey], GroupKey]:
-    """Reads dimensions off a day fact; a label that it does not carry is ""."""
+    """Return a function that reads dimensions from a day fact; a missing label is ""."""
     positions = {name: position for position, name in enumerate(FactKey._fields)}
 
     def reader_of(name: str) -> Callable[[FactKey], str]:

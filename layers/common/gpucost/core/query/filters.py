@@ -1,9 +1,9 @@
 r"""Filters of reports, one parameter per dimension.
 
-`namespace=bu-a,bu-b` is either of the two, `namespace=team-*` what begins so, `namespace=!kube-*` all but that,
-`namespace=team-*,!team-x` what begins so but that one. `*` alone is any name, and `!*` is what has none: `gpu,!*` is
-`gpu` or none. A backslash takes the meaning off a character: `\,` `\!` `\*` `\\`. Names are compared in Unicode's form
-NFC, so that two ways to write one name are one name. Labels are in one parameter, `label=team:search,env:!dev`.
+`namespace=bu-a,bu-b` matches either name, `namespace=team-*` names with a prefix, `namespace=!kube-*` all other names,
+`namespace=team-*,!team-x` names with the prefix except one. `*` alone matches any name, and `!*` matches rows without a
+name: `gpu,!*` is `gpu` or none. A backslash escapes a character: `\,` `\!` `\*` `\\`. Names are compared in Unicode's
+NFC, so that two spellings of one name are equal. Labels share one parameter, `label=team:search,env:!dev`.
 """
 
 import unicodedata
@@ -14,24 +14,24 @@ from gpucost.core.errors import ParameterError
 from gpucost.core.query.dimensions import LABEL_PREFIX
 
 MAX_FILTER_LENGTH = 4_000
-"""Characters of a filter."""
+"""The most characters of a filter."""
 MAX_NAMES = 100
-"""Names in a filter."""
+"""The most names in a filter."""
 _NOT_UTF8 = "\ufffd"
-"""What stands where bytes of an address are no text."""
+"""The replacement character of bytes in a URL that are not UTF-8."""
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
-"""Marks that change the order of what people read."""
+"""Control characters that change the direction of text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One name of a filter, or how names begin."""
+    """One name of a filter, or a prefix of names."""
 
     text: str
     is_prefix: bool = False
 
     def matches(self, name: str) -> bool:
-        """Whether it is meant; `*` alone means every name but none at all."""
+        """Whether a name matches; `*` alone matches every name except the empty one."""
         if not self.is_prefix:
             return name == self.text
         return name.startswith(self.text) and bool(name)
@@ -39,31 +39,31 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What one dimension is to be: any of some patterns, where there are any, and none of others."""
+    """A filter on one dimension: any of the allowed patterns, if there are any, and none of the excluded ones."""
 
     dimension: str
     allowed: tuple[Pattern, ...]
     excluded: tuple[Pattern, ...] = ()
 
     def matches(self, name: str) -> bool:
-        """Whether a name passes."""
+        """Whether a name passes the filter."""
         name = _normal(name)
         if any(pattern.matches(name) for pattern in self.excluded):
             return False
         return not self.allowed or any(pattern.matches(name) for pattern in self.allowed)
 
     def exact_names(self) -> tuple[str, ...] | None:
-        """The names that can pass, where the filter names them all; None where that cannot be told from it."""
+        """Return the names that can pass, if the filter lists them; None if any other name may pass."""
         if not self.allowed or any(pattern.is_prefix or not pattern.text.isascii() for pattern in self.allowed):
             return None
         return tuple(sorted({pattern.text for pattern in self.allowed if self.matches(pattern.text)}))
 
 
 def parse_filter(dimension: str, text: str, parameter: str | None = None) -> Filter:
-    """Read the filter of a dimension.
+    """Parse the filter of a dimension.
 
     Raises:
-        ParameterError: empty, too long, too many names, a backslash at its end, or characters that no name has.
+        ParameterError: empty, too long, too many names, a trailing backslash, or invalid characters.
     """
     name = parameter or dimension
     allowed: list[Pattern] = []
@@ -75,10 +75,10 @@ def parse_filter(dimension: str, text: str, parameter: str | None = None) -> Fil
 
 
 def parse_label_filters(text: str, labels: Sequence[str]) -> list[Filter]:
-    """Read `team:search,team:vision,env:!dev`: what is said of one label goes together.
+    """Parse `team:search,team:vision,env:!dev` into one filter for each label.
 
     Raises:
-        ParameterError: as `parse_filter`; or a label that is not one of the settings' `cost_labels`.
+        ParameterError: as `parse_filter`, or for a label that is not in the settings' `cost_labels`.
     """
     texts_by_label: dict[str, list[str]] = {}
     for part in _parts("label", text):
@@ -87,44 +87,55 @@ def parse_label_filters(text: str, labels: Sequence[str]) -> list[Filter]:
             allowed = f"allowed: {', '.join(labels)}" if labels else "the settings name no cost_labels"
             raise ParameterError("label", f"{_shown(part)} does not begin with a label's name and a colon; {allowed}")
         texts_by_label.setdefault(label, []).append(value)
-    return [parse_filter(f"{LABEL_PREFIX}{label}", ",".join(values), "label") for label, values in texts_by_label.items()]
+    return [
+        parse_filter(f"{LABEL_PREFIX}{label}", ",".join(values), "label") for label, values in texts_by_label.items()
+    ]
 
 
 def matches_all(filters: Iterable[Filter], dimensions: Sequence[str], key: Sequence[str]) -> bool:
-    """Whether the values of dimensions pass all filters on them."""
+    """Whether the values of dimensions pass all filters."""
     values = dict(zip(dimensions, key, strict=True))
     return all(dimension_filter.matches(values[dimension_filter.dimension]) for dimension_filter in filters)
 
 
 def check_text(parameter: str, text: str, longest: int = MAX_FILTER_LENGTH) -> None:
-    """Refuse what no name holds, before anything repeats it.
+    """Reject text that cannot be a name before it appears in any message.
 
     Raises:
-        ParameterError: too long; not UTF-8; or control characters, marks that reverse what is read, or half a
-            character in it.
+        ParameterError: too long, not UTF-8, or with control characters, direction marks or lone surrogates.
     """
     if len(text) > longest:
-        raise ParameterError(parameter, f"has {len(text):,} characters; at most {longest:,} are taken")
+        raise ParameterError(parameter, f"has {len(text):,} characters; at most {longest:,} are allowed")
     if _NOT_UTF8 in text:
-        raise ParameterError(parameter, "is not UTF-8, percent-encoded")
-    invalid = next((character for character in text if character in _BIDI or unicodedata.category(character) in {"Cc", "Cs", "Cn"}), None)
+        raise ParameterError(parameter, "is not percent-encoded UTF-8")
+    invalid = next(
+        (
+            character
+            for character in text
+            if character in _BIDI or unicodedata.category(character) in {"Cc", "Cs", "Cn"}
+        ),
+        None,
+    )
     if invalid is not None:
-        raise ParameterError(parameter, f"holds the character U+{ord(invalid):04X}, which no name has")
+        raise ParameterError(parameter, f"has the character U+{ord(invalid):04X}, which names cannot have")
 
 
 def filters_as_lists(filters: Iterable[Filter]) -> Mapping[str, object]:
-    """Filters as plain values, for fingerprints."""
+    """Return filters as plain values, for fingerprints."""
     return {
-        dimension_filter.dimension: [[[pattern.text, pattern.is_prefix] for pattern in patterns] for patterns in (dimension_filter.allowed, dimension_filter.excluded)]
+        dimension_filter.dimension: [
+            [[pattern.text, pattern.is_prefix] for pattern in patterns]
+            for patterns in (dimension_filter.allowed, dimension_filter.excluded)
+        ]
         for dimension_filter in filters
     }
 
 
 def _parts(parameter: str, text: str) -> list[str]:
-    """Split at commas that no backslash stands before; the backslashes stay."""
+    """Split at commas without a backslash before them; backslashes are kept."""
     check_text(parameter, text)
     if not text:
-        raise ParameterError(parameter, "is empty; name values, or leave the parameter out (!* is: without a name)")
+        raise ParameterError(parameter, "is empty; pass names, or omit the parameter (!* matches rows without a name)")
     parts, current, escaped = [], "", False
     for character in text:
         if character == "," and not escaped:
@@ -134,10 +145,10 @@ def _parts(parameter: str, text: str) -> list[str]:
             current += character
         escaped = character == "\\" and not escaped
     if escaped:
-        raise ParameterError(parameter, r"ends in a backslash; one that is meant is written \\")
+        raise ParameterError(parameter, r"ends with a backslash; write \\ for a literal backslash")
     parts.append(current)
     if len(parts) > MAX_NAMES:
-        raise ParameterError(parameter, f"names {len(parts)} values; at most {MAX_NAMES} are taken")
+        raise ParameterError(parameter, f"has {len(parts)} names; at most {MAX_NAMES} are allowed")
     return parts
 
 
@@ -146,10 +157,10 @@ def _pattern(parameter: str, part: str) -> tuple[bool, Pattern]:
     text, is_prefix, escaped = "", False, False
     for character in part[1:] if is_refused else part:
         if is_prefix:
-            raise ParameterError(parameter, rf"{_shown(part)} goes on after its *; one that is meant is written \*")
+            raise ParameterError(parameter, rf"{_shown(part)} continues after *; write \* for a literal asterisk")
         if escaped:
             if character not in ",!*\\":
-                raise ParameterError(parameter, rf"{_shown(part)}: a backslash stands only before , ! * and \ itself")
+                raise ParameterError(parameter, rf"{_shown(part)}: a backslash may only precede , ! * and \ itself")
             text, escaped = text + character, False
         elif character == "\\":
             escaped = True
@@ -158,9 +169,9 @@ def _pattern(parameter: str, part: str) -> tuple[bool, Pattern]:
         else:
             text += character
     if not text and not is_prefix:
-        raise ParameterError(parameter, f"{_shown(part)} is no name; !* is: without a name")
+        raise ParameterError(parameter, f"{_shown(part)} is not a name; !* matches rows without a name")
     if is_refused and is_prefix and not text:
-        return False, Pattern("")  # not any name is: none, and can stand beside names
+        return False, Pattern("")  # `!*` matches the empty name, also in addition to other names
     return is_refused, Pattern(_normal(text), is_prefix)
 
 
@@ -169,4 +180,4 @@ def _normal(text: str) -> str:
 
 
 def _shown(part: str) -> str:
-    return repr(part if len(part) <= 60 else part[:60] + "…")  # noqa: PLR2004 - enough to find it by
+    return repr(part if len(part) <= 60 else part[:60] + "…")  # noqa: PLR2004 - enough to recognize it

@@ -1,6 +1,6 @@
-"""From what was read to rows: filters, who bears what nobody held, groups, order.
+"""From read figures to the rows of a response: filters, shares of idle cost, groups and order.
 
-Whatever is asked, the rows and what the filters left out add up to what was read, to the last digit.
+For every query, the rows and the filtered-out figures add up to the figures that were read, to the last digit.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ Kind = Literal["held", "idle"]
 
 
 class Cell(NamedTuple):
-    """Where figures belong: a row's period, a cluster, and the values of the question's dimensions."""
+    """The key of figures: the start of a row, a cluster, and the values of the query's dimensions."""
 
     begin: datetime
     cluster: str
@@ -31,17 +31,17 @@ class Cell(NamedTuple):
 
 @dataclass(slots=True)
 class QueryResult:
-    """What was read for a question."""
+    """The figures that were read for a query."""
 
     cells: dict[Cell, FixedPointRow] = field(default_factory=dict)
     capacities: dict[tuple[datetime, str], Capacity | None] = field(default_factory=dict)
-    """By period and cluster; None where one hour's is not known."""
+    """By start of the row and cluster; None if the capacity of any hour is unknown."""
     filtered_out: FixedPointRow = ZERO_ROW
-    """Of the fleet, what the filters leave out for certain and was therefore not read in detail."""
+    """The fleet's figures that the filters certainly exclude, which were therefore not read in detail."""
 
 
 class Row(NamedTuple):
-    """One group's figures in one period; whole numbers, for most rows are written and never reckoned with."""
+    """One group's figures in one period, as fixed-point amounts, because most rows are only written."""
 
     start: datetime
     end: datetime
@@ -49,23 +49,23 @@ class Row(NamedTuple):
     amounts: FixedPointRow
     kind: Kind = "held"
     idle: Idle | None = None
-    """Its part of what nobody held; None where that is not asked for, or not known."""
+    """Its share of idle cost; None if the query does not share it, or if it is unknown."""
 
     @property
     def costs(self) -> Costs:
-        """What it cost, in amounts."""
+        """The row's costs as decimals."""
         (costs,) = to_costs([self.amounts])
         return costs
 
     def figure(self, name: str) -> Decimal | None:
-        """A figure as published: None where it is not known."""
+        """Return a figure as published; None if it is unknown."""
         if name not in Costs.names():
             return self.idle_figures()[name]
-        whole = published_figures(self.amounts)[Costs.names().index(name)]
-        return None if whole is None else from_fixed_point(whole)
+        amount = published_figures(self.amounts)[Costs.names().index(name)]
+        return None if amount is None else from_fixed_point(amount)
 
     def idle_figures(self) -> dict[str, Decimal | None]:
-        """Idle as published, with the row's whole cost."""
+        """Return the idle figures as published, and the row's cost with idle."""
         allocated = self.figure("allocated_usd")
         if self.idle is None:
             return {"idle_gpu_hours": None, "idle_usd": None, "cost_usd": None}
@@ -75,47 +75,51 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupedRows:
-    """Rows in the order asked for, and what the filters left out."""
+    """The sorted rows, and the sum of what the filters excluded."""
 
     rows: list[Row]
     filtered_out: Row | None
-    """None where nothing was filtered."""
+    """None without filters."""
 
 
-class _Bin(NamedTuple):
+class _RowKey(NamedTuple):
     begin: datetime
     kind: Kind
     group: GroupKey
     is_kept: bool
 
 
-def group_rows(question: CostQuery, read: QueryResult) -> GroupedRows:
-    """Make the rows of an answer."""
-    dimensions, count = question.dimensions(), len(question.group_by)
-    costs: dict[_Bin, list[FixedPointRow]] = {}
-    holders: dict[tuple[datetime, str], dict[_Bin, list[FixedPointRow]]] = {}
-    for cell, figures in read.cells.items():
-        is_kept = not question.filters or matches_all(question.filters, dimensions, cell.key)
-        bin = _Bin(cell.begin, "held", cell.key[:count], is_kept)
-        costs.setdefault(bin, []).append(figures)
-        if question.idle.startswith("shared"):
-            holders.setdefault((cell.begin, cell.cluster), {}).setdefault(bin, []).append(figures)
-    idles = {} if question.idle == "hidden" else _idle(question, read, holders)
+def group_rows(query: CostQuery, result: QueryResult) -> GroupedRows:
+    """Build the rows of a response."""
+    dimensions, count = query.dimensions(), len(query.group_by)
+    costs: dict[_RowKey, list[FixedPointRow]] = {}
+    holders: dict[tuple[datetime, str], dict[_RowKey, list[FixedPointRow]]] = {}
+    for cell, figures in result.cells.items():
+        is_kept = not query.filters or matches_all(query.filters, dimensions, cell.key)
+        row_key = _RowKey(cell.begin, "held", cell.key[:count], is_kept)
+        costs.setdefault(row_key, []).append(figures)
+        if query.idle.startswith("shared"):
+            holders.setdefault((cell.begin, cell.cluster), {}).setdefault(row_key, []).append(figures)
+    idles = {} if query.idle == "hidden" else _idle(query, result, holders)
     rows, excluded = [], _Excluded()
-    bins = {**dict.fromkeys(idles, ()), **costs}
-    ends = {begin: row_end(begin, question.granularity, question.period) for begin in {bin.begin for bin in bins}}
-    named = {names: dict(zip(question.group_by, names, strict=True)) for names in {bin.group for bin in bins}}
-    for bin, parts in bins.items():
-        held = parts[0] if len(parts) == 1 else sum_rows(parts)
-        idle = None if question.idle == "hidden" else _total_idle(idles.get(bin, []))
-        if bin.is_kept:
-            rows.append(Row(bin.begin, ends[bin.begin], named[bin.group], held, bin.kind, idle))
+    row_keys = {**dict.fromkeys(idles, ()), **costs}
+    ends = {begin: row_end(begin, query.granularity, query.period) for begin in {row_key.begin for row_key in row_keys}}
+    group_by_names = {
+        names: dict(zip(query.group_by, names, strict=True)) for names in {row_key.group for row_key in row_keys}
+    }
+    for row_key, parts in row_keys.items():
+        row_costs = parts[0] if len(parts) == 1 else sum_rows(parts)
+        idle = None if query.idle == "hidden" else _total_idle(idles.get(row_key, []))
+        if row_key.is_kept:
+            rows.append(
+                Row(row_key.begin, ends[row_key.begin], group_by_names[row_key.group], row_costs, row_key.kind, idle)
+            )
         else:
-            excluded.costs.append(held)
+            excluded.costs.append(row_costs)
             excluded.idles.append(idle)
-    excluded.costs.append(read.filtered_out)
+    excluded.costs.append(result.filtered_out)
     rows.sort(key=lambda row: (row.start, row.kind, tuple(row.group.values())))
-    return GroupedRows(_sorted(rows, question.sort), excluded.row(question) if question.filters else None)
+    return GroupedRows(_sorted(rows, query.sort), excluded.row(query) if query.filters else None)
 
 
 @dataclass(slots=True)
@@ -123,40 +127,42 @@ class _Excluded:
     costs: list[FixedPointRow] = field(default_factory=list)
     idles: list[Idle | None] = field(default_factory=list)
 
-    def row(self, question: CostQuery) -> Row:
-        idle = None if question.idle == "hidden" else _total_idle(self.idles)
-        return Row(question.period.start, question.period.end, {}, sum_rows(self.costs), "held", idle)
+    def row(self, query: CostQuery) -> Row:
+        idle = None if query.idle == "hidden" else _total_idle(self.idles)
+        return Row(query.period.start, query.period.end, {}, sum_rows(self.costs), "held", idle)
 
 
 def _idle(
-    question: CostQuery,
-    read: QueryResult,
-    holders: Mapping[tuple[datetime, str], Mapping[_Bin, Sequence[FixedPointRow]]],
-) -> dict[_Bin, list[Idle | None]]:
-    """What each row bears; a row of its own for what nobody does. What is unknown makes a row's unknown."""
-    idle_by_bin: dict[_Bin, list[Idle | None]] = {}
-    nameless = tuple("" for _ in question.dimensions())
-    is_kept = matches_all(question.filters, question.dimensions(), nameless)
-    for (begin, cluster), capacity in read.capacities.items():
-        rows_by_bin = holders.get((begin, cluster), {})
-        costs_by_bin = dict(zip(rows_by_bin, to_costs([sum_rows(parts) for parts in rows_by_bin.values()]), strict=True))
-        names = tuple(cluster if name == "cluster" else "" for name in question.group_by)
-        idle_row = _Bin(begin, "idle", names, is_kept)
+    query: CostQuery,
+    result: QueryResult,
+    holders: Mapping[tuple[datetime, str], Mapping[_RowKey, Sequence[FixedPointRow]]],
+) -> dict[_RowKey, list[Idle | None]]:
+    """Return each row's shares of idle cost, and a row for idle cost that is not shared; None for an unknown share."""
+    idle_by_row: dict[_RowKey, list[Idle | None]] = {}
+    empty_names = tuple("" for _ in query.dimensions())
+    is_kept = matches_all(query.filters, query.dimensions(), empty_names)
+    for (begin, cluster), capacity in result.capacities.items():
+        rows_by_key = holders.get((begin, cluster), {})
+        costs_by_key = dict(
+            zip(rows_by_key, to_costs([sum_rows(parts) for parts in rows_by_key.values()]), strict=True)
+        )
+        names = tuple(cluster if name == "cluster" else "" for name in query.group_by)
+        idle_row = _RowKey(begin, "idle", names, is_kept)
         if capacity is None:
-            for bin in costs_by_bin or [idle_row]:
-                idle_by_bin.setdefault(bin, []).append(None)
+            for row_key in costs_by_key or [idle_row]:
+                idle_by_row.setdefault(row_key, []).append(None)
             continue
-        by: Literal["allocation", "even"] = "even" if question.idle == "shared-evenly" else "allocation"
-        shared = share_idle(idle_of(capacity), costs_by_bin, by, {bin: bin.group for bin in costs_by_bin})
-        for bin, part in shared.parts.items():
-            idle_by_bin.setdefault(bin, []).append(part)
-        if question.idle == "separate" or shared.unshared != Idle():
-            idle_by_bin.setdefault(idle_row, []).append(shared.unshared)
-    return idle_by_bin
+        by: Literal["allocation", "even"] = "even" if query.idle == "shared-evenly" else "allocation"
+        shared = share_idle(idle_of(capacity), costs_by_key, by, {row_key: row_key.group for row_key in costs_by_key})
+        for row_key, part in shared.parts.items():
+            idle_by_row.setdefault(row_key, []).append(part)
+        if query.idle == "separate" or shared.unshared != Idle():
+            idle_by_row.setdefault(idle_row, []).append(shared.unshared)
+    return idle_by_row
 
 
 def _sorted(rows: list[Row], order: Sequence[tuple[str, bool]]) -> list[Row]:
-    """Stable, so that the last key sorts first; what is unknown comes last either way."""
+    """Sort rows by several keys, the last key first because sorting is stable; unknown figures come last."""
     for name, is_descending in reversed(order):
         if name == "start":
             rows = sorted(rows, key=lambda row: row.start, reverse=is_descending)
@@ -177,5 +183,5 @@ def _total_idle(parts: Iterable[Idle | None]) -> Idle | None:
 
 
 def sum_cells(parts: Mapping[Cell, Sequence[Costs]]) -> dict[Cell, Costs]:
-    """Sums, so that memory follows the answer's size and not the hours'."""
+    """Sum the costs of each cell, so that memory depends on the size of the response and not on the hours."""
     return {cell: costs[0] if len(costs) == 1 else Costs.total(costs) for cell, costs in parts.items()}

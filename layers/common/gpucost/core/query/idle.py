@@ -1,7 +1,7 @@
-"""Idle: what was paid for and no pod's line carries, and who is to bear it.
+"""Idle cost: the cost of nodes that no pod's line carries, and how it is shared.
 
-idle = unallocated + stranded + unobserved + host + residual of the identity (design §1), so that over a whole answer
-allocated + idle = node cost. It is shared within each cluster and period, in parts that sum to it exactly.
+idle = unallocated + stranded + unobserved + host + residual, so that allocated + idle = node cost over a response.
+It is shared within each cluster and period, in parts that sum to it exactly.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ Share = TypeVar("Share")
 
 @dataclass(frozen=True, slots=True)
 class Idle(Amounts):
-    """What nobody held, or a part of it."""
+    """Idle GPU-hours and idle cost, or a share of them."""
 
     idle_gpu_hours: Decimal = ZERO
     idle_usd: Decimal = ZERO
 
 
 def idle_of(capacity: Capacity) -> Idle:
-    """What of a capacity nobody held."""
+    """Return the idle part of a capacity."""
     return Idle(
         capacity.unallocated_gpu_hours + capacity.stranded_gpu_hours + capacity.unobserved_gpu_hours,
         capacity.unallocated_usd
@@ -38,7 +38,7 @@ def idle_of(capacity: Capacity) -> Idle:
 
 @dataclass(frozen=True, slots=True)
 class SharedIdle(Generic[Share]):
-    """Parts of an idle cost by who bears them; `left` is what nobody can bear, for nobody holds anything."""
+    """Shares of idle cost by holder; `unshared` is what remains if no holder has any allocation."""
 
     parts: Mapping[Share, Idle]
     unshared: Idle
@@ -47,19 +47,18 @@ class SharedIdle(Generic[Share]):
 def share_idle(
     idle: Idle, holders: Mapping[Share, Costs], by: Literal["allocation", "even"], groups: Mapping[Share, object]
 ) -> SharedIdle[Share]:
-    """Share idle among holders, exactly.
+    """Share idle cost among holders, exactly.
 
     Args:
         idle: of one cluster and period.
-        holders: what each holds there.
-        by: by what is allocated to each, in money, or in GPU-hours where nothing has a price; or evenly among groups,
-            whatever they hold.
-        groups: of each holder; several of one group share its part by what they hold.
+        holders: the costs of each holder.
+        by: in proportion to allocated cost (GPU-hours if there are no prices), or evenly among groups.
+        groups: the group of each holder; holders of one group share its part by allocation.
     """
     if not holders:
         return SharedIdle({}, idle)
     names = list(holders)
-    weights = _held([holders[name] for name in names])
+    weights = _allocation_weights([holders[name] for name in names])
     if by == "even":
         weights = _evenly(weights, [groups[name] for name in names])
     if not any(weights):
@@ -69,7 +68,7 @@ def share_idle(
     return SharedIdle(parts, Idle())
 
 
-def _held(costs: Sequence[Costs]) -> list[Fraction]:
+def _allocation_weights(costs: Sequence[Costs]) -> list[Fraction]:
     for name in ("allocated_usd", "allocated_gpu_hours"):
         weights = [Fraction(max(0, to_fixed_point(getattr(holder_costs, name)))) for holder_costs in costs]
         if any(weights):

@@ -1,7 +1,7 @@
-"""Pages of one answer, and cursors that fit no other: not another question's, nor the same one's on other figures.
+"""Cursors for pages of one response; a cursor is valid only for the same query on the same figures.
 
-A cursor is the place to go on from and a fingerprint of the question, the caller's scope, the versions of the hours
-that were summed and that place. It grants nothing: the next page is worked out anew, for whoever asks for it then.
+A cursor has the offset of the next page and a digest of the query, the caller's scope, the versions of the summed
+hours and the offset. It grants no access: the next page is computed again, with the scope of its caller.
 """
 
 import hashlib
@@ -16,33 +16,33 @@ _MAX_CURSOR_LENGTH = 200
 _DIGEST_LENGTH = 32
 
 
-def fingerprint(question: str, versions: Iterable[str]) -> str:
-    """Of a question and the figures that answer it."""
-    digest = hashlib.sha256(question.encode())
+def fingerprint(query: str, versions: Iterable[str]) -> str:
+    """Return the digest of a query and of the versions of the hours that it sums."""
+    digest = hashlib.sha256(query.encode())
     for version in sorted(versions):
         digest.update(b"\n" + version.encode())
     return digest.hexdigest()
 
 
 def write_cursor(offset: int, etag: str) -> str:
-    """The cursor to go on from a place (rows from the start) of an answer."""
+    """Return the cursor for the page that starts at an offset (in rows) of a response."""
     return _encode(offset, _digest(offset, etag))
 
 
 def check_cursor(cursor: str) -> None:
-    """Refuse what cannot be a cursor, before anything is read.
+    """Reject a malformed cursor before any data is read.
 
     Raises:
-        ParameterError: it is not one that an answer gave.
+        ParameterError: no response returned this cursor.
     """
     _decode(cursor)
 
 
 def read_cursor(cursor: str | None, etag: str) -> int:
-    """The place to go on from; 0 without a cursor.
+    """Return the offset of a cursor; 0 without one.
 
     Raises:
-        ParameterError: it is not one that an answer to this question gave, or figures have changed since.
+        ParameterError: the cursor is malformed or of another query, or figures have changed since.
     """
     if cursor is None:
         return 0
@@ -50,7 +50,7 @@ def read_cursor(cursor: str | None, etag: str) -> int:
     if digest != _digest(offset, etag):
         raise ParameterError(
             "cursor",
-            "is of another question, or figures of the period have changed since; ask again without it, from the start",
+            "is of another query, or figures of the period have changed since; start again without cursor",
         )
     return offset
 
@@ -61,10 +61,10 @@ def _decode(cursor: str) -> tuple[int, str]:
         with suppress(ValueError, RecursionError):
             decoded = json.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     match decoded:
-        # Base64 reads one thing from many texts: only the very one that was given counts.
+        # Several texts decode to the same bytes in Base64; only the one that was returned is valid.
         case [int(offset), str(digest)] if offset > 0 and _encode(offset, digest) == cursor:
             return offset, digest
-    raise ParameterError("cursor", "is not one that an answer gave")
+    raise ParameterError("cursor", "is invalid; pass the cursor of a previous response unchanged")
 
 
 def _encode(offset: int, digest: str) -> str:

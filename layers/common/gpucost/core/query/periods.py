@@ -1,4 +1,4 @@
-"""Periods of reports: `[start, end)` in UTC, given by dates, times or a window, and cut into rows by a granularity."""
+"""Periods of reports: `[start, end)` in UTC, from parameters, and their rows by granularity."""
 
 import re
 from collections.abc import Callable
@@ -18,11 +18,11 @@ MAX_LENGTHS: dict[Granularity, timedelta] = {
     "month": 731 * DAY,
     "total": 371 * DAY,
 }
-"""The longest period of one answer, by granularity."""
+"""The longest period of one response, by granularity."""
 WINDOWS = ("today", "yesterday", "week", "lastweek", "month", "lastmonth")
 _DURATION = re.compile(r"([1-9][0-9]{0,3})([hd])", re.ASCII)
 DEFAULT_WINDOW = "24h"
-"""What a question without a period is about."""
+"""The window of a query without a period."""
 _ALLOWED = f"24h, 7d (any number of hours or days), {', '.join(WINDOWS)}"
 
 
@@ -33,15 +33,15 @@ class Period:
     start: datetime
     end: datetime
     parameter: Literal["end", "window", "default"] = field(default="end", compare=False)
-    """The parameter to change where it is too long; `default` where there was none."""
+    """The parameter to name in an error about the period; `default` if it came from no parameter."""
 
-    def whole_days(self) -> "Period":
-        """The UTC days that lie in it as a whole; `(end, end)` where there is none."""
+    def full_days(self) -> "Period":
+        """Return the period of full UTC days within it; `(end, end)` without any."""
         first, last = floor_day(self.start + DAY - HOUR), floor_day(self.end)
         return Period(first, last) if first < last else Period(self.end, self.end)
 
     def hours(self) -> int:
-        """How many hours it has."""
+        """Return the number of its hours."""
         return max(0, (self.end - self.start) // HOUR)
 
 
@@ -52,17 +52,17 @@ def parse_period(
     now: datetime,
     parse: Callable[[str, str], datetime] | None = None,
 ) -> Period:
-    """Read a period from its parameters: a window, or a start and an end; the default window where none is there.
+    """Parse a period from a window, or from a start and an end; the default window without parameters.
 
     Args:
-        start: as it came.
-        end: as it came.
-        window: as it came.
-        now: the time now.
-        parse: reads start and end by their names; without, they are full hours.
+        start: the parameter's text.
+        end: the parameter's text.
+        window: the parameter's text.
+        now: the current time.
+        parse: parses start and end from name and text; None for full hours.
 
     Raises:
-        ParameterError: which parameter is missing or wrong, and what is allowed.
+        ParameterError: a parameter is missing or invalid; says what is allowed.
     """
     if window is not None:
         surplus = next((name for name, text in (("start", start), ("end", end)) if text is not None), None)
@@ -83,10 +83,10 @@ def parse_period(
 
 
 def parse_window(text: str, now: datetime) -> Period:
-    """A window that is relative to now.
+    """Parse a window relative to now.
 
-    `24h` are the last 24 hours that have ended; `7d` the last seven UTC days, today with the hours of it that have
-    ended included; weeks begin on Monday. In the first hour of a day, `today` is that hour, which has no figures yet.
+    `24h` is the last 24 hours that have ended. `7d` is the last seven UTC days, including the hours of today that have
+    ended. Weeks begin on Monday. In the first hour of a day, `today` is that hour, which has no figures yet.
 
     Raises:
         ParameterError: not a window; says what is allowed.
@@ -112,22 +112,23 @@ def parse_window(text: str, now: datetime) -> Period:
 
 
 def check_length(period: Period, granularity: Granularity) -> None:
-    """Refuse a period that is too long for one answer.
+    """Reject a period that is too long for one response.
 
     Raises:
-        ParameterError: how long it may be, and which granularity takes more.
+        ParameterError: says how long it may be, and which granularity allows more.
     """
     longest = MAX_LENGTHS[granularity]
     if period.end - period.start > longest:
-        more = next(((name, most) for name, most in MAX_LENGTHS.items() if most > longest), None)
-        hint = f"; granularity={more[0]} takes {more[1].days} days" if more else ""
+        longer = next(((name, length) for name, length in MAX_LENGTHS.items() if length > longest), None)
+        hint = f"; granularity={longer[0]} allows {longer[1].days} days" if longer else ""
         raise ParameterError(
-            period.parameter, f"one answer covers at most {longest.days} days of this kind{hint}; shorten it"
+            period.parameter,
+            f"with granularity={granularity} a period has at most {longest.days} days{hint}; shorten the period",
         )
 
 
 def row_start(moment: datetime, granularity: Granularity, period: Period) -> datetime:
-    """Start of the row in which a moment lies: a row never begins before the period that was asked for."""
+    """Return the start of a time's row; a row never begins before the period."""
     if granularity == "hour":
         return floor_hour(moment)
     if granularity == "total":
@@ -136,7 +137,7 @@ def row_start(moment: datetime, granularity: Granularity, period: Period) -> dat
 
 
 def row_end(begin: datetime, granularity: Granularity, period: Period) -> datetime:
-    """End of the row that begins there: a row never ends after the period that was asked for."""
+    """Return the end of the row that begins at a time; a row never ends after the period."""
     if granularity == "total":
         return period.end
     if granularity == "hour":
@@ -147,7 +148,7 @@ def row_end(begin: datetime, granularity: Granularity, period: Period) -> dateti
 
 
 def previous_period(period: Period) -> Period:
-    """The period of the same length before one; of a calendar month, the month before it."""
+    """Return the previous period of the same length; for a calendar month, the previous month."""
     start, end = period.start, period.end
     if start == _floor(start, "month") and end == (start + 32 * DAY).replace(day=1):
         return Period((start - DAY).replace(day=1), start)
@@ -166,10 +167,10 @@ def _until(start: datetime, ended: datetime) -> Period:
 
 
 def parse_moment_parameter(name: str, text: str) -> datetime:
-    """Read a parameter that is a UTC time, or a day for its first moment.
+    """Parse a parameter that is a UTC timestamp, or a date as its midnight.
 
     Raises:
-        ParameterError: it is neither; says what is allowed.
+        ParameterError: neither; says what is allowed.
     """
     try:
         return parse_date_or_timestamp(text)
@@ -178,15 +179,16 @@ def parse_moment_parameter(name: str, text: str) -> datetime:
 
 
 def parse_hour_parameter(name: str, text: str) -> datetime:
-    """Read a parameter that is a full UTC hour, or a day for its first hour.
+    """Parse a parameter that is a full UTC hour, or a date as its first hour.
 
     Raises:
-        ParameterError: it is neither; says what is allowed.
+        ParameterError: neither; says what is allowed.
     """
     moment = parse_moment_parameter(name, text)
     if floor_hour(moment) != moment:
         raise ParameterError(
             name,
-            f"{format_timestamp(moment)} is not on a full UTC hour; it lies in {format_timestamp(floor_hour(moment))}",
+            f"{format_timestamp(moment)} is not on a full UTC hour; it is in the hour "
+            f"{format_timestamp(floor_hour(moment))}",
         )
     return moment

@@ -108,9 +108,7 @@ class Digests:
             )  # fmt: skip
             yield DueDigest(name, period, notification)
 
-    def _top_wasters(
-        self, clusters: Sequence[str], start: datetime, end: datetime
-    ) -> dict[str, tuple[TopWaster, ...]]:
+    def _top_wasters(self, clusters: Sequence[str], start: datetime, end: datetime) -> dict[str, tuple[TopWaster, ...]]:
         """Return the top wasters by business unit; none where the settings allow estimated utilization."""
         if not set(self._settings.utilization.sources) <= MEASURED_SOURCES:
             return {}

@@ -90,9 +90,7 @@ class HourlyEvaluation:
                     facts_by_clusters[selected] = HourFacts(
                         self._ledger, [by_cluster[name] for name in selected], cluster
                     )
-                for finding in find_breaches(
-                    rule, settings, facts_by_clusters[selected], update.alerts_of_rule(name)
-                ):
+                for finding in find_breaches(rule, settings, facts_by_clusters[selected], update.alerts_of_rule(name)):
                     update.apply(name, finding)
             if by_cluster:
                 versions[hour] = sum(summary.version for summary in by_cluster.values())
@@ -134,11 +132,7 @@ class HourlyEvaluation:
             for manifest in manifests
             if manifest.hour in hours and manifest.version > versions[manifest.hour]
         }
-        return [
-            summary
-            for hour in sorted(changed)
-            for summary in self._summaries(cluster, hour, hour + HOUR).values()
-        ]
+        return [summary for hour in sorted(changed) for summary in self._summaries(cluster, hour, hour + HOUR).values()]
 
 
 def cluster_rules(settings: AlertingSettings, cluster: str) -> dict[str, RuleSettings]:

@@ -137,9 +137,7 @@ def drop_alerts_resolved_while_muted(outbox: Iterable[OutboxEntry], muting: Muti
             indexes[key] = [index]
         elif notification.event == "repeat" and key in unsent:
             indexes[key].append(index)
-        elif (
-            notification.event == "resolved" and key in unsent and muting.mutes(entries[indexes[key][0]].notification)
-        ):
+        elif notification.event == "resolved" and key in unsent and muting.mutes(entries[indexes[key][0]].notification):
             dropped |= {*indexes.pop(key), index}
             unsent.discard(key)
     return tuple(entry for index, entry in enumerate(entries) if index not in dropped)

@@ -62,9 +62,7 @@ class AlertEvent(ResponseModel):
     since: Instant
     hour: Instant = Field(description="Start of the evaluated hour")
     threshold: str = Field(description="The rule's condition in plain text, as it applied")
-    figures: dict[str, Amount | None] = Field(
-        description="By name; the names depend on the kind. Null: not available"
-    )
+    figures: dict[str, Amount | None] = Field(description="By name; the names depend on the kind. Null: not available")
     currency: str = Field(examples=["USD"])
     workloads: list[AlertWorkload]
     note: str
@@ -101,9 +99,7 @@ class SilencesResponse(ResponseModel):
     )
 
 
-def alerts_response(
-    period: Period, active: Sequence[ListedAlert], history: Sequence[Notification]
-) -> dict[str, Any]:
+def alerts_response(period: Period, active: Sequence[ListedAlert], history: Sequence[Notification]) -> dict[str, Any]:
     """Make the response of `/v1/alerts`."""
     return {
         **period_fields(period),

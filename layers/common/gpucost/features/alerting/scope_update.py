@@ -166,9 +166,7 @@ class ScopeUpdate:
                 for notification, muted in self._notifications.get(owner, ())
                 for entry in self._outbox_entries(notification, muted)
             ]
-            group = replace(
-                stored.with_alerts(self._alerts.get(owner, {}).values()), outbox=(*stored.outbox, *entries)
-            )
+            group = replace(stored.with_alerts(self._alerts.get(owner, {}).values()), outbox=(*stored.outbox, *entries))
             if digest_periods and owner in digest_periods:
                 periods = {**dict(stored.digest_periods), **digest_periods[owner]}
                 group = replace(group, digest_periods=tuple(sorted(periods.items())))

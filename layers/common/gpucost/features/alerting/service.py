@@ -91,9 +91,7 @@ class AlertService:
         _retry_on_conflict(lambda: self._scheduled.evaluate(stored, message))
         states_by_scope = {scope: self._states.load(scope) for scope in alert_scopes(settings)}
         muting = current_muting(settings, self._silences.all(), states_by_scope[FLEET_SCOPE].groups, self._clock())
-        groups = {
-            scope: self._repeat(settings, states, at, muting) for scope, states in states_by_scope.items()
-        }
+        groups = {scope: self._repeat(settings, states, at, muting) for scope, states in states_by_scope.items()}
         failures = self._deliver(settings, groups, muting)
         failures |= self._resend_firing(settings, groups, muting)
         _raise_failures(failures)

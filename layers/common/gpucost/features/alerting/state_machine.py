@@ -120,13 +120,9 @@ def _transition(alert: Alert, evaluations: tuple[Evaluation, ...], policy: Firin
     since = alert.since if phase == "firing" and alert.phase == "firing" else _start_of_run(alert, evaluations)
     excess = max(0, len(evaluations) - policy.window)
     earlier_state = fold_evaluations(alert.earlier_state, evaluations[:excess], policy)
-    next_alert = replace(
-        alert, phase=phase, since=since, evaluations=evaluations[excess:], earlier_state=earlier_state
-    )
+    next_alert = replace(alert, phase=phase, since=since, evaluations=evaluations[excess:], earlier_state=earlier_state)
     if change == "resolved":  # a restatement left a run that is too short to fire: the alert is pending again
-        next_alert = replace(
-            next_alert, notified_at=None, notification=None, acknowledged_by="", acknowledged_at=None
-        )
+        next_alert = replace(next_alert, notified_at=None, notification=None, acknowledged_by="", acknowledged_at=None)
     return Transition(next_alert, change)
 
 

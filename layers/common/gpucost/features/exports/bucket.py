@@ -1,4 +1,4 @@
-"""The bucket of the exports."""
+"""The S3 bucket of the exports."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +9,11 @@ from gpucost.core.errors import ConflictError, SourceError
 
 _CONFLICT_CODES = {"PreconditionFailed", "ConditionalRequestConflict"}
 _DELETED_CODES = {"NoSuchKey", "404"}
-"""Deleted since it was seen: S3 answers so where a content is to be replaced that is no longer there."""
+"""S3's response to a conditional write if the object was deleted in the meantime."""
 
 
 class S3Bucket:
-    """Fulfils `export_ports.ExportBucket`.
+    """Stores exports in an S3 bucket. Implements `ports.ExportBucket`.
 
     Args:
         client: a boto3 S3 client.
@@ -25,16 +25,16 @@ class S3Bucket:
         self._bucket = bucket
 
     def etag(self, key: str) -> str | None:
-        """Names the content of an object; None where there is none. Listed, for which a narrow permission does."""
-        with _map_aws_errors("look at an export"):
+        """Return an object's ETag; None if there is no object. Listing needs fewer permissions than HeadObject."""
+        with _map_aws_errors("list an export"):
             response = self._client.list_objects_v2(Bucket=self._bucket, Prefix=key, MaxKeys=1)
-        return next((str(one["ETag"]) for one in response.get("Contents", []) if one["Key"] == key), None)
+        return next((str(listed["ETag"]) for listed in response.get("Contents", []) if listed["Key"] == key), None)
 
     def put(self, key: str, path: Path, *, if_match: str | None) -> None:
-        """Write a file in place of the content named: S3 shows the old object or the new one, whole.
+        """Upload a file if the object still has the ETag `if_match`; None means that there is no object yet.
 
         Raises:
-            ConflictError: somebody else wrote since.
+            ConflictError: the object was changed in the meantime.
             SourceError: S3 failed.
         """
         condition = {"IfNoneMatch": "*"} if if_match is None else {"IfMatch": if_match}
@@ -42,13 +42,13 @@ class S3Bucket:
             self._client.put_object(Bucket=self._bucket, Key=key, Body=body, **condition)
 
     def url(self, key: str, *, name: str, seconds: int) -> str:
-        """A presigned address; made here, without asking S3."""
+        """Return a presigned URL, made without a request to S3."""
         parameters = {
             "Bucket": self._bucket,
             "Key": key,
             "ResponseContentDisposition": f'attachment; filename="{name}"',
         }
-        with _map_aws_errors("sign an address"):
+        with _map_aws_errors("sign a URL"):
             return str(self._client.generate_presigned_url("get_object", Params=parameters, ExpiresIn=seconds))
 
 
@@ -61,7 +61,7 @@ def _map_aws_errors(operation: str) -> Iterator[None]:
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "unknown")
         if code in _CONFLICT_CODES or code in _DELETED_CODES:
-            raise ConflictError(f"somebody else wrote first: {operation}") from error
-        raise SourceError(f"the bucket of the exports failed: {operation}: {code}") from error
+            raise ConflictError(f"the export was changed in the meantime: {operation}") from error
+        raise SourceError(f"the export bucket failed: {operation}: {code}") from error
     except BotoCoreError as error:
-        raise SourceError(f"the bucket of the exports failed: {operation}: {type(error).__name__}") from error
+        raise SourceError(f"the export bucket failed: {operation}: {type(error).__name__}") from error

@@ -1,4 +1,4 @@
-"""What is exported of a cluster's day, where it lies, and which days are due to be exported (again)."""
+"""Exported days: their record, their object keys, and which days are due to be exported."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,42 +19,45 @@ _FOLDERS: dict[FileFormat, tuple[str, str]] = {"parquet": ("focus", "rows.parque
 
 @dataclass(frozen=True, slots=True)
 class ExportedDay:
-    """One cluster's UTC day as it was exported last."""
+    """The last export of one cluster's UTC day."""
 
     cluster: str
     day: datetime
     version: int
-    """Counts the exports of this day, from 1."""
+    """Number of exports of this day so far."""
     status: DayStatus
-    """Of the day's hours at that time: *incomplete* where one is missing, incomplete or still to come."""
+    """Status at the time of the export: *incomplete* if an hour was missing, incomplete or not over."""
     rows: int
     parquet_bytes: int
     csv_bytes: int
     currency: str
     exported_at: datetime
     fingerprint: str
-    """Of the versions of the hours in it: it differs as soon as one of them is restated."""
+    """Digest of the exported versions of the hours. A restatement changes it."""
     publications: int
-    """Of these hours, in all: grows with every version of any of them."""
+    """Sum of the hours' version numbers. Every new version of an hour increases it."""
 
 
 def object_key(cluster: str, day: datetime, file_format: FileFormat = "parquet") -> str:
-    """Where a day's file lies: one object, at the same place whatever was exported before.
+    """Return the object key of a day's file. Every export of the day writes the same object.
 
-    A name of a cluster may hold anything and still is one part of the path.
+    The cluster name is percent-encoded, so that it is always one part of the path.
     """
     folder, name = _FOLDERS[file_format]
     return f"{folder}/billing_period={day:%Y-%m}/cluster={quote(cluster, safe='')}/date={day:%Y-%m-%d}/{name}"
 
 
 def fingerprint(manifests: Iterable[Manifest]) -> str:
-    """Names what an export of these hours holds, and the form in which it is written."""
-    content = [EXPORT_FORMAT, *((one.hour, one.run_id) for one in sorted(manifests, key=lambda one: one.hour))]
+    """Return a digest of the versions of these hours and of the export format."""
+    content = [
+        EXPORT_FORMAT,
+        *((hour.hour, hour.run_id) for hour in sorted(manifests, key=lambda manifest: manifest.hour)),
+    ]
     return hashlib.sha256(repr(content).encode()).hexdigest()[:24]
 
 
 def status_of(day: datetime, manifests: Iterable[Manifest]) -> DayStatus:
-    """How much of a day is known."""
+    """Return the status of a day from the status of its hours."""
     statuses_by_hour = {manifest.hour: manifest.status for manifest in manifests}
     statuses = {statuses_by_hour.get(hour, "incomplete") for hour in hours_between(day, day + DAY)}
     if "incomplete" in statuses:
@@ -63,7 +66,7 @@ def status_of(day: datetime, manifests: Iterable[Manifest]) -> DayStatus:
 
 
 def by_day(manifests: Iterable[Manifest]) -> dict[datetime, list[Manifest]]:
-    """Hours by their UTC day."""
+    """Group hours by UTC day."""
     days: dict[datetime, list[Manifest]] = {}
     for manifest in manifests:
         days.setdefault(floor_day(manifest.hour), []).append(manifest)
@@ -71,12 +74,12 @@ def by_day(manifests: Iterable[Manifest]) -> dict[datetime, list[Manifest]]:
 
 
 def due_days(exported: Mapping[datetime, ExportedDay], manifests: Sequence[Manifest], now: datetime) -> list[datetime]:
-    """Days that are over and whose export does not hold the versions in force, newest first.
+    """Return ended days whose export does not have the current versions of the hours, newest first.
 
     Args:
-        exported: the exports there are, by day.
-        manifests: the hours in force.
-        now: the schedule's time.
+        exported: existing exports by day.
+        manifests: current versions of the hours.
+        now: the scheduled time.
     """
     days = by_day(manifests)
     return [

@@ -1,4 +1,4 @@
-"""FOCUS rows as Parquet and CSV, written by DuckDB."""
+"""Writes FOCUS rows as Parquet and CSV files, with DuckDB."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from gpucost.core.errors import SourceError
-from gpucost.features.exports.focus import Row, ColumnValue, column_values
+from gpucost.features.exports.focus import ColumnValue, Row, column_values
 from gpucost.features.exports.focus_columns import COLUMNS, ColumnType
 from gpucost.features.exports.ports import WrittenFiles
 from gpucost.runtime.json_text import FORMULA_STARTS
 
 MEMORY_LIMIT = "1GB"
-"""Of DuckDB, in a function of 2 GB; what is more goes to disk."""
+"""DuckDB's memory limit in a function with 2 GB. DuckDB spills to disk beyond it."""
 PARQUET = "FORMAT parquet, PARQUET_VERSION v1, COMPRESSION zstd, ROW_GROUP_SIZE 100000"
-"""Version 1 has the encodings that every engine reads."""
+"""Version 1 uses encodings that all engines can read."""
 _TYPES: dict[ColumnType, str] = {
     "text": "VARCHAR",
     "amount": "DECIMAL(38,12)",
@@ -23,17 +23,17 @@ _TYPES: dict[ColumnType, str] = {
     "time": "TIMESTAMP",
 }
 _FORMULA_PATTERN = "".join(rf"\x{{{ord(start):x}}}" for start in FORMULA_STARTS)
-"""As a class of a regular expression: comparing with each start would take DuckDB a third of a second to plan."""
+"""A regular expression's character class. Separate comparisons would take DuckDB a third of a second to plan."""
 
 
 class DuckDbFiles:
-    """Fulfils `export_ports.ExportWriter`."""
+    """Writes the files of a day. Implements `ports.ExportWriter`."""
 
     def __call__(self, hours: Iterable[Iterable[Row]], folder: Path) -> WrittenFiles:
-        """Write a day: columns in the order of `COLUMNS`, amounts exact, nulls as nulls.
+        """Write a day's rows with the columns in the order of `COLUMNS`. Amounts are exact.
 
         Raises:
-            SourceError: DuckDB refuses: the disk is full, or an amount has more digits than fit.
+            SourceError: DuckDB failed, for example because the disk is full or an amount has too many digits.
         """
         import duckdb
 
@@ -60,14 +60,14 @@ class DuckDbFiles:
                 _insert(connection, column_values(rows))
             connection.execute(f"COPY rows TO '{files[0]}' ({PARQUET})")
             csv_columns = ", ".join(f'{_csv_expression(name, kind)} AS "{name}"' for name, kind in COLUMNS.items())
-            csv_query = f"SELECT {csv_columns} FROM rows"  # noqa: S608 - nothing in it is from outside
+            csv_query = f"SELECT {csv_columns} FROM rows"  # noqa: S608 - built from constants only
             connection.execute(f"COPY ({csv_query}) TO '{files[1]}' (FORMAT csv, HEADER, COMPRESSION gzip)")
             (count,) = connection.execute("SELECT count(*) FROM rows").fetchall()[0]
         return WrittenFiles(parquet=files[0], csv=files[1], rows=int(count))
 
 
 def _insert(connection: Any, columns: list[list[ColumnValue]]) -> None:
-    """Append rows, given as columns: as text, which is exact; one value where a column has but one."""
+    """Append rows. Columns are passed as text, which is exact, and as a single value if all rows have the same."""
     if not columns[0]:
         return
     expressions, parameters = [], []
@@ -79,10 +79,10 @@ def _insert(connection: Any, columns: list[list[ColumnValue]]) -> None:
         else:
             expressions.append(f'?::VARCHAR::{_TYPES[kind]} AS "{name}"')
             parameters.append(texts[0])  # type: ignore[arg-type]
-    # One column always is a list, so that there are as many rows as there are.
-    expressions.append("unnest(range(?)) AS place")
+    # One column is always a list, so that the number of rows is right.
+    expressions.append("unnest(range(?)) AS row_number")
     parameters.append(len(columns[0]))  # type: ignore[arg-type]
-    rows = f"SELECT * EXCLUDE (place) FROM (SELECT {', '.join(expressions)})"  # noqa: S608 - the same
+    rows = f"SELECT * EXCLUDE (row_number) FROM (SELECT {', '.join(expressions)})"  # noqa: S608 - built from constants only
     connection.execute(f"INSERT INTO rows {rows}", parameters)
 
 
@@ -95,7 +95,7 @@ def _text(value: ColumnValue) -> str | None:
 
 
 def _csv_expression(name: str, kind: ColumnType) -> str:
-    """A column as CSV has it: times with their zone, and no text that a spreadsheet would take for a formula."""
+    """Return the SQL expression of a CSV column: times in UTC, and text that spreadsheets do not run as formulas."""
     if kind == "time":
         return f"strftime(\"{name}\", '%Y-%m-%dT%H:%M:%SZ')"
     if kind == "text":

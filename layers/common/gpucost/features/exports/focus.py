@@ -1,13 +1,12 @@
-"""FOCUS 1.3 rows of a cluster-hour: each node's cost, split over those who held its GPUs (split cost allocation).
+"""FOCUS 1.3 rows of a cluster-hour, with each node's cost split among the pods that held its GPUs.
 
-The origin charge is a node-hour. Its rows are one for each ledger line on it, and one without an `AllocatedResourceId`
-for each part that nobody held (design §1), so that the rows of a node-hour sum to its cost exactly.
+The origin charge is a node-hour. It has one row for each ledger line on the node, and one row without an
+`AllocatedResourceId` for each part that no pod held. The rows of a node-hour add up to its cost exactly.
 
-FOCUS's `EffectiveCost` is the cost after discounts. It has nothing to do with this product's *effective*: that one is
-`x_UsedCost` here, and no column of it bears FOCUS's word for money.
+FOCUS's `EffectiveCost` is the cost after discounts. This product's *effective* cost is the column `x_UsedCost`.
 
-Columns and rules: FinOps Open Cost and Usage Specification 1.3, Cost and Usage dataset. Why each column is as it is:
-docs/decisions/0034.
+Columns and rules: FinOps Open Cost and Usage Specification 1.3, Cost and Usage dataset. docs/decisions/0034 explains
+the choice of values.
 """
 
 import json
@@ -25,18 +24,18 @@ from gpucost.features.exports.focus_columns import COLUMNS
 
 ColumnValue = str | Decimal | int | datetime | None
 Row = dict[str, ColumnValue]
-"""A column that is missing is null."""
+"""A missing column is null."""
 
 ALLOCATED_METHOD_ID = "gpucost-gpu-time-1"
-"""The allocated method: a node's cost goes to its holders by the GPU time they held (docs/exports.md)."""
+"""Allocated method: a node's cost is split by the GPU time that pods held (docs/exports.md)."""
 GPU_HOURS = "GPU-Hours"
 
 EXPORT_FORMAT = 1
-"""Grows with the columns or their meaning: days written under an older one are exported again."""
+"""Increased with every change of the columns or their meaning. Days of older formats are exported again."""
 
 _AWS = "Amazon Web Services"
 _CONSTANT_COLUMNS: Row = {
-    "BilledCost": ZERO,  # the bill is AWS's alone: an entity that does not invoice reports 0 (FOCUS, BilledCost)
+    "BilledCost": ZERO,  # FOCUS, BilledCost: an entity that does not invoice reports 0
     "ChargeCategory": "Usage",
     "ChargeFrequency": "Usage-Based",
     "HostProviderName": _AWS,
@@ -51,18 +50,21 @@ _CONSTANT_COLUMNS: Row = {
 _PART_DESCRIPTIONS = {
     "unallocated": "GPUs that no pod held",
     "stranded": "GPUs that no pod could hold",
-    "unobserved": "GPUs of which nobody saw who held them",
-    "host": "The part of the node's price that is not its GPUs'",
-    "residual": "What is left of the node's cost: the metrics contradict each other",
+    "unobserved": "GPUs without allocation metrics",
+    "host": "CPU and memory part of the node's price",
+    "residual": "Remainder of the node's cost",
 }
 _REGION = re.compile(r"^([a-z]{2}(?:-[a-z]+)+-\d+)(?:-[a-z]+-\d+)?[a-z]$")
 _CAPACITY_RESERVATION_KINDS = {"unused-capacity-reservation", "unused-capacity-block"}
-_COMMITMENT_KINDS = {"unused-savings-plan": ("Spend", "Savings Plan"), "unused-reservation": ("Usage", "Reserved Instance")}
+_COMMITMENT_KINDS = {
+    "unused-savings-plan": ("Spend", "Savings Plan"),
+    "unused-reservation": ("Usage", "Reserved Instance"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedHour:
-    """One version of a cluster-hour, with all that it says."""
+    """One version of a cluster-hour with all its records."""
 
     manifest: Manifest
     totals: Totals
@@ -73,7 +75,7 @@ class ExportedHour:
 
 @dataclass(slots=True)
 class _Part:
-    """A row, and its part of the origin charge."""
+    """A row and its part of the origin charge."""
 
     row: Row
     cost: Decimal | None
@@ -81,14 +83,14 @@ class _Part:
 
 
 def focus_rows(hour: ExportedHour, account: str) -> Iterator[Row]:
-    """The rows of a published hour that has figures.
+    """Yield the rows of a published hour that has figures.
 
-    Their `EffectiveCost` sums to the hour's node cost where the capacity is known, those with `x_CostPart` *allocated*
-    to what all holders pay. A cost that nobody knows is null, in FOCUS's columns as well, until a price is found.
+    Their `EffectiveCost` adds up to the hour's node cost if the capacity is known. Rows with `x_CostPart`
+    *allocated* add up to the allocated cost. Costs without a price are null, also in FOCUS's columns, until there is a price.
 
     Args:
-        hour: complete or provisional.
-        account: id of the billing account.
+        hour: a complete or provisional hour.
+        account: ID of the billing account.
     """
     common = _common_columns(hour.manifest, account)
     nodes_by_name: dict[str, list[NodeHour]] = {}
@@ -105,12 +107,12 @@ def focus_rows(hour: ExportedHour, account: str) -> Iterator[Row]:
 
 
 def instance_id(provider_id: str) -> str:
-    """`aws:///eu-central-1a/i-0123` → `i-0123`, as the bill has it."""
+    """Return the instance ID as on the bill: `aws:///eu-central-1a/i-0123` → `i-0123`."""
     return provider_id.rpartition("/")[2]
 
 
 def region_of(zone: str) -> str | None:
-    """The region of an availability or local zone; None where the name does not tell."""
+    """Return the region of an availability zone or local zone; None for other names."""
     match = _REGION.match(zone)
     return match.group(1) if match else None
 
@@ -135,15 +137,17 @@ def _common_columns(manifest: Manifest, account: str) -> Row:
 
 
 def _origin_rows(common: Row, name: str, nodes: Sequence[NodeHour], lines: Sequence[Line]) -> Iterator[Row]:
-    """One origin charge: a node's hour. Instances that followed each other under one name within the hour are one."""
+    """Yield the rows of one node-hour. Instances with the same node name in an hour are one origin charge."""
     resource = instance_id(nodes[0].provider_id) if len(nodes) == 1 else ""
     origin = common | {
         "ResourceId": resource or name,
-        # FOCUS wants no name that repeats the id.
+        # FOCUS requires that the name does not repeat the ID.
         "ResourceName": name if resource and resource != name else None,
         "ResourceType": "Instance",
     }
-    parts = [_line_part(origin, line) for line in lines] + [part for node in nodes for part in _unallocated_parts(origin, node)]
+    parts = [_line_part(origin, line) for line in lines] + [
+        part for node in nodes for part in _unallocated_parts(origin, node)
+    ]
     ratios = _ratios(parts)
     for part, ratio in zip(parts, ratios, strict=True):
         part.row["AllocatedMethodDetails"] = None if ratio is None else _method_details(ratio, part.gpu_hours)
@@ -190,11 +194,14 @@ def _unallocated_parts(origin: Row, node: NodeHour) -> Iterator[_Part]:
 
 
 def _fleet_remainder_rows(common: Row, hour: ExportedHour) -> Iterator[Row]:
-    """What the hour's totals hold beyond its nodes and charges, so that the rows add up to the totals."""
+    """Yield rows for what the hour's totals have beyond its nodes and charges, so that rows add up to the totals."""
     if hour.totals.capacity is None:
         return
     node_capacity = Capacity.total([node.capacity for node in hour.nodes])
-    remainder = {one.name: getattr(hour.totals.capacity, one.name) - getattr(node_capacity, one.name) for one in fields(Capacity)}
+    remainder = {
+        field.name: getattr(hour.totals.capacity, field.name) - getattr(node_capacity, field.name)
+        for field in fields(Capacity)
+    }
     for charge in hour.charges:
         remainder["unallocated_gpu_hours"] -= quantize(charge.gpu_hours or ZERO)
         remainder["unallocated_usd"] -= quantize(charge.amount)
@@ -203,7 +210,7 @@ def _fleet_remainder_rows(common: Row, hour: ExportedHour) -> Iterator[Row]:
 
 
 def _capacity_parts(capacity: Capacity) -> Iterator[tuple[str, Decimal, Decimal]]:
-    """What nobody held, as (part, GPU-hours, amount); nothing for what is nothing."""
+    """Yield the parts that no pod held, as (part, GPU-hours, amount), without empty parts."""
     for part in _PART_DESCRIPTIONS:
         amount: Decimal = getattr(capacity, f"{part}_usd")
         gpu_hours: Decimal = getattr(capacity, f"{part}_gpu_hours", ZERO)
@@ -216,7 +223,7 @@ def _part_columns(part: str) -> Row:
 
 
 def _charge_columns(charge: ClusterCharge) -> Row:
-    """A commitment or reservation that nobody used: FOCUS has columns for it, and nothing is split."""
+    """Return the columns of an unused commitment or reservation, which FOCUS has columns for and which is not split."""
     quantity = charge.amount if charge.gpu_hours is None else charge.gpu_hours
     unit = charge.currency if charge.gpu_hours is None else GPU_HOURS
     row = _cost_columns(quantize(charge.amount), charge.gpu_hours or ZERO)
@@ -249,7 +256,7 @@ def _cost_columns(cost: Decimal | None, gpu_hours: Decimal) -> Row:
     return {
         "ConsumedQuantity": gpu_hours,
         "ConsumedUnit": GPU_HOURS,
-        # The ledger keeps one price, the one in force: nothing can be said of list prices and savings.
+        # The ledger has one price per node-hour, so list prices and savings are not known.
         "ContractedCost": cost,
         "EffectiveCost": cost,
         "ListCost": cost,
@@ -275,7 +282,7 @@ def _location_columns(source: Line | NodeHour) -> Row:
 
 
 def _ratios(parts: Sequence[_Part]) -> list[Decimal | None]:
-    """Each part of the origin charge, together exactly 1: by cost, by GPU time where the cost is nothing or unknown."""
+    """Return each part's ratio of the origin charge, in sum 1: by cost, or by GPU time if costs are 0 or unknown."""
     costs = [part.cost for part in parts if part.cost is not None]
     if len(costs) < len(parts) or not sum(costs):
         costs = [part.gpu_hours for part in parts]
@@ -283,13 +290,13 @@ def _ratios(parts: Sequence[_Part]) -> list[Decimal | None]:
     if not total:
         return [None] * len(parts)
     ratios = [quantize(cost / total) for cost in costs]
-    largest = max(range(len(costs)), key=lambda place: abs(costs[place]))
+    largest = max(range(len(costs)), key=lambda index: abs(costs[index]))
     ratios[largest] += 1 - sum(ratios, ZERO)
     return [*ratios]
 
 
 def _method_details(ratio: Decimal, gpu_hours: Decimal) -> str:
-    """`AllocatedMethodDetails`, its numbers exact."""
+    """Return `AllocatedMethodDetails` with exact numbers."""
     return (
         f'{{"Elements": [{{"AllocatedRatio": {_json_number(ratio)}, "UsageUnit": "{GPU_HOURS}", '
         f'"UsageQuantity": {_json_number(gpu_hours)}}}]}}'
@@ -302,6 +309,6 @@ def _json_number(value: Decimal) -> str:
 
 
 def column_values(rows: Iterable[Row]) -> list[list[ColumnValue]]:
-    """Rows as columns, in the order of `COLUMNS`."""
+    """Transpose rows to columns, in the order of `COLUMNS`."""
     all_rows = [*rows]
     return [[row.get(name) for row in all_rows] for name in COLUMNS]

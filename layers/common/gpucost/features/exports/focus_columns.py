@@ -1,6 +1,6 @@
-"""Columns of the export: FOCUS 1.3's, Cost and Usage dataset, and this product's own, which FOCUS wants to begin `x_`.
+"""Columns of the export: those of FOCUS 1.3 (Cost and Usage dataset) and custom ones, which start with `x_`.
 
-What each holds is told in docs/exports.md.
+docs/exports.md describes each column.
 """
 
 from typing import Literal
@@ -42,4 +42,4 @@ def _column_types() -> dict[str, ColumnType]:
 
 
 COLUMNS = _column_types()
-"""Of every row, in their order: FOCUS's own, then this product's."""
+"""Type of each column, in the order of the columns: FOCUS columns first, then custom columns."""

@@ -1,4 +1,4 @@
-"""What is exported, for people: each cluster's days, with addresses to download them from."""
+"""Lists exported days with URLs to download them."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,19 +11,19 @@ from gpucost.features.exports.ports import ExportBucket, ExportCatalogue, Export
 from gpucost.storage.ports import Clock, SettingsStore
 
 URL_SECONDS = 300
-"""How long a download's address is good for."""
+"""How long a download URL is valid."""
 MAX_PERIOD = 100 * DAY
 MAX_ROWS = 400
-"""Two addresses of a kilobyte or two each stand in every row."""
+"""Every row has two URLs of one or two kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedExport:
-    """An exported day, and where to download it."""
+    """An exported day with its download URLs."""
 
     exported: ExportedDay
     is_current: bool
-    """Whether it holds the versions of the hours that are in force; it is exported again otherwise."""
+    """Whether it has the current versions of the hours. Otherwise it will be exported again."""
     parquet_url: str
     csv_url: str
     urls_expire_at: datetime
@@ -33,11 +33,11 @@ class ExportListing:
     """Lists exports.
 
     Args:
-        settings_store: names the clusters.
-        ledger: the hours in force.
-        catalogue: what is exported.
-        bucket: where it lies.
-        clock: the time now.
+        settings_store: source of the cluster names.
+        ledger: current versions of the hours.
+        catalogue: the exported days.
+        bucket: stores the files.
+        clock: returns the current time.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class ExportListing:
         self._clock = clock
 
     def exports(self, start: datetime, end: datetime, cluster: str | None = None) -> list[ListedExport]:
-        """The exported days of a period, in order of day and cluster.
+        """Return the exported days of a period, in order of day and cluster.
 
         Raises:
-            ParameterError: a period that is not made of UTC days, or a cluster that the settings do not know.
-            InvalidInputError: the answer would be too long.
+            ParameterError: a period that is not whole UTC days, or an unknown cluster.
+            InvalidInputError: the response would have too many rows.
             SettingsMissingError: no settings yet.
         """
         _check_period(start, end)
@@ -68,16 +68,17 @@ class ExportListing:
         for name in self._clusters(cluster, start):
             exported = self._catalogue.days(name, start, end)
             hours = by_day(self._ledger.manifests(name, start, end)) if exported else {}
-            # A day whose hours the ledger no longer knows cannot be restated.
-            exported_days += [(one, one.day not in hours or one.fingerprint == fingerprint(hours[one.day])) for one in exported]
+            # Days whose hours have expired from the ledger cannot be restated.
+            exported_days += [
+                (day, day.day not in hours or day.fingerprint == fingerprint(hours[day.day])) for day in exported
+            ]
             if len(exported_days) > MAX_ROWS:
                 raise InvalidInputError(
-                    f"the answer would have more than {MAX_ROWS} days of clusters; shorten the period, or name one "
-                    "cluster"
+                    f"the response would have more than {MAX_ROWS} days. Shorten the period, or select one cluster."
                 )
         return [
-            self._list_day(one, is_current=is_current)
-            for one, is_current in sorted(exported_days, key=lambda row: (row[0].day, row[0].cluster))
+            self._list_day(exported, is_current=is_current)
+            for exported, is_current in sorted(exported_days, key=lambda row: (row[0].day, row[0].cluster))
         ]
 
     def _clusters(self, cluster: str | None, start: datetime) -> list[str]:
@@ -85,15 +86,20 @@ class ExportListing:
         if cluster is None:
             return names
         if cluster not in names:
-            raise ParameterError("cluster", f"{cluster!r} is not in the settings; allowed: {', '.join(names)}")
+            raise ParameterError("cluster", f"{cluster!r} is not in the settings. Allowed: {', '.join(names)}")
         return [cluster]
 
     def _list_day(self, exported: ExportedDay, *, is_current: bool) -> ListedExport:
-        # A second less than signed: an address that is shown is good until then.
+        # One second less than the signature, so that the URL still works at the returned time.
         expires = self._clock().replace(microsecond=0) + timedelta(seconds=URL_SECONDS - 1)
-        safe_cluster = "".join(one if one.isascii() and one.isalnum() else "-" for one in exported.cluster)
+        safe_cluster = "".join(
+            character if character.isascii() and character.isalnum() else "-" for character in exported.cluster
+        )
         name = f"{safe_cluster}-{exported.day:%Y-%m-%d}"
-        parquet_key, csv_key = object_key(exported.cluster, exported.day), object_key(exported.cluster, exported.day, "csv")
+        parquet_key, csv_key = (
+            object_key(exported.cluster, exported.day),
+            object_key(exported.cluster, exported.day, "csv"),
+        )
         return ListedExport(
             exported,
             is_current,
@@ -106,8 +112,10 @@ class ExportListing:
 def _check_period(start: datetime, end: datetime) -> None:
     for name, moment in (("start", start), ("end", end)):
         if floor_day(moment) != moment:
-            raise ParameterError(name, f"{format_timestamp(moment)} is not the start of a UTC day")
+            raise ParameterError(
+                name, f"{format_timestamp(moment)} is not the start of a UTC day, for example 2026-11-01T00:00:00Z."
+            )
     if end <= start:
-        raise ParameterError("end", "must be after start")
+        raise ParameterError("end", "must be after start.")
     if end - start > MAX_PERIOD:
-        raise ParameterError("end", f"exports are listed for {MAX_PERIOD.days} days at most")
+        raise ParameterError("end", f"must be at most {MAX_PERIOD.days} days after start.")

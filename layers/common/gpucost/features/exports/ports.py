@@ -1,4 +1,4 @@
-"""What exporting needs from the outside, as Protocols."""
+"""Protocols of the stores that exports need."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,61 +13,61 @@ from gpucost.features.exports.focus import Row
 
 
 class ExportedHours(Protocol):
-    """The ledger, version by version: an hour restated meanwhile is read as it was. Every read is consistent."""
+    """Reads versions of hours. A version stays readable after a restatement. All reads are consistent."""
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
-        """The hours in force in `[start, end)`, oldest first."""
+        """Return the current versions of the hours in `[start, end)`, oldest first."""
         ...
 
     def summaries_of(self, manifests: Sequence[Manifest]) -> list[HourSummary]:
-        """The summaries of these very versions."""
+        """Return the summaries of these versions."""
         ...
 
     def lines_of(self, manifest: Manifest) -> list[Line]:
-        """The lines of this very version."""
+        """Return the lines of this version."""
         ...
 
     def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
-        """The nodes of this very version, and what was paid for without one."""
+        """Return the nodes of this version, and charges without a node."""
         ...
 
 
 class ExportCatalogue(Protocol):
-    """Which days are exported."""
+    """Records which days are exported."""
 
     def days(self, cluster: str, start: datetime, end: datetime) -> list[ExportedDay]:
-        """Those of `[start, end)`, oldest first."""
+        """Return the exported days of `[start, end)`, oldest first."""
         ...
 
     def put(self, exported: ExportedDay) -> None:
-        """Write one, unless one of newer hours is there."""
+        """Record an exported day, unless an export of newer versions is recorded."""
         ...
 
 
 class ExportBucket(Protocol):
-    """Where exports lie."""
+    """Stores exported files."""
 
     def etag(self, key: str) -> str | None:
-        """Names the content of an object; None where there is none."""
+        """Return an object's ETag; None if there is no object."""
         ...
 
     def put(self, key: str, path: Path, *, if_match: str | None) -> None:
-        """Write a file in place of the content named, at once and whole.
+        """Upload a file atomically if the object still has the ETag `if_match`; None means that there is no object.
 
         Raises:
-            ConflictError: somebody else wrote since; nothing was written.
+            ConflictError: the object was changed in the meantime. Nothing was written.
             SourceError: the bucket failed.
         """
         ...
 
     def url(self, key: str, *, name: str, seconds: int) -> str:
-        """An address at which anybody can download an object under a name, for a short time."""
+        """Return a URL that allows anyone to download an object for a short time."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """Files of one day on this machine's disk."""
+    """Local files of one day."""
 
     parquet: Path
     csv: Path
@@ -78,13 +78,13 @@ class ExportWriter(Protocol):
     """Writes files."""
 
     def __call__(self, hours: Iterable[Iterable[Row]], folder: Path) -> WrittenFiles:
-        """Write the rows of a day, hour by hour, as Parquet and CSV.
+        """Write a day's rows as Parquet and CSV, hour by hour.
 
         Args:
-            hours: each hour's rows; one hour is held in memory at a time.
-            folder: an empty one, for the files.
+            hours: the rows of each hour. One hour is held in memory at a time.
+            folder: an empty folder for the files.
 
         Raises:
-            SourceError: they could not be written.
+            SourceError: the files could not be written.
         """
         ...

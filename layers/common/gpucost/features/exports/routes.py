@@ -17,12 +17,10 @@ from gpucost.http.schemas import Instant, ResponseModel
 Start = Annotated[str, Query(description="First UTC day of the period", examples=["2026-11-01T00:00:00Z"])]
 End = Annotated[
     str,
-    Query(description="End of the period, itself not in it; at most 100 days later", examples=["2026-12-01T00:00:00Z"]),
+    Query(description="End of the period, exclusive; at most 100 days after start", examples=["2026-12-01T00:00:00Z"]),
 ]
 
-Cluster = Annotated[
-    str | None, Query(description="Only this cluster; all of the settings where not given", examples=["demo"])
-]
+Cluster = Annotated[str | None, Query(description="Only this cluster. Default: all clusters", examples=["demo"])]
 
 
 class ExportRow(ResponseModel):
@@ -30,25 +28,25 @@ class ExportRow(ResponseModel):
 
     day: Instant
     cluster: str
-    version: int = Field(description="Counts the exports of this day, from 1")
+    version: int = Field(description="Number of exports of this day so far")
     status: Literal["complete", "provisional", "incomplete"] = Field(
-        description="Of the day's hours when it was exported"
+        description="Status of the day's hours at the time of the export"
     )
     is_current: bool = Field(
-        description="Whether the figures are those in force; false: restated since, and exported again within a day"
+        description="Whether the figures are current. False after a restatement; the day is exported again within a day"
     )
     rows: int
     parquet_bytes: int
-    csv_bytes: int = Field(description="Compressed with gzip")
-    currency: str = Field(description="Of every amount in it", examples=["USD"])
+    csv_bytes: int = Field(description="Size of the gzip file")
+    currency: str = Field(description="Currency of every amount", examples=["USD"])
     exported_at: Instant
-    parquet_url: str = Field(description="Address to download the Parquet file from; asks for no signature")
-    csv_url: str = Field(description="The same rows as gzipped CSV, whose cells start no formula")
-    urls_expire_at: Instant = Field(description="When both addresses stop working; ask again for new ones")
+    parquet_url: str = Field(description="Presigned URL of the Parquet file")
+    csv_url: str = Field(description="Presigned URL of the same rows as gzipped CSV, with formulas escaped")
+    urls_expire_at: Instant = Field(description="When both URLs expire. A new request returns new ones")
 
 
 class ExportsResponse(ResponseModel):
-    """What `/v1/exports` answers."""
+    """GET /v1/exports."""
 
     start: Instant
     end: Instant
@@ -57,21 +55,26 @@ class ExportsResponse(ResponseModel):
 
 
 def add_export_routes(app: APIGatewayHttpResolver, listing: Callable[[], ExportListing]) -> None:
-    """Put the routes on an app; the listing is made when it is first asked."""
+    """Register the routes. The listing is made on its first use."""
 
-    @app.get("/v1/exports", summary="Exported days, to download", tags=["exports"], responses=responses(ExportsResponse))
+    @app.get(
+        "/v1/exports",
+        summary="Exported days with download URLs",
+        tags=["exports"],
+        responses=responses(ExportsResponse),
+    )
     @open_to("viewer")
     def exports(start: Start, end: End, cluster: Cluster = None) -> Response[str]:
-        """Days that are exported as FOCUS 1.3 rows, each with short-lived addresses of its files.
+        """Days exported as FOCUS 1.3 rows, each with short-lived URLs of its files.
 
-        A day that is not listed was not exported yet. Exports hold the rows of all business units.
+        Days that are not listed have not been exported yet. Exports contain the rows of all business units.
         """
         first, last = parse_moment_parameter("start", start), parse_moment_parameter("end", end)
         return json_response(exports_response(first, last, listing().exports(first, last, cluster)))
 
 
 def exports_response(start: datetime, end: datetime, rows: list[ListedExport]) -> dict[str, Any]:
-    """As `ExportsAnswer`."""
+    """Return the fields of `ExportsResponse`."""
     return {"start": start, "end": end, "rows": [_export_row(row) for row in rows], "cursor": None}
 
 

@@ -1,4 +1,4 @@
-"""Which days are exported: one small item for each cluster's day, `C#<cluster>#exports` / `<day>`."""
+"""Records exported days in DynamoDB: one item per cluster and day, `C#<cluster>#exports` / `<day>`."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
@@ -6,18 +6,18 @@ from typing import Any, get_args
 from gpucost.core.errors import ConflictError
 from gpucost.features.exports.exported_days import DayStatus, ExportedDay
 from gpucost.storage import keys
-from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text, integer
+from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text
 
 _STATUS: dict[str, DayStatus] = {status[0]: status for status in get_args(DayStatus)}
 
 
 class DynamoExports:
-    """Fulfils `export_ports.ExportCatalogue`.
+    """Records exported days. Implements `ports.ExportCatalogue`.
 
     Args:
         client: a boto3 DynamoDB client.
         table: the table's name.
-        kept: how long the bucket keeps an export: its entry goes with it.
+        retention: how long the bucket keeps an export. Its item expires with it.
     """
 
     def __init__(self, client: Any, table: str, retention: timedelta) -> None:
@@ -25,7 +25,7 @@ class DynamoExports:
         self._retention = retention
 
     def days(self, cluster: str, start: datetime, end: datetime) -> list[ExportedDay]:
-        """Those of `[start, end)`, oldest first."""
+        """Return the exported days of `[start, end)`, oldest first."""
         if start >= end:
             return []
         last = _sort_key(end - timedelta(microseconds=1))
@@ -34,7 +34,7 @@ class DynamoExports:
         return [day for day in (_read_day(cluster, item) for item in items) if day.day >= start]
 
     def put(self, exported: ExportedDay) -> None:
-        """Write one; an export of fewer publications than the one that is there changes nothing."""
+        """Record an exported day, unless the recorded export has more publications."""
         item = {
             **key(keys.partition(exported.cluster, "exports"), _sort_key(exported.day)),
             "v": {"N": str(FORMAT)},

@@ -6,8 +6,8 @@
     field      := cluster | node | namespace | controllerName | controllerKind | pod | label[name]
     op         := ':' | '!:' | '~:' | '!~:' | '<~:' | '!<~:' | '~>:' | '!~>:'
 
-A comparison with several values matches any of them; a negated one matches none of them. `~:` is "contains", `<~:` "starts with",
-`~>:` "ends with".
+A comparison with several values matches any of them; a negated one matches none of them. `~:` is "contains", `<~:`
+"starts with", `~>:` "ends with".
 """
 
 import re
@@ -64,7 +64,7 @@ def parse_filter(text: str, cost_labels: Sequence[str]) -> Filter:
         cost_labels: the labels that the ledger stores.
 
     Raises:
-        ValueError: a syntax error, or a field that the ledger does not store. The message says where and what is allowed.
+        ValueError: a syntax error, or a field that the ledger does not store. The message says what is allowed.
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"is longer than {MAX_LENGTH} characters. Shorten it.")

@@ -32,16 +32,16 @@ Flag = Literal["true", "false"]
 Window = Annotated[
     str,
     Query(
-        description=f"Period, in full UTC hours, at most 35 days: {WINDOW_FORMATS} (RFC 3339, or Unix seconds). As in "
-        "OpenCost, 7d ends with today, and weeks start on Sunday",
+        description=f"Period, in full UTC hours, at most 35 days: {WINDOW_FORMATS} (RFC 3339, or Unix "
+        "seconds). As in OpenCost, 7d ends with today, and weeks start on Sunday",
         examples=["7d", "lastmonth", "2026-11-18T00:00:00Z,2026-11-19T00:00:00Z", "1795046400,1795132800"],
     ),
 ]
 Aggregate = Annotated[
     str,
     Query(
-        description=f"Comma-separated: {', '.join(AGGREGATIONS)}. Labels must be listed in the settings' cost_labels. Default: "
-        "cluster,node,namespace,pod. By node or pod at most 48 hours",
+        description=f"Comma-separated: {', '.join(AGGREGATIONS)}. Labels must be listed in the settings' "
+        "cost_labels. Default: cluster,node,namespace,pod. By node or pod at most 48 hours",
         examples=["namespace", "cluster,controller", "label:team"],
     ),
 ]

@@ -228,8 +228,8 @@ class _AllocationReader:
             which_hours = "by node or pod" if self._needed & _LINE_PROPERTIES else "outside whole UTC days"
             raise ParameterError(
                 "window",
-                f"has {hours} hours {which_hours}, and {MAX_LINE_HOURS} is the maximum. Shorten it, use whole UTC days as "
-                "window and step, or aggregate by namespace or cluster.",
+                f"has {hours} hours {which_hours}, and {MAX_LINE_HOURS} is the maximum. Shorten it, use whole UTC days "
+                "as window and step, or aggregate by namespace or cluster.",
             )
 
 
@@ -319,7 +319,8 @@ def _unshared_idle(
     if usd is None:
         if query.share_idle and costs_by_properties:
             raise InvalidInputError(
-                "shareIdle: idle costs are not known for all hours of the window. Use shareIdle=false, or another window."
+                "shareIdle: idle costs are not known for all hours of the window. Use shareIdle=false, or another "
+                "window."
             )
         return [(None, None)]
     has_costs = any(costs.allocated_usd for _, costs in costs_by_properties)

@@ -67,11 +67,11 @@ def forecast(history: Sequence[float | None], start: datetime, ahead: int) -> Fo
         None where less than two weeks are known, or a fifth of them is not.
     """
     past = _Past(history, start)
-    found = past.interval(len(history), ahead)
-    if found is None:
+    interval = past.interval(len(history), ahead)
+    if interval is None:
         return None
-    expected, half = found
-    return Forecast(expected, max(0.0, expected - half), expected + half, _backtest(past, ahead))
+    expected, half_width = interval
+    return Forecast(expected, max(0.0, expected - half_width), expected + half_width, _backtest(past, ahead))
 
 
 def backtest(history: Sequence[float | None], start: datetime, ahead: int) -> Backtest | None:
@@ -82,13 +82,13 @@ def backtest(history: Sequence[float | None], start: datetime, ahead: int) -> Ba
 def _backtest(past: "_Past", ahead: int) -> Backtest | None:
     hours = min(ahead, max(0, len(past.history) - 2 * LEAST))
     hours -= hours % _DAY
-    tried = inside = 0
+    evaluated = covered = 0
     for origin in _origins(len(past.history), LEAST + 2 * _DAY, hours):
-        actual, found = past.actual(origin, hours), past.interval(origin, hours)
-        if actual is not None and found is not None:
-            tried += 1
-            inside += abs(actual - found[0]) <= found[1]
-    return Backtest(hours, tried, inside) if tried else None
+        actual, interval = past.actual(origin, hours), past.interval(origin, hours)
+        if actual is not None and interval is not None:
+            evaluated += 1
+            covered += abs(actual - interval[0]) <= interval[1]
+    return Backtest(hours, evaluated, covered) if evaluated else None
 
 
 class _Past:
@@ -108,31 +108,31 @@ class _Past:
         expected = expect(self.history[:origin], self._start, ahead)
         if not expected:
             return None if expected is None else (0.0, 0.0)
-        tested = min(ahead, max(_DAY, origin - LEAST - _ORIGINS * _DAY))
-        tested -= tested % _DAY if tested > _DAY else 0
-        tries = [self._error(at, tested) for at in _origins(origin, LEAST, tested)]
-        errors = [error for error in tries if error is not None]
+        tested_hours = min(ahead, max(_DAY, origin - LEAST - _ORIGINS * _DAY))
+        tested_hours -= tested_hours % _DAY if tested_hours > _DAY else 0
+        all_errors = [self._error(at, tested_hours) for at in _origins(origin, LEAST, tested_hours)]
+        errors = [error for error in all_errors if error is not None]
         if len(errors) < _ORIGINS:
             return expected, expected  # as good as unknown, and said to be
         spread = sqrt(sum(error**2 for error in errors) / len(errors))
         # Forecasts made a day apart overlap: they are worth about twice as many as fit side by side.
-        freedom = max(2, round(2 * len(errors) * _DAY / max(tested, _DAY)))
-        t = T_80[freedom - 1] if freedom <= len(T_80) else T_80_MANY
-        return expected, expected * spread * t * sqrt(max(1.0, ahead / tested))
+        freedom = max(2, round(2 * len(errors) * _DAY / max(tested_hours, _DAY)))
+        student_t = T_80[freedom - 1] if freedom <= len(T_80) else T_80_MANY
+        return expected, expected * spread * student_t * sqrt(max(1.0, ahead / tested_hours))
 
     def _error(self, origin: int, ahead: int) -> float | None:
         """Relative, of the forecast made at an origin."""
         key = origin, ahead
         if key not in self._errors:
-            actual, told = self.actual(origin, ahead), expect(self.history[:origin], self._start, ahead)
-            self._errors[key] = actual / told - 1 if actual is not None and told else None
+            actual, expected = self.actual(origin, ahead), expect(self.history[:origin], self._start, ahead)
+            self._errors[key] = actual / expected - 1 if actual is not None and expected else None
         return self._errors[key]
 
 
 def expect(history: Sequence[float | None], start: datetime, ahead: int) -> float | None:
     """The model's sum of the hours that follow a history."""
-    known = sum(value is not None for value in history)
-    if len(history) < LEAST or known < _LEAST_KNOWN * len(history):
+    known_hours = sum(cost is not None for cost in history)
+    if len(history) < LEAST or known_hours < _LEAST_KNOWN * len(history):
         return None
     first = (start.weekday() * _DAY + start.hour) % WEEK
     weeks = [history[max(0, end - WEEK) : end] for end in range(len(history), 0, -WEEK)]
@@ -142,10 +142,10 @@ def expect(history: Sequence[float | None], start: datetime, ahead: int) -> floa
         if level is None or level <= 0:
             continue
         begin = len(history) - number * WEEK - len(week)
-        for offset, value in enumerate(week):
-            if value is not None:
+        for offset, cost in enumerate(week):
+            if cost is not None:
                 slot = shape[(first + begin + offset) % WEEK]
-                slot[0] += value / level
+                slot[0] += cost / level
                 slot[1] += 1
     level = _level(levels)
     if level is None:
@@ -160,18 +160,18 @@ def _shape_of(shape: Sequence[Sequence[float]], hour: int) -> float:
     total, count = shape[hour]
     if count > 1:
         return total / count
-    same = [shape[day * _DAY + hour % _DAY] for day in range(7)]
-    seen = sum(count for _, count in same)
-    return sum(total for total, _ in same) / seen if seen else 1.0
+    same_hours = [shape[day * _DAY + hour % _DAY] for day in range(7)]
+    observations = sum(count for _, count in same_hours)
+    return sum(total for total, _ in same_hours) / observations if observations else 1.0
 
 
 def _levels(weeks: Sequence[Sequence[float | None]]) -> list[float | None]:
     """Mean cost of an hour by week, newest first; None of weeks that are not whole or mostly unknown."""
-    found: list[float | None] = []
+    levels: list[float | None] = []
     for week in weeks:
-        known = [value for value in week if value is not None]
-        found.append(sum(known) / len(known) if len(week) == WEEK and len(known) > WEEK / 2 else None)
-    return found
+        known_costs = [cost for cost in week if cost is not None]
+        levels.append(sum(known_costs) / len(known_costs) if len(week) == WEEK and len(known_costs) > WEEK / 2 else None)
+    return levels
 
 
 def _level(levels: Sequence[float | None]) -> float | None:
@@ -187,5 +187,5 @@ def _origins(end: int, least: int, ahead: int) -> range:
 
 
 def _sum(hours: Sequence[float | None]) -> float | None:
-    known = [hour for hour in hours if hour is not None]
-    return sum(known) * len(hours) / len(known) if len(known) >= _LEAST_KNOWN * len(hours) and known else None
+    known_costs = [cost for cost in hours if cost is not None]
+    return sum(known_costs) * len(hours) / len(known_costs) if len(known_costs) >= _LEAST_KNOWN * len(hours) and known_costs else None

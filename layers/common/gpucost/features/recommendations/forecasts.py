@@ -86,7 +86,7 @@ class ForecastService:
         start, end = _period(until, period)
         first = min(start, until - HISTORY)
         hours, priced, currency = self._hours(settings, business_unit, first, until)
-        known = [cost for cost in hours[(start - first) // HOUR :] if cost is not None]
+        known_costs = [cost for cost in hours[(start - first) // HOUR :] if cost is not None]
         spent = sum(priced[(start - first) // HOUR :], ZERO)
         passed, ahead = (until - start) // HOUR, (end - until) // HOUR
         history = [None if cost is None else float(cost) for cost in hours[-(HISTORY // HOUR) :]]
@@ -94,23 +94,23 @@ class ForecastService:
         first_cost = next((index for index, cost in enumerate(history) if cost), None)
         first_known = next((index for index, cost in enumerate(history) if cost is not None), len(history))
         history = history[first_known if first_cost is None else first_cost :]
-        found = None
-        if passed == 0 or len(known) >= _LEAST_KNOWN * passed:
-            found = forecast(history, until - HOUR * len(history), ahead)
-        base = float(sum(known, ZERO)) * passed / len(known) if known else 0.0
+        projection = None
+        if passed == 0 or len(known_costs) >= _LEAST_KNOWN * passed:
+            projection = forecast(history, until - HOUR * len(history), ahead)
+        known_cost = float(sum(known_costs, ZERO)) * passed / len(known_costs) if known_costs else 0.0
         return PeriodForecast(
             business_unit,
             start,
             end,
             until,
             spent,
-            len(known),
-            passed - len(known),
-            None if found is None else round_cents(base + found.expected),
-            None if found is None else round_cents(base + found.low),
-            None if found is None else round_cents(base + found.high),
+            len(known_costs),
+            passed - len(known_costs),
+            None if projection is None else round_cents(known_cost + projection.expected),
+            None if projection is None else round_cents(known_cost + projection.low),
+            None if projection is None else round_cents(known_cost + projection.high),
             LEVEL_PERCENT,
-            None if found is None else found.backtest,
+            None if projection is None else projection.backtest,
             self._budget_of(business_unit, _MONTHS[period]),
             currency,
         )
@@ -125,29 +125,29 @@ class ForecastService:
         missing = [False] * count
         seen = [False] * count
         currencies = set()
-        is_known = unit in {one.name for one in settings.business_units}
+        is_known_unit = unit in {unit_settings.name for unit_settings in settings.business_units}
         for cluster in settings.clusters:
             hours = self._rollups.unit_hours(cluster.name, unit, start, end)
             costs = {hour.manifest.hour: hour.costs for hour in hours}
-            is_known = is_known or any(own is not None and own != _NOTHING for own in costs.values())
+            is_known_unit = is_known_unit or any(cost is not None and cost != _NOTHING for cost in costs.values())
             currencies |= {hour.manifest.currency for hour in hours if hour.costs is not None}
-            begins = min(costs, default=end)
-            for index in range((begins - start) // HOUR, count):
-                own = costs.get(start + HOUR * index)
-                if own is None:
+            first_hour = min(costs, default=end)
+            for index in range((first_hour - start) // HOUR, count):
+                cost = costs.get(start + HOUR * index)
+                if cost is None:
                     missing[index] = True
                     continue
                 seen[index] = True
-                missing[index] |= bool(own.unpriced_gpu_hours)
-                sums[index] += own.allocated_usd
-        if not is_known:
+                missing[index] |= bool(cost.unpriced_gpu_hours)
+                sums[index] += cost.allocated_usd
+        if not is_known_unit:
             raise NotFoundError("no such business unit: neither the settings nor the hours of the last weeks name it")
         if len(currencies) > 1:
             raise InvalidInputError(
                 f"hours of the last weeks are of several currencies: {', '.join(sorted(currencies))}"
             )
-        known = [None if missing[index] or not seen[index] else sums[index] for index in range(count)]
-        return known, sums, next(iter(currencies), settings.pricing.currency)
+        hourly_costs = [None if missing[index] or not seen[index] else sums[index] for index in range(count)]
+        return hourly_costs, sums, next(iter(currencies), settings.pricing.currency)
 
 
 def _period(moment: datetime, kind: Period) -> tuple[datetime, datetime]:

@@ -48,6 +48,11 @@ class RecommendationSubject(NamedTuple):
     resource: str = ""
 
     @property
+    def workload_name(self) -> str:
+        """A workload's kind, namespace and name, as in summaries."""
+        return f"{self.workload_kind} {self.namespace}/{self.workload}"
+
+    @property
     def is_workload(self) -> bool:
         """Whether it is a workload, so that its business unit can act alone."""
         return bool(self.workload)

@@ -20,23 +20,23 @@ def pool_subject(look_back: LookBack, pool: PoolHistory, resource: str = "") -> 
 
 def pool_evidence(look_back: LookBack, pool: PoolHistory, first: int, facts: dict[str, str]) -> Evidence:
     """What advice on a pool rests on, from the first hour that counts."""
-    there = [index for index in range(first, look_back.hours) if look_back.has_figures[index] and pool.nodes[index]]
+    hours_with_nodes = [index for index in range(first, look_back.hours) if look_back.has_figures[index] and pool.nodes[index]]
     return Evidence(
         look_back.hour_at(first),
         look_back.hour_at(look_back.hours - 1),
-        len(there),
+        len(hours_with_nodes),
         look_back.hours - first - sum(look_back.has_figures[first:]),
         None,
         None,
         None,
-        facts | unpriced_facts(sum(pool.unpriced[index] for index in there), len(there)),
+        facts | unpriced_facts(sum(pool.unpriced[index] for index in hours_with_nodes), len(hours_with_nodes)),
     )
 
 
 def has_enough_prices(look_back: LookBack, pool: PoolHistory) -> bool:
     """Whether all of it has a price in so many of its hours that something can be said of money."""
-    there = [index for index in range(look_back.hours) if look_back.has_figures[index] and pool.nodes[index]]
-    return sum(not pool.unpriced[index] for index in there) >= max(1, MIN_PRICED_SHARE * len(there))
+    hours_with_nodes = [index for index in range(look_back.hours) if look_back.has_figures[index] and pool.nodes[index]]
+    return sum(not pool.unpriced[index] for index in hours_with_nodes) >= max(1, MIN_PRICED_SHARE * len(hours_with_nodes))
 
 
 def mean_pool_cost(look_back: LookBack, pool: PoolHistory, first: int) -> float:
@@ -61,15 +61,15 @@ def newest_hours(look_back: LookBack, first: int) -> list[int]:
 
 def gpus_per_node(pool: PoolHistory) -> int:
     """Physical GPUs of one of its nodes: the most that an hour shows, for nodes that come or go have less."""
-    return round(max((c / n for c, n in zip(pool.capacity, pool.nodes, strict=True) if n), default=0.0))
+    return round(max((gpu_hours / nodes for gpu_hours, nodes in zip(pool.capacity, pool.nodes, strict=True) if nodes), default=0.0))
 
 
 def pool_list_ratio(look_back: LookBack, pool: PoolHistory) -> float | None:
     """List price ÷ what was charged for a pool's nodes; None where the price of its instance type is not known."""
     if pool.cash.is_all_at_list_price:
         return 1.0
-    node_hour = look_back.list_prices.get(pool.key.instance_type)
+    list_price = look_back.list_prices.get(pool.key.instance_type)
     priced = look_back.priced_hours(pool.unpriced)
     cost = sum(pool.cost[index] for index in priced)
     nodes = sum(pool.nodes[index] for index in priced)
-    return None if node_hour is None or not cost else node_hour * nodes / cost
+    return None if list_price is None or not cost else list_price * nodes / cost

@@ -39,34 +39,34 @@ class NodePrices(NamedTuple):
     spot: Mapping[str, SpotPrice]
 
 
-def node_list_prices(book: PriceLists) -> dict[str, float]:
+def node_list_prices(price_book: PriceLists) -> dict[str, float]:
     """USD per node-hour on demand, by instance type; a type whose regions differ in price is left out."""
-    found: dict[str, set[float]] = {}
-    for price in _of_nodes(book.newest("on-demand")):
+    prices_by_type: dict[str, set[float]] = {}
+    for price in _of_nodes(price_book.newest("on-demand")):
         if price.valid_to is None:
-            found.setdefault(price.applies_to["instance_type"], set()).add(float(price.amount))
-    return {name: prices.pop() for name, prices in found.items() if len(prices) == 1}
+            prices_by_type.setdefault(price.applies_to["instance_type"], set()).add(float(price.amount))
+    return {name: prices.pop() for name, prices in prices_by_type.items() if len(prices) == 1}
 
 
-def node_spot_prices(book: PriceLists, start: datetime, end: datetime) -> dict[str, SpotPrice]:
+def node_spot_prices(price_book: PriceLists, start: datetime, end: datetime) -> dict[str, SpotPrice]:
     """What nodes cost on spot in a time, by instance type: in the zone that was dearest on average.
 
     Raises:
         SourceError: the price book could not be read.
     """
     zones: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
-    for price in _of_nodes(book.in_force(start, end, sources={"spot"}).prices):
+    for price in _of_nodes(price_book.in_force(start, end, sources={"spot"}).prices):
         since, until = max(price.valid_from or start, start), min(price.valid_to or end, end)
         if price.source == "spot" and since < until:
             facts = price.applies_to
             key = facts["instance_type"], facts.get("region", ""), facts.get("zone", "")
             zones.setdefault(key, []).append(((until - since).total_seconds(), float(price.amount)))
-    found: dict[str, SpotPrice] = {}
+    prices_by_type: dict[str, SpotPrice] = {}
     for (name, _, _), parts in zones.items():
         mean = sum(seconds * usd for seconds, usd in parts) / sum(seconds for seconds, _ in parts)
-        if name not in found or mean > found[name].usd:
-            found[name] = SpotPrice(mean, min(usd for _, usd in parts), max(usd for _, usd in parts))
-    return found
+        if name not in prices_by_type or mean > prices_by_type[name].usd:
+            prices_by_type[name] = SpotPrice(mean, min(usd for _, usd in parts), max(usd for _, usd in parts))
+    return prices_by_type
 
 
 def reserved_prices(settings: Settings, look_back: LookBack, at: datetime) -> dict[str, ReservedPrice]:
@@ -81,31 +81,31 @@ def reserved_prices(settings: Settings, look_back: LookBack, at: datetime) -> di
         look: whose instance types, with their list prices.
         at: the time.
     """
-    found: dict[str, ReservedPrice] = {}
+    prices: dict[str, ReservedPrice] = {}
     for key in sorted(look_back.pools):
-        gpus, listed = gpus_per_node(look_back.pools[key]), look_back.list_prices.get(key.instance_type)
+        gpus, list_price = gpus_per_node(look_back.pools[key]), look_back.list_prices.get(key.instance_type)
         for rate in settings.pricing.rates:
-            if key.instance_type in found or not _is_for(rate, look_back.cluster, key, at):
+            if key.instance_type in prices or not _is_for(rate, look_back.cluster, key, at):
                 continue
             usd = None
             if rate.node_hourly_usd is not None:
                 usd = float(rate.node_hourly_usd)
             elif rate.gpu_hourly_usd is not None:
                 usd = float(rate.gpu_hourly_usd) * gpus
-            elif rate.percent_of_on_demand is not None and listed is not None:
-                usd = float(rate.percent_of_on_demand) / 100 * listed
+            elif rate.percent_of_on_demand is not None and list_price is not None:
+                usd = float(rate.percent_of_on_demand) / 100 * list_price
             if usd:
                 pattern = rate.instance_type or ""
                 scope = pattern if _FAMILY.fullmatch(pattern) else key.instance_type
-                found[key.instance_type] = ReservedPrice(usd, scope)
-    return found
+                prices[key.instance_type] = ReservedPrice(usd, scope)
+    return prices
 
 
 def _is_for(rate: RateSettings, cluster: str, key: PoolKey, at: datetime) -> bool:
     facts = rate.applies_to()
-    is_then = (rate.since is None or rate.since <= at) and (rate.until is None or at < rate.until)
+    is_valid = (rate.since is None or rate.since <= at) and (rate.until is None or at < rate.until)
     return (
-        is_then
+        is_valid
         and facts.get("capacity_type") == "reserved"
         and not facts.keys() & {"node_pool", "region", "zone"}
         and fnmatchcase(cluster, facts.get("cluster", "*"))

@@ -31,7 +31,7 @@ class WhatIfService:
             InvalidInputError: an unknown cluster or profile, several currencies, or there is nothing to move.
         """
         settings = self._settings_store.current().settings
-        names = [one.name for one in settings.clusters]
+        names = [cluster_settings.name for cluster_settings in settings.clusters]
         if cluster is not None and cluster not in names:
             raise InvalidInputError(f"cluster {cluster!r} is not in the settings; there are: {', '.join(names)}")
         end = floor_day(self._clock())
@@ -41,21 +41,21 @@ class WhatIfService:
             for day in (end - DAY * number for number in range(days, 0, -1)):
                 facts: dict[FactKey, Costs] = {}
                 capacities = []
-                is_known = False
+                has_figures = False
                 for name in names if cluster is None else [cluster]:
                     for summary in self._rollups.days(name, day, day + DAY):
-                        known = [one for one in summary.hours if one.status != "incomplete"]
-                        currencies.update(one.currency for one in known)
-                        is_known = is_known or bool(known)
+                        hours_with_figures = [cluster_settings for cluster_settings in summary.hours if cluster_settings.status != "incomplete"]
+                        currencies.update(cluster_settings.currency for cluster_settings in hours_with_figures)
+                        has_figures = has_figures or bool(hours_with_figures)
                         if summary.totals is not None and summary.totals.capacity is not None:
                             capacities.append(summary.totals.capacity)
-                    for _, own in self._rollups.facts(name, day, day + DAY):
-                        for key, costs in own.items():
+                    for _, day_facts in self._rollups.facts(name, day, day + DAY):
+                        for key, costs in day_facts.items():
                             facts[key] = Costs.total((facts[key], costs)) if key in facts else costs
-                if is_known or facts:
+                if has_figures or facts:
                     yield facts, Capacity.total(capacities)
 
-        found = what_if(move, read())
+        outcome = what_if(move, read())
         if len(currencies) > 1:
             raise InvalidInputError(f"these days are of several currencies: {', '.join(sorted(currencies))}")
-        return found, next(iter(currencies), settings.pricing.currency)
+        return outcome, next(iter(currencies), settings.pricing.currency)

@@ -96,34 +96,34 @@ def what_if(move: Move, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]
         InvalidInputError: the profile is not one of a model's, or the unit held no such GPUs.
     """
     before, after, others, capacities, freed = [], [], [], [], []
-    moved, used, room = Fraction(0), Fraction(0), Fraction(0)
-    count = 0
+    moved_gpu_hours, used, slice_capacity = Fraction(0), Fraction(0), Fraction(0)
+    day_count = 0
     for facts, capacity in days:
-        count += 1
+        day_count += 1
         capacities.append(capacity)
-        own = {key: costs for key, costs in facts.items() if move.is_of(key)}
+        movable = {key: costs for key, costs in facts.items() if move.is_of(key)}
         others += [costs for key, costs in facts.items() if key.business_unit != move.business_unit]
-        rest = [costs for key, costs in facts.items() if key.business_unit == move.business_unit and key not in own]
-        held = sum((costs.allocated_gpu_hours for costs in own.values()), ZERO)
-        part = min(Fraction(1), Fraction(move.gpus * _HOURS) / Fraction(held)) if held else Fraction(0)
-        before += [*own.values(), *rest]
-        after += rest
-        models = sorted({key.gpu_model for key in own})
-        for key, costs in own.items():
+        kept = [costs for key, costs in facts.items() if key.business_unit == move.business_unit and key not in movable]
+        held = sum((costs.allocated_gpu_hours for costs in movable.values()), ZERO)
+        moved_share = min(Fraction(1), Fraction(move.gpus * _HOURS) / Fraction(held)) if held else Fraction(0)
+        before += [*movable.values(), *kept]
+        after += kept
+        models = sorted({key.gpu_model for key in movable})
+        for key, costs in movable.items():
             share, compute = _shares(move, key, models)
-            new = _moved(costs, part, share)
-            after.append(new)
-            freed.append((costs.allocated_gpu_hours - new.allocated_gpu_hours, costs.allocated_usd - new.allocated_usd))
-            moved += part * Fraction(costs.allocated_gpu_hours)
-            watched = part * Fraction(costs.allocated_gpu_hours - costs.unmeasured_gpu_hours)
-            used += part * Fraction(costs.effective_gpu_hours)
-            room += watched * compute
-    if not moved:
+            moved_costs = _moved(costs, moved_share, share)
+            after.append(moved_costs)
+            freed.append((costs.allocated_gpu_hours - moved_costs.allocated_gpu_hours, costs.allocated_usd - moved_costs.allocated_usd))
+            moved_gpu_hours += moved_share * Fraction(costs.allocated_gpu_hours)
+            observed = moved_share * Fraction(costs.allocated_gpu_hours - costs.unmeasured_gpu_hours)
+            used += moved_share * Fraction(costs.effective_gpu_hours)
+            slice_capacity += observed * compute
+    if not moved_gpu_hours:
         raise InvalidInputError(
             f"business unit {move.business_unit!r} held no whole GPU of a model like {move.model!r} in these days"
         )
     capacity = Capacity.total(capacities)
-    gpu_hours, usd = (sum((one[index] for one in freed), ZERO) for index in (0, 1))
+    gpu_hours, usd = (sum((freed_part[position] for freed_part in freed), ZERO) for position in (0, 1))
     return Outcome(
         Costs.total(before),
         Costs.total(after),
@@ -134,19 +134,19 @@ def what_if(move: Move, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]
             unallocated_usd=capacity.unallocated_usd + usd,
         ),
         Costs.total(others),
-        quantize(moved),
-        quantize(used / room) if room else None,
-        count,
+        quantize(moved_gpu_hours),
+        quantize(used / slice_capacity) if slice_capacity else None,
+        day_count,
     )
 
 
 def _shares(move: Move, key: FactKey, models: Sequence[str]) -> tuple[Fraction, Fraction]:
     """A slice's dominant share of a GPU, and its part of the compute slices; `models` are all that the move names."""
     share = profile_share(move.profile, key.gpu_model)
-    gpu = next((one for one in MIG_GPUS if all(part in key.gpu_model.lower() for part in one.model_name_parts)), None)
+    gpu = next((mig_gpu for mig_gpu in MIG_GPUS if all(part in key.gpu_model.lower() for part in mig_gpu.model_name_parts)), None)
     if share is None or gpu is None:
-        known = sorted(gpu.memory_slices_by_name) if gpu else []
-        allowed = f"it has {', '.join(known)}" if known else "no profile of it is known"
+        profiles = sorted(gpu.memory_slices_by_name) if gpu else []
+        allowed = f"it has {', '.join(profiles)}" if profiles else "no profile of it is known"
         several = f". {move.model!r} means {' and '.join(models)} here: name one of them" if len(models) > 1 else ""
         raise InvalidInputError(
             f"{move.profile!r} is no MIG profile of {key.gpu_model or 'an unknown GPU'}; {allowed}{several}"
@@ -154,24 +154,24 @@ def _shares(move: Move, key: FactKey, models: Sequence[str]) -> tuple[Fraction, 
     return share, Fraction(int(move.profile[0]), gpu.compute_slices)
 
 
-def _moved(costs: Costs, part: Fraction, share: Fraction) -> Costs:
+def _moved(costs: Costs, moved_share: Fraction, share: Fraction) -> Costs:
     """A fact with a part of it on slices.
 
     Money follows GPU-hours at the fact's own rate; each figure is rounded once, and waste is what is left.
     """
-    kept = 1 - part * (1 - share)
+    kept_share = 1 - moved_share * (1 - share)
 
     def scaled(amount: Decimal) -> Decimal:
-        return quantize(Fraction(amount) * kept)
+        return quantize(Fraction(amount) * kept_share)
 
     allocated, unmeasured = scaled(costs.allocated_gpu_hours), scaled(costs.unmeasured_gpu_hours)
     usd, unmeasured_usd = scaled(costs.allocated_usd), scaled(costs.unmeasured_usd)
-    watched = Fraction(costs.allocated_gpu_hours - costs.unmeasured_gpu_hours)
-    use = Fraction(costs.effective_gpu_hours) / watched if watched else Fraction(0)
-    stays = 1 if use <= share else share / use  # a slice gives no more than it has
-    keeps = 1 - part + part * stays
-    effective = min(quantize(Fraction(costs.effective_gpu_hours) * keeps), allocated - unmeasured)
-    effective_usd = min(quantize(Fraction(costs.effective_usd) * keeps), usd - unmeasured_usd)
+    observed = Fraction(costs.allocated_gpu_hours - costs.unmeasured_gpu_hours)
+    utilization = Fraction(costs.effective_gpu_hours) / observed if observed else Fraction(0)
+    fitting_share = 1 if utilization <= share else share / utilization  # a slice gives no more than it has
+    effective_share = 1 - moved_share + moved_share * fitting_share
+    effective = min(quantize(Fraction(costs.effective_gpu_hours) * effective_share), allocated - unmeasured)
+    effective_usd = min(quantize(Fraction(costs.effective_usd) * effective_share), usd - unmeasured_usd)
     return Costs(
         allocated_gpu_hours=allocated,
         effective_gpu_hours=effective,
@@ -184,8 +184,8 @@ def _moved(costs: Costs, part: Fraction, share: Fraction) -> Costs:
     )
 
 
-def _rest(own: Costs, others: Costs, capacity: Capacity) -> Decimal:
+def _rest(unit: Costs, others: Costs, capacity: Capacity) -> Decimal:
     """Node cost less all its parts."""
-    held = sum((one.effective_usd + one.waste_usd + one.unmeasured_usd for one in (own, others)), ZERO)
-    free = capacity.unallocated_usd + capacity.stranded_usd + capacity.unobserved_usd + capacity.host_usd
-    return capacity.node_cost_usd - held - free - capacity.residual_usd
+    allocated = sum((costs.effective_usd + costs.waste_usd + costs.unmeasured_usd for costs in (unit, others)), ZERO)
+    not_allocated = capacity.unallocated_usd + capacity.stranded_usd + capacity.unobserved_usd + capacity.host_usd
+    return capacity.node_cost_usd - allocated - not_allocated - capacity.residual_usd

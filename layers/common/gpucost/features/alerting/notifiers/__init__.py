@@ -1,4 +1,4 @@
-"""The receivers that the settings name, as things that can be told."""
+"""Notifiers for the receivers that the settings name."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from gpucost.runtime.secrets import secret_value
 
 
 def notifiers(settings: AlertingSettings, *, email_topic_arn: str, public_url: str) -> Mapping[str, Notifier]:
-    """By the names that outboxes keep. Nothing is connected to before the first message."""
+    """Make the notifiers of a document by receiver key. None of them connects before its first message."""
     return {receiver.key: _notifier(receiver, email_topic_arn, public_url) for receiver in settings.alerts.receivers}
 
 

@@ -1,8 +1,7 @@
-"""Alertmanager's API v2: takes our alerts, so that the routing to PagerDuty, Opsgenie or Teams that is there works.
+"""Sends alerts to Alertmanager's API v2, for its existing routes to PagerDuty, Opsgenie or Teams.
 
-The same alert again is the same alert there: its labels are its identity, so that nothing is ever doubled. An alert
-that is not sent again counts as over at its `endsAt`: firing ones are sent again on every tick, and outlive a day
-without any.
+Labels identify an alert there, so that a repeated alert is never a duplicate. Alertmanager resolves an alert at its
+`endsAt` unless it is sent again. Firing alerts are sent again on every tick, and last a day without ticks.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,13 +35,13 @@ def _now() -> datetime:
 
 
 class AlertmanagerNotifier:
-    """Posts to one Alertmanager.
+    """Sends notifications to one Alertmanager.
 
     Args:
-        url: its base address.
-        secret: name of the secret that holds a bearer token and the address for it; None to send none.
+        url: its base URL.
+        secret: name of the secret with a bearer token and the URL that it is for; None to send no token.
         secret_value: reads a secret.
-        public_url: the API's address, or "" for alerts without links.
+        public_url: the API's address; empty for alerts without links.
         clock: the time now.
     """
 
@@ -66,43 +65,54 @@ class AlertmanagerNotifier:
         self._timeout = timeout
 
     def send(self, notifications: Sequence[Notification]) -> None:
-        """Post them; digests are no alerts, and are left out.
+        """Post alerts; digests are left out, because they are not alerts.
 
         Raises:
-            SourceError: not taken; the sentence never holds the token.
+            SourceError: not delivered. The message never contains the token.
         """
         now = self._clock()
-        body = [alert(one, now, self._public_url) for one in notifications if one.event != "digest"]
+        body = [
+            alert(notification, now, self._public_url)
+            for notification in notifications
+            if notification.event != "digest"
+        ]
         if not body:
             return
         try:
-            answer = post_json(self._url, body, seconds=self._timeout, auth=self._auth)
+            response = post_json(self._url, body, seconds=self._timeout, auth=self._auth)
         except (*FAILURES, ResponseTooLargeError, ValueError) as error:
             raise SourceError(f"Alertmanager could not be reached ({type(error).__name__})") from error
-        if answer.status != requests.codes.ok:
-            raise SourceError(f"Alertmanager refused the alerts: HTTP {answer.status} {one_line(answer.text(80))}")
+        if response.status != requests.codes.ok:
+            raise SourceError(f"Alertmanager refused the alerts: HTTP {response.status} {one_line(response.text(80))}")
 
 
-def alert(news: Notification, now: datetime, public_url: str = "") -> dict[str, Any]:
-    """One alert as the API takes it: labels that tell it from all others, annotations that say what is the matter."""
-    subject = {name: value for name, value in news.subject._asdict().items() if value}
-    labels = {"alertname": f"gpucost-{news.kind}", "rule": news.rule, "severity": news.severity, **subject}
-    told = {
-        "summary": f"{headline(news)}: {summary(news)}",
-        "description": "\n".join(
-            [*(f"{title}: {value}" for title, value in detail_fields(news)), *top_waster_lines(news)]
-        ),
-        "action": suggested_action(news),
-        "note": news.note,
+def alert(notification: Notification, now: datetime, public_url: str = "") -> dict[str, Any]:
+    """Convert a notification to an alert of the API: the labels identify it, the annotations describe it."""
+    subject = {name: field for name, field in notification.subject._asdict().items() if field}
+    labels = {
+        "alertname": f"gpucost-{notification.kind}",
+        "rule": notification.rule,
+        "severity": notification.severity,
+        **subject,
     }
-    ends = news.hour + HOUR if news.event == "resolved" else now + FIRING_ALERT_LIFETIME
-    found: dict[str, Any] = {
-        "labels": {name: value[:MAX_VALUE_LENGTH] for name, value in labels.items()},
-        "annotations": {name: value for name, value in told.items() if value},
-        "startsAt": format_timestamp(news.since),
-        "endsAt": format_timestamp(min(ends, now) if news.event == "resolved" else ends),
+    fields = [f"{title}: {text}" for title, text in detail_fields(notification)]
+    annotations = {
+        "summary": f"{headline(notification)}: {summary(notification)}",
+        "description": "\n".join([*fields, *top_waster_lines(notification)]),
+        "action": suggested_action(notification),
+        "note": notification.note,
     }
-    link = report_link(news, public_url)
+    if notification.event == "resolved":
+        ends_at = min(notification.hour + HOUR, now)
+    else:
+        ends_at = now + FIRING_ALERT_LIFETIME
+    api_alert: dict[str, Any] = {
+        "labels": {name: label[:MAX_VALUE_LENGTH] for name, label in labels.items()},
+        "annotations": {name: text for name, text in annotations.items() if text},
+        "startsAt": format_timestamp(notification.since),
+        "endsAt": format_timestamp(ends_at),
+    }
+    link = report_link(notification, public_url)
     if link is not None:
-        found["generatorURL"] = link
-    return found
+        api_alert["generatorURL"] = link
+    return api_alert

@@ -1,4 +1,4 @@
-"""Email by the deployment's SNS topic: plain text, and a subject that SNS takes."""
+"""Sends plain-text email through the deployment's SNS topic."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -27,12 +27,12 @@ _RULER = "-" * 40
 
 
 class EmailNotifier:
-    """Publishes to one SNS topic; a topic that sends email knows no key by which it would take a message once only.
+    """Publishes to one SNS topic. SNS has no key to deduplicate email.
 
     Args:
-        topic_arn: the email topic; "" where the deployment has none.
-        client: makes or finds the SNS client.
-        public_url: the API's address, or "" for messages without links.
+        topic_arn: the email topic; empty if the deployment has none.
+        client: returns the SNS client.
+        public_url: the API's address; empty for messages without links.
     """
 
     max_batch_size = 20
@@ -44,13 +44,13 @@ class EmailNotifier:
         self._public_url = public_url
 
     def send(self, notifications: Sequence[Notification]) -> None:
-        """Publish them as one message.
+        """Publish notifications as one message.
 
         Raises:
             SourceError: not published.
         """
         if not self._topic_arn:
-            raise SourceError("settings name an email receiver, but this deployment has no email topic")
+            raise SourceError("the settings have an email receiver, but this deployment has no email topic")
         try:
             self._client().publish(
                 TopicArn=self._topic_arn,
@@ -64,31 +64,31 @@ class EmailNotifier:
             raise SourceError(f"the email topic could not be reached ({type(error).__name__})") from error
 
 
-def subject(news: Sequence[Notification]) -> str:
-    """At most 99 printable ASCII characters, as SNS asks."""
-    first = news[0]
-    who = " in ".join(one_line(name) for name in (first.subject.business_unit, first.subject.cluster) if name)
-    line = f"{headline(first)}: {who}" if who else headline(first)
-    if len(news) > 1:
-        line = f"{len(news)} GPU cost alerts: {who or 'all clusters'}"
+def subject(notifications: Sequence[Notification]) -> str:
+    """Return an email subject of at most 99 printable ASCII characters, as SNS requires."""
+    first = notifications[0]
+    names = " in ".join(one_line(name) for name in (first.subject.business_unit, first.subject.cluster) if name)
+    line = f"{headline(first)}: {names}" if names else headline(first)
+    if len(notifications) > 1:
+        line = f"{len(notifications)} GPU cost alerts: {names or 'all clusters'}"
     return "".join(char if _FIRST <= char <= _LAST else "?" for char in line)[:MAX_SUBJECT_LENGTH]
 
 
-def text(news: Sequence[Notification], public_url: str = "") -> str:
-    """The body, one part for each alert."""
-    return f"\n{_RULER}\n\n".join(_part(one, public_url) for one in news)
+def text(notifications: Sequence[Notification], public_url: str = "") -> str:
+    """Return the body of an email, with a part for each notification."""
+    return f"\n{_RULER}\n\n".join(_part(notification, public_url) for notification in notifications)
 
 
-def _part(news: Notification, public_url: str) -> str:
-    lines = [summary(news) + ".", ""]
-    lines += [f"{title}: {value}" for title, value in [*subject_fields(news.subject), *detail_fields(news)]]
-    if worst := top_waster_lines(news):
-        lines += ["", "Workloads that waste most:", *worst]
-    if news.note:
-        lines += ["", f"Note: {one_line(news.note, 500)}."]
-    if what := suggested_action(news):
-        lines += ["", what]
-    link = report_link(news, public_url)
+def _part(notification: Notification, public_url: str) -> str:
+    fields = [*subject_fields(notification.subject), *detail_fields(notification)]
+    lines = [summary(notification) + ".", "", *(f"{title}: {field}" for title, field in fields)]
+    if workloads := top_waster_lines(notification):
+        lines += ["", "Workloads with the most waste:", *workloads]
+    if notification.note:
+        lines += ["", f"Note: {one_line(notification.note, 500)}."]
+    if action := suggested_action(notification):
+        lines += ["", action]
+    link = report_link(notification, public_url)
     if link is not None:
         lines += ["", f"Report: {link}"]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""What an alert says, in words shared by every way of telling it; only here are figures rounded."""
+"""The text of notifications, shared by all notifiers. Figures are rounded only here."""
 
 import re
 from collections.abc import Callable
@@ -7,163 +7,180 @@ from decimal import Decimal
 from urllib.parse import quote, urlencode
 
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.features.alerting.formatting import money as money_words
+from gpucost.features.alerting.formatting import money as format_money
 from gpucost.features.alerting.model import Kind, Notification, Subject
 
 MAX_NAME_LENGTH = 200
 MAX_WORKLOAD_LENGTH = 60
 HOURS_PER_MONTH = 730
-"""As AWS's own price pages count."""
+"""As on AWS's price pages."""
+NOT_AVAILABLE = "not available"
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
-Name = Callable[[str], str]
+NameFormatter = Callable[[str], str]
 
 _TITLES: dict[Kind, str] = {
     "waste": "GPU waste alert",
     "idle-workload": "Idle GPU workload",
     "unallocated": "Unallocated GPU capacity",
     "budget": "GPU budget alert",
-    "spend-change": "GPU spend changed",
+    "spend-change": "GPU spend change",
     "data": "GPU cost data alert",
     "digest": "GPU cost digest",
     "external": "Cluster alert",
-    "sample": "Sample alert",
+    "sample": "Test alert",
 }
+_TITLE_SUFFIXES = {"firing": "", "digest": "", "repeat": " (still firing)", "resolved": " resolved"}
 _ACTIONS: dict[Kind, str] = {
-    "waste": "Look at the workloads named here: give back GPUs that wait, share or slice those that are little used.",
-    "idle-workload": "Stop it, scale it down, or move it to a shared or MIG slice; ack the alert if it must wait.",
-    "unallocated": "Let Karpenter consolidate the node pool, lower its minimum, or move pending work onto it.",
-    "budget": "Stop what is idle, or agree on another budget: alerts.rules in the settings.",
+    "waste": "Check the workloads listed: release GPUs that are not used, and share or slice GPUs with low utilization.",
+    "idle-workload": "Stop the workload, scale it down, or move it to a shared GPU or a MIG slice. "
+    "If it has to wait, acknowledge the alert.",
+    "unallocated": "Let Karpenter consolidate the node pool, lower its minimum size, or move pending workloads to it.",
+    "budget": "Stop idle workloads, or change the budget in the settings (alerts.rules).",
     "spend-change": "Compare today's workloads with last week's in the report.",
-    "data": "See docs/runbook.md: figures of these hours are missing or cannot be trusted.",
-    "digest": "Begin with the first workload named: it wastes most.",
-    "external": "See the cluster's own dashboards; figures come with the next hours.",
-    "sample": "Nothing to do: somebody tried whether messages arrive.",
+    "data": "See docs/runbook.md: figures of these hours are missing or not reliable.",
+    "digest": "Start with the first workload listed: it has the most waste.",
+    "external": "See the cluster's dashboards. The figures of the next hours will show the cost.",
+    "sample": "No action is needed: this message tests the receiver.",
 }
-_DATA = {
+_DATA_PROBLEMS = {
     "overdue": "hours are missing or incomplete",
-    "suspect-samples": "samples contradict each other or reason: what they say is on no bill",
-    "coverage": "too few scrapes were seen",
-    "prices": "prices are old",
-    "dead-letters": "messages that nobody could handle wait in the dead-letter queue",
-    "settings": "the newest settings cannot be read; older ones are in force",
+    "suspect-samples": "samples are contradictory or impossible, and are not charged to any business unit",
+    "coverage": "too few scrapes arrived",
+    "prices": "prices are out of date",
+    "dead-letters": "messages that could not be processed are in the dead-letter queue",
+    "settings": "the newest settings cannot be read, and the previous ones stay in force",
 }
 
 
-def one_line(name: str, most: int = MAX_NAME_LENGTH) -> str:
-    """A name on one line: newlines, control and direction-changing characters become a space; cut to 200."""
+def one_line(name: str, max_length: int = MAX_NAME_LENGTH) -> str:
+    """Make a name safe for one line: newlines, control and bidirectional characters become a space."""
     text = _UNPRINTABLE.sub(" ", name)
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
-def headline(news: Notification) -> str:
-    """What happened, without any name in it."""
-    ends = {"firing": "", "digest": "", "repeat": ", still", "resolved": " resolved"}
-    return _TITLES[news.kind] + ends[news.event]
+def headline(notification: Notification) -> str:
+    """Return the title of a notification, which contains no names."""
+    return _TITLES[notification.kind] + _TITLE_SUFFIXES[notification.event]
 
 
-def summary(news: Notification, name: Name = one_line) -> str:
-    """The whole alert in one sentence.
+def summary(notification: Notification, format_name: NameFormatter = one_line) -> str:
+    """Return the whole notification in one sentence.
 
     Args:
-        news: what to say.
-        name: makes a name fit for the medium.
+        notification: what to describe.
+        format_name: makes a name safe for the medium.
     """
-    resolved, say = news.event == "resolved", _Figures(news)
-    who, where = _who(news.subject, name), _where(news.subject, name)
-    if news.kind == "waste":
-        verb = "no longer wastes too much:" if resolved else "wastes"
-        what = f"{verb} {say.money('waste_usd_per_hour')} per hour, {say.number('waste_percent')}% of the GPUs it holds"
-    elif news.kind == "idle-workload":
-        verb = "is no longer idle:" if resolved else "is idle:"
-        what = f"{verb} {say.number('gpus')} GPUs at {say.number('utilization_percent')}% utilization"
-    elif news.kind == "unallocated":
-        verb = "no longer has too much" if resolved else "has"
-        what = f"{verb} unallocated capacity of {say.money('unallocated_usd_per_hour')} per hour"
-    elif news.kind == "budget":
-        verb = "is no longer above its threshold:" if resolved else "has"
-        what = (
-            f"{verb} spent {say.money('spent_usd')} of {say.money('budget_usd')} this month "
-            f"({say.number('spent_percent')}%), projected {say.money('projected_usd')}"
+    is_resolved, figures = notification.event == "resolved", _Figures(notification)
+    subject = notification.subject
+    if notification.kind == "waste":
+        verb = "is below its waste threshold again:" if is_resolved else "wastes"
+        predicate = (
+            f"{verb} {figures.money('waste_usd_per_hour')} per hour, "
+            f"{figures.number('waste_percent')}% of the cost of its GPUs"
         )
-    elif news.kind == "spend-change":
-        verb = "spends as usual again:" if resolved else "spends unlike usual:"
-        what = (
-            f"{verb} {say.money('today_usd')} today instead of {say.money('usual_usd')} "
-            f"({say.number('change_percent', signed=True)}%)"
+    elif notification.kind == "idle-workload":
+        verb = "is no longer idle:" if is_resolved else "is idle:"
+        predicate = f"{verb} {figures.number('gpus')} GPUs at {figures.number('utilization_percent')}% utilization"
+    elif notification.kind == "unallocated":
+        verb = "is below its threshold again:" if is_resolved else "has"
+        predicate = f"{verb} unallocated capacity of {figures.money('unallocated_usd_per_hour')} per hour"
+    elif notification.kind == "budget":
+        verb = "is below its budget threshold again:" if is_resolved else "has"
+        predicate = (
+            f"{verb} spent {figures.money('spent_usd')} of {figures.money('budget_usd')} this month "
+            f"({figures.number('spent_percent')}%), projected: {figures.money('projected_usd')}"
         )
-    elif news.kind == "data":
-        what = ("all right again: " if resolved else "") + _DATA.get(news.subject.detail, news.subject.detail)
-    elif news.kind == "digest":
-        what = f"cost {say.money('cost_usd')}, wasted {say.money('waste_usd')}{say.trend()}"
+    elif notification.kind == "spend-change":
+        verb = "spends as usual again:" if is_resolved else "spent"
+        predicate = (
+            f"{verb} {figures.money('today_usd')} today instead of the usual {figures.money('usual_usd')} "
+            f"({figures.number('change_percent', signed=True)}%)"
+        )
+    elif notification.kind == "data":
+        problem = _DATA_PROBLEMS.get(subject.detail, subject.detail)
+        predicate = f"resolved: {problem}" if is_resolved else problem
+    elif notification.kind == "digest":
+        predicate = (
+            f"cost {figures.money('cost_usd')}, of which {figures.money('waste_usd')} was wasted{figures.cost_trend()}"
+        )
     else:
-        what = ("over: " if resolved else "") + name(news.subject.detail)
-    return f"{who}{where} {what}".strip()
+        detail = format_name(subject.detail)
+        predicate = f"resolved: {detail}" if is_resolved else detail
+    return f"{_subject_name(subject, format_name)}{_location(subject, format_name)} {predicate}".strip()
 
 
-def detail_fields(news: Notification) -> list[tuple[str, str]]:
-    """The figures, as (title, value); names are not in them."""
-    say = _Figures(news)
-    found = [(title, say.figure(key)) for title, key in _FIGURES.get(news.kind, ()) if key in news.figures]
-    for title, key in _PER_MONTH.get(news.kind, ()):
-        amount = news.figures.get(key)
-        if amount is not None and news.event != "resolved":
-            found.append((title, money(amount * HOURS_PER_MONTH, news.currency)))
-    if news.kind == "digest":
-        return [*found, ("Period", f"{format_timestamp(news.since)} to {format_timestamp(news.hour + HOUR)}")]
-    ended = [("Resolved with the hour", format_timestamp(news.hour))] if news.event == "resolved" else []
-    rule = f"{news.rule}: {news.threshold}" if news.threshold else news.rule
-    return [*found, ("Since", format_timestamp(news.since)), *ended, ("Rule", f"{rule} ({news.severity})")]
+def detail_fields(notification: Notification) -> list[tuple[str, str]]:
+    """Return the figures as (title, text), without names."""
+    figures = _Figures(notification)
+    fields = [
+        (title, figures.text(name))
+        for title, name in _FIGURE_TITLES.get(notification.kind, ())
+        if name in notification.figures
+    ]
+    for title, name in _MONTHLY_TITLES.get(notification.kind, ()):
+        amount = notification.figures.get(name)
+        if amount is not None and notification.event != "resolved":
+            fields.append((title, money(amount * HOURS_PER_MONTH, notification.currency)))
+    since = format_timestamp(notification.since)
+    if notification.kind == "digest":
+        return [*fields, ("Period", f"{since} to {format_timestamp(notification.hour + HOUR)}")]
+    fields.append(("Since", since))
+    if notification.event == "resolved":
+        fields.append(("Resolved in the hour", format_timestamp(notification.hour)))
+    rule = f"{notification.rule}: {notification.threshold}" if notification.threshold else notification.rule
+    return [*fields, ("Rule", f"{rule} ({notification.severity})")]
 
 
-def top_waster_lines(news: Notification) -> list[str]:
-    """The worst workloads, a line each."""
-    unit = "" if news.kind == "digest" else " per hour"
+def top_waster_lines(notification: Notification) -> list[str]:
+    """Return a line for each of the workloads with the most waste."""
+    unit = "" if notification.kind == "digest" else " per hour"
     return [
-        f"{place}. {one_line(one.namespace, MAX_WORKLOAD_LENGTH)}/{one_line(one.name, MAX_WORKLOAD_LENGTH)} "
-        f"({one_line(one.kind, 40)}): wastes {money(one.waste_usd, news.currency)}{unit}"
-        for place, one in enumerate(news.workloads, start=1)
+        f"{rank}. {one_line(workload.namespace, MAX_WORKLOAD_LENGTH)}/{one_line(workload.name, MAX_WORKLOAD_LENGTH)} "
+        f"({one_line(workload.kind, 40)}): wastes {money(workload.waste_usd, notification.currency)}{unit}"
+        for rank, workload in enumerate(notification.workloads, start=1)
     ]
 
 
-def suggested_action(news: Notification) -> str:
-    """What to do; nothing where it is over."""
-    return "" if news.event == "resolved" else _ACTIONS[news.kind]
+def suggested_action(notification: Notification) -> str:
+    """Return what to do; empty if the alert is resolved."""
+    return "" if notification.event == "resolved" else _ACTIONS[notification.kind]
 
 
-def report_link(news: Notification, public_url: str) -> str | None:
-    """Where the hours in question can be read; None without a public address."""
+def report_link(notification: Notification, public_url: str) -> str | None:
+    """Return the address of a report on the alert's hours; None without a public address."""
     if not public_url:
         return None
-    start = max(news.since, news.hour - timedelta(days=31 if news.kind in {"digest", "budget"} else 7))
+    days = 31 if notification.kind in {"digest", "budget"} else 7
+    start = max(notification.since, notification.hour - timedelta(days=days))
     query = {
         "start": format_timestamp(start),
-        "end": format_timestamp(news.hour + HOUR),
+        "end": format_timestamp(notification.hour + HOUR),
         "granularity": "hour",
         "group_by": "business_unit",
     }
-    if news.subject.cluster:
-        query["cluster"] = news.subject.cluster
+    if notification.subject.cluster:
+        query["cluster"] = notification.subject.cluster
     return f"{quote(public_url.rstrip('/'), safe=':/@[]')}/v1/costs?{urlencode(query)}"
 
 
 def money(amount: Decimal | None, currency: str) -> str:
-    """Dollars and cents, or another currency's; what nobody knows is called so."""
-    return "unknown" if amount is None else money_words(amount, currency)
+    """Format an amount in its currency."""
+    return NOT_AVAILABLE if amount is None else format_money(amount, currency)
 
 
 def subject_fields(subject: Subject) -> list[tuple[str, str]]:
-    """What an alert is about, as (title, name), as far as it is told."""
-    titles = (
+    """Return the fields of a subject that are set, as (title, name)."""
+    fields = (
         ("Business unit", subject.business_unit),
         ("Cluster", subject.cluster),
         ("Namespace", subject.namespace),
         (subject.workload_kind or "Workload", subject.workload),
         ("Node pool", subject.node_pool),
     )
-    return [(one_line(title, 40), one_line(name)) for title, name in titles if name]
+    return [(one_line(title, 40), one_line(name)) for title, name in fields if name]
 
 
-_FIGURES: dict[Kind, tuple[tuple[str, str], ...]] = {
+_FIGURE_TITLES: dict[Kind, tuple[tuple[str, str], ...]] = {
     "waste": (("Wasted per hour", "waste_usd_per_hour"), ("Allocated per hour", "allocated_usd_per_hour")),
     "idle-workload": (
         ("GPUs held", "gpus"),
@@ -176,7 +193,7 @@ _FIGURES: dict[Kind, tuple[tuple[str, str], ...]] = {
         ("Nodes", "nodes"),
     ),
     "budget": (("Spent", "spent_usd"), ("Projected", "projected_usd"), ("Budget", "budget_usd")),
-    "spend-change": (("Today so far", "today_usd"), ("Usual by now", "usual_usd"), ("Change", "change_percent")),
+    "spend-change": (("Today so far", "today_usd"), ("Usual at this time", "usual_usd"), ("Change", "change_percent")),
     "data": (
         ("Hours", "hours"),
         ("Coverage", "coverage_percent"),
@@ -188,67 +205,69 @@ _FIGURES: dict[Kind, tuple[tuple[str, str], ...]] = {
         ("Cost", "cost_usd"),
         ("Wasted", "waste_usd"),
         ("Waste", "waste_percent"),
-        ("Period before", "before_usd"),
-        ("Hours unknown", "hours_unknown"),
+        ("Previous period", "previous_usd"),
+        ("Hours without figures", "hours_unknown"),
     ),
 }
-_PER_MONTH: dict[Kind, tuple[tuple[str, str], ...]] = {
+_MONTHLY_TITLES: dict[Kind, tuple[tuple[str, str], ...]] = {
     "waste": (("Projected per month", "waste_usd_per_hour"),),
     "idle-workload": (("Projected per month", "waste_usd_per_hour"),),
     "unallocated": (("Projected per month", "unallocated_usd_per_hour"),),
 }
-_OF = {
+_PERCENT_OF_AMOUNT = {
     "waste_usd_per_hour": "waste_percent", "spent_usd": "spent_percent", "projected_usd": "projected_percent",
 }  # fmt: skip
-"""Percentages that are said beside their amount."""
+"""Percentages that follow their amount in parentheses."""
 
 
 class _Figures:
-    """A notification's figures in words."""
+    """Formats the figures of a notification."""
 
-    def __init__(self, news: Notification) -> None:
-        self._news = news
+    def __init__(self, notification: Notification) -> None:
+        self._figures = notification.figures
+        self._currency = notification.currency
 
     def money(self, name: str) -> str:
-        return money(self._news.figures.get(name), self._news.currency)
+        return money(self._figures.get(name), self._currency)
 
     def number(self, name: str, *, signed: bool = False) -> str:
-        value = self._news.figures.get(name)
-        if value is None:
-            return "unknown"
-        rounded = (
-            value.quantize(Decimal("0.1")) if value % 1 or name.endswith("percent") else value.quantize(Decimal(1))
-        )
+        number = self._figures.get(name)
+        if number is None:
+            return NOT_AVAILABLE
+        has_decimals = number % 1 or name.endswith("percent")
+        rounded = number.quantize(Decimal("0.1")) if has_decimals else number.quantize(Decimal(1))
         return f"{rounded:+,f}" if signed else f"{rounded:,f}"
 
-    def figure(self, name: str) -> str:
+    def text(self, name: str) -> str:
+        """Format a figure by its name: a percentage, a number, or money with its percentage."""
         if name.endswith("percent"):
-            known = self._news.figures.get(name) is not None
-            return self.number(name, signed=name.startswith("change")) + ("%" if known else "")
+            is_available = self._figures.get(name) is not None
+            return self.number(name, signed=name.startswith("change")) + ("%" if is_available else "")
         if "_usd" not in name:
             return self.number(name)
-        beside = _OF.get(name)
-        if beside is None or self._news.figures.get(beside) is None:
+        percent = _PERCENT_OF_AMOUNT.get(name)
+        if percent is None or self._figures.get(percent) is None:
             return self.money(name)
-        return f"{self.money(name)} ({self.number(beside)}%)"
+        return f"{self.money(name)} ({self.number(percent)}%)"
 
-    def trend(self) -> str:
-        now, before = self._news.figures.get("cost_usd"), self._news.figures.get("before_usd")
-        if now is None or not before:
+    def cost_trend(self) -> str:
+        cost, previous = self._figures.get("cost_usd"), self._figures.get("previous_usd")
+        if cost is None or not previous:
             return ""
-        change = ((now - before) * 100 / before).quantize(Decimal(1))
-        return f"; cost {change:+f}% against the period before"
+        change = ((cost - previous) * 100 / previous).quantize(Decimal(1))
+        return f"; cost {change:+f}% vs. the previous period"
 
 
-def _who(subject: Subject, name: Name) -> str:
+def _subject_name(subject: Subject, format_name: NameFormatter) -> str:
     if subject.workload:
-        return f"{name(subject.workload)} of {name(subject.business_unit)}"
+        return f"{format_name(subject.workload)} of {format_name(subject.business_unit)}"
     if subject.node_pool:
-        return f"node pool {name(subject.node_pool)}"
-    return name(subject.business_unit)
+        return f"node pool {format_name(subject.node_pool)}"
+    return format_name(subject.business_unit)
 
 
-def _where(subject: Subject, name: Name) -> str:
+def _location(subject: Subject, format_name: NameFormatter) -> str:
     if not subject.cluster:
         return ""
-    return f" in cluster {name(subject.cluster)}" if _who(subject, name) else f"cluster {name(subject.cluster)}:"
+    cluster = format_name(subject.cluster)
+    return f" in cluster {cluster}" if _subject_name(subject, format_name) else f"cluster {cluster}:"

@@ -1,4 +1,4 @@
-"""Slack incoming webhook: Block Kit with a fallback text, and no name that could become markup."""
+"""Sends Block Kit messages to a Slack incoming webhook. Names cannot become markup."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -24,9 +24,9 @@ from gpucost.runtime.destinations import origin_of
 ATTEMPTS = 3
 TIMEOUT_SECONDS = 9.0
 MAX_WAIT_SECONDS = 8
-"""Three attempts and two such waits stay below the outbox's lease of 55 s."""
+"""Three attempts and two waits of this length take less than the outbox's lease of 55 s."""
 MAX_BLOCKS = 50
-"""Slack's own limit of blocks in a message, and below of fields in a section and characters of a text."""
+"""Slack's limit of blocks in a message; below, of fields in a section and characters in a text."""
 BLOCKS_PER_ALERT = 5
 MAX_FIELDS = 10
 MAX_TEXT_LENGTH = 3000
@@ -36,13 +36,13 @@ _MARKUP = "*_~`@:/"
 
 
 class SlackNotifier:
-    """Posts to one incoming webhook; Slack knows no key by which it would take the same message once only.
+    """Posts to one incoming webhook. Slack has no key to deduplicate messages.
 
     Args:
-        secret: name of the secret whose value is the webhook's address.
+        secret: name of the secret whose value is the webhook's URL.
         secret_value: reads a secret.
-        host: of the webhook, where it is not Slack's own.
-        public_url: the API's address, or "" for messages without links.
+        host: the webhook's host, if it is not Slack's.
+        public_url: the API's address; empty for messages without links.
         sleep: waits between attempts.
     """
 
@@ -67,10 +67,10 @@ class SlackNotifier:
         self._timeout = timeout
 
     def send(self, notifications: Sequence[Notification]) -> None:
-        """Post them as one message.
+        """Post notifications as one message.
 
         Raises:
-            SourceError: not delivered; the sentence never holds the webhook's address.
+            SourceError: not delivered. The message never contains the webhook's URL.
         """
         url = self._secret_value(self._secret).strip()
         self._check(url)
@@ -84,71 +84,69 @@ class SlackNotifier:
             self._sleep(wait)
 
     def _check(self, url: str) -> None:
-        """Refuse what is no webhook: another secret's value, or an address that would show it on the way.
+        """Refuse a value that is not a webhook's URL, and a URL without TLS.
 
         Raises:
-            SourceError: names the secret, never its value.
+            SourceError: the message names the secret, and never contains its value.
         """
         origin = origin_of(url)
         if origin is None:
-            raise SourceError(f"secret {self._secret} does not hold a webhook's address (https://…)")
+            raise SourceError(f"secret {self._secret} does not contain a webhook's URL (https://…)")
         if not origin.protects_secrets:
-            raise SourceError(f"secret {self._secret} holds an http:// address; a webhook must be https://")
+            raise SourceError(f"secret {self._secret} contains an http:// URL; a webhook must be https://")
         allowed = {self._host} if self._host else SLACK_HOSTS
         if origin.scheme == "https" and origin.host not in allowed:
             raise SourceError(
-                f"secret {self._secret} holds an address that is not of {' or '.join(sorted(allowed))}; for another "
-                "service that takes Slack's webhooks, set host on the receiver"
+                f"secret {self._secret} contains a URL of another host than {' or '.join(sorted(allowed))}; for a "
+                "Slack-compatible service, set host on the receiver"
             )
 
     def _post(self, url: str, body: dict[str, Any], attempt: int) -> tuple[str | None, float | None]:
-        """What went wrong, and after how many seconds it is worth another try (None: it is not)."""
+        """Post once, and return the error and after how many seconds to retry (None: no retry)."""
         backoff = float(2 ** (attempt - 1))
         try:
-            answer = post_json(url, body, seconds=self._timeout)
+            response = post_json(url, body, seconds=self._timeout)
         except (requests.RequestException, ResponseTooLargeError, ValueError) as error:
-            return f"could not be asked ({type(error).__name__})", None
+            return f"could not be called ({type(error).__name__})", None
         except FAILURES as error:
             return f"could not be reached ({type(error).__name__})", backoff
-        if answer.status == requests.codes.ok:
+        if response.status == requests.codes.ok:
             return None, None
-        if answer.status == requests.codes.too_many_requests:
-            asked = retry_after(answer.headers)
-            wait = backoff if asked is None else asked
-            problem = f"asks to wait {wait:g} s (HTTP 429)"
-            return problem, wait if wait <= MAX_WAIT_SECONDS else None
-        if answer.status >= requests.codes.internal_server_error:
-            return f"answered HTTP {answer.status}", backoff
-        reason = one_line(answer.text(80)).replace(url, "…")
-        return f"refused the message: HTTP {answer.status} {reason}".rstrip(), None
+        if response.status == requests.codes.too_many_requests:
+            requested = retry_after(response.headers)
+            wait = backoff if requested is None else requested
+            return f"asks to retry after {wait:g} s (HTTP 429)", wait if wait <= MAX_WAIT_SECONDS else None
+        if response.status >= requests.codes.internal_server_error:
+            return f"answered HTTP {response.status}", backoff
+        reason = one_line(response.text(80)).replace(url, "…")
+        return f"refused the message: HTTP {response.status} {reason}".rstrip(), None
 
 
-def message(news: Sequence[Notification], public_url: str = "") -> dict[str, Any]:
-    """The webhook's body: names stand in plain-text objects, where Slack reads no markup, and are escaped as well."""
-    sentences = [f"{headline(one)}: {summary(one, _inert)}" for one in news]
+def message(notifications: Sequence[Notification], public_url: str = "") -> dict[str, Any]:
+    """Return a webhook's body. Names are in plain-text objects, where Slack reads no markup, and are escaped, too."""
+    sentences = [f"{headline(notification)}: {summary(notification, _inert)}" for notification in notifications]
     text = sentences[0] if len(sentences) == 1 else f"{len(sentences)} GPU cost alerts: " + "; ".join(sentences)
-    blocks = [block for one in news for block in _blocks(one, public_url)]
+    blocks = [block for notification in notifications for block in _blocks(notification, public_url)]
     return {"text": text[:MAX_TEXT_LENGTH], "blocks": blocks}
 
 
-def _blocks(news: Notification, public_url: str) -> list[dict[str, Any]]:
-    """At most five of them: what, who and how much, the worst workloads, what to do, where to read on."""
-    mark = {"firing": "🔴", "repeat": "🔴", "resolved": "🟢", "digest": "📊"}[news.event]
-    told = [*subject_fields(news.subject), *detail_fields(news)][:MAX_FIELDS]
+def _blocks(notification: Notification, public_url: str) -> list[dict[str, Any]]:
+    """Return at most five blocks: title, subject and figures, top wasters, action and note, link."""
+    icon = {"firing": "🔴", "repeat": "🔴", "resolved": "🟢", "digest": "📊"}[notification.event]
+    fields = [*subject_fields(notification.subject), *detail_fields(notification)][:MAX_FIELDS]
     blocks: list[dict[str, Any]] = [
-        {"type": "header", "text": _plain(f"{mark} {headline(news)}")},
-        {"type": "section", "fields": [_plain(f"{title}\n{escape(value)}") for title, value in told]},
+        {"type": "header", "text": _plain(f"{icon} {headline(notification)}")},
+        {"type": "section", "fields": [_plain(f"{title}\n{escape(field)}") for title, field in fields]},
     ]
-    worst = top_waster_lines(news)
-    if news.kind in {"data", "external", "sample"} and not worst:
-        worst = [summary(news)]
-    if worst:
-        blocks.append({"type": "section", "text": _plain(escape("\n".join(worst)))})
-    if remarks := " ".join(
-        filter(None, (suggested_action(news), f"Note: {one_line(news.note, 500)}." if news.note else ""))
-    ):
+    lines = top_waster_lines(notification)
+    if notification.kind in {"data", "external", "sample"} and not lines:
+        lines = [summary(notification)]
+    if lines:
+        blocks.append({"type": "section", "text": _plain(escape("\n".join(lines)))})
+    note = f"Note: {one_line(notification.note, 500)}." if notification.note else ""
+    if remarks := " ".join(filter(None, (suggested_action(notification), note))):
         blocks.append({"type": "context", "elements": [_plain(escape(remarks))]})
-    link = report_link(news, public_url)
+    link = report_link(notification, public_url)
     if link is not None:
         blocks.append(
             {"type": "context", "elements": [{"type": "mrkdwn", "text": f"<{escape(link)}|Open the report>"}]}
@@ -157,12 +155,12 @@ def _blocks(news: Notification, public_url: str) -> list[dict[str, Any]]:
 
 
 def escape(text: str) -> str:
-    """Slack's three control characters as entities."""
+    """Replace Slack's three control characters by entities."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _inert(name: str) -> str:
-    """A name for mrkdwn: a word joiner after each markup character keeps Slack from pairing, linking or mentioning."""
+    """Make a name safe for mrkdwn: a word joiner after each markup character prevents formatting and links."""
     return escape("".join(char + _JOINER if char in _MARKUP else char for char in one_line(name)))
 
 

@@ -1,4 +1,4 @@
-"""The settings' section `alerts`: which rules, for whom, how patient, told where (docs/alerts.md)."""
+"""The settings' section `alerts`: rules, receivers, and when to notify (docs/alerts.md)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Self
@@ -15,12 +15,12 @@ from gpucost.settings.section import Section, duplicates
 
 
 class AlertSettings(Section):
-    """When to speak up, and to whom."""
+    """Alert rules and the receivers of their notifications."""
 
     rules: tuple[Rule, ...] = ()
     receivers: tuple[Receiver, ...] = ()
     time_zone: ZoneName = "UTC"
-    """Of quiet hours and digests, where a rule has none of its own; and of schedules that are advised."""
+    """Used for quiet hours and digests of rules without a time zone, and for recommended schedules."""
     quiet_hours: QuietHoursSettings | None = None
     repeat_hours: Annotated[int, Field(ge=0, le=720)] = 24
 
@@ -30,40 +30,42 @@ class AlertSettings(Section):
         for kind in RULE_KINDS:
             of_kind = [rule for rule in rules if rule.rule == kind]
             if len(of_kind) > 1 and any(rule.name is None for rule in of_kind):
-                raise ValueError(f"{len(of_kind)} rules of kind {kind}: each needs a name")
+                raise ValueError(f"{len(of_kind)} rules of kind {kind}: each of them needs a name")
         return rules
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:
-        for what, names in (
+        for key, names in (
             ("rules", [rule.name for rule in self.rules if rule.name]),
             ("receivers", [receiver.name for receiver in self.receivers if receiver.name]),
         ):
             if repeated := duplicates(names):
-                raise ValueError(f"{what}: {min(repeated)!r} is named twice")
+                raise ValueError(f"{key}: the name {min(repeated)!r} is used twice; names must be unique")
         return self
 
     @model_validator(mode="after")
-    def _receivers_are_known(self) -> Self:
-        known = {receiver.name or receiver.type for receiver in self.receivers}
+    def _receivers_exist(self) -> Self:
+        names = {receiver.name or receiver.type for receiver in self.receivers}
         for rule in self.rules:
-            if unknown := sorted(set(rule.receivers or ()) - known):
-                raise ValueError(f"rules: {unknown[0]!r} is no receiver; there are: {', '.join(sorted(known))}")
+            if unknown := sorted(set(rule.receivers or ()) - names):
+                raise ValueError(f"rules: unknown receiver {unknown[0]!r}; allowed: {', '.join(sorted(names))}")
         return self
 
     def named_rules(self) -> dict[str, "RuleSettings"]:
-        """Rules by name; the single rule of a kind may have none, and is named after its kind."""
+        """Return rules by name. A rule without a name is the only one of its kind, and its kind is its name."""
         return {rule.name or rule.kind: rule for rule in self.rules}
 
     def unknown_zones(self) -> list[str]:
-        """Time zones that this machine does not know."""
+        """Return the time zones that do not exist on this machine."""
         names = {self.time_zone, *(rule.time_zone for rule in self.rules if rule.time_zone)}
         return sorted(name for name in names if not _is_zone(name))
 
     def receiver_keys(self, rule: RuleSettings) -> list[str]:
-        """Which receivers a rule tells, by their outboxes' names."""
-        wanted = rule.receivers
-        return sorted({one.key for one in self.receivers if wanted is None or (one.name or one.type) in wanted})
+        """Return the keys of the receivers of a rule's notifications."""
+        names = rule.receivers
+        return sorted(
+            {receiver.key for receiver in self.receivers if names is None or (receiver.name or receiver.type) in names}
+        )
 
 
 def _is_zone(name: str) -> bool:
@@ -84,17 +86,19 @@ class AlertingSettings(Settings):
     alerts: AlertSettings = AlertSettings()
 
     def check_new(self) -> None:
-        """Check what a document that is pushed must fulfil beyond one that is already stored.
+        """Check what only applies to a document that is being pushed, not to one that is already stored.
 
         Raises:
             SettingsError: a time zone does not exist, or credentials would go to an address without TLS.
         """
         if unknown := self.alerts.unknown_zones():
-            raise SettingsError(f"settings: alerts: time_zone {unknown[0]!r} is not known; use one like Europe/Berlin")
+            raise SettingsError(
+                f"settings: alerts: unknown time_zone {unknown[0]!r}; use an IANA name, for example Europe/Berlin"
+            )
         super().check_new()
 
     def addresses_with_credentials(self) -> Iterator[tuple[str, str]]:
-        """Keys and values of the addresses to which credentials are sent."""
+        """Yield keys and values of the addresses to which credentials are sent."""
         yield from super().addresses_with_credentials()
         for index, receiver in enumerate(self.alerts.receivers):
             if isinstance(receiver, AlertmanagerReceiver) and receiver.secret is not None:

@@ -1,4 +1,4 @@
-"""Receivers of the settings' section `alerts`: who is told, and by which way (docs/alerts.md)."""
+"""Receivers of the settings' section `alerts`: where notifications are sent (docs/alerts.md)."""
 
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -9,28 +9,29 @@ from gpucost.settings.section import Address, SecretName, Section, Slug, matchin
 
 ReceiverName = Slug
 HostName = Annotated[
-    str, matching_pattern(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "a host's name in lower case, as chat.example.com")
+    str,
+    matching_pattern(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "a lower-case host name, for example chat.example.com"),
 ]
 
 
 class _Receiver(Section):
-    """What all receivers share."""
+    """The keys that all receivers share."""
 
     name: ReceiverName | None = None
-    """What rules call it; its type where not given."""
+    """How rules refer to it. Default: its type."""
 
 
 class SlackReceiver(_Receiver):
-    """A Slack incoming webhook; its address is the secret's value."""
+    """A Slack incoming webhook. Its URL is the value of a secret."""
 
     type: Literal["slack"]
     secret: SecretName
     host: HostName | None = None
-    """Of the webhook, where another service than Slack takes it."""
+    """The host of the webhook, if it belongs to a Slack-compatible service."""
 
     @property
     def key(self) -> str:
-        """What outboxes call it."""
+        """Identifies the receiver in outboxes."""
         return f"slack:{self.secret}"
 
 
@@ -41,30 +42,30 @@ class EmailReceiver(_Receiver):
 
     @property
     def key(self) -> str:
-        """What outboxes call it."""
+        """Identifies the receiver in outboxes."""
         return "email"
 
 
 class AlertmanagerReceiver(_Receiver):
-    """An Alertmanager (API v2), for the routing that is there already: PagerDuty, Opsgenie, Teams."""
+    """An Alertmanager (API v2), for existing routes to PagerDuty, Opsgenie or Teams."""
 
     type: Literal["alertmanager"]
     url: Address
-    """Base address; `/api/v2/alerts` is added."""
+    """Base URL; `/api/v2/alerts` is appended."""
     secret: SecretName | None = None
-    """It holds a bearer token and the address that the token may be sent to."""
+    """Name of the secret with a bearer token and the URL to which the token may be sent."""
 
     @field_validator("url")
     @classmethod
-    def _holds_no_credentials(cls, url: str) -> str:
+    def _has_no_credentials(cls, url: str) -> str:
         parts = urlsplit(url)
         if parts.username is not None or parts.password is not None:
-            raise ValueError("must not hold credentials; use secret")
+            raise ValueError("must not contain credentials; store them in a secret and set its name as secret")
         return url
 
     @property
     def key(self) -> str:
-        """What outboxes call it."""
+        """Identifies the receiver in outboxes."""
         return f"alertmanager:{self.url}"
 
 

@@ -1,4 +1,4 @@
-"""Rules of the settings' section `alerts`: what each looks at, from when it fires, how it is told (docs/alerts.md)."""
+"""Rules of the settings' section `alerts`: their scopes, thresholds and notifications (docs/alerts.md)."""
 
 from collections.abc import Iterable
 from datetime import time
@@ -12,16 +12,16 @@ from gpucost.features.alerting.model import Kind, Severity, Subject
 from gpucost.settings.section import Name, Percent, Positive, Section, Slug, matching_pattern
 
 RuleName = Slug
-ZoneName = Annotated[str, matching_pattern(r"[A-Za-z0-9+_/-]{1,64}", "a time zone, as Europe/Berlin or UTC")]
+ZoneName = Annotated[str, matching_pattern(r"[A-Za-z0-9+_/-]{1,64}", "a time zone, for example Europe/Berlin or UTC")]
 ClockTime = Annotated[
-    str, matching_pattern(r"([01]\d|2[0-3]):[0-5]\d", "a time of the day from 00:00 to 23:59, as 22:30")
+    str, matching_pattern(r"([01]\d|2[0-3]):[0-5]\d", "a time of day from 00:00 to 23:59, for example 22:30")
 ]
 Hours = Annotated[int, Field(ge=1, le=168)]
 Patterns = tuple[Name, ...]
 
 
 class Scope(Section):
-    """What a rule looks at: patterns as in a shell; an empty list is everything."""
+    """What a rule applies to: shell patterns; an empty list matches everything."""
 
     business_units: Patterns = ()
     clusters: Patterns = ()
@@ -29,44 +29,42 @@ class Scope(Section):
     node_pools: Patterns = ()
 
     def has_cluster(self, name: str) -> bool:
-        """Whether a cluster is in it."""
+        """Whether the rule applies to a cluster."""
         return _matches(self.clusters, name)
 
     def has_unit(self, name: str) -> bool:
-        """Whether a business unit is in it."""
+        """Whether the rule applies to a business unit."""
         return _matches(self.business_units, name)
 
     def has_namespace(self, name: str) -> bool:
-        """Whether a namespace is in it."""
+        """Whether the rule applies to a namespace."""
         return _matches(self.namespaces, name)
 
     def has_node_pool(self, name: str) -> bool:
-        """Whether a node pool is in it."""
+        """Whether the rule applies to a node pool."""
         return _matches(self.node_pools, name)
 
 
 class QuietHoursSettings(Section):
-    """When nobody is disturbed; what is still true afterwards is told then."""
+    """When notifications are muted. Alerts that still fire afterwards are sent then."""
 
     begin: Annotated[ClockTime, Field(alias="from")]
     end: Annotated[ClockTime, Field(alias="to")]
     weekends: bool = False
 
     @model_validator(mode="after")
-    def _is_a_time(self) -> Self:
+    def _is_not_empty(self) -> Self:
         if self.begin == self.end:
-            raise ValueError(
-                f"from and to are both {self.begin}, which is no time at all; a whole day is 00:00 to 23:59"
-            )
+            raise ValueError(f"from and to are both {self.begin}: an empty period; for a whole day, use 00:00 to 23:59")
         return self
 
     def times(self) -> tuple[time, time]:
-        """Begin and end."""
+        """Return begin and end."""
         return time.fromisoformat(self.begin), time.fromisoformat(self.end)
 
 
 class Override(Section):
-    """Other thresholds for some of what a rule looks at: every name given must match."""
+    """Other thresholds for some subjects of a rule. All patterns that are set must match."""
 
     business_unit: Name | None = None
     cluster: Name | None = None
@@ -74,57 +72,57 @@ class Override(Section):
     node_pool: Name | None = None
 
     def matches(self, subject: Subject) -> bool:
-        """Whether it applies."""
-        wanted = (
+        """Whether the override applies to a subject."""
+        patterns_and_names = (
             (self.business_unit, subject.business_unit),
             (self.cluster, subject.cluster),
             (self.namespace, subject.namespace),
             (self.node_pool, subject.node_pool),
         )
-        return all(pattern is None or fnmatchcase(name, pattern) for pattern, name in wanted)
+        return all(pattern is None or fnmatchcase(name, pattern) for pattern, name in patterns_and_names)
 
     def changes(self) -> dict[str, Any]:
-        """What it replaces."""
-        names = set(Override.model_fields)
-        return {name: getattr(self, name) for name in self.model_fields_set - names if getattr(self, name) is not None}
+        """Return the keys that the override replaces."""
+        keys = self.model_fields_set - set(Override.model_fields)
+        return {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
 
 
 class RuleSettings(Section):
-    """What all rules share."""
+    """The keys that all rules share."""
 
     kind: ClassVar[Kind]
     default_severity: ClassVar[Severity] = "warning"
 
     name: RuleName | None = None
-    """Stable: what the rule remembers is kept under it. Needed where several rules are of one kind."""
+    """Alert states are stored under this name. Required if several rules are of one kind."""
     scope: Scope = Scope()
     severity: Severity | None = None
     receivers: tuple[Name, ...] | None = None
-    """Names of receivers; all where not given."""
+    """Names of receivers. Default: all."""
     time_zone: ZoneName | None = None
     quiet_hours: QuietHoursSettings | None = None
     repeat_hours: Annotated[int, Field(ge=0, le=720)] | None = None
-    """Said again after so many hours while it fires; 0: never."""
+    """While an alert fires, its notification is repeated after this many hours; 0: never."""
     for_hours: Hours = 1
     keep_firing_hours: Annotated[int, Field(ge=0, le=168)] = 0
 
     @property
     def effective_severity(self) -> Severity:
-        """How urgent it is."""
+        """The severity that is set, or the default of the kind."""
         return self.severity or self.default_severity
 
     @property
     def max_for_hours(self) -> int:
-        """The longest patience of the rule and its overrides, in hours."""
-        return max(self.for_hours, *(int(one.changes().get("for_hours", 1)) for one in self._overrides()), 1)
+        """The longest `for_hours` of the rule and its overrides."""
+        return max(self.for_hours, *(int(override.changes().get("for_hours", 1)) for override in self._overrides()), 1)
 
     def for_subject(self, subject: Subject) -> Self:
-        """The rule with a subject's own thresholds: the first override that applies."""
-        override = next((one for one in self._overrides() if one.matches(subject)), None)
+        """Return the rule with the thresholds for a subject: those of the first override that matches."""
+        override = next((override for override in self._overrides() if override.matches(subject)), None)
         return self if override is None else self.model_copy(update=override.changes())
 
     def covers(self, subject: Subject) -> bool:
-        """Whether a subject is in the rule's scope, as far as it says."""
+        """Whether the rule applies to a subject; empty fields of the subject match any scope."""
         checks = (
             (subject.business_unit, self.scope.has_unit),
             (subject.cluster, self.scope.has_cluster),
@@ -134,8 +132,8 @@ class RuleSettings(Section):
         return all(not name or is_in(name) for name, is_in in checks)
 
     def _overrides(self) -> tuple[Override, ...]:
-        found: tuple[Override, ...] = getattr(self, "overrides", ())
-        return found
+        overrides: tuple[Override, ...] = getattr(self, "overrides", ())
+        return overrides
 
 
 class WasteOverride(Override):
@@ -147,7 +145,7 @@ class WasteOverride(Override):
 
 
 class WasteRule(RuleSettings):
-    """Fires when a unit wastes at least so much money, and so much of what it holds, for so many hours on end."""
+    """Fires when a business unit wastes a minimum amount and a minimum part of what it holds."""
 
     kind = "waste"
 
@@ -155,7 +153,7 @@ class WasteRule(RuleSettings):
     waste_usd_per_hour: Positive
     waste_percent: Percent
     across_clusters: bool = False
-    """A unit's clusters together, in hours that all of them know; otherwise each cluster for itself."""
+    """Whether to sum clusters, in hours for which all of them have figures. Default: each cluster on its own."""
     overrides: tuple[WasteOverride, ...] = ()
 
 
@@ -168,7 +166,7 @@ class IdleOverride(Override):
 
 
 class IdleWorkloadRule(RuleSettings):
-    """Fires when a workload holds so many GPUs at less than so much utilization."""
+    """Fires when a workload holds a minimum number of GPUs below a utilization."""
 
     kind = "idle-workload"
     default_severity = "info"
@@ -187,7 +185,7 @@ class UnallocatedOverride(Override):
 
 
 class UnallocatedRule(RuleSettings):
-    """Fires when nobody holds so much paid capacity of a node pool."""
+    """Fires when a node pool has a minimum amount of unallocated capacity."""
 
     kind = "unallocated"
 
@@ -203,19 +201,19 @@ class BudgetOverride(Override):
     quarterly_usd: Positive | None = None
 
     def changes(self) -> dict[str, Any]:
-        """What it replaces; a month of its own is not followed by everybody's quarter."""
+        """Return the keys that the override replaces; another monthly budget also removes the rule's quarterly one."""
         return ({} if self.monthly_usd is None else {"quarterly_usd": None}) | super().changes()
 
 
 class BudgetRule(RuleSettings):
-    """Fires when a unit's month, or its projection, passes parts of a budget."""
+    """Fires when a business unit's month to date, or its projection, reaches percentages of a budget."""
 
     kind = "budget"
 
     rule: Literal["budget"]
     monthly_usd: Positive
     quarterly_usd: Positive | None = None
-    """Of forecasts of a quarter; three months' where there is none. Alerts are about months."""
+    """Used by quarterly forecasts. Default: three times the monthly budget. Alerts only use the monthly budget."""
     percents: Annotated[tuple[Annotated[Decimal, Field(gt=0, le=1000)], ...], Field(min_length=1, max_length=10)] = (
         Decimal(50),
         Decimal(80),
@@ -233,7 +231,7 @@ class SpendOverride(Override):
 
 
 class SpendChangeRule(RuleSettings):
-    """Fires when a unit's day differs from the same hours of the last weeks."""
+    """Fires when a business unit's day differs from the same hours of previous weeks."""
 
     kind = "spend-change"
 
@@ -245,54 +243,54 @@ class SpendChangeRule(RuleSettings):
 
 
 class DataRule(RuleSettings):
-    """Fires when figures cannot be trusted, or the service itself is in trouble."""
+    """Fires when figures are missing or not reliable, or when the service itself has problems."""
 
     kind = "data"
     default_severity = "critical"
 
     rule: Literal["data"]
     overdue_hours: Annotated[int, Field(ge=1, le=720)] | None = 2
-    """So many hours of a cluster are missing or incomplete that should not be."""
+    """Fires when at least this many hours of a cluster are missing or incomplete."""
     coverage: Annotated[Decimal, Field(gt=0, le=1)] | None = None
-    """The newest published hour saw less of its scrapes."""
+    """Fires when the newest published hour has less coverage."""
     price_age_hours: Annotated[int, Field(ge=1, le=8760)] | None = None
-    """The newest fetched price is older."""
+    """Fires when the newest fetched price is at least this old."""
     dead_letters: bool = True
     invalid_settings: bool = True
     suspect_samples: bool = True
-    """An hour published since the tick before has samples that contradict each other or reason."""
+    """Fires when an hour published since the previous tick has samples that are contradictory or impossible."""
 
 
 class DigestRule(RuleSettings):
-    """Tells each business unit regularly what its GPUs cost and wasted, and what to do."""
+    """Sends each business unit a summary of cost, waste and what to do."""
 
     kind = "digest"
     default_severity = "info"
 
     rule: Literal["digest"]
     every: Literal["week", "month"] = "week"
-    """A week from Monday to Sunday, or a calendar month, UTC; told after it ended."""
+    """The period: a week from Monday to Sunday, or a calendar month, UTC. The digest is sent after it ended."""
     at: ClockTime = "08:00"
-    """Not before, in the rule's time zone, on the first day after the period."""
+    """The earliest time to send it, in the rule's time zone, on the first day after the period."""
 
 
 class ExternalRule(RuleSettings):
-    """Passes on what AMP's alerting rules say: node pools near their limit, quotas, failed provisioning."""
+    """Forwards alerts of AMP's alerting rules: node pools and quotas near their limit, failed provisioning."""
 
     kind = "external"
 
     rule: Literal["external"]
 
     def covers(self, subject: Subject) -> bool:
-        """As for other rules, but what the alert does not name is outside of a scope that names it."""
+        """Whether the rule applies to a subject; an empty field of the subject does not match a scope that sets it."""
         scope = self.scope
-        wanted = (
+        patterns_and_names = (
             (scope.business_units, subject.business_unit),
             (scope.clusters, subject.cluster),
             (scope.namespaces, subject.namespace),
             (scope.node_pools, subject.node_pool),
         )
-        return super().covers(subject) and all(name or not patterns for patterns, name in wanted)
+        return super().covers(subject) and all(name or not patterns for patterns, name in patterns_and_names)
 
 
 Rule = Annotated[

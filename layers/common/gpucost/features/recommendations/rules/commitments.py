@@ -1,8 +1,8 @@
-"""Commitments: what is nearly always there on demand, at the reserved prices that the settings give.
+"""Recommends commitments for capacity that is nearly always there on demand, at the settings' reserved prices.
 
-A price of one instance type commits to nodes of it, as a reservation does. A price of a whole family (`g5.*`) commits
-to an amount an hour, as an EC2 Instance Savings Plan does: it covers any size of the family at that size's own price,
-what it makes cheapest first, and what nobody uses is lost (AWS Savings Plans user guide).
+A price of one instance type commits to nodes, as a reservation does. A price of a family (`g5.*`) commits to an amount
+per hour, as an EC2 Instance Savings Plan does: it covers any size of the family at its own price, the largest discount
+first, and the unused part is lost (AWS Savings Plans user guide).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,37 +22,37 @@ from gpucost.features.recommendations.pools import gpus_per_node
 from gpucost.features.recommendations.rules.coverage import shows_commitments
 
 MIN_HOURS: Final = 672
-"""Four weeks: what is bought for a year must have been there for more than a good week."""
+"""Four weeks. A commitment for a year needs more than one good week."""
 STEADY_SHARE: Final = 0.95
-"""Part of the hours in which all that is committed to must have been there."""
-_RISK = "It binds for a year or three. Do the other recommendations first: what they free need not be committed to."
+"""Part of the hours in which the whole commitment must have been in use."""
+_RISK = "It binds for one or three years. Apply the other recommendations first: what they free needs no commitment."
 _NOT_VISIBLE = (
-    "List prices do not show a Savings Plan or Reserved Instance: dismiss this once it is bought, or price it in the "
-    "settings' rates."
+    "List prices do not show a Savings Plan or Reserved Instance: dismiss this after you buy one, or add its price to "
+    "the settings' rates."
 )
 _MIN_USD = 1.0
 _DAY = 24
 _PRICE_STEPS = 1000
-"""Savings Plans are bought in thousandths of a dollar an hour."""
+"""Savings Plans are bought in thousandths of a dollar per hour."""
 
 
 @dataclass(frozen=True, slots=True)
 class _InstanceType:
-    """An instance type's on-demand nodes by hour."""
+    """The on-demand nodes of an instance type by hour."""
 
     price: float
-    """USD per node-hour, reserved."""
+    """Reserved price in USD per node-hour."""
     gpus: int
     nodes: Sequence[float]
     cost: Sequence[float]
 
     def rate(self, index: int) -> float:
-        """USD per node-hour, as it was."""
+        """The rate charged in an hour, in USD per node-hour."""
         return self.cost[index] / self.nodes[index] if self.nodes[index] else 0.0
 
 
 def recommend_commitments(look_back: LookBack) -> list[RecommendationContent]:
-    """Instance types and families with a steady floor on demand whose reserved price is known and lower."""
+    """Recommend commitments for types and families with a steady on-demand floor and a lower reserved price."""
     by_scope: dict[str, dict[str, list[PoolHistory]]] = {}
     for key in sorted(look_back.pools):
         reserved = look_back.reserved_prices.get(key.instance_type)
@@ -62,30 +62,37 @@ def recommend_commitments(look_back: LookBack) -> list[RecommendationContent]:
     return [content for content in contents if content is not None]
 
 
-def _recommend_scope(look_back: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHistory]]) -> RecommendationContent | None:
+def _recommend_scope(
+    look_back: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHistory]]
+) -> RecommendationContent | None:
     all_pools = [pool for type_pools in pools.values() for pool in type_pools]
     unpriced = [any(pool.unpriced[index] for pool in all_pools) for index in range(look_back.hours)]
     priced_hours = look_back.priced_hours(unpriced)
     if len(priced_hours) < max(MIN_HOURS, MIN_DATA_SHARE * look_back.hours):
         return None
-    types = [instance_type for name, type_pools in pools.items() if (instance_type := _instance_type(look_back, name, type_pools)) is not None]
-    hourly_usd = [sum(instance_type.nodes[index] * instance_type.price for instance_type in types) for index in range(look_back.hours)]
-    """USD of an hour at reserved prices."""
+    candidates = [_instance_type(look_back, name, type_pools) for name, type_pools in pools.items()]
+    types = [candidate for candidate in candidates if candidate is not None]
+    usd_at_reserved_price = [
+        sum(instance_type.nodes[index] * instance_type.price for instance_type in types)
+        for index in range(look_back.hours)
+    ]
     is_family = scope not in pools
-    floor = _steady_amount(hourly_usd, priced_hours)
+    floor = _steady_amount(usd_at_reserved_price, priced_hours)
     step = 1 / _PRICE_STEPS if is_family else types[0].price if types else 1.0
-    hourly = int(floor / step + 1e-6) * step
-    if hourly < _MIN_USD / _PRICE_STEPS or any(hourly_usd[index] < step * (1 - 1e-6) for index in priced_hours[-_DAY:]):
+    hourly_commitment = int(floor / step + 1e-6) * step
+    if hourly_commitment < _MIN_USD / _PRICE_STEPS or any(
+        usd_at_reserved_price[index] < step * (1 - 1e-6) for index in priced_hours[-_DAY:]
+    ):
         return None
 
     def freed(index: int) -> tuple[float, float]:
-        """What is covered cost on demand, less what the commitment costs whether it is used or not."""
-        remaining, covered = hourly, 0.0
+        """The on-demand cost of covered nodes minus the commitment, which is charged whether it is used or not."""
+        remaining, covered = hourly_commitment, 0.0
         for instance_type in sorted(types, key=lambda instance_type: -instance_type.rate(index) / instance_type.price):
             nodes = min(instance_type.nodes[index], remaining / instance_type.price)
             remaining -= nodes * instance_type.price
             covered += nodes * instance_type.rate(index)
-        return covered - hourly, 0.0
+        return covered - hourly_commitment, 0.0
 
     shares = [pool.cash.cash_share() for pool in all_pools]
     cash = None if None in shares else min(share for share in shares if share is not None)
@@ -94,15 +101,22 @@ def _recommend_scope(look_back: LookBack, scope: str, pools: Mapping[str, Sequen
     )
     if saving.usd < _MIN_USD:
         return None
-    gpus = [sum(instance_type.nodes[index] * instance_type.gpus for instance_type in types) for index in range(look_back.hours)]
+    gpus = [
+        sum(instance_type.nodes[index] * instance_type.gpus for instance_type in types)
+        for index in range(look_back.hours)
+    ]
     amounts = gpus if is_family else list(types[0].nodes)
     steady = _steady_amount(amounts, priced_hours)
-    count = int(hourly / step + 0.5)
+    count = int(hourly_commitment / step + 0.5)
     current = sum(amounts[index] for index in priced_hours[-_DAY:]) / len(priced_hours[-_DAY:])
     after = current - (steady if is_family else count)
-    used_share = sum(min(hourly, hourly_usd[index]) for index in priced_hours) / (hourly * len(priced_hours))
+    used_share = sum(min(hourly_commitment, usd_at_reserved_price[index]) for index in priced_hours) / (
+        hourly_commitment * len(priced_hours)
+    )
+    lowest, highest = min(_select(amounts, priced_hours)), max(_select(amounts, priced_hours))
+    amount_range = f"{format_count(lowest)} to {format_count(highest)}"
     commitment = (
-        f"${hourly:.3f} an hour of {scope} (a Savings Plan of the family)"
+        f"${hourly_commitment:.3f} an hour of {scope} (a Savings Plan of the family)"
         if is_family
         else f"{count} {scope} node{'s' if count > 1 else ''}"
     )
@@ -111,8 +125,8 @@ def _recommend_scope(look_back: LookBack, scope: str, pools: Mapping[str, Sequen
         RecommendationSubject(
             look_back.cluster, instance_type=scope, capacity_type="on-demand", gpu_model=_gpu_model(all_pools)
         ),
-        f"Commit to {commitment}: in {STEADY_SHARE:.0%} of the hours at least as {'much was' if is_family else 'many were'} "
-        "there on demand",
+        f"Commit to {commitment}: in {STEADY_SHARE:.0%} of the hours at least as "
+        f"{'much was' if is_family else 'many were'} on demand",
         saving,
         Evidence(
             look_back.hour_at(0),
@@ -125,11 +139,9 @@ def _recommend_scope(look_back: LookBack, scope: str, pools: Mapping[str, Sequen
             unpriced_facts(sum(look_back.has_figures) - len(priced_hours), sum(look_back.has_figures))
             | {
                 "reserved price": _format_prices(look_back, sorted(pools)),
-                "floor in use": f"{used_share:.1%} of its hours",
+                "utilization of the commitment": f"{used_share:.1%}",
                 "steady": f"{format_count(_steady_amount(gpus, priced_hours))} GPUs",
-                "GPUs"
-                if is_family
-                else "nodes": f"{format_count(min(_select(amounts, priced_hours)))} to {format_count(max(_select(amounts, priced_hours)))}",
+                "GPUs" if is_family else "nodes": amount_range,
             },
         ),
         "medium",
@@ -148,7 +160,7 @@ def _select(hours: Sequence[float], indexes: Sequence[int]) -> list[float]:
 
 
 def _steady_amount(hours: Sequence[float], indexes: Sequence[int]) -> float:
-    """As much is there in nearly all of these hours."""
+    """The amount that nearly all of these hours reach."""
     return sorted(_select(hours, indexes))[int((1 - STEADY_SHARE) * len(indexes))]
 
 
@@ -156,7 +168,7 @@ def _instance_type(look_back: LookBack, name: str, pools: Sequence[PoolHistory])
     gpus = max(gpus_per_node(pool) for pool in pools)
     if not gpus:
         return None
-    # A node counts as far as it was there: one that joined for ten minutes had a sixth of its GPU-hours.
+    # A node counts for the time it was there: after ten minutes it has a sixth of its GPU-hours.
     nodes = [sum(pool.capacity[index] for pool in pools) / gpus for index in range(look_back.hours)]
     cost = [sum(pool.cost[index] for pool in pools) for index in range(look_back.hours)]
     return _InstanceType(look_back.reserved_prices[name].usd, gpus, nodes, cost)

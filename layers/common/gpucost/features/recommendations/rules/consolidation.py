@@ -1,8 +1,8 @@
-"""Node pools whose pods would fit on fewer nodes: bin packing of every hour.
+"""Recommends consolidation for node pools whose pods would fit on fewer nodes, by bin packing of every hour.
 
-Only GPUs are packed: the ledger does not know what pods ask of CPU and memory, nor affinities and disruption budgets.
-First fit decreasing is exact where each size divides the next larger one and the node (1, 2, 4, 8); elsewhere it finds
-a packing that is possible, on at most 11/9 of the fewest nodes (Dósa 2007), so that what is claimed is there to save.
+Only GPUs are packed: the ledger does not hold CPU and memory requests, affinities and disruption budgets. First fit
+decreasing is exact if each size divides the next larger one and the node (1, 2, 4, 8). Otherwise it finds a valid
+packing on at most 11/9 of the fewest nodes (Dósa 2007), so the saving is never overestimated.
 """
 
 from collections.abc import Sequence
@@ -22,29 +22,29 @@ from gpucost.features.recommendations.pools import (
 )
 
 MIN_SPARE_NODES: Final = 0.5
-"""Nodes that must be spare on average; less comes and goes with the day."""
+"""Nodes that must be spare on average. Less is daily variation."""
 _MIN_USD = 1.0
 _TOLERANCE = 1e-6
 
 
 def recommend_consolidation(look_back: LookBack) -> list[RecommendationContent]:
-    """Pools that could have done with fewer nodes."""
+    """Recommend consolidation for the pools whose pods fit on fewer nodes."""
     contents = [_consolidate_pool(look_back, look_back.pools[key]) for key in sorted(look_back.pools)]
     return [content for content in contents if content is not None]
 
 
 def pack_nodes(pods: Sequence[tuple[float, int]], gpus: int) -> int | None:
-    """Nodes that pods need, by first fit decreasing; None where a pod is larger than a node.
+    """The nodes that pods need, by first fit decreasing; None if a pod is larger than a node.
 
     Args:
-        pods: (GPUs held by a pod, how many such pods), largest first.
-        gpus: of a node.
+        pods: (GPUs of a pod, number of such pods), largest first.
+        gpus: GPUs of a node.
     """
     free: list[float] = []
     for size, count in pods:
         if size > gpus + _TOLERANCE:
             return None
-        index = 0  # what had no room for a pod has none for the next of its size
+        index = 0  # a node without room for a pod has none for the next pod of that size
         for _ in range(count):
             while index < len(free) and free[index] < size - _TOLERANCE:
                 index += 1
@@ -55,10 +55,13 @@ def pack_nodes(pods: Sequence[tuple[float, int]], gpus: int) -> int | None:
 
 
 def needed_nodes(look_back: LookBack, pool: PoolHistory, gpus: int) -> list[int] | None:
-    """Nodes that each hour's pods need, those of the hours before and after too: nodes take minutes to come and go.
+    """The nodes that the pods of each hour and its neighboring hours need: nodes take minutes to start and stop.
 
-    Pools of slices and shared GPUs are not packed: which geometry a GPU has is not known here. Of them, the nodes on
-    which nobody held anything are the ones that are not needed. None where a pod is larger than a node.
+    Pools with slices or shared GPUs are not packed, because a GPU's geometry is not known. There, the nodes that held
+    a pod are needed.
+
+    Returns:
+        None if a pod is larger than a node.
     """
     packed: list[int] = []
     packed_by_pods: dict[tuple[tuple[float, int], ...], int | None] = {}
@@ -75,7 +78,7 @@ def needed_nodes(look_back: LookBack, pool: PoolHistory, gpus: int) -> list[int]
 
 
 def holds_whole_gpus(pool: PoolHistory) -> bool:
-    """Whether its pods hold whole GPUs alone."""
+    """Whether all its pods hold whole GPUs."""
     return all(abs(size - round(size)) <= _TOLERANCE for pods in set(pool.pods) for size, _ in pods)
 
 
@@ -85,11 +88,11 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHistory) -> RecommendationC
     if not gpus or not indexes or not has_enough_prices(look_back, pool) or len(indexes) < MIN_HOURS:
         return None
     first = indexes[0]
-    hours_with_figures = sum(look_back.has_figures[first:])
-    needed = needed_nodes(look_back, pool, gpus) if hours_with_figures >= MIN_DATA_SHARE * (look_back.hours - first) else None
+    data_share = sum(look_back.has_figures[first:]) / (look_back.hours - first)
+    needed = needed_nodes(look_back, pool, gpus) if data_share >= MIN_DATA_SHARE else None
     if needed is None:
         return None
-    # A node counts as far as it was there: one that joined for ten minutes had a sixth of its GPU-hours.
+    # A node counts for the time it was there: after ten minutes it has a sixth of its GPU-hours.
     spare = [max(0.0, pool.capacity[index] / gpus - needed[index]) for index in range(look_back.hours)]
     newest = [index for index in indexes if index >= look_back.hours - NEWEST_HOURS]
     current_nodes = sum(pool.nodes[index] for index in newest) / max(1, len(newest))
@@ -115,29 +118,30 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHistory) -> RecommendationC
     patch = consolidation_patch(key.node_pool, lets_none_go=allowed == 0)
     capacity = sum(pool.capacity) / len(indexes)
     unallocated = sum(pool.unallocated[index] for index in indexes) / len(indexes)
+    hours_with_spare_node = sum(spare[index] >= 1 - _TOLERANCE for index in indexes)
     return RecommendationContent(
         "consolidate",
         pool_subject(look_back, pool),
-        f"Let node pool {key.node_pool or '(none)'} consolidate its {key.instance_type} nodes: of {format_count(current_nodes)}, "
-        f"{format_count(spare_now)} {'could have been empty with the pods packed closer' if can_pack else 'held no pod'}",
+        f"Let node pool {key.node_pool or '(none)'} consolidate its {key.instance_type} nodes: of "
+        f"{format_count(current_nodes)}, {format_count(spare_now)} {'would be empty if pods were packed' if can_pack else 'held no pod'}",
         saving,
         pool_evidence(
             look_back,
             pool,
             first,
             {
-                "packed": "GPUs alone: CPU, memory, affinities and disruption budgets are not known here"
+                "packing": "GPUs only; CPU, memory, affinities and disruption budgets are not known"
                 if can_pack
-                else "not at all: which slices each GPU is cut into is not known here",
+                else "none; the MIG geometry of each GPU is not known",
                 "unallocated": f"{format_count(unallocated)} of {format_count(capacity)} GPUs, on average",
-                "GPUs of a node": str(gpus),
-                "hours with a spare node": f"{sum(spare[index] >= 1 - _TOLERANCE for index in indexes)} of {len(indexes)}",
+                "GPUs per node": str(gpus),
+                "hours with a spare node": f"{hours_with_spare_node} of {len(indexes)}",
                 **_karpenter_facts(look_back, key.node_pool, reason),
             },
         ),
         "medium",
         "medium",
-        "Pods are moved: what must not be interrupted needs karpenter.sh/do-not-disrupt.",
+        "Pods are moved. Pods that must not be interrupted need the annotation karpenter.sh/do-not-disrupt.",
         "low",
         patch,
         round_cents(current_nodes),
@@ -147,18 +151,20 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHistory) -> RecommendationC
 
 
 def _karpenter_facts(look_back: LookBack, node_pool: str, reason: str) -> dict[str, str]:
-    """What Karpenter's metrics tell of why nodes stayed, and what they do not."""
+    """Facts from Karpenter's metrics about why nodes were not removed."""
     if not node_pool:
         return {}
     eligible, allowed = look_back.disruption.eligible.get(reason), look_back.disruption.allowed.get((node_pool, reason))
     if eligible is None:
-        eligibility = "no metric of Karpenter's tells why nodes stayed"
+        eligibility = "its metrics do not show why nodes were not removed"
     elif not eligible:
-        eligibility = f"no node of the cluster was eligible as {reason} in the last week: settings, pods or PDBs kept them"
+        eligibility = (
+            f"no node of the cluster was eligible as {reason} in the last week, because of settings, pods or PDBs"
+        )
     else:
-        budgets = "" if allowed is None else f"; this pool's budgets let {allowed or 'none'} go at once"
+        budgets = "" if allowed is None else f"; the pool's disruption budgets allow {allowed or 'none'} at once"
         eligibility = f"up to {eligible} nodes of the cluster were eligible as {reason} in the last week{budgets}"
     return {
         "Karpenter": eligibility,
-        "its settings": f"no metric tells them: kubectl get nodepool {node_pool} -o jsonpath='{{.spec.disruption}}'",
+        "its settings": f"not in its metrics: kubectl get nodepool {node_pool} -o jsonpath='{{.spec.disruption}}'",
     }

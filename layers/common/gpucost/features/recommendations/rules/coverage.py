@@ -1,15 +1,15 @@
-"""Whether a commitment that was advised is there: what prices and capacity tell of it.
+"""Detects from prices and capacity whether a recommended commitment was bought.
 
-Kubernetes knows no Savings Plan and no Reserved Instance: they are discounts of the bill. Two things show one:
+Kubernetes does not show Savings Plans and Reserved Instances: they are discounts of the bill. Two things show one:
 
 - nodes whose capacity type turns `reserved` (an On-Demand Capacity Reservation);
-- what nodes on demand are charged, where the bill (`cur`) or a price set for them says so: at a rate between the
-  reserved price and the one before, so many of them are covered that the rate is the mean of both,
+- the rate of on-demand nodes, if it comes from the bill (`cur`) or from a price set by hand. A rate between the
+  reserved price and the rate before is the mean of covered and uncovered nodes:
 
       covered = nodes × (rate before − rate) ÷ (rate before − reserved price)
 
-Where the bill prices a pool, hours that it does not price yet tell nothing. A price list or constant that falls is
-nobody's commitment: at such prices nothing is covered.
+If the bill prices a pool, hours that it does not price yet show nothing. A price list or constant that falls is not a
+commitment: nothing is covered at such prices.
 """
 
 from collections.abc import Sequence
@@ -21,19 +21,20 @@ from gpucost.features.recommendations.pools import gpus_per_node, node_cost
 from gpucost.features.recommendations.verification import SubjectHour
 
 _FULL_SHARE: Final = 0.95
-"""Of what was advised: as much counts as all of it."""
+"""This part of the recommended commitment counts as all of it."""
 _DAY = 24
 
 
 def covers_type(scope: str, instance_type: str) -> bool:
-    """Whether a commitment to a type, or to a family as `g5.*`, covers an instance type."""
+    """Whether a commitment to a type, or to a family such as `g5.*`, covers an instance type."""
     return instance_type == scope or (scope.endswith(".*") and instance_type.startswith(scope[:-1]))
 
 
 def uncovered_nodes(look_back: LookBack, content: RecommendationContent) -> list[float | None] | None:
-    """Nodes (of a family: GPUs) that would be on demand, by hour: what was there, less what is covered of the floor.
+    """Nodes (for a family: GPUs) that remain on demand, by hour: the recommended floor minus what is covered of it.
 
-    None for hours of which it cannot be told; None altogether where nothing of the type or family is left.
+    Returns:
+        None for hours in which it is not known; None instead of the list if nothing of the type or family is left.
     """
     pools = _pools(look_back, content)
     if not any(any(pool.nodes[-_DAY:]) for pool in pools):
@@ -43,7 +44,10 @@ def uncovered_nodes(look_back: LookBack, content: RecommendationContent) -> list
         sum(pool.nodes[index] * _weight(content, pool) for pool in pools if pool.key.capacity_type == "reserved")
         for index in range(look_back.hours)
     ]
-    reserved_before = min((amount for amount, has_figures in zip(reserved, look_back.has_figures, strict=True) if has_figures), default=0.0)
+    reserved_before = min(
+        (amount for amount, has_figures in zip(reserved, look_back.has_figures, strict=True) if has_figures),
+        default=0.0,
+    )
     on_demand = [(pool, _rate_before(look_back, pool)) for pool in pools if pool.key.capacity_type == "on-demand"]
     uncovered: list[float | None] = []
     for index in range(look_back.hours):
@@ -59,19 +63,23 @@ def uncovered_nodes(look_back: LookBack, content: RecommendationContent) -> list
 
 
 def commitment_hours(look_back: LookBack, content: RecommendationContent) -> list[SubjectHour | None]:
-    """What nodes on demand and reserved held and cost together."""
+    """What on-demand and reserved nodes held and cost together, by hour."""
     pools = _pools(look_back, content)
     hours: list[SubjectHour | None] = []
     for index, has_figures in enumerate(look_back.has_figures):
         running_pools = [pool for pool in pools if pool.nodes[index]]
         held = sum(pool.nodes[index] * _weight(content, pool) for pool in running_pools)
-        usd = None if any(_is_price_open(pool, index) for pool in running_pools) else sum(pool.cost[index] for pool in running_pools)
+        usd = (
+            None
+            if any(_is_price_open(pool, index) for pool in running_pools)
+            else sum(pool.cost[index] for pool in running_pools)
+        )
         hours.append(SubjectHour(held, usd, held, 0.0) if has_figures else None)
     return hours
 
 
 def shows_commitments(pools: Sequence[PoolHistory]) -> bool:
-    """Whether a Savings Plan or Reserved Instance would show in what these pools are charged."""
+    """Whether the charges of these pools would show a Savings Plan or Reserved Instance."""
     return any(any(pool.billed) for pool in pools)
 
 
@@ -89,18 +97,18 @@ def _weight(content: RecommendationContent, pool: PoolHistory) -> int:
 
 
 def _is_price_open(pool: PoolHistory, index: int) -> bool:
-    """Whether an hour's price is missing or provisional: the bill prices the pool, and this hour not yet."""
+    """Whether an hour's price is missing or provisional: the bill prices the pool, but not yet this hour."""
     return bool(pool.unpriced[index]) or (any(pool.billed) and not pool.billed[index])
 
 
 def _rate_before(look_back: LookBack, pool: PoolHistory) -> float:
-    """USD per node-hour without a commitment: the highest that is known."""
+    """USD per node-hour without a commitment: the highest known rate."""
     paid = [node_cost(pool, index) for index in look_back.priced_hours(pool.unpriced)]
     return max([*paid, look_back.list_prices.get(pool.key.instance_type, 0.0)])
 
 
 def _covered_nodes(look_back: LookBack, pool: PoolHistory, before: float, index: int) -> float | None:
-    """Nodes of a pool on demand that are charged as committed; None where an hour's price is not known yet."""
+    """On-demand nodes of a pool that are charged as committed; None if the hour's price is not known yet."""
     price = look_back.reserved_prices.get(pool.key.instance_type)
     if price is None:
         return 0.0

@@ -160,7 +160,7 @@ def _recommend_zero(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
     return RecommendationContent(
         "idle",
         subject,
-        f"Scale {subject.workload_kind} {subject.namespace}/{subject.workload} to zero: it holds {format_count(measures.current_gpus)} GPUs, "
+        f"Scale {subject.workload_name} to zero: it holds {format_count(measures.current_gpus)} GPUs, "
         f"and no hour of {held} used more than {measures.peak or 0:.1%}",
         saving,
         workload_evidence(
@@ -217,7 +217,7 @@ def _recommend_fewer(look_back: LookBack, measures: WorkloadMeasures) -> Recomme
         patch = fewer_gpus_patch(subject, units)
         risk, note = (
             "medium",
-            "A workload that splits its work over GPUs (tensor or data parallel) needs the new number in its configuration.",
+            "A workload that splits its work over GPUs (tensor or data parallel) must be configured for it.",
         )
     if units < history.units_per_pod and not _is_memory_known(measures):
         risk, note = "high", f"{note} Its GPU memory was not observed, so it may not fit."
@@ -225,7 +225,7 @@ def _recommend_fewer(look_back: LookBack, measures: WorkloadMeasures) -> Recomme
     return RecommendationContent(
         "fewer-gpus",
         subject,
-        f"Give {subject.workload_kind} {subject.namespace}/{subject.workload} {target}: its "
+        f"Give {subject.workload_name} {target}: its "
         f"{format_count(measures.current_gpus)} GPUs were never above {measures.peak or 0:.0%} in any hour",
         saving,
         workload_evidence(
@@ -269,7 +269,7 @@ def _cash_fact(look_back: LookBack, measures: WorkloadMeasures, freed: float) ->
     if freed >= node_gpus:
         return {}
     return {
-        "cash": f"when a node is removed: {format_count(freed)} of {node_gpus} GPUs become free, other pods may hold the rest"
+        "cash": f"when a node is removed: {format_count(freed)} of {node_gpus} GPUs become free, others may hold the rest"
     }
 
 
@@ -337,7 +337,7 @@ def _recommend_more(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
     return RecommendationContent(
         "add-gpus",
         subject,
-        f"Give {subject.workload_kind} {subject.namespace}/{subject.workload} {replicas} replicas instead of {pods}: its GPUs "
+        f"Give {subject.workload_name} {replicas} replicas instead of {pods}: its GPUs "
         f"are {measures.mean:.0%} utilized on average, and demand above them is not visible",
         saving,
         workload_evidence(look_back, measures, {"hours at 90% or more": f"at least {SUSTAINED:.0%}"}),

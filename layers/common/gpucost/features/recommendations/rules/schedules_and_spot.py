@@ -1,4 +1,4 @@
-"""Workloads that could stop at nights and weekends, and workloads that could run on spot capacity."""
+"""Recommends schedules for workloads that are idle at nights and weekends, and spot capacity for interruptible ones."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,36 +23,37 @@ from gpucost.features.recommendations.rules.rightsizing import IDLE, SERVICES, c
 
 WEEK: Final = 168
 MIN_WEEKS: Final = 2
-"""How often an hour of the week must have been seen, and idle each time."""
+"""Number of times that an hour of the week must have been observed, and idle each time."""
 MIN_HOURS_OFF: Final = 4
-"""Hours on end: less is not worth a restart."""
+"""Consecutive idle hours. Shorter breaks are not worth a restart."""
 MIN_SHARE_OFF: Final = 0.25
-"""Of the hours of a week."""
-_START_RISK = "Whoever comes at another hour waits for a start."
+"""Part of the hours of a week that must be idle."""
+_START_RISK = "Clients that come outside the schedule wait until the workload has started."
 _UTC_RISK = (
-    "The schedule is in UTC: where people change to summer time it is an hour off from then on, unless the settings' "
-    "alerts.time_zone names their zone."
+    "The schedule is in UTC, so it is an hour off in daylight saving time, unless alerts.time_zone in the settings "
+    "names the time zone."
 )
 _SPOT_RISK = (
-    "Two minutes' notice, and capacity may be missing for hours: keep a part on demand, spread replicas over zones, "
-    "and set a PodDisruptionBudget."
+    "Spot nodes end with two minutes' notice, and capacity may be missing for hours: keep a part on demand, "
+    "spread replicas over zones, and set a PodDisruptionBudget."
 )
 _BATCH_RISK = (
-    "Two minutes' notice, and capacity may be missing for hours: what was done since the last checkpoint is done again."
+    "Spot nodes end with two minutes' notice, and capacity may be missing for hours: work since the last checkpoint is "
+    "repeated."
 )
 _LABELED_SHARE = 0.999
-"""Part of the GPU-hours held whose pods must carry the label."""
+"""Part of the allocated GPU-hours whose pods must have the label."""
 _MIN_USD = 1.0
 _STOPPABLE_KINDS = SERVICES | {"Notebook", "Pod"}
 _MIN_REPLICAS = 3
-"""So that losing one leaves two."""
+"""Replicas of a service: if one is lost, two remain."""
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def recommend_off_hours(look_back: LookBack, measures: WorkloadMeasures) -> RecommendationContent | None:
-    """Hours of the week in which a workload never does anything, though it does in others.
+    """Recommend a schedule for a workload that is always idle in some hours of the week.
 
-    Jobs end by themselves; of pods without an owner nobody can start another, so they get words and no patch.
+    Jobs end by themselves and get none. Pods without an owner get no manifest, because nothing can start them again.
     """
     history, subject = measures.history, workload_subject(look_back.cluster, measures.history)
     if subject.workload_kind not in _STOPPABLE_KINDS or measures.peak is None or measures.peak < IDLE:
@@ -77,17 +78,14 @@ def recommend_off_hours(look_back: LookBack, measures: WorkloadMeasures) -> Reco
     if saving.usd < _MIN_USD:
         return None
     runs = list(_runs_of_hours([not hour for hour in quiet]))
-    zone, minute = (
-        look_back.time_zone.key if look_back.time_zone else "UTC",
-        look_back.start.astimezone(look_back.time_zone or UTC).minute,
-    )
+    zone = look_back.time_zone.key if look_back.time_zone else "UTC"
+    minute = look_back.start.astimezone(look_back.time_zone or UTC).minute
     schedule = ", ".join(f"{_format_hour(start, minute)} to {_format_hour(end, minute)}" for start, end in runs)
     gpus_after = measures.current_gpus * (1 - sum(quiet) / WEEK)
     return RecommendationContent(
         "off-hours",
         subject,
-        f"Stop {subject.workload_kind} {subject.namespace}/{subject.workload} when it does nothing: {sum(quiet)} of 168 "
-        "hours of the week were idle every time",
+        f"Stop {subject.workload_name} while it is idle: {sum(quiet)} of 168 hours of the week were idle every time",
         saving,
         workload_evidence(look_back, measures, {f"needed ({zone})": schedule, "peak": "mean of the busiest hour"}),
         confidence_level(measures),
@@ -103,16 +101,16 @@ def recommend_off_hours(look_back: LookBack, measures: WorkloadMeasures) -> Reco
 
 @lru_cache(maxsize=8)
 def week_hours(start: datetime, hours: int, zone: ZoneInfo | None) -> tuple[int, ...]:
-    """The hour of the week, Monday 00:00 of the zone first, of each of some hours.
+    """The hour of the week of consecutive hours; 0 is Monday 00:00 in the time zone.
 
-    An hour that begins at half past, as in India, is that of the clock's hour before.
+    In zones with half hours, such as India, an hour that starts at half past belongs to the hour before.
     """
     local = ((start + timedelta(hours=index)).astimezone(zone or UTC) for index in range(hours))
     return tuple(moment.weekday() * 24 + moment.hour for moment in local)
 
 
 def _idle_hours(look_back: LookBack, measures: WorkloadMeasures, slots: Sequence[int]) -> list[bool]:
-    """Hours of the week that were idle whenever they were seen, in runs that are worth it."""
+    """Whether each hour of the week was idle whenever it was observed, without short breaks."""
     history = measures.history
     observations, busy = [0] * WEEK, [False] * WEEK
     for index in range(measures.first, look_back.hours):
@@ -121,7 +119,7 @@ def _idle_hours(look_back: LookBack, measures: WorkloadMeasures, slots: Sequence
         if not look_back.has_figures[index]:
             continue
         if history.held[index] and not observed:
-            busy[slot] = True  # nobody knows
+            busy[slot] = True  # utilization is not known
         else:
             observations[slot] += 1
             busy[slot] |= observed > 0 and history.used[index] >= IDLE * observed
@@ -135,7 +133,7 @@ def _idle_hours(look_back: LookBack, measures: WorkloadMeasures, slots: Sequence
 
 
 def _runs_of_hours(hours: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Runs of true hours around the week, as (first, end); the end may lie in the week after."""
+    """The runs of true hours of the week, as (first, end). The end may be in the next week."""
     if all(hours):
         yield 0, WEEK
         return
@@ -152,12 +150,11 @@ def _format_hour(hour: int, minute: int) -> str:
 
 
 def recommend_spot(look_back: LookBack, measures: WorkloadMeasures) -> RecommendationContent | None:
-    """What can be interrupted, at the look-back's mean spot price of its own instance type in the dearest zone.
+    """Recommend spot capacity for an interruptible workload.
 
-    The range is widened to that zone's highest and lowest price.
-
-    That is services that can lose a replica, and whatever says so itself by the label `gpucost/interruptible`, if
-    something starts its pods again.
+    Interruptible are services that can lose a replica, and workloads with the label `gpucost/interruptible: "true"`
+    whose pods are started again. The price is the mean spot price of the instance type in the most expensive zone. The range
+    includes that zone's lowest and highest price.
     """
     history, subject = measures.history, workload_subject(look_back.cluster, measures.history)
     reason = _why_interruptible(measures)
@@ -191,15 +188,14 @@ def recommend_spot(look_back: LookBack, measures: WorkloadMeasures) -> Recommend
     )
     prices = {name: look_back.spot_prices[name] for name in sorted({pool.instance_type for pool in history.pools})}
     types = ", ".join(
-        f"{name} ${measures.usd:.3f} an hour ({measures.low:.3f} to {measures.high:.3f})" for name, measures in prices.items()
+        f"{name} ${price.usd:.3f} an hour ({price.low:.3f} to {price.high:.3f})" for name, price in prices.items()
     )
     return RecommendationContent(
         "spot",
         subject,
-        f"Run {subject.workload_kind} {subject.namespace}/{subject.workload} on spot capacity: {reason}, and spot costs "
-        f"{saved_share:.0%} less",
+        f"Run {subject.workload_name} on spot capacity: {reason}, and spot costs {saved_share:.0%} less",
         saving,
-        workload_evidence(look_back, measures, {"spot": f"{types}: mean of the dearest zone"}),
+        workload_evidence(look_back, measures, {"spot": f"{types}: mean of the most expensive zone"}),
         "medium",
         "high",
         _SPOT_RISK if subject.workload_kind in SERVICES else _BATCH_RISK,
@@ -212,7 +208,7 @@ def recommend_spot(look_back: LookBack, measures: WorkloadMeasures) -> Recommend
 
 
 def _cost_on_spot(look_back: LookBack, history: WorkloadHistory) -> SpotPrice | None:
-    """USD that what a workload held would have cost on spot; None where a price is not known."""
+    """What the workload would have cost on spot, in USD; None if a price is not known."""
     costs = [0.0, 0.0, 0.0]
     for pool, gpu_hours in history.pools.items():
         pool_history, price = look_back.pools[pool], look_back.spot_prices.get(pool.instance_type)
@@ -226,12 +222,18 @@ def _cost_on_spot(look_back: LookBack, history: WorkloadHistory) -> SpotPrice | 
 
 
 def _why_interruptible(measures: WorkloadMeasures) -> str:
-    """Why a workload may be interrupted, in words; "" where nothing says that it may."""
+    """Why a workload may be interrupted, as a phrase; empty if it may not."""
     history, kind = measures.history, measures.history.key.kind
     total_held = sum(history.held)
-    if history.uninterruptible or kind == "Pod":  # nobody starts a pod again that no other object owns
+    if history.uninterruptible or kind == "Pod":  # nothing restarts a pod without an owner
         return ""
     if history.interruptible >= _LABELED_SHARE * total_held:
-        return f"its pods say {INTERRUPTIBLE}"
-    replicas = [count for count, held in zip(history.pods[measures.first :], history.held[measures.first :], strict=True) if held]
-    return f"it has {min(replicas)} replicas at least" if kind in SERVICES and min(replicas) >= _MIN_REPLICAS else ""
+        return f"its pods have the label {INTERRUPTIBLE}"
+    replicas = [
+        count
+        for count, held in zip(history.pods[measures.first :], history.held[measures.first :], strict=True)
+        if held
+    ]
+    return (
+        f"it always has {min(replicas)} replicas or more" if kind in SERVICES and min(replicas) >= _MIN_REPLICAS else ""
+    )

@@ -201,8 +201,7 @@ def _recommend_slice(look_back: LookBack, fit: SliceFit, plan_id: str) -> Recomm
     return RecommendationContent(
         "mig-slice",
         subject,
-        f"Let {subject.workload_kind} {subject.namespace}/{subject.workload} request a {fit.profile} slice "
-        "instead of a GPU",
+        f"Let {subject.workload_name} request a {fit.profile} slice instead of a GPU",
         saving,
         workload_evidence(look_back, fit.measures, facts),
         confidence_level(fit.measures),

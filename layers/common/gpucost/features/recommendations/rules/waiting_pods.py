@@ -1,10 +1,9 @@
-"""Pods that wait for GPUs: how long, for how many, and the nodes with which they would not have waited.
+"""Recommends nodes for pods that wait for GPUs, from how long they waited and for how many.
 
-A pod waits from its creation until it is bound to a node. What more nodes would have changed is played through: pods
-take the added nodes, or places that others thereby left, in the order in which they came, hold them as long as the
-ledger says that they held GPUs later, and start no later than they did. It is a schedule that was possible, so what is
-claimed is there to save; the scheduler may do better. Costs of waiting and of capacity stand side by side; which is
-dearer is for people.
+A pod waits from its creation until it is bound to a node. A replay shows what more nodes would have changed: in order
+of arrival, pods take the added nodes, or slots that other pods thereby left. They hold them as long as the ledger
+shows that they later held GPUs, and start no later than they did. The replay is a valid schedule; the scheduler may do
+better. The recommendation shows the cost of waiting and of capacity, and people decide.
 """
 
 from bisect import insort
@@ -33,45 +32,45 @@ from gpucost.features.recommendations.pools import (
 )
 
 MIN_DAYS_OBSERVED: Final = 7
-"""Days on which somebody saw who waited."""
+"""Days with metrics about waiting pods."""
 MIN_DAYS_WAITED: Final = 2
-"""Days on which pods that waited came: one is an incident."""
+"""Days on which waiting pods arrived. A single day is an incident."""
 MIN_WAIT_HOURS: Final = 0.25
-"""Hours: a node that Karpenter starts takes minutes to come, and pods wait for it however many there are."""
+"""Hours. Pods always wait some minutes until Karpenter has started a node."""
 SERVED_SHARE: Final = 0.9
-"""Part of the GPU-hours waited that the added nodes must save."""
+"""Part of the waited GPU-hours that the added nodes must save."""
 MAX_NODES: Final = 100
 MAX_PODS: Final = 20_000
-"""Of a pool; beyond either nothing is played through, and nothing advised."""
+"""Waiting pods per pool. Beyond either limit there is no replay and no recommendation."""
 _CERTAIN_DAYS = 14
 _MIN_USD = 1.0
 _NAMESPACES_SHOWN = 3
 _RISK = (
-    "It costs money. Where a quota, a node pool's limit, a taint or a scheduling gate made them wait, nodes change "
-    "nothing: see the pods' events."
+    "It costs money. If a quota, a node pool limit, a taint or a scheduling gate made the pods wait, nodes do not "
+    "help: check the pods' events."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
-    """A pod over all the days that it waited."""
+    """A pod that waited for GPUs."""
 
     namespace: str
     pod: str
     units: int
     arrived: float
-    """Hours since the look-back began."""
+    """Arrival, in hours since the start of the look-back."""
     waited: float
-    """Hours."""
+    """Hours of waiting."""
     runs: float
-    """Hours for which it holds its GPUs once it has them."""
+    """Hours for which it holds its GPUs after the wait."""
 
 
 def recommend_capacity(look_back: LookBack) -> list[RecommendationContent]:
-    """Pools that pods waited for.
+    """Recommend nodes for the pools that pods waited for.
 
-    None is given where waiting was seen on fewer than seven days, where it was of one day alone, or where no pool of
-    the look-back had what pods asked for: nobody knows what that would cost.
+    There is no recommendation with metrics of fewer than seven days, with waiting on one day only, or if no pool had
+    the requested resource, because its cost is not known.
     """
     if len(look_back.waits) < MIN_DAYS_OBSERVED:
         return []
@@ -82,16 +81,17 @@ def recommend_capacity(look_back: LookBack) -> list[RecommendationContent]:
         if pool is not None:
             by_pool.setdefault((pool, resource), []).append(pending_pod)
     contents = [
-        _recommend_nodes(look_back, look_back.pools[key], resource, pending, pools) for (key, resource), pending in sorted(by_pool.items())
+        _recommend_nodes(look_back, look_back.pools[key], resource, pending, pools)
+        for (key, resource), pending in sorted(by_pool.items())
     ]
-    return [pending_pod for pending_pod in contents if pending_pod is not None]
+    return [content for content in contents if content is not None]
 
 
 def pending_pods(look_back: LookBack) -> list[tuple[str, PendingPod]]:
-    """Every pod that waited for longer than a node takes to start, by arrival, with the resource that it asks for.
+    """The pods that waited longer than a node needs to start, by arrival, each with the resource that it requests.
 
-    A pod that never ran in the look-back is taken to run as long as others that waited for the resource did, and where
-    none did, to the end.
+    A pod that did not run in the look-back is assumed to run as long as the other pods that waited for the resource; if
+    there are none, until the end.
     """
     waits: dict[tuple[str, str], list[tuple[int, float]]] = {}
     wait_by_pod: dict[tuple[str, str], Wait] = {}
@@ -112,10 +112,12 @@ def pending_pods(look_back: LookBack) -> list[tuple[str, PendingPod]]:
         if waited < MIN_WAIT_HOURS:
             continue
         index, part = hours[0]
-        # It waited the last part of the hour in which it came, if it went on waiting.
+        # If it waited on in the next hour, it waited for the last part of the hour in which it arrived.
         arrived = index + (1 - part if len(hours) > 1 else 0.0)
         runs = look_back.run_hours.get(uid) or (
-            sum(run_hours[resource]) / len(run_hours[resource]) if resource in run_hours else max(1.0, look_back.hours - arrived)
+            sum(run_hours[resource]) / len(run_hours[resource])
+            if resource in run_hours
+            else max(1.0, look_back.hours - arrived)
         )
         wait = wait_by_pod[uid, resource]
         pending.append((resource, PendingPod(wait.namespace, wait.pod, wait.units, arrived, waited, runs)))
@@ -123,17 +125,17 @@ def pending_pods(look_back: LookBack) -> list[tuple[str, PendingPod]]:
 
 
 def remaining_wait(pending: Sequence[PendingPod], nodes: int, units_per_node: int) -> float:
-    """Unit-hours that pods would still have waited with more nodes.
+    """The unit-hours that pods would still have waited with more nodes.
 
     Args:
-        own: by arrival; none overtakes another.
-        nodes: added.
-        slots: units that a node has.
+        pending: the pods by arrival; none overtakes another.
+        nodes: number of added nodes.
+        units_per_node: units of a node.
     """
     free_at = [[0.0] * units_per_node for _ in range(nodes)]
-    """Of each added node: when each of its units is free, soonest first."""
+    """For each added node: when each of its units becomes free, soonest first."""
     vacated: list[tuple[float, float, int]] = []
-    """Where pods ran that found an earlier place: (from, to, units), soonest first."""
+    """Slots of pods that started earlier in the replay: (from, to, units), soonest first."""
     total_wait = 0.0
     for pod in pending:
         start = pod.arrived + pod.waited
@@ -158,15 +160,13 @@ def remaining_wait(pending: Sequence[PendingPod], nodes: int, units_per_node: in
 
 
 def _earliest_slot(vacated: Sequence[tuple[float, float, int]], pod: PendingPod) -> tuple[float, float, int] | None:
-    """The first place that is free for as long as a pod runs."""
-    fitting = (
-        slot for slot in vacated if slot[2] >= pod.units and max(pod.arrived, slot[0]) + pod.runs <= slot[1]
-    )
+    """The first slot that is free for as long as a pod runs."""
+    fitting = (slot for slot in vacated if slot[2] >= pod.units and max(pod.arrived, slot[0]) + pod.runs <= slot[1])
     return next(fitting, None)
 
 
 def fewest_nodes(pending: Sequence[PendingPod], units_per_node: int) -> int | None:
-    """The fewest nodes that save nine tenths of the waiting; None where so many as are looked at do not."""
+    """The fewest nodes that save nine tenths of the waiting; None if `MAX_NODES` do not suffice."""
     allowed = (1 - SERVED_SHARE) * sum(pod.units * pod.waited for pod in pending) + 1e-9
     low, high = 1, MAX_NODES
     if len(pending) > MAX_PODS or remaining_wait(pending, high, units_per_node) > allowed:
@@ -181,24 +181,24 @@ def fewest_nodes(pending: Sequence[PendingPod], units_per_node: int) -> int | No
 
 
 class _PoolChoice:
-    """Which pool serves whom: where most of what a namespace held of a resource was; else anybody."""
+    """Chooses the pool for a pod: the one where its namespace, or else the cluster, held most of the resource."""
 
     def __init__(self, look_back: LookBack) -> None:
-        self._of: dict[tuple[str, str], Counter[PoolKey]] = {}
+        self._gpu_hours: dict[tuple[str, str], Counter[PoolKey]] = {}
         self._shares: dict[tuple[PoolKey, str], Counter[float]] = {}
         for key, history in look_back.workloads.items():
             for pool, held in history.pools.items():
                 for namespace in (key.namespace, ""):
-                    self._of.setdefault((namespace, key.resource), Counter())[pool] += held
+                    self._gpu_hours.setdefault((namespace, key.resource), Counter())[pool] += held
                 self._shares.setdefault((pool, key.resource), Counter())[history.gpu_share] += held
 
     def choose(self, namespace: str, resource: str) -> PoolKey | None:
-        """The pool; None where nobody held such a resource."""
-        gpu_hours_by_pool = self._of.get((namespace, resource)) or self._of.get(("", resource))
+        """The pool; None if no pod held such a resource."""
+        gpu_hours_by_pool = self._gpu_hours.get((namespace, resource)) or self._gpu_hours.get(("", resource))
         return max(gpu_hours_by_pool, key=lambda key: (gpu_hours_by_pool[key], key)) if gpu_hours_by_pool else None
 
     def share(self, pool: PoolKey, resource: str) -> float:
-        """Physical GPUs of a unit there."""
+        """Physical GPUs per unit in a pool."""
         ((share, _),) = self._shares[pool, resource].most_common(1)
         return share
 
@@ -253,11 +253,11 @@ def _recommend_nodes(
             None,
             {
                 "longest wait": f"{longest.waited:.1f} hours ({longest.namespace}/{longest.pod})",
-                "wanted at once": f"{format_count(share * max(by_hour.values()))} GPUs, mean of the busiest hour",
+                "requested at once": f"{format_count(share * max(by_hour.values()))} GPUs, mean of the busiest hour",
                 "waited by namespace": _format_namespaces(pending, share),
-                "waiting is worth": f"{sign}{waiting_usd:,.2f} a month at {sign}{rate:.3f} a GPU-hour: at that rate alone",
+                "cost of waiting": f"{sign}{waiting_usd:,.2f} a month at {sign}{rate:.3f} per GPU-hour",
                 "nodes in hours of waiting only": f"{sign}{cost_while_waiting:,.2f} a month",
-                "replayed": f"with the nodes {remaining:,.1f} of {waited:,.1f} GPU-hours of waiting are left",
+                "replay": f"with the nodes, {remaining:,.1f} of {waited:,.1f} GPU-hours of waiting remain",
             },
         ),
         "medium" if len(look_back.waits) >= _CERTAIN_DAYS else "low",
@@ -272,7 +272,7 @@ def _recommend_nodes(
 
 
 def _units_by_hour(pending: Iterable[PendingPod]) -> Mapping[int, float]:
-    """Units that waited, by hour, as its mean."""
+    """The mean number of waiting units, by hour."""
     units: dict[int, float] = {}
     for pod in pending:
         end = pod.arrived + pod.waited

@@ -35,7 +35,7 @@ def stored(workloads: int, pods: int) -> list[list[Item]]:
     """Some hours as the ledger keeps them."""
     chance = random.Random(3)
     busy = [chance.choice((0.0, 0.05, 0.2, 0.33, 0.5, 0.97)) for _ in range(workloads)]
-    found = []
+    packed = []
     for _ in range(SEVERAL):
         lines = []
         for number in range(workloads):
@@ -45,17 +45,17 @@ def stored(workloads: int, pods: int) -> list[list[Item]]:
         units: dict[str, list[Line]] = {}
         for line in lines:
             units.setdefault(line.business_unit, []).append(line)
-        found.append([item for unit, own in units.items() for item in line_items("pk", f"1-a#{unit}", own, 2**31)])
-    return found
+        packed.append([item for unit, unit_lines in units.items() for item in line_items("pk", f"1-a#{unit}", unit_lines, 2**31)])
+    return packed
 
 
 def _line(number: int, pod: int, pods: int, use: Decimal) -> Line:
-    place = number * pods + pod
+    pod_number = number * pods + pod
     price = Decimal(5)
     return Line(
         business_unit=f"unit-{number % 100}", namespace=f"ns-{number % 200}", workload_kind="Deployment",
-        workload=f"serve-{number}", pod=f"serve-{number}-{pod}", uid=f"{place:036x}", node=f"node-{place // GPUS}",
-        node_pool=f"pool-{place // GPUS % 5}", instance_type="p5.48xlarge", capacity_type="on-demand", zone="a",
+        workload=f"serve-{number}", pod=f"serve-{number}-{pod}", uid=f"{pod_number:036x}", node=f"node-{pod_number // GPUS}",
+        node_pool=f"pool-{pod_number // GPUS % 5}", instance_type="p5.48xlarge", capacity_type="on-demand", zone="a",
         gpu_model=MODEL, resource="nvidia.com/gpu", units=1, gpu_share=Decimal(1), gpu_share_source="whole",
         labels={"team": "x"}, split_policy="gpu-bears-all", allocated_gpu_hours=Decimal(1), effective_gpu_hours=use,
         utilization=use, utilization_source="pod", unmeasured_gpu_hours=Decimal(0), gpu_hourly_usd=price,
@@ -81,18 +81,18 @@ def peaks(workloads: int, pods: int) -> dict[datetime, dict[tuple[str, str], flo
         for number in range(workloads)
         for pod in range(pods)
     }
-    return {START + HOUR * place: day for place in range(0, HOURS, 24)}
+    return {START + HOUR * hour: day for hour in range(0, HOURS, 24)}
 
 
 def waits(workloads: int) -> dict[datetime, list[Wait]]:
     """One pod waits on each day for every five workloads, for half an hour to some hours."""
     return {
-        START + HOUR * place: [
-            Wait(f"ns-{n % 200}", f"job-{place}-{n}", f"u-{place}-{n}", "nvidia.com/gpu", 1 + n % 4,
+        START + HOUR * hour: [
+            Wait(f"ns-{n % 200}", f"job-{hour}-{n}", f"u-{hour}-{n}", "nvidia.com/gpu", 1 + n % 4,
                  tuple((hour, 0.5) for hour in range(n % 20, n % 20 + 1 + n % 4)))
             for n in range(workloads // 5)
         ]
-        for place in range(0, HOURS, 24)
+        for hour in range(0, HOURS, 24)
     }  # fmt: skip
 
 
@@ -107,13 +107,13 @@ def measure(workloads: int, pods: int) -> tuple[Counter[str], float, float, floa
     look.add_waits(waits(workloads))
     look.spot_prices["p5.48xlarge"] = SpotPrice(20.0, 15.0, 30.0)
     look.reserved_prices["p5.48xlarge"] = ReservedPrice(25.0, "p5.*")
-    for place in range(HOURS):
-        look.add(START + HOUR * place, read_line_uses(hours[place % SEVERAL]), there, "USD")
+    for number in range(HOURS):
+        look.add(START + HOUR * number, read_line_uses(hours[number % SEVERAL]), there, "USD")
     reading = time.process_time() - began
-    found = review_cluster(look, START, {})
+    review = review_cluster(look, START, {})
     thinking = time.process_time() - began - reading
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return Counter(one.kind for one in found.recommendations), reading, thinking, memory, before
+    return Counter(recommendation.kind for recommendation in review.recommendations), reading, thinking, memory, before
 
 
 def figures(quick: bool) -> list[Figure]:
@@ -132,12 +132,12 @@ def main(workloads: int, pods: int) -> None:
     """Review, and say what it took."""
     kinds, reading, thinking, peak, before = measure(workloads, pods)
     lines = workloads * pods * HOURS
-    told = ", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds))
-    print(f"{workloads:,} workloads, {lines:,} pod-hours over {HOURS // 24} days: {told}")
+    summary = ", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds))
+    print(f"{workloads:,} workloads, {lines:,} pod-hours over {HOURS // 24} days: {summary}")
     print(
         f"reading {reading:.1f} s, advising {thinking:.1f} s of one core; {peak:.0f} MB at most ({before:.0f} before)"
     )
 
 
 if __name__ == "__main__":
-    main(*(int(one) for one in sys.argv[1:3]) if len(sys.argv) > 1 else (1_000, 2))
+    main(*(int(argument) for argument in sys.argv[1:3]) if len(sys.argv) > 1 else (1_000, 2))
