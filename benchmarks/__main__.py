@@ -18,7 +18,7 @@ from rich.console import Console
 from benchmarks.figures import Figure, as_json, table
 
 PARTS = (
-    "hour", "opencost", "end_to_end", "restatement", "ledger", "reports", "alerts", "export", "advice", "cold_start",
+    "hour", "opencost", "end_to_end", "restatement", "ledger", "reports", "alerts", "export", "recommendations", "cold_start",
     "sizes", "growth", "aws_cost", "page",
 )  # fmt: skip
 _RUN_PART = (

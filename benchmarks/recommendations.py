@@ -1,6 +1,6 @@
 """A review of 30 days: seconds and memory for a cluster of so many workloads.
 
-`python -m benchmarks.advice [WORKLOADS] [PODS_PER_WORKLOAD]` (1,000 and 2 where not given). Lines are packed as the
+`python -m benchmarks.recommendations [WORKLOADS] [PODS_PER_WORKLOAD]` (1,000 and 2 where not given). Lines are packed as the
 ledger stores them and unpacked again as it reads them, hour by hour; the table's own time is not in it: 1,440 queries,
 8 seconds at 5 ms each.
 """

@@ -60,11 +60,11 @@ def export(pods: str) -> None:
     exporting.measure(int(pods))
 
 
-def advise(workloads: str) -> None:
+def recommend(workloads: str) -> None:
     """A review of 30 days, two pods each."""
-    from benchmarks import advice
+    from benchmarks import recommendations
 
-    advice.measure(int(workloads), 2)
+    recommendations.measure(int(workloads), 2)
 
 
 def measured(pods: int) -> Iterator[tuple[str, str, Spent]]:
@@ -89,7 +89,7 @@ def measured(pods: int) -> Iterator[tuple[str, str, Spent]]:
     yield "AlertFunction", "ticks and hours of 500 units", called("benchmarks.sizes:alert")
     yield "ExportFunction", f"a day of {pods:,} pods", called("benchmarks.sizes:export", str(pods))
     workloads = pods // 10
-    yield "RecommendFunction", f"{workloads:,} workloads", called("benchmarks.sizes:advise", str(workloads))
+    yield "RecommendFunction", f"{workloads:,} workloads", called("benchmarks.sizes:recommend", str(workloads))
 
 
 def least(peak_mib: float) -> int:

@@ -48,7 +48,7 @@ def test_memory_is_the_process_own_and_not_that_of_the_one_that_started_it() -> 
 
 def test_the_report_runs_a_part_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = tmp_path / "found.json"
-    assert main(["--quick", "--only", "advice", "--json", str(found)]) == 0
+    assert main(["--quick", "--only", "recommendations", "--json", str(found)]) == 0
     told = json.loads(found.read_text())
     (part,) = told["parts"].values()
     assert (told["quick"], part["failed"]) == (True, False)

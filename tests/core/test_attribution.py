@@ -141,9 +141,7 @@ def test_an_image_pull_is_waste_even_where_nobody_saw_the_use_that_followed() ->
     ],
 )
 def test_an_hour_of_which_too_little_was_seen_has_no_figures(coverage: str, seen: str | None, says: list[str]) -> None:
-    rules = AttributionRules(
-        PRICING, min_allocation_coverage=Decimal("0.5"), min_utilization_coverage=Decimal("0.2")
-    )
+    rules = AttributionRules(PRICING, min_allocation_coverage=Decimal("0.5"), min_utilization_coverage=Decimal("0.2"))
     record = attribute(usage(Measurement("none"), coverage=coverage, seen=seen), rules)
     assert record.notes == (*says, "a note")
     assert (record.status, record.cluster, record.hour) == ("incomplete" if says else "complete", "c", HOUR)

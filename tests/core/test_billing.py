@@ -69,7 +69,9 @@ def test_without_a_blend_each_pays_its_own_line() -> None:
 
 def test_identical_instances_pay_the_same_rate_by_hand() -> None:
     """Three p5 of which a plan covers one, and one that ran 15 minutes: 153 ÷ 3.25 h = 47.076923076923 an hour."""
-    bill = build_bill([line("i-a", "55"), line("i-b", "30"), line("i-c", "55"), line("i-d", "13", minutes=15)], BillSharing())
+    bill = build_bill(
+        [line("i-a", "55"), line("i-b", "30"), line("i-c", "55"), line("i-d", "13", minutes=15)], BillSharing()
+    )
     assert paid(bill) == {
         "i-a": ("47.076923076923", "55.000000000000"),
         "i-b": ("47.076923076923", "30.000000000000"),

@@ -143,7 +143,9 @@ def test_sharers_of_whom_one_alone_is_labelled_are_noted() -> None:
     pods = (pod(), replace(pod(), pod="q", uid="q"))
     devices = (device(), device(labelled=False)._replace(uuid="GPU-1"))
     usage = meter(replace(seen(devices=devices, nodes=(node(8, shared),)), pods=pods), MeteringRules())
-    assert any("no label says which GPU of node 'n1' each of 1 pods with shared GPUs is on" in note for note in usage.notes)
+    assert any(
+        "no label says which GPU of node 'n1' each of 1 pods with shared GPUs is on" in note for note in usage.notes
+    )
 
 
 @pytest.mark.parametrize("text", ["²", "٣", "-1", "1e3", "", "9" * 5000])

@@ -118,7 +118,7 @@ def test_the_first_to_say_a_price_is_kept() -> None:
 @pytest.mark.parametrize("wrong", [Price("spot", "node-hour", Decimal(1)), price(0, None, "1")])
 def test_a_fetched_price_has_a_beginning(wrong: Price) -> None:
     if wrong.valid_from is None:
-        with pytest.raises(ValueError, match="needs a beginning"):
+        with pytest.raises(ValueError, match="needs valid_from"):
             timelines_of([wrong])
     else:
         assert timelines_of([wrong])[KEY] == (PriceEvent(0, Decimal(1)),)

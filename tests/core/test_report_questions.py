@@ -74,7 +74,13 @@ def test_period_that_is_not_given_is_the_last_24_hours_that_have_ended() -> None
         (None, None, "TODAY", "window", "allowed"),
         ("2026-02-30", "2026-11-19", None, "start", "is not a UTC time"),
         ("٢٠٢٦-11-18", "2026-11-19", None, "start", "is not a UTC time"),
-        ("2026-11-18T00:00:01Z", "2026-11-19", None, "start", "is not on a full UTC hour; it is in the hour 2026-11-18T00"),
+        (
+            "2026-11-18T00:00:01Z",
+            "2026-11-19",
+            None,
+            "start",
+            "is not on a full UTC hour; it is in the hour 2026-11-18T00",
+        ),
         ("2026-11-18T00:00:00+00:30", "2026-11-19", None, "start", "is not on a full UTC hour"),
     ],
 )
@@ -173,13 +179,13 @@ def test_a_filter_tells_which_names_alone_can_pass() -> None:
         ("a\u202eb", "U+202E"),
         ("a\u200fb", "U+200F"),
         ("a\ud800", "U+D800"),
-        (b"a\xff".decode("utf-8", "replace"), "not UTF-8"),
+        (b"a\xff".decode("utf-8", "replace"), "not percent-encoded UTF-8"),
         ("x" * 4_001, "has 4,001 characters; at most 4,000"),
-        (",".join("ab" * 51), "names 102 values"),
+        (",".join("ab" * 51), "has 102 names"),
     ],
 )
 def test_filters_that_cannot_be_meant_are_refused(text: str, says: str) -> None:
-    text = text if says != "names 102 values" else ",".join(["a"] * 102)
+    text = text if says != "has 102 names" else ",".join(["a"] * 102)
     with pytest.raises(ParameterError) as refused:
         parse_filter("namespace", text)
     assert refused.value.parameter == "namespace"

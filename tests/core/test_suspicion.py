@@ -188,5 +188,7 @@ def test_many_pods_on_one_gpu_cost_little_time() -> None:
     )  # fmt: skip
     usages: list[Usage] = []
     assert elapsed(lambda: usages.append(meter(observation, MeteringRules(("pod", "shared"))))) < QUICK
-    used = sum(pod.measurement.effective_gpu_ms + pod.measurement.used_beyond_allocation_gpu_ms for pod in usages[0].pods)
+    used = sum(
+        pod.measurement.effective_gpu_ms + pod.measurement.used_beyond_allocation_gpu_ms for pod in usages[0].pods
+    )
     assert used == 30 * MINUTE
