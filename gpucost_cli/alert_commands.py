@@ -161,9 +161,9 @@ def _show(one: "Silence") -> None:
 
 def _print(*columns: str) -> None:
     """A row; names and comments come from others, and must neither break it nor steer the terminal."""
-    from gpucost.features.alerting.notifiers.formatting import one_line
+    from gpucost.features.alerting.notifiers.formatting import single_line
 
-    click.echo("\t".join(one_line(column, LONGEST_COLUMN) for column in columns).rstrip())
+    click.echo("\t".join(single_line(column, LONGEST_COLUMN) for column in columns).rstrip())
 
 
 def _sample(cluster: str) -> "Notification":

@@ -84,9 +84,8 @@ def examine(cluster: ClusterSettings, settings: Settings, now: datetime) -> Repo
     required_labels, ranks = labels.required_labels(settings), signals.ranked(utilization.signal, utilization.scale)
     try:
         client = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS))
-        facts = FactsCollector(client, cluster.selector, need, ranks, Sources.from_settings(cluster.sources)).collect(
-            now
-        )
+        sources = Sources.from_settings(cluster.sources)
+        facts = FactsCollector(client, cluster.selector, required_labels, ranks, sources).collect(now)
     except (ValueError, ArithmeticError) as error:
         finding = f"the response of Prometheus at {cluster.prometheus.url} is unusable: {error}"
         return Report(cluster.name, [_unreachable(finding, _check_access(cluster.prometheus))], [])

@@ -1,4 +1,4 @@
-"""The catalogue of checks: pure functions from facts to findings, in the order in which they are shown."""
+"""All checks: pure functions from facts to findings, in the order in which they are shown."""
 
 from gpucost_cli.doctor.checks import devices, jobs, metrics, nodes, signals, sources
 from gpucost_cli.doctor.checks.model import Check, CheckContext, CheckFunction
@@ -37,5 +37,5 @@ CHECKS: tuple[CheckFunction, ...] = (
 
 
 def run_checks(context: CheckContext) -> list[Check]:
-    """Everything that is found, missing or faulty in a cluster."""
-    return [check for concludes in CHECKS for check in concludes(context)]
+    """Run all checks of a cluster."""
+    return [check for check_function in CHECKS for check in check_function(context)]

@@ -1,4 +1,4 @@
-"""kube-state-metrics' families that attribution reads: a catalogue, one record each."""
+"""The metrics of kube-state-metrics that attribution reads."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity
 from gpucost_cli.doctor.facts import CLAIM_INFO, REQUESTS
 
 _ALLOW_LIST = NODE_LABELS_METRIC, NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC
-"""Families that are empty unless a flag fills them."""
+"""Metrics that kube-state-metrics exports only with a flag."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricFamily:
-    """One family."""
+    """A metric that attribution reads."""
 
     metric: str
     severity: Severity
     consequence: str
-    """What attribution cannot do without it."""
+    """What attribution lacks without it."""
     resource: str
     """The kind of object that kube-state-metrics must be allowed to collect."""
     is_needed: Callable[[CheckContext], bool] = lambda _: True
 
 
-def _owned_by(kind: str) -> Callable[[CheckContext], bool]:
+def _has_owners(kind: str) -> Callable[[CheckContext], bool]:
     return lambda context: kind in context.facts.owner_kinds or not context.facts.has("kube_pod_owner")
 
 
@@ -34,54 +34,53 @@ def _with_init_requests(context: CheckContext) -> bool:
 
 METRIC_FAMILIES = (
     MetricFamily(
-        REQUESTS, "required", "nothing tells which pods hold GPUs", "pods",
+        REQUESTS, "required", "it is unknown which pods hold GPUs", "pods",
         lambda context: not context.facts.has(CLAIM_INFO),
     ),
     MetricFamily(
-        "kube_pod_init_container_resource_requests", "optional", "GPUs of init containers are not seen", "pods",
+        "kube_pod_init_container_resource_requests", "optional", "GPUs of init containers are not counted", "pods",
         _with_init_requests,
     ),
     MetricFamily(
         "kube_pod_init_container_status_running", "optional",
-        "GPUs that only an init container holds count for the pod's whole time", "pods", _with_init_requests,
+        "GPUs that only an init container holds count for the pod's whole lifetime", "pods", _with_init_requests,
     ),
     MetricFamily(
         "kube_pod_status_phase", "recommended",
-        "pods that finished or pull their image cannot be told from running ones, and go on costing", "pods",
+        "finished pods and pods that pull their image count as running", "pods",
     ),
-    MetricFamily("kube_pod_owner", "recommended", "lines name pods, not the workloads that own them", "pods"),
+    MetricFamily("kube_pod_owner", "recommended", "lines show pods, not the workloads that own them", "pods"),
     MetricFamily(
-        "kube_replicaset_owner", "recommended", "Deployments show as their ReplicaSets", "replicasets",
-        _owned_by("ReplicaSet"),
+        "kube_replicaset_owner", "recommended", "Deployments appear as their ReplicaSets", "replicasets",
+        _has_owners("ReplicaSet"),
     ),
-    MetricFamily("kube_job_owner", "recommended", "CronJobs show as their Jobs", "jobs", _owned_by("Job")),
+    MetricFamily("kube_job_owner", "recommended", "CronJobs appear as their Jobs", "jobs", _has_owners("Job")),
     MetricFamily(
-        "kube_pod_completion_time", "optional", "a finish within a gap of the scrapes is known to the gap only", "pods",
+        "kube_pod_completion_time", "optional", "the end of a pod in a scrape gap is known only roughly", "pods",
         lambda context: context.facts.finished_pods > 0,
     ),
     MetricFamily(
-        "kube_pod_status_scheduled_time", "optional", "a start within a gap of the scrapes is known to the gap only",
-        "pods",
+        "kube_pod_status_scheduled_time", "optional", "the start of a pod in a scrape gap is known only roughly", "pods",
     ),
-    MetricFamily("kube_node_info", "recommended", "a node that is replaced under its name is not noticed", "nodes"),
+    MetricFamily("kube_node_info", "recommended", "a node that is replaced by one of the same name is not noticed", "nodes"),
     MetricFamily(
         "kube_node_status_capacity", "recommended",
-        "what nobody held is unknown, and so are shares of sliced and shared GPUs", "nodes",
+        "unallocated GPUs and the shares of sliced and shared GPUs are unknown", "nodes",
     ),
     MetricFamily(
-        "kube_node_status_allocatable", "recommended", "unhealthy GPUs cannot be told from free ones", "nodes",
+        "kube_node_status_allocatable", "recommended", "unhealthy GPUs count as unallocated", "nodes",
     ),
     MetricFamily(NODE_LABELS_METRIC, "recommended", "nodes have no instance type, GPU model, pool and zone", "nodes"),
     MetricFamily(
-        NAMESPACE_LABELS_METRIC, "recommended", "business units that are told by namespace labels own nothing",
-        "namespaces",        lambda context: bool(context.required_labels.of_namespaces),
+        NAMESPACE_LABELS_METRIC, "recommended", "business units with namespace_labels own nothing",
+        "namespaces", lambda context: bool(context.required_labels.of_namespaces),
     ),
     MetricFamily(
-        POD_LABELS_METRIC, "recommended", "business units and cost_labels that are told by pod labels stay blank",
-        "pods",        lambda context: bool(context.required_labels.of_pods),
+        POD_LABELS_METRIC, "recommended", "business units with pod_labels own nothing, and cost_labels are blank",
+        "pods", lambda context: bool(context.required_labels.of_pods),
     ),
     MetricFamily(
-        CLAIM_INFO, "recommended", "pods that hold GPUs through DRA claims are not seen",
+        CLAIM_INFO, "recommended", "pods that hold GPUs through DRA claims are not counted",
         "pods", lambda context: any(device.claim for device in context.facts.devices),
     ),
 )  # fmt: skip
@@ -89,36 +88,36 @@ KUBE_METRICS = tuple(needed.metric for needed in METRIC_FAMILIES)
 
 
 def families(context: CheckContext) -> Iterable[Check]:
-    """One check per family."""
-    return [_family(context, needed) for needed in METRIC_FAMILIES]
+    """Check each metric."""
+    return [_family(context, family) for family in METRIC_FAMILIES]
 
 
-def _family(context: CheckContext, needed: MetricFamily) -> Check:
-    metric = needed.metric
+def _family(context: CheckContext, family: MetricFamily) -> Check:
+    metric = family.metric
     if context.facts.has(metric):
-        return context.check(metric, metric, needed.severity)
-    if not needed.is_needed(context):
-        return context.check(metric, metric, needed.severity, status="not needed", series=0)
-    if not context.facts.has_kube_state_metrics:  # said once, of kube-state-metrics itself
-        return context.check(metric, metric, needed.severity, status="missing", series=0)
-    change = _let_through(needed)
+        return context.check(metric, metric, family.severity)
+    if not family.is_needed(context):
+        return context.check(metric, metric, family.severity, status="not needed", series=0)
+    if not context.facts.has_kube_state_metrics:  # the check of kube-state-metrics itself has the finding
+        return context.check(metric, metric, family.severity, status="missing", series=0)
+    change = _allow_metric(family)
     if metric in _ALLOW_LIST:
         change = context.allow_list
     elif metric == CLAIM_INFO:
         change = f"version 2.20 or later, {change}"
-    fault = Fault(f"{metric} has no series: {needed.consequence}", f"kube-state-metrics: {change}")
-    return context.check(metric, metric, needed.severity, fault, status="missing", series=0)
+    fault = Fault(f"{metric} has no series: {family.consequence}", f"kube-state-metrics: {change}")
+    return context.check(metric, metric, family.severity, fault, status="missing", series=0)
 
 
-def _let_through(needed: MetricFamily) -> str:
+def _allow_metric(family: MetricFamily) -> str:
     return (
-        f"--resources=…,{needed.resource} and --metric-allowlist=…,{needed.metric} where these flags are set; "
-        f"and metric_relabel_configs and write_relabel_configs: regex: …|{needed.metric} where they keep by name"
+        f"--resources=…,{family.resource} and --metric-allowlist=…,{family.metric} where these flags are set; "
+        f"and metric_relabel_configs and write_relabel_configs: regex: …|{family.metric} if they keep metrics by name"
     )
 
 
 def needed_labels(context: CheckContext) -> Iterable[Check]:
-    """Labels of namespaces and pods that the settings ask for: whether any series carries them."""
+    """Check whether series have the labels of namespaces and pods that the settings need."""
     for metric, keys in context.required_labels.by_metric().items():
         for key in keys:
             count = context.facts.label_counts.get((metric, key), 0)
@@ -127,8 +126,8 @@ def needed_labels(context: CheckContext) -> Iterable[Check]:
                 yield context.check(name, metric, "recommended", series=count)
                 continue
             fault = Fault(
-                f"no series of {metric} carries the label {key} that the settings ask for",
+                f"no series of {metric} has the label {key}, which the settings need",
                 f"kube-state-metrics: {context.allow_list}",
             )
-            told = context.facts.has(metric)  # otherwise it is said of the family
-            yield context.check(name, metric, "recommended", fault if told else None, status="missing", series=0)
+            has_metric = context.facts.has(metric)  # otherwise the check of the metric has the finding
+            yield context.check(name, metric, "recommended", fault if has_metric else None, status="missing", series=0)

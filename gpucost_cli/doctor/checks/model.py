@@ -1,4 +1,4 @@
-"""A check's result, and what checks conclude from."""
+"""The input and the result of checks."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that attribution needs, and how it stands with it.
+    """The status of something that attribution needs.
 
-    Severity says what it is for: `required`, without it there are no figures (missing) or wrong ones (faulty);
-    `recommended`, part of the figures is unknown or rough; `optional`, a detail.
+    Severity `required`: without it there are no figures (missing), or they are wrong (faulty). `recommended`: some
+    figures are unknown or rough. `optional`: a detail.
     """
 
     name: str
@@ -29,15 +29,15 @@ class Check:
     status: Status
     severity: Severity
     series: int | None = None
-    """At most at one time of the window; None where it is no question of series."""
+    """Number of series, at most at one time of the window; None if the check is not about series."""
     scrape_interval_seconds: Decimal | None = None
     finding: str | None = None
     change: str | None = None
-    """The line to change."""
+    """The line of configuration to change."""
 
 
 class Fault(NamedTuple):
-    """What is wrong, and the line to change."""
+    """A problem, and the line of configuration to change."""
 
     finding: str
     change: str
@@ -45,7 +45,7 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """One cluster's facts, and what its settings ask for."""
+    """The input of checks: one cluster's facts and settings."""
 
     facts: Facts
     cluster: ClusterSettings
@@ -56,8 +56,8 @@ class CheckContext:
 
     @property
     def allow_list(self) -> str:
-        """kube-state-metrics' flag that exports every label that is read in this cluster."""
-        profiles = sorted({one for node in self.facts.nodes.values() for one in shared_mig_profiles(node)})
+        """The flag of kube-state-metrics that exports all labels that attribution reads in this cluster."""
+        profiles = sorted({profile for node in self.facts.nodes.values() for profile in shared_mig_profiles(node)})
         return allow_list_flag(self.required_labels, [*NODE_LABELS, *(mig_replicas(profile) for profile in profiles)])
 
     def check(
@@ -71,16 +71,16 @@ class CheckContext:
         status: Status | None = None,
         series: int | None = None,
     ) -> Check:
-        """A result about a metric: faulty where there is a fault, unless told otherwise.
+        """Create a check's result for a metric.
 
         Args:
-            name: of the check.
-            metric: that it is about.
-            severity: of the check.
-            fault: what is wrong.
-            note: what is worth knowing where nothing is wrong.
-            status: `missing` or `not needed`.
-            series: how many; those of the metric where not told.
+            name: the check's name.
+            metric: the metric.
+            severity: the check's severity.
+            fault: the problem, if there is one.
+            note: a finding that is no problem.
+            status: by default `faulty` if there is a fault, else `found`.
+            series: number of series; by default that of the metric.
         """
         facts = self.facts
         return Check(
@@ -99,7 +99,7 @@ CheckFunction = Callable[[CheckContext], Iterable[Check]]
 
 
 def first_few(names: Iterable[str]) -> str:
-    """The first few of some names, for a sentence."""
+    """List the first few names, for a sentence."""
     distinct = sorted(set(names))
-    more = len(distinct) - _SHOWN
-    return ", ".join(distinct[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    remaining = len(distinct) - _SHOWN
+    return ", ".join(distinct[:_SHOWN]) + (f" and {remaining} more" if remaining > 0 else "")

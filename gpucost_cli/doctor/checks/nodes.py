@@ -1,4 +1,4 @@
-"""Nodes: their labels, whether every pod's node is known, and what slices are."""
+"""Checks of nodes: their labels, whether every pod's node is reported, and MIG profiles."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def _needs_operating_system(context: CheckContext, _: Node) -> bool:
 
 
 def _needs_reservation_id(context: CheckContext, node: Node) -> bool:
-    """Return whether a node may belong to one of the cluster's Capacity Blocks that are running now."""
+    """Whether a node may belong to one of the cluster's active Capacity Blocks."""
     types = {
         block.instance_type
         for block in context.settings.pricing.capacity_blocks
@@ -54,8 +54,8 @@ def _needs_reservation_id(context: CheckContext, node: Node) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _WantedLabel:
-    """A label of GPU nodes, and which nodes must have it."""
+class _RequiredLabel:
+    """A label of GPU nodes, and the nodes that must have it."""
 
     label: NodeLabel
     severity: Severity
@@ -64,112 +64,121 @@ class _WantedLabel:
     """Whether NVIDIA's GPU feature discovery writes it."""
 
 
-_WANTED_LABELS = (
-    _WantedLabel(INSTANCE_TYPE, "recommended"),
-    _WantedLabel(CAPACITY_TYPE, "recommended"),
-    _WantedLabel(ZONE, "optional"),
-    _WantedLabel(ZONE_ID, "recommended", _needs_zone_id),
-    _WantedLabel(REGION, "recommended", _needs_region),
-    _WantedLabel(OPERATING_SYSTEM, "recommended", _needs_operating_system),
-    _WantedLabel(RESERVATION_ID, "recommended", _needs_reservation_id),
-    _WantedLabel(NODE_POOL, "optional"),
-    _WantedLabel(GPU_PRODUCT, "recommended", is_from_discovery=True),
-    _WantedLabel(
+_REQUIRED_LABELS = (
+    _RequiredLabel(INSTANCE_TYPE, "recommended"),
+    _RequiredLabel(CAPACITY_TYPE, "recommended"),
+    _RequiredLabel(ZONE, "optional"),
+    _RequiredLabel(ZONE_ID, "recommended", _needs_zone_id),
+    _RequiredLabel(REGION, "recommended", _needs_region),
+    _RequiredLabel(OPERATING_SYSTEM, "recommended", _needs_operating_system),
+    _RequiredLabel(RESERVATION_ID, "recommended", _needs_reservation_id),
+    _RequiredLabel(NODE_POOL, "optional"),
+    _RequiredLabel(GPU_PRODUCT, "recommended", is_from_discovery=True),
+    _RequiredLabel(
         GPU_COUNT, "recommended",
         lambda _, node: node.label(INSTANCE_TYPE) not in GPUS_OF_INSTANCE, is_from_discovery=True,
     ),
-    _WantedLabel(
+    _RequiredLabel(
         GPU_REPLICAS, "recommended", lambda context, node: sharing.is_shared(context.facts, node), is_from_discovery=True
     ),
-    _WantedLabel(
+    _RequiredLabel(
         GPU_SHARING, "optional", lambda context, node: sharing.is_shared(context.facts, node), is_from_discovery=True
     ),
 )  # fmt: skip
 
 
 def labels(context: CheckContext) -> Iterable[Check]:
-    """Labels of the GPU nodes, each with the nodes that have it."""
-    yield from (_label(context, wanted) for wanted in _WANTED_LABELS)
-    profiles = {one for node in context.facts.gpu_nodes.values() for one in shared_mig_profiles(node)}
+    """Check the labels of GPU nodes."""
+    yield from (_label(context, required) for required in _REQUIRED_LABELS)
+    profiles = {profile for node in context.facts.gpu_nodes.values() for profile in shared_mig_profiles(node)}
     for profile in sorted(profiles):
         yield _label(context, _shared_slices(profile))
 
 
-def _shared_slices(profile: str) -> _WantedLabel:
-    return _WantedLabel(
+def _shared_slices(profile: str) -> _RequiredLabel:
+    return _RequiredLabel(
         mig_replicas(profile), "recommended", lambda _, node: profile in shared_mig_profiles(node),
         is_from_discovery=True,
     )  # fmt: skip
 
 
-def _label(context: CheckContext, wanted: _WantedLabel) -> Check:
+def _label(context: CheckContext, required: _RequiredLabel) -> Check:
     gpu_nodes = context.facts.gpu_nodes.values()
-    nodes = [node for node in gpu_nodes if wanted.is_needed(context, node)]
-    without = [node.name for node in nodes if not node.label(wanted.label)]
-    name = f"node label {' or '.join(wanted.label.keys)}"
+    nodes = [node for node in gpu_nodes if required.is_needed(context, node)]
+    without = [node.name for node in nodes if not node.label(required.label)]
+    name = f"node label {' or '.join(required.label.keys)}"
     if not nodes:
-        count = sum(bool(node.label(wanted.label)) for node in gpu_nodes)
+        count = sum(bool(node.label(required.label)) for node in gpu_nodes)
         status: Status = "found" if count else "not needed"
-        return context.check(name, NODE_LABELS_METRIC, wanted.severity, status=status, series=count)
+        return context.check(name, NODE_LABELS_METRIC, required.severity, status=status, series=count)
     if not without:
-        return context.check(name, NODE_LABELS_METRIC, wanted.severity, series=len(nodes))
+        return context.check(name, NODE_LABELS_METRIC, required.severity, series=len(nodes))
     change = f"kube-state-metrics: {context.allow_list}"
-    if wanted.is_from_discovery:
-        change += "; the label itself is written by NVIDIA's device plugin: gfd.enabled=true"
+    if required.is_from_discovery:
+        change += "; NVIDIA's device plugin creates the label: gfd.enabled=true"
     fault = Fault(
-        f"{len(without)} of {len(nodes)} GPU nodes tell no {wanted.label.fact} ({first_few(without)}): "
-        f"{wanted.label.effect_if_missing}",
+        f"{len(without)} of {len(nodes)} GPU nodes have no label for the {required.label.fact} ({first_few(without)}): "
+        f"{required.label.effect_if_missing}",
         change,
     )
     series = len(nodes) - len(without)
-    return context.check(name, NODE_LABELS_METRIC, wanted.severity, fault, status="missing", series=series)
+    return context.check(name, NODE_LABELS_METRIC, required.severity, fault, status="missing", series=series)
 
 
 def nodes_of_pods(context: CheckContext) -> Iterable[Check]:
-    """Pods that hold GPUs of nodes of which no metric tells."""
+    """Check whether the nodes of all pods with GPUs are reported."""
     facts = context.facts
     if not facts.holders:
         return
-    for metric, has in (
+    for metric, is_reported in (
         ("kube_node_info", lambda node: node.has_info),
         ("kube_node_status_capacity", lambda node: bool(node.capacity)),
     ):
-        without = {one.node for one in facts.holders if one.node not in facts.nodes or not has(facts.nodes[one.node])}
+        without = {
+            holder.node
+            for holder in facts.holders
+            if holder.node not in facts.nodes or not is_reported(facts.nodes[holder.node])
+        }
         if not facts.has(metric) or not without:
             continue
         fault = Fault(
-            f"pods hold GPUs on nodes of which {metric} tells nothing ({first_few(without)}): their capacity is unknown",
+            f"pods hold GPUs on nodes without {metric} ({first_few(without)}): the nodes' capacity is unknown",
             "kube-state-metrics: --resources=…,nodes in every shard, all of --total-shards=N scraped, and no "
-            "relabelling that drops nodes",
+            "relabeling that drops nodes",
         )
         yield context.check("nodes of pods", metric, "recommended", fault)
 
 
 def profiles(context: CheckContext) -> Iterable[Check]:
-    """MIG profiles whose share of a GPU no table knows."""
+    """Check whether the share of a GPU is known for all MIG profiles."""
     facts = context.facts
-    seen: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for node in facts.gpu_nodes.values():
         model, _, profile = node.label(GPU_PRODUCT).removesuffix("-SHARED").partition("-MIG-")
         model = model or next((device.model for device in facts.devices_on.get(node.name, ()) if device.model), "")
-        own = {name.removeprefix(MIG).removesuffix("_shared").replace("_", ".") for name in _slices(node)}
-        seen.update((one, model) for one in ({profile} | own) - {""})
-    seen.update((device.profile, device.model) for device in facts.gpu_devices if device.profile)
+        in_capacity = {name.removeprefix(MIG).removesuffix("_shared").replace("_", ".") for name in _slices(node)}
+        reported.update((name, model) for name in ({profile} | in_capacity) - {""})
+    reported.update((device.profile, device.model) for device in facts.gpu_devices if device.profile)
     for holder in facts.gpu_holders:
         if holder.resource.startswith(MIG) and holder.node not in facts.gpu_nodes:
-            seen.add((holder.resource.removeprefix(MIG).removesuffix("_shared").replace("_", "."), ""))
-    if not seen:
+            reported.add((holder.resource.removeprefix(MIG).removesuffix("_shared").replace("_", "."), ""))
+    if not reported:
         return
-    unknown = [f"{one} of {model or 'an unknown GPU'}" for one, model in seen if profile_share(one, model) is None]
+    unknown = [
+        f"{profile} of {model or 'an unknown GPU'}"
+        for profile, model in reported
+        if profile_share(profile, model) is None
+    ]
     fault = None
     if unknown:
         fault = Fault(
-            f"no table knows the share of {first_few(unknown)}: it is taken from the profile's compute slices, if any",
-            "gpucost, core/metering/gpu_models.py: MIG_GPUS, a line for the profile; where the GPU is unknown, "
-            "kube-state-metrics: --metric-labels-allowlist=nodes=[nvidia.com/gpu.product]; where it reads INVALID, "
+            f"the GPU share of {first_few(unknown)} is not in the table: it is derived from the profile's compute "
+            "slices, if it has any",
+            "gpucost, core/metering/gpu_models.py: MIG_GPUS, a line for the profile; if the GPU is unknown, "
+            "kube-state-metrics: --metric-labels-allowlist=nodes=[nvidia.com/gpu.product]; if its label is INVALID, "
             "the same MIG geometry on all GPUs of the node",
         )
-    yield context.check("MIG profiles", REQUESTS, "recommended", fault, series=len(seen))
+    yield context.check("MIG profiles", REQUESTS, "recommended", fault, series=len(reported))
 
 
 def _slices(node: Node) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""Utilization signals: which are there, under which names, and whether their values are at the scale in use."""
+"""Checks of utilization signals: which ones have series, under which names, and whether their scales are right."""
 
 from collections.abc import Iterable
 from decimal import Decimal
@@ -8,52 +8,53 @@ from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, 
 from gpucost_cli.doctor.signals import Signal, families, usual_scale
 
 _TOLERANCE_UNDER_MIG = Decimal(2)
-"""Under MIG, profiling ratios were seen somewhat above 1 (NVIDIA/DCGM#152); percentages of a busy GPU are not."""
+"""Under MIG, profiling ratios can be somewhat above 1 (NVIDIA/DCGM#152), unlike percentages of a busy GPU."""
 _TOLERANCE = Decimal("1.01")
 _PERCENT = 100
 _BEST_SIGNAL = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 
 def available(context: CheckContext) -> Iterable[Check]:
-    """The signal that settings name, under any of its names; what stands in for it; other families."""
+    """Check the configured signal under all its names, its fallbacks, and signals of other families."""
     facts = context.facts
-    best = context.ranks[0]
-    wanted = next(signal for signal in best if signal.name == context.settings.utilization.signal)
-    names = [signal for signal in best if facts.has(signal.name)]
-    others = [signal for rank in context.ranks[1:] for signal in rank if facts.has(signal.name)]
-    for signal in names:
-        alias = f"read as {wanted.name}: the name that exporters {signal.exporter} give it"
-        yield context.check("utilization signal", signal.name, "recommended", note=alias if signal != wanted else None)
-    yield from _fallback_devices(context, wanted, {signal.name for signal in names})
-    if not names:
-        fault = _missing_signal(wanted, others) if facts.uses_gpus else None
+    preferred = context.ranks[0]
+    configured = next(signal for signal in preferred if signal.name == context.settings.utilization.signal)
+    with_series = [signal for signal in preferred if facts.has(signal.name)]
+    fallbacks = [signal for rank in context.ranks[1:] for signal in rank if facts.has(signal.name)]
+    for signal in with_series:
+        alias = f"read as {configured.name}: the name in exporters {signal.exporter}"
+        note = alias if signal != configured else None
+        yield context.check("utilization signal", signal.name, "recommended", note=note)
+    yield from _fallback_devices(context, configured, {signal.name for signal in with_series})
+    if not with_series:
+        fault = _missing_signal(configured, fallbacks) if facts.uses_gpus else None
         status: Status = "missing" if fault else "not needed"
-        yield context.check("utilization signal", wanted.name, "recommended", fault, status=status, series=0)
+        yield context.check("utilization signal", configured.name, "recommended", fault, status=status, series=0)
     for family, signals in families().items():
-        if family == wanted.family:
+        if family == configured.family:
             continue
-        found = [signal for signal in signals if facts.has(signal.name)]
-        for signal in found:
+        available_signals = [signal for signal in signals if facts.has(signal.name)]
+        for signal in available_signals:
             yield context.check(f"signal of the {family}", signal.name, "optional")
-        if not found:
+        if not available_signals:
             yield context.check(f"signal of the {family}", signals[0].name, "optional", status="not needed", series=0)
 
 
-def _fallback_devices(context: CheckContext, wanted: Signal, preferred: set[str]) -> Iterable[Check]:
-    """Devices that tell a signal other than the preferred one, though some tell that."""
+def _fallback_devices(context: CheckContext, configured: Signal, preferred: set[str]) -> Iterable[Check]:
+    """Check for devices that have only a fallback signal, although others have the preferred one."""
     facts = context.facts
     devices = [device for device in facts.gpu_devices if device.signal not in preferred]
     if preferred and devices:
-        count, where = len({device.key for device in devices}), first_few(facts.node_of(device) for device in devices)
+        count, nodes = len({device.key for device in devices}), first_few(facts.node_of(device) for device in devices)
         fault = Fault(
-            f"{count} devices of {where} have no {wanted.name}: {devices[0].signal} stands in for it",
-            f"dcgm-exporter: {_counter(wanted.name, wanted.family)}, on every node",
+            f"{count} devices of {nodes} have no {configured.name}: {devices[0].signal} is used instead",
+            f"dcgm-exporter: {_counter(configured.name, configured.family)}, on every node",
         )
         yield context.check("signal of every device", devices[0].signal, "recommended", fault)
 
 
 def scales(context: CheckContext) -> Iterable[Check]:
-    """Values that do not fit the scale that settings or the catalogue give them."""
+    """Check whether the signals' values fit their scales."""
     facts = context.facts
     sliced = any(sharing.is_sliced(facts, node) for node in facts.gpu_nodes.values())
     used = {device.signal for device in facts.devices}
@@ -63,19 +64,20 @@ def scales(context: CheckContext) -> Iterable[Check]:
             if highest is None or signal.name not in used:
                 continue
             above = signal.scale * (_TOLERANCE_UNDER_MIG if sliced and signal.works_under_mig else _TOLERANCE)
-            told = f"values of {signal.name} reach {highest:f} at a scale of {signal.scale:f}"
+            observed = f"values of {signal.name} reach {highest:f} at a scale of {signal.scale:f}"
             fault = None
             if highest > above:
-                fault = Fault(f"{told}: use is overstated", _scale_line(signal, 100 if highest <= _PERCENT else None))
+                scale = 100 if highest <= _PERCENT else None
+                fault = Fault(f"{observed}: utilization is overstated", _scale_line(signal, scale))
             elif signal.scale > 1 and (0 < highest < 1 or (highest == 1 and usual_scale(signal) == 1)):
-                fault = Fault(f"{told}: a ratio, so that use is understated", _scale_line(signal, 1))
-            # Of a percentage that reaches 1, nothing tells whether it is a busy ratio or an idle hour.
-            unsure = f"{told}: all but idle, or a ratio" if signal.scale > 1 and highest == 1 else None
-            yield context.check(f"scale of {signal.name}", signal.name, "required", fault, note=unsure)
+                fault = Fault(f"{observed}: it is a ratio, so utilization is understated", _scale_line(signal, 1))
+            # A percentage with a maximum of 1 can be a ratio of a busy GPU or an almost idle hour.
+            note = f"{observed}: almost idle, or a ratio" if signal.scale > 1 and highest == 1 else None
+            yield context.check(f"scale of {signal.name}", signal.name, "required", fault, note=note)
 
 
 def under_mig(context: CheckContext) -> Iterable[Check]:
-    """A signal that says nothing of MIG slices, where there are some."""
+    """Check whether a signal works for MIG slices, if there are any."""
     facts = context.facts
     sliced = [node.name for node in facts.gpu_nodes.values() if sharing.is_sliced(facts, node)]
     usable = [signal for rank in context.ranks for signal in rank if facts.has(signal.name)]
@@ -84,30 +86,32 @@ def under_mig(context: CheckContext) -> Iterable[Check]:
     fault = None
     if not any(signal.works_under_mig for signal in usable):
         fault = Fault(
-            f"{usable[0].name} is not measured of MIG slices, and {len(sliced)} nodes have some",
-            f"settings: utilization: {{signal: {_BEST_SIGNAL}}}; dcgm-exporter: {_counter(_BEST_SIGNAL, 'graphics engine')}",
+            f"{usable[0].name} does not work for MIG slices, and {len(sliced)} nodes have some",
+            f"settings: utilization: {{signal: {_BEST_SIGNAL}}}; "
+            f"dcgm-exporter: {_counter(_BEST_SIGNAL, 'graphics engine')}",
         )
     yield context.check("signal under MIG", usable[0].name, "recommended", fault)
 
 
-def _missing_signal(wanted: Signal, others: list[Signal]) -> Fault:
-    """The signal that settings name has no series."""
-    change = f"dcgm-exporter: {_counter(wanted.name, wanted.family)}"
-    if not others:
+def _missing_signal(configured: Signal, fallbacks: list[Signal]) -> Fault:
+    """The fault of a configured signal without series."""
+    change = f"dcgm-exporter: {_counter(configured.name, configured.family)}"
+    if not fallbacks:
         install = "helm install dcgm-exporter gpu-helm-charts/dcgm-exporter"
         return Fault(
-            f"{wanted.name} has no series, nor has any other signal: no GPU's use is measured",
-            f"{change}; where it is not installed: {install}",
+            f"{configured.name} and all other signals have no series: no GPU's utilization is measured",
+            f"{change}; if it is not installed: {install}",
         )
-    rough = "; it overstates, since it tells only that anything ran at all" if others[0].family == "device" else ""
-    return Fault(f"{wanted.name} has no series: {others[0].name} stands in for it{rough}", change)
+    overstates = fallbacks[0].family == "device"
+    caveat = "; it overstates utilization, because it only shows that something ran" if overstates else ""
+    return Fault(f"{configured.name} has no series: {fallbacks[0].name} is used instead{caveat}", change)
 
 
-def _counter(name: str, what: str) -> str:
-    return f"counters (-f, or Helm's customMetrics): {name}, gauge, {what}"
+def _counter(name: str, description: str) -> str:
+    return f"counters (-f, or Helm's customMetrics): {name}, gauge, {description}"
 
 
 def _scale_line(signal: Signal, scale: int | None) -> str:
     if scale is None:
-        return f"Prometheus: a rule or relabelling changes {signal.name}; take the exporter's own values"
+        return f"Prometheus: a rule or relabeling changes {signal.name}; use the exporter's own values"
     return f"settings: utilization: {{signal: {signal.name}, scale: {scale}}}"

@@ -119,9 +119,8 @@ class AttributeService:
         hours_to_attribute = [hour for hour, manifest in versions.items() if _needs_attempt(manifest, message, now)]
         reader = self._readers(cluster, settings, deadline)
         attempt = _Attempt(reader, cluster, settings, now, message)
-        rated = {
-            hour.record.hour: hour for run in consecutive_runs(hours_to_attribute) for hour in self._rate(attempt, run)
-        }
+        runs = consecutive_runs(hours_to_attribute)
+        rated = {rated_hour.record.hour: rated_hour for run in runs for rated_hour in self._rate(attempt, run)}
         results = []
         lookback = max(timedelta(hours=settings.lookback_hours), SHORTEST_LOOKBACK)
         for hour, manifest in versions.items():

@@ -74,17 +74,17 @@ class MonthService:
         self._clock = clock
 
     def close(self, month: str, *, author: str, reason: str, force: bool = False) -> ClosedMonth:
-        """Close a month: from then on its figures stay as they are, whatever is found out later.
+        """Close a month. Its figures no longer change; later changes become pending adjustments.
 
         Args:
-            month: as `2026-10`.
+            month: the month, such as `2026-10`.
             author: who closes it.
-            reason: why; people read it beside.
-            as_it_is: although some hours may still move.
+            reason: why, shown with the closed month.
+            force: close it although figures of some hours may still change.
 
         Raises:
-            InvalidInputError: not a month, not over, or some of its hours may still move.
-            ConflictError: it is frozen.
+            InvalidInputError: not a month, not over yet, or figures of some hours may still change.
+            ConflictError: the month is closed already.
         """
         start, end = _span(month)
         now = self._clock()
@@ -104,18 +104,18 @@ class MonthService:
         return closed
 
     def reopen(self, month: str, report_progress: Callable[[int], None] = lambda _: None) -> int:
-        """Open a month, and put what was recorded beside it in force; run again where it was interrupted.
+        """Reopen a month and apply its pending adjustments. After an interruption, call it again.
 
         Args:
-            month: as `2026-10`.
-            tell: of the hours put in force so far.
+            month: the month, such as `2026-10`.
+            report_progress: called with the number of adjustments applied so far.
 
         Returns:
             How many hours changed.
 
         Raises:
             InvalidInputError: not a month.
-            SourceError: the table failed; running it again goes on where it stood.
+            SourceError: the table failed; calling it again continues.
         """
         start, end = _span(month)
         self._months.reopen_month(month)
@@ -174,9 +174,10 @@ class MonthService:
         for cluster in self._settings_store.current().clusters(start):
             pending = self._ledger.adjustments(cluster, start, end)
             adjusted = {manifest.hour for manifest in pending}
-            own = [one for one in self._ledger.manifests(cluster, start, end) if one.hour in named] if late else []
-            hours += len(late)
-            before, after = _sums(self._ledger.summaries_of(own)), _sums(self._ledger.summaries_of(late))
+            current = self._ledger.manifests(cluster, start, end) if pending else []
+            replaced = [manifest for manifest in current if manifest.hour in adjusted]
+            hours += len(pending)
+            before, after = _sums(self._ledger.summaries_of(replaced)), _sums(self._ledger.summaries_of(pending))
             rows += [
                 Adjustment(cluster, unit, currency, before.get((unit, currency), Costs()), now)
                 for (unit, currency) in sorted(before.keys() | after.keys())

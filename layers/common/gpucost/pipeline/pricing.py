@@ -46,7 +46,9 @@ class Pricer:
         # A closed bill without an hour will never have it.
         missing_bills = {True: Bill(is_final=True), False: None}
         return {
-            hour: replace(pricing, bill=bills.get(hour) or missing_bills[months.get(floor_day(hour).replace(day=1), False)])
+            hour: replace(
+                pricing, bill=bills.get(hour) or missing_bills[months.get(floor_day(hour).replace(day=1), False)]
+            )
             for hour in hours
         }
 

@@ -1,6 +1,6 @@
-"""Reads the bill, month by month, until it is closed, and keeps what each hour cost.
+"""Reads the bill month by month until it is closed, and stores what each hour cost.
 
-It arrives late and moves until it is closed: an hour whose bill is another one than before is told, to be rated again.
+The bill arrives late and changes until it is closed. Hours whose bill changed are recorded, to be rated again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,16 +27,16 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class BillRefresh:
-    """What a refresh found."""
+    """The result of a refresh."""
 
     months: tuple[datetime, ...] = ()
-    """That were read, by their first moment."""
+    """Months that were read, by their first moment."""
     empty: tuple[datetime, ...] = ()
-    """Of these, the ones of which the bill says nothing at all (yet): what is known of them stays."""
+    """Of these, months without any line in the bill (yet); what is stored of them stays."""
     closed: tuple[datetime, ...] = ()
-    """Of these, the ones that will not be read again."""
+    """Of these, months that will not be read again."""
     changed: tuple[datetime, ...] = ()
-    """Hours whose bill is another one now; `BillStore.changes` tells of them until they are settled."""
+    """Hours whose bill changed; `BillStore.changes` returns them until they are settled."""
     notes: tuple[str, ...] = ()
     bytes_scanned: int = 0
 
@@ -45,10 +45,10 @@ class BillService:
     """Refreshes the bill.
 
     Args:
-        readers: of the export that the settings name.
-        store: where it is kept.
-        node_pools: needed with `blend: node_pool` only.
-        clock: the time now.
+        readers: creates a reader of the export that the settings name.
+        store: where the bill is stored.
+        node_pools: returns node pools by instance; needed with `blend: node_pool` only.
+        clock: returns the current time.
     """
 
     def __init__(
@@ -60,15 +60,14 @@ class BillService:
         self._clock = clock
 
     def refresh(self, settings: Settings, months: Sequence[datetime] = ()) -> BillRefresh:
-        """Read the months that may still move and store what changed; again after a crash ends in the same.
+        """Read the months whose bill may still change, and store what changed. Safe to repeat after a crash.
 
         Args:
-            settings: with the section `pricing.cur`; without it there is nothing to do.
-            months: to be read in any case, closed or not, in place of those that may still move (after the blend was
-                changed, say).
+            settings: the settings; without the section `pricing.cur` there is nothing to do.
+            months: months to read instead, closed or not, for example after a change of the blend.
 
         Raises:
-            SourceError: the bill could not be read, or the store failed; days already stored stay.
+            SourceError: the bill could not be read, or the store failed; days that are already stored stay.
         """
         cur = settings.pricing.cur
         if cur is None:
@@ -81,15 +80,15 @@ class BillService:
         return refreshed
 
     def _open_months(self, cur: CurSettings) -> list[datetime]:
-        """The months that the last days touch and those read before, less the closed ones; oldest first."""
+        """Return the months of the last days and those read before, without closed ones, oldest first."""
         is_closed = self._store.months()
         now = self._clock()
         month = _month(now - timedelta(days=cur.refresh_days))
-        touched = set(is_closed)
+        months = set(is_closed)
         while month <= now:
-            touched.add(month)
+            months.add(month)
             month = _next(month)
-        return sorted(one for one in touched if not is_closed.get(one))
+        return sorted(month for month in months if not is_closed.get(month))
 
     def _read(
         self, reader: BillReader, month: datetime, cur: CurSettings, unused_to: str, so_far: BillRefresh
@@ -99,23 +98,23 @@ class BillService:
         sharing = BillSharing(cur.blend, pools, unused_to, cur.unused_commitments)
         extract = reader.read(month, end)
         months, scanned = (*so_far.months, month), so_far.bytes_scanned + extract.bytes_scanned
-        seen = _LineCounter()
+        counter = _LineCounter()
         changed = list(so_far.changed)
         notes = dict.fromkeys(so_far.notes)
-        for day, lines in _by_day(seen.all(extract.lines), month, min(end, self._clock())):
-            bills = {hour: build_bill(of_hour, sharing) for hour, of_hour in lines.items()}
+        for day, lines in _by_day(counter.count(extract.lines), month, min(end, self._clock())):
+            bills = {hour: build_bill(hour_lines, sharing) for hour, hour_lines in lines.items()}
             changed += self._store.store(day, bills)
-            for of_hour in lines.values():
+            for hour_lines in lines.values():
                 notes.update(
                     dict.fromkeys(
                         f"the bill of {month:%Y-%m} has instance {instance_id} in two currencies in one hour; "
-                        "it is priced by the next source then"
-                        for instance_id in instances_with_mixed_currencies(of_hour)
+                        "in such an hour the next price source applies"
+                        for instance_id in instances_with_mixed_currencies(hour_lines)
                     )
                 )
-        if not seen.lines:
+        if not counter.lines:
             return replace(so_far, months=months, empty=(*so_far.empty, month), bytes_scanned=scanned)
-        is_closed = seen.are_final and end <= self._clock()
+        is_closed = counter.are_final and end <= self._clock()
         self._store.mark(month, is_closed=is_closed)
         return BillRefresh(
             months=months,
@@ -128,13 +127,13 @@ class BillService:
 
 
 class _LineCounter:
-    """How many lines went by, and whether all of them were final."""
+    """Counts lines as they are read, and notes whether all of them were final."""
 
     def __init__(self) -> None:
         self.lines = 0
         self.are_final = True
 
-    def all(self, lines: Iterable[BillLine]) -> Iterator[BillLine]:
+    def count(self, lines: Iterable[BillLine]) -> Iterator[BillLine]:
         for line in lines:
             self.lines += 1
             self.are_final = self.are_final and line.is_final
@@ -144,28 +143,30 @@ class _LineCounter:
 def _by_day(
     lines: Iterable[BillLine], first: datetime, end: datetime
 ) -> Iterator[tuple[datetime, dict[datetime, list[BillLine]]]]:
-    """The lines by day and hour, a day at a time, days without lines included; nothing where there is no line at all.
+    """Group lines by day and hour, and yield each day, days without lines included; nothing if there is no line at all.
 
-    Lines come in order of their start, so a day is complete when one of a later day comes.
+    Lines are in order of their start, so a day is complete when a line of a later day comes.
     """
     waiting: dict[datetime, list[BillLine]] = {}
     day = first
-    came = False
+    has_lines = False
     for line in lines:
-        came = True
+        has_lines = True
         if line.start < day:
-            raise SourceError(f"the bill's lines are not in order: one of {line.start} comes after {day}")
+            raise SourceError(
+                f"the bill's lines are not in order: a line of {line.start} follows one of {day} or later"
+            )
         while line.start >= day + _DAY:
-            yield day, _taken(waiting, day)
+            yield day, _pop_day(waiting, day)
             day += _DAY
         for hour, part in split_by_hour(line):
             waiting.setdefault(hour, []).append(part)
-    while came and day < _next(first) and (day < end or waiting):
-        yield day, _taken(waiting, day)
+    while has_lines and day < _next(first) and (day < end or waiting):
+        yield day, _pop_day(waiting, day)
         day += _DAY
 
 
-def _taken(waiting: dict[datetime, list[BillLine]], day: datetime) -> dict[datetime, list[BillLine]]:
+def _pop_day(waiting: dict[datetime, list[BillLine]], day: datetime) -> dict[datetime, list[BillLine]]:
     return {hour: waiting.pop(hour) for hour in sorted(waiting) if floor_day(hour) == day}
 
 

@@ -1,6 +1,6 @@
-"""The prices function's job: what is in use is asked of AWS in few calls, and laid over what the price book holds.
+"""Refreshes the price book: fetches prices of the instance types in use from AWS, in few calls.
 
-Refreshing twice changes nothing. A source or region that fails leaves the others refreshed.
+Refreshing twice changes nothing. If a source or region fails, the others are still refreshed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -21,38 +21,38 @@ from gpucost.storage.price_ports import InstanceTypes, PriceList, PriceUpdate, S
 Source = Literal["spot", "on-demand", "shapes", "cur"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 SPOT_HISTORY = timedelta(days=90)
-"""How far back EC2 tells spot prices."""
+"""How far back EC2 returns spot prices."""
 OVERLAP = timedelta(hours=2)
-"""What is asked again, lest a point that EC2 published late is missed."""
+"""Fetched again each time, in case EC2 published a price late."""
 TYPES_PER_REQUEST = 10
-"""Instance types whose spot prices are not up to date, in one chain of requests."""
+"""How many instance types without up-to-date spot prices are fetched together."""
 IN_USE_LOOKBACK = timedelta(days=7)
-"""How old a cluster's newest hour may be to tell what is in use."""
+"""How old a cluster's newest hour may be to show which instance types are in use."""
 RATING_DELAY = timedelta(minutes=4)
-"""Past the hour: a minute before dispatch sends the hour that has closed."""
+"""After the hour: a minute before dispatch sends the hour that has ended."""
 InUse = Mapping[str, Collection[str]]
 """Instance types by region."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRefresh:
-    """What one source's refresh led to."""
+    """The result of refreshing one source."""
 
     source: Source
     prices: int
-    """Things whose prices, or their validity, or shapes are not what they were; hours, of the bill."""
+    """How many instance types (by zone or region) have changed prices or shapes; for the bill, how many hours."""
     changes: int
-    """Of times that may have been rated."""
+    """How many changes affect times that may have been rated."""
     unknown: tuple[str, ...] = ()
-    """`region type` of what is in use and AWS does not list."""
+    """`region type` of instance types that are in use and that AWS does not list."""
     notes: tuple[str, ...] = ()
     bytes_scanned: int = 0
-    """By Athena, which charges for them."""
+    """By Athena, which charges by them."""
 
 
 @dataclass(slots=True)
 class RefreshResult:
-    """What a refresh led to."""
+    """The result of a refresh."""
 
     refreshed: list[SourceRefresh] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -63,15 +63,15 @@ class PricesService:
     """Handles `PricesDue`.
 
     Args:
-        settings_store: names the clusters, their operating systems and the tenancy.
-        ledger: recent hours, which tell the instance types in use.
-        book: to be refreshed.
-        spot: spot prices.
-        price_list: on-demand prices.
-        catalogue: shapes.
-        bill: what AWS charged.
-        fetched: the sources that this deployment may ask.
-        clock: the time now.
+        settings_store: settings, with the clusters, operating systems and tenancy.
+        ledger: recent hours, which show the instance types in use.
+        book: the price book to refresh.
+        spot: fetches spot prices.
+        price_list: fetches on-demand prices.
+        catalogue: fetches shapes of instance types.
+        bill: refreshes the bill.
+        fetched: the sources that this deployment fetches.
+        clock: returns the current time.
     """
 
     def __init__(
@@ -98,10 +98,10 @@ class PricesService:
         self._clock = clock
 
     def refresh(self, due: PricesDue) -> RefreshResult | None:
-        """Refresh what is due; None before the first settings push.
+        """Refresh what a message requests; return None before the first settings push.
 
         Raises:
-            InvalidInputError: a source is asked for that this deployment does not fetch.
+            InvalidInputError: this deployment does not fetch the requested source.
             SourceError: the table failed.
         """
         if due.source is not None and due.source not in self._fetched:
@@ -127,8 +127,8 @@ class PricesService:
             if source == "spot":
                 self._refresh_spot(settings, in_use, newest_hour, result)
             elif source == "on-demand":
-                known = priced["on-demand"] if due.new_only else {}
-                self._refresh_on_demand(settings, _except_priced(in_use, known), newest_hour, result)
+                listed = priced["on-demand"] if due.new_only else {}
+                self._refresh_on_demand(settings, _except_priced(in_use, listed), newest_hour, result)
             elif source == "cur":
                 if not due.new_only:
                     self._refresh_bill(settings, due, result)
@@ -141,17 +141,17 @@ class PricesService:
         self, settings: Settings, in_use: InUse, newest_hour: datetime | None, result: RefreshResult
     ) -> None:
         systems = settings.pricing.operating_systems
-        known = self._book.newest("spot")
+        stored = self._book.newest("spot")
 
         def refresh_region(region: str, types: Collection[str]) -> Iterator[tuple[PriceUpdate, set[str]]]:
-            for since, own in _spot_requests(known, region, types, systems, self._clock()):
+            for since, requested in _spot_requests(stored, region, types, systems, self._clock()):
                 now = self._clock()
-                prices = self._spot.fetch(region, own, systems, since=since, now=now)
-                replaced = self._book.replace(
+                prices = self._spot.fetch(region, requested, systems, since=since, now=now)
+                update = self._book.replace(
                     "spot", prices, since=since, rated_until=_rated_until(now, newest_hour), now=now
                 )
-                # A type without spot capacity in a region has no history: nothing is missing.
-                yield replaced, set(own)
+                # A type without spot capacity in a region has no price history, so no type counts as unknown.
+                yield update, set(requested)
 
         self._each_region("spot", in_use, refresh_region, result)
 
@@ -165,8 +165,8 @@ class PricesService:
             prices = self._price_list.fetch(
                 region, types, section.operating_systems, tenancy=section.on_demand.tenancy, now=now
             )
-            replaced = self._book.replace("on-demand", prices, rated_until=_rated_until(now, newest_hour), now=now)
-            yield replaced, {price.applies_to["instance_type"] for price in prices}
+            update = self._book.replace("on-demand", prices, rated_until=_rated_until(now, newest_hour), now=now)
+            yield update, {price.applies_to["instance_type"] for price in prices}
 
         self._each_region("on-demand", in_use, refresh_region, result)
 
@@ -174,8 +174,8 @@ class PricesService:
         def refresh_region(region: str, types: Collection[str]) -> Iterator[tuple[PriceUpdate, set[str]]]:
             shapes = self._catalogue.fetch(region, types)
             now = self._clock()
-            replaced = self._book.replace_shapes(shapes, rated_until=_rated_until(now, newest_hour), now=now)
-            yield replaced, {shape.instance_type for shape in shapes}
+            update = self._book.replace_shapes(shapes, rated_until=_rated_until(now, newest_hour), now=now)
+            yield update, {shape.instance_type for shape in shapes}
 
         self._each_region("shapes", in_use, refresh_region, result)
 
@@ -209,14 +209,14 @@ class PricesService:
                     prices += update.prices
                     changes += len(update.changes)
                     listed |= names
-            except (SourceError, ConflictError) as error:  # one region's trouble delays only itself
+            except (SourceError, ConflictError) as error:  # a failing region delays only itself
                 result.failures.append(f"{source} prices of {region}: {error}")
                 continue
             unknown += [f"{region} {name}" for name in sorted(set(types) - listed)]
         result.refreshed.append(SourceRefresh(source, prices, changes, tuple(unknown)))
 
     def _in_use(self, settings: Settings) -> tuple[dict[str, set[str]], datetime | None]:
-        """What the newest hour of each cluster shows in use; and the newest of these hours."""
+        """Return the instance types in use by region, from each cluster's newest hour, and the newest of these hours."""
         now = self._clock()
         in_use: dict[str, set[str]] = {}
         newest = None
@@ -227,60 +227,64 @@ class PricesService:
                 continue
             newest = max(rated[-1], newest or rated[-1])
             nodes, _ = self._ledger.nodes(cluster.name, rated[-1])
-            # Where no metrics describe the nodes, the lines name those that pods ran on.
-            for one in nodes or self._ledger.lines(cluster.name, rated[-1]):
-                region = region_of(one.zone)
-                if region and one.instance_type:
-                    in_use.setdefault(region, set()).add(one.instance_type)
+            # If no metrics describe the nodes, the lines name the instance types that pods ran on.
+            for node in nodes or self._ledger.lines(cluster.name, rated[-1]):
+                region = region_of(node.zone)
+                if region and node.instance_type:
+                    in_use.setdefault(region, set()).add(node.instance_type)
         return in_use, newest
 
 
 def _spot_requests(
-    known: Iterable[Price],
+    stored: Iterable[Price],
     region: str,
     types: Collection[str],
     systems: Collection[OperatingSystem],
     now: datetime,
 ) -> list[tuple[datetime, set[str]]]:
-    """From when on the spot prices of which types are asked: of those up to date together, of the others a few at a
-    time, so that a long history is kept as it comes and not lost with a function that runs out of time."""
-    reached: dict[tuple[str, str], datetime] = {}
+    """Return which instance types' spot prices to fetch together, and from when on.
+
+    Types that are up to date are fetched together. The others are fetched a few at a time, so that a long history is
+    stored in parts, and not lost if the function runs out of time.
+    """
+    valid_until: dict[tuple[str, str], datetime] = {}
     newest: datetime | None = None
-    for price in known:
+    for price in stored:
         facts = price.applies_to
         if region_of_zone_id(facts["zone_id"]) != region or price.valid_from is None or price.valid_to is None:
             continue
         key = (facts["instance_type"], facts["operating_system"])
-        reached[key] = max(price.valid_to, reached.get(key, price.valid_to))
+        valid_until[key] = max(price.valid_to, valid_until.get(key, price.valid_to))
         newest = max(price.valid_from, newest or price.valid_from)
     oldest = now - SPOT_HISTORY
     starts: dict[str, datetime] = {}
     for name in types:
-        ends = [reached.get((name, system)) for system in systems]
+        ends = [valid_until.get((name, system)) for system in systems]
         starts[name] = min((end - SPOT_VALID_FOR if end else oldest) for end in ends)
-    # What is valid beyond now was fetched together, at the newest point or later.
+    # Prices that are valid beyond now were fetched together, at the newest time or later.
     current = {name for name in types if starts[name] + SPOT_VALID_FOR > now}
     behind = sorted({*types} - current)
-    chains = []
-    for own in (current, *({*behind[at : at + TYPES_PER_REQUEST]} for at in range(0, len(behind), TYPES_PER_REQUEST))):
-        if own:
-            since = min(starts[name] for name in own)
-            if own is current and newest is not None:
+    requests = []
+    size = TYPES_PER_REQUEST
+    for names in (current, *({*behind[start : start + size]} for start in range(0, len(behind), size))):
+        if names:
+            since = min(starts[name] for name in names)
+            if names is current and newest is not None:
                 since = max(since, newest)
-            chains.append((max(since - OVERLAP, oldest), own))
-    return chains
+            requests.append((max(since - OVERLAP, oldest), names))
+    return requests
 
 
 def _rated_until(now: datetime, newest_hour: datetime | None) -> datetime:
-    """The end of the newest hour that may have been rated: the one just closed is, once dispatch may have sent it."""
-    closed = floor_hour(now)
-    if now - closed >= RATING_DELAY or (newest_hour is not None and newest_hour + HOUR >= closed):
-        return closed
-    return closed - HOUR
+    """Return the end of the newest hour that may have been rated; the last hour may be once dispatch may have sent it."""
+    last_end = floor_hour(now)
+    if now - last_end >= RATING_DELAY or (newest_hour is not None and newest_hour + HOUR >= last_end):
+        return last_end
+    return last_end - HOUR
 
 
 def _by_region(prices: Iterable[Price]) -> dict[str, set[str]]:
-    """Instance types by region, of prices in the book."""
+    """Return the instance types of prices, by region."""
     types: dict[str, set[str]] = {}
     for price in prices:
         region = price.applies_to.get("region") or region_of_zone_id(price.applies_to.get("zone_id", ""))
@@ -289,5 +293,5 @@ def _by_region(prices: Iterable[Price]) -> dict[str, set[str]]:
     return types
 
 
-def _except_priced(in_use: InUse, known: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
-    return {region: {*types} - {*known.get(region, ())} for region, types in in_use.items()}
+def _except_priced(in_use: InUse, priced: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
+    return {region: {*types} - {*priced.get(region, ())} for region, types in in_use.items()}

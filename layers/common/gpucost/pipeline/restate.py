@@ -70,9 +70,8 @@ class RestateService:
                 return None
             try:
                 with gc_paused():
-                    return self._rate_again(
-                        manifest, max(settings_version or 0, manifest.settings_version), message.reason
-                    )
+                    version = max(settings_version or 0, manifest.settings_version)
+                    return self._rate_again(manifest, version, message.reason)
             except ConflictError:
                 if not attempts_left:
                     raise

@@ -43,9 +43,8 @@ class SplitSums:
         for unit, costs in record.by_business_unit().items():
             self.units[unit] = Costs.total([self.units.get(unit, Costs()), costs])
         capacity = record.totals.capacity if record.totals else None
-        self.capacity = (
-            Capacity.total([self.capacity, capacity]) if self.capacity is not None and capacity is not None else None
-        )
+        if self.capacity is not None:
+            self.capacity = None if capacity is None else Capacity.total([self.capacity, capacity])
         self.hours += 1
 
 

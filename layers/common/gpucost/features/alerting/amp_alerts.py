@@ -46,7 +46,7 @@ class AmpAlertEvaluation:
 
 
 def fleet_rules(settings: AlertingSettings) -> dict[str, RuleSettings]:
-    """Return the rules evaluated on ticks and on AMP's alerts, with a default rule of kind `external` if none is set."""
+    """Return the rules of ticks and AMP's alerts, with a default rule of kind `external` if none is set."""
     kinds = {"budget", "spend-change", "data", "digest", "external"}
     rules = {name: rule for name, rule in settings.alerts.named_rules().items() if rule.kind in kinds}
     if not any(isinstance(rule, ExternalRule) for rule in rules.values()):

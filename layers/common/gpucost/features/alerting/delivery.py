@@ -18,7 +18,7 @@ from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock
 
 LEASE = timedelta(seconds=55)
-"""How long one delivery may take: less than the 60 s after which Lambda retries first, so that the lease has expired."""
+"""How long one delivery may take. It expires before Lambda's first retry, after 60 s."""
 MAX_ATTEMPTS = 20
 
 

@@ -70,10 +70,7 @@ class HourlyEvaluation:
         summaries = {name: self._summaries(name, start, newest + HOUR) for name in clusters}
         hours = [start + HOUR * i for i in range((newest - start) // HOUR + 1)]
         restated = [] if cluster == "" else self._restated(states, update.all_alerts(), cluster, start)
-        for facts in (HourFacts(self._ledger, [summary], cluster) for summary in restated):
-            for name, rule in rules.items():
-                for finding in find_breaches(rule, settings, facts, update.alerts_of_rule(name)):
-                    update.apply_restated(name, finding)
+        self._apply_restated(settings, update, rules, cluster, restated)
         versions: dict[datetime, int] = dict(states.cursor.versions)
         versions |= {summary.hour: summary.version for summary in restated}
         evaluated_through = states.cursor.evaluated_through
@@ -103,6 +100,19 @@ class HourlyEvaluation:
             cursor = Cursor(states.cursor.scope, evaluated_through, kept_versions, states.cursor.version)
             if cursor != states.cursor:
                 self._states.save_cursor(cursor)
+
+    def _apply_restated(
+        self,
+        settings: AlertingSettings,
+        update: ScopeUpdate,
+        rules: dict[str, RuleSettings],
+        cluster: str,
+        restated: Sequence[HourSummary],
+    ) -> None:
+        for facts in (HourFacts(self._ledger, [summary], cluster) for summary in restated):
+            for name, rule in rules.items():
+                for finding in find_breaches(rule, settings, facts, update.alerts_of_rule(name)):
+                    update.apply_restated(name, finding)
 
     def _summaries(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, HourSummary]:
         """Read the hours of a period that have figures."""

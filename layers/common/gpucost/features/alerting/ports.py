@@ -64,7 +64,7 @@ class ClusterDayToDate:
 
 
 class SpendStore(Protocol):
-    """Stores sums that would cost too many reads to compute again every hour: in DynamoDB, or in memory for a replay."""
+    """Stores sums that cost too many reads to compute every hour: in DynamoDB, or in memory for a replay."""
 
     def month_part(self, cluster: str, month: datetime, part: int) -> MonthPart | None:
         """Read a part of a month as it was last summed."""

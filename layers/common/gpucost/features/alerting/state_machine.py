@@ -3,7 +3,7 @@
 | hour | phase |
 | --- | --- |
 | breach | `pending`, then `firing` (one notification) once the run of breaches is as long as the rule's `for_hours` |
-| no breach | pending ends silently; firing ends (one notification) after `keep_firing_hours` clear hours, at least one |
+| no breach | pending ends silently; firing ends (one notification) after `keep_firing_hours` clear hours, at least 1 |
 | unknown: missing, incomplete, unpriced | unchanged; an unknown hour ends no run |
 
 The phase is a fold over the evaluations, hour by hour. An alert keeps its newest evaluations. When an hour is restated,

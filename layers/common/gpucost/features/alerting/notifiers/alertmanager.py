@@ -16,8 +16,8 @@ from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.notifiers.formatting import (
     detail_fields,
     headline,
-    one_line,
     report_link,
+    single_line,
     suggested_action,
     summary,
     top_waster_lines,
@@ -83,7 +83,9 @@ class AlertmanagerNotifier:
         except (*FAILURES, ResponseTooLargeError, ValueError) as error:
             raise SourceError(f"Alertmanager could not be reached ({type(error).__name__})") from error
         if response.status != requests.codes.ok:
-            raise SourceError(f"Alertmanager refused the alerts: HTTP {response.status} {one_line(response.text(80))}")
+            raise SourceError(
+                f"Alertmanager refused the alerts: HTTP {response.status} {single_line(response.text(80))}"
+            )
 
 
 def alert(notification: Notification, now: datetime, public_url: str = "") -> dict[str, Any]:
@@ -102,10 +104,8 @@ def alert(notification: Notification, now: datetime, public_url: str = "") -> di
         "action": suggested_action(notification),
         "note": notification.note,
     }
-    if notification.event == "resolved":
-        ends_at = min(notification.hour + HOUR, now)
-    else:
-        ends_at = now + FIRING_ALERT_LIFETIME
+    is_resolved = notification.event == "resolved"
+    ends_at = min(notification.hour + HOUR, now) if is_resolved else now + FIRING_ALERT_LIFETIME
     api_alert: dict[str, Any] = {
         "labels": {name: label[:MAX_VALUE_LENGTH] for name, label in labels.items()},
         "annotations": {name: text for name, text in annotations.items() if text},

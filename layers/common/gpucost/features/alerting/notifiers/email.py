@@ -10,8 +10,8 @@ from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.notifiers.formatting import (
     detail_fields,
     headline,
-    one_line,
     report_link,
+    single_line,
     subject_fields,
     suggested_action,
     summary,
@@ -67,7 +67,7 @@ class EmailNotifier:
 def subject(notifications: Sequence[Notification]) -> str:
     """Return an email subject of at most 99 printable ASCII characters, as SNS requires."""
     first = notifications[0]
-    names = " in ".join(one_line(name) for name in (first.subject.business_unit, first.subject.cluster) if name)
+    names = " in ".join(single_line(name) for name in (first.subject.business_unit, first.subject.cluster) if name)
     line = f"{headline(first)}: {names}" if names else headline(first)
     if len(notifications) > 1:
         line = f"{len(notifications)} GPU cost alerts: {names or 'all clusters'}"
@@ -85,7 +85,7 @@ def _part(notification: Notification, public_url: str) -> str:
     if workloads := top_waster_lines(notification):
         lines += ["", "Workloads with the most waste:", *workloads]
     if notification.note:
-        lines += ["", f"Note: {one_line(notification.note, 500)}."]
+        lines += ["", f"Note: {single_line(notification.note, 500)}."]
     if action := suggested_action(notification):
         lines += ["", action]
     link = report_link(notification, public_url)

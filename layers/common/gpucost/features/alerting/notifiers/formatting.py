@@ -31,7 +31,7 @@ _TITLES: dict[Kind, str] = {
 }
 _TITLE_SUFFIXES = {"firing": "", "digest": "", "repeat": " (still firing)", "resolved": " resolved"}
 _ACTIONS: dict[Kind, str] = {
-    "waste": "Check the workloads listed: release GPUs that are not used, and share or slice GPUs with low utilization.",
+    "waste": "Check the workloads listed: release unused GPUs, and share or slice GPUs with low utilization.",
     "idle-workload": "Stop the workload, scale it down, or move it to a shared GPU or a MIG slice. "
     "If it has to wait, acknowledge the alert.",
     "unallocated": "Let Karpenter consolidate the node pool, lower its minimum size, or move pending workloads to it.",
@@ -52,7 +52,7 @@ _DATA_PROBLEMS = {
 }
 
 
-def one_line(name: str, max_length: int = MAX_NAME_LENGTH) -> str:
+def single_line(name: str, max_length: int = MAX_NAME_LENGTH) -> str:
     """Make a name safe for one line: newlines, control and bidirectional characters become a space."""
     text = _UNPRINTABLE.sub(" ", name)
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
@@ -63,7 +63,7 @@ def headline(notification: Notification) -> str:
     return _TITLES[notification.kind] + _TITLE_SUFFIXES[notification.event]
 
 
-def summary(notification: Notification, format_name: NameFormatter = one_line) -> str:
+def summary(notification: Notification, format_name: NameFormatter = single_line) -> str:
     """Return the whole notification in one sentence.
 
     Args:
@@ -135,8 +135,8 @@ def top_waster_lines(notification: Notification) -> list[str]:
     """Return a line for each of the workloads with the most waste."""
     unit = "" if notification.kind == "digest" else " per hour"
     return [
-        f"{rank}. {one_line(workload.namespace, MAX_WORKLOAD_LENGTH)}/{one_line(workload.name, MAX_WORKLOAD_LENGTH)} "
-        f"({one_line(workload.kind, 40)}): wastes {money(workload.waste_usd, notification.currency)}{unit}"
+        f"{rank}. {single_line(workload.namespace, MAX_WORKLOAD_LENGTH)}/{single_line(workload.name, MAX_WORKLOAD_LENGTH)} "
+        f"({single_line(workload.kind, 40)}): wastes {money(workload.waste_usd, notification.currency)}{unit}"
         for rank, workload in enumerate(notification.workloads, start=1)
     ]
 
@@ -177,7 +177,7 @@ def subject_fields(subject: Subject) -> list[tuple[str, str]]:
         (subject.workload_kind or "Workload", subject.workload),
         ("Node pool", subject.node_pool),
     )
-    return [(one_line(title, 40), one_line(name)) for title, name in fields if name]
+    return [(single_line(title, 40), single_line(name)) for title, name in fields if name]
 
 
 _FIGURE_TITLES: dict[Kind, tuple[tuple[str, str], ...]] = {

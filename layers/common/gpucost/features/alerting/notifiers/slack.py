@@ -1,4 +1,4 @@
-"""Sends Block Kit messages to a Slack incoming webhook. Names cannot become markup."""
+"""Sends messages made of blocks to a Slack incoming webhook. Names cannot become markup."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,8 +11,8 @@ from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.notifiers.formatting import (
     detail_fields,
     headline,
-    one_line,
     report_link,
+    single_line,
     subject_fields,
     suggested_action,
     summary,
@@ -118,7 +118,7 @@ class SlackNotifier:
             return f"asks to retry after {wait:g} s (HTTP 429)", wait if wait <= MAX_WAIT_SECONDS else None
         if response.status >= requests.codes.internal_server_error:
             return f"answered HTTP {response.status}", backoff
-        reason = one_line(response.text(80)).replace(url, "…")
+        reason = single_line(response.text(80)).replace(url, "…")
         return f"refused the message: HTTP {response.status} {reason}".rstrip(), None
 
 
@@ -143,7 +143,7 @@ def _blocks(notification: Notification, public_url: str) -> list[dict[str, Any]]
         lines = [summary(notification)]
     if lines:
         blocks.append({"type": "section", "text": _plain(escape("\n".join(lines)))})
-    note = f"Note: {one_line(notification.note, 500)}." if notification.note else ""
+    note = f"Note: {single_line(notification.note, 500)}." if notification.note else ""
     if remarks := " ".join(filter(None, (suggested_action(notification), note))):
         blocks.append({"type": "context", "elements": [_plain(escape(remarks))]})
     link = report_link(notification, public_url)
@@ -161,7 +161,7 @@ def escape(text: str) -> str:
 
 def _inert(name: str) -> str:
     """Make a name safe for mrkdwn: a word joiner after each markup character prevents formatting and links."""
-    return escape("".join(char + _JOINER if char in _MARKUP else char for char in one_line(name)))
+    return escape("".join(char + _JOINER if char in _MARKUP else char for char in single_line(name)))
 
 
 def _plain(text: str) -> dict[str, Any]:

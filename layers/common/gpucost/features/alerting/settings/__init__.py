@@ -26,7 +26,7 @@ class AlertSettings(Section):
 
     @field_validator("rules")
     @classmethod
-    def _rules_of_one_kind_have_names(cls, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    def _rules_of_same_kind_have_names(cls, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
         for kind in RULE_KINDS:
             of_kind = [rule for rule in rules if rule.rule == kind]
             if len(of_kind) > 1 and any(rule.name is None for rule in of_kind):
