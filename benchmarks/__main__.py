@@ -1,4 +1,4 @@
-"""`make bench`: every part in a process of its own, one report (`python -m benchmarks --help`)."""
+"""`make bench`: runs every part in a separate process and prints a report (`python -m benchmarks --help`)."""
 
 import argparse
 import json
@@ -18,8 +18,8 @@ from rich.console import Console
 from benchmarks.figures import Figure, as_json, table
 
 PARTS = (
-    "hour", "opencost", "end_to_end", "restatement", "ledger", "reports", "alerts", "export", "recommendations", "cold_start",
-    "sizes", "growth", "aws_cost", "page",
+    "hour", "opencost", "end_to_end", "restatement", "ledger", "reports", "alerts", "export", "recommendations",
+    "cold_start", "sizes", "growth", "aws_cost", "page",
 )  # fmt: skip
 _RUN_PART = (
     "import json, sys; from importlib import import_module; from pathlib import Path;"
@@ -30,7 +30,7 @@ _RUN_PART = (
 
 
 def run_part(name: str, *, quick: bool, log: Path) -> tuple[list[Figure], dict[str, Any]]:
-    """A part's figures, and how it went: seconds, load of the machine before and after, the error if there was one."""
+    """A part's figures, and its seconds, the machine's load before and after, and any error."""
     before, began = os.getloadavg()[0], time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, log.open("a") as file:
         answer = Path(folder) / "figures.json"
@@ -48,7 +48,7 @@ def run_part(name: str, *, quick: bool, log: Path) -> tuple[list[Figure], dict[s
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 1 where a part failed; a missed aim is said and is no failure."""
+    """Exit with 1 if a part failed. A missed aim is reported, but is no failure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", action="append", choices=PARTS, help="this part; may be given several times")
     parser.add_argument(
@@ -67,8 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(f"{name} failed; what it said: {log}")
     Console(width=None if sys.stdout.isatty() else 120).print(table(figures_by_part))
     machine = {"processors": os.cpu_count(), "architecture": platform.machine(), "python": platform.python_version()}
-    outcomes = [figure.is_kept() for figures in figures_by_part.values() for figure in figures if figure.aim is not None]
-    print(f"{sum(map(bool, outcomes))} of {len(outcomes)} aims kept; {machine['processors']} processors, "
+    outcomes = [
+        figure.is_kept() for figures in figures_by_part.values() for figure in figures if figure.aim is not None
+    ]
+    print(f"{sum(map(bool, outcomes))} of {len(outcomes)} aims met; {machine['processors']} processors, "
           f"load {' to '.join(f'{load:.1f}' for load in _loads(parts))}, Python {machine['python']}")  # fmt: skip
     if options.json:
         report = {

@@ -28,12 +28,12 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
 
 HOURS = 730
-"""In a month, as AWS's calculator counts."""
+"""Hours in a month, as in AWS's calculator."""
 GB = 10**9
 DEFAULT_EXPORT_DAYS = 2557
 """Days that exports are kept (parameter ExportDays)."""
 METRICS = 20
-"""Series that functions count, whatever the fleet (tests/functions/test_operations.py)."""
+"""Metric series of the functions, independent of the fleet (tests/functions/test_operations.py)."""
 
 PRICES = {
     "dynamodb_write": 0.625e-6,
@@ -68,9 +68,9 @@ PAGES = {
 }  # fmt: skip
 """Under https://aws.amazon.com/, by the first word of a price's name."""
 GPU_HOURLY = (2.50, 4.00)
-"""USD of a GPU-hour, to say what share of the spend the bill is: about what an H100 costs reserved and on demand."""
+"""USD per GPU-hour, for the bill's share of the spend: roughly an H100, reserved and on demand."""
 AIM = 0.0001
-"""At most this share of the GPU spend."""
+"""The largest allowed share of the GPU spend."""
 SIZES = (100, 1_000, 10_000)
 HERE = Path(__file__).parent
 KEPT, PAGE = HERE / "cost.json", HERE / "cost.md"
@@ -89,12 +89,12 @@ FREE = {
     "alarm_month": 10,
     "amp_sample": 200 * 10**9,
 }
-"""A month, for every account and not only in its first year."""
+"""The monthly free tier that does not end after the first year."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What is run. `scale` is pods ÷ 10,000 of one cluster: units and bytes grow with them."""
+    """The fleet. `scale` is pods ÷ 10,000 of one cluster: units and bytes grow with them."""
 
     clusters: int = 3
     scale: float = 1.0
@@ -104,13 +104,13 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Of one cluster of 10,000 pods and 200 units."""
+    """Units and bytes measured for a cluster of 10,000 pods and 200 business units."""
 
     write_units_an_hour: float
     read_units_an_hour: float
-    """Of publishing and of the dispatcher's look-back."""
+    """Units of publishing, and of the dispatcher's look-back."""
     read_units_a_day: float
-    """Of closing the day: its facts are summed from all its lines."""
+    """Units of closing a day, whose facts are summed from all lines."""
     write_units_a_day: float
     hour_bytes: Mapping[str, float]
     """Stored each hour, by level of retention."""
@@ -122,12 +122,12 @@ class Measured:
     log_bytes_an_hour: float = 8_000
     report_read_units: float = 120
     daily_gb_seconds: float = 0.0
-    """Of export and advise."""
+    """Of the functions export and recommend."""
     export_bytes_a_day: float = 0.0
 
 
 def _size(item: Mapping[str, Any]) -> int:
-    """As DynamoDB bills storage: names and values, and 100 bytes an item."""
+    """An item's size as DynamoDB bills storage: names and values, plus 100 bytes."""
     total = 100
     for name, value in item.items():
         ((kind, content),) = value.items()
@@ -169,7 +169,7 @@ def measure(pods: int = large_ledger.PODS) -> Measured:
         Ledger(look_back, table).manifests("large", day - 13 * DAY, day + DAY)
         reads = Metered(client)
         Ledger(reads, table).lines("large", hour)
-        # Of the look-back's 336 hours 24 are there; the day's sums are read anew from 24 hours in its last one.
+        # Of the look-back's 336 hours 24 are there; the day's sums are read again from 24 hours in its last one.
         hourly_reads = writes.reads + rolled.reads + look_back.units * 14
         closing = Metered(client)
         closing.only_writes()
@@ -187,8 +187,8 @@ def measure(pods: int = large_ledger.PODS) -> Measured:
             write_units_a_day=closing.units + sum(-(-_size(item) // 1024) for item in facts),
             hour_bytes=hour_bytes,
             day_bytes=_by_level([*kept, *facts]),
-            # A tenth of a second to begin with, then as benchmarks.export and .advice found for 10,000 pods: 37 and 20
-            # seconds of one processor at 2 GB, 30.5 MB of files.
+            # A tenth of a second plus what benchmarks.export and .recommendations measured for 10,000 pods: 37 and 20
+            # seconds of a processor at 2 GB, 30.5 MB of files.
             seconds_an_hour=3 + 17 * pods / 10_000,
             samples_an_hour=290 * pods,
             daily_gb_seconds=4 + 2 * 57 * pods / 10_000,
@@ -202,14 +202,14 @@ def _items(client: Any, table: str) -> dict[tuple[str, str], Any]:
 
 
 def stored_gb(fleet: Fleet, measured: Measured) -> float:
-    """In the long run, when as much expires as is written."""
+    """In the long run, when expired data equals written data."""
     days = {name: getattr(DEFAULT_RETENTION, name).days for name in ("lines", "hours", "days")}
     each = sum((24 * measured.hour_bytes[level] + measured.day_bytes[level]) * days[level] for level in days)
     return float(fleet.clusters * fleet.scale * each / GB)
 
 
 def used(fleet: Fleet, measured: Measured) -> dict[str, float]:
-    """What a month takes, by what is priced.
+    """Consumption of a month, by price.
 
     Args:
         fleet: what is run.
@@ -220,7 +220,7 @@ def used(fleet: Fleet, measured: Measured) -> dict[str, float]:
     reads = size * (HOURS * measured.read_units_an_hour + days * measured.read_units_a_day)
     gb = stored_gb(fleet, measured)
     polls = HOURS * 3600 / 20 * 5 * 2  # five long polls at a time on each of two queues, whether there is work or not
-    # As S3's Intelligent-Tiering moves what nobody reads: after 30 and 90 days.
+    # S3 Intelligent-Tiering moves objects without reads after 30 and 90 days.
     export_gb = size * measured.export_bytes_a_day / GB
     bodies = transform()["Resources"].values()
     alarms = sum(_metrics(body["Properties"]) for body in bodies if body["Type"] == "AWS::CloudWatch::Alarm")
@@ -250,19 +250,19 @@ def used(fleet: Fleet, measured: Measured) -> dict[str, float]:
 
 
 def _metrics(alarm: Mapping[str, Any]) -> int:
-    """How many metrics an alarm watches, by which it is priced."""
+    """Number of metrics of an alarm, which determines its price."""
     return max(1, sum("MetricStat" in metric for metric in alarm.get("Metrics", [])))
 
 
 def monthly(
     fleet: Fleet, measured: Measured, *, free: bool = False, prices: Mapping[str, float] = PRICES
 ) -> dict[str, float]:
-    """Dollars a month, by what is priced.
+    """Dollars per month, by price.
 
     Args:
         fleet: what is run.
         measured: of one cluster of 10,000 pods.
-        free: less what AWS gives every account each month for ever, as if nobody else in the account used it.
+        free: subtract the permanent monthly free tier, as if nothing else in the account used it.
         prices: `PRICES` or `INFREQUENT_ACCESS`.
     """
     return {
@@ -272,12 +272,12 @@ def monthly(
 
 
 def measured_units() -> dict[int, Measured]:
-    """As committed."""
+    """The committed measurements."""
     return {int(gpus): Measured(**fields) for gpus, fields in json.loads(KEPT.read_text()).items()}
 
 
 def share(gpus: int, measured: Measured, gpu_hourly: float) -> float:
-    """The bill ÷ what the GPUs cost."""
+    """The bill ÷ the cost of the GPUs."""
     return sum(monthly(Fleet(clusters=1), measured).values()) / (gpus * HOURS * gpu_hourly)
 
 
@@ -286,7 +286,9 @@ def page(measurements: Mapping[int, Measured]) -> str:
     costs = {gpus: monthly(Fleet(clusters=1), measured) for gpus, measured in measurements.items()}
     head = " | ".join(f"{gpus:,} GPUs" for gpus in measurements)
     rows = [
-        f"| {part.replace('_', ' ')} | {price:.10g} | " + " | ".join(f"{costs[g][part]:.2f}" for g in measurements) + " |"
+        f"| {part.replace('_', ' ')} | {price:.10g} | "
+        + " | ".join(f"{costs[g][part]:.2f}" for g in measurements)
+        + " |"
         for part, price in PRICES.items()
     ]
     totals = {gpus: sum(parts.values()) for gpus, parts in costs.items()}
@@ -297,8 +299,8 @@ def page(measurements: Mapping[int, Measured]) -> str:
     ]  # fmt: skip
     pages = ", ".join(f"<https://aws.amazon.com/{price_page}/>" for price_page in sorted(set(PAGES.values())))
     units = [
-        f"| {gpus:,} | {measured.write_units_an_hour:,.0f} | {measured.read_units_an_hour:,.0f} | {measured.write_units_a_day:,.0f} | "
-        f"{measured.read_units_a_day:,.0f} | {stored_gb(Fleet(clusters=1), measured):.1f} |"
+        f"| {gpus:,} | {measured.write_units_an_hour:,.0f} | {measured.read_units_an_hour:,.0f} | "
+        f"{measured.write_units_a_day:,.0f} | {measured.read_units_a_day:,.0f} | {stored_gb(Fleet(clusters=1), measured):.1f} |"
         for gpus, measured in measurements.items()
     ]
     return "\n".join([
@@ -330,7 +332,7 @@ def page(measurements: Mapping[int, Measured]) -> str:
 
 
 def figures(quick: bool) -> list[Figure]:
-    """Measured anew at the largest size, and the bill of all as committed."""
+    """Measure the largest size again, and compute the bill of all committed sizes."""
     measurements = measured_units()
     measured_now = measure(1_000 if quick else 10_000)
     of = "hour of 1,000 pods" if quick else "hour of 10,000 pods"
@@ -353,7 +355,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument(
-        "--write", action="store_true", help="measure anew, write cost.json, cost.md and docs/ledger.md"
+        "--write", action="store_true", help="measure again, write cost.json, cost.md and docs/ledger.md"
     )
     options = parser.parse_args()
     if options.write:

@@ -1,11 +1,11 @@
-"""A cold start of each function as `sam build` makes it, beside an empty handler with one boto3 client.
+"""Cold starts of each function as built by `sam build`, compared with an empty handler with a boto3 client.
 
 From the start of the process until the first event is handled: the interpreter, the imports, the first clients, and
 what the event asks of DynamoDB, SQS and SNS (moto, before the first settings are pushed: the least that a function
-does). The empty handler makes the one client that all of them need and asks nothing; beside it stands one that imports
-Powertools and pydantic, too. Same Python, same layers, in turns; processor time of that process alone, so that other
-work on the machine does not count. From a snapshot the API begins where its import ended; what Lambda takes to restore
-it can be measured in Lambda only. `--imports FUNCTION` lists the slowest imports of one.
+does). The empty handler only creates the client that all of them need. A second one also imports Powertools and
+pydantic. They use the same Python and layers, in turns. Only the processor time of the process counts, so other work on
+the machine has no effect. From a snapshot, the API starts after its imports. Lambda's time to restore a snapshot can
+only be measured in Lambda. `--imports FUNCTION` lists the slowest imports of one.
 """
 
 import json
@@ -58,7 +58,7 @@ def start(path: list[Path], event: Path, environment: Mapping[str, str]) -> Star
 
 
 def size(folder: Path, *, zipped: bool) -> float:
-    """Megabytes of what is deployed."""
+    """Megabytes of the deployed packages."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     if not zipped:
         return sum(path.stat().st_size for path in files) / 1e6
@@ -70,7 +70,7 @@ def size(folder: Path, *, zipped: bool) -> float:
 
 
 def measure(built: Path, rounds: int) -> list[Figure]:
-    """Every function and the empty handler, in turns."""
+    """Cold starts of every function and the empty handler, in turns."""
     seconds: dict[str, list[float]] = {name: [] for name in EVENTS}
     floor: list[float] = []
     restored: list[float] = []
@@ -83,7 +83,9 @@ def measure(built: Path, rounds: int) -> list[Figure]:
         for number in range(rounds + 1):
             bare, with_packages = (
                 start(
-                    [Path(process), built / "DependenciesLayer" / "python"], events / "schedule.json", credentials(endpoint)
+                    [Path(process), built / "DependenciesLayer" / "python"],
+                    events / "schedule.json",
+                    credentials(endpoint),
                 )
                 for process in (empty, named)
             )

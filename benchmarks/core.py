@@ -35,7 +35,7 @@ GPU, MODEL = "nvidia_com_gpu", "NVIDIA H100 80GB HBM3"
 
 
 def observation(pods: int, units: int) -> Observation:
-    """What was seen in the hour."""
+    """The observation of the hour."""
     scrapes = Scrapes(tuple(to_epoch_ms(HOUR) + minute * 60_000 for minute in range(-60, 120)))
     capacity = {GPU: Decimal(PODS_PER_NODE)}
     labels = {"label_node_kubernetes_io_instance_type": "p5.48xlarge"}
@@ -62,7 +62,7 @@ def observation(pods: int, units: int) -> Observation:
 
 
 def hour_of(pods: int, units: int) -> Callable[[], HourRecord]:
-    """What attributes the hour, each time anew."""
+    """A function that attributes the hour from scratch."""
     settings, seen = settings_for("http://127.0.0.1:9", units), observation(pods, units)
     metering = MeteringRules(settings.utilization.sources, None)
     rules = attribution_rules(settings, pricing_of(settings))
@@ -75,7 +75,7 @@ def hour_of(pods: int, units: int) -> Callable[[], HourRecord]:
 
 
 def instructions(run: Callable[[], object]) -> int:
-    """Bytecode instructions that a call executes; those of C, as in `decimal`, are not seen."""
+    """Bytecode instructions that a call executes; C code such as `decimal` is not counted."""
     counted = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:

@@ -1,4 +1,4 @@
-"""An hour from Prometheus into the ledger, and a backfill, beside their bare floor (make bench).
+"""An hour from Prometheus into the ledger, and a backfill, compared with their floor (make bench).
 
 The floor: the same queries, read to the last byte and thrown away, and the same bytes written by plain batch calls of
 the very items that were stored. Both in turns, so that a drifting machine moves both. At 1×, 4× and 16×, so that a
@@ -51,26 +51,26 @@ Query = tuple[str, Mapping[str, str]]
 
 
 class Queue:
-    """A bus that keeps its work, and that nobody listens to."""
+    """A bus that records messages without delivering them."""
 
     def __init__(self) -> None:
         self.work: list[HoursDue] = []
 
     def send_due(self, messages: Sequence[HoursDue]) -> None:
-        """Keep them."""
+        """Record messages."""
         self.work += messages
 
     def publish(self, message: HourClosed | Tick) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def dead_letter(self, body: str, reason: str) -> None:
-        """Nothing may be put aside here."""
+        """Fail: no message may be sent to the dead-letter queue here."""
         raise AssertionError(reason)
 
 
 @dataclass
 class BenchmarkSystem:
-    """A fresh table with the settings of the cluster, and the service on it."""
+    """A new table with the cluster's settings, and the service on it."""
 
     client: Any
     url: str
@@ -85,9 +85,7 @@ class BenchmarkSystem:
         store.push(settings_for(self.url).model_dump_json(exclude_none=True), author="benchmark", now=now)
         self.queue = Queue()
         self.ledger = Ledger(self.metered, self.table)
-        pricer = Pricer(
-            PriceStore(self.client, self.table), BillStore(self.client, self.table, clock=lambda: now)
-        )
+        pricer = Pricer(PriceStore(self.client, self.table), BillStore(self.client, self.table, clock=lambda: now))
         self.service = AttributeService(
             store, self.ledger, RollupStore(self.metered, self.table), metrics_reader, self.queue,  # type: ignore[arg-type]
             pricer=pricer, clock=lambda: now,
@@ -102,7 +100,7 @@ class BenchmarkSystem:
 
 
 class Keeping:
-    """The real client, keeping what is stored through it: DynamoDB Local takes minutes for a scan of a large table."""
+    """The real client, which records what it stores. DynamoDB Local takes minutes to scan a large table."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -132,7 +130,7 @@ def _put_by(name: str, arguments: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def cpu_seconds() -> float:
-    """Of this process and of the engines that it runs: other work on the machine does not count."""
+    """Processor seconds of this process and its engines, without other work on the machine."""
     ticks = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -146,7 +144,7 @@ def cpu_seconds() -> float:
 
 @contextmanager
 def watched(queries: list[Query]) -> Any:
-    """Look over the client's shoulder."""
+    """Record the client's queries."""
     ask = PrometheusClient._send_query
 
     def record(self: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
@@ -161,7 +159,7 @@ def watched(queries: list[Query]) -> Any:
 
 
 def send_bare(url: str, queries: Sequence[Query]) -> None:
-    """The same queries, read and thrown away."""
+    """Send the same queries and discard the responses."""
     session = requests.Session()
     session.trust_env = False
     for path, form in queries:
@@ -169,7 +167,7 @@ def send_bare(url: str, queries: Sequence[Query]) -> None:
 
 
 def write_bare(client: Any, items: Sequence[Any]) -> None:
-    """The same items, 25 at a time, into a fresh table."""
+    """Write the same items, 25 at a time, into a new table."""
     name = f"bare-{uuid4()}"
     create_table(client, name)
     for at in range(0, len(items), 25):
@@ -180,7 +178,7 @@ def write_bare(client: Any, items: Sequence[Any]) -> None:
 
 
 def compare(client: Any, url: str, start: datetime, end: datetime, rounds: int = ROUNDS) -> dict[str, float]:
-    """Ours and the floor, in turns."""
+    """Measure our code and the floor in turns."""
     queries: list[Query] = []
     with watched(queries):
         keeping = Keeping(client)
@@ -223,7 +221,7 @@ def compare(client: Any, url: str, start: datetime, end: datetime, rounds: int =
 
 @contextmanager
 def metrics(pods: int, start: datetime, end: datetime, step: int = STEP) -> Any:
-    """A Prometheus that holds a cluster of so many pods from ten minutes before until ten after."""
+    """A Prometheus with a cluster of some pods, from ten minutes before until ten minutes after."""
     with (
         tempfile.TemporaryDirectory() as folder,
         running_prometheus(_days(Path(folder) / "metrics.om", pods, start, end, step)) as url,
@@ -232,7 +230,7 @@ def metrics(pods: int, start: datetime, end: datetime, step: int = STEP) -> Any:
 
 
 def _days(path: Path, pods: int, start: datetime, end: datetime, step: int) -> Iterator[Path]:
-    """A file for each UTC day: promtool reads all of a file for each of its days."""
+    """A file for each UTC day, because promtool reads a whole file for each of its days."""
     margin = timedelta(minutes=10)
     begin = start - margin
     while begin < end + margin:
@@ -243,12 +241,12 @@ def _days(path: Path, pods: int, start: datetime, end: datetime, step: int) -> I
 
 
 def peak_memory_mib(dynamodb: str, url: str, hour: datetime) -> float:
-    """Peak resident memory of a process of its own that takes the hour end to end."""
+    """Peak resident memory of a separate process that runs the hour end to end."""
     return called("benchmarks.sizes:attribute", dynamodb, url, hour.isoformat()).peak_mib
 
 
 def hours(client: Any, dynamodb: str, sizes: Sequence[int]) -> list[dict[str, Any]]:
-    """One hour end to end, of clusters of these sizes: the newest whose samples are all there, its day under way."""
+    """One hour end to end for each cluster size: the newest complete hour of an open day."""
     start = floor_hour(datetime.now(UTC) - timedelta(minutes=10)) - HOUR
     measured = []
     for pods in sizes:
@@ -259,7 +257,7 @@ def hours(client: Any, dynamodb: str, sizes: Sequence[int]) -> list[dict[str, An
 
 
 def backfills(client: Any, pods: int, days: Sequence[int], step: int, rounds: int) -> list[dict[str, Any]]:
-    """Backfills of so many days."""
+    """Backfills of some days."""
     measured = []
     for number in days:
         start = floor_day(datetime.now(UTC)) - number * DAY

@@ -1,4 +1,4 @@
-"""A day of exports: rows, bytes, seconds and memory for clusters of some sizes; amounts random to the last digit.
+"""A day of exports: rows, bytes, seconds and memory by cluster size, with amounts random to the last digit.
 
 `python -m benchmarks.export [PODS]` (10,000 where not given). Reading the ledger is not in it (see benchmarks.ledger).
 """
@@ -27,7 +27,7 @@ ZONE = "eu-central-1a"
 
 
 def hours(pods: int) -> Iterator[Iterator[Row]]:
-    """24 hours of pods that run all day, eight on a node that has nine GPUs."""
+    """24 hours of pods that run all day, eight on a node with nine GPUs."""
     source = random.Random(7)
     uids = [str(UUID(int=source.getrandbits(128))) for _ in range(pods)]
     for number in range(24):
@@ -67,7 +67,7 @@ def _line(number: int, uid: str, node: str, price: Decimal, used: Decimal) -> Li
 
 
 def measure(pods: int) -> tuple[int, list[float], float, float, float]:
-    """Write a day: rows, megabytes of both files, seconds of making and writing, MiB of memory at most."""
+    """Write a day: rows, megabytes of both files, seconds of computing and writing, peak MiB."""
     began = time.process_time()
     for rows in hours(pods):
         sum(1 for _ in rows)
@@ -82,7 +82,7 @@ def measure(pods: int) -> tuple[int, list[float], float, float, float]:
 
 
 def figures(quick: bool) -> list[Figure]:
-    """Of a day."""
+    """Figures of a day."""
     pods = 1_000 if quick else 10_000
     rows, (parquet, csv), making, writing, memory = measure(pods)
     of = f"a day of {pods:,} pods exported"
@@ -96,7 +96,7 @@ def figures(quick: bool) -> list[Figure]:
 
 
 def main(pods: int) -> None:
-    """Write a day and say what it took."""
+    """Write a day and print its figures."""
     rows, megabytes, making, seconds, memory = measure(pods)
     print(f"{pods:,} pods: {rows:,} rows, {megabytes[0]:.1f} MB of Parquet, {megabytes[1]:.1f} MB of gzipped CSV")
     print(f"making rows {making:.0f} s, writing {seconds:.0f} s of one core; {memory:.0f} MB of memory at most")

@@ -1,4 +1,4 @@
-"""What a benchmark finds: figures, each beside the floor measured in the same run and the most that is aimed at."""
+"""Figures of a benchmark, each with the floor measured in the same run and its aim."""
 
 import argparse
 import json
@@ -16,12 +16,12 @@ from rich.console import Console
 from rich.table import Table
 
 Part = Callable[[bool], list["Figure"]]
-"""`figures(quick)` of a module: measures, on small sizes where quick."""
+"""A module's `figures(quick)`, which measures, with small sizes if quick."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One thing measured.
+    """A measured figure.
 
     Where there is a floor, the aim is for the ratio to it, else for the value.
     """
@@ -30,24 +30,24 @@ class Figure:
     value: float
     unit: str = ""
     floor: float | None = None
-    """In the unit of the value."""
+    """The floor, in the unit of the value."""
     aim: float | None = None
-    """At most so much."""
+    """The largest value, or ratio if there is a floor, that is aimed at."""
 
     @property
     def ratio(self) -> float | None:
-        """To the floor."""
+        """The ratio to the floor."""
         return self.value / self.floor if self.floor else None
 
     def is_kept(self) -> bool | None:
-        """Whether the aim is; None where there is none."""
+        """Whether the aim is met. None without an aim."""
         if self.aim is None:
             return None
         return (self.value if self.ratio is None else self.ratio) <= self.aim
 
 
 def in_turns(ours: Callable[[], object], floor: Callable[[], object], rounds: int) -> tuple[list[float], list[float]]:
-    """Seconds of both, in turns, so that a drifting machine moves both."""
+    """Seconds of both functions, in turns, so that changes of the machine's speed affect both."""
     took: tuple[list[float], list[float]] = ([], [])
     for _ in range(rounds):
         for seconds, run in zip(took, (ours, floor), strict=True):
@@ -58,7 +58,7 @@ def in_turns(ours: Callable[[], object], floor: Callable[[], object], rounds: in
 
 
 def against(name: str, ours: Sequence[float], floor: Sequence[float], aim: float | None, unit: str = "s") -> Figure:
-    """A figure of the median of what was measured in turns; its ratio is the median of the turns' ratios."""
+    """A figure from measurements in turns: the median, and the median of the turns' ratios."""
     value = median(ours)
     ratio = median(seconds / bare for seconds, bare in zip(ours, floor, strict=True))
     return Figure(name, value, unit, value / ratio, aim)
@@ -66,13 +66,13 @@ def against(name: str, ours: Sequence[float], floor: Sequence[float], aim: float
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a process of its own took."""
+    """Resources that a separate process used."""
 
     seconds: float
     processor_seconds: float
     output: str
     peak_mib: float = 0.0
-    """Of resident memory; known of what `called` runs."""
+    """Peak resident memory, known for processes of `called`."""
 
 
 def run_process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Spent:
@@ -93,7 +93,7 @@ def run_process(command: Sequence[str], environment: Mapping[str, str] | None = 
 
 
 def peak_mib() -> float:
-    """The most resident memory that this process had.
+    """The peak resident memory of this process.
 
     Not `ru_maxrss`, in which a process begins with the peak of the one that started it.
     """
@@ -102,7 +102,7 @@ def peak_mib() -> float:
 
 
 def called(function: str, *arguments: str) -> Spent:
-    """Call `module:function` with texts in a process of its own."""
+    """Call `module:function` with text arguments in a separate process."""
     module, _, name = function.partition(":")
     code = f"import sys; from {module} import {name}; {name}(*sys.argv[1:])"
     code += "; from benchmarks.figures import peak_mib; print(); print(peak_mib())"
@@ -112,7 +112,7 @@ def called(function: str, *arguments: str) -> Spent:
 
 
 def exponent(points: Iterable[tuple[float, float]]) -> float:
-    """`k` of the power law `size ** k` nearest to what was measured: least squares on the logarithms."""
+    """`k` of the fitted power law `size ** k`: least squares on the logarithms."""
     logs = [(log(size), log(measured)) for size, measured in points]
     middle_x, middle_y = (sum(column) / len(logs) for column in zip(*logs, strict=True))
     covered = sum((x - middle_x) ** 2 for x, _ in logs)
@@ -120,7 +120,7 @@ def exponent(points: Iterable[tuple[float, float]]) -> float:
 
 
 def table(rows: Mapping[str, Sequence[Figure]]) -> Table:
-    """Figures of several parts, to be printed."""
+    """A table of figures of several parts."""
     printed = Table("figure", "value", "floor", "ratio", "aim", "")
     for column in printed.columns[1:5]:
         column.justify = "right"
@@ -131,7 +131,9 @@ def table(rows: Mapping[str, Sequence[Figure]]) -> Table:
             ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
             aim = "" if figure.aim is None else f"≤ {figure.aim:,g}"
             kept = {None: "", True: "kept", False: "[red]missed"}[figure.is_kept()]
-            printed.add_row(f"  {figure.name}", f"{_number(figure.value)} {figure.unit}".strip(), floor, ratio, aim, kept)
+            printed.add_row(
+                f"  {figure.name}", f"{_number(figure.value)} {figure.unit}".strip(), floor, ratio, aim, kept
+            )
         printed.add_section()
     return printed
 
@@ -143,7 +145,7 @@ def _number(value: float) -> str:
 
 
 def as_json(figures: Iterable[Figure]) -> list[dict[str, object]]:
-    """As `--json` writes them."""
+    """Figures in the format of `--json`."""
     return [{**asdict(figure), "ratio": figure.ratio, "is_kept": figure.is_kept()} for figure in figures]
 
 

@@ -1,8 +1,8 @@
-"""How many held-out sums fall inside the 80% interval, by kind of series, history and horizon; and how wide it is.
+"""Share of held-out sums inside the 80% interval, and its width, by kind of series, history and horizon.
 
-`python -m benchmarks.forecast [TRIES]` (40 of each where not given). Where statsmodels can be imported, its
-Holt-Winters smoothing (multiplicative hours of the week, no trend, 200 simulated futures) is asked the same
-beside. It is no dependency of anything else (requirements/forecast.txt):
+`python -m benchmarks.forecast [TRIES]` (default: 40 of each). If statsmodels is installed, its Holt-Winters
+smoothing (multiplicative hours of the week, no trend, 200 simulated futures) is measured, too. Nothing else depends on
+it (requirements/forecast.txt):
 
     scripts/setup.sh forecast && PYTHONPATH=layers/common .tools/forecast/bin/python -m benchmarks.forecast 8
 
@@ -22,17 +22,17 @@ from gpucost.features.recommendations.forecast import forecast
 from tests.spend_series import DAY, KINDS, SHAPES, START, WEEK
 
 Answer = tuple[float, float, float]
-"""Expected, low, high."""
+"""(expected, low, high)."""
 
 
 def ours(history: list[float], ahead: int) -> Answer | None:
-    """The product's."""
+    """The product's forecast."""
     prediction = forecast(history, START, ahead)
     return None if prediction is None else (prediction.expected, prediction.low, prediction.high)
 
 
 def holt_winters(history: list[float], ahead: int) -> Answer | None:
-    """statsmodels'."""
+    """The forecast of statsmodels."""
     smoothing = import_module("statsmodels.tsa.holtwinters").ExponentialSmoothing
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -43,7 +43,7 @@ def holt_winters(history: list[float], ahead: int) -> Answer | None:
 
 
 def main(tries: int) -> None:
-    """Try and say."""
+    """Measure and print."""
     methods: dict[str, Callable[[list[float], int], Answer | None]] = {"ours": ours}
     if find_spec("statsmodels"):
         methods["Holt-Winters"] = holt_winters
@@ -62,7 +62,7 @@ def main(tries: int) -> None:
                     width += (high - low) / 2 / expected / tries
                     error += abs(actual / expected - 1) / tries
                 seconds = (time.process_time() - began) / tries
-                case = f"{kind.__name__:<12} {weeks} weeks known, {days:>2} days ahead, {name}"
+                case = f"{kind.__name__:<12} {weeks} weeks of history, {days:>2} days ahead, {name}"
                 figures = f"{inside / tries:4.0%} inside ± {width:.1%}, mean error {error:.1%}, {seconds:.2f} s"
                 print(f"{case}: {figures}", flush=True)
 

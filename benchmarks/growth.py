@@ -1,4 +1,4 @@
-"""How time and memory grow with pods, business units and hours: exponents of the power laws nearest to it.
+"""Growth of time and memory with pods, business units and hours: exponents of fitted power laws.
 
 An exponent of 1 is linear. Processor time of this product's own process alone: Prometheus is not in it. Memory is what
 the work adds to a process that has imported everything.
@@ -15,20 +15,20 @@ from benchmarks.hour import attribute, cluster
 AIM = 1.1
 TRIES = 3
 LEAST_MIB = 2
-"""Less is lost in what importing took at most."""
+"""Smaller additions are lost in the memory peak of imports."""
 Measured = tuple[float, float]
-"""Processor seconds, MiB added."""
+"""(processor seconds, MiB added)."""
 
 
 def run_once(url: str, hour: str, hours: str, units: str) -> None:
-    """In a process of its own: attribute, and say what that took."""
+    """Attribute in this process, and print its processor seconds and memory."""
     before, began = peak_mib(), time.process_time()
     attribute(url, datetime.fromisoformat(hour), int(hours), int(units))
     print(time.process_time() - began, peak_mib() - before)
 
 
 def measure(url: str, hour: datetime, *, hours: int = 1, units: int = 200) -> Measured:
-    """The least of several tries: what else the machine does only ever adds."""
+    """The minimum of several tries, because other work on the machine only adds."""
     tries = [
         called("benchmarks.growth:own", url, hour.isoformat(), str(hours), str(units)).output.split()
         for _ in range(TRIES)
@@ -48,7 +48,7 @@ def core(pods: int) -> float:
 
 
 def fitted(of: str, points: Sequence[tuple[int, Measured]]) -> list[Figure]:
-    """Single figures, and both exponents."""
+    """The figures of each size, and both exponents."""
     figures = [Figure(f"{of} {size:,}: processor time", seconds, "s") for size, (seconds, _) in points]
     figures += [Figure(f"{of} {size:,}: memory added", mib, "MiB") for size, (_, mib) in points]
     figures.append(Figure(f"{of}: exponent of time", exponent((size, point[0]) for size, point in points), aim=AIM))
@@ -59,7 +59,7 @@ def fitted(of: str, points: Sequence[tuple[int, Measured]]) -> list[Figure]:
 
 
 def figures(quick: bool) -> list[Figure]:
-    """Of pods (the core alone, and the whole hour), business units and hours of one message."""
+    """Growth with pods (core only, and the whole hour), business units, and hours of a message."""
     pods = (100, 1_000, 4_000) if quick else (100, 1_000, 10_000, 40_000)
     alone = [(size, core(size)) for size in pods]
     figures = [Figure(f"the core alone, pods {size:,}: processor time", seconds, "s") for size, seconds in alone]

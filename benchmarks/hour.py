@@ -1,4 +1,4 @@
-"""One hour of a large cluster, attributed, beside the same queries sent bare (make bench).
+"""Attributes an hour of a large cluster, compared with only sending the same queries (make bench).
 
 Wall times are ratios to a floor measured in the same run: the very queries that attribution sends, each read to the
 last byte and thrown away. Samples are what Prometheus itself says it processed (`stats=all`).
@@ -27,7 +27,7 @@ ROUNDS = 5
 
 
 def settings_for(url: str, units: int = large_cluster.UNITS) -> Settings:
-    """Settings of the large cluster with its business units."""
+    """Settings of the large cluster and its business units."""
     named = [{"name": f"unit-{i}", "namespaces": [f"team-{i}"]} for i in range(units)]
     return parse_settings(
         json.dumps(
@@ -58,16 +58,16 @@ def recorded_queries(url: str, hour: datetime) -> list[tuple[str, Mapping[str, s
         sent.append((path, form))
         return ask(self, path, form)
 
-    PrometheusClient._series = record  # type: ignore[method-assign]  # the benchmark looks over the client's shoulder
+    PrometheusClient._series = record  # type: ignore[method-assign]  # records the client's queries
     try:
         attribute(url, hour)
     finally:
-        PrometheusClient._series = ask  # type: ignore[method-assign]  # and steps back
+        PrometheusClient._series = ask  # type: ignore[method-assign]  # restores the method
     return sent
 
 
 def send_bare(url: str, queries: list[tuple[str, Mapping[str, str]]]) -> None:
-    """The floor: the same queries, read and thrown away."""
+    """The floor: send the same queries and discard the responses."""
     session = requests.Session()
     for path, form in queries:
         answer = session.post(f"{url}/api/v1/{path}", data=dict(form), timeout=120)
@@ -75,7 +75,7 @@ def send_bare(url: str, queries: list[tuple[str, Mapping[str, str]]]) -> None:
 
 
 def samples_processed(url: str, queries: list[tuple[str, Mapping[str, str]]]) -> int:
-    """What Prometheus says the queries cost."""
+    """Samples that Prometheus processed for some queries."""
     total = 0
     for path, form in queries:
         answer = requests.post(f"{url}/api/v1/{path}", data={**form, "stats": "all"}, timeout=120).json()
@@ -84,7 +84,7 @@ def samples_processed(url: str, queries: list[tuple[str, Mapping[str, str]]]) ->
 
 
 def raw_samples(url: str, hour: datetime) -> int:
-    """All samples that the hour has, of every metric that Prometheus holds."""
+    """All samples of the hour, of all metrics in Prometheus."""
     total = 0
     for name in requests.get(f"{url}/api/v1/label/__name__/values", timeout=120).json()["data"]:
         form = {"query": f"sum(count_over_time({name}[1h] offset 1ms))", "time": str((hour + HOUR).timestamp())}
@@ -94,12 +94,12 @@ def raw_samples(url: str, hour: datetime) -> int:
 
 
 def peak_memory_mib(url: str, hour: datetime) -> float:
-    """Peak resident memory of a process of its own that attributes the hour."""
+    """Peak resident memory of a separate process that attributes the hour."""
     return called("benchmarks.hour:attribute_text", url, hour.isoformat()).peak_mib
 
 
 def attribute_text(url: str, hour: str) -> None:
-    """`attribute` by texts, for a process of its own."""
+    """`attribute` with text arguments, for a separate process."""
     attribute(url, datetime.fromisoformat(hour))
 
 
@@ -108,7 +108,7 @@ def cluster(
     pods: int, hours: int = 1, *, step: int = large_cluster.STEP, units: int = large_cluster.UNITS,
     with_opencost: bool = False,
 ) -> Iterator[tuple[str, datetime]]:  # fmt: skip
-    """A Prometheus that holds these hours of a cluster; yields its address and the first of them."""
+    """A Prometheus with some hours of a cluster. Yields its URL and the first hour."""
     hour = floor_hour(datetime.now(UTC)) - (2 + hours) * HOUR
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "metrics.om"
@@ -120,7 +120,7 @@ def cluster(
 
 
 def measure(pods: int, rounds: int, step: int = large_cluster.STEP) -> list[Figure]:
-    """The hour and its floor, in turns."""
+    """Measure the hour and its floor in turns."""
     with cluster(pods, step=step) as (url, hour):
         queries = recorded_queries(url, hour)
         ours, bare = in_turns(lambda: attribute(url, hour), lambda: send_bare(url, queries), rounds)
@@ -135,7 +135,7 @@ def measure(pods: int, rounds: int, step: int = large_cluster.STEP) -> list[Figu
 
 
 def figures(quick: bool) -> list[Figure]:
-    """Of clusters of several sizes."""
+    """Figures of several cluster sizes."""
     sizes = (100, 1_000) if quick else (100, 1_000, 10_000, 40_000)
     figures = [figure for pods in sizes for figure in measure(pods, 3 if quick or pods > 10_000 else ROUNDS)]
     return figures + measure(sizes[-1] if quick else 10_000, 3, step=15)

@@ -9,7 +9,7 @@ UNITS = 200
 STEP = 60
 PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 Family = tuple[str, Iterator[tuple[str, str]]]
-"""A metric and its series: labels, and a value that stays."""
+"""A metric and its series: labels and a constant value."""
 KSM = 'job="kube-state-metrics",instance="10.0.0.1:8080"'
 
 
@@ -72,7 +72,7 @@ def _families(pods: int, units: int) -> Iterator[Family]:
 
 
 def _read_by_opencost(pods: int, units: int) -> Iterator[Family]:
-    """What OpenCost reads of the same pods: kube-state-metrics, cAdvisor, and its own exporter.
+    """Metrics that OpenCost reads for the same pods: kube-state-metrics, cAdvisor, and its own exporter.
 
     Left out, as few GPU clusters have many of them: volumes and their claims, load balancers, services, stateful sets,
     annotations, traffic by zone. OpenCost asks for them all the same, and is answered at once.
@@ -110,7 +110,10 @@ def _read_by_opencost(pods: int, units: int) -> Iterator[Family]:
         "node_cpu_hourly_cost", "node_ram_hourly_cost", "node_gpu_hourly_cost", "node_total_hourly_cost",
         "node_gpu_count", "kubecost_node_is_spot",
     ):  # fmt: skip
-        yield metric, ((f'node="node-{n}",instance_type="p5.48xlarge",provider_id="i-{n}",{opencost}', "1") for n in nodes)
+        yield (
+            metric,
+            ((f'node="node-{n}",instance_type="p5.48xlarge",provider_id="i-{n}",{opencost}', "1") for n in nodes),
+        )
     deployments = range(-(-pods // 4))
     yield (
         "deployment_match_labels",
@@ -122,7 +125,7 @@ def _read_by_opencost(pods: int, units: int) -> Iterator[Family]:
 
 
 def _joined(families: Iterable[Family]) -> list[Family]:
-    """One family a metric, as the format asks."""
+    """Samples grouped by metric, as the format requires."""
     parts: dict[str, list[Iterator[tuple[str, str]]]] = {}
     for metric, series in families:
         parts.setdefault(metric, []).append(series)

@@ -33,7 +33,7 @@ ZONES = ("a", "b", "c")
 
 
 def unit_name(number: int) -> str:
-    """As companies name them."""
+    """Realistic names of business units."""
     return f"{('search', 'vision', 'speech', 'ranking', 'research')[number % 5]}-team-{number:03d}"
 
 
@@ -63,7 +63,7 @@ class _Prepared(Ledger):
 
 
 class _Summed(HourRecord):
-    """A record whose sums are given."""
+    """A record with given sums."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -72,7 +72,7 @@ class _Summed(HourRecord):
     groups: dict[tuple[str, str], Costs]
 
     def by_namespace(self) -> dict[tuple[str, str], Costs]:
-        """What was given."""
+        """The given sums."""
         return self.groups
 
 
@@ -86,12 +86,12 @@ def _summary(cluster: str, hour: datetime, chance: random.Random) -> HourSummary
 
 
 def costs(chance: random.Random, gpus: int) -> Costs:
-    """What so many GPUs may cost in an hour; one in ten is partly unmeasured."""
+    """Random costs of some GPUs in an hour. One in ten is partly unmeasured."""
     held = chance.randrange(gpus * 10**12)
     unseen = chance.randrange(held + 1) if chance.random() < 0.1 else 0
     used = chance.randrange(held - unseen + 1)
     price = chance.randrange(1_000_000, 12_000_000)  # millionths of a dollar
-    # Each line rounds for itself, so that sums are off by a few quanta per pod from what one product gives.
+    # Each line rounds for itself, so that sums differ by a few units of the last digit per pod from a single product.
     usd, used_usd, unseen_usd = (
         n * price // 10**6 + chance.randrange(-gpus, gpus + 1) if n else 0 for n in (held, used, unseen)
     )
@@ -133,14 +133,15 @@ def lines(seed: int = 1, pods: int = PODS) -> list[Line]:
                 utilization=from_fixed_point(to_fixed_point(used) * 10**12 // max(1, to_fixed_point(held))),
                 utilization_source="pod", unmeasured_gpu_hours=line_costs.unmeasured_gpu_hours,
                 gpu_hourly_usd=_share(chance) * 12, price_source="spot", allocated_usd=line_costs.allocated_usd,
-                effective_usd=line_costs.effective_usd, waste_usd=line_costs.waste_usd, unmeasured_usd=line_costs.unmeasured_usd,
+                effective_usd=line_costs.effective_usd, waste_usd=line_costs.waste_usd,
+                unmeasured_usd=line_costs.unmeasured_usd,
             )
         )  # fmt: skip
     return lines
 
 
 def record(cluster: str, hour: datetime, lines: list[Line], seed: int = 1) -> HourRecord:
-    """An hour of these lines, on nodes of eight GPUs."""
+    """The record of an hour with these lines, on nodes of eight GPUs."""
     chance = random.Random(seed)
     total = Costs.total(line.costs() for line in lines)
     nodes = tuple(
@@ -160,7 +161,7 @@ def record(cluster: str, hour: datetime, lines: list[Line], seed: int = 1) -> Ho
 
 
 def usage(cluster: str, hour: datetime, lines: list[Line], seed: int = 1) -> Usage:
-    """What these lines may have been rated from: pods that came and went, at means of an hour's samples."""
+    """Usage that may have produced these lines."""
     chance = random.Random(seed)
     start, zero = to_epoch_ms(hour), Fraction(0)
     nodes = [

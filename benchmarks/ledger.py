@@ -1,7 +1,7 @@
-"""What each access to the ledger of a large fleet costs, in DynamoDB's own units (make bench).
+"""Cost of each access to the ledger of a large fleet, in DynamoDB units (make bench).
 
-On Amazon's DynamoDB Local, which counts units as the service does (`ReturnConsumedCapacity`), and beside the budgets of
-the design. Prints one line per access and fails where a budget is broken.
+Runs on Amazon's DynamoDB Local, which counts units as the service does (`ReturnConsumedCapacity`). Prints a line per
+access with its budget, and fails if a budget is exceeded.
 """
 
 import argparse
@@ -27,14 +27,14 @@ from gpucost.storage.rollups import RollupStore
 
 MONTH = 31
 DAYS, CLUSTERS = 35, 3
-"""What is filled before a month of one cluster is asked for."""
+"""Days that are filled before a month of a cluster is read."""
 KEPT = Path(__file__).parent / "ledger.json"
-"""What was measured, for docs/ledger.md."""
+"""Committed measurements, for docs/ledger.md."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One access, what it may cost and what it did."""
+    """One access, with its budget and its measured cost."""
 
     access: str
     most_units: float
@@ -55,15 +55,15 @@ class Metered:
         self.requests = 0
         self.units = 0.0
         self.reads = 0.0
-        """Units of reads alone, whether counted among `units` or not."""
+        """Units of reads, whether counted in `units` or not."""
         self._ignored: set[str] = set()
 
     def only_writes(self) -> None:
-        """From now on count no reads."""
+        """Stop counting reads."""
         self._ignored = {"get_item", "query"}
 
     def only_reads(self) -> None:
-        """From now on count no writes."""
+        """Stop counting writes."""
         self._ignored = {"put_item", "batch_write_item", "update_item", "transact_write_items"}
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -80,7 +80,7 @@ class Metered:
 
 
 def measure(client: Any, table: str, cluster: str, start: datetime, days: int = MONTH) -> Iterator[Budget]:
-    """Every access of the design, once, on a ledger that `large_ledger.fill` wrote from `start` on.
+    """Run every access once on a ledger that `large_ledger.fill` wrote from `start` on.
 
     Where it holds fewer days than a month, those budgets shrink with it.
     """
@@ -116,13 +116,11 @@ def measure(client: Any, table: str, cluster: str, start: datetime, days: int = 
         lambda to: Ledger(to, table).manifests(cluster, end - 7 * DAY, end),
     )  # fmt: skip
     yield spent("writing a day's last hour, 10,000 pods: lines, usage, nodes, the day's sums", 2_000, None, write)
-    yield spent(
-        "one unit, one hour, down to 50 pods", 4, 3, lambda to: Ledger(to, table).lines(cluster, last, unit)
-    )
+    yield spent("one unit, one hour, down to 50 pods", 4, 3, lambda to: Ledger(to, table).lines(cluster, last, unit))
 
 
 def filled_and_measured(days: int, clusters: int) -> list[Budget]:
-    """Fill a table of its own, and measure one cluster of it."""
+    """Fill a new table, and measure one of its clusters."""
     start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - days * DAY
     with running_dynamodb() as url:
         client = local_client("dynamodb", url)

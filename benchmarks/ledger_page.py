@@ -1,4 +1,4 @@
-"""What docs/ledger.md says that it costs, from what was measured last (`--write` of `ledger` and `aws_cost`)."""
+"""Writes the cost tables of docs/ledger.md from the last measurements (`--write` of `ledger` and `aws_cost`)."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from benchmarks.ledger import KEPT, Budget
 
 PAGE = Path(__file__).parents[1] / "docs/ledger.md"
 ACCESS, COST = "units of each access", "what it costs on AWS"
-"""Each table's comment on the page, in the line before it."""
+"""The comments that precede the tables on the page."""
 FLEETS = {
     "10,000 pods in 3 clusters": (Fleet(scale=1 / 3), False, PRICES),
     "the same, less what is free for ever": (Fleet(scale=1 / 3), True, PRICES),
@@ -22,9 +22,10 @@ FLEETS = {
 
 
 def access_table(kept: Sequence[Budget]) -> str:
-    """What each access costs beside its budget."""
+    """The cost of each access with its budget."""
     rows = [
-        f"| {budget.access} | {budget.units:,.0f} | {budget.most_units:,.0f} | {budget.requests} | {budget.most_requests or ''} |"
+        f"| {budget.access} | {budget.units:,.0f} | {budget.most_units:,.0f} | {budget.requests} | "
+        f"{budget.most_requests or ''} |"
         for budget in kept
     ]
     return "\n".join(
@@ -33,7 +34,7 @@ def access_table(kept: Sequence[Budget]) -> str:
 
 
 def cost_table(measured: Measured) -> str:
-    """Dollars a month and a year.
+    """Dollars per month and year.
 
     Args:
         measured: of one cluster of 10,000 pods.
@@ -77,28 +78,28 @@ def _row(name: str, cells: Sequence[str]) -> str:
 
 
 def kept_budgets() -> list[Budget]:
-    """As committed."""
+    """The committed measurements."""
     return [Budget(**fields) for fields in json.loads(KEPT.read_text())]
 
 
 def tables() -> dict[str, str]:
-    """Both, by their comment, from what is committed."""
+    """Both tables by their comment, from the committed measurements."""
     return {ACCESS: access_table(kept_budgets()), COST: cost_table(aws_cost.measured_units()[10_000])}
 
 
 def on_page(page: str, name: str) -> str:
-    """A table as it stands there; "" where its comment does not."""
+    """A table of the page, or "" if its comment is missing."""
     match = re.search(rf"(?<=<!-- {name} -->\n)(\|.*\n)+", page)
     return match.group(0) if match else ""
 
 
 def filled(page: str, tables: Mapping[str, str]) -> str:
-    """The page with these tables in the place of its own."""
+    """The page with its tables replaced."""
     for name, table in tables.items():
         page = page.replace(f"<!-- {name} -->\n{on_page(page, name)}", f"<!-- {name} -->\n{table}")
     return page
 
 
 def write() -> None:
-    """Fill the page."""
+    """Write the tables to the page."""
     PAGE.write_text(filled(PAGE.read_text(), tables()))

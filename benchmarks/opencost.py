@@ -1,4 +1,4 @@
-"""Our whole hour, code included, beside the queries alone that OpenCost sends for the same hour.
+"""Compares a whole hour of ours, including code, with OpenCost's queries for the same hour.
 
 Written from what OpenCost is known to ask for one window of allocations (its source of October 2024: 45 instant queries
 over a range, and one for the pods at a resolution of five minutes), in our own words: which series, which statistic,
@@ -24,27 +24,27 @@ BUSY = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 
 def mean(series: str, by: str) -> str:
-    """Mean over the window, of series that only other labels tell apart."""
+    """Mean over the window, aggregated over the other labels."""
     return f"avg(avg_over_time({series}[{WINDOW}])) by ({by})"
 
 
 def most(series: str, by: str) -> str:
-    """Most in the window."""
+    """Maximum in the window."""
     return f"max(max_over_time({series}[{WINDOW}])) by ({by})"
 
 
 def increase(series: str, by: str) -> str:
-    """What a counter grew by."""
+    """Increase of a counter."""
     return f"sum(increase({series}[{WINDOW}])) by ({by})"
 
 
 def labels(series: str) -> str:
-    """Labels of whatever was there."""
+    """Labels of all series in the window."""
     return f"avg_over_time({series}[{WINDOW}])"
 
 
 def queries() -> Iterator[str]:
-    """All of them."""
+    """All queries of OpenCost."""
     for resource in ("memory", "cpu"):
         usage = "container_memory_allocation_bytes" if resource == "memory" else "container_cpu_allocation"
         yield mean(f"{usage}{{{REAL}}}", CONTAINER)
@@ -68,7 +68,11 @@ def queries() -> Iterator[str]:
     yield mean("kube_persistentvolumeclaim_resource_requests_storage_bytes", "persistentvolumeclaim, namespace")
     yield mean("kube_persistentvolume_capacity_bytes", "persistentvolume")
     yield mean("pv_hourly_cost", "volumename, persistentvolume, provider_id")
-    for zone_labels in ('internet="false",same_zone="false",same_region="true"', 'same_region="false"', 'internet="true"'):
+    for zone_labels in (
+        'internet="false",same_zone="false",same_region="true"',
+        'same_region="false"',
+        'internet="true"',
+    ):
         yield increase(f"kubecost_pod_network_egress_bytes_total{{{zone_labels}}}", "pod_name, namespace")
     for zone_labels in ("zone", "region", "internet"):
         yield mean(f"kubecost_network_{zone_labels}_egress_cost", "cluster")
@@ -88,7 +92,7 @@ def queries() -> Iterator[str]:
 
 
 def send(url: str, hour: datetime) -> None:
-    """Send them, and read each answer to its last byte."""
+    """Send OpenCost's queries, and read each response completely."""
     session = requests.Session()
     session.trust_env = False
     for query in queries():
@@ -97,21 +101,21 @@ def send(url: str, hour: datetime) -> None:
 
 
 def samples(url: str, hour: datetime) -> int:
-    """What Prometheus says that they cost."""
-    queries: list[tuple[str, Mapping[str, str]]] = [
+    """Samples that Prometheus processed for OpenCost's queries."""
+    requests: list[tuple[str, Mapping[str, str]]] = [
         ("query", {"query": query, "time": str((hour + HOUR).timestamp())}) for query in queries()
     ]
-    return samples_processed(url, queries)
+    return samples_processed(url, requests)
 
 
 def figures(quick: bool) -> list[Figure]:
     """Time, processor time, queries and samples of both."""
     pods, rounds = (500, 3) if quick else (2_000, 7)
     with cluster(pods, with_opencost=True) as (url, hour):
-        own_queries_sent = recorded_queries(url, hour)
+        our_queries = recorded_queries(url, hour)
         send(url, hour)
         ours, theirs = in_turns(lambda: attribute(url, hour), lambda: send(url, hour), rounds)
-        bare, beside = in_turns(lambda: send_bare(url, own_queries_sent), lambda: send(url, hour), rounds)
+        bare, opencost = in_turns(lambda: send_bare(url, our_queries), lambda: send(url, hour), rounds)
         worked, floor = [], []
         for _ in range(rounds):
             before = cpu_seconds()
@@ -124,9 +128,9 @@ def figures(quick: bool) -> list[Figure]:
         return [
             against(f"{of}: time", ours, theirs, 0.3),
             against(f"{of}: processor time", worked, floor, 0.3, "s"),
-            against(f"{pods:,} pods, our queries alone ÷ OpenCost's: time", bare, beside, None),
-            Figure(f"{of}: queries", len(own_queries_sent), floor=len(list(queries()))),
-            Figure(f"{of}: samples processed", samples_processed(url, own_queries_sent), floor=samples(url, hour)),
+            against(f"{pods:,} pods, our queries alone ÷ OpenCost's: time", bare, opencost, None),
+            Figure(f"{of}: queries", len(our_queries), floor=len(list(queries()))),
+            Figure(f"{of}: samples processed", samples_processed(url, our_queries), floor=samples(url, hour)),
         ]
 
 

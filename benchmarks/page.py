@@ -1,4 +1,4 @@
-"""How large the page is, and how long until its first chart (make bench).
+"""Size of the page, and time until its first chart (make bench).
 
 On the demo, in Debian's Chromium, each time in a fresh context (nothing cached). The floor is the same questions asked
 of the API one after the other by a bare client, which is as fast as its one process answers them. Then 200 business
@@ -32,7 +32,7 @@ FIRST_CHART = "() => document.querySelector('.plot canvas') && performance.now()
 
 
 def figures(quick: bool) -> list[Figure]:
-    """Of the built page."""
+    """Figures of the built page."""
     files = [path for path in sorted(BUILT.rglob("*")) if path.suffix]
     size = sum(len(gzip.compress(path.read_bytes(), 9)) for path in files) / 1000
     with tempfile.TemporaryDirectory() as state, running_demo(Path(state)) as demo, running_chromium() as browser:
@@ -52,7 +52,7 @@ def figures(quick: bool) -> list[Figure]:
 
 
 def first_chart(browser: Browser, url: str) -> tuple[float, float]:
-    """Seconds until the first chart, and for the same questions asked by a bare client."""
+    """Seconds until the first chart, and seconds of the same requests from a bare client."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     requested: list[str] = []
@@ -81,7 +81,7 @@ class Smoothness:
 
 
 def large(browser: Browser) -> Smoothness:
-    """Draw it, go through the heat map by keys and pointer, scroll."""
+    """Render the page, move in the heat map by keys and pointer, and scroll."""
     context = browser.new_context(viewport={"width": 1920, "height": 1080})
     page = context.new_page()
     large_fleet(UNITS, DAYS).serve(page)

@@ -1,8 +1,8 @@
-"""A review of 30 days: seconds and memory for a cluster of so many workloads.
+"""A review of 30 days: seconds and memory for a number of workloads.
 
-`python -m benchmarks.recommendations [WORKLOADS] [PODS_PER_WORKLOAD]` (1,000 and 2 where not given). Lines are packed as the
-ledger stores them and unpacked again as it reads them, hour by hour; the table's own time is not in it: 1,440 queries,
-8 seconds at 5 ms each.
+`python -m benchmarks.recommendations [WORKLOADS] [PODS_PER_WORKLOAD]` (default 1,000 and 2). Lines are packed as the
+ledger stores them, and unpacked as it reads them, hour by hour. The table's time is excluded: 1,440 queries, 8 seconds
+at 5 ms each.
 """
 
 import random
@@ -28,11 +28,11 @@ HOURS = 720
 GPUS = 8
 MODEL = "NVIDIA H100 80GB HBM3"
 SEVERAL = 4
-"""Different hours; the others repeat them."""
+"""Number of different hours, which the others repeat."""
 
 
 def stored(workloads: int, pods: int) -> list[list[Item]]:
-    """Some hours as the ledger keeps them."""
+    """Some hours in the ledger's stored format."""
     chance = random.Random(3)
     busy = [chance.choice((0.0, 0.05, 0.2, 0.33, 0.5, 0.97)) for _ in range(workloads)]
     packed = []
@@ -45,7 +45,9 @@ def stored(workloads: int, pods: int) -> list[list[Item]]:
         units: dict[str, list[Line]] = {}
         for line in lines:
             units.setdefault(line.business_unit, []).append(line)
-        packed.append([item for unit, unit_lines in units.items() for item in line_items("pk", f"1-a#{unit}", unit_lines, 2**31)])
+        packed.append(
+            [item for unit, unit_lines in units.items() for item in line_items("pk", f"1-a#{unit}", unit_lines, 2**31)]
+        )
     return packed
 
 
@@ -54,7 +56,8 @@ def _line(number: int, pod: int, pods: int, use: Decimal) -> Line:
     price = Decimal(5)
     return Line(
         business_unit=f"unit-{number % 100}", namespace=f"ns-{number % 200}", workload_kind="Deployment",
-        workload=f"serve-{number}", pod=f"serve-{number}-{pod}", uid=f"{pod_number:036x}", node=f"node-{pod_number // GPUS}",
+        workload=f"serve-{number}", pod=f"serve-{number}-{pod}", uid=f"{pod_number:036x}",
+        node=f"node-{pod_number // GPUS}",
         node_pool=f"pool-{pod_number // GPUS % 5}", instance_type="p5.48xlarge", capacity_type="on-demand", zone="a",
         gpu_model=MODEL, resource="nvidia.com/gpu", units=1, gpu_share=Decimal(1), gpu_share_source="whole",
         labels={"team": "x"}, split_policy="gpu-bears-all", allocated_gpu_hours=Decimal(1), effective_gpu_hours=use,
@@ -97,7 +100,7 @@ def waits(workloads: int) -> dict[datetime, list[Wait]]:
 
 
 def measure(workloads: int, pods: int) -> tuple[Counter[str], float, float, float, float]:
-    """Review: recommendations by kind, seconds of reading and of advising, MiB of memory at most and before."""
+    """Review: recommendations by kind, seconds of reading and of recommending, peak and initial MiB."""
     hours = stored(workloads, pods)
     there = list(nodes(workloads * pods // GPUS))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -117,7 +120,7 @@ def measure(workloads: int, pods: int) -> tuple[Counter[str], float, float, floa
 
 
 def figures(quick: bool) -> list[Figure]:
-    """Of a review."""
+    """Figures of a review."""
     workloads = 20 if quick else 1_000
     _, reading, thinking, memory, _ = measure(workloads, 2)
     of = f"30 days of {workloads:,} workloads reviewed"
@@ -129,13 +132,14 @@ def figures(quick: bool) -> list[Figure]:
 
 
 def main(workloads: int, pods: int) -> None:
-    """Review, and say what it took."""
+    """Run a review and print its figures."""
     kinds, reading, thinking, peak, before = measure(workloads, pods)
     lines = workloads * pods * HOURS
     summary = ", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds))
     print(f"{workloads:,} workloads, {lines:,} pod-hours over {HOURS // 24} days: {summary}")
     print(
-        f"reading {reading:.1f} s, advising {thinking:.1f} s of one core; {peak:.0f} MB at most ({before:.0f} before)"
+        f"reading {reading:.1f} s, recommending {thinking:.1f} s of one core; "
+        f"{peak:.0f} MB at most ({before:.0f} before)"
     )
 
 

@@ -1,4 +1,4 @@
-"""The five commonest reports beside the bare DynamoDB calls that fetch the same items (make bench).
+"""The five most common reports, compared with bare DynamoDB calls for the same items (make bench).
 
 200 business units, 35 days, 3 clusters on Amazon's DynamoDB Local. A report is the function's whole answer to an API
 Gateway event: parsing, reading, sums, JSON. The floor is the very requests that it made, made again with the same
@@ -35,19 +35,19 @@ UNIT = large_ledger.unit_name(7)
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A question, and what one cluster's part of it may cost by the design."""
+    """A report, with the read units that it may use per cluster."""
 
     name: str
     path: str
     query: dict[str, str]
     most_units: float | None
-    """Read units per cluster of a month (design §5)."""
+    """Allowed read units per cluster for a month."""
     is_judged: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What answering took."""
+    """Time and units of a report."""
 
     report: Report
     seconds: list[float]
@@ -57,12 +57,12 @@ class Measured:
     size: int
 
     def ratio(self) -> float:
-        """Of the medians."""
+        """The ratio of the medians."""
         return statistics.median(self.seconds) / statistics.median(self.floor)
 
 
 class Recording:
-    """The real client, keeping what it was asked and what that cost."""
+    """The real client, which records requests and consumed units."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -80,7 +80,7 @@ class Recording:
 
 
 def reports(start: datetime, days: int) -> list[Report]:
-    """The five, and a large one beside: of 4,800 rows, writing them takes longer than fetching what they sum."""
+    """The five reports, and a large one of 4,800 rows, which take longer to write than to fetch."""
     month = {"start": format_timestamp(start), "end": format_timestamp(start + days * DAY)}
     last = {"start": format_timestamp(start + (days - 1) * DAY), "end": month["end"]}
     by_unit = {"group_by": "business_unit"}
@@ -96,7 +96,7 @@ def reports(start: datetime, days: int) -> list[Report]:
 
 
 def measure(client: Any, report: Report, runs: int) -> Measured:
-    """A report and its floor in turns, so that both see the same machine."""
+    """Measure a report and its floor in turns."""
     from functions.api.app import PAGE_FOLDER, handler
     from gpucost.api.app import build_app
     from gpucost.container import Container
@@ -107,7 +107,7 @@ def measure(client: Any, report: Report, runs: int) -> Measured:
         return build_app(Container(client=lambda _service: dynamodb).api_services, PAGE_FOLDER)
 
     def through(app: Any) -> str:
-        answer = handler(event, _Context(), app=app)  # type: ignore[arg-type]  # what Lambda passes, in short
+        answer = handler(event, _Context(), app=app)  # type: ignore[arg-type]  # a reduced Lambda context
         if answer["statusCode"] != 200:
             raise SystemExit(f"{report.path} answered {answer['statusCode']}: {answer['body'][:500]}")
         return str(answer["body"])
@@ -146,7 +146,7 @@ def _event(report: Report) -> dict[str, Any]:
 
 
 def push_settings(client: Any, clusters: int) -> None:
-    """A document with the clusters."""
+    """A settings document with the clusters."""
     from gpucost.settings_document import DocumentStore
 
     document = {
@@ -164,7 +164,7 @@ def _ms(seconds: list[float], percent: int) -> str:
 
 
 def filled_and_measured(days: int, clusters: int, runs: int) -> list[Measured]:
-    """Fill a table of its own, and ask it every report."""
+    """Fill a new table, and run every report."""
     os.environ["GPUCOST_TABLE"] = TABLE
     os.environ["POWERTOOLS_LOG_LEVEL"] = "CRITICAL"
     start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - (days + 1) * DAY
@@ -205,7 +205,8 @@ def main() -> None:
         most = None if report.report.most_units is None else report.report.most_units * options.clusters
         is_kept &= not report.report.is_judged or (report.ratio() <= RATIO and (most is None or report.units <= most))
         table.add_row(
-            report.report.name, _ms(report.seconds, 50), _ms(report.seconds, 95), _ms(report.floor, 50), _ms(report.floor, 95),
+            report.report.name, _ms(report.seconds, 50), _ms(report.seconds, 95), _ms(report.floor, 50),
+            _ms(report.floor, 95),
             f"{report.ratio():.2f}", str(report.requests), f"{report.units:.0f}", "" if most is None else f"{most:.0f}",
             f"{report.size / 1000:.0f}",
         )  # fmt: skip

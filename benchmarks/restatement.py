@@ -1,4 +1,4 @@
-"""A day of 1,000 nodes rated again from stored usage, beside the bare calls that move the same bytes."""
+"""Restates a day of 1,000 nodes from stored usage, compared with bare calls that move the same bytes."""
 
 import json
 import time
@@ -34,14 +34,14 @@ START = NOW.replace(minute=0, second=0, microsecond=0) - timedelta(days=2)
 
 
 class Silence:
-    """A bus that nobody listens to."""
+    """A bus that discards messages."""
 
     def publish(self, message: HourClosed) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Counted:
-    """The real client, counting its calls and what they consume."""
+    """The real client, which counts calls and consumed units."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -72,7 +72,7 @@ def document(price: int) -> str:
 
 
 def usage_of(hour: datetime) -> Usage:
-    """Every GPU held all hour and used to some part, each by a pod of its own."""
+    """Usage in which every GPU is held all hour by its own pod and partly used."""
     start = to_epoch_ms(hour)
     time_ = Interval(start, start + HOUR_MS)
     pods, nodes = [], []
@@ -91,7 +91,7 @@ def usage_of(hour: datetime) -> Usage:
 
 
 def replay(client: Any, calls: Sequence[tuple[str, dict[str, Any]]]) -> None:
-    """The floor: the same calls, bare, without the conditions that no longer hold."""
+    """The floor: the same calls without their conditions, which are no longer true."""
     for name, arguments in calls:
         if name == "transact_write_items":
             wrapped = [part for part in arguments["TransactItems"] if "ConditionCheck" not in part]
@@ -107,7 +107,7 @@ def _unconditional(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def figures(quick: bool) -> list[Figure]:
-    """A day restated, or four hours of it."""
+    """Figures of a restated day, or of four hours."""
     hours = 4 if quick else HOURS
     with running_dynamodb() as url:
         client, table = local_client("dynamodb", url), "ledger"

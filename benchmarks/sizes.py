@@ -1,4 +1,4 @@
-"""Peak memory and processor time of each function's main work at 10,000 pods, beside the size that the template gives.
+"""Peak memory and processor time of each function's main work at 10,000 pods, compared with its memory size.
 
 Lambda gives a function processors by its memory: one at 1,769 MB, and in proportion below (AWS's developer guide,
 "Configure Lambda function memory"). Work of one thread therefore costs the same at every size up to there: half the
@@ -47,7 +47,7 @@ def report(dynamodb: str, start: str, days: str) -> None:
 
 
 def alert() -> None:
-    """Ticks and hours of 500 business units, in a process that fills the table first: alone they take less."""
+    """Ticks and hours of 500 business units, in a process that fills the table first, which adds to them."""
     from benchmarks import alerts
 
     alerts.measure()
@@ -68,7 +68,7 @@ def recommend(workloads: str) -> None:
 
 
 def measured(pods: int) -> Iterator[tuple[str, str, Spent]]:
-    """Function, what it did, what that took."""
+    """(function, workload, used resources)."""
     start = floor_hour(datetime.now(UTC) - timedelta(minutes=10)) - HOUR
     days = 35
     with running_dynamodb() as dynamodb:
@@ -93,12 +93,12 @@ def measured(pods: int) -> Iterator[tuple[str, str, Spent]]:
 
 
 def least(peak_mib: float) -> int:
-    """The size that costs least: MB."""
+    """The memory size with the lowest cost, in MB."""
     return max(STEP, -(-int(peak_mib * SPARE) // STEP) * STEP)
 
 
 def figures(quick: bool) -> list[Figure]:
-    """Of each function with work that grows."""
+    """Figures of each function whose work grows with the fleet."""
     resources, figures = transform()["Resources"], []
     for name, did, spent in measured(1_000 if quick else 10_000):
         size = resources[name]["Properties"]["MemorySize"]
@@ -106,7 +106,7 @@ def figures(quick: bool) -> list[Figure]:
         figures.append(Figure(f"{of}: peak memory, ÷ its size", spent.peak_mib, "MiB", size, 1 / SPARE))
         figures.append(Figure(f"{of}: size that costs least", least(spent.peak_mib), "MB"))
         if name == "AlertFunction":
-            continue  # what fills the table is in its time
+            continue  # its time includes filling the table
         slowed = max(1.0, FULL_PROCESSOR_MB / size)
         most = resources[name]["Properties"]["Timeout"] / 2
         figures.append(Figure(f"{of}: processor time at its size", spent.processor_seconds * slowed, "s", aim=most))

@@ -1,4 +1,4 @@
-"""`gpucost alerts`, `gpucost silence` and `gpucost ack`: what people do with alerts, under their own IAM."""
+"""`gpucost alerts`: lists, acknowledges and silences alerts, replays rules, and tests receivers."""
 
 import sys
 from datetime import UTC, datetime
@@ -9,7 +9,15 @@ import click
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp
-from gpucost_cli.options import HourType, current_user, settings_store, stack_option
+from gpucost_cli.options import (
+    HourType,
+    container_of,
+    current_user,
+    format_option,
+    read_settings_file,
+    settings_store,
+    stack_option,
+)
 
 if TYPE_CHECKING:
     from gpucost.features.alerting.model import Notification, Subject
@@ -18,79 +26,182 @@ if TYPE_CHECKING:
     from gpucost.features.alerting.queries import AlertQueries
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-LONGEST_COLUMN = 1000
+MAX_COLUMN_LENGTH = 1000
 
 
 @click.group()
 def alerts() -> None:
-    """Alerts: which are active, whether messages arrive, what new rules would have done."""
+    """List, acknowledge and silence alerts, and try rules and receivers."""
 
 
 @alerts.command("list")
 @stack_option
-def list_(stack: str) -> None:
-    """List pending and firing alerts, with the ids that `gpucost ack` takes."""
-    for one in _desk(stack).active():
-        alert = one.alert
-        more = [f"acked by {alert.acknowledged_by}"] if alert.acknowledged_by else []
-        more += [f"silenced by {silence}" for silence in one.silenced_by]
+@format_option("table", "json")
+def list_alerts(stack: str, output_format: str) -> None:
+    """List pending and firing alerts with their ids: firing ones first, then the oldest first.
+
+    \b
+    Example:
+      gpucost alerts list --stack gpucost-prod
+    """
+    from gpucost.features.alerting.schemas import active_alert
+
+    active = _queries(stack).active()
+    if output_format == "json":
+        _print_json([active_alert(listed) for listed in active])
+        return
+    for listed in active:
+        alert = listed.alert
+        remarks = [f"acknowledged by {alert.acknowledged_by}"] if alert.acknowledged_by else []
+        remarks += [f"silenced by {silence_id}" for silence_id in listed.silenced_by]
         since = format_timestamp(alert.since)
-        _print(one.id, alert.phase, since, alert.rule, words(alert.subject), ", ".join(more))
+        _print_row(listed.id, alert.phase, since, alert.rule, _describe(alert.subject), ", ".join(remarks))
+
+
+@alerts.command()
+@stack_option
+@click.argument("alert_id", metavar="ID")
+def acknowledge(stack: str, alert_id: str) -> None:
+    """Acknowledge a firing alert: it is not repeated, and its end is still notified.
+
+    \b
+    Example:
+      gpucost alerts acknowledge 1f2e3d4c5b6a --stack gpucost-prod
+    """
+    acknowledged = _queries(stack).acknowledge(alert_id, author=current_user()).alert
+    subject = _describe(acknowledged.subject)
+    _print_row(f"{acknowledged.rule} {subject} is acknowledged by {acknowledged.acknowledged_by}")
+
+
+@alerts.group()
+def silence() -> None:
+    """Silence alerts for some time, and list or expire silences."""
+
+
+@silence.command("add")
+@stack_option
+@click.argument("matchers", nargs=-1, metavar="FIELD=PATTERN...")
+@click.option("--hours", required=True, type=click.FloatRange(min=0, min_open=True), help="Duration, from now.")
+@click.option("--comment", required=True, help="Why the alerts are silenced.")
+def add_silence(stack: str, matchers: tuple[str, ...], hours: float, comment: str) -> None:
+    """Silence the alerts that match all given shell patterns. Alerts that still fire afterwards are sent then.
+
+    \b
+    Example:
+      gpucost alerts silence add rule=waste 'business_unit=res*' --hours 8 --comment "load test" --stack gpucost-prod
+    """
+    patterns = _parse_matchers(matchers)
+    _print_silence(_queries(stack).add_silence(patterns, author=current_user(), comment=comment, hours=hours))
+
+
+@silence.command("list")
+@stack_option
+@format_option("table", "json")
+def list_silences(stack: str, output_format: str) -> None:
+    """List active and future silences, and those of the last three months.
+
+    \b
+    Example:
+      gpucost alerts silence list --stack gpucost-prod
+    """
+    from gpucost.features.alerting.schemas import silence_row
+
+    queries = _queries(stack)
+    silences = queries.silences()
+    if output_format == "json":
+        _print_json([silence_row(silence, queries.now()) for silence in silences])
+        return
+    for listed in silences:
+        _print_silence(listed)
+
+
+@silence.command("expire")
+@stack_option
+@click.argument("silence_id", metavar="ID")
+def expire_silence(stack: str, silence_id: str) -> None:
+    """End a silence now.
+
+    \b
+    Example:
+      gpucost alerts silence expire 1f2e3d4c5b6a --stack gpucost-prod
+    """
+    _print_silence(_queries(stack).expire_silence(silence_id))
 
 
 @alerts.command("test")
 @stack_option
-@click.option("--receiver", required=True, help="name of a receiver in the settings; its type where it has no name")
-def try_(stack: str, receiver: str) -> None:
-    """Send a sample to one receiver, now."""
+@click.option("--receiver", required=True, help="Name of a receiver in the settings; its type if it has no name.")
+def test_receiver(stack: str, receiver: str) -> None:
+    """Send a test notification to one receiver.
+
+    \b
+    Example:
+      gpucost alerts test --receiver email --stack gpucost-prod
+    """
     from gpucost.features.alerting.notifiers import notifiers
     from gpucost_cli import deployment
 
     settings = settings_store(stack).current().settings
-    found = {one.name or one.type: one for one in settings.alerts.receivers}
-    if receiver not in found:
-        raise InvalidInputError(f"{receiver!r} is no receiver of the settings; there are: {', '.join(found) or 'none'}")
+    receivers = {configured.name or configured.type: configured for configured in settings.alerts.receivers}
+    if receiver not in receivers:
+        allowed = ", ".join(receivers) or "none; add receivers to the settings"
+        raise InvalidInputError(f"--receiver: unknown receiver {receiver!r}; allowed: {allowed}")
     topic = deployment.find(stack).email_topic_arn
-    key = found[receiver].key
-    notifiers(settings, email_topic_arn=topic, public_url="")[key].send([_sample(settings.clusters[0].name)])
+    key = receivers[receiver].key
+    notification = _test_notification(settings.clusters[0].name)
+    notifiers(settings, email_topic_arn=topic, public_url="")[key].send([notification])
     click.echo(f"sent to {receiver} ({key})")
 
 
-@alerts.command("replay")
+@alerts.command()
 @stack_option
-@click.option("--from", "--start", "start", required=True, type=HourType(), help="first hour, as 2026-11-19T10:00:00Z")
-@click.option("--to", "--end", "end", required=True, type=HourType(), help="end of the period")
+@click.option("--from", "--start", "start", required=True, type=HourType(), help="First hour: 2026-11-19T10:00:00Z.")
+@click.option("--to", "--end", "end", required=True, type=HourType(), help="End of the period, exclusive.")
 @click.option(
-    "--settings", "path", type=click.Path(path_type=Path), help="rules to try; the deployment's where not given"
+    "--settings", "path", type=click.Path(path_type=Path), help="Settings file with the rules. Default: those deployed."
 )
-def replay(stack: str, start: datetime, end: datetime, path: Path | None) -> None:
-    """Say what rules would have decided on stored hours; nobody is told, and nothing is remembered."""
+@format_option("table", "json")
+def replay(stack: str, start: datetime, end: datetime, path: Path | None, output_format: str) -> None:
+    """Show which notifications rules would have caused on stored hours. Nothing is sent or stored.
+
+    \b
+    Example:
+      gpucost alerts replay --from 2026-11-01 --to 2026-11-15 --settings new.yaml --stack gpucost-prod
+    """
     from gpucost.features.alerting.replay import count_firings
-    from gpucost.features.alerting.replay import replay as run
+    from gpucost.features.alerting.replay import replay as replay_rules
+    from gpucost.features.alerting.schemas import alert_event
     from gpucost.settings_document import parse_settings
     from gpucost.storage.ports import StoredSettings
 
     stored = settings_store(stack).current()
     if path is not None:
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInputError(f"settings file {str(path)!r} cannot be read") from error
+        text = read_settings_file(path)
         settings = parse_settings(text)
         settings.check_new()
         stored = StoredSettings(stored.version, text, settings, current_user(), datetime.now(UTC))
-    news = list(run(_sources(stack), stored, start, end))
-    for one in news:
-        note = f"({one.note})" if one.note else ""
-        _print(format_timestamp(one.hour), one.event, one.rule, words(one.subject), note)
-    fired = ", ".join(f"{rule} {number}" for rule, number in sorted(count_firings(news).items())) or "none"
+    notifications = list(replay_rules(_sources(stack), stored, start, end))
+    if output_format == "json":
+        _print_json([alert_event(notification) for notification in notifications])
+    else:
+        for notification in notifications:
+            note = f"({notification.note})" if notification.note else ""
+            subject = _describe(notification.subject)
+            _print_row(format_timestamp(notification.hour), notification.event, notification.rule, subject, note)
+    counts = sorted(count_firings(notifications).items())
+    fired = ", ".join(f"{rule} {count}" for rule, count in counts) or "none"
     click.echo(f"would have fired: {fired}", err=True)
 
 
 @alerts.command("amp-definition")
 @stack_option
 def amp_definition(stack: str) -> None:
-    """Print the alert manager definition that lets an AMP workspace tell this deployment."""
+    """Print the alert manager definition with which an AMP workspace sends its alerts to a deployment.
+
+    \b
+    Example:
+      gpucost alerts amp-definition --stack gpucost-prod > definition.yaml
+    """
     from gpucost_cli import deployment
 
     text = (REPOSITORY / "cluster" / "amp-alertmanager.yaml").read_text()
@@ -99,74 +210,42 @@ def amp_definition(stack: str) -> None:
     sys.stdout.write(text.replace("EVENTS_TOPIC_ARN", topic).replace("REGION", region))
 
 
-@click.command()
-@stack_option
-@click.argument("matchers", nargs=-1)
-@click.option("--hours", type=click.FloatRange(min=0, min_open=True), help="how long, from now on")
-@click.option("--comment", default="", help="why nobody wants to hear of it")
-@click.option("--end", "ended", metavar="ID", help="let a silence end now")
-def silence(stack: str, matchers: tuple[str, ...], hours: float | None, comment: str, ended: str | None) -> None:
-    """Hear nothing of some alerts for a time: gpucost silence rule=waste 'business_unit=res*' --hours 8 --comment ….
-
-    Without matchers the silences there are.
-    """
-    wanted = _matchers(matchers)
-    if ended is not None and (wanted or hours is not None or comment):
-        raise InvalidInputError("--end goes with nothing else: it ends the silence of that id")
-    if wanted and hours is None:
-        raise InvalidInputError("--hours is needed: every silence has an end")
-    if not wanted and (hours is not None or comment):
-        raise InvalidInputError("which alerts? matchers are written like business_unit=research")
-    desk = _desk(stack)
-    if ended is not None:
-        _show(desk.expire_silence(ended))
-    elif hours is None:
-        for one in desk.silences():
-            _show(one)
-    else:
-        _show(desk.add_silence(wanted, author=current_user(), comment=comment, hours=hours))
+def _describe(subject: "Subject") -> str:
+    return " ".join(f"{name}={field}" for name, field in subject._asdict().items() if field)
 
 
-@click.command()
-@stack_option
-@click.argument("alert")
-def ack(stack: str, alert: str) -> None:
-    """Take a firing alert on: it is not repeated; that it is over is still said."""
-    taken = _desk(stack).acknowledge(alert, author=current_user())
-    _print(f"{taken.alert.rule} {words(taken.alert.subject)} is {taken.alert.acknowledged_by}'s")
+def _parse_matchers(arguments: tuple[str, ...]) -> dict[str, str]:
+    matchers: dict[str, str] = {}
+    for argument in arguments:
+        name, equals, pattern = argument.partition("=")
+        if not equals or not pattern:
+            raise InvalidInputError(f"{argument!r}: must be FIELD=PATTERN, for example business_unit=research")
+        if name in matchers:
+            raise InvalidInputError(f"{name}: passed twice; use one shell pattern, for example {name}=team-[ab]")
+        matchers[name] = pattern
+    return matchers
 
 
-def words(subject: "Subject") -> str:
-    """What an alert is about."""
-    return " ".join(f"{name}={value}" for name, value in subject._asdict().items() if value)
+def _print_silence(silence: "Silence") -> None:
+    matchers = " ".join(f"{name}={pattern}" for name, pattern in sorted(silence.matchers.items()))
+    times = f"{format_timestamp(silence.starts_at)} to {format_timestamp(silence.ends_at)}"
+    _print_row(silence.id, times, silence.author, matchers, silence.comment)
 
 
-def _matchers(given: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not equals or not value:
-            raise InvalidInputError(f"{one!r} is no matcher; one is written like business_unit=research")
-        if name in found:
-            raise InvalidInputError(f"{name} is given twice; patterns are those of a shell: {name}=team-[ab]")
-        found[name] = value
-    return found
-
-
-def _show(one: "Silence") -> None:
-    matchers = " ".join(f"{name}={value}" for name, value in sorted(one.matchers.items()))
-    times = f"{format_timestamp(one.starts_at)} to {format_timestamp(one.ends_at)}"
-    _print(one.id, times, one.author, matchers, one.comment)
-
-
-def _print(*columns: str) -> None:
-    """A row; names and comments come from others, and must neither break it nor steer the terminal."""
+def _print_row(*columns: str) -> None:
+    """Print a row. Names and comments are other people's text: they must not break the row or control the terminal."""
     from gpucost.features.alerting.notifiers.formatting import single_line
 
-    click.echo("\t".join(single_line(column, LONGEST_COLUMN) for column in columns).rstrip())
+    click.echo("\t".join(single_line(column, MAX_COLUMN_LENGTH) for column in columns).rstrip())
 
 
-def _sample(cluster: str) -> "Notification":
+def _print_json(rows: list[dict[str, Any]]) -> None:
+    from gpucost.runtime.json_text import dumps
+
+    sys.stdout.write(dumps({"rows": rows}, indent=2) + "\n")
+
+
+def _test_notification(cluster: str) -> "Notification":
     from gpucost.features.alerting.model import Notification, Subject
 
     hour = floor_hour(datetime.now(UTC)) - HOUR
@@ -176,30 +255,12 @@ def _sample(cluster: str) -> "Notification":
     )
 
 
-def _table(stack: str) -> tuple[Any, str]:
-    from gpucost.runtime import aws
-    from gpucost_cli import deployment
-
-    table = deployment.find(stack).table
-    return aws.client("dynamodb"), table
-
-
-def _desk(stack: str) -> "AlertQueries":
-    from gpucost.features.alerting.queries import AlertQueries
-    from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
-    from gpucost.features.alerting.storage.states import DynamoAlertStates
-
-    store, own = settings_store(stack), _table(stack)
-    return AlertQueries(
-        store, DynamoAlertStates(*own), AlertHistory(*own), SilenceStore(*own), clock=lambda: datetime.now(UTC)
-    )
+def _queries(stack: str) -> "AlertQueries":
+    return container_of(stack).alert_queries
 
 
 def _sources(stack: str) -> "AlertSources":
     from gpucost.features.alerting.ports import AlertSources
-    from gpucost.features.alerting.storage.spend import DynamoSpendStore
-    from gpucost.storage.ledger import Ledger
-    from gpucost.storage.rollups import RollupStore
 
-    own = _table(stack)
-    return AlertSources(Ledger(*own), RollupStore(*own), DynamoSpendStore(*own), lambda: None, lambda: None)
+    container = container_of(stack)
+    return AlertSources(container.ledger, container.rollups, container.alert_spend, lambda: None, lambda: None)

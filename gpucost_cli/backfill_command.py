@@ -8,7 +8,7 @@ import click
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost_cli.options import HourType, settings_store, stack_option
+from gpucost_cli.options import HourType, container_of, stack_option
 
 if TYPE_CHECKING:
     from gpucost.pipeline.backfill import Backfill
@@ -37,10 +37,7 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *,
     """
     from gpucost.pipeline.attribute import check_hour, check_retention
     from gpucost.pipeline.backfill import Backfill
-    from gpucost.runtime import aws
     from gpucost.sources.prometheus import metrics_reader
-    from gpucost.storage.ledger import Ledger
-    from gpucost_cli import deployment
 
     if start >= end:
         raise InvalidInputError("--to must be after --from")
@@ -55,17 +52,16 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *,
         )
         if start >= end:
             return
-    deployed = deployment.find(stack)
-    stored = settings_store(stack).current()
+    container = container_of(stack)
+    stored = container.settings_store.current()
     clusters = [candidate for candidate in stored.settings.clusters if cluster in {None, candidate.name}]
     if not clusters:
         configured_names = ", ".join(configured.name for configured in stored.settings.clusters)
         raise InvalidInputError(f"cluster {cluster!r} is not in the settings, which name: {configured_names}")
     for selected in clusters:
         check_retention(start, selected, metrics_reader(selected, stored.settings), now)
-    ledger = Ledger(aws.client("dynamodb"), deployed.table)
     names = [selected.name for selected in clusters]
-    work = Backfill(ledger, deployed.bus(), names, start, end, lambda: datetime.now(UTC))
+    work = Backfill(container.ledger, container.bus, names, start, end, container.clock)
     try:
         sent = work.send(stored.version, f"backfill-{format_timestamp(now)}")
     except KeyboardInterrupt:

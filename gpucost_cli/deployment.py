@@ -11,7 +11,7 @@ from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost_cli.aws_session import aws_credentials, aws_session, clear_aws_configuration
 
 if TYPE_CHECKING:
-    from gpucost.runtime.messaging import MessageBus
+    from gpucost.container import Container
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +32,22 @@ class Deployment:
     export_bucket: str
     recommend_function: str
 
-    def bus(self) -> "MessageBus":
-        """Return a client of the deployment's queues and topic."""
-        from gpucost.runtime.messaging import MessageBus
+    def container(self) -> "Container":
+        """Compose the parts of the deployment, with clients that have the caller's credentials."""
+        from gpucost.container import Container
+        from gpucost.runtime import aws
+        from gpucost.runtime.environment import Environment
 
-        return MessageBus(
+        environment = Environment(
+            table=self.table,
             hours_queue_url=self.hours_queue_url,
             backfill_queue_url=self.backfill_queue_url,
             dead_letter_queue_url=self.dead_letter_queue_url,
             events_topic_arn=self.events_topic_arn,
+            email_topic_arn=self.email_topic_arn,
+            export_bucket=self.export_bucket,
         )
+        return Container(environment, client=aws.client)
 
 
 def find(stack: str) -> Deployment:

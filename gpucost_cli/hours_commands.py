@@ -12,7 +12,7 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import format_timestamp
 from gpucost.core.model import Costs
 from gpucost.runtime.json_text import csv_text, dumps
-from gpucost_cli.options import HourType, current_user, format_option, settings_store, stack_option
+from gpucost_cli.options import HourType, container_of, current_user, format_option, stack_option
 from gpucost_cli.redrive_command import redrive
 
 if TYPE_CHECKING:
@@ -57,16 +57,12 @@ def restate(stack: str, start: datetime, end: datetime, cluster: str | None, set
       gpucost hours restate --stack gpucost-prod --from 2026-10-01 --to 2026-10-08 --reason "new GPU price"
     """
     from gpucost.pipeline.reprice import restate_messages
-    from gpucost.runtime import aws
-    from gpucost.storage.ledger import Ledger
-    from gpucost_cli import deployment
 
     _check_period(start, end)
     if not 1 <= len(reason.strip()) <= 500:
         raise InvalidInputError("--reason must have 1 to 500 characters")
-    deployed = deployment.find(stack)
-    stored = settings_store(stack).current()
-    ledger = Ledger(aws.client("dynamodb"), deployed.table)
+    container = container_of(stack)
+    stored, ledger = container.settings_store.current(), container.ledger
     version = stored.version if settings_source == "current" else None
     reason = f"{reason.strip()} ({current_user()})"[:500]
     correlation_id = f"restate-{format_timestamp(datetime.now(UTC))}"
@@ -76,7 +72,7 @@ def restate(stack: str, start: datetime, end: datetime, cluster: str | None, set
         messages = restate_messages(
             name, to_restate, settings_version=version, reason=reason, correlation_id=correlation_id
         )
-        deployed.bus().send_due(messages)
+        container.bus.send_due(messages)
         click.echo(f"{len(to_restate)} hours of cluster {name} are queued")
 
 
@@ -93,24 +89,14 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
     Example:
       gpucost hours compare-splits --stack gpucost-prod --from 2026-10-01 --to 2026-10-02 --format json
     """
-    from gpucost.pipeline.pricing import Pricer
     from gpucost.pipeline.split_comparison import SplitComparison
-    from gpucost.runtime import aws
-    from gpucost.storage.bill_store import BillStore
-    from gpucost.storage.ledger import Ledger
-    from gpucost.storage.price_book import PriceStore
-    from gpucost_cli import deployment
 
     _check_period(start, end)
     if end - start > timedelta(days=MOST_COMPARED_DAYS):
         raise InvalidInputError(f"the period is longer than {MOST_COMPARED_DAYS} days; compare a shorter one")
-    table = deployment.find(stack).table
-    client = aws.client("dynamodb")
-    store = settings_store(stack)
-    bills = BillStore(client, table, clock=lambda: datetime.now(UTC))
-    pricer = Pricer(PriceStore(client, table), bills)
-    comparison = SplitComparison(store, Ledger(client, table), pricer)
-    splits = comparison.compare(_clusters(store.current(), cluster, start), start, end)
+    container = container_of(stack)
+    comparison = SplitComparison(container.container_of, container.ledger, container.pricer)
+    splits = comparison.compare(_clusters(container.settings_store.current(), cluster, start), start, end)
     if not any(split.hours for split in splits):
         raise InvalidInputError(f"no hour from {format_timestamp(start)} to {format_timestamp(end)} has stored usage")
     units = sorted({unit for split in splits for unit in split.units})

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
-from gpucost_cli.alert_commands import ack, alerts, silence
+from gpucost_cli.alert_commands import alerts
 from gpucost_cli.attribute_command import attribute
 from gpucost_cli.backfill_command import backfill
 from gpucost_cli.completion_command import completion
@@ -68,10 +68,8 @@ cli.add_command(doctor)
 cli.add_command(prices)
 cli.add_command(settings)
 cli.add_command(recommendations)
-cli.add_command(ack)
 cli.add_command(alerts)
 cli.add_command(attribute)
-cli.add_command(silence)
 cli.add_command(backfill)
 cli.add_command(export)
 cli.add_command(dashboard)

@@ -2,14 +2,13 @@
 
 import sys
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from gpucost.core.model import Costs
 from gpucost.runtime.json_text import csv_text, dumps
-from gpucost_cli.options import current_user, format_option, settings_store, stack_option
+from gpucost_cli.options import container_of, current_user, format_option, stack_option
 
 if TYPE_CHECKING:
     from gpucost.pipeline.months import Adjustments, MonthService
@@ -130,13 +129,7 @@ def _print(adjustments: "Adjustments") -> None:
 
 def _month_service(stack: str) -> "MonthService":
     from gpucost.pipeline.months import MonthService
-    from gpucost.runtime import aws
-    from gpucost.storage.ledger import Ledger
-    from gpucost.storage.rollups import RollupStore
-    from gpucost_cli import deployment
 
-    table, client = deployment.find(stack).table, aws.client("dynamodb")
-    ledger = Ledger(client, table)
-    return MonthService(
-        settings_store(stack), ledger, ledger.versions, RollupStore(client, table), lambda: datetime.now(UTC)
-    )
+    container = container_of(stack)
+    ledger = container.ledger
+    return MonthService(container.settings_store, ledger, ledger.versions, container.rollups, container.clock)

@@ -2,15 +2,19 @@
 
 import getpass
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpucost.core.errors import SettingsError
 from gpucost.core.hours import parse_date_or_timestamp, parse_hour
 from gpucost_cli.aws_session import Command, aws_options
+
+if TYPE_CHECKING:
+    from gpucost.container import Container
+    from gpucost.settings_document import DocumentStore
 
 
 class TimeType(click.ParamType[datetime]):
@@ -58,14 +62,20 @@ def format_option(*formats: str) -> Callable[[Command], Command]:
     )  # fmt: skip
 
 
-def settings_store(stack: str) -> Any:
-    """Return the store of a deployment's settings documents."""
-    from gpucost.runtime import aws
-    from gpucost.settings_document import DocumentStore
+def container_of(stack: str) -> "Container":
+    """Find a deployment by the name of its stack and compose its parts.
+
+    Raises:
+        As `deployment.find`.
+    """
     from gpucost_cli import deployment
 
-    table = deployment.find(stack).table
-    return DocumentStore(aws.client("dynamodb"), table, clock=lambda: datetime.now(UTC))
+    return deployment.find(stack).container()
+
+
+def settings_store(stack: str) -> "DocumentStore":
+    """Return the store of a deployment's settings documents."""
+    return container_of(stack).settings_store
 
 
 def read_settings_file(path: Path) -> str:

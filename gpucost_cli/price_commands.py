@@ -12,7 +12,7 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp
 from gpucost.core.pricing.prices import FACTS, PRICE_SOURCES, Price, PriceUnit
 from gpucost.runtime.json_text import csv_text, decimal_text, dumps
-from gpucost_cli.options import TimeType, current_user, format_option, stack_option
+from gpucost_cli.options import TimeType, container_of, current_user, format_option, stack_option
 
 INVOCATION_SECONDS = 310
 """A little longer than the function's timeout."""
@@ -274,10 +274,5 @@ def _when(moment: datetime | None) -> str:
     return "further notice" if moment is None else format_timestamp(moment)
 
 
-def _book(stack: str) -> Any:
-    from gpucost.runtime import aws
-    from gpucost.storage.price_book import PriceStore
-    from gpucost_cli import deployment
-
-    table = deployment.find(stack).table
-    return PriceStore(aws.client("dynamodb"), table)
+def _book(stack: str) -> "PriceStore":
+    return container_of(stack).price_book

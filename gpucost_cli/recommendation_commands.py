@@ -11,7 +11,7 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import format_timestamp
 from gpucost.features.recommendations.model import RecommendationKind, RecommendationState
 from gpucost.runtime.json_text import dumps
-from gpucost_cli.options import current_user, format_option, settings_store, stack_option
+from gpucost_cli.options import container_of, current_user, format_option, stack_option
 from gpucost_cli.what_if_command import what_if
 
 if TYPE_CHECKING:
@@ -208,10 +208,4 @@ def _print_findings(recommendation_list: "RecommendationList", business_unit: st
 
 
 def _queries(stack: str) -> "RecommendationQueries":
-    from gpucost.features.recommendations.queries import RecommendationQueries
-    from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
-    from gpucost.runtime import aws
-    from gpucost_cli import deployment
-
-    store = DynamoRecommendations(aws.client("dynamodb"), deployment.find(stack).table)
-    return RecommendationQueries(settings_store(stack), store, clock=lambda: datetime.now(UTC))
+    return container_of(stack).recommendation_queries

@@ -20,7 +20,7 @@ from gpucost.runtime.messages import (
     read_attribute_input,
     read_message,
 )
-from gpucost_cli.options import format_option, settings_store, stack_option
+from gpucost_cli.options import format_option, stack_option
 
 if TYPE_CHECKING:
     from gpucost.runtime.messaging import MessageBus
@@ -72,9 +72,10 @@ def redrive(stack: str, output_format: str, *, dry_run: bool) -> None:
 
     report = add_row if output_format == "json" else print_message
     deployed = deployment.find(stack)
-    version = settings_store(stack).current().version
+    container = deployed.container()
+    version = container.settings_store.current().version
     result = drive(
-        aws.client("sqs"), deployed.dead_letter_queue_url, deployed.bus(), settings_version=version, dry_run=dry_run,
+        aws.client("sqs"), deployed.dead_letter_queue_url, container.bus, settings_version=version, dry_run=dry_run,
         report=report,
     )  # fmt: skip
     if output_format == "json":

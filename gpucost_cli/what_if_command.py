@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpucost.core.errors import InvalidInputError
-from gpucost_cli.options import format_option, settings_store, stack_option
+from gpucost_cli.options import container_of, format_option, stack_option
 
 if TYPE_CHECKING:
     from gpucost.features.recommendations.what_if import Move, Outcome
@@ -42,16 +42,13 @@ def what_if(stack: str, business_unit: str, move: str, days: int, cluster: str |
     """
     from gpucost.features.recommendations.scenarios import WhatIfService
     from gpucost.features.recommendations.what_if import Move
-    from gpucost.runtime import aws
     from gpucost.runtime.json_text import dumps
-    from gpucost.storage.rollups import RollupStore
-    from gpucost_cli import deployment
 
     match = _MOVE.fullmatch(move.strip())
     if match is None:
         raise InvalidInputError(f"--move {move!r} is invalid; write it like '10 A100 to 3g.20gb'")
-    store, table = settings_store(stack), deployment.find(stack).table
-    service = WhatIfService(store, RollupStore(aws.client("dynamodb"), table), clock=lambda: datetime.now(UTC))
+    container = container_of(stack)
+    service = WhatIfService(container.container_of, container.rollups, clock=lambda: datetime.now(UTC))
     move_request = Move(business_unit, int(match["gpus"]), match["model"], match["profile"].lower())
     outcome, currency = service.what_if(move_request, days=days, cluster=cluster)
     if output_format == "json":

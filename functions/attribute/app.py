@@ -1,4 +1,4 @@
-"""SQS `hours` and `backfill` → attribute cluster-hours, or rate them again, and publish them in the ledger."""
+"""SQS `hours` and `backfill` → attribute or restate cluster-hours, and publish them in the ledger."""
 
 import re
 from functools import partial
@@ -19,23 +19,23 @@ from gpucost.runtime.observability import logger, metrics, tally
 if TYPE_CHECKING:
     from gpucost.pipeline.attribute import HourResult
 
-LAST_TRIES = 3
-"""The third of four deliveries: an invocation that ends without a word (time, memory) has happened twice."""
+SPLIT_FROM_DELIVERY = 3
+"""From the third of four deliveries on, messages are split: the invocation may have run out of time or memory."""
 
 QUERIES_SHARE = 0.75
-"""Of the function's time: what is left is for metering, and for writing the hours (docs/decisions/0062)."""
+"""Share of the function's time for queries; the rest is for metering and writing the hours (docs/decisions/0062)."""
 
 CONTAINER = Container()
 processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
 
 
 def handle_record(record: SQSRecord, lambda_context: LambdaContext, container: Container) -> None:
-    """One message. What can never be handled goes to the dead letters with its reason; the rest is tried again."""
+    """Handle a message. One that can never be handled goes to the dead-letter queue; other failures are tried again."""
     try:
         message = read_attribute_input(record.body)
         logger.append_keys(correlation_id=message.correlation_id, cluster=message.cluster)
-        if message.hours > 1 and int(record.attributes.approximate_receive_count) >= LAST_TRIES:
-            logger.warning("sent on as single hours: one of them may be what this message fails with")
+        if message.hours > 1 and int(record.attributes.approximate_receive_count) >= SPLIT_FROM_DELIVERY:
+            logger.warning("sent again as single hours, because one of the hours may make the message fail")
             container.bus.send_due(message.singles())
             return
         if isinstance(message, HoursDue):
@@ -48,25 +48,25 @@ def handle_record(record: SQSRecord, lambda_context: LambdaContext, container: C
         container.bus.dead_letter(record.body, str(error))
         return
     finally:
-        tell_spent()
+        log_usage()
     for result in results:
-        tell_hour(result, message.origin)
+        log_hour(result, message.origin)
 
 
-def tell_spent() -> None:
-    """What a message took: of the fleet as metrics, of its cluster in the log."""
-    spent = tally.drain()
-    if not spent:  # refused as it was read
+def log_usage() -> None:
+    """Log what a message's handling used, by cluster, and add it to the fleet's metrics."""
+    usage = tally.drain()
+    if not usage:  # the message was refused when it was read
         return
-    logger.info("spent", extra={re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower(): spent[name] for name in spent})
-    for name, amount in spent.items():
+    logger.info("spent", extra={re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower(): usage[name] for name in usage})
+    for name, amount in usage.items():
         metrics.add_metric(name, MetricUnit.Seconds if name.endswith("Seconds") else MetricUnit.Count, amount)
 
 
-def tell_hour(result: "HourResult", origin: Origin) -> None:
-    """What became of an hour, likewise."""
+def log_hour(result: "HourResult", origin: Origin) -> None:
+    """Log the result of an hour, and add it to the metrics."""
     manifest = result.manifest
-    given_up = result.was_published and manifest.is_abandoned()
+    is_abandoned = result.was_published and manifest.is_abandoned()
     lag = None
     if origin == "schedule" and manifest.status != "incomplete":
         lag = (manifest.published_at - manifest.hour - HOUR).total_seconds()
@@ -82,9 +82,9 @@ def tell_hour(result: "HourResult", origin: Origin) -> None:
         published=result.was_published,
         notes=manifest.notes,
     )
-    if given_up:
-        logger.error("an hour is closed as incomplete", hour=manifest.hour, notes=manifest.notes)
-    metrics.add_metric("HoursGivenUp", MetricUnit.Count, int(given_up))
+    if is_abandoned:
+        logger.error("an hour stays incomplete and is not tried again", hour=manifest.hour, notes=manifest.notes)
+    metrics.add_metric("HoursGivenUp", MetricUnit.Count, int(is_abandoned))
     metrics.add_metric("HoursClosed", MetricUnit.Count, int(result.was_published))
     if manifest.coverage is not None:
         metrics.add_metric("AllocationCoverage", MetricUnit.NoUnit, float(manifest.coverage.allocation))
@@ -95,5 +95,5 @@ def tell_hour(result: "HourResult", origin: Origin) -> None:
 @logger.inject_lambda_context(clear_state=True)
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext, container: Container = CONTAINER) -> dict[str, Any]:
-    """Handle a batch; answers which messages are to be delivered again."""
+    """Handle a batch, and return which messages must be delivered again."""
     return dict(process_partial_response(event, partial(handle_record, container=container), processor, context))

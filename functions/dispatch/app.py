@@ -1,4 +1,4 @@
-"""EventBridge Scheduler, hourly → find the hours that are due, or whose prices changed, and send them."""
+"""EventBridge Scheduler, hourly → send the hours that are due, or whose prices changed."""
 
 from typing import Any
 
@@ -17,10 +17,10 @@ CONTAINER = Container()
 @logger.inject_lambda_context(clear_state=True)
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext, container: Container = CONTAINER) -> dict[str, int]:
-    """Handle one tick of the schedule.
+    """Handle a tick of the schedule.
 
     Raises:
-        MessageError: the schedule's input does not fit; the call ends in the function's dead letters with the reason.
+        MessageError: the schedule's input is invalid; the invocation ends in the dead-letter queue with the reason.
     """
     try:
         tick = ScheduledTick.model_validate(event)
@@ -33,7 +33,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
         logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
         return {"hours_sent": 0, "hours_to_restate": 0}
     for failure in result.failures:
-        logger.error("a cluster could not be looked at", reason=failure)
+        logger.error("a cluster could not be checked", reason=failure)
     for refusal in result.settings_refused:
         logger.error("newer settings are not in force", reason=refusal)
     metrics.add_metric("SettingsRefused", MetricUnit.Count, len(result.settings_refused))

@@ -17,11 +17,12 @@ CONTAINER = Container()
 @logger.inject_lambda_context(clear_state=True)
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext, container: Container = CONTAINER) -> dict[str, Any]:
-    """Refresh what is due.
+    """Refresh what the event requests.
 
     Raises:
-        MessageError: the event does not fit.
-        SourceError: a source failed; the others are refreshed. The call is tried again, and ends in the dead letters.
+        MessageError: the event is invalid.
+        SourceError: a source failed; the others are refreshed. The invocation is tried again, and finally ends in the
+            dead-letter queue.
     """
     try:
         due = PricesDue.model_validate(event)
@@ -31,21 +32,21 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
     if result is None:
         logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
         return {"refreshed": {}}
-    for one in result.refreshed:
+    for refresh in result.refreshed:
         logger.info(
             "prices refreshed",
-            source=one.source,
-            prices=one.prices,
-            changes=one.changes,
-            unknown=one.unknown,
-            notes=one.notes,
-            bytes_scanned=one.bytes_scanned,
+            source=refresh.source,
+            prices=refresh.prices,
+            changes=refresh.changes,
+            unknown=refresh.unknown,
+            notes=refresh.notes,
+            bytes_scanned=refresh.bytes_scanned,
         )
     for failure in result.failures:
         logger.error("prices could not be refreshed", reason=failure)
-    metrics.add_metric("PricesChanged", MetricUnit.Count, sum(one.prices for one in result.refreshed))
-    metrics.add_metric("PastPricesChanged", MetricUnit.Count, sum(one.changes for one in result.refreshed))
+    metrics.add_metric("PricesChanged", MetricUnit.Count, sum(refresh.prices for refresh in result.refreshed))
+    metrics.add_metric("PastPricesChanged", MetricUnit.Count, sum(refresh.changes for refresh in result.refreshed))
     metrics.add_metric("PriceSourcesFailed", MetricUnit.Count, len(result.failures))
     if result.failures:
         raise SourceError("; ".join(result.failures))
-    return {"refreshed": {one.source: one.prices for one in result.refreshed}}
+    return {"refreshed": {refresh.source: refresh.prices for refresh in result.refreshed}}

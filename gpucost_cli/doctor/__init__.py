@@ -95,7 +95,9 @@ def examine(cluster: ClusterSettings, settings: Settings, now: datetime) -> Repo
         finding = str(error).removeprefix(f"cluster {cluster.name}: ").partition(" (query: ")[0]
         return Report(cluster.name, [_unreachable(finding, _check_access(cluster.prometheus))], [])
     context = CheckContext(facts, cluster, settings, required_labels, ranks)
-    return Report(cluster.name, [Check("Prometheus", "", "found", "required"), *run_checks(context)], held_gpus(context))
+    return Report(
+        cluster.name, [Check("Prometheus", "", "found", "required"), *run_checks(context)], held_gpus(context)
+    )
 
 
 _GIVE_CREDENTIALS = (

@@ -140,5 +140,4 @@ def outside_selector(metrics: Iterable[str], selector: Mapping[str, str]) -> str
     return f"count by (__name__,{','.join(labels)}) ({{{name_matcher(metrics)}}})"
 
 
-
 _PHASES_WITHOUT_USE = 'phase=~"Pending|Succeeded|Failed"'

@@ -1,4 +1,4 @@
-"""What is planted: mistakes that peers made, or that prototypes of this product did."""
+"""Faults for metering and its sources: mistakes of similar products and of prototypes of this one."""
 
 from typing import NamedTuple
 
@@ -16,61 +16,61 @@ STANDALONE_POD_TESTS = ("tests/system/test_standalone_pods.py",)
 
 
 class Fault(NamedTuple):
-    """A mistake: what stands in a file, and what is put there instead."""
+    """A mistake: the original text in a file, and the faulty text that replaces it."""
 
-    what: str
+    mistake: str
     file: str
-    right: str
-    wrong: str
+    original: str
+    faulty: str
     tests: tuple[str, ...] = METERING
-    """Which tests must catch it."""
+    """The tests of which one must fail."""
 
 
 FAULTS = (
     Fault("a pod ends with its last sample", f"{PACKAGE}/core/metering/spans.py", "return after if after is not None and 2 * (after - last) <= 3 * interval else last + interval", "return last"),
-    Fault("nobody waits for the end of an outage", f"{PACKAGE}/core/metering/outages.py", "if now >= end + LOOK_AROUND_MS:", "if True:"),
-    Fault("a silent shard is no outage", f"{PACKAGE}/core/metering/outages.py", "if last_samples and all(", "if not last_samples and all("),
-    Fault("a silent replica is an outage", f"{PACKAGE}/core/metering/outages.py", "instance in silent and last >= silent[instance] for instance, last in last_samples.items()", "last >= silent[instance] for instance, last in last_samples.items() if instance in silent"),
-    Fault("a restarted source is an outage", f"{PACKAGE}/core/metering/outages.py", "if len(silent) <= _count_replacements(", "if not silent or 0 > _count_replacements("),
-    Fault("one process takes over from all", f"{PACKAGE}/core/metering/outages.py", "if len(silent) <= _count_replacements(", "if not silent or 0 < _count_replacements("),
-    Fault("an outage is waited for without an end", f"{PACKAGE}/core/metering/outages.py", "if now >= end + LOOK_AROUND_MS:", "if False:"),
+    Fault("hours do not wait for the end of an outage", f"{PACKAGE}/core/metering/outages.py", "if now >= end + LOOK_AROUND_MS:", "if True:"),
+    Fault("a silent shard does not count as an outage", f"{PACKAGE}/core/metering/outages.py", "if last_samples and all(", "if not last_samples and all("),
+    Fault("a silent replica counts as an outage", f"{PACKAGE}/core/metering/outages.py", "instance in silent and last >= silent[instance] for instance, last in last_samples.items()", "last >= silent[instance] for instance, last in last_samples.items() if instance in silent"),
+    Fault("a restarted source counts as an outage", f"{PACKAGE}/core/metering/outages.py", "if len(silent) <= _count_replacements(", "if not silent or 0 > _count_replacements("),
+    Fault("one new process replaces all silent ones", f"{PACKAGE}/core/metering/outages.py", "if len(silent) <= _count_replacements(", "if not silent or 0 < _count_replacements("),
+    Fault("hours wait for the end of an outage forever", f"{PACKAGE}/core/metering/outages.py", "if now >= end + LOOK_AROUND_MS:", "if False:"),
     Fault(
-        "finished pods go on holding",
+        "finished pods keep holding GPUs",
         f"{PACKAGE}/sources/prometheus/pods.py",
         "held = _without(raw.requested, raw.finished)",
         "held = _without(raw.requested, {})",
     ),
     Fault(
-        "what phase a pod is in does not matter",
+        "the phase of a pod is ignored",
         f"{PACKAGE}/sources/prometheus/pods.py",
         'return start == end == "Running" or not has_phases',
         "return True",
     ),
     Fault("image pull counts as running", f"{PACKAGE}/core/metering/spans.py", "if pod.running is None:", "if True:"),
     Fault(
-        "an init container adds to the others",
+        "an init container is added to the other containers",
         f"{PACKAGE}/core/metering/holdings.py",
         "int(max(together.get(name, zero), largest_init.get(name, zero)))",
         "int(together.get(name, zero) + largest_init.get(name, zero))",
     ),
     Fault(
-        "a sidecar is taken for an init container",
+        "a sidecar counts as an init container",
         f"{PACKAGE}/sources/prometheus/pods.py",
         'return "sidecar" if runs_with_pod else "init"',
         'return "init"',
     ),
-    Fault("unhealthy GPUs are unallocated", f"{PACKAGE}/core/metering/capacity.py", "parts.unhealthy += unhealthy", "parts.unallocated += unhealthy"),
-    Fault("a geometry may be more than its GPU", f"{PACKAGE}/core/metering/gpu_shares.py", "if advertised > self.physical:", "if False:"),
+    Fault("unhealthy GPUs count as unallocated", f"{PACKAGE}/core/metering/capacity.py", "parts.unhealthy += unhealthy", "parts.unallocated += unhealthy"),
+    Fault("a MIG geometry may exceed its GPU", f"{PACKAGE}/core/metering/gpu_shares.py", "if advertised > self.physical:", "if False:"),
     Fault(
-        "a MIG slice is its compute share",
+        "a MIG slice counts by its compute share only",
         f"{PACKAGE}/core/metering/gpu_models.py",
         'return max(Fraction(int(match["compute"]), gpu.compute_slices), Fraction(memory, gpu.memory_slices))',
         'return Fraction(int(match["compute"]), gpu.compute_slices)',
     ),
     Fault("a MIG slice is free", f"{PACKAGE}/core/metering/gpu_shares.py", 'return GpuShare(share / replicas, "mig-profile", replicas)', 'return GpuShare(share / replicas / 1000, "mig-profile", replicas)'),
-    Fault("Neuron devices and their cores are two things", f"{PACKAGE}/core/metering/gpu_shares.py", "neuron = max(neuron, devices)", "neuron += devices"),
+    Fault("Neuron devices and their cores are added", f"{PACKAGE}/core/metering/gpu_shares.py", "neuron = max(neuron, devices)", "neuron += devices"),
     Fault(
-        "pods hold GPUs of a node that is gone",
+        "pods hold GPUs of a terminated node",
         f"{PACKAGE}/core/metering/holdings.py",
         "                span.time.overlap(lifecycle.present),\n                min(span.last_sample_ms, lifecycle.present.end),\n",
         "                span.time,\n                span.last_sample_ms,\n",
@@ -81,12 +81,12 @@ FAULTS = (
         'times = raw.present.setdefault(labels.get("provider_id", ""), {}).setdefault(target, set())',
         'times = raw.present.setdefault("", {}).setdefault(target, set())',
     ),
-    Fault("free GPUs in an outage are unallocated", f"{PACKAGE}/core/metering/capacity.py", "    if is_unobserved:\n        parts.unobserved += available * length\n        return\n", ""),
-    Fault("a node that boots is unallocated", f"{PACKAGE}/core/metering/capacity.py", "parts.not_ready += remaining * length", "parts.unallocated += remaining * length"),
-    Fault("what MIG leaves over is unallocated", f"{PACKAGE}/core/metering/capacity.py", "parts.geometry += (remaining - available) * length", "parts.unallocated += (remaining - available) * length"),
-    Fault("held beyond what there is, is clamped", f"{PACKAGE}/core/metering/capacity.py", "parts.excess += (held - physical) * length", "parts.excess += 0"),
+    Fault("free GPUs during an outage count as unallocated", f"{PACKAGE}/core/metering/capacity.py", "    if is_unobserved:\n        parts.unobserved += available * length\n        return\n", ""),
+    Fault("a booting node counts as unallocated", f"{PACKAGE}/core/metering/capacity.py", "parts.not_ready += remaining * length", "parts.unallocated += remaining * length"),
+    Fault("what a MIG geometry leaves unusable counts as unallocated", f"{PACKAGE}/core/metering/capacity.py", "parts.geometry += (remaining - available) * length", "parts.unallocated += (remaining - available) * length"),
+    Fault("GPUs held in excess of the node are dropped", f"{PACKAGE}/core/metering/capacity.py", "parts.excess += (held - physical) * length", "parts.excess += 0"),
     Fault(
-        "copies of sharers are summed",
+        "the copies of pods that share a GPU are summed",
         f"{PACKAGE}/core/metering/device_use.py",
         "return max((_mean(device_series) for device_series in self.series), default=ZERO)",
         "return min(sum((_mean(device_series) for device_series in self.series), ZERO), Fraction(1))",
@@ -103,37 +103,37 @@ FAULTS = (
         "is_implausible = row.peaked or not is_amount(row.total) or row.total < 0",
         "is_implausible = not is_amount(row.total) or row.total < 0",
     ),
-    Fault("each sharer is credited with all of the device", f"{PACKAGE}/core/metering/utilization.py", "used_ms * sharing.replicas[index] / shared.replicas", "used_ms"),
-    Fault("a sharer may use more than it holds", f"{PACKAGE}/core/metering/utilization.py", "credited += min(part, allocated)", "credited += part"),
-    Fault("nobody shares a GPU with the one that is labelled", f"{PACKAGE}/core/metering/device_assignment.py", "if not is_shared_resource(holding) or holding.node.devices != 1:", "if True:"),
+    Fault("each pod is credited with all use of a shared device", f"{PACKAGE}/core/metering/utilization.py", "used_ms * sharing.replicas[index] / shared.replicas", "used_ms"),
+    Fault("a pod is credited with more than it holds", f"{PACKAGE}/core/metering/utilization.py", "credited += min(part, allocated)", "credited += part"),
+    Fault("pods without label on a shared GPU are ignored", f"{PACKAGE}/core/metering/device_assignment.py", "if not is_shared_resource(holding) or holding.node.devices != 1:", "if True:"),
     Fault(
-        "a label counts whether its pod runs or not",
+        "labels count even if their pod does not run",
         f"{PACKAGE}/core/metering/utilization.py",
         "use = device.use_during(holding.running, labels=labels)",
         "use = device.use_during(self._window, labels=labels)",
     ),
     Fault(
-        "use that nobody saw is taken for the mean",
+        "unobserved use counts as the mean",
         f"{PACKAGE}/core/metering/utilization.py",
         "return running.length if is_complete else observed_ms",
         "return running.length if observed_ms else 0",
     ),
-    Fault("a percentage is a ratio", f"{PACKAGE}/core/metering/signals.py", 'Signal("DCGM_FI_DEV_GPU_UTIL", "device", _FULL_PERCENT', 'Signal("DCGM_FI_DEV_GPU_UTIL", "device", _FULL_RATIO'),
-    Fault("a ratio is divided by 100", f"{PACKAGE}/core/metering/signals.py", 'Signal("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "graphics engine", _FULL_RATIO', 'Signal("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "graphics engine", _FULL_PERCENT'),
-    Fault("the names of exporter 4.9 are not known", f"{PACKAGE}/core/metering/signals.py", '"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO"', '"DCGM_FI_PROF_GR_ENGINE_RATIO"'),
-    Fault("one interval for the whole hour", f"{PACKAGE}/core/intervals.py", "return self._intervals[min(max(index, 0), len(self._intervals) - 1)]", "return max(self._intervals)"),
-    Fault("a gap cuts pods that were there on both sides", f"{PACKAGE}/core/metering/spans.py", "last = max(times[-1] for times in sample_times.values() if times)\n        return Span(Interval(first", "last = min(first + 1_200_000, max(times[-1] for times in sample_times.values() if times))\n        return Span(Interval(first"),
-    Fault("a start in a gap is not where the pod says", f"{PACKAGE}/core/metering/spans.py", "start = pod.scheduled_at", "pass"),
-    Fault("a finish in a gap is not where the pod says", f"{PACKAGE}/core/metering/spans.py", "end = pod.completed_at", "pass"),
-    Fault("hand-overs count twice", f"{PACKAGE}/core/metering/holdings.py", "return _trim_handovers(holdings)", "return holdings"),
-    Fault("a node's last word counts for all of its hour", f"{PACKAGE}/core/metering/holdings.py", "return span, lifecycle.state_during(span.time)", "return span, lifecycle.node"),
-    Fault("owners of owners are not asked", f"{PACKAGE}/sources/prometheus/owners.py", "return self._of_owners.get((namespace, *owner)) or owner", "return owner"),
-    Fault("what owned a pod that is gone is forgotten", f"{PACKAGE}/sources/prometheus/reader.py", "pods.missing_owners(changed).items()", "{}.items()"),
-    Fault("a second instance doubles what it tells", f"{PACKAGE}/sources/prometheus/pods.py", "pod.units[container] = raw.units.setdefault(target, {})[container] = value", "pod.units[container] = value + (pod.units[container] or 0)"),
-    Fault("series of other jobs are read", f"{PACKAGE}/sources/prometheus/queries.py", '",".join((*matchers, *of_cluster, *of_source, *of_shard))', '",".join((*matchers, *of_cluster, *of_shard))', SUSPECT_TESTS),
-    Fault("a uid in two namespaces is billed", f"{PACKAGE}/sources/prometheus/pods.py", "    if len(pod.objects) == 1:", "    if True:", SUSPECT_TESTS),
-    Fault("a request of more than the node has is billed", f"{PACKAGE}/core/metering/holdings.py", "if bounds and units > max(bounds):", "if False:", SUSPECT_TESTS),
-    Fault("what a contradictory pod may hold is unallocated", f"{PACKAGE}/core/metering/capacity.py", "contested = min(disputed, physical - held)", "contested = ZERO", SUSPECT_TESTS),
-    Fault("pods that took turns are measured by each other's samples", f"{PACKAGE}/core/metering/device_assignment.py", "if any(other is not holding and other.held.overlap(time_with_margin).length for other in neighbors):", "if False:", STANDALONE_POD_TESTS),
-    Fault("use that nobody requested goes unsaid", f"{PACKAGE}/core/metering/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),
+    Fault("a percentage is read as a ratio", f"{PACKAGE}/core/metering/signals.py", 'Signal("DCGM_FI_DEV_GPU_UTIL", "device", _PERCENT', 'Signal("DCGM_FI_DEV_GPU_UTIL", "device", _RATIO'),
+    Fault("a ratio is divided by 100", f"{PACKAGE}/core/metering/signals.py", 'Signal("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "graphics engine", _RATIO', 'Signal("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "graphics engine", _PERCENT'),
+    Fault("the names of exporter 4.9 are unknown", f"{PACKAGE}/core/metering/signals.py", '"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO"', '"DCGM_FI_PROF_GR_ENGINE_RATIO"'),
+    Fault("one scrape interval is used for the whole hour", f"{PACKAGE}/core/intervals.py", "return self._intervals[min(max(index, 0), len(self._intervals) - 1)]", "return max(self._intervals)"),
+    Fault("a gap ends pods with samples on both sides", f"{PACKAGE}/core/metering/spans.py", "last = max(times[-1] for times in sample_times.values() if times)\n        return Span(Interval(first", "last = min(first + 1_200_000, max(times[-1] for times in sample_times.values() if times))\n        return Span(Interval(first"),
+    Fault("the reported start time within a gap is ignored", f"{PACKAGE}/core/metering/spans.py", "start = pod.scheduled_at", "pass"),
+    Fault("the reported completion time within a gap is ignored", f"{PACKAGE}/core/metering/spans.py", "end = pod.completed_at", "pass"),
+    Fault("a GPU counts twice when it changes hands", f"{PACKAGE}/core/metering/holdings.py", "return _trim_handovers(holdings)", "return holdings"),
+    Fault("a node's last state counts for its whole hour", f"{PACKAGE}/core/metering/holdings.py", "return span, lifecycle.state_during(span.time)", "return span, lifecycle.node"),
+    Fault("owners of owners are not resolved", f"{PACKAGE}/sources/prometheus/owners.py", "return self._of_owners.get((namespace, *owner)) or owner", "return owner"),
+    Fault("the owners of deleted pods are unknown", f"{PACKAGE}/sources/prometheus/reader.py", "pods.missing_owners(changed).items()", "{}.items()"),
+    Fault("a second instance of a source doubles requests", f"{PACKAGE}/sources/prometheus/pods.py", "pod.units[container] = _larger(pod.units.get(container), value)", "pod.units[container] = value + (pod.units.get(container) or 0)"),
+    Fault("series of untrusted jobs are read", f"{PACKAGE}/sources/prometheus/queries.py", '",".join((*matchers, *of_cluster, *of_source, *of_shard))', '",".join((*matchers, *of_cluster, *of_shard))', SUSPECT_TESTS),
+    Fault("a uid in two namespaces gets a line", f"{PACKAGE}/sources/prometheus/pods.py", "    if len(pod.objects) == 1:", "    if True:", SUSPECT_TESTS),
+    Fault("a request that exceeds the node gets a line", f"{PACKAGE}/core/metering/holdings.py", "if bounds and units > max(bounds):", "if False:", SUSPECT_TESTS),
+    Fault("what a contradictory pod may hold counts as unallocated", f"{PACKAGE}/core/metering/capacity.py", "contested = min(disputed, physical - held)", "contested = ZERO", SUSPECT_TESTS),
+    Fault("pods that held a node in succession get each other's samples", f"{PACKAGE}/core/metering/device_assignment.py", "if any(other is not holding and other.held.overlap(time_with_margin).length for other in neighbors):", "if False:", STANDALONE_POD_TESTS),
+    Fault("use without a request is not reported", f"{PACKAGE}/core/metering/metering.py", "if used >= NOTEWORTHY_GPU_MS:", "if False:"),
 )  # fmt: skip

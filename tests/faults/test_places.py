@@ -1,15 +1,15 @@
-"""Faults are planted where they were meant to be: code that moves takes its fault along."""
+"""Each planted fault quotes a line that exists exactly once, so that changed code keeps its faults."""
 
 import pytest
 
 from devstack.template import REPOSITORY
 from tests.faults.planted import FAULTS, Fault
-from tests.faults.planted_kit import KIT_FAULTS
+from tests.faults.planted_manifests import MANIFEST_FAULTS
 from tests.faults.planted_rules import RULES_FAULTS
 
 
-@pytest.mark.parametrize("fault", [*FAULTS, *KIT_FAULTS, *RULES_FAULTS], ids=lambda fault: fault.what)
-def test_a_fault_has_its_one_place(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [*FAULTS, *MANIFEST_FAULTS, *RULES_FAULTS], ids=lambda fault: fault.what)
+def test_faults_original_text_occurs_once(fault: Fault) -> None:
     text = (REPOSITORY / fault.file).read_text(encoding="utf-8")
-    assert text.count(fault.right) == 1
-    assert fault.right != fault.wrong
+    assert text.count(fault.original) == 1
+    assert fault.original != fault.faulty

@@ -1,4 +1,4 @@
-"""An hour whose stored figures are beyond reason: it alone has none, in whatever report, export or alert."""
+"""An hour whose stored figures are implausibly large has no figures in any report, export or alert; others keep theirs."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -71,7 +71,7 @@ def publish(table: DynamoTable, amount: str) -> None:
             ledger.publish(made, replacing=None, settings_version=1, now=NOW)
     RollupStore(*table).roll_up("west", FIRST, NOW)
     RollupStore(*table).roll_up("east", FIRST + DAY, NOW)
-    with pytest.raises(ExpiredError, match="beyond reason"):
+    with pytest.raises(ExpiredError, match="implausibly large"):
         RollupStore(*table).roll_up("east", FIRST, NOW)
 
 

@@ -133,7 +133,7 @@ def test_an_hour_beyond_its_look_back_is_told_as_given_up(world: World, capsys: 
     found = attributed(world, UNREACHABLE_HOUR, capsys)
     assert (found.metrics["HoursGivenUp"], found.metrics["HoursIncomplete"]) == (1, 1)
     (line,) = [line for line in found.log if line["level"] == "ERROR"]
-    assert (line["message"], line["notes"]) == ("an hour is closed as incomplete", ["out of reach"])
+    assert (line["message"], line["notes"]) == ("an hour stays incomplete and is not tried again", ["out of reach"])
     assert line["hour"].startswith(f"{world.first + UNREACHABLE_HOUR * HOUR:%Y-%m-%d %H}")
 
 
@@ -154,7 +154,7 @@ def test_a_cluster_whose_work_cannot_be_sent_is_told_with_the_reason(
     world.external_calls.rule = lambda name, _: "throttled" if name == "send_message_batch" else None
     found = dispatched(world, 1, capsys)
     assert (found.metrics["ClustersFailed"], found.metrics["HoursSent"]) == (1, 0)
-    assert found.errors == [("a cluster could not be looked at", "west: could not send work: ThrottlingException")]
+    assert found.errors == [("a cluster could not be checked", "west: could not send messages: ThrottlingException")]
 
 
 def test_hours_that_an_earlier_tick_should_have_seen_closed_are_counted(

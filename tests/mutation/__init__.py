@@ -1,1 +1,1 @@
-"""Mutation testing of the metering core (`make mutate`): the fleet's observations, recorded once, against its truth."""
+"""Mutation testing of the metering core (`make mutate`): the fleet's recorded observations against their expected figures."""

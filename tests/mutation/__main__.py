@@ -1,6 +1,6 @@
-"""Change the metering core a little, a thousand times over, and see whether the tests notice (`make mutate`).
+"""Run mutation tests of the metering core (`make mutate`).
 
-Prints the score and every change that nobody noticed; exit status 1 where fewer than 90% were.
+Prints every surviving mutant and the score. The exit status is 1 if the tests kill fewer than 90% of the mutants.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 from devstack.template import REPOSITORY
 
 TOOLS = REPOSITORY / ".tools" / "mutate" / "bin"
-LEAST = 90
+MIN_SCORE = 90
 MODULES = ("metering/metering", "metering/gpu_models", "attribution")
 TESTS = ("tests/mutation/recorded.py", "tests/core/test_devices.py", "tests/core/test_distribution.py",
          "tests/core/test_attribution.py", "tests/core/test_intervals.py",
@@ -35,8 +35,8 @@ filterwarnings = ["error", "default::DeprecationWarning"]
 
 
 def main() -> None:
-    """Record, mutate, count."""
-    wanted = sys.argv[1:] or list(MODULES)
+    """Record observations, run mutmut on the modules given as arguments (default: all) and print the score."""
+    mutated = sys.argv[1:] or list(MODULES)
     with tempfile.TemporaryDirectory(prefix="gpucost-mutants-") as folder:
         home = Path(folder)
         ignore = shutil.ignore_patterns("__pycache__", "node_modules")
@@ -44,7 +44,7 @@ def main() -> None:
         for name in ("devstack", "tests"):
             shutil.copytree(REPOSITORY / name, home / name, ignore=ignore)
         shutil.copy(REPOSITORY / "template.yaml", home)
-        modules = ", ".join(f'"gpucost/core/{name}.py"' for name in wanted)
+        modules = ", ".join(f'"gpucost/core/{name}.py"' for name in mutated)
         (home / "pyproject.toml").write_text(
             CONFIG.format(modules=modules, tests=", ".join(f'"{test}"' for test in TESTS))
         )
@@ -52,19 +52,19 @@ def main() -> None:
         environment = {**os.environ, "GPUCOST_RECORDED": str(recorded), "PYTHONDONTWRITEBYTECODE": "1"}
         subprocess.run([sys.executable, "-m", "tests.mutation.record", str(recorded)], cwd=REPOSITORY, check=True)
         subprocess.run([TOOLS / "mutmut", "run"], cwd=home, env=environment, check=True, stdout=subprocess.DEVNULL)
-        found = subprocess.run(
+        listed = subprocess.run(
             [TOOLS / "mutmut", "results", "--all", "true"], cwd=home, env=environment, check=True, capture_output=True
         ).stdout.decode()
-        verdicts = re.findall(r"^\s*(\S+): (.+)$", found, re.MULTILINE)
-        survivors = [name for name, verdict in verdicts if verdict in {"survived", "no tests", "suspicious"}]
+        outcomes = re.findall(r"^\s*(\S+): (.+)$", listed, re.MULTILINE)
+        survivors = [name for name, outcome in outcomes if outcome in {"survived", "no tests", "suspicious"}]
         for name in survivors:
             shown = subprocess.run(
                 [TOOLS / "mutmut", "show", name], cwd=home, env=environment, capture_output=True, check=False
             )
             print(shown.stdout.decode())
-    score = 100 * (1 - len(survivors) / len(verdicts)) if verdicts else 0.0
-    print(f"{len(verdicts)} mutants, {len(survivors)} survived: {score:.1f}% killed")
-    sys.exit(score < LEAST)
+    score = 100 * (1 - len(survivors) / len(outcomes)) if outcomes else 0.0
+    print(f"{len(outcomes)} mutants, {len(survivors)} survived: {score:.1f}% killed")
+    sys.exit(score < MIN_SCORE)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Record what the real Prometheus shows of every scenario, so that thousands of mutants need not ask it again."""
+"""Record the observations of every scenario from a real Prometheus, so that mutants do not query it again."""
 
 import pickle
 import sys
@@ -17,19 +17,19 @@ BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(
 
 
 def main() -> None:
-    """Write (scenario's name, number of the hour, settings, observation) of every hour into a file."""
+    """Write (scenario's name, number of the hour, settings, observation) of every hour to a file."""
     scenarios = all_scenarios()
     recorded = []
     with tempfile.TemporaryDirectory() as folder:
         metrics = Path(folder) / "metrics.om"
         openmetrics.write(scenarios, BASE, metrics)
         with running_prometheus(metrics) as url:
-            for one in scenarios:
-                document = parse_settings(settings([one], url, BASE))
+            for scenario in scenarios:
+                document = parse_settings(settings([scenario], url, BASE))
                 reader = metrics_reader(document.clusters[0], document)
-                hours = [BASE + timedelta(hours=number) for number in one.hours]
-                for number, seen in zip(one.hours, reader.observe(hours), strict=True):
-                    recorded.append((one.name, number, document, seen))
+                hours = [BASE + timedelta(hours=number) for number in scenario.hours]
+                for number, observation in zip(scenario.hours, reader.observe(hours), strict=True):
+                    recorded.append((scenario.name, number, document, observation))
     Path(sys.argv[1]).write_bytes(pickle.dumps(recorded))
 
 

@@ -1,4 +1,4 @@
-"""Every recorded hour, metered and attributed again, against the truth of its scenario."""
+"""Meters and attributes every recorded hour and compares it with the expected figures of its scenario."""
 
 import os
 import pickle
@@ -23,15 +23,15 @@ SCENARIOS = {scenario.name: scenario for scenario in all_scenarios()}
 
 @cache
 def recorded() -> list[Any]:
-    found: list[Any] = pickle.loads(Path(os.environ["GPUCOST_RECORDED"]).read_bytes())
-    return found
+    observations: list[Any] = pickle.loads(Path(os.environ["GPUCOST_RECORDED"]).read_bytes())
+    return observations
 
 
 @pytest.mark.parametrize("part", range(8))
-def test_recorded_hours_are_true(part: int) -> None:
-    for name, number, document, seen in recorded()[part::8]:
+def test_recorded_hours_match_expected_figures(part: int) -> None:
+    for name, number, document, observation in recorded()[part::8]:
         rules = MeteringRules(document.utilization.sources, document.clusters[0].slices_per_gpu)
-        record = attribute(meter(seen, rules), attribution_rules(document, pricing_of(document)))
+        record = attribute(meter(observation, rules), attribution_rules(document, pricing_of(document)))
         text = render.hours_json([record])
         (hour,) = simplejson.loads(text, parse_float=Decimal, parse_int=Decimal)["hours"]
         assert_lines(SCENARIOS[name], number, hour)

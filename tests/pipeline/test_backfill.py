@@ -47,7 +47,7 @@ class Queue:
         raise AssertionError("a backfill tells nobody")
 
     def dead_letter(self, body: str, reason: str) -> None:
-        raise AssertionError("nothing is put aside")
+        raise AssertionError("nothing goes to the dead-letter queue")
 
     def backlog(self, origin: Origin) -> int:
         assert origin == "backfill"

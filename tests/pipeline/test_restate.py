@@ -71,7 +71,7 @@ class Heard:
         raise AssertionError("no work is sent")
 
     def dead_letter(self, body: str, reason: str) -> None:
-        raise AssertionError("nothing is put aside")
+        raise AssertionError("nothing goes to the dead-letter queue")
 
 
 class Killed:

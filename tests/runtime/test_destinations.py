@@ -292,17 +292,17 @@ def test_slack_webhook_must_be_slacks_or_of_the_host_in_the_settings(monkeypatch
         SlackNotifier("gpucost/slack", secret_value=lambda _: value, host=host).send([notification()])
 
     for value, says in (
-        ("http://hooks.slack.com/services/topsecret", "holds an http:// address; a webhook must be https://"),
-        ("https://topsecret.example.com/x", "is not of hooks.slack-gov.com or hooks.slack.com; for another service"),
-        ("https://hooks.slack.com.evil.example/topsecret", "is not of hooks.slack-gov.com or hooks.slack.com"),
-        ("https://hooks.slack.com@evil.example/topsecret", "is not of hooks.slack-gov.com or hooks.slack.com"),
-        (secret_for("https://hooks.slack.com"), "does not hold a webhook's address"),
+        ("http://hooks.slack.com/services/topsecret", "contains an http:// URL; a webhook must be https://"),
+        ("https://topsecret.example.com/x", "another host than hooks.slack-gov.com or hooks.slack.com; for a Slack-compatible"),
+        ("https://hooks.slack.com.evil.example/topsecret", "another host than hooks.slack-gov.com or hooks.slack.com"),
+        ("https://hooks.slack.com@evil.example/topsecret", "another host than hooks.slack-gov.com or hooks.slack.com"),
+        (secret_for("https://hooks.slack.com"), "does not contain a webhook's URL"),
     ):
         with pytest.raises(SourceError) as failure:
             send(value)
         assert says in str(failure.value)
         assert "topsecret" not in str(failure.value)
-    with pytest.raises(SourceError, match=r"not of chat\.example\.com"):
+    with pytest.raises(SourceError, match=r"another host than chat\.example\.com"):
         send("https://hooks.slack.com/services/T/B/x", host="chat.example.com")
     assert posted == []
     send("https://hooks.slack.com/services/T/B/x")

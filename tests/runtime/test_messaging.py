@@ -38,7 +38,7 @@ def test_what_a_queue_does_not_take_is_sent_again_and_at_last_an_error(
             stub.add_response("send_message_batch", {"Successful": [{**TAKEN, "Id": "1"}], "Failed": []})
             bus.send_due([DUE, DUE])
         else:
-            with pytest.raises(SourceError, match=r"did not take 1 messages \(InternalError\)"):
+            with pytest.raises(SourceError, match=r"did not accept 1 messages \(InternalError\)"):
                 bus.send_due([DUE, DUE])
         stub.assert_no_pending_responses()
 

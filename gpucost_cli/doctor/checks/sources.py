@@ -1,4 +1,4 @@
-"""Whether the right cluster is looked at, and how its exporters are scraped."""
+"""Checks of the cluster's selector and of how its exporters are scraped."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,36 +16,36 @@ from gpucost_cli.doctor.queries import GPU_RESOURCES
 _KSM = "kube-state-metrics"
 _SEVERAL = 2
 _SIMILAR_INTERVALS = Decimal("1.5")
-"""Jitter and a missed scrape or two do not make a median differ by this much."""
+"""Largest ratio of intervals that are considered equal. Jitter and a few missed scrapes do not exceed it."""
 _LONG_INTERVAL = Decimal(120)
-"""Seconds; scrapes further apart than this, or more than Prometheus' look-back of five minutes, lose short lives."""
+"""Seconds. With longer scrape intervals, short-lived pods are missed."""
 
 
 def query_length(context: CheckContext) -> Iterable[Check]:
-    """A server that refuses long queries, which is VictoriaMetrics as it is installed."""
+    """Check whether the server accepts long queries, unlike VictoriaMetrics by default."""
     if not context.facts.accepts_long_queries:
         fault = Fault(
-            "the server refuses long queries: hours in which some hundred pods come and go cannot be read",
-            f"VictoriaMetrics: {QUERY_LENGTH_LIMIT}=1MB; a proxy before it: its limit on the size of requests",
+            "the server refuses long queries: hours with hundreds of short-lived pods cannot be read",
+            f"VictoriaMetrics: {QUERY_LENGTH_LIMIT}=1MB; a proxy in front of it: its limit on the size of requests",
         )
         yield context.check("length of queries", "", "recommended", fault)
 
 
 def selector(context: CheckContext) -> Iterable[Check]:
-    """A selector that matches nothing, or only one of the sources."""
-    own = context.cluster.selector
-    if not own:
+    """Check whether the cluster's selector matches series of all sources."""
+    selected = context.cluster.selector
+    if not selected:
         return
-    written = ", ".join(f"{name}: {quote(value)}" for name, value in sorted(own.items()))
+    selector_text = ", ".join(f"{name}: {quote(value)}" for name, value in sorted(selected.items()))
     for metric, rows in context.facts.labels_outside_selector.items():
         is_requests = metric == REQUESTS
-        bare = any(not own.keys() <= row.keys() for row in rows)
+        lacks_labels = any(not selected.keys() <= row.keys() for row in rows)
         if is_requests and context.facts.has_kube_state_metrics:
             continue  # the selector is right, and requests are missing
-        if not is_requests and not (bare and context.facts.gpu_nodes):
-            continue  # others' GPUs are no sign that this cluster should have some
+        if not is_requests and not (lacks_labels and context.facts.gpu_nodes):
+            continue  # GPUs of other clusters do not mean that this cluster should have some
         fault = Fault(
-            f"the selector {{{written}}} matches no series of {metric}, which are there: {_label_values(rows)}",
+            f"the selector {{{selector_text}}} matches no series of {metric}. The series have: {_label_values(rows)}",
             _selector_line(context, rows),
         )
         severity: Severity = "required" if is_requests else "recommended"
@@ -55,86 +55,89 @@ def selector(context: CheckContext) -> Iterable[Check]:
 
 
 def clusters(context: CheckContext) -> Iterable[Check]:
-    """Several clusters whose metrics would be taken for one."""
+    """Check for metrics of several clusters, which would be counted as one cluster."""
     mixed = {name: values for name, values in context.facts.cluster_labels.items() if name and len(values) > 1}
     if not mixed:
         return
     name, values = next(iter(mixed.items()))
-    own = context.cluster.name if context.cluster.name in values else values[0]
+    cluster = context.cluster.name if context.cluster.name in values else values[0]
     fault = Fault(
-        f"series of {len(values)} clusters are taken for one: {name} is {first_few(values)}",
-        f"settings, cluster {context.cluster.name}: selector: {{{name}: {quote(own)}}}",
+        f"series of {len(values)} clusters are counted as one: {name} is {first_few(values)}",
+        f"settings, cluster {context.cluster.name}: selector: {{{name}: {quote(cluster)}}}",
     )
     yield context.check("one cluster", name, "required", fault, series=len(values))
 
 
 def kube_state_metrics(context: CheckContext) -> Iterable[Check]:
-    """Whether it is there, and how many instances of it."""
+    """Check whether there are series of kube-state-metrics, and from how many instances."""
     facts = context.facts
     if facts.has_kube_state_metrics:
-        series = len({_process(one) for one in facts.exporters})
+        series = len({_process(target) for target in facts.exporters})
         yield context.check(_KSM, "kube_*", "required", note=_instances(facts), series=series)
         return
     install = "helm install kube-state-metrics prometheus-community/kube-state-metrics"
     fault = Fault(
-        "no series of kube-state-metrics are there: nothing tells which pods hold GPUs",
-        f"{install} --set prometheus.monitor.enabled=true; where it runs, let its series through: "
+        "there are no series of kube-state-metrics: it is unknown which pods hold GPUs",
+        f"{install} --set prometheus.monitor.enabled=true; if it runs already, keep its series: "
         f"write_relabel_configs: regex: up|{KUBE_METRICS[0]}|…",
     )
-    told = facts.labels_outside_selector.get(REQUESTS)  # by the selector
-    yield context.check(_KSM, "kube_*", "required", None if told else fault, status="missing", series=0)
+    if facts.labels_outside_selector.get(REQUESTS):  # the check of the selector has the finding
+        yield context.check(_KSM, "kube_*", "required", status="missing", series=0)
+    else:
+        yield context.check(_KSM, "kube_*", "required", fault, status="missing", series=0)
 
 
 def stale_exporters(context: CheckContext) -> Iterable[Check]:
-    """Exporters that were there within the hour and are not now."""
+    """Check for exporters that had series within the hour and have none now."""
     facts = context.facts
     last = max((max(times) for times in facts.exporters.values() if times), default=None)
     if last is not None and last < to_epoch_ms(facts.now):
         since = format_timestamp(datetime.fromtimestamp(last / 1000, UTC))
         fault = Fault(
-            f"the last series of kube-state-metrics are of {since}: hours from then on are incomplete",
-            "kube-state-metrics: kubectl rollout status; Prometheus: its target, and what remote_write says",
+            f"the last samples of kube-state-metrics are from {since}: later hours are incomplete",
+            "kube-state-metrics: kubectl rollout status; Prometheus: its target, and the log of remote_write",
         )
         yield context.check(f"{_KSM} now", "kube_*", "required", fault, series=0)
     signals = [signal.name for rank in context.ranks for signal in rank if facts.has(signal.name)]
     if signals and facts.gpu_nodes and not facts.gpu_devices:
         fault = Fault(
-            f"{signals[0]} had series, and none at {format_timestamp(facts.evaluated_at)} while GPU nodes were there",
+            f"{signals[0]} had series, and none at {format_timestamp(facts.evaluated_at)}, although there were GPU nodes",
             "dcgm-exporter: kubectl rollout status; Prometheus: its targets",
         )
         yield context.check("GPU exporter now", signals[0], "recommended", fault, series=0)
 
 
-def _process(source: Target) -> tuple[str, str]:
-    """Who was scraped, whichever server did it."""
-    return source.job, source.instance
+def _process(target: Target) -> tuple[str, str]:
+    """The scraped process, regardless of the Prometheus replica."""
+    return target.job, target.instance
 
 
 def _instances(facts: Facts) -> str | None:
-    """What several instances are: a pair, shards, or one after the other."""
+    """How several instances relate: highly available replicas, shards, or one after the other."""
     times: dict[tuple[str, str], set[int]] = {}
-    for source, run in facts.exporters.items():
-        times.setdefault(_process(source), set()).update(run)
+    for target, target_times in facts.exporters.items():
+        times.setdefault(_process(target), set()).update(target_times)
     if len(times) < _SEVERAL:
         return _servers(facts.exporters)
-    seen = [*(one.targets for one in facts.nodes.values()), *(one.targets for one in facts.holders)]
-    # A vanished series may be answered for some minutes more, so that one time together says nothing.
-    if not any(len(one & other) >= _SEVERAL for one, other in combinations(times.values(), 2)):
-        kind = "one after the other, as after a restart: counted once"
-    elif any(len({_process(source) for source in one}) >= _SEVERAL for one in seen):
-        kind = "and tell of the same objects (high availability): counted once"
+    targets_by_object = [node.targets for node in facts.nodes.values()]
+    targets_by_object += [holder.targets for holder in facts.holders]
+    # Prometheus returns a series for some minutes after its last sample, so a single common time means nothing.
+    if not any(len(first & second) >= _SEVERAL for first, second in combinations(times.values(), 2)):
+        relation = "one after the other, as after a restart: counted once"
+    elif any(len({_process(target) for target in targets}) >= _SEVERAL for targets in targets_by_object):
+        relation = "and report the same objects (high availability): counted once"
     else:
-        kind = "and each tells of its own objects (shards): added up"
-    return f"{len(times)} instances are scraped, {kind}"
+        relation = "and each reports its own objects (shards): added up"
+    return f"{len(times)} instances are scraped, {relation}"
 
 
-def _servers(sources: Iterable[Target]) -> str | None:
-    replicas = {one.replica for one in sources} - {""}
-    return f"{len(replicas)} equal Prometheus servers write its series: counted once" if len(replicas) > 1 else None
+def _servers(targets: Iterable[Target]) -> str | None:
+    replicas = {target.replica for target in targets} - {""}
+    return f"{len(replicas)} Prometheus replicas write its series: counted once" if len(replicas) > 1 else None
 
 
 def _scraped_exporters(facts: Facts) -> Iterable[tuple[str, str, set[Target]]]:
-    """Kinds of exporters that are there: name, a metric of theirs, and their processes."""
+    """The exporters that have series: name, metric and targets."""
     if facts.exporters:
         yield _KSM, "kube_*", set(facts.exporters)
     if facts.gpu_devices:
@@ -142,65 +145,64 @@ def _scraped_exporters(facts: Facts) -> Iterable[tuple[str, str, set[Target]]]:
 
 
 def up(context: CheckContext) -> Iterable[Check]:
-    """Whether it is kept when a target was scraped."""
-    for name, _, sources in _scraped_exporters(context.facts):
-        jobs = {source.job for source in sources}
+    """Check whether `up` is kept, which shows when a target was scraped."""
+    for name, _, targets in _scraped_exporters(context.facts):
+        jobs = {target.job for target in targets}
         fault = None
         if not jobs & context.facts.jobs_with_up:
             fault = Fault(
-                f"up of job {first_few(jobs)} is not kept: how much of an hour was seen is read off the densest series",
-                "write_relabel_configs (and those of agents): regex: up|… where they keep by name",
+                f"up of job {first_few(jobs)} is not kept: the coverage of hours is estimated from other series",
+                "write_relabel_configs (and those of agents): regex: up|… if they keep metrics by name",
             )
         yield context.check(f"up of {name}", "up", "recommended", fault, status="missing" if fault else "found")
 
 
 def intervals(context: CheckContext) -> Iterable[Check]:
-    """Scrape intervals that differ between instances of an exporter, or are too long."""
-    for name, metric, sources in _scraped_exporters(context.facts):
-        known = {source: context.facts.intervals[source] for source in sources if source in context.facts.intervals}
-        if not known:
+    """Check whether scrape intervals differ between targets of an exporter, or are too long."""
+    for name, metric, targets in _scraped_exporters(context.facts):
+        by_target = {target: context.facts.intervals[target] for target in targets if target in context.facts.intervals}
+        if not by_target:
             continue
-        shortest, longest = min(known.values()), max(known.values())
+        shortest, longest = min(by_target.values()), max(by_target.values())
         fault, note = None, None
         if longest > _LONG_INTERVAL:
-            lost = f"{name} is scraped every {longest:f} s: pods that live shorter are not seen"
-            fault = Fault(lost, f"scrape configuration of {name}: interval: 60s")
+            finding = f"{name} is scraped every {longest:f} s: pods with shorter lifetimes are missed"
+            fault = Fault(finding, f"scrape configuration of {name}: interval: 60s")
         elif longest > shortest * _SIMILAR_INTERVALS:
-            slow = first_few(source.instance for source, interval in known.items() if interval == longest)
-            note = (
-                f"instances are scraped every {shortest:f} to {longest:f} s ({slow}): each is read by its own interval"
-            )
+            slowest = first_few(target.instance for target, interval in by_target.items() if interval == longest)
+            note = f"instances are scraped every {shortest:f} to {longest:f} s ({slowest}): each has its own scrape interval"
         severity: Severity = "recommended" if fault else "optional"
-        yield context.check(f"scrape interval of {name}", metric, severity, fault, note=note, series=len(known))
+        yield context.check(f"scrape interval of {name}", metric, severity, fault, note=note, series=len(by_target))
 
 
 def requests(context: CheckContext) -> Iterable[Check]:
-    """What GPUs were asked for, and whether pods can be told apart."""
+    """Check whether there are GPU requests, and whether they have uids and known resource names."""
     facts = context.facts
     if not facts.has(REQUESTS):
         return
     count = sum(facts.resources.values())
-    none = f"no pod on a node asked for a GPU (resource=~{GPU_RESOURCES}): its hours cost nothing but free GPUs"
-    yield context.check("GPU requests", REQUESTS, "recommended", note=None if count else none, series=count)
-    if any(not one.uid for one in facts.holders):
+    note = f"no pod on a node requests a GPU (resource=~{GPU_RESOURCES}): all GPUs are unallocated"
+    yield context.check("GPU requests", REQUESTS, "recommended", note=None if count else note, series=count)
+    if any(not holder.uid for holder in facts.holders):
         fault = Fault(
-            "requests carry no uid: a pod that comes back under its name is taken for the same one",
+            "requests have no uid: a pod that is recreated with its name counts as the same pod",
             "kube-state-metrics: version 2.0 or later, and no labeldrop of uid",
         )
         yield context.check("uid of pods", REQUESTS, "recommended", fault, series=count)
-    unread = [name for name in facts.resources if not _is_read(name)]
-    if unread:
+    unknown = [name for name in facts.resources if not _is_known(name)]
+    if unknown:
         fault = Fault(
-            f"requests of {first_few(unread)} are not read: their pods cost nothing",
+            f"requests of {first_few(unknown)} are not read: their pods cost nothing",
             "NVIDIA device plugin, resources: nvidia.com/gpu, nvidia.com/gpu.shared or nvidia.com/mig-*",
         )
-        series = sum(facts.resources[name] for name in unread)
+        series = sum(facts.resources[name] for name in unknown)
         yield context.check("resource names", REQUESTS, "recommended", fault, series=series)
 
 
-def _is_read(resource: str) -> bool:
-    whole = {"nvidia_com_gpu", "nvidia_com_gpu_shared"}
-    return resource in whole or resource.startswith(("nvidia_com_mig_", "aws_amazon_com_neuron"))
+def _is_known(resource: str) -> bool:
+    return resource in {"nvidia_com_gpu", "nvidia_com_gpu_shared"} or resource.startswith(
+        ("nvidia_com_mig_", "aws_amazon_com_neuron")
+    )
 
 
 def _label_values(rows: Sequence[Mapping[str, str]]) -> str:
@@ -208,17 +210,17 @@ def _label_values(rows: Sequence[Mapping[str, str]]) -> str:
     for row in rows:
         for name, value in row.items():
             values.setdefault(name, set()).add(value)
-    told = [f"{name} is {first_few(found)}" for name, found in sorted(values.items())]
-    return "; ".join(told) or "they carry no such label"
+    labels = [f"{name} is {first_few(label_values)}" for name, label_values in sorted(values.items())]
+    return "; ".join(labels) or "no such label"
 
 
 def _selector_line(context: CheckContext, rows: Sequence[Mapping[str, str]]) -> str:
-    """The settings' line, or the exporter's where its series carry no such label."""
-    own = context.cluster.selector
+    """The line to change: in the settings, or in Prometheus if the series have no such labels."""
+    selected = context.cluster.selector
     for row in rows:
-        same = {name: row[name] for name in own if name in row}
-        if len(same) == len(own):
-            written = ", ".join(f"{name}: {quote(value)}" for name, value in sorted(same.items()))
-            return f"settings, cluster {context.cluster.name}: selector: {{{written}}}"
-    labels = ", ".join(f"{name}: {quote(value)}" for name, value in sorted(own.items()))
+        existing = {name: row[name] for name in selected if name in row}
+        if len(existing) == len(selected):
+            selector_text = ", ".join(f"{name}: {quote(value)}" for name, value in sorted(existing.items()))
+            return f"settings, cluster {context.cluster.name}: selector: {{{selector_text}}}"
+    labels = ", ".join(f"{name}: {quote(value)}" for name, value in sorted(selected.items()))
     return f"Prometheus: external_labels: {{{labels}}} (or remove selector from the settings)"

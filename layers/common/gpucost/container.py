@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpucost.features.alerting.service import AlertService
     from gpucost.features.alerting.settings import AlertingSettings
     from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
+    from gpucost.features.alerting.storage.spend import DynamoSpendStore
     from gpucost.features.alerting.storage.states import DynamoAlertStates
     from gpucost.features.exports.bucket import S3Bucket
     from gpucost.features.exports.listing import ExportListing
@@ -286,6 +287,13 @@ class Container:
         )
 
     @cached_property
+    def alert_spend(self) -> "DynamoSpendStore":
+        """Spend by month and day, as alert rules on spend compare it."""
+        from gpucost.features.alerting.storage.spend import DynamoSpendStore
+
+        return DynamoSpendStore(self.client("dynamodb"), self.environment.table)
+
+    @cached_property
     def notifiers(self) -> "Callable[[AlertingSettings], Mapping[str, Notifier]]":
         """The notifiers of the settings' receivers, by the receivers' keys."""
         from gpucost.features.alerting.notifiers import notifiers
@@ -298,7 +306,6 @@ class Container:
         """For `functions/alert`."""
         from gpucost.features.alerting.ports import AlertSources
         from gpucost.features.alerting.service import AlertService
-        from gpucost.features.alerting.storage.spend import DynamoSpendStore
         from gpucost.pipeline.price_age import newest_price
         from gpucost.runtime.messaging import waiting_messages
 
@@ -307,7 +314,7 @@ class Container:
         sources = AlertSources(
             self.ledger,
             self.rollups,
-            DynamoSpendStore(self.client("dynamodb"), env.table),
+            self.alert_spend,
             newest_price=lambda: newest_price(self.price_book),
             dead_letters=lambda: waiting_messages(env.dead_letter_queue_url, client=self.client),
             savings=workload_savings(self.recommendation_store),

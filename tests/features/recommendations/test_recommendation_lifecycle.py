@@ -322,10 +322,10 @@ def test_pods_without_an_owner_fill_no_memory_however_many_come_and_go() -> None
     ]  # fmt: skip
     ledger, end = Ledger(records), sim.START + 240 * HOUR
 
-    def read(most: int) -> Any:
+    def read(max_workloads: int) -> Any:
         days = timedelta(days=10)
         return read_look_back(
-            ledger, "a", end, list_prices={}, spot_prices={}, memory={}, waits={}, length=days, most=most
+            ledger, "a", end, list_prices={}, spot_prices={}, memory={}, waits={}, length=days, max_workloads=max_workloads
         )
 
     few, all_ = read(100), read(10_000)

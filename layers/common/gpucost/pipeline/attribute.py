@@ -38,7 +38,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Bus, Clock, MetricsReader, MetricsReaders, Rollups, SettingsStore
 
 AMP_RETENTION = timedelta(days=150)
-"""AMP's default. Its API does not tell readers of metrics the retention of a workspace."""
+"""AMP's default. Readers of metrics cannot read the retention of a workspace."""
 
 SHORTEST_LOOKBACK = 2 * HOUR
 """Minimum, whatever the settings say: if the end of an hour was not scraped, the next hour's samples explain it."""

@@ -14,7 +14,7 @@ class LedgerNodePools:
         self._ledger = ledger
 
     def __call__(self, start: datetime, end: datetime) -> Mapping[str, str]:
-        """Return the node pools of all clusters' nodes in `[start, end)`; nodes whose node pool is unknown are left out."""
+        """Return the node pools of all clusters' nodes in `[start, end)`; nodes without a known one are left out."""
         return {
             node.provider_id.rpartition("/")[2]: node.node_pool
             for cluster in self._settings_store.current().clusters(start)

@@ -143,7 +143,7 @@ class _LineCounter:
 def _by_day(
     lines: Iterable[BillLine], first: datetime, end: datetime
 ) -> Iterator[tuple[datetime, dict[datetime, list[BillLine]]]]:
-    """Group lines by day and hour, and yield each day, days without lines included; nothing if there is no line at all.
+    """Group lines by day and hour, and yield each day, days without lines included; nothing if there is no line.
 
     Lines are in order of their start, so a day is complete when a line of a later day comes.
     """

@@ -216,7 +216,7 @@ class PricesService:
         result.refreshed.append(SourceRefresh(source, prices, changes, tuple(unknown)))
 
     def _in_use(self, settings: Settings) -> tuple[dict[str, set[str]], datetime | None]:
-        """Return the instance types in use by region, from each cluster's newest hour, and the newest of these hours."""
+        """Return the instance types in use, by region, in each cluster's newest hour, and the newest of these hours."""
         now = self._clock()
         in_use: dict[str, set[str]] = {}
         newest = None
@@ -276,7 +276,7 @@ def _spot_requests(
 
 
 def _rated_until(now: datetime, newest_hour: datetime | None) -> datetime:
-    """Return the end of the newest hour that may have been rated; the last hour may be once dispatch may have sent it."""
+    """Return the end of the newest hour that may have been rated: the last hour, once it may have been dispatched."""
     last_end = floor_hour(now)
     if now - last_end >= RATING_DELAY or (newest_hour is not None and newest_hour + HOUR >= last_end):
         return last_end

@@ -36,8 +36,8 @@ class SplitSums:
         """
         if self.hours and record.currency != self.currency:
             raise InvalidInputError(
-                f"the hours are in {self.currency} and {record.currency}, which cannot be added up; compare one cluster "
-                "(--cluster), or a period before or after the change of currency"
+                f"the hours are in {self.currency} and {record.currency}, which cannot be added up; compare one "
+                "cluster (--cluster), or a period before or after the change of currency"
             )
         self.currency = record.currency
         for unit, costs in record.by_business_unit().items():

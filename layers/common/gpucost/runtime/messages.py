@@ -1,4 +1,4 @@
-"""What functions say to each other: versioned messages, one recorded example per trigger in `events/`.
+"""Versioned messages between functions. `events/` has a recorded example for each trigger.
 
 | message | from → to | carried by |
 | --- | --- | --- |
@@ -7,12 +7,13 @@
 | `ExportDue` | EventBridge Scheduler, `gpucost export` → export | the schedule's input |
 | `RecommendationsDue` | EventBridge Scheduler, `gpucost recommendations run` → recommend | the schedule's input |
 | `HoursDue` | dispatch, `gpucost backfill` → attribute | SQS `hours` and `backfill` |
-| `HoursToRestate` | dispatch, `gpucost restate` → attribute | SQS `backfill` |
+| `HoursToRestate` | dispatch, `gpucost hours restate` → attribute | SQS `backfill` |
 | `HourClosed` | attribute → alert | SNS `hour closed` |
-| `Tick` | dispatch → alert | SNS `hour closed`, too, told apart by `kind` |
+| `Tick` | dispatch → alert | SNS `hour closed`, too, distinguished by `kind` |
 | `ExternalAlerts` | AMP's alert manager → alert | SNS `hour closed`, too |
 
-Delivery is at least once and in any order; every message carries all that its reader needs to act twice the same way.
+Messages are delivered at least once and in any order. Each carries all that its reader needs, so that handling it twice
+has the same result.
 """
 
 import re
@@ -39,7 +40,7 @@ MAX_HOURS_PER_MESSAGE = 24
 MAX_DAYS_PER_EXPORT = 31
 M = TypeVar("M", bound=BaseModel)
 Origin = Literal["schedule", "backfill"]
-"""Why an hour is worked on: only hours of origin `schedule` notify anybody."""
+"""Why an hour is attributed. Alerts are sent only for hours of origin `schedule`."""
 
 
 def _in_the_calendar(moment: datetime) -> datetime:
@@ -71,13 +72,13 @@ Day = Annotated[Instant, AfterValidator(_full_day)]
 
 
 class Message(BaseModel):
-    """Base of all messages: unknown fields and unknown versions are refused, never guessed at."""
+    """Base of all messages. Unknown fields and unknown versions are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ScheduledTick(Message):
-    """The schedule fired. `scheduled_time` is the schedule's own time, so a late or repeated call means the same."""
+    """The schedule fired. `scheduled_time` is the schedule's time, so a late or repeated invocation means the same."""
 
     version: Literal[1] = 1
     scheduled_time: Instant
@@ -88,24 +89,24 @@ class PricesDue(Message):
 
     version: Literal[1] = 1
     source: Literal["spot", "on-demand", "shapes", "cur"] | None = None
-    """Only this one; None: all that the deployment fetches."""
+    """The source to refresh; None: all that the deployment fetches."""
     new_only: bool = False
-    """On-demand prices and shapes of those instance types only that the book does not have yet; and not the bill."""
+    """Fetch only on-demand prices and shapes of instance types that are not in the price book yet, and not the bill."""
     months: tuple[Month, ...] = ()
-    """Of the bill, as `2026-10`: read again though they are closed; none: those that may still move."""
+    """Months of the bill to read, such as `2026-10`, even if closed; none: those that may still change."""
 
 
 class ExportDue(Message):
-    """Export days: those that are due at a time, or those asked for."""
+    """Export days: those that are due at a time, or the given ones."""
 
     version: Literal[1] = 1
     scheduled_time: Instant
     cluster: str | None = None
-    """Only this one; None: all of the settings."""
+    """The cluster to process; None: all clusters of the settings."""
     first_day: Day | None = None
-    """Export this day whether it is due or not; None: all that are due."""
+    """The first day to export, due or not; None: all days that are due."""
     days: int = Field(default=1, ge=1, le=MAX_DAYS_PER_EXPORT)
-    """How many days from `first_day` on."""
+    """How many days to export from `first_day` on."""
 
 
 class RecommendationsDue(Message):
@@ -114,7 +115,7 @@ class RecommendationsDue(Message):
     version: Literal[1] = 1
     scheduled_time: Instant
     cluster: str | None = None
-    """Only this one; None: all of the settings."""
+    """The cluster to process; None: all clusters of the settings."""
 
 
 class HoursDue(Message):
@@ -129,19 +130,19 @@ class HoursDue(Message):
     origin: Origin
     correlation_id: str = Field(min_length=1)
     force: bool = False
-    """Try an incomplete hour at once, though its next attempt has not come: a person says that the cause is gone."""
+    """Try an incomplete hour now, before its next attempt is due: a person says that the cause is fixed."""
 
     def singles(self) -> list["HoursDue"]:
-        """The same work, an hour each."""
+        """Split the message into messages of one hour each."""
         return [self.model_copy(update={"first_hour": hour, "hours": 1}) for hour in self.starts()]
 
     def starts(self) -> list[datetime]:
-        """The hours named, in order."""
+        """Return the starts of the hours, in order."""
         return [self.first_hour + HOUR * i for i in range(self.hours)]
 
 
 class HoursToRestate(Message):
-    """Rate 1 to 24 consecutive hours of one cluster again, from their stored usage; hours without any are left."""
+    """Rate 1 to 24 consecutive hours of one cluster again from their stored usage; hours without any are skipped."""
 
     version: Literal[1] = 1
     kind: Literal["hours-to-restate"] = "hours-to-restate"
@@ -149,21 +150,21 @@ class HoursToRestate(Message):
     first_hour: Hour
     hours: int = Field(ge=1, le=MAX_HOURS_PER_MESSAGE)
     settings_version: int | None = Field(default=None, ge=1)
-    """Under which business units and pricing, or newer ones in force; None: those that each hour was published with."""
+    """Version of the settings to rate with, at least; None: the one that each hour was published with."""
     reason: str = Field(min_length=1, max_length=500)
     correlation_id: str = Field(min_length=1)
 
     @property
     def origin(self) -> Origin:
-        """It never stands in the way of fresh hours, and notifies nobody."""
+        """Always the backfill queue, which never delays new hours. No alerts are sent."""
         return "backfill"
 
     def singles(self) -> list["HoursToRestate"]:
-        """The same work, an hour each."""
+        """Split the message into messages of one hour each."""
         return [self.model_copy(update={"first_hour": hour, "hours": 1}) for hour in self.starts()]
 
     def starts(self) -> list[datetime]:
-        """The hours named, in order."""
+        """Return the starts of the hours, in order."""
         return [self.first_hour + HOUR * i for i in range(self.hours)]
 
 
@@ -182,7 +183,7 @@ class HourClosed(Message):
 
 
 class ClusterState(Message):
-    """Where one cluster's ledger stands when the schedule fires."""
+    """The state of one cluster's hours when the schedule fires."""
 
     cluster: str
     last_complete_hour: Hour | None
@@ -190,7 +191,7 @@ class ClusterState(Message):
 
 
 class Tick(Message):
-    """An hour has passed: the state of every cluster, for rules over several of them and for missing data."""
+    """An hour has passed. Carries the state of every cluster, for alert rules on the fleet and on missing data."""
 
     version: Literal[1] = 1
     kind: Literal["tick"] = "tick"
@@ -199,27 +200,27 @@ class Tick(Message):
     correlation_id: str = Field(min_length=1)
 
 
-def _as_go_writes(moment: object) -> object:
-    """Go writes `2026-11-19 11:07:12.345678901 +0000 UTC` where it is not told otherwise, as in AMP's templates."""
-    if not isinstance(moment, str):
-        return moment
-    found = re.fullmatch(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d{1,6})?\d* \+0000 UTC", moment)
-    return f"{found[1]}T{found[2]}{found[3] or ''}Z" if found else moment
+def _convert_go_time(time: object) -> object:
+    """Convert Go's default format `2026-11-19 11:07:12.345678901 +0000 UTC`, which AMP's templates use, to ISO 8601."""
+    if not isinstance(time, str):
+        return time
+    match = re.fullmatch(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d{1,6})?\d* \+0000 UTC", time)
+    return f"{match[1]}T{match[2]}{match[3] or ''}Z" if match else time
 
 
 class ExternalAlert(BaseModel):
-    """One alert of AMP's alert manager; fields that are of no use here are left."""
+    """One alert of AMP's alert manager. Other fields are ignored."""
 
     model_config = ConfigDict(frozen=True)
 
     status: Literal["firing", "resolved"]
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
-    starts_at: Annotated[AwareDatetime, BeforeValidator(_as_go_writes)] = Field(alias="startsAt")
+    starts_at: Annotated[AwareDatetime, BeforeValidator(_convert_go_time)] = Field(alias="startsAt")
 
 
 class ExternalAlerts(BaseModel):
-    """What AMP's alert manager sends: as Alertmanager's own webhook does, with a kind."""
+    """A notification of AMP's alert manager: Alertmanager's webhook payload with a kind."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -228,19 +229,19 @@ class ExternalAlerts(BaseModel):
 
     @property
     def correlation_id(self) -> str:
-        """Which alerts they are."""
+        """An id made of the alerts' names."""
         return "amp-" + "-".join(sorted({alert.labels.get("alertname", "alert") for alert in self.alerts}))[:100]
 
 
 class AttributeInput(BaseModel):
-    """What the attribute function is sent: either message, told apart by `kind`."""
+    """Input of the attribute function: one of these messages, distinguished by `kind`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     message: Annotated[HoursDue | HoursToRestate, Field(discriminator="kind")]
 
 
 class AlertInput(BaseModel):
-    """What the alert function is sent, told apart by `kind`."""
+    """Input of the alert function: one of these messages, distinguished by `kind`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     message: Annotated[HourClosed | Tick | ExternalAlerts, Field(discriminator="kind")]
@@ -250,7 +251,7 @@ def read_message(model: type[M], body: str | bytes) -> M:
     """Parse a message's JSON.
 
     Raises:
-        MessageError: not JSON, or it does not fit the model; one sentence that names the field and what is wrong.
+        MessageError: it is not JSON or does not fit the model; the message names the field and the problem.
     """
     try:
         return model.model_validate_json(body)
@@ -259,7 +260,7 @@ def read_message(model: type[M], body: str | bytes) -> M:
 
 
 def read_attribute_input(body: str) -> HoursDue | HoursToRestate:
-    """Parse what arrives on the queues `hours` and `backfill`.
+    """Parse a message of the queues `hours` and `backfill`.
 
     Raises:
         MessageError: as `read_message`.
@@ -268,7 +269,7 @@ def read_attribute_input(body: str) -> HoursDue | HoursToRestate:
 
 
 def read_alert_input(body: str) -> HourClosed | Tick | ExternalAlerts:
-    """Parse what arrives on the `hour closed` topic.
+    """Parse a message of the `hour closed` topic.
 
     Raises:
         MessageError: as `read_message`.
@@ -277,7 +278,7 @@ def read_alert_input(body: str) -> HourClosed | Tick | ExternalAlerts:
 
 
 def first_problem(error: ValidationError) -> str:
-    """The first finding of a failed validation as `field: what is wrong`."""
-    finding = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in finding["loc"])
-    return f"{where}: {finding['msg']}" if where else finding["msg"]
+    """Return the first problem of a failed validation as `field: problem`."""
+    problem = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in problem["loc"])
+    return f"{field}: {problem['msg']}" if field else problem["msg"]

@@ -1,4 +1,4 @@
-"""Queues and the topic between the functions; fulfils `ports.Bus`."""
+"""Sends messages to the queues and the topic between the functions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,13 +9,13 @@ from gpucost.runtime import aws
 from gpucost.runtime.messages import ExternalAlerts, HourClosed, HoursDue, HoursToRestate, Origin, Tick
 
 BATCH = 10
-"""SQS' own limit."""
-TRIES = 3
-"""Of a message that the queue does not take."""
-BACKLOG = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-"""What waits, and what somebody has received and not yet finished."""
-LONGEST_REASON = 1_000
-LONGEST_BODY = 200_000
+"""Limit of SQS."""
+MAX_ATTEMPTS = 3
+"""How often a message is sent that the queue does not accept."""
+BACKLOG_ATTRIBUTES = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+"""Messages that wait, and messages that were received and are not finished."""
+MAX_REASON_LENGTH = 1_000
+MAX_BODY_LENGTH = 200_000
 
 
 class MessageBus:
@@ -44,35 +44,37 @@ class MessageBus:
         self._events_topic_arn = events_topic_arn
 
     def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
-        """Send work to the queue of its origin.
+        """Send each message to the queue of its origin.
 
         Raises:
-            SourceError: not all of it was taken; sending all again is safe.
+            SourceError: the queue did not accept all of them; sending all again is safe.
         """
         for origin, url in self._queues.items():
-            own = [message for message in messages if message.origin == origin]
-            for at in range(0, len(own), BATCH):
+            of_origin = [message for message in messages if message.origin == origin]
+            for start in range(0, len(of_origin), BATCH):
                 entries = [
                     {"Id": str(i), "MessageBody": message.model_dump_json()}
-                    for i, message in enumerate(own[at : at + BATCH])
+                    for i, message in enumerate(of_origin[start : start + BATCH])
                 ]
                 _send(self._client("sqs"), url, entries)
 
     def backlog(self, origin: Origin) -> int:
-        """About how many messages wait in the queue of an origin, or are being worked on.
+        """Return about how many messages of an origin's queue wait or are being processed.
 
         Raises:
-            SourceError: the queue could not be asked.
+            SourceError: the queue could not be read.
         """
         with _aws("count messages"):
-            answer = self._client("sqs").get_queue_attributes(QueueUrl=self._queues[origin], AttributeNames=BACKLOG)
+            answer = self._client("sqs").get_queue_attributes(
+                QueueUrl=self._queues[origin], AttributeNames=BACKLOG_ATTRIBUTES
+            )
         return sum(int(count) for count in answer["Attributes"].values())
 
     def publish(self, message: HourClosed | Tick | ExternalAlerts) -> None:
-        """Tell everybody who listens.
+        """Publish a message on the topic.
 
         Raises:
-            SourceError: the topic did not take it.
+            SourceError: the topic did not accept it.
         """
         kind = {"kind": {"DataType": "String", "StringValue": message.kind}}
         with _aws(f"publish {message.kind}"):
@@ -81,48 +83,50 @@ class MessageBus:
             )
 
     def dead_letter(self, body: str, reason: str) -> None:
-        """Put aside a message that can never be handled, with the reason as its attribute `reason`.
+        """Send a message to the dead-letter queue, with the reason as its attribute `reason`.
 
         Raises:
-            SourceError: the queue did not take it.
+            SourceError: the queue did not accept it.
         """
-        told = "".join(letter if letter.isprintable() else " " for letter in reason)[:LONGEST_REASON] or "unknown"
-        with _aws("put aside a message"):
+        printable = (
+            "".join(letter if letter.isprintable() else " " for letter in reason)[:MAX_REASON_LENGTH] or "unknown"
+        )
+        with _aws("send a message to the dead-letter queue"):
             self._client("sqs").send_message(
                 QueueUrl=self._dead_letter_queue_url,
-                MessageBody=body[:LONGEST_BODY] or "(empty)",
-                MessageAttributes={"reason": {"DataType": "String", "StringValue": told}},
+                MessageBody=body[:MAX_BODY_LENGTH] or "(empty)",
+                MessageAttributes={"reason": {"DataType": "String", "StringValue": printable}},
             )
 
 
 def _send(sqs: Any, url: str, entries: Sequence[Mapping[str, str]]) -> None:
-    """Send a batch; what the queue does not take is sent again, as botocore does with whole calls only."""
+    """Send a batch, and repeat the messages that the queue did not accept. botocore repeats only whole calls."""
     failed: list[Any] = []
-    for _ in range(TRIES):
-        with _aws("send work"):
+    for _ in range(MAX_ATTEMPTS):
+        with _aws("send messages"):
             answer = sqs.send_message_batch(QueueUrl=url, Entries=entries)
         failed = answer.get("Failed", [])
-        left = {one["Id"] for one in failed}
-        entries = [entry for entry in entries if entry["Id"] in left]
+        failed_ids = {failure["Id"] for failure in failed}
+        entries = [entry for entry in entries if entry["Id"] in failed_ids]
         if not entries:
             return
-    raise SourceError(f"the queue did not take {len(entries)} messages ({failed[0].get('Code', 'unknown')})")
+    raise SourceError(f"the queue did not accept {len(entries)} messages ({failed[0].get('Code', 'unknown')})")
 
 
 @contextmanager
-def _aws(what: str) -> Iterator[None]:
+def _aws(action: str) -> Iterator[None]:
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         yield
     except ClientError as error:
-        raise SourceError(f"could not {what}: {error.response.get('Error', {}).get('Code', 'unknown')}") from error
+        raise SourceError(f"could not {action}: {error.response.get('Error', {}).get('Code', 'unknown')}") from error
     except BotoCoreError as error:
-        raise SourceError(f"could not {what}: {type(error).__name__}") from error
+        raise SourceError(f"could not {action}: {type(error).__name__}") from error
 
 
 def waiting_messages(queue_url: str, *, client: Callable[[str], Any] | None = None) -> int | None:
-    """About how many messages wait in a queue; None where it cannot be asked."""
+    """Return about how many messages wait in a queue; None if the queue cannot be read."""
     if not queue_url:
         return None
     try:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-_FULL_RATIO, _FULL_PERCENT = Decimal(1), Decimal(100)
+_RATIO, _PERCENT = Decimal(1), Decimal(100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +29,17 @@ class Signal:
 SIGNALS: dict[str, Signal] = {
     signal.name: signal
     for signal in (
-        Signal(
-            "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "graphics engine", _FULL_RATIO, works_under_mig=True, exporter="2.0-4.8"
-        ),
-        Signal(
-            "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "graphics engine", _FULL_RATIO, works_under_mig=True, exporter="4.9+"
-        ),
-        Signal("dcgm_fi_prof_gr_engine_active", "graphics engine", _FULL_RATIO, works_under_mig=True, exporter="1.x"),
-        Signal("DCGM_FI_PROF_SM_ACTIVE", "multiprocessors", _FULL_RATIO, works_under_mig=True, exporter="2.0-4.8"),
-        Signal("DCGM_FI_PROF_SM_UTIL_RATIO", "multiprocessors", _FULL_RATIO, works_under_mig=True, exporter="4.9+"),
-        Signal("DCGM_FI_DEV_GPU_UTIL", "device", _FULL_PERCENT, works_under_mig=False, exporter="2.0-4.8"),
-        Signal("DCGM_FI_DEV_GPU_UTIL_RATIO", "device", _FULL_RATIO, works_under_mig=False, exporter="4.9+"),
-        Signal("dcgm_gpu_utilization", "device", _FULL_PERCENT, works_under_mig=False, exporter="1.x"),
+        Signal("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "graphics engine", _RATIO, works_under_mig=True, exporter="2.0-4.8"),
+        Signal("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "graphics engine", _RATIO, works_under_mig=True, exporter="4.9+"),
+        Signal("dcgm_fi_prof_gr_engine_active", "graphics engine", _RATIO, works_under_mig=True, exporter="1.x"),
+        Signal("DCGM_FI_PROF_SM_ACTIVE", "multiprocessors", _RATIO, works_under_mig=True, exporter="2.0-4.8"),
+        Signal("DCGM_FI_PROF_SM_UTIL_RATIO", "multiprocessors", _RATIO, works_under_mig=True, exporter="4.9+"),
+        Signal("DCGM_FI_DEV_GPU_UTIL", "device", _PERCENT, works_under_mig=False, exporter="2.0-4.8"),
+        Signal("DCGM_FI_DEV_GPU_UTIL_RATIO", "device", _RATIO, works_under_mig=False, exporter="4.9+"),
+        Signal("dcgm_gpu_utilization", "device", _PERCENT, works_under_mig=False, exporter="1.x"),
     )
 }
-NEURON = Signal(
-    "neuroncore_utilization_ratio", "neuroncore", _FULL_RATIO, works_under_mig=True, exporter="neuron-monitor"
-)
+NEURON = Signal("neuroncore_utilization_ratio", "neuroncore", _RATIO, works_under_mig=True, exporter="neuron-monitor")
 
 _NEXT_BEST = ("graphics engine", "device")
 """The families to fall back to, in order, for GPUs without the signal of the settings. `device` overstates use, because

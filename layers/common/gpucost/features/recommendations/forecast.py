@@ -1,15 +1,15 @@
-"""What a period will have cost by its end: hours of the week as they were, at the level of the newest weeks.
+"""Forecasts the cost of a period: the pattern of past weeks at the level of the newest weeks.
 
-    cost of an hour to come = level × shape of its hour of the week
+    cost of a future hour = level × shape of its hour of the week
 
-- shape: the mean over the weeks known of (hour's cost ÷ its week's mean). Where fewer than two weeks know an hour of
-  the week, the same hour of any day; where none knows it, the week's mean.
+- shape: the mean over the weeks of (hour's cost ÷ its week's mean). With fewer than two values for an hour of the
+  week, the same hour of all days; without any value, the week's mean.
 - level: the mean of the weeks' levels, each counting half as much as the one after it.
-- interval: the same forecast is made from every day of the past, for as long ahead as the history allows, and compared
-  with what came. The root mean square of these relative errors, times Student's t, is the half width; beyond what could
-  be tried it grows with the square root of time, as the level's own wandering does.
+- interval: the same forecast is made from every past day, for as long ahead as the history allows, and compared with
+  the actual cost. The root mean square of these relative errors × Student's t is the half width. For longer forecasts
+  it grows with the square root of time, like a random walk of the level.
 
-It knows no trend, no holidays and no release days. How often actual sums fell inside is reported with every forecast.
+The model has no trend, holidays or release days. Every forecast reports how often past intervals were right.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ from typing import Final
 
 WEEK: Final = 168
 LEAST: Final = 2 * WEEK
-"""Hours of history without which nothing is forecast."""
+"""Hours of history that a forecast needs."""
 _DAY = 24
 _LEAST_KNOWN = 0.8
-"""Part of the history's hours that must be known."""
+"""Part of the history's hours that must have a cost."""
 _ORIGINS = 4
-"""Fewer past forecasts than these say nothing about errors."""
+"""Number of past forecasts that an estimate of errors needs."""
 T_80 = (3.08, 1.89, 1.64, 1.53, 1.48, 1.44, 1.41, 1.40, 1.38, 1.37)
 """Student's t at 80%, two-sided, for 1 to 10 degrees of freedom."""
 T_80_MANY = 1.32
@@ -35,36 +35,36 @@ LEVEL_PERCENT = 80
 
 @dataclass(frozen=True, slots=True)
 class Backtest:
-    """Past forecasts of a length, and what came."""
+    """Past forecasts compared with the actual cost."""
 
     hours: int
-    """How far ahead."""
+    """Length of each forecast, in hours."""
     evaluated: int
     covered: int
-    """How many actual sums fell into their interval, which was made from what was known before."""
+    """Number of past forecasts whose interval contains the actual cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Of the sum of some hours to come."""
+    """A forecast of the sum of future hours."""
 
     expected: float
     low: float
     high: float
     backtest: Backtest | None
-    """None where the history is too short to try."""
+    """None if the history is too short."""
 
 
 def forecast(history: Sequence[float | None], start: datetime, ahead: int) -> Forecast | None:
-    """The sum of the hours that follow a history.
+    """Forecast the sum of the hours that follow a history.
 
     Args:
-        history: cost of every hour, None where unknown; oldest first.
+        history: cost of every hour, oldest first; None if unknown.
         start: the history's first hour.
-        ahead: hours to sum.
+        ahead: number of hours to forecast.
 
     Returns:
-        None where less than two weeks are known, or a fifth of them is not.
+        None with less than two weeks of history, or if more than a fifth of it is unknown.
     """
     past = _Past(history, start)
     interval = past.interval(len(history), ahead)
@@ -75,7 +75,7 @@ def forecast(history: Sequence[float | None], start: datetime, ahead: int) -> Fo
 
 
 def backtest(history: Sequence[float | None], start: datetime, ahead: int) -> Backtest | None:
-    """How often intervals made in the past held what came after; None where none could be made."""
+    """Count how often past intervals contain the actual cost; None if there are none."""
     return _backtest(_Past(history, start), ahead)
 
 
@@ -92,7 +92,7 @@ def _backtest(past: "_Past", ahead: int) -> Backtest | None:
 
 
 class _Past:
-    """A history, and what would have been forecast at its earlier moments; each is worked out once."""
+    """A history and the forecasts from its earlier times, each calculated once."""
 
     def __init__(self, history: Sequence[float | None], start: datetime) -> None:
         self.history = history
@@ -100,11 +100,11 @@ class _Past:
         self._errors: dict[tuple[int, int], float | None] = {}
 
     def actual(self, origin: int, ahead: int) -> float | None:
-        """What the hours after an origin cost; None where too few are known."""
+        """The cost of the hours after an origin; None if too few are known."""
         return _sum(self.history[origin : origin + ahead])
 
     def interval(self, origin: int, ahead: int) -> tuple[float, float] | None:
-        """Expected sum and half width of its interval, from what was known before an origin."""
+        """The expected sum and the half width of its interval, from the hours before an origin."""
         expected = expect(self.history[:origin], self._start, ahead)
         if not expected:
             return None if expected is None else (0.0, 0.0)
@@ -113,15 +113,15 @@ class _Past:
         all_errors = [self._error(at, tested_hours) for at in _origins(origin, LEAST, tested_hours)]
         errors = [error for error in all_errors if error is not None]
         if len(errors) < _ORIGINS:
-            return expected, expected  # as good as unknown, and said to be
+            return expected, expected  # the interval is as wide as the sum: practically unknown
         spread = sqrt(sum(error**2 for error in errors) / len(errors))
-        # Forecasts made a day apart overlap: they are worth about twice as many as fit side by side.
+        # Forecasts made a day apart overlap, so they count about twice as much as those that fit without overlap.
         freedom = max(2, round(2 * len(errors) * _DAY / max(tested_hours, _DAY)))
         student_t = T_80[freedom - 1] if freedom <= len(T_80) else T_80_MANY
         return expected, expected * spread * student_t * sqrt(max(1.0, ahead / tested_hours))
 
     def _error(self, origin: int, ahead: int) -> float | None:
-        """Relative, of the forecast made at an origin."""
+        """The relative error of the forecast made at an origin."""
         key = origin, ahead
         if key not in self._errors:
             actual, expected = self.actual(origin, ahead), expect(self.history[:origin], self._start, ahead)
@@ -130,7 +130,7 @@ class _Past:
 
 
 def expect(history: Sequence[float | None], start: datetime, ahead: int) -> float | None:
-    """The model's sum of the hours that follow a history."""
+    """The expected sum of the hours that follow a history."""
     known_hours = sum(cost is not None for cost in history)
     if len(history) < LEAST or known_hours < _LEAST_KNOWN * len(history):
         return None
@@ -166,11 +166,13 @@ def _shape_of(shape: Sequence[Sequence[float]], hour: int) -> float:
 
 
 def _levels(weeks: Sequence[Sequence[float | None]]) -> list[float | None]:
-    """Mean cost of an hour by week, newest first; None of weeks that are not whole or mostly unknown."""
+    """Mean cost per hour by week, newest first; None for partial weeks and mostly unknown ones."""
     levels: list[float | None] = []
     for week in weeks:
         known_costs = [cost for cost in week if cost is not None]
-        levels.append(sum(known_costs) / len(known_costs) if len(week) == WEEK and len(known_costs) > WEEK / 2 else None)
+        levels.append(
+            sum(known_costs) / len(known_costs) if len(week) == WEEK and len(known_costs) > WEEK / 2 else None
+        )
     return levels
 
 
@@ -181,11 +183,15 @@ def _level(levels: Sequence[float | None]) -> float | None:
 
 
 def _origins(end: int, least: int, ahead: int) -> range:
-    """Ends of histories that leave so many hours to compare with."""
+    """Indexes at which a history can end and still leave `ahead` hours to compare with."""
     last = end - ahead
     return range(last - (last - least) // _DAY * _DAY, last + 1, _DAY) if ahead and last >= least else range(0)
 
 
 def _sum(hours: Sequence[float | None]) -> float | None:
     known_costs = [cost for cost in hours if cost is not None]
-    return sum(known_costs) * len(hours) / len(known_costs) if len(known_costs) >= _LEAST_KNOWN * len(hours) and known_costs else None
+    return (
+        sum(known_costs) * len(hours) / len(known_costs)
+        if len(known_costs) >= _LEAST_KNOWN * len(hours) and known_costs
+        else None
+    )

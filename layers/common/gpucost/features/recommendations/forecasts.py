@@ -1,4 +1,4 @@
-"""Where a business unit's month or quarter leads, beside its budget."""
+"""The expected cost of a business unit's month or quarter, and its budget."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,51 +18,50 @@ from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 HISTORY = timedelta(days=56)
 SETTLED = 2 * HOUR
-"""Hours that ended later than this may not be published yet."""
+"""Hours that ended more recently than this may not be published yet."""
 Period = Literal["month", "quarter"]
 _MONTHS: Mapping[Period, int] = {"month": 1, "quarter": 3}
 BudgetOf = Callable[[str, int], Decimal | None]
-"""The tightest budget of a business unit for some months, in USD; None where no rule covers the unit."""
+"""Returns the lowest budget of a business unit for a number of months, in USD; None if no rule covers the unit."""
 _LEAST_KNOWN = Decimal("0.5")
 _NOTHING = Costs()
-"""What an hour says of a unit that held nothing, and of one that is not there."""
+"""The costs of a unit that held nothing, and of an unknown unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeriodForecast:
-    """A period, what is known of it, and where it leads."""
+    """A period's cost so far, and its expected cost."""
 
     business_unit: str
     start: datetime
     end: datetime
     known_until: datetime
     spent_usd: Decimal
-    """What has a price; exact, as reports say it."""
+    """The priced cost so far, exact as in reports."""
     hours_known: int
-    """Hours of which all has a price."""
+    """Completely priced hours."""
     hours_unknown: int
-    """Hours before `known_until` without figures, or of which a part has no price: the projection takes them to cost
-    what the known ones did."""
+    """Hours before `known_until` without figures or a price. The projection uses the mean of the others."""
     projected_usd: Decimal | None
-    """None where too little is known."""
+    """None with too little history."""
     low_usd: Decimal | None
     high_usd: Decimal | None
     percent: int
-    """Of the interval."""
+    """Confidence level of the interval."""
     backtest: Backtest | None
     budget_usd: Decimal | None
-    """From the settings' budget rules; three months' for a quarter. None where no rule covers the unit."""
+    """From the settings' budget rules; three months' for a quarter. None if no rule covers the unit."""
     currency: str
 
 
 class ForecastService:
-    """Forecasts periods.
+    """Forecasts the cost of the current month or quarter.
 
     Args:
-        settings_store: names clusters and budgets.
-        rollups: a unit's hours.
-        budget_of: a unit's budget.
-        clock: the time now.
+        settings_store: has the clusters and budgets.
+        rollups: reads a unit's hours.
+        budget_of: returns a unit's budget.
+        clock: the current time.
     """
 
     def __init__(self, settings_store: SettingsStore, rollups: Rollups, budget_of: BudgetOf, *, clock: Clock) -> None:
@@ -72,12 +71,12 @@ class ForecastService:
         self._clock = clock
 
     def forecast(self, business_unit: str, period: Period, *, scope: Scope = FULL_ACCESS) -> PeriodForecast:
-        """The month or quarter that is under way.
+        """Forecast the current month or quarter.
 
         Raises:
             AccessDeniedError: the caller may not see the unit.
-            InvalidInputError: hours are of several currencies.
-            NotFoundError: neither the settings nor the hours looked back on know the unit.
+            InvalidInputError: the hours have several currencies.
+            NotFoundError: the unit is neither in the settings nor in the hours of the last weeks.
             SettingsMissingError: no settings yet.
         """
         scope.require(business_unit)
@@ -90,7 +89,7 @@ class ForecastService:
         spent = sum(priced[(start - first) // HOUR :], ZERO)
         passed, ahead = (until - start) // HOUR, (end - until) // HOUR
         history = [None if cost is None else float(cost) for cost in hours[-(HISTORY // HOUR) :]]
-        # Before its first cost a unit was not there; one that never cost anything will cost nothing.
+        # The unit did not exist before its first cost. A unit without any cost will cost nothing.
         first_cost = next((index for index, cost in enumerate(history) if cost), None)
         first_known = next((index for index, cost in enumerate(history) if cost is not None), len(history))
         history = history[first_known if first_cost is None else first_cost :]
@@ -118,8 +117,11 @@ class ForecastService:
     def _hours(
         self, settings: Settings, unit: str, start: datetime, end: datetime
     ) -> tuple[list[Decimal | None], list[Decimal], str]:
-        """What each hour cost over all clusters, None where one that was known before is not, or a part of the hour
-        has no price; what of each has one; and the currency."""
+        """The cost of each hour over all clusters; None if a cluster's figures or a price are missing.
+
+        Returns:
+            These costs, the priced part of every hour, and the currency.
+        """
         count = (end - start) // HOUR
         sums: list[Decimal] = [ZERO] * count
         missing = [False] * count
@@ -141,11 +143,11 @@ class ForecastService:
                 missing[index] |= bool(cost.unpriced_gpu_hours)
                 sums[index] += cost.allocated_usd
         if not is_known_unit:
-            raise NotFoundError("no such business unit: neither the settings nor the hours of the last weeks name it")
-        if len(currencies) > 1:
-            raise InvalidInputError(
-                f"hours of the last weeks are of several currencies: {', '.join(sorted(currencies))}"
+            raise NotFoundError(
+                "no such business unit: it is neither in the settings nor in the hours of the last weeks"
             )
+        if len(currencies) > 1:
+            raise InvalidInputError(f"hours of the last weeks have several currencies: {', '.join(sorted(currencies))}")
         hourly_costs = [None if missing[index] or not seen[index] else sums[index] for index in range(count)]
         return hourly_costs, sums, next(iter(currencies), settings.pricing.currency)
 

@@ -1,21 +1,21 @@
-"""What nodes would cost otherwise: on spot, or with a commitment."""
+"""Prices of nodes on spot capacity or with a commitment."""
 
 from typing import NamedTuple
 
 
 class SpotPrice(NamedTuple):
-    """USD per node-hour of an instance type on spot over the look-back, in the zone that was dearest on average."""
+    """Spot price of an instance type over the look-back in USD per node-hour, in the most expensive zone on average."""
 
     usd: float
-    """By time."""
+    """Mean over time."""
     low: float
     high: float
 
 
 class ReservedPrice(NamedTuple):
-    """What a commitment charges for an instance type."""
+    """The price of an instance type with a commitment."""
 
     usd: float
-    """Per node-hour."""
+    """USD per node-hour."""
     scope: str
-    """What is committed to: the instance type, or its family as `g5.*`."""
+    """The commitment's scope: the instance type, or its family such as `g5.*`."""

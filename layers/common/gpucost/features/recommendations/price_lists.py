@@ -1,4 +1,4 @@
-"""What nodes cost at list price and on spot, as far as the price book knows; in USD, as AWS lists it."""
+"""List prices and spot prices of nodes from the price book, in USD, the currency of AWS's price lists."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -15,32 +15,32 @@ from gpucost.settings.pricing import RateSettings
 from gpucost.storage.price_ports import PricesInForce
 
 _FAMILY = re.compile(r"[a-z0-9-]+\.\*")
-"""An instance type's pattern that takes all sizes of one family."""
+"""A pattern of instance types that matches all sizes of one family."""
 
 
 class PriceLists(Protocol):
-    """The price book, as far as advice reads it."""
+    """Reads the prices that recommendations need from the price book."""
 
     def newest(self, source: Literal["spot", "on-demand"]) -> list[Price]:
-        """The newest known prices of a source."""
+        """The newest prices of a source."""
         ...
 
     def in_force(
         self, start: datetime, end: datetime, *, sources: Collection[PriceSource] | None = None
     ) -> PricesInForce:
-        """All that was in force at some time of `[start, end)`."""
+        """The prices that were valid at any time of `[start, end)`."""
         ...
 
 
 class NodePrices(NamedTuple):
-    """What nodes cost by instance type, in USD per node-hour."""
+    """Prices of nodes by instance type, in USD per node-hour."""
 
     listed: Mapping[str, float]
     spot: Mapping[str, SpotPrice]
 
 
 def node_list_prices(price_book: PriceLists) -> dict[str, float]:
-    """USD per node-hour on demand, by instance type; a type whose regions differ in price is left out."""
+    """On-demand prices by instance type in USD per node-hour, without types whose price differs by region."""
     prices_by_type: dict[str, set[float]] = {}
     for price in _of_nodes(price_book.newest("on-demand")):
         if price.valid_to is None:
@@ -49,7 +49,7 @@ def node_list_prices(price_book: PriceLists) -> dict[str, float]:
 
 
 def node_spot_prices(price_book: PriceLists, start: datetime, end: datetime) -> dict[str, SpotPrice]:
-    """What nodes cost on spot in a time, by instance type: in the zone that was dearest on average.
+    """Spot prices of a period by instance type, in the most expensive zone on average.
 
     Raises:
         SourceError: the price book could not be read.
@@ -70,16 +70,15 @@ def node_spot_prices(price_book: PriceLists, start: datetime, end: datetime) -> 
 
 
 def reserved_prices(settings: Settings, look_back: LookBack, at: datetime) -> dict[str, ReservedPrice]:
-    """Prices of reserved capacity by instance type: the first of the settings' rates that is for it.
+    """Prices of reserved capacity by instance type: the first matching rate of the settings.
 
-    A rate for a family (`instance_type: "g5.*"`) is a Savings Plan's: one commitment covers all its sizes.
-
-    Rates that are for some pools, regions or zones alone are left out: a commitment is not bought for one of them.
+    A rate for a family (`instance_type: "g5.*"`) is that of a Savings Plan, which covers all sizes. Rates for single
+    pools, regions or zones are left out, because a commitment is not bought for one of them.
 
     Args:
-        settings: the document; its rates for `capacity_type: reserved` count.
-        look: whose instance types, with their list prices.
-        at: the time.
+        settings: the settings; only rates with `capacity_type: reserved` count.
+        look_back: has the instance types and their list prices.
+        at: the time at which the rates are valid.
     """
     prices: dict[str, ReservedPrice] = {}
     for key in sorted(look_back.pools):

@@ -1,4 +1,4 @@
-"""Scenarios from the ledger: what the last whole days would have looked like."""
+"""What-if scenarios from the ledger's last whole days."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,12 +11,12 @@ from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 
 class WhatIfService:
-    """Works out scenarios.
+    """Calculates what-if scenarios.
 
     Args:
         settings_store: names the clusters.
-        rollups: days and their facts.
-        clock: the time now.
+        rollups: reads days and their facts.
+        clock: the current time.
     """
 
     def __init__(self, settings_store: SettingsStore, rollups: Rollups, *, clock: Clock) -> None:
@@ -25,10 +25,10 @@ class WhatIfService:
         self._clock = clock
 
     def what_if(self, move: Move, *, days: int, cluster: str | None = None) -> tuple[Outcome, str]:
-        """The last whole UTC days with some GPUs moved, and their currency; days without any figures are left out.
+        """The outcome of moving GPUs in the last whole UTC days, and its currency. Days without figures are left out.
 
         Raises:
-            InvalidInputError: an unknown cluster or profile, several currencies, or there is nothing to move.
+            InvalidInputError: the cluster or profile is unknown, there are several currencies, or nothing to move.
         """
         settings = self._settings_store.current().settings
         names = [cluster_settings.name for cluster_settings in settings.clusters]
@@ -44,8 +44,8 @@ class WhatIfService:
                 has_figures = False
                 for name in names if cluster is None else [cluster]:
                     for summary in self._rollups.days(name, day, day + DAY):
-                        hours_with_figures = [cluster_settings for cluster_settings in summary.hours if cluster_settings.status != "incomplete"]
-                        currencies.update(cluster_settings.currency for cluster_settings in hours_with_figures)
+                        hours_with_figures = [hour for hour in summary.hours if hour.status != "incomplete"]
+                        currencies.update(hour.currency for hour in hours_with_figures)
                         has_figures = has_figures or bool(hours_with_figures)
                         if summary.totals is not None and summary.totals.capacity is not None:
                             capacities.append(summary.totals.capacity)
@@ -57,5 +57,5 @@ class WhatIfService:
 
         outcome = what_if(move, read())
         if len(currencies) > 1:
-            raise InvalidInputError(f"these days are of several currencies: {', '.join(sorted(currencies))}")
+            raise InvalidInputError(f"these days have several currencies: {', '.join(sorted(currencies))}")
         return outcome, next(iter(currencies), settings.pricing.currency)

@@ -1,8 +1,8 @@
-"""What if a business unit moved some of its GPUs to MIG slices: the ledger's figures, worked out again, to the digit.
+"""What if a business unit moved some of its GPUs to MIG slices: the ledger's figures with the move, exact to the digit.
 
-By day and fact: of the whole GPUs that the unit held of a model, so many GPU-hours are moved, in the proportion of
-what was held. A moved GPU-hour becomes a slice's share of one; its use stays what it was, as far as the slice has it;
-what is freed is unallocated, for the nodes cost what they cost until they go. So the identity (design §1) holds:
+For each day and fact, a part of the whole GPU-hours that the unit held of a model is moved. A moved GPU-hour becomes a
+slice's share of a GPU-hour. Its use stays the same, up to what the slice has. Freed GPU-hours become unallocated,
+because nodes cost the same until they are removed. So the parts still add up:
 
     effective + waste + unmeasured + unallocated + … = node cost
 """
@@ -26,17 +26,17 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """GPUs of a unit to slices of a profile."""
+    """A move of a unit's GPUs to slices of one profile."""
 
     business_unit: str
     gpus: int
     model: str
-    """Words of the GPU model's name, as people write them: A100. An A10 is neither an A100 nor an A10G."""
+    """Whole words of the GPU model's name, such as A100. An A10 is neither an A100 nor an A10G."""
     profile: str
-    """As 3g.20gb; each GPU becomes one slice."""
+    """MIG profile, such as 3g.20gb. Each GPU becomes one slice."""
 
     def is_of(self, key: FactKey) -> bool:
-        """Whether a fact is of GPUs that could be moved."""
+        """Whether the GPUs of a fact can be moved."""
         return (
             key.business_unit == self.business_unit
             and key.resource == WHOLE
@@ -47,53 +47,53 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Some days as they were and as they would have been."""
+    """The figures of some days, before and after the move."""
 
     before: Costs
-    """The unit's."""
+    """The unit's costs."""
     after: Costs
     capacity_before: Capacity
-    """The fleet's."""
+    """The fleet's capacity."""
     capacity_after: Capacity
     others: Costs
-    """Everybody else's: the same before and after."""
+    """The other units' costs, the same before and after."""
     moved_gpu_hours: Decimal
     slice_utilization: Decimal | None
-    """Use of the moved GPUs over what the slices have of their compute; above 1 they would not have done the work."""
+    """Use of the moved GPUs ÷ the slices' compute. Above 1, the slices would not suffice."""
     days: int
 
     @property
     def moved_gpus(self) -> Decimal:
-        """On average: fewer than asked for where these days have no more of the unit's."""
+        """GPUs moved on average; fewer than requested if the unit held fewer."""
         return quantize(Fraction(self.moved_gpu_hours) / (_HOURS * self.days))
 
     @property
     def freed_gpu_hours(self) -> Decimal:
-        """Physical GPU-hours that nobody would have held."""
+        """Physical GPU-hours that become unallocated."""
         return self.before.allocated_gpu_hours - self.after.allocated_gpu_hours
 
     @property
     def freed_usd(self) -> Decimal:
-        """What they cost: saved once their nodes go, unallocated until then."""
+        """Their cost: unallocated at first, saved when their nodes are removed."""
         return self.before.allocated_usd - self.after.allocated_usd
 
     @property
     def is_conserved(self) -> bool:
-        """Whether everything still adds up to what the nodes cost, to the last digit."""
+        """Whether the parts still add up to the node cost, to the last digit."""
         return _rest(self.before, self.others, self.capacity_before) == _rest(
             self.after, self.others, self.capacity_after
         )
 
 
 def what_if(move: Move, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]) -> Outcome:
-    """Days with some GPUs moved.
+    """Calculate the outcome of a move.
 
     Args:
-        move: which.
-        days: every day's facts of all units, and its capacity.
+        move: the move.
+        days: the facts of all units and the capacity of each day.
 
     Raises:
-        InvalidInputError: the profile is not one of a model's, or the unit held no such GPUs.
+        InvalidInputError: the GPU model has no such profile, or the unit held no such GPUs.
     """
     before, after, others, capacities, freed = [], [], [], [], []
     moved_gpu_hours, used, slice_capacity = Fraction(0), Fraction(0), Fraction(0)
@@ -113,7 +113,12 @@ def what_if(move: Move, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]
             share, compute = _shares(move, key, models)
             moved_costs = _moved(costs, moved_share, share)
             after.append(moved_costs)
-            freed.append((costs.allocated_gpu_hours - moved_costs.allocated_gpu_hours, costs.allocated_usd - moved_costs.allocated_usd))
+            freed.append(
+                (
+                    costs.allocated_gpu_hours - moved_costs.allocated_gpu_hours,
+                    costs.allocated_usd - moved_costs.allocated_usd,
+                )
+            )
             moved_gpu_hours += moved_share * Fraction(costs.allocated_gpu_hours)
             observed = moved_share * Fraction(costs.allocated_gpu_hours - costs.unmeasured_gpu_hours)
             used += moved_share * Fraction(costs.effective_gpu_hours)
@@ -141,23 +146,26 @@ def what_if(move: Move, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]
 
 
 def _shares(move: Move, key: FactKey, models: Sequence[str]) -> tuple[Fraction, Fraction]:
-    """A slice's dominant share of a GPU, and its part of the compute slices; `models` are all that the move names."""
+    """A slice's dominant share of a GPU and its part of the compute slices; `models` are all that the move matches."""
     share = profile_share(move.profile, key.gpu_model)
-    gpu = next((mig_gpu for mig_gpu in MIG_GPUS if all(part in key.gpu_model.lower() for part in mig_gpu.model_name_parts)), None)
+    gpu = next(
+        (mig_gpu for mig_gpu in MIG_GPUS if all(part in key.gpu_model.lower() for part in mig_gpu.model_name_parts)),
+        None,
+    )
     if share is None or gpu is None:
         profiles = sorted(gpu.memory_slices_by_name) if gpu else []
-        allowed = f"it has {', '.join(profiles)}" if profiles else "no profile of it is known"
-        several = f". {move.model!r} means {' and '.join(models)} here: name one of them" if len(models) > 1 else ""
+        allowed = f"it has {', '.join(profiles)}" if profiles else "its profiles are not known"
+        several = f". {move.model!r} matches {' and '.join(models)}; name one of them" if len(models) > 1 else ""
         raise InvalidInputError(
-            f"{move.profile!r} is no MIG profile of {key.gpu_model or 'an unknown GPU'}; {allowed}{several}"
+            f"{move.profile!r} is not a MIG profile of {key.gpu_model or 'an unknown GPU'}; {allowed}{several}"
         )
     return share, Fraction(int(move.profile[0]), gpu.compute_slices)
 
 
 def _moved(costs: Costs, moved_share: Fraction, share: Fraction) -> Costs:
-    """A fact with a part of it on slices.
+    """A fact's costs with a part of it on slices.
 
-    Money follows GPU-hours at the fact's own rate; each figure is rounded once, and waste is what is left.
+    Amounts follow GPU-hours at the fact's rate. Each figure is rounded once, and waste is the remainder.
     """
     kept_share = 1 - moved_share * (1 - share)
 
@@ -168,7 +176,7 @@ def _moved(costs: Costs, moved_share: Fraction, share: Fraction) -> Costs:
     usd, unmeasured_usd = scaled(costs.allocated_usd), scaled(costs.unmeasured_usd)
     observed = Fraction(costs.allocated_gpu_hours - costs.unmeasured_gpu_hours)
     utilization = Fraction(costs.effective_gpu_hours) / observed if observed else Fraction(0)
-    fitting_share = 1 if utilization <= share else share / utilization  # a slice gives no more than it has
+    fitting_share = 1 if utilization <= share else share / utilization  # utilization is limited by the slice
     effective_share = 1 - moved_share + moved_share * fitting_share
     effective = min(quantize(Fraction(costs.effective_gpu_hours) * effective_share), allocated - unmeasured)
     effective_usd = min(quantize(Fraction(costs.effective_usd) * effective_share), usd - unmeasured_usd)
@@ -185,7 +193,7 @@ def _moved(costs: Costs, moved_share: Fraction, share: Fraction) -> Costs:
 
 
 def _rest(unit: Costs, others: Costs, capacity: Capacity) -> Decimal:
-    """Node cost less all its parts."""
+    """Node cost minus all its parts."""
     allocated = sum((costs.effective_usd + costs.waste_usd + costs.unmeasured_usd for costs in (unit, others)), ZERO)
     not_allocated = capacity.unallocated_usd + capacity.stranded_usd + capacity.unobserved_usd + capacity.host_usd
     return capacity.node_cost_usd - allocated - not_allocated - capacity.residual_usd

@@ -134,11 +134,13 @@ def detail_fields(notification: Notification) -> list[tuple[str, str]]:
 def top_waster_lines(notification: Notification) -> list[str]:
     """Return a line for each of the workloads with the most waste."""
     unit = "" if notification.kind == "digest" else " per hour"
-    return [
-        f"{rank}. {single_line(workload.namespace, MAX_WORKLOAD_LENGTH)}/{single_line(workload.name, MAX_WORKLOAD_LENGTH)} "
-        f"({single_line(workload.kind, 40)}): wastes {money(workload.waste_usd, notification.currency)}{unit}"
-        for rank, workload in enumerate(notification.workloads, start=1)
-    ]
+    lines = []
+    for rank, workload in enumerate(notification.workloads, start=1):
+        namespace = single_line(workload.namespace, MAX_WORKLOAD_LENGTH)
+        name, kind = single_line(workload.name, MAX_WORKLOAD_LENGTH), single_line(workload.kind, 40)
+        waste = money(workload.waste_usd, notification.currency)
+        lines.append(f"{rank}. {namespace}/{name} ({kind}): wastes {waste}{unit}")
+    return lines
 
 
 def suggested_action(notification: Notification) -> str:

@@ -40,7 +40,7 @@ class AlertSettings(Section):
             ("receivers", [receiver.name for receiver in self.receivers if receiver.name]),
         ):
             if repeated := duplicates(names):
-                raise ValueError(f"{key}: the name {min(repeated)!r} is used twice; names must be unique")
+                raise ValueError(f"{key}: {min(repeated)!r} is named twice")
         return self
 
     @model_validator(mode="after")

@@ -115,7 +115,7 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHistory) -> RecommendationC
     can_pack = holds_whole_gpus(pool)
     reason = "underutilized" if can_pack else "empty"
     allowed = look_back.disruption.allowed.get((key.node_pool, reason))
-    patch = consolidation_patch(key.node_pool, lets_none_go=allowed == 0)
+    patch = consolidation_patch(key.node_pool, blocks_disruption=allowed == 0)
     capacity = sum(pool.capacity) / len(indexes)
     unallocated = sum(pool.unallocated[index] for index in indexes) / len(indexes)
     hours_with_spare_node = sum(spare[index] >= 1 - _TOLERANCE for index in indexes)
@@ -123,7 +123,8 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHistory) -> RecommendationC
         "consolidate",
         pool_subject(look_back, pool),
         f"Let node pool {key.node_pool or '(none)'} consolidate its {key.instance_type} nodes: of "
-        f"{format_count(current_nodes)}, {format_count(spare_now)} {'would be empty if pods were packed' if can_pack else 'held no pod'}",
+        f"{format_count(current_nodes)}, {format_count(spare_now)} "
+        f"{'would be empty if pods were packed' if can_pack else 'held no pod'}",
         saving,
         pool_evidence(
             look_back,

@@ -269,7 +269,7 @@ def _cash_fact(look_back: LookBack, measures: WorkloadMeasures, freed: float) ->
     if freed >= node_gpus:
         return {}
     return {
-        "cash": f"when a node is removed: {format_count(freed)} of {node_gpus} GPUs become free, others may hold the rest"
+        "cash": f"when a node is removed: {format_count(freed)} of {node_gpus} GPUs become free, others may be held"
     }
 
 

@@ -153,8 +153,8 @@ def recommend_spot(look_back: LookBack, measures: WorkloadMeasures) -> Recommend
     """Recommend spot capacity for an interruptible workload.
 
     Interruptible are services that can lose a replica, and workloads with the label `gpucost/interruptible: "true"`
-    whose pods are started again. The price is the mean spot price of the instance type in the most expensive zone. The range
-    includes that zone's lowest and highest price.
+    whose pods are started again. The price is the mean spot price of the instance type in the most expensive zone. The
+    range includes that zone's lowest and highest price.
     """
     history, subject = measures.history, workload_subject(look_back.cluster, measures.history)
     reason = _why_interruptible(measures)

@@ -1,1 +1,1 @@
-"""What only recommendations read from Prometheus."""
+"""Prometheus queries that only recommendations need."""

@@ -1,11 +1,11 @@
-"""What Karpenter's metrics tell of nodes that it could have let go: one query, of a week.
+"""Reads from Karpenter's metrics which nodes it could have removed: one query for a week.
 
 - `karpenter_voluntary_disruption_eligible_nodes{reason}`: nodes that its settings, pods' annotations and
-  PodDisruptionBudgets let it take into account, of the whole cluster;
-- `karpenter_nodepools_allowed_disruptions{nodepool, reason}`: how many a pool's budgets allow at once, told whenever
-  there are eligible ones.
+  PodDisruptionBudgets let it take into account, for the whole cluster;
+- `karpenter_nodepools_allowed_disruptions{nodepool, reason}`: how many a pool's budgets allow at once, exposed
+  while there are eligible nodes.
 
-No metric tells `consolidationPolicy` or `consolidateAfter`. Reasons are `Underutilized` or `underutilized`, by version.
+No metric shows `consolidationPolicy` or `consolidateAfter`. Reasons are `Underutilized` or `underutilized`, by version.
 """
 
 from datetime import datetime
@@ -26,22 +26,22 @@ MOST_NODES = Decimal(10**6)
 
 
 class PrometheusDisruption(ClusterReader):
-    """Fulfils `advice_ports.DisruptionReader` for one cluster."""
+    """Reads Karpenter's disruption metrics of one cluster."""
 
     def week(self, end: datetime) -> Disruption:
-        """The most of the seven days before a moment; what nobody told is not there.
+        """The maximum of the seven days before a time. Reasons without samples are absent.
 
         Raises:
-            MetricsUnavailableError, MetricsResponseError: as the client.
+            MetricsUnavailableError, MetricsResponseError: from the client.
         """
 
-        def most(metric: str, by: str) -> str:
+        def weekly_maximum(metric: str, by: str) -> str:
             return f"max by ({by}) (max_over_time({self._queries.select(metric, _REASONS)}{_WEEK}))"
 
         query = union(
             {
-                "eligible": most(ELIGIBLE, "reason"),
-                "allowed": most(ALLOWED, "nodepool, reason"),
+                "eligible": weekly_maximum(ELIGIBLE, "reason"),
+                "allowed": weekly_maximum(ALLOWED, "nodepool, reason"),
             }
         )
         eligible: dict[str, int] = {}
@@ -50,7 +50,9 @@ class PrometheusDisruption(ClusterReader):
             try:
                 told = tables.number(series.samples[-1][1])
             except ValueError as error:
-                raise MetricsResponseError(f"cluster {self._cluster}: Karpenter cannot be read: {error}") from error
+                raise MetricsResponseError(
+                    f"cluster {self._cluster}: the answer about Karpenter is invalid: {error}"
+                ) from error
             if not is_count(told.to_integral_value() if told.is_finite() else told, MOST_NODES):
                 continue
             value = int(told)

@@ -1,8 +1,8 @@
-"""Pods that asked for GPUs and had no node yet, by hour of a day: one query a day, asked once.
+"""Reads pods that requested GPUs and had no node yet, by hour of a day: one query per day.
 
-kube-state-metrics tells of requests with `node=""` until the pod is bound, and a pod is bound once. A pod waited the
-part of an hour's scrapes in which it was seen so. The scrapes are counted by `kube_node_info`, whose densest series is
-there at each of them; of several instances the most counts on both sides, so that an HA pair is not counted twice.
+kube-state-metrics exposes requests with `node=""` until the pod is bound, and a pod is bound once. A pod waited for the
+part of an hour's scrapes in which it appears so. `kube_node_info` counts the scrapes: its densest series is in each of
+them. With several instances the maximum counts for both, so that an HA pair is not counted twice.
 """
 
 from collections.abc import Iterable
@@ -28,14 +28,14 @@ Pod = tuple[str, str, str, str]
 
 
 class PrometheusWaitingPods(ClusterReader):
-    """Fulfils `advice_ports.WaitingReader` for one cluster."""
+    """Reads waiting pods of one cluster."""
 
     def waits(self, day: datetime) -> list[Wait]:
-        """What pods waited on a UTC day, in order of name.
+        """The waits of pods on a UTC day, by name.
 
         Raises:
-            MetricsResponseError: nothing tells how often kube-state-metrics was scraped; or as the client.
-            MetricsUnavailableError: as the client.
+            MetricsResponseError: the number of scrapes of kube-state-metrics is unknown; or from the client.
+            MetricsUnavailableError: from the client.
         """
         scrapes: dict[int, Decimal] = {}
         counts: dict[Pod, dict[int, Decimal]] = {}
@@ -46,8 +46,10 @@ class PrometheusWaitingPods(ClusterReader):
             try:
                 told_at = [((at - first) // HOUR_MS - 1, number(value)) for at, value in series.samples]
             except ValueError as error:
-                raise MetricsResponseError(f"cluster {self._cluster}: who waited cannot be read: {error}") from error
-            values = {hour: value for hour, value in told_at if is_count(value)}  # a request may be told as NaN
+                raise MetricsResponseError(
+                    f"cluster {self._cluster}: the answer about waiting pods is invalid: {error}"
+                ) from error
+            values = {hour: value for hour, value in told_at if is_count(value)}  # a request may be NaN
             init, _, stat = labels.get(STAT, "").rpartition("-")
             if stat == "scrapes":
                 scrapes = values
@@ -60,7 +62,9 @@ class PrometheusWaitingPods(ClusterReader):
                     values.values(), default=_ZERO
                 )
         if not scrapes:
-            raise MetricsResponseError(f"cluster {self._cluster}: no {NODE_INFO} on {day:%Y-%m-%d} to count scrapes by")
+            raise MetricsResponseError(
+                f"cluster {self._cluster}: no samples of {NODE_INFO} on {day:%Y-%m-%d}, which count the scrapes"
+            )
         return [
             Wait(
                 *pod,
@@ -86,7 +90,7 @@ def _pod(labels: Labels) -> Pod:
 
 
 def _effective(units: dict[tuple[bool, str], Decimal]) -> int:
-    """Of all containers together, or of the largest init container."""
+    """The units of all containers together, or of the largest init container."""
 
     def of(*, init: bool) -> Iterable[Decimal]:
         return (value for (is_init, _), value in units.items() if is_init is init)

@@ -1,6 +1,6 @@
-"""What the metrics said of whole UTC days, asked once and kept for a while: a packed list of rows per cluster and day.
+"""Stores metrics of whole UTC days in DynamoDB: a packed list of rows per cluster and day.
 
-A day's rows are the same whenever they are asked, so its items are simply put again.
+A day's rows never change, so storing a day again simply replaces its items.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class DailyItems:
     Args:
         client: a boto3 DynamoDB client.
         table: the table's name.
-        name: the end of the partition's name.
+        name: the last part of the partition key.
     """
 
     def __init__(self, client: Any, table: str, name: Literal["memory", "waiting"]) -> None:
@@ -26,7 +26,7 @@ class DailyItems:
         self._name = name
 
     def put(self, cluster: str, day: datetime, rows: Sequence[Sequence[Any]], expires_at: datetime) -> None:
-        """Keep a day's rows until a time."""
+        """Store the rows of a day until a time."""
         self._table.put_all(
             [
                 {
@@ -40,7 +40,7 @@ class DailyItems:
         )
 
     def read(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, list[Any]]:
-        """Those of days in `[start, end)` that were kept."""
+        """The stored rows of days in `[start, end)`."""
         partition = keys.partition(cluster, self._name)
         days: dict[str, list[Item]] = {}
         for item in self._table.query(

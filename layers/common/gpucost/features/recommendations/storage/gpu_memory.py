@@ -1,4 +1,4 @@
-"""The most GPU memory that pods used on each day, in the ledger's table; fulfils `advice_ports.MemoryStore`.
+"""Stores the GPU memory peaks of pods by day in the ledger's table.
 
 | item | pk | sk |
 | --- | --- | --- |
@@ -26,11 +26,13 @@ class DynamoGpuMemory:
     def put_memory(
         self, cluster: str, day: datetime, peaks: Mapping[tuple[str, str], float], expires_at: datetime
     ) -> None:
-        """Keep a day's until a time."""
+        """Store a day until a time."""
         rows = [[namespace, pod, round(peak)] for (namespace, pod), peak in sorted(peaks.items())]
         self._days.put(cluster, day, rows, expires_at)
 
     def memory(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, dict[tuple[str, str], float]]:
-        """Those of days in `[start, end)` that were kept."""
-        found = self._days.read(cluster, start, end)
-        return {day: {(namespace, pod): float(peak) for namespace, pod, peak in rows} for day, rows in found.items()}
+        """The stored days in `[start, end)`."""
+        rows_by_day = self._days.read(cluster, start, end)
+        return {
+            day: {(namespace, pod): float(peak) for namespace, pod, peak in rows} for day, rows in rows_by_day.items()
+        }

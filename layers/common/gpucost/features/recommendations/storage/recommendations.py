@@ -1,12 +1,12 @@
-"""Recommendations and reviews in the ledger's table; fulfils `advice_ports.AdviceStore` (docs/ledger.md).
+"""Stores recommendations and reviews in the ledger's table (docs/ledger.md).
 
 | item | pk | sk |
 | --- | --- | --- |
 | recommendation | `C#<cluster>#recommendations` | `<id>` |
 | review | `C#<cluster>#reviews` | `newest#<piece>` |
 
-A recommendation is one item, written on condition of its version: the daily run and a person who dismisses it never
-overwrite each other. What was withdrawn or verified expires.
+A recommendation is one item, and each write requires the stored version. So the daily review and a person who dismisses
+a recommendation never overwrite each other. Withdrawn and verified recommendations expire.
 """
 
 import zlib
@@ -30,7 +30,7 @@ VERIFIED_RETENTION = timedelta(days=400)
 
 
 class DynamoRecommendations:
-    """One item per recommendation, and one review per cluster.
+    """Stores one item per recommendation, and one review per cluster.
 
     Args:
         client: a boto3 DynamoDB client.
@@ -41,14 +41,14 @@ class DynamoRecommendations:
         self._table = Table(client, table)
 
     def recommendations(self, cluster: str) -> list[Recommendation]:
-        """A cluster's, in order of id."""
+        """All recommendations of a cluster, by id."""
         return [_read(item) for item in self._table.query(keys.partition(cluster, "recommendations"))]
 
     def put(self, recommendation: Recommendation) -> Recommendation:
-        """Write one on condition that its version is still the stored one; returns it with the next version.
+        """Write a recommendation if its version is still the stored one, and return it with the next version.
 
         Raises:
-            ConflictError: somebody else wrote first.
+            ConflictError: someone else wrote first.
         """
         saved = replace(recommendation, version=recommendation.version + 1)
         kept = {"withdrawn": WITHDRAWN_RETENTION, "verified": VERIFIED_RETENTION}.get(saved.state)
@@ -64,16 +64,16 @@ class DynamoRecommendations:
             self._table.put(item, "n = :version", {":version": {"N": str(recommendation.version)}})
         else:
             now = {":now": {"N": str(keys.seconds(saved.last_recommended))}}
-            # What has expired may be there for some days before DynamoDB deletes it.
+            # DynamoDB deletes expired items only after some days.
             self._table.put(item, "attribute_not_exists(pk) OR expires_at < :now", now)
         return saved
 
     def review(self, cluster: str) -> Review | None:
-        """The newest review of a cluster, without its advice."""
+        """The newest review of a cluster, without its recommendations."""
         return retry_conflicts(lambda: self._packed(cluster)[1])
 
     def put_review(self, review: Review) -> None:
-        """Keep a review in place of the one before, unless that is newer."""
+        """Replace a cluster's review, unless the stored one is newer."""
 
         def write() -> None:
             packed, stored = self._packed(review.cluster)

@@ -1,8 +1,8 @@
-"""Pods that waited for GPUs on each day, in the ledger's table; fulfils `advice_ports.WaitingStore`.
+"""Stores the pods that waited for GPUs by day in the ledger's table.
 
 | item | pk | sk |
 | --- | --- | --- |
-| who waited on a day | `C#<cluster>#waiting` | `<day>#<piece>` |
+| waiting pods of a day | `C#<cluster>#waiting` | `<day>#<piece>` |
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from gpucost.features.recommendations.history import Wait
 from gpucost.features.recommendations.storage.daily_items import DailyItems
 
 _DIGITS = 4
-"""Of a part of an hour: a third of a second."""
+"""Digits of a part of an hour: a third of a second."""
 
 
 class DynamoWaitingPods:
@@ -28,12 +28,12 @@ class DynamoWaitingPods:
         self._days = DailyItems(client, table, "waiting")
 
     def put_waits(self, cluster: str, day: datetime, waits: Sequence[Wait], expires_at: datetime) -> None:
-        """Keep a day's until a time."""
+        """Store a day until a time."""
         rows = [[*wait[:-1], [[hour, round(part, _DIGITS)] for hour, part in wait.hours]] for wait in waits]
         self._days.put(cluster, day, rows, expires_at)
 
     def waits(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, list[Wait]]:
-        """Those of days in `[start, end)` that were kept."""
+        """The stored days in `[start, end)`."""
         return {
             day: [Wait._make((*row, tuple((int(hour), float(part)) for hour, part in hours))) for *row, hours in rows]
             for day, rows in self._days.read(cluster, start, end).items()
