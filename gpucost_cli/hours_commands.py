@@ -95,7 +95,7 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
     if end - start > timedelta(days=MOST_COMPARED_DAYS):
         raise InvalidInputError(f"the period is longer than {MOST_COMPARED_DAYS} days; compare a shorter one")
     container = container_of(stack)
-    comparison = SplitComparison(container.container_of, container.ledger, container.pricer)
+    comparison = SplitComparison(container.settings_store, container.ledger, container.pricer)
     splits = comparison.compare(_clusters(container.settings_store.current(), cluster, start), start, end)
     if not any(split.hours for split in splits):
         raise InvalidInputError(f"no hour from {format_timestamp(start)} to {format_timestamp(end)} has stored usage")

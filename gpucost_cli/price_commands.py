@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -13,6 +13,9 @@ from gpucost.core.hours import HOUR, floor_hour, format_timestamp
 from gpucost.core.pricing.prices import FACTS, PRICE_SOURCES, Price, PriceUnit
 from gpucost.runtime.json_text import csv_text, decimal_text, dumps
 from gpucost_cli.options import TimeType, container_of, current_user, format_option, stack_option
+
+if TYPE_CHECKING:
+    from gpucost.storage.price_book import PriceStore
 
 INVOCATION_SECONDS = 310
 """A little longer than the function's timeout."""

@@ -51,8 +51,8 @@ def holders(series: Iterable[Series]) -> list[Holder]:
     for pod_series in series:
         labels = pod_series.labels
         pod = (
-            exported_label(labels, "namespace"), exported_label(labels, "pod"), labels.get("uid", ""), exported_label(labels, "node"),
-            labels.get("resource", ""),
+            exported_label(labels, "namespace"), exported_label(labels, "pod"), labels.get("uid", ""),
+            exported_label(labels, "node"), labels.get("resource", ""),
         )  # fmt: skip
         container = labels.get(STAT) == "init", exported_label(labels, "container")
         units.setdefault(pod, {})[container] = int(number(pod_series.samples[-1][1]))

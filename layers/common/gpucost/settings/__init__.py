@@ -83,7 +83,7 @@ class PrometheusSettings(Section):
         return url
 
     @model_validator(mode="after")
-    def _auth_has_what_it_needs(self) -> "PrometheusSettings":
+    def _auth_is_complete(self) -> "PrometheusSettings":
         if self.auth == "sigv4" and self.region is None:
             raise ValueError("region is required with auth: sigv4")
         if self.auth != "sigv4" and (self.region or self.role_arn or self.external_id):
@@ -124,7 +124,7 @@ class UtilizationSettings(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _takes_the_former_name(cls, section: object) -> object:
+    def _accept_former_name(cls, section: object) -> object:
         """Read `ladder`, the former name of `sources`, until the next release."""
         if not isinstance(section, dict) or "ladder" not in section:
             return section
@@ -134,7 +134,7 @@ class UtilizationSettings(Section):
 
     @field_validator("signal")
     @classmethod
-    def _signal_is_known(cls, signal: str) -> str:
+    def _signal_exists(cls, signal: str) -> str:
         if signal not in SIGNALS:
             raise ValueError(f"{signal!r} is not a known signal; allowed: {', '.join(SIGNALS)}")
         return signal
@@ -207,7 +207,7 @@ class Settings(Section):
 
     @field_validator("access", mode="before")
     @classmethod
-    def _access_is_a_list(cls, access: object) -> object:
+    def _access_is_not_empty(cls, access: object) -> object:
         if access is None:  # an empty section is hardly meant to give access to everyone
             raise ValueError("must be a list of grants; omit the key to give access to all callers whom IAM admits")
         return access

@@ -35,7 +35,7 @@ class GrantSettings(Section):
     """`admin`, `viewer` (all business units), `bu:<name>`."""
 
     @model_validator(mode="after")
-    def _names_one_kind_of_caller(self) -> "GrantSettings":
+    def _has_exactly_a_principal_or_a_claim(self) -> "GrantSettings":
         if (self.principal is None) == (self.claim is None):
             raise ValueError("either principal or claim is required")
         return self

@@ -51,7 +51,7 @@ class RateSettings(Matchers):
     """Percentage of the node's on-demand price in the price book, for example 65 for reserved capacity."""
 
     @model_validator(mode="after")
-    def _has_one_price(self) -> "RateSettings":
+    def _has_exactly_a_single_price(self) -> "RateSettings":
         if (
             sum(price is not None for price in (self.gpu_hourly_usd, self.node_hourly_usd, self.percent_of_on_demand))
             != 1
@@ -143,18 +143,18 @@ class PricingSettings(Section):
         return sources
 
     @model_validator(mode="after")
-    def _sources_have_what_they_need(self) -> "PricingSettings":
+    def _sources_are_complete(self) -> "PricingSettings":
         if bool(self.source) == bool(self.sources):
             raise ValueError(f"either source or sources is required; sources are {', '.join(PRICE_SOURCES)}")
-        for source, name, is_given in (
+        for source, name, is_set in (
             ("constant", "gpu_hourly_usd", self.gpu_hourly_usd is not None),
             ("rates", "rates", bool(self.rates)),
             ("capacity-block", "capacity_blocks", bool(self.capacity_blocks)),
             ("cur", "cur", self.cur is not None),
         ):
-            if source in self.ordered_sources and not is_given:
+            if source in self.ordered_sources and not is_set:
                 raise ValueError(f"{name} is required with source {source}")
-            if is_given and source not in self.ordered_sources:
+            if is_set and source not in self.ordered_sources:
                 raise ValueError(f"{name} requires source {source}, which is not in sources")
         return self
 
