@@ -300,7 +300,8 @@ def page(measurements: Mapping[int, Measured]) -> str:
     pages = ", ".join(f"<https://aws.amazon.com/{price_page}/>" for price_page in sorted(set(PAGES.values())))
     units = [
         f"| {gpus:,} | {measured.write_units_an_hour:,.0f} | {measured.read_units_an_hour:,.0f} | "
-        f"{measured.write_units_a_day:,.0f} | {measured.read_units_a_day:,.0f} | {stored_gb(Fleet(clusters=1), measured):.1f} |"
+        f"{measured.write_units_a_day:,.0f} | {measured.read_units_a_day:,.0f} | "
+        f"{stored_gb(Fleet(clusters=1), measured):.1f} |"
         for gpus, measured in measurements.items()
     ]
     return "\n".join([

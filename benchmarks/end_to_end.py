@@ -248,23 +248,23 @@ def peak_memory_mib(dynamodb: str, url: str, hour: datetime) -> float:
 def hours(client: Any, dynamodb: str, sizes: Sequence[int]) -> list[dict[str, Any]]:
     """One hour end to end for each cluster size: the newest complete hour of an open day."""
     start = floor_hour(datetime.now(UTC) - timedelta(minutes=10)) - HOUR
-    measured = []
+    runs = []
     for pods in sizes:
         with metrics(pods, start, start + HOUR) as url:
             measured = compare(client, url, start, start + HOUR)
-            measured.append({"pods": pods, **measured, "peak_memory_mib": peak_memory_mib(dynamodb, url, start)})
-    return measured
+            runs.append({"pods": pods, **measured, "peak_memory_mib": peak_memory_mib(dynamodb, url, start)})
+    return runs
 
 
 def backfills(client: Any, pods: int, days: Sequence[int], step: int, rounds: int) -> list[dict[str, Any]]:
     """Backfills of some days."""
-    measured = []
+    runs = []
     for number in days:
         start = floor_day(datetime.now(UTC)) - number * DAY
         with metrics(pods, start, start + number * DAY, step) as url:
             measured = compare(client, url, start, start + number * DAY, rounds)
-            measured.append({"pods": pods, "days": number, **measured})
-    return measured
+            runs.append({"pods": pods, "days": number, **measured})
+    return runs
 
 
 def figures(quick: bool) -> list[Figure]:

@@ -15,9 +15,9 @@ from gpucost.sources.bill.statements import COLUMNS, read_row, statement
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def cur_settings(**given: Any) -> CurSettings:
+def cur_settings(**overrides: Any) -> CurSettings:
     """A section `pricing.cur`."""
-    return CurSettings.model_validate({"database": "billing", "table": "bill", **given})
+    return CurSettings.model_validate({"database": "billing", "table": "bill", **overrides})
 
 
 def run(sql: str, export: Path) -> list[tuple[str | None, ...]]:

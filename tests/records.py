@@ -59,7 +59,7 @@ def record(
     """A record whose totals are its lines'."""
     if status == "incomplete":
         return HourRecord(cluster, hour, status, None, None, notes=notes or ("no scrape was seen",))
-    costs = Costs.total(one.costs() for one in lines)
+    costs = Costs.total(line.costs() for line in lines)
     capacity = Capacity(node_cost_usd=costs.allocated_usd)
     coverage = Coverage(Decimal(1), Decimal("0.987654321"))
     return HourRecord(cluster, hour, status, coverage, Totals(costs, capacity), tuple(lines), notes)

@@ -6,7 +6,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-OWN = Credentials("AKIDEXAMPLE", "secret", "session-token")
+CREDENTIALS = Credentials("AKIDEXAMPLE", "secret", "session-token")
 REGION = "eu-central-1"
 
 
@@ -21,6 +21,6 @@ def is_signed(method: str, url: str, headers: Mapping[str, str]) -> bool:
         return False
     request = AWSRequest(method, url, headers={name: headers[name] for name in signed})
     request.context["timestamp"] = headers["x-amz-date"]
-    check = SigV4Auth(OWN, "execute-api", REGION)
+    check = SigV4Auth(CREDENTIALS, "execute-api", REGION)
     text = check.string_to_sign(request, check.canonical_request(request))
     return bool(check.signature(text, request) == parts["Signature"])

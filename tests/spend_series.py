@@ -36,21 +36,21 @@ def independent(chance: random.Random, hours: int) -> Series:
 
 def correlated(chance: random.Random, hours: int) -> Series:
     """Good days follow good days, as jobs and releases make them."""
-    found: Series = []
+    series: Series = []
     day = 0.0
     for hour in range(hours):
         day = 0.7 * day + chance.gauss(0, 0.08) if hour % DAY == 0 else day
-        found.append(max(0.0, weekly(hour) * (1 + day + chance.gauss(0, 0.05))))
-    return found
+        series.append(max(0.0, weekly(hour) * (1 + day + chance.gauss(0, 0.05))))
+    return series
 
 
 def wandering(chance: random.Random, hours: int) -> Series:
     """The level is a random walk of 3% a day."""
-    level, found = 1.0, Series()
+    level, series = 1.0, Series()
     for hour in range(hours):
         level *= math.exp(chance.gauss(0, 0.03)) if hour % DAY == 0 else 1.0
-        found.append(level * weekly(hour))
-    return found
+        series.append(level * weekly(hour))
+    return series
 
 
 def bursts(chance: random.Random, hours: int) -> Series:
@@ -76,7 +76,7 @@ def _jobs(
     night: float, weekend: float,
 ) -> Series:  # fmt: skip
     """GPU-hours of jobs that come as the day has it and run lognormally long; a month of jobs runs before the start."""
-    found = [0.0] * hours
+    series = [0.0] * hours
     before = 4 * WEEK
     sizes, weights = list(gpus), list(gpus.values())
     for hour in range(-before, hours):
@@ -85,9 +85,9 @@ def _jobs(
             begin = hour + chance.random()
             end = begin + min(median * math.exp(sigma * chance.gauss(0, 1)), 4.0 * WEEK)
             size = chance.choices(sizes, weights)[0]
-            for place in range(max(0, math.floor(begin)), min(hours, math.ceil(end))):
-                found[place] += size * (min(end, place + 1) - max(begin, place))
-    return list(found)
+            for hour in range(max(0, math.floor(begin)), min(hours, math.ceil(end))):
+                series[hour] += size * (min(end, hour + 1) - max(begin, hour))
+    return list(series)
 
 
 def _poisson(chance: random.Random, mean: float) -> int:
@@ -110,12 +110,12 @@ def philly(chance: random.Random, hours: int) -> Series:
 
 def azure(chance: random.Random, hours: int) -> Series:
     """Each replica serves so much; bursts last a part of an hour."""
-    found: Series = []
+    series: Series = []
     for hour in range(hours):
         demand = 40 * _cycle(hour, 0.3, 0.5) * (1 + chance.gauss(0, 0.05))
         burst = 40 * chance.uniform(0.1, 0.5) * chance.random() if chance.random() < 0.03 else 0.0
-        found.append(max(2.0, math.ceil(demand) + burst))
-    return found
+        series.append(max(2.0, math.ceil(demand) + burst))
+    return series
 
 
 def launch(chance: random.Random, hours: int) -> Series:
@@ -131,14 +131,14 @@ def growth(chance: random.Random, hours: int) -> Series:
 
 def campaign(chance: random.Random, hours: int) -> Series:
     """64 GPUs for one to three weeks, now and then."""
-    found = philly(chance, hours)
+    series = philly(chance, hours)
     at = chance.randint(0, 3 * WEEK)
     while at < hours:
         length = chance.randint(WEEK, 3 * WEEK)
         for hour in range(at, min(hours, at + length)):
-            found[hour] = (found[hour] or 0) + 64
+            series[hour] = (series[hour] or 0) + 64
         at += length + chance.randint(2 * WEEK, 6 * WEEK)
-    return found
+    return series
 
 
 SHAPES: list[Callable[[random.Random, int], Series]] = [pai, philly, azure, launch, growth, campaign]

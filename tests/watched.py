@@ -23,8 +23,8 @@ class Watched:
                 assert "IndexName" not in arguments
             answer = getattr(self._client, name)(**arguments, ReturnConsumedCapacity="TOTAL")
             spent = answer.get("ConsumedCapacity", [])
-            for one in spent if isinstance(spent, list) else [spent]:
-                self.units[name] = self.units.get(name, 0.0) + one["CapacityUnits"]
+            for consumed in spent if isinstance(spent, list) else [spent]:
+                self.units[name] = self.units.get(name, 0.0) + consumed["CapacityUnits"]
             return answer
 
         return call

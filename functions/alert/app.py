@@ -1,4 +1,4 @@
-"""Alert: hears from SNS that hours closed, that the schedule ticked, and what AMP's rules say; tells people."""
+"""Evaluates alert rules and notifies receivers, when SNS reports a closed hour, a tick, or alerts of AMP."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ CONTAINER = Container()
 
 @logger.inject_lambda_context(clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext, container: Container = CONTAINER) -> None:
-    """Handle the records of one SNS event; a message that can never be read is put aside with the reason."""
+    """Handle the records of one SNS event. A message that cannot be read goes to the dead-letter queue."""
     for record in event["Records"]:
         body = record["Sns"]["Message"]
         try:
             message = read_alert_input(body)
         except MessageError as error:
-            logger.error("message put aside", reason=str(error))
+            logger.error("message sent to the dead-letter queue", reason=str(error))
             container.bus.dead_letter(body, str(error))
             continue
         logger.set_correlation_id(message.correlation_id)

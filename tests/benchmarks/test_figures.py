@@ -19,8 +19,8 @@ def test_an_aim_is_for_the_ratio_where_there_is_a_floor() -> None:
 
 def test_a_ratio_is_the_median_of_the_turns() -> None:
     """A turn in which the machine was slow moves both: 4 ÷ 2, 40 ÷ 20 and 5 ÷ 1."""
-    found = against("f", [4, 40, 5], [2, 20, 1], None)
-    assert (found.value, found.ratio) == (5, 2)
+    figure = against("f", [4, 40, 5], [2, 20, 1], None)
+    assert (figure.value, figure.ratio) == (5, 2)
 
 
 def test_exponents_are_those_of_the_power_law() -> None:
@@ -28,7 +28,7 @@ def test_exponents_are_those_of_the_power_law() -> None:
     assert exponent([(100, 2), (1_000, 2)]) == pytest.approx(0)
 
 
-def test_a_process_is_charged_what_it_worked_and_not_what_it_waited() -> None:
+def test_processor_time_excludes_waiting() -> None:
     asleep = run_process([sys.executable, "-S", "-c", "import time; time.sleep(0.5)"])
     assert asleep.seconds > 0.5 > asleep.processor_seconds
 
@@ -38,7 +38,7 @@ def large() -> None:
     sys.stdout.write(f"{len(bytes(range(256)) * 4096 * 80)}\n")
 
 
-def test_memory_is_the_process_own_and_not_that_of_the_one_that_started_it() -> None:
+def test_memory_excludes_the_parent_process() -> None:
     ours = b"x" * (200 * 2**20)
     spent = called("tests.benchmarks.test_figures:large")
     assert len(ours) == 200 * 2**20
@@ -46,12 +46,12 @@ def test_memory_is_the_process_own_and_not_that_of_the_one_that_started_it() -> 
     assert 80 < spent.peak_mib < 160
 
 
-def test_the_report_runs_a_part_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = tmp_path / "found.json"
-    assert main(["--quick", "--only", "recommendations", "--json", str(found)]) == 0
-    told = json.loads(found.read_text())
-    (part,) = told["parts"].values()
-    assert (told["quick"], part["failed"]) == (True, False)
-    aimed = [one for one in part["figures"] if one["aim"]]
-    assert [one["name"].rpartition(": ")[2] for one in aimed] == ["processor time", "peak memory"]
-    assert f"{sum(one['is_kept'] for one in aimed)} of 2 aims kept" in capsys.readouterr().out
+def test_report_runs_a_part_in_a_separate_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "found.json"
+    assert main(["--quick", "--only", "recommendations", "--json", str(path)]) == 0
+    report = json.loads(path.read_text())
+    (part,) = report["parts"].values()
+    assert (report["quick"], part["failed"]) == (True, False)
+    aimed = [figure for figure in part["figures"] if figure["aim"]]
+    assert [figure["name"].rpartition(": ")[2] for figure in aimed] == ["processor time", "peak memory"]
+    assert f"{sum(figure['is_kept'] for figure in aimed)} of 2 aims kept" in capsys.readouterr().out

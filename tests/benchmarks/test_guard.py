@@ -25,8 +25,8 @@ SAMPLES_A_POD = 286
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[tuple[str, datetime]]:
-    with cluster(PODS, units=UNITS) as found:
-        yield found
+    with cluster(PODS, units=UNITS) as url_and_hour:
+        yield url_and_hour
 
 
 def test_an_hour_takes_no_more_queries_and_samples_than_it_did(small: tuple[str, datetime]) -> None:

@@ -37,19 +37,19 @@ class Issuer:
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     sign_ins: list[str] = field(default_factory=list)
 
-    def token(self, who: str, audience: str) -> str:
+    def token(self, user: str, audience: str) -> str:
         now = int(time.time())
-        claims = {"iss": self.address, "aud": audience, "sub": who, "iat": now, "exp": now + 600, **self.people[who]}
+        claims = {"iss": self.address, "aud": audience, "sub": user, "iat": now, "exp": now + 600, **self.people[user]}
         return jwt.encode({"alg": "RS256", "kid": "1"}, claims, self.key)
 
     def claims(self, authorization: str) -> dict[str, Any] | None:
         """What API Gateway's authorizer makes of a header: None unless it is a token of this issuer for this API."""
         try:
-            found = jwt.decode(authorization.removeprefix("Bearer "), self.key, algorithms=["RS256"]).claims
+            claims = jwt.decode(authorization.removeprefix("Bearer "), self.key, algorithms=["RS256"]).claims
         except JoseError:
             return None
-        good = found["iss"] == self.address and found["aud"] == AUDIENCE and found["exp"] > time.time()
-        return dict(found) if good else None
+        good = claims["iss"] == self.address and claims["aud"] == AUDIENCE and claims["exp"] > time.time()
+        return dict(claims) if good else None
 
 
 class _Server(ThreadingHTTPServer):
@@ -75,17 +75,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         issuer = self.server.issuer
-        given = dict(parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode()))
-        asked = issuer.codes.pop(given.get("code", ""), None)
-        digest = hashlib.sha256(given.get("code_verifier", "").encode()).digest()
+        form = dict(parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+        authorization = issuer.codes.pop(form.get("code", ""), None)
+        digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
         wanted = {"grant_type": "authorization_code", "client_id": CLIENT, "redirect_uri": issuer.redirect}
-        if asked is None or challenge != asked["code_challenge"] or not wanted.items() <= given.items():
+        if authorization is None or challenge != authorization["code_challenge"] or not wanted.items() <= form.items():
             self._json({"error": "invalid_grant"}, 400)
             return
-        who = asked["who"]
-        issuer.sign_ins.append(who)
-        tokens = {"access_token": issuer.token(who, AUDIENCE), "id_token": issuer.token(who, CLIENT)}
+        user = authorization["who"]
+        issuer.sign_ins.append(user)
+        tokens = {"access_token": issuer.token(user, AUDIENCE), "id_token": issuer.token(user, CLIENT)}
         self._json({**tokens, "token_type": "Bearer", "expires_in": 600, "scope": SCOPES})
 
     def _authorize(self, query: dict[str, str]) -> None:
@@ -98,14 +98,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(400, "text/plain", f"not as registered: {query}".encode())
             return
         links = [self._back({"error": "access_denied", "state": query["state"]}, "nobody")]
-        for who in issuer.people:
+        for user in issuer.people:
             code = secrets.token_urlsafe()
-            issuer.codes[code] = {**query, "who": who}
-            links.append(self._back({"code": code, "state": query["state"]}, who))
+            issuer.codes[code] = {**query, "who": user}
+            links.append(self._back({"code": code, "state": query["state"]}, user))
         self._send(200, "text/html", f"<title>Who are you?</title>{' '.join(links)}".encode())
 
-    def _back(self, answer: dict[str, str], who: str) -> str:
-        return f'<a href="{escape(self.server.issuer.redirect)}?{escape(urlencode(answer))}">{escape(who)}</a>'
+    def _back(self, answer: dict[str, str], user: str) -> str:
+        return f'<a href="{escape(self.server.issuer.redirect)}?{escape(urlencode(answer))}">{escape(user)}</a>'
 
     def _json(self, body: Any, status: int = 200) -> None:
         self._send(status, "application/json", json.dumps(body).encode())

@@ -39,7 +39,7 @@ class Fleet:
     start: datetime
     hours: int
     missing: frozenset[int] = frozenset()
-    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     answers: dict[str, str] = field(default_factory=dict)
     refuse: Callable[[str], tuple[int, str] | None] = lambda _path: None
 
@@ -56,21 +56,21 @@ class Fleet:
         return (unit * 37 + hour * 11) % 100 / 100
 
     def _give(self, route: Route) -> None:
-        asked = urlsplit(route.request.url)
-        if not asked.path.startswith("/v1/"):
-            self._file(route, asked.path)
+        request_url = urlsplit(route.request.url)
+        if not request_url.path.startswith("/v1/"):
+            self._file(route, request_url.path)
             return
-        query = {name: values[0] for name, values in parse_qs(asked.query).items()}
-        self.asked.append((asked.path, query))
-        refused = self.refuse(asked.path)
+        query = {name: values[0] for name, values in parse_qs(request_url.query).items()}
+        self.requests.append((request_url.path, query))
+        refused = self.refuse(request_url.path)
         if refused is not None:
             status, body = refused
             route.fulfill(status=status, body=body, content_type="application/problem+json")
             return
         # Once for each question: a large fleet's answers are megabytes.
-        if asked.geturl() not in self.answers:
-            self.answers[asked.geturl()] = json.dumps(self._answer(asked.path, query), separators=(",", ":"))
-        route.fulfill(body=self.answers[asked.geturl()], content_type="application/json")
+        if request_url.geturl() not in self.answers:
+            self.answers[request_url.geturl()] = json.dumps(self._answer(request_url.path, query), separators=(",", ":"))
+        route.fulfill(body=self.answers[request_url.geturl()], content_type="application/json")
 
     def _answer(self, path: str, query: dict[str, str]) -> dict[str, Any]:
         rows: list[dict[str, Any]] = []
@@ -92,11 +92,11 @@ class Fleet:
                 }
                 for n in range(self.hours)
             ]  # fmt: skip
-        known = self.hours - len(self.missing)
+        complete_hours = self.hours - len(self.missing)
         return {
             "start": written(self.start), "end": written(self.end), "rows": rows, "currency": "USD",
             "totals": self._figures(0, range(self.hours)), "active": [], "cursor": None,
-            "coverage": {"hours_expected": self.hours, "hours_complete": known},
+            "coverage": {"hours_expected": self.hours, "hours_complete": complete_hours},
         }  # fmt: skip
 
     def _spans(self, grain: str) -> list[range]:
@@ -107,9 +107,9 @@ class Fleet:
         return [span for span in spans if any(hour not in self.missing for hour in span)]
 
     def _figures(self, unit: int, hours: range) -> dict[str, Any]:
-        known = [hour for hour in hours if hour not in self.missing]
-        held = len(known)
-        used = sum(self.use(unit, hour) for hour in known)
+        complete_hours = [hour for hour in hours if hour not in self.missing]
+        held = len(complete_hours)
+        used = sum(self.use(unit, hour) for hour in complete_hours)
         return {
             "start": written(self.start + hours[0] * HOUR), "end": written(self.start + (hours[-1] + 1) * HOUR),
             "allocated_gpu_hours": held, "effective_gpu_hours": used, "unmeasured_gpu_hours": 0,

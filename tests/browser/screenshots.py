@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
                 settled(page)
                 page.wait_for_timeout(500)
                 page.screenshot(path=folder / f"{name}-{look}.png", full_page=look not in ("readme", "wide"))
-            page.get_by_test_id("lines").get_by_role("link", name="why?").first.click()
+            page.get_by_test_id("lines").get_by_role("link", name="how calculated").first.click()
             page.get_by_test_id("why").wait_for()
             page.screenshot(path=folder / f"why-{look}.png")
         tabs.check()

@@ -50,8 +50,8 @@ class Tabs:
 
     def open(self, address: str, **options: Any) -> Page:
         """A tab of its own, as somebody in New York has it unless said otherwise."""
-        given = {"locale": "en-GB", "timezone_id": "America/New_York", "viewport": {"width": 1280, "height": 900}}
-        context = self.browser.new_context(**{**given, **options})
+        context_options = {"locale": "en-GB", "timezone_id": "America/New_York", "viewport": {"width": 1280, "height": 900}}
+        context = self.browser.new_context(**{**context_options, **options})
         context.set_default_timeout(20_000)
         self.contexts.append(context)
         context.add_init_script(_TELL_VIOLATIONS)
@@ -101,5 +101,5 @@ def violations(page: Page, *rules: str) -> list[str]:
     if page.evaluate("typeof axe") == "undefined":
         page.evaluate(AXE.read_text())
     options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
-    found = page.evaluate("(options) => axe.run(document, options)", options)
-    return [f"{one['id']}: {node['html'][:200]}" for one in found["violations"] for node in one["nodes"]]
+    results = page.evaluate("(options) => axe.run(document, options)", options)
+    return [f"{violation['id']}: {node['html'][:200]}" for violation in results["violations"] for node in violation["nodes"]]

@@ -53,9 +53,9 @@ def test_200_units_over_35_days_are_a_map_by_hour_a_page_at_a_time(visit: Callab
     fleet = large()
     page = visit(fleet, "&zone=utc")
     settled(page)
-    place, readout = page.get_by_test_id("heat-page"), page.locator(".grid .readout")
-    expect(place).to_have_text("1 to 20 of 200, the most wasteful first")
-    hourly = [query for path, query in fleet.asked if path == "/v1/costs" and query["granularity"] == "hour"]
+    heat_map_page, readout = page.get_by_test_id("heat-page"), page.locator(".grid .readout")
+    expect(heat_map_page).to_have_text("1 to 20 of 200, most waste first")
+    hourly = [query for path, query in fleet.requests if path == "/v1/costs" and query["granularity"] == "hour"]
     assert [query["business_unit"].count(",") for query in hourly] == [4] * 4, "units that the API reads one by one"
     page.evaluate(LONGEST_TASK)
     heat(page).focus()
@@ -65,9 +65,9 @@ def test_200_units_over_35_days_are_a_map_by_hour_a_page_at_a_time(visit: Callab
     for _ in range(19):
         page.keyboard.press("ArrowDown")
     expect(readout).to_contain_text("unit-019")
-    expect(readout).to_contain_text(f"{100 * fleet.use(19, 3):.1f}% used of 1.000 GPU-hours")
+    expect(readout).to_contain_text(f"{100 * fleet.use(19, 3):.1f}% of 1.000 GPU-hours used")
     page.keyboard.press("ArrowDown")
-    expect(place).to_contain_text("21 to 40 of 200")
+    expect(heat_map_page).to_contain_text("21 to 40 of 200")
     expect(readout).to_contain_text("unit-020")
     expect(readout).to_contain_text(f"{100 * fleet.use(20, 3):.1f}% used")
     page.keyboard.press("ArrowUp")
@@ -75,16 +75,16 @@ def test_200_units_over_35_days_are_a_map_by_hour_a_page_at_a_time(visit: Callab
     page.keyboard.press("PageDown")
     expect(readout).to_contain_text("unit-039")
     page.keyboard.press("End")
-    expect(readout).to_contain_text(f"{100 * fleet.use(39, fleet.hours - 1):.1f}% used")
+    expect(readout).to_contain_text(f"{100 * fleet.use(39, fleet.hours - 1):.1f}% of 1.000 GPU-hours used")
     assert page.evaluate("window.longest") < 1000, "milliseconds in which nothing moved, on a busy machine"
     address = page.url.replace("page=2", "page=99")
     page.goto("about:blank")
     page.goto(address)
     settled(page)
-    expect(place).to_have_text("181 to 200 of 200, the most wasteful first")
-    expect(page.get_by_role("button", name="↓ after")).to_be_disabled()
-    page.get_by_role("button", name="↑ before").click()
-    expect(place).to_contain_text("161 to 180 of 200")
+    expect(heat_map_page).to_have_text("181 to 200 of 200, most waste first")
+    expect(page.get_by_role("button", name="↓ Next")).to_be_disabled()
+    page.get_by_role("button", name="↑ Previous").click()
+    expect(heat_map_page).to_contain_text("161 to 180 of 200")
     expect(page.locator(".labels li").first).to_have_text("unit-160")
     heat(page).click(position={"x": 2, "y": 2})
     page.wait_for_url(re.compile("#/hour/.*unit=unit-160"))
@@ -105,7 +105,7 @@ def test_the_hour_that_is_there_twice(visit: Callable[..., Page]) -> None:
     expect(page.get_by_label("Period")).to_contain_text("Sat 31 Oct, 23:00 GMT-4 to Sun 1 Nov, 04:00 GMT-5")
 
 
-def test_hours_that_begin_at_half_past(visit: Callable[..., Page]) -> None:
+def test_hours_in_a_half_hour_time_zone(visit: Callable[..., Page]) -> None:
     page = visit(Fleet(["research"], AUTUMN, 6), timezone_id="Asia/Kolkata")
     settled(page)
     heat(page).focus()
@@ -140,13 +140,13 @@ def test_missing_hours_are_hatched_in_the_map_and_no_zero_in_the_trend(visit: Ca
     assert path.count("L") == 10
 
 
-def test_nothing_held_and_nothing_known_are_not_the_same(visit: Callable[..., Page]) -> None:
+def test_no_allocation_differs_from_missing_figures(visit: Callable[..., Page]) -> None:
     page = visit(Fleet([], AUTUMN, 6))
     settled(page)
-    expect(page.locator("main")).to_contain_text("Nobody held a GPU in this period.")
+    expect(page.locator("main")).to_contain_text("No GPUs were allocated in this period.")
     page = visit(Fleet([], AUTUMN, 6, missing=frozenset(range(6))))
     settled(page)
-    expect(page.locator(".empty")).to_have_text(re.compile("6 cluster-hours are expected, none has figures"))
+    expect(page.locator(".empty")).to_have_text(re.compile("6 cluster-hours expected, none with figures"))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_nothing_held_and_nothing_known_are_not_the_same(visit: Callable[..., Pa
         (504, "<html>", "Gateway Timeout (504)"),
     ],
 )
-def test_what_the_api_refuses_is_said(
+def test_api_errors_are_shown(
     tabs: Tabs, visit: Callable[..., Page], status: int, body: str, said: str
 ) -> None:
     tabs.expected = ("/v1/",)
@@ -167,7 +167,7 @@ def test_what_the_api_refuses_is_said(
     expect(page.get_by_role("button", name="Try again")).to_be_visible()
 
 
-def test_who_is_throttled_for_a_moment_does_not_notice(tabs: Tabs, visit: Callable[..., Page]) -> None:
+def test_short_throttling_is_retried(tabs: Tabs, visit: Callable[..., Page]) -> None:
     tabs.expected = ("/v1/",)
     left = {"/v1/alerts": 2, "/v1/fleet": 1}
 
@@ -181,7 +181,7 @@ def test_who_is_throttled_for_a_moment_does_not_notice(tabs: Tabs, visit: Callab
     assert page.get_by_role("alert").count() == 0
 
 
-def test_what_a_view_can_do_without_fails_in_its_own_place(tabs: Tabs, visit: Callable[..., Page]) -> None:
+def test_optional_parts_of_a_view_fail_separately(tabs: Tabs, visit: Callable[..., Page]) -> None:
     tabs.expected = ("/v1/alerts",)
     page = visit(
         Fleet(["research"], AUTUMN, 6, refuse=lambda path: (500, '{"detail": "no"}') if path == "/v1/alerts" else None)
@@ -191,7 +191,7 @@ def test_what_a_view_can_do_without_fails_in_its_own_place(tabs: Tabs, visit: Ca
     expect(page.get_by_role("region", name="Active alerts").get_by_role("alert")).to_have_text("no (500)")
 
 
-def test_an_answer_that_does_not_come_is_given_up(tabs: Tabs) -> None:
+def test_missing_response_times_out(tabs: Tabs) -> None:
     tabs.expected = ("/v1/",)
     page = tabs.open("about:blank")
     Fleet(["research"], AUTUMN, 6).serve(page)
@@ -202,7 +202,7 @@ def test_an_answer_that_does_not_come_is_given_up(tabs: Tabs) -> None:
     page.clock.run_for(59_000)
     expect(page.locator("main .loading")).to_be_visible()
     page.clock.run_for(2_000)
-    expect(page.get_by_role("alert")).to_contain_text("did not answer within a minute")
+    expect(page.get_by_role("alert")).to_contain_text("did not respond within one minute")
 
 
 def test_an_answer_that_is_no_answer_is_said_and_does_not_leave_an_empty_page(visit: Callable[..., Page]) -> None:

@@ -98,9 +98,9 @@ def deployment(length: timedelta, dynamodb: str) -> Iterator[Site]:
         ledger = Ledger(client, table)
         for made in records(length):
             ledger.publish(made, replacing=None, settings_version=1, now=datetime.now(UTC))
-        advice = DynamoRecommendations(client, table)
-        for one in recommendations():
-            advice.put(one)
+        store = DynamoRecommendations(client, table)
+        for recommendation in recommendations():
+            store.put(recommendation)
         variables = {**deployed.environments["ApiFunction"], **credentials(endpoint, dynamodb)}
         function = LocalFunction("api", "app.handler", [REPOSITORY / "functions" / "api", LAYER], variables)
         running.callback(function.stop)
@@ -115,15 +115,15 @@ def records(length: timedelta) -> Iterator[HourRecord]:
         hour = END - length + number * HOUR
         lines = [line(), *([line("nightly", "bu-n", "n", "3.5")] if hour.day % 2 == 0 else [])]
         if hour == UNPRICED:
-            lines = [unpriced(one) for one in lines]
+            lines = [unpriced(priced_line) for priced_line in lines]
         if hour not in MISSING:
             yield record(lines, hour=hour, cluster="west")
         if hour >= END - EAST:
             yield record([line(pod="e")._replace(node="e1")], hour=hour, cluster="east")
 
 
-def unpriced(one: Line) -> Line:
-    return one._replace(gpu_hourly_usd=None, price_source="", allocated_usd=None, effective_usd=None, waste_usd=None,
+def unpriced(line: Line) -> Line:
+    return line._replace(gpu_hourly_usd=None, price_source="", allocated_usd=None, effective_usd=None, waste_usd=None,
         unmeasured_usd=None,
     )  # fmt: skip
 
@@ -131,25 +131,25 @@ def unpriced(one: Line) -> Line:
 def recommendations() -> list[Recommendation]:
     about = RecommendationSubject("west", "research", "bu-a", "Deployment", "app")
     seen = Evidence(END - 40 * HOUR, END, 40, 0, Decimal(1), Decimal("0.25"), Decimal("0.3"))
-    found: list[Recommendation] = []
-    advised: tuple[tuple[RecommendationKind, int, str, str], ...] = (
+    recommendations: list[Recommendation] = []
+    contents: tuple[tuple[RecommendationKind, int, str, str], ...] = (
         ("mig-slice", 512, "Take a 1g.5gb slice for <img src=x onerror=alert(1)>", PATCH),
         ("off-hours", 1024, "Scale app to none from 20:00 to 06:00", ""),
     )
-    for kind, usd, summary, patch in advised:
+    for kind, usd, summary, patch in contents:
         saving = Saving(Decimal(usd), Decimal(usd - 100), Decimal(usd + 100), None, None, Decimal(43))
-        one = RecommendationContent(
+        content = RecommendationContent(
             kind, about, summary, saving, seen, "high", "low", "starts take a minute", "medium", patch, Decimal(1),
             Decimal(0), Decimal("1.71"),
         )  # fmt: skip
-        found.append(Recommendation(one, "open", END, END, END))
+        recommendations.append(Recommendation(content, "open", END, END, END))
     other = replace(
-        found[0].content, subject=about._replace(business_unit="nightly", workload="other"), summary="Not yours"
+        recommendations[0].content, subject=about._replace(business_unit="nightly", workload="other"), summary="Not yours"
     )
     costs = Saving(Decimal(-70), Decimal(-80), Decimal(-60), None, Decimal(0), Decimal(43))
     about = RecommendationSubject("west", node_pool="gpu", instance_type="p5.48xlarge")
-    pool = replace(found[0].content, kind="pending", subject=about, summary="Add a node to pool gpu", saving=costs)
-    return [*found, *(Recommendation(one, "open", END, END, END) for one in (other, pool))]
+    pool = replace(recommendations[0].content, kind="pending", subject=about, summary="Add a node to pool gpu", saving=costs)
+    return [*recommendations, *(Recommendation(content, "open", END, END, END) for content in (other, pool))]
 
 
 @pytest.fixture
@@ -173,44 +173,44 @@ def visit(tabs: Tabs) -> Callable[..., Page]:
 @pytest.mark.heavy
 def test_the_month_burns_down_beside_its_budget_and_projection(visit: Callable[..., Page], long_site: Site) -> None:
     page = visit(long_site, "unit/research?window=48h&zone=utc")
-    told = long_site.ask("forecasts?business_unit=research")
-    assert told["projected_usd"] > 0
-    is_burning_down(page, told)
+    forecast = long_site.ask("forecasts?business_unit=research")
+    assert forecast["projected_usd"] > 0
+    is_burning_down(page, forecast)
 
 
 def test_the_month_burns_down_beside_its_budget(tabs: Tabs, visit: Callable[..., Page], site: Site) -> None:
     """Two days are too few for a projection: one is put into the API's answer."""
-    told = site.ask("forecasts?business_unit=research")
-    assert told["projected_usd"] is None
+    forecast = site.ask("forecasts?business_unit=research")
+    assert forecast["projected_usd"] is None
     page = visit(site, "unit/research?window=48h&zone=utc")
     expect(page.get_by_test_id("month-projected")).to_have_text("–")
     projected = {"projected_usd": 1300.5, "low_usd": 1200.25, "high_usd": 1400.75}
     page.route("**/v1/forecasts*", lambda route: route.fulfill(json={**route.fetch().json(), **projected}))
     page.reload()
     settled(page)
-    is_burning_down(page, {**told, **{name: Decimal(str(value)) for name, value in projected.items()}})
+    is_burning_down(page, {**forecast, **{name: Decimal(str(value)) for name, value in projected.items()}})
 
 
-def is_burning_down(page: Page, told: dict[str, Any]) -> None:
-    assert told["budget_usd"] == 1500
+def is_burning_down(page: Page, forecast: dict[str, Any]) -> None:
+    assert forecast["budget_usd"] == 1500
     shown = {name: page.get_by_test_id(f"month-{name}").inner_text() for name in ("spent", "projected", "budget")}
     assert shown == {
-        "spent": usd(told["spent_usd"]), "projected": usd(told["projected_usd"]), "budget": "$1,500.00",
+        "spent": usd(forecast["spent_usd"]), "projected": usd(forecast["projected_usd"]), "budget": "$1,500.00",
     }  # fmt: skip
     section = page.get_by_role("region", name="This month, all clusters")
-    expect(section).to_contain_text(f"80% of the time between {usd(told['low_usd'])} and {usd(told['high_usd'])}")
-    expect(section).to_contain_text(f"{100 * told['spent_usd'] / 1500:.1f}% spent")
-    chart = section.get_by_role("img", name=re.compile("Spending as it adds up"))
+    expect(section).to_contain_text(f"80% interval: {usd(forecast['low_usd'])} to {usd(forecast['high_usd'])}")
+    expect(section).to_contain_text(f"{100 * forecast['spent_usd'] / 1500:.1f}% spent")
+    chart = section.get_by_role("img", name=re.compile("Cumulative spending"))
     said = chart.get_attribute("aria-label") or ""
-    assert f"{usd(told['spent_usd'])} spent by" in said, "the line ends at what is said to be spent"
-    assert f"{usd(told['projected_usd'])} projected for the month, a budget of $1,500.00" in said
+    assert f"{usd(forecast['spent_usd'])} spent by" in said, "the line ends at what is said to be spent"
+    assert f"{usd(forecast['projected_usd'])} projected for the month, a budget of $1,500.00" in said
     assert {(0, 114, 178), (213, 94, 0)} <= colours(chart)
     expect(section.locator(".legend")).to_contain_text("projected")
 
 
 def colours(chart: Locator) -> set[tuple[int, ...]]:
     """What a chart is painted with."""
-    found: list[str] = chart.locator("canvas").evaluate(
+    pixels: list[str] = chart.locator("canvas").evaluate(
         """(canvas) => {
           const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
           const seen = new Set();
@@ -218,7 +218,7 @@ def colours(chart: Locator) -> set[tuple[int, ...]]:
           return [...seen];
         }"""
     )
-    return {tuple(map(int, one.split(","))) for one in found}
+    return {tuple(map(int, pixel.split(","))) for pixel in pixels}
 
 
 def test_recommendations_are_those_of_the_api_and_say_how(visit: Callable[..., Page], site: Site) -> None:
@@ -228,13 +228,13 @@ def test_recommendations_are_those_of_the_api_and_say_how(visit: Callable[..., P
     table = page.get_by_test_id("recommendations").locator("tbody tr")
     expect(table).to_have_count(2)
     for at, row in enumerate(sorted(rows, key=lambda row: -row["saving"]["usd"])):
-        one, saving = table.nth(at), row["saving"]
-        for told in (
-            row["summary"], row["kind"], usd(saving["usd"]), f"{usd(saving['low_usd'])} and {usd(saving['high_usd'])}",
+        table_row, saving = table.nth(at), row["saving"]
+        for text in (
+            row["summary"], row["kind"], usd(saving["usd"]), f"{usd(saving['low_usd'])} to {usd(saving['high_usd'])}",
             row["confidence"], row["risk"], row["effort"],
         ):  # fmt: skip
-            expect(one).to_contain_text(told)
-    page.get_by_text("How", exact=True).click()
+            expect(table_row).to_contain_text(text)
+    page.get_by_text("Show patch", exact=True).click()
     expect(table.locator("pre")).to_have_text(PATCH)
     assert page.locator("main img, main b").count() == 0
     has_every_look(page)
@@ -250,22 +250,22 @@ def test_the_overview_has_the_pools_recommendations_too(visit: Callable[..., Pag
     expect(table.last).to_contain_text("costs $70.00")
 
 
-def test_what_has_no_price_is_hatched_and_said(visit: Callable[..., Page], site: Site) -> None:
+def test_unpriced_costs_are_hatched_and_labeled(visit: Callable[..., Page], site: Site) -> None:
     """An hour without a price, between hours that have one."""
     start, end = UNPRICED - HOUR, UNPRICED + 2 * HOUR
     page = visit(site, f"overview?start={at(start)}&end={at(end)}&zone=utc&cluster=west")
     totals = site.ask(f"fleet?start={at(start)}&end={at(end)}&cluster=west")["totals"]
     share = totals["unpriced_gpu_hours"] / totals["allocated_gpu_hours"]
     expect(page.locator(".unpriced")).to_have_text(
-        f"{100 * share:.1f}% of these GPU-hours have no price yet: amounts leave them out."
+        f"{100 * share:.1f}% of these GPU-hours have no price yet. Amounts exclude them."
     )
     chart = page.get_by_role("application", name=re.compile("Cost over time"))
     chart.focus()
     page.keyboard.press("ArrowRight")
     readout = page.get_by_test_id("readout")
-    expect(readout).not_to_contain_text("no price")
+    expect(readout).not_to_contain_text("without a price")
     page.keyboard.press("ArrowRight")
-    expect(readout).to_contain_text("100.0% of its GPU-hours have no price")
+    expect(readout).to_contain_text("100.0% of GPU-hours without a price")
     painted = chart.locator("canvas").evaluate(
         """(canvas) => {
           const pen = canvas.getContext("2d");
@@ -283,14 +283,14 @@ def test_two_weeks_are_a_map_by_hour(visit: Callable[..., Page], long_site: Site
     heat = page.get_by_role("application", name=re.compile("Utilization of business units by hour"))
     heat.focus()
     page.keyboard.press("ArrowRight")
-    expect(page.locator(".grid .readout")).to_contain_text("25.0% used of")
+    expect(page.locator(".grid .readout")).to_contain_text("25.0% of")
     chart = page.get_by_role("application", name=re.compile("Cost over time"))
     chart.focus()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_test_id("readout")).to_contain_text("UTC day")
 
 
-def test_clusters_are_told_apart(visit: Callable[..., Page], site: Site) -> None:
+def test_clusters_are_distinguished(visit: Callable[..., Page], site: Site) -> None:
     hour = END - 2 * HOUR
     page = visit(site, f"hour/{at(hour)}")
     table = page.get_by_test_id("lines")

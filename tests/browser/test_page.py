@@ -46,8 +46,8 @@ def visit(tabs: Tabs, demo: Demo) -> Callable[..., Page]:
     """Opens a view and waits until it is there. The period is fixed: the clock may pass an hour meanwhile."""
 
     def open_view(view: str, **options: Any) -> Page:
-        path, _, own = view.partition("?")
-        page = tabs.open(f"{demo.url}/#/{path}?{day(demo)}&zone=utc&{own}", **options)
+        path, _, query = view.partition("?")
+        page = tabs.open(f"{demo.url}/#/{path}?{day(demo)}&zone=utc&{query}", **options)
         settled(page)
         return page
 
@@ -82,7 +82,7 @@ def cells(page: Page, table: str) -> list[dict[str, str]]:
     return rows
 
 
-def test_the_overview_says_what_the_api_says(visit: Callable[..., Page], demo: Demo) -> None:
+def test_overview_matches_api(visit: Callable[..., Page], demo: Demo) -> None:
     page = visit("overview")
     fleet = demo.ask(f"/v1/fleet?{day(demo)}")
     totals = fleet["totals"]
@@ -108,10 +108,10 @@ def test_the_overview_says_what_the_api_says(visit: Callable[..., Page], demo: D
     }
     for shown, row in zip(cells(page, "units"), expected, strict=True):
         old = before[row["business_unit"]]
-        assert shown["since before"].rstrip("%") == f"{100 * (row['waste_usd'] - old) / old:+.0f}".replace(
+        assert shown["vs previous period"].rstrip("%") == f"{100 * (row['waste_usd'] - old) / old:+.0f}".replace(
             "+0", "0"
         ).replace("-0", "0")
-    page.get_by_text("As a table").click()
+    page.get_by_text("Show as table").click()
     rows = cells(page, "cost-over-time")
     assert [(row["effective"], row["waste"], row["unallocated"], row["node cost"]) for row in rows] == [
         tuple(usd(row[name]) for name in ("effective_usd", "waste_usd", "unallocated_usd", "node_cost_usd"))
@@ -120,7 +120,7 @@ def test_the_overview_says_what_the_api_says(visit: Callable[..., Page], demo: D
     legend = page.get_by_role("region", name="Cost over time").locator(".legend")
     for part in ("effective", "waste", "unallocated"):
         expect(legend).to_contain_text(f"{part} {usd(totals[f'{part}_usd'])}")
-    expect(legend).to_contain_text(f"together {usd(totals['node_cost_usd'])}")
+    expect(legend).to_contain_text(f"total {usd(totals['node_cost_usd'])}")
     alerts = demo.ask(f"/v1/alerts?{day(demo)}")["active"]
     assert page.get_by_test_id("alerts").locator("li").count() == len(alerts) > 0
     month = demo.ask("/v1/fleet?window=month&granularity=total")["totals"]["node_cost_usd"]
@@ -166,13 +166,13 @@ def test_a_business_unit_and_the_way_down_to_why(visit: Callable[..., Page], dem
     assert [(row["Workload"], row["Allocated"], row["Waste"]) for row in cells(page, "workloads")] == [
         (row["workload"], usd(row["allocated_usd"]), usd(row["waste_usd"])) for row in workloads
     ]
-    own = f"/v1/costs?{day(demo)}&business_unit=research"
+    unit_path = f"/v1/costs?{day(demo)}&business_unit=research"
     page.get_by_role("application", name=re.compile("Cost of this business unit over time")).focus()
-    for row in demo.ask(own)["rows"][:3]:
+    for row in demo.ask(unit_path)["rows"][:3]:
         page.keyboard.press("ArrowRight")
         for part in ("effective", "waste"):
             expect(page.get_by_test_id("readout")).to_contain_text(f"{part} {usd(row[f'{part}_usd'])}")
-    hardware = demo.ask(f"{own}&granularity=total&group_by=gpu_model,node_pool,capacity_type&sort=-allocated_usd")[
+    hardware = demo.ask(f"{unit_path}&granularity=total&group_by=gpu_model,node_pool,capacity_type&sort=-allocated_usd")[
         "rows"
     ]
     assert [(row["GPU model"], row["Node pool"], row["Allocated"]) for row in cells(page, "hardware")] == [
@@ -201,35 +201,35 @@ def test_why_is_this_amount(visit: Callable[..., Page], demo: Demo) -> None:
     assert len(cells(page, "lines")) == len(lines) > 5
     line = next(line for line in lines if line["namespace"] == "bu-a")
     row = page.get_by_test_id("lines").locator("tr", has_text=line["pod"])
-    assert row.get_by_role("link", name="why?").first.inner_text() == "$1.71"
+    assert row.get_by_role("link", name="how calculated").first.inner_text() == "$1.71"
     page.evaluate(WATCH_DIALOGS)
-    row.get_by_role("link", name="why?").first.click()
+    row.get_by_role("link", name="how calculated").first.click()
     why = page.get_by_test_id("why")
     # One of seven slices of an H100 at $12, used to 62% as the scenario says.
-    for told in (
-        "Why is this $1.714286?", "1 × nvidia.com/gpu, each 0.142857 of a physical GPU (found by product-label)",
-        "for 1.000 h", "$12.00 for a GPU-hour, source constant, split policy gpu-bears-all",
-        "62.0% on average, by the pod's own device (rung pod)", line["pod"], "$1.062857",
+    for text in (
+        "How $1.714286 was calculated", "1 × nvidia.com/gpu, each 0.142857 of a physical GPU (source: product-label)",
+        "for 1.000 h", "$12.00 per GPU-hour, source constant, split policy gpu-bears-all",
+        "62.0% on average, from the pod's own GPUs (source: pod)", line["pod"], "$1.062857",
     ):  # fmt: skip
-        expect(why).to_contain_text(told)
+        expect(why).to_contain_text(text)
     assert page.evaluate("window.dialogs") == [True], "open as soon as it is there: a key finds it so"
     assert "line=" in page.url
     page.reload()
-    expect(why).to_contain_text("Why is this $1.714286?")
+    expect(why).to_contain_text("How $1.714286 was calculated")
     page.keyboard.press("Escape")
     expect(page).not_to_have_url(re.compile("line="))
     expect(why).to_have_count(0)
 
 
-def test_every_node_is_a_strip_that_says_who_held_it(visit: Callable[..., Page], demo: Demo) -> None:
+def test_every_node_is_a_strip_with_its_pods(visit: Callable[..., Page], demo: Demo) -> None:
     page = visit("nodes")
     answer = demo.ask(f"/v1/nodes?{day(demo)}")["rows"]
     assert page.get_by_test_id("strip").count() == len({row["node"] for row in answer})
     pools = {row["Node pool"]: row for row in cells(page, "pools")}
     for pool in {row["node_pool"] for row in answer}:
-        own = [row for row in answer if row["node_pool"] == pool]
-        assert pools[pool]["Cost"] == usd(sum((row["node_cost_usd"] for row in own), Decimal(0)))
-        assert int(pools[pool]["Nodes"]) == len({row["node"] for row in own})
+        pool_rows = [row for row in answer if row["node_pool"] == pool]
+        assert pools[pool]["Cost"] == usd(sum((row["node_cost_usd"] for row in pool_rows), Decimal(0)))
+        assert int(pools[pool]["Nodes"]) == len({row["node"] for row in pool_rows})
     page.get_by_test_id("pools").get_by_role("link", name="inference").click()
     page.wait_for_url(re.compile("pool=inference"))
     assert page.get_by_test_id("strip").count() == 2
@@ -240,25 +240,25 @@ def test_every_node_is_a_strip_that_says_who_held_it(visit: Callable[..., Page],
         page.keyboard.press("ArrowRight")
     readout = strip.locator(".readout")
     expect(readout).to_contain_text(
-        "notebook-0 of notebooks (research): 1 × nvidia.com/gpu, 0.3% used, $12.00, $11.96 wasted"
+        "notebook-0 in notebooks (research): 1 × nvidia.com/gpu, 0.3% utilization, $12.00 allocated, $11.96 wasted"
     )
     for _ in range(3):
         page.keyboard.press("ArrowDown")
-    expect(readout).to_contain_text("unallocated: nobody held it")
+    expect(readout).to_contain_text("unallocated")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("#/hour/.*node=inference-2"))
 
 
-def test_what_is_missing_is_hatched_and_never_zero(tabs: Tabs, demo: Demo) -> None:
+def test_missing_figures_are_hatched_and_not_zero(tabs: Tabs, demo: Demo) -> None:
     """The demo's three days begin in the middle of this week."""
     page = tabs.open(f"{demo.url}/#/overview?{day(demo, 144)}&zone=utc")
     settled(page)
     assert page.get_by_test_id("coverage").inner_text() == "50.0%"
-    assert {row["since before"] for row in cells(page, "units")} == {"–"}, "no change against a part of a period"
+    assert {row["vs previous period"] for row in cells(page, "units")} == {"–"}, "no change against a part of a period"
     chart = page.get_by_role("application", name=re.compile("Cost over time"))
     chart.focus()
     page.keyboard.press("Home")
-    expect(page.get_by_test_id("readout")).to_contain_text("no figures: missing or incomplete")
+    expect(page.get_by_test_id("readout")).to_contain_text("no data: missing or incomplete")
     seen = chart.locator("canvas").evaluate(
         """(canvas) => {
           const pen = canvas.getContext("2d");
@@ -274,24 +274,24 @@ def test_what_is_missing_is_hatched_and_never_zero(tabs: Tabs, demo: Demo) -> No
     begin = demo.end - timedelta(hours=144)
     said = f"{begin:%a} {begin.day} {begin:%b}, {begin:%H}:00 UTC to {demo.hours[0]:%a} {demo.hours[0].day}"
     expect(page.get_by_test_id("gaps")).to_have_text(re.compile(f"^demo: {said} .* UTC, 72 hours missing$"))
-    page.get_by_text("As a table").click()
+    page.get_by_text("Show as table").click()
     rows = cells(page, "cost-over-time")
     assert [row["waste"] == "–" for row in rows] == [True] * 50, "of the 144, the first fifty are shown"
-    assert {row["known"] for row in rows} == {"0.0%"}
+    assert {row["coverage"] for row in rows} == {"0.0%"}
     page.get_by_test_id("gaps").get_by_role("link").click()
-    expect(page.locator("main")).to_contain_text("Nothing is known of this: it is missing or incomplete.")
+    expect(page.locator("main")).to_contain_text("No data: missing or incomplete.")
 
 
 def test_choices_are_in_the_address_and_the_address_is_all(visit: Callable[..., Page], demo: Demo) -> None:
     page = visit("overview")
     page.get_by_label("Period").select_option("48h")
     page.wait_for_url(re.compile("window=48h"))
-    expect(page.get_by_test_id("coverage").locator("..")).to_contain_text(re.compile("4[78] of 48 cluster-hours known"))
-    page.get_by_label("Times").select_option("local")
+    expect(page.get_by_test_id("coverage").locator("..")).to_contain_text(re.compile("4[78] of 48 cluster-hours complete"))
+    page.get_by_label("Time zone").select_option("local")
     page.wait_for_url(re.compile("zone=local"))
     expect(page.locator("main")).to_contain_text(re.compile(r"\d\d:00 (GMT-[45]|E[SD]T)"))
     page.get_by_label("Cluster").select_option("demo")
-    page.get_by_role("combobox", name="By").select_option("day")
+    page.get_by_role("combobox", name="Granularity").select_option("day")
     page.wait_for_url(re.compile("cluster=demo.*grain=day"))
     page.get_by_role("button", name="GPU-hours").click()
     page.wait_for_url(re.compile("units-sort=-allocated_gpu_hours"))
@@ -316,7 +316,7 @@ def test_every_view_has_every_look(visit: Callable[..., Page], view: str) -> Non
 
 def test_the_why_of_a_figure_has_every_look(visit: Callable[..., Page]) -> None:
     page = visit("hour")
-    page.get_by_role("link", name="why?").first.click()
+    page.get_by_role("link", name="how calculated").first.click()
     expect(page.get_by_test_id("why")).to_be_visible()
     has_every_look(page)
 
@@ -329,15 +329,15 @@ STRANGE = {
 }
 
 
-def test_long_names_and_those_of_other_scripts_stay_in_their_place(visit: Callable[..., Page]) -> None:
+def test_long_and_non_latin_names_fit_the_layout(visit: Callable[..., Page]) -> None:
     page = visit("overview", viewport={"width": 360, "height": 740})
     address = page.url
 
     def rename(route: Route) -> None:
-        asked = route.request.url
+        url = route.request.url
         for name, strange in STRANGE.items():
-            asked = asked.replace(quote_plus(strange), name).replace(quote(strange), name)
-        answer = route.fetch(url=asked)
+            url = url.replace(quote_plus(strange), name).replace(quote(strange), name)
+        answer = route.fetch(url=url)
         text = answer.text()
         for name, strange in STRANGE.items():
             text = text.replace(f'"{name}"', json.dumps(strange))
@@ -401,15 +401,15 @@ def test_all_columns_are_printed(visit: Callable[..., Page], demo: Demo) -> None
 def test_a_download_is_the_apis_csv(visit: Callable[..., Page], demo: Demo, tmp_path: Path) -> None:
     page = visit("unit/research")
     with page.expect_download() as coming:
-        page.get_by_role("button", name="CSV").click()
+        page.get_by_role("button", name="Download CSV").click()
     assert (
         coming.value.suggested_filename
         == f"research_{demo.end - timedelta(days=1):%Y-%m-%dT%HZ}_{demo.end:%Y-%m-%dT%HZ}.csv"
     )
     coming.value.save_as(tmp_path / "got.csv")
     group = "group_by=cluster,namespace,workload_kind,workload&sort=-allocated_usd"
-    asked = f"/v1/costs?{day(demo)}&business_unit=research&granularity=total&{group}&format=csv"
-    assert (tmp_path / "got.csv").read_bytes() == requests.get(demo.url + asked, timeout=30).content
+    path = f"/v1/costs?{day(demo)}&business_unit=research&granularity=total&{group}&format=csv"
+    assert (tmp_path / "got.csv").read_bytes() == requests.get(demo.url + path, timeout=30).content
 
 
 def test_it_works_through_gpucost_dashboard(chromium: Browser, demo: Demo) -> None:
@@ -426,7 +426,7 @@ def test_it_works_through_gpucost_dashboard(chromium: Browser, demo: Demo) -> No
 def test_errors_are_said_and_tried_again(tabs: Tabs, demo: Demo) -> None:
     tabs.expected = ("/v1/",)
     page = tabs.open(f"{demo.url}/#/hour/nonsense")
-    expect(page.get_by_role("alert")).to_contain_text("nonsense is no full hour")
+    expect(page.get_by_role("alert")).to_contain_text("nonsense is not a full hour")
     broken = {"detail": "the database did not answer", "status": 502}
     fails = True
 
@@ -443,4 +443,4 @@ def test_errors_are_said_and_tried_again(tabs: Tabs, demo: Demo) -> None:
     page.get_by_role("button", name="Try again").click()
     expect(page.get_by_test_id("waste")).to_be_visible()
     page.goto(f"{demo.url}/#/overview?start=2020-01-01T00:00:00Z&end=2020-01-02T00:00:00Z")
-    expect(page.locator(".empty")).to_contain_text("24 cluster-hours are expected, none has figures")
+    expect(page.locator(".empty")).to_contain_text("24 cluster-hours expected, none with figures")

@@ -69,12 +69,12 @@ def site() -> Iterator[Site]:
         issuer = running.enter_context(running_issuer(PEOPLE))
         endpoint = running.enter_context(running_aws())
         port = free_port()
-        found = Site(f"http://127.0.0.1:{port}", issuer)
-        issuer.redirect = f"{found.address}/"
+        site = Site(f"http://127.0.0.1:{port}", issuer)
+        issuer.redirect = f"{site.address}/"
         parameters = {
             "JwtIssuer": issuer.address, "JwtAudience": AUDIENCE, "PageClientId": CLIENT, "PageScopes": SCOPES,
         }  # fmt: skip
-        deployed = create_stack(endpoint, found.address, parameters)
+        deployed = create_stack(endpoint, site.address, parameters)
         publish(local_client("dynamodb", endpoint), deployed.outputs["TableName"])
         variables = {**deployed.environments["ApiFunction"], **credentials(endpoint)}
         function = LocalFunction("api", "app.handler", [REPOSITORY / "functions" / "api", LAYER], variables)
@@ -82,7 +82,7 @@ def site() -> Iterator[Site]:
         routes = [route["RouteKey"] for _, route in deployed.resources("AWS::ApiGatewayV2::Route")]
 
         def invoke(event: Mapping[str, Any]) -> Any:
-            if event["rawPath"].startswith("/v1/") and (found.refuses or not event["requestContext"]["authorizer"]):
+            if event["rawPath"].startswith("/v1/") and (site.refuses or not event["requestContext"]["authorizer"]):
                 return {"statusCode": 401, "headers": {}, "body": '{"message":"Unauthorized"}'}
             return function.invoke(event)
 
@@ -93,7 +93,7 @@ def site() -> Iterator[Site]:
             return {"jwt": {"claims": {name: as_gateway_writes(value) for name, value in claims.items()}}}
 
         running.enter_context(serving(invoke, routes, port, identify=authorizer))
-        yield found
+        yield site
 
 
 def as_gateway_writes(value: object) -> str:
@@ -122,11 +122,11 @@ def strange_advice() -> Recommendation:
     seen = Evidence(LAST, LAST + HOUR, 1, 0, Decimal(1), Decimal("0.25"), Decimal("0.3"))
     about = RecommendationSubject("demo", f"{EVIL}unit", f"{EVIL}namespace", f"{EVIL}kind", f"{EVIL}workload")
     saving = Saving(Decimal(9), Decimal(8), Decimal(10), None, None, Decimal(1))
-    advice = RecommendationContent(
+    content = RecommendationContent(
         "idle", about, f"{EVIL}summary", saving, seen, "high", "low", f"{EVIL}risk", "medium", f"{EVIL}patch",
         Decimal(1), Decimal(0), Decimal(1),
     )  # fmt: skip
-    return Recommendation(advice, "open", LAST, LAST, LAST)
+    return Recommendation(content, "open", LAST, LAST, LAST)
 
 
 def hour_with_strange_names(hour: datetime) -> HourRecord:
@@ -137,30 +137,30 @@ def hour_with_strange_names(hour: datetime) -> HourRecord:
     )  # fmt: skip
     lines = [line()._replace(node="n1"), evil]
     made = record(lines, hour=hour, notes=(f"{EVIL}note",))
-    return replace(made, nodes=tuple(node_of(one) for one in lines))
+    return replace(made, nodes=tuple(node_of(line) for line in lines))
 
 
-def node_of(one: Line) -> NodeHour:
-    assert one.allocated_usd is not None
-    capacity = Capacity(capacity_gpu_hours=Decimal(1), node_cost_usd=one.allocated_usd)
+def node_of(line: Line) -> NodeHour:
+    assert line.allocated_usd is not None
+    capacity = Capacity(capacity_gpu_hours=Decimal(1), node_cost_usd=line.allocated_usd)
     return NodeHour(
-        one.node, f"aws:///{one.node}", one.node_pool, one.instance_type, one.capacity_type, one.zone, one.gpu_model,
-        one.price_source, one.split_policy, None, one.allocated_usd, capacity,
+        line.node, f"aws:///{line.node}", line.node_pool, line.instance_type, line.capacity_type, line.zone, line.gpu_model,
+        line.price_source, line.split_policy, None, line.allocated_usd, capacity,
     )  # fmt: skip
 
 
 @pytest.fixture
 def tabs(chromium: Browser, site: Site) -> Iterator[Tabs]:
-    hosts = {one.removeprefix("http://") for one in (site.address, site.issuer.address)}
+    hosts = {url.removeprefix("http://") for url in (site.address, site.issuer.address)}
     opened = Tabs(chromium, hosts, expected=("/v1/hours", "/v1/nodes"))
     yield opened
     opened.check()
     site.refuses = False
 
 
-def sign_in(page: Page, who: str) -> None:
+def sign_in(page: Page, user: str) -> None:
     expect(page).to_have_title("Who are you?")
-    page.get_by_role("link", name=who).click()
+    page.get_by_role("link", name=user).click()
 
 
 def test_a_link_leads_through_the_issuer_to_the_view_that_it_names(tabs: Tabs, site: Site) -> None:
@@ -179,7 +179,7 @@ def test_a_link_leads_through_the_issuer_to_the_view_that_it_names(tabs: Tabs, s
     assert kept == '["",[]]', "of the tab alone"
 
 
-def test_a_business_unit_sees_its_own_and_no_trace_of_others(tabs: Tabs, site: Site) -> None:
+def test_business_unit_sees_only_its_figures(tabs: Tabs, site: Site) -> None:
     page = tabs.open(site.link("overview"))
     bodies: list[str] = []
 
@@ -207,7 +207,7 @@ def test_a_business_unit_sees_its_own_and_no_trace_of_others(tabs: Tabs, site: S
     expect(page.get_by_role("alert")).to_contain_text("needs the role viewer or admin (403)")
 
 
-def test_who_has_no_role_is_told_so(tabs: Tabs, site: Site) -> None:
+def test_user_without_role_gets_an_explanation(tabs: Tabs, site: Site) -> None:
     tabs.expected = ("/v1/",)
     page = tabs.open(site.link("overview"))
     sign_in(page, "eve")
@@ -247,7 +247,7 @@ def test_names_are_text_wherever_they_stand(tabs: Tabs, site: Site) -> None:
     sign_in(page, "vera")
     settled(page)
     dialogs: list[str] = []
-    page.on("dialog", lambda one: dialogs.append(one.message))
+    page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     unit = "%3Cimg%20src%3Dx%20onerror%3Dalert(document.domain)%3Eunit"
     shown = {
         "overview": ["unit", "rule", "namespace", "kind", "workload", "pool", "detail", "who", "summary"],
@@ -260,14 +260,14 @@ def test_names_are_text_wherever_they_stand(tabs: Tabs, site: Site) -> None:
         settled(page)
         for name in names:
             expect(page.get_by_text(f"{EVIL}{name}").first).to_be_attached()
-        for how in page.get_by_text("How", exact=True).all():
+        for how in page.get_by_text("Show patch", exact=True).all():
             how.click()
             expect(page.locator("pre")).to_have_text(f"{EVIL}patch")
         for picture in page.get_by_role("application").all():
             picture.focus()
             for key in ("ArrowRight", "ArrowDown", "ArrowDown"):
                 page.keyboard.press(key)
-    page.get_by_test_id("lines").locator("tr", has_text=f"{EVIL}pod").get_by_role("link", name="why?").first.click()
+    page.get_by_test_id("lines").locator("tr", has_text=f"{EVIL}pod").get_by_role("link", name="how calculated").first.click()
     why = page.get_by_test_id("why")
     for name in ("pod", "workload", "kind", "namespace", "unit", "node", "type", "model", "source", "split", "note"):
         expect(why).to_contain_text(f"{EVIL}{name}")
@@ -276,7 +276,7 @@ def test_names_are_text_wherever_they_stand(tabs: Tabs, site: Site) -> None:
     assert dialogs == []
 
 
-def test_what_the_address_brings_is_text(tabs: Tabs, site: Site) -> None:
+def test_url_parameters_are_rendered_as_text(tabs: Tabs, site: Site) -> None:
     """Anybody can write one and send it round: no cluster can be named so, and yet it is shown."""
     tabs.expected = ("/v1/",)
     page = tabs.open(site.link("overview"))
@@ -299,7 +299,7 @@ def test_what_the_address_brings_is_text(tabs: Tabs, site: Site) -> None:
 def test_signing_in_has_every_look(tabs: Tabs, site: Site) -> None:
     page = tabs.open(site.link("overview"))
     sign_in(page, "nobody")
-    expect(page.get_by_role("heading", name="Signing in did not work")).to_be_visible()
+    expect(page.get_by_role("heading", name="Sign-in failed")).to_be_visible()
     has_every_look(page)
     page.get_by_role("button", name="Try again").click()
     sign_in(page, "vera")

@@ -22,7 +22,7 @@ from devstack.template import REPOSITORY
 from gpucost_cli.signing_proxy import serve_proxy, signer
 from tests.contract.running import ADMIN, running_api
 from tests.contract.schemathesis_run import run
-from tests.signatures import OWN, REGION, is_signed
+from tests.signatures import CREDENTIALS, REGION, is_signed
 
 DEPLOYED = "https://a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com"
 LOCAL = ("http://127.0.0.1:8080", "http://127.0.0.1:8081")
@@ -60,7 +60,7 @@ def api(dynamodb_url: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def proxy(api: str) -> Iterator[str]:
-    with serve_proxy(api, signer(OWN, REGION), 0) as address:
+    with serve_proxy(api, signer(CREDENTIALS, REGION), 0) as address:
         yield address
 
 
@@ -82,7 +82,7 @@ def test_examples_run_as_written(example: str, api: str, proxy: str) -> None:
     command = example.replace(DEPLOYED, api)
     for host in LOCAL:
         command = command.replace(host, proxy)
-    frozen = OWN.get_frozen_credentials()
+    frozen = CREDENTIALS.get_frozen_credentials()
     known = {
         "PATH": f"{BIN}:{os.environ['PATH']}", "HOME": "/nonexistent", "TOKEN": ADMIN, "LANG": "C.UTF-8",
         "AWS_ACCESS_KEY_ID": str(frozen.access_key), "AWS_SECRET_ACCESS_KEY": str(frozen.secret_key),

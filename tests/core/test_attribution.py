@@ -31,16 +31,16 @@ def pod(
 
 
 def usage(
-    measured: Measurement, *, held: int = 60, runs: int = 60, coverage: str = "1", seen: str | None = "1"
+    measurement: Measurement, *, held_minutes: int = 60, running_minutes: int = 60, coverage: str = "1", utilization_coverage: str | None = "1"
 ) -> Usage:
     node = GpuNode("n", "i-1", "p5.48xlarge", "eu-central-1a", "euc1-az2", "spot", "pool", "H100")
     holding = Holding(
         pod(labels={"label_app": "web", "label_other": "x"}), node, "nvidia_com_mig_1g_10gb", 2,
-        GpuShare(Fraction(1, 7), "mig-profile"), Interval(0, held * MINUTE),
-        Interval((held - runs) * MINUTE, held * MINUTE), 0,
+        GpuShare(Fraction(1, 7), "mig-profile"), Interval(0, held_minutes * MINUTE),
+        Interval((held_minutes - running_minutes) * MINUTE, held_minutes * MINUTE), 0,
     )  # fmt: skip
-    told = Coverage(Decimal(coverage), None if seen is None else Decimal(seen))
-    return Usage("c", HOUR, told, (PodUsage(holding, measured),), None, ("a note",))
+    hour_coverage = Coverage(Decimal(coverage), None if utilization_coverage is None else Decimal(utilization_coverage))
+    return Usage("c", HOUR, hour_coverage, (PodUsage(holding, measurement),), None, ("a note",))
 
 
 UNITS = (
@@ -67,16 +67,16 @@ UNITS = (
         (pod("alone"), "alone"),
     ],
 )
-def test_the_first_unit_that_matches_owns_a_pod(seen: PodObservation, unit: str) -> None:
-    assert BusinessUnitMatcher(UNITS).business_unit_of(seen) == unit
-    assert BusinessUnitMatcher(()).business_unit_of(seen) == seen.namespace
+def test_the_first_unit_that_matches_owns_a_pod(observed_pod: PodObservation, unit: str) -> None:
+    assert BusinessUnitMatcher(UNITS).business_unit_of(observed_pod) == unit
+    assert BusinessUnitMatcher(()).business_unit_of(observed_pod) == observed_pod.namespace
 
 
 def test_a_unit_by_labels_that_stands_first_wins_over_one_by_name() -> None:
     units = (BusinessUnit("labels", pod_labels={"label_a": "b"}), BusinessUnit("name", ("team",)))
-    owners = BusinessUnitMatcher(units)
-    assert owners.business_unit_of(pod(labels={"label_a": "b"})) == "labels"
-    assert owners.business_unit_of(pod()) == "name"
+    matcher = BusinessUnitMatcher(units)
+    assert matcher.business_unit_of(pod(labels={"label_a": "b"})) == "labels"
+    assert matcher.business_unit_of(pod()) == "name"
 
 
 def test_names_and_patterns_are_tried_in_the_settings_order() -> None:
@@ -84,17 +84,17 @@ def test_names_and_patterns_are_tried_in_the_settings_order() -> None:
     names = ["a", "b", "ab", "a-b", "a-*", "?", "[ab]", "[!a]*", "*"]
     chance = random.Random(5)
     for _ in range(300):
-        units = [BusinessUnit(f"u{i}", tuple(chance.sample(names, chance.randrange(3)))) for i in range(5)]
-        owners = BusinessUnitMatcher(units)
+        units = [BusinessUnit(f"u{number}", tuple(chance.sample(names, chance.randrange(3)))) for number in range(5)]
+        matcher = BusinessUnitMatcher(units)
         for namespace in ("a", "b", "ab", "a-b", "a-c", "c", "[ab]"):
             first = (unit.name for unit in units if any(fnmatchcase(namespace, name) for name in unit.namespaces))
-            assert owners.business_unit_of(pod(namespace)) == next(first, namespace)
+            assert matcher.business_unit_of(pod(namespace)) == next(first, namespace)
 
 
 def test_a_line_says_all_that_is_known() -> None:
-    measured = Measurement("pod", Fraction(1, 2), 60 * MINUTE, Fraction(60 * MINUTE, 7), Fraction(3_600))
+    measurement = Measurement("pod", Fraction(1, 2), 60 * MINUTE, Fraction(60 * MINUTE, 7), Fraction(3_600))
     rules = AttributionRules(PRICING, cost_labels={"app": "label_app", "gone": "label_gone"})
-    (line,) = attribute(usage(measured), rules).lines
+    (line,) = attribute(usage(measurement), rules).lines
     assert (line.business_unit, line.namespace, line.pod, line.uid) == ("team", "team", "p", "u")
     assert (line.workload_kind, line.workload, line.labels) == ("Deployment", "web", {"app": "web"})
     assert (line.node, line.node_pool, line.instance_type, line.zone) == ("n", "pool", "p5.48xlarge", "eu-central-1a")
@@ -140,14 +140,14 @@ def test_an_image_pull_is_waste_even_where_nobody_saw_the_use_that_followed() ->
         ("0.9", None, []),
     ],
 )
-def test_an_hour_of_which_too_little_was_seen_has_no_figures(coverage: str, seen: str | None, says: list[str]) -> None:
+def test_an_hour_of_which_too_little_was_seen_has_no_figures(coverage: str, utilization_coverage: str | None, notes: list[str]) -> None:
     rules = AttributionRules(PRICING, min_allocation_coverage=Decimal("0.5"), min_utilization_coverage=Decimal("0.2"))
-    record = attribute(usage(Measurement("none"), coverage=coverage, seen=seen), rules)
-    assert record.notes == (*says, "a note")
-    assert (record.status, record.cluster, record.hour) == ("incomplete" if says else "complete", "c", HOUR)
-    assert (record.totals is None) == bool(says)
-    assert bool(record.lines) != bool(says)
-    assert record.coverage == Coverage(Decimal(coverage), None if seen is None else Decimal(seen))
+    record = attribute(usage(Measurement("none"), coverage=coverage, seen=utilization_coverage), rules)
+    assert record.notes == (*notes, "a note")
+    assert (record.status, record.cluster, record.hour) == ("incomplete" if notes else "complete", "c", HOUR)
+    assert (record.totals is None) == bool(notes)
+    assert bool(record.lines) != bool(notes)
+    assert record.coverage == Coverage(Decimal(coverage), None if utilization_coverage is None else Decimal(utilization_coverage))
 
 
 def test_without_any_threshold_an_hour_that_nobody_saw_still_has_no_figures() -> None:

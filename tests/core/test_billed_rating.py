@@ -20,7 +20,7 @@ from gpucost.core.pricing.node_prices import NodePrice, Pricing, Unpriced
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, custom_policy
 from gpucost.core.pricing.prices import Price, PriceBook, PriceSource
 from gpucost.core.pricing.rating import RatedHour, rate_usage
-from tests.core.observed import START, observations, rules
+from tests.core.generated_observations import START, cluster_observations, metering_rules
 
 POLICIES = [*SPLIT_POLICIES.values(), custom_policy(Decimal(40), Decimal("0.5"), Decimal("0.25"))]
 P4D = InstanceShape("p4d.24xlarge", 8, 96, 1152 * 1024)
@@ -38,19 +38,19 @@ MINUTE = 60_000
 HOUR_START = int(START.timestamp()) * 1000
 
 
-def priced(bill: Bill, policy: str = "gpu-bears-all", order: tuple[PriceSource, ...] = ("cur",)) -> Pricing:
+def priced(bill: Bill, policy: str = "gpu-bears-all", sources: tuple[PriceSource, ...] = ("cur",)) -> Pricing:
     """The bill, and what else is in order: a node-hour of 9 on demand."""
     on_demand = Price("on-demand", "node-hour", Decimal(9))
-    return Pricing(PriceBook([on_demand]), order, SPLIT_POLICIES[policy], SHAPES, bill=bill)
+    return Pricing(PriceBook([on_demand]), sources, SPLIT_POLICIES[policy], SHAPES, bill=bill)
 
 
 def p4d(name: str, *, first: int = 0, last: int = 60) -> NodeUsage:
     """An idle node, seen from one minute to another."""
     present = Interval(HOUR_START + first * MINUTE, HOUR_START + last * MINUTE)
-    whole = Fraction(8 * present.length)
-    nothing = Fraction(0)
+    all_gpu_ms = Fraction(8 * present.length)
+    zero = Fraction(0)
     node = GpuNode(name, f"aws:///eu-central-1a/i-{name}", "p4d.24xlarge", physical=8)
-    return NodeUsage(node, present, whole, whole, nothing, nothing, nothing, nothing, nothing)
+    return NodeUsage(node, present, all_gpu_ms, all_gpu_ms, zero, zero, zero, zero, zero)
 
 
 def rated(nodes: list[NodeUsage], pricing: Pricing) -> RatedHour:
@@ -69,7 +69,7 @@ def decimals(*amounts: str | int) -> list[Decimal]:
 
 
 @settings(max_examples=200, deadline=None)
-@given(observations(), rules, st.sampled_from(POLICIES), st.lists(BILLED, min_size=6, max_size=6), AMOUNTS)
+@given(cluster_observations(), metering_rules, st.sampled_from(POLICIES), st.lists(BILLED, min_size=6, max_size=6), AMOUNTS)
 def test_every_dollar_of_the_bill_is_somewhere(
     observation: Observation, metering: MeteringRules, policy: SplitPolicy, lines: list[BilledHour], unused: Decimal
 ) -> None:
@@ -82,29 +82,29 @@ def test_every_dollar_of_the_bill_is_somewhere(
         {usage.cluster: [ClusterCharge("unused-savings-plan", "arn:sp", unused)]},
     )
     pricing = Pricing(PriceBook(()), ("cur",), policy, SHAPES, bill=bill)
-    found = rate_usage(usage, pricing)
+    rated_hour = rate_usage(usage, pricing)
     for node in usage.nodes or ():
         price = pricing.price_node(node.node, usage.cluster, node.present, node.gpus)
         assert isinstance(price, NodePrice)
-        own = lines[int(node.provider_id.rpartition("-")[2])]
-        assert price.gpus_cost + price.host_cost == Fraction(own.amount), "GPU part + host part = the bill's amount"
+        billed_hour = lines[int(node.provider_id.rpartition("-")[2])]
+        assert price.gpus_cost + price.host_cost == Fraction(billed_hour.amount), "GPU part + host part = the bill's amount"
         assert min(price.gpus_cost, price.host_cost) >= 0
-        assert (price.is_final, price.billed_ms, price.unblended) == (own.is_final, own.billed_ms, own.unblended)
-    for usage_, hour in zip(usage.nodes or (), found.nodes, strict=True):
-        own = lines[int(hour.provider_id.rpartition("-")[2])]
+        assert (price.is_final, price.billed_ms, price.unblended) == (billed_hour.is_final, billed_hour.billed_ms, billed_hour.unblended)
+    for node_usage, hour in zip(usage.nodes or (), rated_hour.nodes, strict=True):
+        billed_hour = lines[int(hour.provider_id.rpartition("-")[2])]
         part = hour.capacity
-        assert part.node_cost_usd == own.amount
+        assert part.node_cost_usd == billed_hour.amount
         rest = part.unallocated_usd + part.stranded_usd + part.unobserved_usd + part.host_usd + part.residual_usd
-        assert hour.allocated_usd + rest == own.amount
-        outside = usage_.gpus * max(0, own.billed_ms - usage_.present.length)
-        stranded = (usage_.stranded_gpu_ms + outside) / HOUR_MS
+        assert hour.allocated_usd + rest == billed_hour.amount
+        outside = node_usage.gpus * max(0, billed_hour.billed_ms - node_usage.present.length)
+        stranded = (node_usage.stranded_gpu_ms + outside) / HOUR_MS
         assert abs(Fraction(part.stranded_gpu_hours) - stranded) <= Fraction(QUANTUM)
     if usage.nodes is not None:
-        assert found.capacity is not None
-        of_nodes = sum((hour.capacity.node_cost_usd for hour in found.nodes), ZERO)
-        assert found.capacity.node_cost_usd == of_nodes + unused
-        idle = sum((hour.capacity.unallocated_usd for hour in found.nodes), ZERO)
-        assert found.capacity.unallocated_usd == idle + unused
+        assert rated_hour.capacity is not None
+        of_nodes = sum((hour.capacity.node_cost_usd for hour in rated_hour.nodes), ZERO)
+        assert rated_hour.capacity.node_cost_usd == of_nodes + unused
+        idle = sum((hour.capacity.unallocated_usd for hour in rated_hour.nodes), ZERO)
+        assert rated_hour.capacity.unallocated_usd == idle + unused
 
 
 def test_paid_time_outside_kubernetes_is_stranded_by_hand() -> None:
@@ -127,32 +127,32 @@ def test_unused_reserved_capacity_is_unallocated_by_hand() -> None:
         ClusterCharge("unused-savings-plan", "arn:sp", Decimal("19.5")),
         ClusterCharge("unused-savings-plan", "arn:sp-eu", Decimal(5), "EUR"),
     ]
-    found = rated([p4d("a")], priced(Bill({"i-a": billed("32")}, {"demo": charges}))).capacity
-    assert found is not None
-    assert [found.node_cost_usd, found.unallocated_usd] == decimals("161.58", "161.58")
-    assert found.capacity_gpu_hours == 24
-    other = rated([p4d("a")], priced(Bill({"i-a": billed("32")}, {"another": charges}))).capacity
-    assert other is not None
-    assert other.node_cost_usd == 32
+    capacity = rated([p4d("a")], priced(Bill({"i-a": billed("32")}, {"demo": charges}))).capacity
+    assert capacity is not None
+    assert [capacity.node_cost_usd, capacity.unallocated_usd] == decimals("161.58", "161.58")
+    assert capacity.capacity_gpu_hours == 24
+    other_capacity = rated([p4d("a")], priced(Bill({"i-a": billed("32")}, {"another": charges}))).capacity
+    assert other_capacity is not None
+    assert other_capacity.node_cost_usd == 32
 
 
 def test_every_way_to_pay_by_hand() -> None:
     """A month's bill, an open line, and a node that the bill does not know, under Datadog's 95%."""
     bill = Bill({"i-a": billed("32"), "i-b": billed("20", is_final=False), "i-c": billed("0", minutes=20)})
     nodes = [p4d("a"), p4d("b"), p4d("c", first=40), p4d("d")]
-    found = rated(nodes, priced(bill, "datadog", ("cur", "on-demand")))
-    assert [node.price_source for node in found.nodes] == ["cur", "cur", "cur", "on-demand"]
-    assert [node.capacity.node_cost_usd for node in found.nodes] == decimals(32, 20, 0, 9)
-    assert [node.capacity.host_usd for node in found.nodes] == decimals("1.6", 1, 0, "0.45")
-    assert not found.is_final
+    rated_hour = rated(nodes, priced(bill, "datadog", ("cur", "on-demand")))
+    assert [node.price_source for node in rated_hour.nodes] == ["cur", "cur", "cur", "on-demand"]
+    assert [node.capacity.node_cost_usd for node in rated_hour.nodes] == decimals(32, 20, 0, 9)
+    assert [node.capacity.host_usd for node in rated_hour.nodes] == decimals("1.6", 1, 0, "0.45")
+    assert not rated_hour.is_final
 
 
 def test_a_node_that_a_closed_bill_does_not_know_is_settled() -> None:
     """A Capacity Block's instance is in no bill: its hour would stay provisional for ever."""
-    order: tuple[PriceSource, ...] = ("cur", "on-demand")
+    sources: tuple[PriceSource, ...] = ("cur", "on-demand")
     for is_closed in (False, True):
         bill = Bill({"i-a": billed("32")}, is_final=is_closed)
-        assert rated([p4d("a"), p4d("b")], priced(bill, order=order)).is_final is is_closed
+        assert rated([p4d("a"), p4d("b")], priced(bill, order=sources)).is_final is is_closed
 
 
 def test_a_bill_in_another_currency_is_not_taken() -> None:

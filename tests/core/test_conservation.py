@@ -19,7 +19,7 @@ from gpucost.core.metering.usage import Usage
 from gpucost.core.model import Capacity, Costs, HourRecord
 from gpucost.core.money import ZERO
 from gpucost.core.pricing.node_prices import Pricing
-from tests.core.observed import START, observations, rules
+from tests.core.generated_observations import START, cluster_observations, metering_rules
 
 T = TypeVar("T")
 prices = st.decimals(Decimal("0.01"), 100, places=4).map(Pricing.constant)
@@ -36,13 +36,13 @@ def without_residual(capacity: Capacity) -> Decimal:
 
 
 @settings(max_examples=200, deadline=None)
-@given(observations(), rules, prices)
+@given(cluster_observations(), metering_rules, prices)
 def test_every_dollar_is_somewhere(observation: Observation, metering: MeteringRules, rate: Pricing) -> None:
-    found = record(observation, metering, rate)
-    assert found.totals is not None
-    costs, capacity = found.totals.costs, found.totals.capacity
-    assert costs == Costs.total(found.by_business_unit().values())
-    for part in (*(line.costs() for line in found.lines), costs):
+    attributed = record(observation, metering, rate)
+    assert attributed.totals is not None
+    costs, capacity = attributed.totals.costs, attributed.totals.capacity
+    assert costs == Costs.total(attributed.by_business_unit().values())
+    for part in (*(line.costs() for line in attributed.lines), costs):
         assert part.allocated_usd == part.effective_usd + part.waste_usd + part.unmeasured_usd
         assert min(getattr(part, name) for name in Costs.names()) >= 0
         assert part.effective_gpu_hours + part.unmeasured_gpu_hours <= part.allocated_gpu_hours
@@ -58,26 +58,26 @@ def test_every_dollar_is_somewhere(observation: Observation, metering: MeteringR
 
 
 @settings(max_examples=100, deadline=None)
-@given(observations(), rules)
+@given(cluster_observations(), metering_rules)
 def test_every_nodes_time_is_somewhere(observation: Observation, metering: MeteringRules) -> None:
     usage = meter(observation, metering)
     for node in usage.nodes or ():
-        own = [one.holding for one in usage.pods if one.holding.node.name == node.node.name]
-        own = [one for one in own if one.node.provider_id == node.provider_id]
-        held = sum((one.gpu_ms for one in own), Fraction(0))
+        holdings = [holding.holding for holding in usage.pods if holding.holding.node.name == node.node.name]
+        holdings = [holding for holding in holdings if holding.node.provider_id == node.provider_id]
+        held = sum((holding.gpu_ms for holding in holdings), Fraction(0))
         parts = node.unallocated_gpu_ms + node.stranded_gpu_ms + node.unobserved_gpu_ms
         assert held + parts - node.excess_gpu_ms == node.total_gpu_ms
         assert min(node.unallocated_gpu_ms, node.stranded_gpu_ms, node.unobserved_gpu_ms, node.excess_gpu_ms) >= 0
-        assert all(node.present.overlap(one.held) == one.held for one in own)
+        assert all(node.present.overlap(holding.held) == holding.held for holding in holdings)
 
 
 @settings(max_examples=33, deadline=None)
-@given(observations(), rules, prices, st.randoms(use_true_random=False))
+@given(cluster_observations(), metering_rules, prices, st.randoms(use_true_random=False))
 def test_the_order_of_what_was_seen_does_not_matter(
     observation: Observation, metering: MeteringRules, rate: Pricing, shuffle: random.Random
 ) -> None:
-    def shuffled(things: tuple[T, ...]) -> tuple[T, ...]:
-        return tuple(shuffle.sample(things, len(things)))
+    def shuffled(records: tuple[T, ...]) -> tuple[T, ...]:
+        return tuple(shuffle.sample(records, len(records)))
 
     other = replace(
         observation,
@@ -89,15 +89,15 @@ def test_the_order_of_what_was_seen_does_not_matter(
 
 
 def held_by_pod(usage: Usage) -> dict[tuple[str, str], Fraction]:
-    found: dict[tuple[str, str], Fraction] = {}
-    for one in usage.pods:
-        key = (one.holding.pod.uid, one.holding.resource)
-        found[key] = found.get(key, Fraction(0)) + one.holding.held.length * one.holding.units
-    return found
+    held: dict[tuple[str, str], Fraction] = {}
+    for pod_usage in usage.pods:
+        key = (pod_usage.holding.pod.uid, pod_usage.holding.resource)
+        held[key] = held.get(key, Fraction(0)) + pod_usage.holding.held.length * pod_usage.holding.units
+    return held
 
 
 @settings(max_examples=66, deadline=None)
-@given(observations(changed=False), st.integers(1, HOUR_MS - 1))
+@given(cluster_observations(changed=False), st.integers(1, HOUR_MS - 1))
 def test_an_hour_in_two_parts_adds_up_to_the_whole(observation: Observation, cut: int) -> None:
     metering = MeteringRules()
     start = to_epoch_ms(START)
@@ -117,7 +117,7 @@ def test_an_hour_in_two_parts_adds_up_to_the_whole(observation: Observation, cut
 
 
 @settings(max_examples=66, deadline=None)
-@given(observations(), rules, prices)
+@given(cluster_observations(), metering_rules, prices)
 def test_another_holder_makes_no_line_dearer(observation: Observation, metering: MeteringRules, rate: Pricing) -> None:
     """But for the one interval after its last sample in which a pod may have ended at any time: where metrics
     contradict each other, another one may settle that otherwise."""
@@ -134,7 +134,7 @@ def test_another_holder_makes_no_line_dearer(observation: Observation, metering:
 
 
 @settings(max_examples=33, deadline=None)
-@given(observations(), rules, prices)
+@given(cluster_observations(), metering_rules, prices)
 def test_names_change_nothing_but_names(observation: Observation, metering: MeteringRules, rate: Pricing) -> None:
     def renamed(namespace: str) -> str:
         return f"x-{namespace}" if namespace else ""

@@ -19,8 +19,8 @@ def test_the_interval_is_read_off_whatever_gaps_and_jitter_there_are() -> None:
 
 def test_an_interval_changed_midway_is_followed_at_once() -> None:
     scrapes = Scrapes(every(30, 0, 1800) + every(60, 1800, 3600))
-    assert {scrapes.interval_at(at * SECOND) for at in range(0, 1700, 7)} == {30 * SECOND}
-    assert {scrapes.interval_at(at * SECOND) for at in range(1860, 3600, 7)} == {60 * SECOND}
+    assert {scrapes.interval_at(time * SECOND) for time in range(0, 1700, 7)} == {30 * SECOND}
+    assert {scrapes.interval_at(time * SECOND) for time in range(1860, 3600, 7)} == {60 * SECOND}
     assert not scrapes.is_regular
     assert not Scrapes(every(30, 0, 900) + every(60, 900, 3600)).is_regular
     assert scrapes.coverage(Interval(0, 3_600_000)) == [Interval(0, 3_600_000)]
@@ -28,12 +28,12 @@ def test_an_interval_changed_midway_is_followed_at_once() -> None:
 
 def test_one_lost_scrape_is_no_gap_and_two_are() -> None:
     window = Interval(0, 3_600_000)
-    once = tuple(at for at in every(60, 0, 3600) if at != 600_000)
-    twice = tuple(at for at in once if at != 660_000)
-    assert Scrapes(once).coverage(window) == [window]
-    assert gaps(Scrapes(twice).coverage(window), window) == [Interval(600_000, 720_000)]
-    assert Scrapes(twice).gap_after(540_000) == Interval(600_000, 720_000)
-    assert Scrapes(once).gap_after(540_000) is None
+    one_missing = tuple(time for time in every(60, 0, 3600) if time != 600_000)
+    two_missing = tuple(time for time in one_missing if time != 660_000)
+    assert Scrapes(one_missing).coverage(window) == [window]
+    assert gaps(Scrapes(two_missing).coverage(window), window) == [Interval(600_000, 720_000)]
+    assert Scrapes(two_missing).gap_after(540_000) == Interval(600_000, 720_000)
+    assert Scrapes(one_missing).gap_after(540_000) is None
 
 
 def test_coverage_begins_with_the_last_scrape_before_the_window() -> None:
@@ -61,15 +61,15 @@ def test_coverage_is_what_each_scrape_speaks_for(distances: list[int], first: in
     for distance in distances:
         times.append(times[-1] + distance)
     scrapes, window = Scrapes(tuple(times)), Interval(first, first + length)
-    found = scrapes.coverage(window)
+    covered = scrapes.coverage(window)
     for moment in range(window.start - 1, window.end + 1):
-        last = max((place for place, time in enumerate(times) if time <= moment), default=None)
-        spoken_for = False
+        last = max((index for index, time in enumerate(times) if time <= moment), default=None)
+        is_covered = False
         if last is not None and window.contains(moment):
             interval = scrapes.interval_at(times[last])
             is_next_in_time = last + 1 < len(times) and 2 * (times[last + 1] - times[last]) <= 5 * interval
-            spoken_for = is_next_in_time or moment < times[last] + interval
-        assert any(piece.contains(moment) for piece in found) == spoken_for, moment
+            is_covered = is_next_in_time or moment < times[last] + interval
+        assert any(piece.contains(moment) for piece in covered) == is_covered, moment
 
 
 def test_unions_and_gaps_are_each_others_rest() -> None:

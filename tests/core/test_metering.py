@@ -22,7 +22,7 @@ from gpucost.core.metering.observations import (
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 START = to_epoch_ms(HOUR)
 MINUTE = 60_000
-ALWAYS = Scrapes(tuple(START + at * MINUTE for at in range(-60, 120)))
+ALWAYS = Scrapes(tuple(START + minute * MINUTE for minute in range(-60, 120)))
 GPU = "nvidia_com_gpu"
 
 
@@ -36,38 +36,38 @@ def pod(units: int = 1) -> PodObservation:
 
 
 def device(samples: int = 60, total: str = "30", *, labelled: bool = True) -> DeviceSeries:
-    own = ("team", "p") if labelled else ("", "")
+    measured = ("team", "p") if labelled else ("", "")
     return DeviceSeries(
-        "n1", "GPU-0", "", "", "NVIDIA H100", *own, "", "", "", "d", Decimal(1), 0, samples, Decimal(total), None
+        "n1", "GPU-0", "", "", "NVIDIA H100", *measured, "", "", "", "d", Decimal(1), 0, samples, Decimal(total), None
     )
 
 
-def seen(*, devices: tuple[DeviceSeries, ...] = (), nodes: tuple[NodeObservation, ...] = ()) -> Observation:
+def observation(*, devices: tuple[DeviceSeries, ...] = (), nodes: tuple[NodeObservation, ...] = ()) -> Observation:
     return Observation("c", HOUR, {"k": ALWAYS}, (pod(),), nodes or (node(),), devices, {"d": ALWAYS}, notes=("first",))
 
 
 def test_an_hour_names_its_cluster_and_keeps_what_was_noted_before() -> None:
-    usage = meter(replace(seen(), pods=(pod(), replace(pod(), uid="v", node="n9"))), MeteringRules())
+    usage = meter(replace(observation(), pods=(pod(), replace(pod(), uid="v", node="n9"))), MeteringRules())
     assert (usage.cluster, usage.hour) == ("c", HOUR)
     assert usage.notes == ("first", "the number of GPUs of node 'n9' is unknown, so the capacity is unknown")
     assert usage.nodes is None
 
 
 @pytest.mark.parametrize("odd", ["NaN", "Infinity", "-Infinity"])
-def test_values_that_are_no_numbers_are_not_observed(odd: str) -> None:
+def test_values_that_are_no_numbers_are_not_observed(invalid: str) -> None:
     """As their note says: neither full use nor none."""
-    told = tuple((START + at * MINUTE, Decimal(odd if at >= 30 else "0.5")) for at in range(60))
-    usage = meter(seen(devices=(device()._replace(samples=told),)), MeteringRules())
-    (own,) = usage.pods
-    assert own.measurement.utilization == Fraction(1, 2)
-    assert own.measurement.observed_ms == 30 * MINUTE
+    samples = tuple((START + minute * MINUTE, Decimal(invalid if minute >= 30 else "0.5")) for minute in range(60))
+    usage = meter(observation(devices=(device()._replace(samples=samples),)), MeteringRules())
+    (measured,) = usage.pods
+    assert measured.measurement.utilization == Fraction(1, 2)
+    assert measured.measurement.observed_ms == 30 * MINUTE
     assert usage.coverage.utilization == Decimal("0.5")
 
 
 def test_values_that_are_no_numbers_are_named_by_pod_else_by_node() -> None:
-    odd = device()._replace(samples=((START, Decimal("NaN")),))
-    nobodys = device(labelled=False, total="NaN")._replace(uuid="GPU-1")
-    usage = meter(seen(devices=(device(), odd, nobodys)), MeteringRules())
+    invalid = device()._replace(samples=((START, Decimal("NaN")),))
+    unlabeled = device(labelled=False, total="NaN")._replace(uuid="GPU-1")
+    usage = meter(observation(devices=(device(), invalid, unlabeled)), MeteringRules())
     assert usage.notes[:3] == (
         "first",
         "utilization of 'n1' has values that are not numbers; they count as unobserved",
@@ -76,14 +76,14 @@ def test_values_that_are_no_numbers_are_named_by_pod_else_by_node() -> None:
 
 
 def test_use_that_nobody_requested_is_noted_in_gpu_hours() -> None:
-    usage = meter(replace(seen(devices=(device(labelled=False),)), pods=()), MeteringRules())
+    usage = meter(replace(observation(devices=(device(labelled=False),)), pods=()), MeteringRules())
     assert usage.notes == ("first", "0.500 GPU-hours were used on node 'n1' that no pod had requested")
 
 
 def test_use_after_its_holder_went_is_nobodys() -> None:
-    there = {"k": tuple(START + at * MINUTE for at in range(-60, 30))}
-    gone = replace(pod(), held=there, running=there)
-    usage = meter(replace(seen(devices=(device(),)), pods=(gone,)), MeteringRules())
+    scrapes = {"k": tuple(START + minute * MINUTE for minute in range(-60, 30))}
+    gone = replace(pod(), held=scrapes, running=scrapes)
+    usage = meter(replace(observation(devices=(device(),)), pods=(gone,)), MeteringRules())
     assert usage.notes == ("first", "0.250 GPU-hours were used on node 'n1' that no pod had requested")
     assert usage.pods[0].holding.held.length == 30 * MINUTE
 
@@ -92,20 +92,20 @@ def test_a_device_is_covered_whenever_any_exporter_that_shows_it_was_scraped() -
     half = Scrapes(minutes(0, 30))
     both = (device(), device(samples=30, total="15")._replace(instance="e"))
     for order in (both, both[::-1]):
-        usage = meter(replace(seen(devices=order), utilization={"d": ALWAYS, "e": half}), MeteringRules())
+        usage = meter(replace(observation(devices=order), utilization={"d": ALWAYS, "e": half}), MeteringRules())
         assert usage.pods[0].measurement.observed_ms == HOUR_MS
 
 
 def minutes(first: int, last: int) -> tuple[int, ...]:
-    return tuple(START + at * MINUTE for at in range(first, last))
+    return tuple(START + minute * MINUTE for minute in range(first, last))
 
 
-def sampled(uuid: str, use: str, *labelled: tuple[int, int], until: int = 60) -> tuple[DeviceSeries, ...]:
+def sampled_device(uuid: str, use: str, *labelled: tuple[int, int], until: int = 60) -> tuple[DeviceSeries, ...]:
     """A device's own samples: labelled with the pod in some minutes, with nobody in the others."""
-    own = {at for first, last in labelled for at in minutes(first, last)}
-    values = [(at, Decimal(use)) for at in minutes(-5, until)]
+    measured = {minute for first, last in labelled for minute in minutes(first, last)}
+    values = [(minute, Decimal(use)) for minute in minutes(-5, until)]
     return tuple(
-        device(labelled=is_own)._replace(uuid=uuid, samples=tuple(one for one in values if (one[0] in own) == is_own))
+        device(labelled=is_own)._replace(uuid=uuid, samples=tuple(one for one in values if (one[0] in measured) == is_own))
         for is_own in (True, False)
     )
 
@@ -113,7 +113,7 @@ def sampled(uuid: str, use: str, *labelled: tuple[int, int], until: int = 60) ->
 def test_the_average_of_a_node_is_of_devices_that_are_nobody_s_by_name() -> None:
     pods = (pod(), replace(pod(), pod="q", uid="q"))
     devices = (device(), device(total="6", labelled=False)._replace(uuid="GPU-1"))
-    usage = meter(replace(seen(devices=devices), pods=pods), MeteringRules(("pod", "node")))
+    usage = meter(replace(observation(devices=devices), pods=pods), MeteringRules(("pod", "node")))
     found = [(one.measurement.source, one.measurement.utilization) for one in usage.pods]
     assert found == [("pod", Fraction(1, 2)), ("node", Fraction(1, 10))]
 
@@ -122,8 +122,8 @@ def test_a_device_is_not_spoken_for_by_a_pod_that_an_average_stands_for() -> Non
     late = replace(pod(), held={"k": minutes(30, 60)}, running={"k": minutes(30, 60)})
     elsewhere = replace(pod(), pod="q", uid="q", node="n2")
     nodes = (node(), replace(node(), name="n2", provider_id="i-2"))
-    devices = sampled("GPU-0", "0.25", (0, 20), until=25)  # the pod's by a label of before it ran, and not seen then
-    observed = replace(seen(devices=devices, nodes=nodes), pods=(late, elsewhere))
+    devices = sampled_device("GPU-0", "0.25", (0, 20), until=25)  # the pod's by a label of before it ran, and not seen then
+    observed = replace(observation(devices=devices, nodes=nodes), pods=(late, elsewhere))
     usage = meter(observed, MeteringRules(("pod", "node", "cluster")))
     found = [(one.measurement.source, one.measurement.utilization) for one in usage.pods]
     assert found == [("node", Fraction(1, 4)), ("cluster", Fraction(1, 4))]
@@ -132,8 +132,8 @@ def test_a_device_is_not_spoken_for_by_a_pod_that_an_average_stands_for() -> Non
 def test_a_label_that_lingers_after_a_namesake_went_is_not_its_successor_s() -> None:
     first = replace(pod(), uid="u1", held={"k": minutes(-60, 30)}, running={"k": minutes(-60, 30)})
     second = replace(pod(), uid="u2", held={"k": minutes(30, 60)}, running={"k": minutes(30, 60)})
-    devices = (*sampled("GPU-0", "0.75", (0, 40)), *sampled("GPU-1", "0.25", (30, 60)))
-    usage = meter(replace(seen(devices=devices), pods=(first, second)), MeteringRules())
+    devices = (*sampled_device("GPU-0", "0.75", (0, 40)), *sampled_device("GPU-1", "0.25", (30, 60)))
+    usage = meter(replace(observation(devices=devices), pods=(first, second)), MeteringRules())
     found = [(one.holding.pod.uid, one.measurement.utilization) for one in usage.pods]
     assert found == [("u1", Fraction(3, 4)), ("u2", Fraction(1, 4))]
 
@@ -142,7 +142,7 @@ def test_sharers_of_whom_one_alone_is_labelled_are_noted() -> None:
     shared = {"label_nvidia_com_gpu_replicas": "4", "label_nvidia_com_gpu_count": "2"}
     pods = (pod(), replace(pod(), pod="q", uid="q"))
     devices = (device(), device(labelled=False)._replace(uuid="GPU-1"))
-    usage = meter(replace(seen(devices=devices, nodes=(node(8, shared),)), pods=pods), MeteringRules())
+    usage = meter(replace(observation(devices=devices, nodes=(node(8, shared),)), pods=pods), MeteringRules())
     assert any(
         "no label says which GPU of node 'n1' each of 1 pods with shared GPUs is on" in note for note in usage.notes
     )
@@ -151,22 +151,22 @@ def test_sharers_of_whom_one_alone_is_labelled_are_noted() -> None:
 @pytest.mark.parametrize("text", ["²", "٣", "-1", "1e3", "", "9" * 5000])
 def test_count_and_replicas_of_another_form_are_as_if_they_were_not_there(text: str) -> None:
     labels = {"label_nvidia_com_gpu_replicas": text, "label_nvidia_com_gpu_count": text}
-    told = meter(replace(seen(nodes=(node(2, labels),)), pods=(pod(),)), MeteringRules())
-    plain = meter(replace(seen(nodes=(node(2, {}),)), pods=(pod(),)), MeteringRules())
-    assert [one.holding.share for one in told.pods] == [one.holding.share for one in plain.pods]
-    assert [usage.node.replicas for usage in told.nodes or ()] == [1]
+    samples = meter(replace(observation(nodes=(node(2, labels),)), pods=(pod(),)), MeteringRules())
+    plain = meter(replace(observation(nodes=(node(2, {}),)), pods=(pod(),)), MeteringRules())
+    assert [one.holding.share for one in samples.pods] == [one.holding.share for one in plain.pods]
+    assert [usage.node.replicas for usage in samples.nodes or ()] == [1]
 
 
 def test_a_pod_on_a_node_that_is_not_there_is_noted_once() -> None:
     pods = (replace(pod(), node="n9"), replace(pod(), node="n9", uid="v"))
-    usage = meter(replace(seen(), pods=pods, collects_nodes=True), MeteringRules())
+    usage = meter(replace(observation(), pods=pods, collects_nodes=True), MeteringRules())
     assert usage.pods == ()
     assert usage.notes == ("first", "node 'n9' does not exist: pods that are still bound to it hold nothing")
 
 
 def test_a_gap_is_noted_with_its_times() -> None:
-    scrapes = Scrapes(tuple(at for at in ALWAYS.times if not START + 10 * MINUTE <= at < START + 25 * MINUTE))
-    usage = meter(replace(seen(), allocation={"k": scrapes}), MeteringRules())
+    scrapes = Scrapes(tuple(minute for minute in ALWAYS.times if not START + 10 * MINUTE <= minute < START + 25 * MINUTE))
+    usage = meter(replace(observation(), allocation={"k": scrapes}), MeteringRules())
     assert usage.coverage.allocation == Decimal("0.75")
     assert usage.notes == (
         "first",
@@ -176,62 +176,62 @@ def test_a_gap_is_noted_with_its_times() -> None:
 
 
 def test_one_scrape_speaks_for_a_minute() -> None:
-    usage = meter(replace(seen(), allocation={"k": Scrapes((START,))}), MeteringRules())
+    usage = meter(replace(observation(), allocation={"k": Scrapes((START,))}), MeteringRules())
     assert usage.coverage.allocation == Decimal("0.016666666667")
 
 
 def test_what_settings_say_of_units_counts_for_pods_and_for_nodes() -> None:
-    usage = meter(seen(), MeteringRules(slices_per_gpu=7))
+    usage = meter(observation(), MeteringRules(slices_per_gpu=7))
     assert usage.nodes is not None
     assert usage.nodes[0].total_gpu_ms == HOUR_MS
     assert usage.nodes[0].unallocated_gpu_ms == Fraction(6 * HOUR_MS, 7)
     assert usage.pods[0].holding.gpu_ms == Fraction(HOUR_MS, 7)
-    (measured,) = meter(seen(devices=(device(),)), MeteringRules(slices_per_gpu=7)).pods
+    (measured,) = meter(observation(devices=(device(),)), MeteringRules(slices_per_gpu=7)).pods
     assert measured.holding.gpu_ms == Fraction(HOUR_MS, 7)
-    plain = meter(seen(), MeteringRules())
+    plain = meter(observation(), MeteringRules())
     assert plain.nodes is not None
     assert plain.nodes[0].total_gpu_ms == 7 * HOUR_MS
 
 
 def test_utilization_is_covered_by_devices_seen() -> None:
-    assert meter(seen(devices=(device(),)), MeteringRules()).coverage.utilization == 1
-    assert meter(seen(), MeteringRules()).coverage.utilization == 0
-    half = device()._replace(samples=tuple((START + at * MINUTE, Decimal(1)) for at in range(30)))
-    assert meter(seen(devices=(half,)), MeteringRules()).coverage.utilization == Decimal("0.5")
+    assert meter(observation(devices=(device(),)), MeteringRules()).coverage.utilization == 1
+    assert meter(observation(), MeteringRules()).coverage.utilization == 0
+    half = device()._replace(samples=tuple((START + minute * MINUTE, Decimal(1)) for minute in range(30)))
+    assert meter(observation(devices=(half,)), MeteringRules()).coverage.utilization == Decimal("0.5")
     elsewhere = device(labelled=False)._replace(node="n7")
-    assert meter(seen(devices=(elsewhere,)), MeteringRules()).coverage.utilization == Decimal("0.5")
-    assert meter(seen(devices=(device(), elsewhere)), MeteringRules()).coverage.utilization == 1
+    assert meter(observation(devices=(elsewhere,)), MeteringRules()).coverage.utilization == Decimal("0.5")
+    assert meter(observation(devices=(device(), elsewhere)), MeteringRules()).coverage.utilization == 1
     second = half._replace(uuid="GPU-1", pod="", namespace="")
-    assert meter(seen(devices=(device(), second)), MeteringRules()).coverage.utilization == Decimal("0.75")
+    assert meter(observation(devices=(device(), second)), MeteringRules()).coverage.utilization == Decimal("0.75")
 
 
 def test_devices_that_exporters_leave_out_are_not_missed_but_nodes_without_any_are() -> None:
     eight = {"label_node_kubernetes_io_instance_type": "p4d.24xlarge"}
     nodes = (node(8, eight), replace(node(), name="n2", provider_id="i-2"))
-    one = seen(devices=(device(),), nodes=nodes[:1])
+    one = observation(devices=(device(),), nodes=nodes[:1])
     assert meter(one, MeteringRules()).coverage.utilization == 1
-    both = seen(devices=(device(),), nodes=nodes)
+    both = observation(devices=(device(),), nodes=nodes)
     assert meter(both, MeteringRules()).coverage.utilization == Decimal("0.5")
 
 
 @pytest.mark.parametrize(("late", "coverage"), [(75, "1"), (90, "1"), (105, "0.970833333333")])
 def test_a_device_seen_up_to_an_interval_and_a_half_late_was_there(late: int, coverage: str) -> None:
-    samples = tuple((START + late * 1000 + at * MINUTE, Decimal(1)) for at in range(60))
+    samples = tuple((START + late * 1000 + minute * MINUTE, Decimal(1)) for minute in range(60))
     scrapes = {"d": Scrapes(tuple(time for time, _ in samples))}
     devices = (device()._replace(samples=tuple(sample for sample in samples if sample[0] < START + HOUR_MS)),)
-    usage = meter(replace(seen(devices=devices), utilization=scrapes), MeteringRules())
+    usage = meter(replace(observation(devices=devices), utilization=scrapes), MeteringRules())
     assert usage.coverage.utilization == Decimal(coverage)
 
 
 def test_pods_on_nodes_that_nobody_knows_are_asked_for_utilization() -> None:
-    lost = replace(seen(), nodes=(), pods=(replace(pod(), node="n9"),))
+    lost = replace(observation(), nodes=(), pods=(replace(pod(), node="n9"),))
     assert meter(lost, MeteringRules()).coverage.utilization == 0
 
 
 def test_a_claim_that_only_an_exporter_tells_of_ends_at_that_exporters_scrape() -> None:
-    halves = Scrapes(tuple(START + at * MINUTE // 2 for at in range(-120, 240)))
-    told = replace(pod(), held={"d": tuple(time for time in halves.times if START <= time < START + 30 * MINUTE)})
-    (held,) = meter(replace(seen(), pods=(told,), utilization={"d": halves}), MeteringRules()).pods
+    halves = Scrapes(tuple(START + minute * MINUTE // 2 for minute in range(-120, 240)))
+    samples = replace(pod(), held={"d": tuple(time for time in halves.times if START <= time < START + 30 * MINUTE)})
+    (held,) = meter(replace(observation(), pods=(samples,), utilization={"d": halves}), MeteringRules()).pods
     assert held.holding.held.length == 30 * MINUTE
 
 
@@ -256,28 +256,28 @@ def test_a_pod_on_a_node_that_stopped_advertising_holds_what_its_unit_was() -> N
     before = tuple(time for time in ALWAYS.times if time < START + 30 * MINUTE)
     shared = replace(node(28, four), states=(replace(node(28, four).states[0], sampled={"k": before}),))
     later = replace(pod(), held={"k": tuple(time for time in ALWAYS.times if time >= START + 40 * MINUTE)})
-    (held,) = meter(replace(seen(nodes=(shared,)), pods=(later,)), MeteringRules()).pods
+    (held,) = meter(replace(observation(nodes=(shared,)), pods=(later,)), MeteringRules()).pods
     assert held.holding.gpu_ms == Fraction(20 * MINUTE, 7)
 
 
 def test_a_cluster_without_gpus_is_not_asked_for_utilization() -> None:
     cpu = NodeObservation("cpu", "i-2", None, {}, ())
-    empty = replace(seen(nodes=(cpu,)), pods=())
+    empty = replace(observation(nodes=(cpu,)), pods=())
     assert meter(empty, MeteringRules()).coverage.utilization is None
     assert meter(empty, MeteringRules()).nodes == ()
-    idle = replace(seen(nodes=(node(),)), pods=())
+    idle = replace(observation(nodes=(node(),)), pods=())
     assert meter(idle, MeteringRules()).coverage.utilization == 0
 
 
 @pytest.mark.parametrize("first", [-60, 20])
 def test_mean_over_the_hour_measures_a_lone_pod_only_where_it_ran_all_hour(first: int) -> None:
     """A pod that came within the hour is measured by single samples, where the reader has them."""
-    there = {"k": minutes(first, 120)}
-    lone = replace(pod(), held=there, running=there)
+    scrapes = {"k": minutes(first, 120)}
+    lone = replace(pod(), held=scrapes, running=scrapes)
     whole = node(1, {"label_nvidia_com_gpu_count": "1"})
-    alone = replace(seen(devices=(device(labelled=False),), nodes=(whole,)), pods=(lone,))
-    (own,) = meter(alone, MeteringRules()).pods
-    assert own.measurement.source == ("pod" if first < 0 else "none")
-    samples = device(labelled=False)._replace(samples=tuple((at, Decimal("0.5")) for at in minutes(-5, 60)))
-    (own,) = meter(replace(alone, devices=(samples,)), MeteringRules()).pods
-    assert (own.measurement.source, own.measurement.utilization) == ("pod", Fraction(1, 2))
+    alone = replace(observation(devices=(device(labelled=False),), nodes=(whole,)), pods=(lone,))
+    (measured,) = meter(alone, MeteringRules()).pods
+    assert measured.measurement.source == ("pod" if first < 0 else "none")
+    samples = device(labelled=False)._replace(samples=tuple((minute, Decimal("0.5")) for minute in minutes(-5, 60)))
+    (measured,) = meter(replace(alone, devices=(samples,)), MeteringRules()).pods
+    assert (measured.measurement.source, measured.measurement.utilization) == ("pod", Fraction(1, 2))

@@ -42,7 +42,7 @@ def table(events: tuple[PriceEvent, ...]) -> Table:
 
 
 @st.composite
-def answers(draw: st.DrawFn) -> list[Price]:
+def responses(draw: st.DrawFn) -> list[Price]:
     """What an API may say: consecutive prices, the last of them bounded or open."""
     moments = sorted(draw(st.sets(st.integers(0, LONG - 1), min_size=2, max_size=8)))
     ends: list[int | None] = [*moments[1:]]
@@ -54,7 +54,7 @@ def answers(draw: st.DrawFn) -> list[Price]:
     ]
 
 
-def laid_over(old: Table, answer: list[Price], since: int | None) -> Table:
+def expected_merge(old: Table, answer: list[Price], since: int | None) -> Table:
     """By brute force: from its first moment on, the answer's second by second."""
     told: Table = [None] * LONG
     for one in answer:
@@ -70,18 +70,18 @@ def laid_over(old: Table, answer: list[Price], since: int | None) -> Table:
     return [*old[:first], *told[first:]]
 
 
-@given(first=answers(), second=answers(), since=st.none() | st.integers(0, LONG - 1))
+@given(first=responses(), second=responses(), since=st.none() | st.integers(0, LONG - 1))
 def test_an_answer_replaces_all_from_its_first_moment_on(
     first: list[Price], second: list[Price], since: int | None
 ) -> None:
     old = timelines_of(first)
-    assert table(old[KEY]) == laid_over([None] * LONG, first, None)
+    assert table(old[KEY]) == expected_merge([None] * LONG, first, None)
     new = merge_response(old, timelines_of(second), since)
-    assert table(new[KEY]) == laid_over(table(old[KEY]), second, since)
+    assert table(new[KEY]) == expected_merge(table(old[KEY]), second, since)
     assert merge_response(new, timelines_of(second), since) == new, "the same answer again changes nothing"
 
 
-@given(first=answers(), second=answers(), start=st.integers(0, LONG), length=st.integers(0, LONG))
+@given(first=responses(), second=responses(), start=st.integers(0, LONG), length=st.integers(0, LONG))
 def test_differences_are_the_seconds_that_differ(
     first: list[Price], second: list[Price], start: int, length: int
 ) -> None:
@@ -92,7 +92,7 @@ def test_differences_are_the_seconds_that_differ(
     assert seconds == {second for second in range(start, end) if table(old)[second] != table(new)[second]}
 
 
-@given(answer=answers(), days=st.lists(st.integers(1, LONG - 1), max_size=4, unique=True))
+@given(answer=responses(), days=st.lists(st.integers(1, LONG - 1), max_size=4, unique=True))
 def test_days_stand_alone_and_join_to_the_whole(answer: list[Price], days: list[int]) -> None:
     timelines = timelines_of(answer)
     starts = [0, *sorted(days)]

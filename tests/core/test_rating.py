@@ -25,7 +25,7 @@ from gpucost.core.pricing.node_prices import Pricing
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, custom_policy
 from gpucost.core.pricing.prices import Price, PriceBook, PriceSource, PriceUnit
 from gpucost.core.pricing.rating import RatedHour, rate_usage
-from tests.core.observed import observations, rules
+from tests.core.generated_observations import cluster_observations, metering_rules
 
 DAY = datetime(2026, 11, 19, tzinfo=UTC)
 MINUTE = 60_000
@@ -314,7 +314,7 @@ amounts = st.decimals(Decimal("0.0001"), 500, places=7)
 
 
 @settings(max_examples=150, deadline=None)
-@given(observations(), rules, policies, amounts, st.booleans())
+@given(cluster_observations(), metering_rules, policies, amounts, st.booleans())
 def test_every_nodes_parts_are_its_price_to_the_last_digit(
     observation: Observation, metering: MeteringRules, policy: SplitPolicy, price: Decimal, is_per_gpu: bool
 ) -> None:

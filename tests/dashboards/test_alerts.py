@@ -111,8 +111,8 @@ def test_failed_provisioning_fires(tmp_path: Path) -> None:
         "KarpenterProvisioningFailed",
         {"severity": "critical", "gpucost": "true", "cluster": "c", "nodepool": "gpu"},
     )
-    refused = {**labels, "error": "InsufficientCapacityError"}, "Karpenter could not make a node"
-    failed = {**labels, "reason": "ProvisioningFailed"}, "Karpenter could not make a node"
+    refused = {**labels, "error": "InsufficientCapacityError"}, "Karpenter could not create a node"
+    failed = {**labels, "reason": "ProvisioningFailed"}, "Karpenter could not create a node"
     check(
         tmp_path,
         series,
@@ -138,7 +138,7 @@ def test_first_failure_fires_and_scrape_gap_does_not(tmp_path: Path) -> None:
         "error": error_labels["error"],
         "nodepool": "first",
     }
-    name, first = "KarpenterProvisioningFailed", (labels, "Karpenter could not make a node")
+    name, first = "KarpenterProvisioningFailed", (labels, "Karpenter could not create a node")
     check(
         tmp_path,
         series,

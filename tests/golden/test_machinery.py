@@ -36,7 +36,7 @@ def test_a_name_that_should_be_renamed_and_is_not_is_a_difference() -> None:
     assert Renames(TABLE).answered({"waste_usd": 1}) == {f"waste_usd{UNRENAMED}": 1}
 
 
-def test_names_that_change_places_are_told_apart() -> None:
+def test_swapped_names_are_distinguished() -> None:
     assert Renames({"fields": {"a": "b", "b": "a"}}).answered({"a": 1, "b": 2}) == {"b": 1, "a": 2}
 
 
@@ -67,7 +67,7 @@ def test_numbers_are_compared_exactly(expected: object, actual: object, count: i
     assert len(list(differences(expected, actual))) == count
 
 
-def test_texts_are_kept_apart_and_what_is_of_the_run_is_left_out() -> None:
+def test_texts_are_separate_and_run_specific_values_are_excluded() -> None:
     problem = {"status": 400, "detail": "window: required", "cursor": "abc", "errors": [{"detail": "no"}]}
     answer, texts = split({"body": problem, "about": {"detail": "2026-11 spent 50%"}, "active": [{"b": 2}, {"a": 1}]})
     assert answer == {
@@ -78,7 +78,7 @@ def test_texts_are_kept_apart_and_what_is_of_the_run_is_left_out() -> None:
     assert texts == {".body.detail": "window: required", ".body.errors[0].detail": "no"}
 
 
-def test_a_query_is_found_whatever_its_spaces_and_the_order_of_its_alternatives() -> None:
+def test_queries_match_despite_spaces_and_order_of_alternatives() -> None:
     key = '["query", "up{job=~\\"a|b\\"}", "time=1.000"]'
     metrics = Metrics({key: {"type": "vector", "samples": 1, "rows": []}})
     assert metrics.answer("query", "query=up{job%3D~%22b|a%22}&time=1.000&stats=true")[0] == 200

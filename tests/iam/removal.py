@@ -13,17 +13,17 @@ def unnoticed_statements(policies: Policies, accesses: Sequence[Access]) -> list
 
     AWS's managed policies are left out: the template names them, but does not write their statements.
     """
-    removals = [(one.title, one, policies.without(one)) for one in policies.statements if not one.is_managed]
+    removals = [(statement.title, statement, policies.without(statement)) for statement in policies.statements if not statement.is_managed]
     return _unnoticed(policies, accesses, removals)
 
 
 def unnoticed_parts(policies: Policies, accesses: Sequence[Access]) -> list[str]:
     """The same for each action, resource, service and value of a condition of statements that have several."""
     removals = [
-        (f"{one.title} without {part}", one, policies.replacing(one, body))
-        for one in policies.statements
-        if not one.is_managed
-        for part, body in _smaller(one.body)
+        (f"{statement.title} without {part}", statement, policies.replacing(statement, body))
+        for statement in policies.statements
+        if not statement.is_managed
+        for part, body in _smaller(statement.body)
     ]
     return _unnoticed(policies, accesses, removals)
 
@@ -40,12 +40,12 @@ def _unnoticed(
             for access in some
         ])
     )  # fmt: skip
-    found = []
+    unused = []
     for (title, _, _), some in zip(removals, concerned, strict=True):
         decisions = [(before[access], next(after)) for access in some]
         if all(old == new for old, new in decisions):
-            found.append(title)
-    return found
+            unused.append(title)
+    return unused
 
 
 def _concerns(statement: Statement, access: Access) -> bool:
@@ -58,19 +58,19 @@ def _concerns(statement: Statement, access: Access) -> bool:
 def _smaller(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """A statement's body without one of several values, with a name of the value."""
     for name in ("Action", "Resource"):
-        for value, rest in _without_one(body.get(name)):
+        for value, rest in _each_removed(body.get(name)):
             yield value, {**body, name: rest}
     principal = body.get("Principal")
     if isinstance(principal, dict):
-        for service, rest in _without_one(principal.get("Service")):
+        for service, rest in _each_removed(principal.get("Service")):
             yield service, {**body, "Principal": {**principal, "Service": rest}}
     for operator, keys in body.get("Condition", {}).items():
         for key, values in keys.items():
-            for value, rest in _without_one(values):
+            for value, rest in _each_removed(values):
                 yield f"{key} {value}", {**body, "Condition": {**body["Condition"], operator: {**keys, key: rest}}}
 
 
-def _without_one(values: object) -> Iterator[tuple[str, list[str]]]:
+def _each_removed(values: object) -> Iterator[tuple[str, list[str]]]:
     if isinstance(values, list) and len(values) > 1:
         for value in values:
             yield value, [other for other in values if other != value]

@@ -102,7 +102,7 @@ DENIALS = [
 
 
 @pytest.mark.parametrize(("service", "operation", "arguments", "code", "action"), DENIALS)
-def test_each_service_denies_in_its_own_form(
+def test_denials_have_the_format_of_each_service(
     front: Front, service: str, operation: str, arguments: dict[str, Any], code: str, action: str
 ) -> None:
     with pytest.raises(ClientError) as denied:
@@ -142,7 +142,7 @@ def test_leading_keys_hold_for_every_item_of_a_batch(front: Front) -> None:
     )
 
 
-def test_parts_of_a_transaction_need_their_own_permissions(front: Front) -> None:
+def test_parts_of_a_transaction_need_separate_permissions(front: Front) -> None:
     parts = {
         "dynamodb:PutItem": {"Put": {"TableName": front.table, "Item": item("a")}},
         "dynamodb:DeleteItem": {"Delete": {"TableName": front.table, "Key": item("b")}},
@@ -166,7 +166,7 @@ def test_parts_of_a_transaction_need_their_own_permissions(front: Front) -> None
     assert transact()
 
 
-def test_missing_object_is_hidden_from_who_may_not_list(front: Front) -> None:
+def test_missing_object_is_hidden_without_list_permission(front: Front) -> None:
     bucket = f"bucket-{uuid4()}"
     constraint: Any = {"LocationConstraint": REGION}
     local_client("s3", front.aws).create_bucket(Bucket=bucket, CreateBucketConfiguration=constraint)
@@ -201,7 +201,7 @@ def test_listing_is_allowed_by_prefix(front: Front) -> None:
     assert not front.is_allowed(lambda: client.list_objects_v2(Bucket="none"))
 
 
-def test_assumed_role_has_its_own_permissions(front: Front) -> None:
+def test_assumed_role_has_its_permissions(front: Front) -> None:
     front.allow("sts:AssumeRole", "arn:aws:iam::*:role/gpucost-query-*")
     front.allow("sqs:GetQueueUrl")
     front.trust(external_id="e-1")
@@ -224,7 +224,7 @@ def test_secret_is_matched_with_the_suffix_of_its_arn(front: Front) -> None:
     assert not front.is_allowed(lambda: secrets.get_secret_value(SecretId="other/a"))
 
 
-def test_encrypted_queue_needs_the_key_through_its_own_service(front: Front) -> None:
+def test_encrypted_queue_needs_the_key_through_sqs(front: Front) -> None:
     key = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/k"
     front.authorizer.keys[f"arn:aws:sqs:{REGION}:{ACCOUNT}:q"] = key
     body = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "kms:*", "Resource": key}
@@ -248,7 +248,7 @@ def test_encrypted_queue_needs_the_key_through_its_own_service(front: Front) -> 
     assert send()
 
 
-def test_action_without_known_permissions_on_the_key_is_not_passed_on(front: Front) -> None:
+def test_action_without_declared_key_permissions_is_refused(front: Front) -> None:
     front.allow("sqs:*")
     front.authorizer.keys[f"arn:aws:sqs:{REGION}:{ACCOUNT}:q"] = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/k"
     with pytest.raises(ClientError, match=r"sqs:PurgeQueue on arn:.*:q: .* add it to KEY_ACTIONS"):
@@ -261,7 +261,7 @@ def test_access_keys_of_nobody_are_refused(front: Front) -> None:
     assert requests.get(f"{front.aws}/bucket/key", timeout=10).status_code == 403
 
 
-def test_what_is_not_mapped_is_not_passed_on(front: Front) -> None:
+def test_unmapped_request_is_refused(front: Front) -> None:
     front.allow("s3:*")
     with pytest.raises(ClientError, match="no permissions declared for GET /b\\?policy of S3"):
         front.client("s3").get_bucket_policy(Bucket="b")

@@ -23,19 +23,19 @@ def test_environments_and_conditions_are_those_of_cloudformation(parameters: dic
 
 
 def test_policies_follow_parameters() -> None:
-    found = {}
+    bodies = {}
     for parameters in ({}, {"BillPrices": "true", "ExistingTableName": "kept"}):
         resolver = Resolver(transform(), parameters, {}, stack="s", account=ACCOUNT, region=REGION)
         statements = policies_of(transform(), resolver).statements
-        found[len(parameters)] = {one.title: one.body for one in statements}
+        bodies[len(parameters)] = {statement.title: statement.body for statement in statements}
     bill = "BillPolicy/bill/AssumeQueryRoles"
-    assert bill not in found[0]
-    assert found[2][bill] == {
+    assert bill not in bodies[0]
+    assert bodies[2][bill] == {
         "Sid": "AssumeQueryRoles", "Effect": "Allow", "Action": "sts:AssumeRole",
         "Resource": "arn:aws:iam::*:role/gpucost-query-*",
     }  # fmt: skip
     ledger = "ApiFunctionRole/ApiFunctionRolePolicy0/ReadLedger"
-    tables = [bodies[ledger]["Resource"] for bodies in found.values()]
+    tables = [bodies[ledger]["Resource"] for bodies in bodies.values()]
     assert tables == [f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{name}" for name in ("s-Table", "kept")]
 
 
@@ -55,7 +55,7 @@ def test_partition_follows_the_region(region: str, partition: str) -> None:
         ({"Fn::GetAtt": ["Table", "StreamArn"]}, "attribute StreamArn of Table is not known"),
     ],
 )
-def test_what_is_not_known_is_an_error(part: dict[str, object], problem: str) -> None:
+def test_unsupported_function_is_an_error(part: dict[str, object], problem: str) -> None:
     resolver = Resolver(transform(), {}, {}, stack="s", account=ACCOUNT, region=REGION)
     with pytest.raises(GpuCostError, match=problem):
         resolver.resolve(part)

@@ -52,18 +52,18 @@ def test_each_action_resource_and_condition_value_is_noticed_when_it_is_removed(
 
 def test_superfluous_statement_is_reported(recorded: tuple[Policies, list[Access]]) -> None:
     policies, accesses = recorded
-    (dispatch,) = (one for one in policies.statements if one.title.endswith("/SendWork"))
+    (dispatch,) = (statement for statement in policies.statements if statement.title.endswith("/SendWork"))
     twin = replace(dispatch, title="twin")
     unused = replace(dispatch, title="unused", body={**dispatch.body, "Action": "sqs:PurgeQueue"})
-    found = unnoticed_statements(Policies((*policies.statements, twin, unused)), accesses)
-    assert sorted(found) == sorted([dispatch.title, "twin", "unused"])
+    unnoticed = unnoticed_statements(Policies((*policies.statements, twin, unused)), accesses)
+    assert sorted(unnoticed) == sorted([dispatch.title, "twin", "unused"])
 
 
 def test_no_statement_of_the_template_is_overlooked(recorded: tuple[Policies, list[Access]]) -> None:
     policies, _ = recorded
     resources = transform()["Resources"]
-    permissions = [one for one in resources.values() if one["Type"] == "AWS::Lambda::Permission"]
-    written = [one for one in policies.statements if not one.is_managed and one.title.partition("/")[0] in resources]
+    permissions = [body for body in resources.values() if body["Type"] == "AWS::Lambda::Permission"]
+    written = [statement for statement in policies.statements if not statement.is_managed and statement.title.partition("/")[0] in resources]
     declared = sum(
         len(list(_statements(resource))) * len(resource.get("Properties", {}).get("Roles", ["its own"]))
         for resource in resources.values()

@@ -142,16 +142,16 @@ def _timeline() -> Timeline:
 
 
 def _settings(prometheus: str, amp: str) -> dict[str, Any]:
-    own, other = f"{amp}/workspaces/ws-own", f"{amp}/workspaces/ws-other"
+    same_account, other_account = f"{amp}/workspaces/ws-own", f"{amp}/workspaces/ws-other"
     amp_settings = {"auth": "sigv4", "region": REGION}
     role = {"role_arn": QUERY_ROLE, "external_id": EXTERNAL_ID}
     clusters = (
-        {"url": own, **amp_settings},
-        {"url": other, **amp_settings, **role},
+        {"url": same_account, **amp_settings},
+        {"url": other_account, **amp_settings, **role},
         {"url": prometheus, "auth": "bearer", "secret": "gpucost/token"},
     )
     return {
-        "clusters": [{"name": name, "prometheus": one} for name, one in zip(CLUSTERS, clusters, strict=True)],
+        "clusters": [{"name": name, "prometheus": prometheus} for name, prometheus in zip(CLUSTERS, clusters, strict=True)],
         "business_units": [{"name": "research", "namespaces": ["team"]}],
         "alerts": {
             "rules": [

@@ -88,14 +88,14 @@ class Stack:
     def resolve(self, value: Any) -> Any:
         """A value without functions; keys and elements that resolve to `AWS::NoValue` are left out."""
         if isinstance(value, list):
-            return [found for element in value if (found := self.resolve(element)) is not None]
+            return [resolved for element in value if (resolved := self.resolve(element)) is not None]
         if not isinstance(value, dict):
             return value
         if len(value) == 1:
             ((function, argument),) = value.items()
             if function in {"Ref", "Condition"} or function.startswith("Fn::"):
                 return self._call(function, argument)
-        return {key: found for key, element in value.items() if (found := self.resolve(element)) is not None}
+        return {key: resolved for key, element in value.items() if (resolved := self.resolve(element)) is not None}
 
     def _call(self, function: str, argument: Any) -> Any:
         if function == "Ref":

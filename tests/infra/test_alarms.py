@@ -17,7 +17,7 @@ WATCHED = {
 }
 
 
-def test_each_alarm_watches_its_own_metric(template: Template) -> None:
+def test_alarms_watch_distinct_metrics(template: Template) -> None:
     expected = dict(WATCHED)
     alarms = dict(of_type(template, "AWS::CloudWatch::Alarm"))
     del alarms["CapacityUnitsAlarm"]  # below
@@ -25,11 +25,11 @@ def test_each_alarm_watches_its_own_metric(template: Template) -> None:
         name = f"{function.removesuffix('Function')}ErrorsAlarm"
         expected[name] = ("AWS/Lambda", "Errors", "Sum", 0)
         assert alarms[name]["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": function}}]
-    found = {
+    metrics = {
         name: (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"], alarm["Threshold"])
         for name, alarm in alarms.items()
     }
-    assert found == expected
+    assert metrics == expected
     assert alarms["DeadLetterAlarm"]["Dimensions"] == [
         {"Name": "QueueName", "Value": {"Fn::GetAtt": ["DeadLetterQueue", "QueueName"]}}
     ]
@@ -61,7 +61,7 @@ def test_the_tables_alarm_watches_all_that_reads_and_writes_it(template: Templat
     )
 
 
-def test_alarms_reach_operations_and_all_but_one_are_silent_without_data(template: Template) -> None:
+def test_alarms_reach_operations_and_treat_missing_data_as_documented(template: Template) -> None:
     alarms = dict(of_type(template, "AWS::CloudWatch::Alarm"))
     for name, alarm in alarms.items():
         assert alarm["AlarmActions"] == [{"Ref": "OperationsTopic"}]
@@ -81,7 +81,7 @@ def test_every_alarm_has_its_page(template: Template) -> None:
         assert sum(f"(`{page}`)" in title for title in pages) == 1, name
 
 
-def test_what_is_watched_is_counted_and_series_are_few(template: Template) -> None:
+def test_watched_metrics_are_emitted_and_series_are_few(template: Template) -> None:
     """A series per metric and function, whatever the fleet; alarms and dashboard name no other ones."""
     counted = {
         (path.parent.name, name)
@@ -99,8 +99,8 @@ def test_what_is_watched_is_counted_and_series_are_few(template: Template) -> No
     for widget in json.loads(dashboard["DashboardBody"]["Fn::Sub"])["widgets"]:
         before: list[str] = []
         for metric in widget["properties"]["metrics"]:
-            own = [part for part in metric if isinstance(part, str)]
-            before = [before[place] if part == "." else part for place, part in enumerate(own)]
+            parts = [part for part in metric if isinstance(part, str)]
+            before = [before[index] if part == "." else part for index, part in enumerate(parts)]
             if before[0] == "GpuCost":
                 shown.add((before[3], before[1]))
     assert shown <= counted

@@ -31,9 +31,9 @@ def poor(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """An environment without a `python3.13`, in which `python` is another one."""
     tools = tmp_path_factory.mktemp("tools")
     for tool in TOOLS:
-        found = shutil.which(tool)
-        assert found is not None, tool
-        (tools / tool).symlink_to(found)
+        path = shutil.which(tool)
+        assert path is not None, tool
+        (tools / tool).symlink_to(path)
     (tools / "uv").symlink_to(REPOSITORY / ".venv" / "bin" / "uv")
     (tools / "python").symlink_to(other_python())
     home = os.environ.get("HOME", "/")
@@ -60,10 +60,10 @@ def make(makefile: Path, source: Path, target: str, folder: Path, environment: d
 @pytest.mark.parametrize("name", TARGETS)
 def test_layer_is_the_same_whatever_python_builds_it(name: str, poor: dict[str, str], tmp_path: Path) -> None:
     source, target = REPOSITORY / "layers" / name, f"build-{TARGETS[name]}"
-    own = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     (tmp_path / "own").mkdir()
     (tmp_path / "other").mkdir()
-    made = make(source / "Makefile", source, target, tmp_path / "own", own)
+    made = make(source / "Makefile", source, target, tmp_path / "own", environment)
     assert make(source / "Makefile", source, target, tmp_path / "other", poor) == made
     compiled = [content for path, content in made.items() if path.endswith(".pyc")]
     assert len(compiled) == sum(path.endswith(".py") for path in made) > 10

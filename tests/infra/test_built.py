@@ -71,7 +71,7 @@ def run(built: Path, aws: tuple[str, Deployed]) -> Iterator[Any]:
                 interpreter=sys.executable, isolated=True,
             )  # fmt: skip
             running.callback(functions[name].stop)
-        yield lambda name, what: functions[name].invoke(what)
+        yield lambda name, event: functions[name].invoke(event)
 
 
 def push(aws: tuple[str, Deployed], text: str) -> None:
@@ -165,8 +165,8 @@ def test_each_handler_does_its_job_from_the_artefacts_alone(
         "reviewed": [{"cluster": "demo", "recommendations": 0, "workloads": 1}], "clusters_left": 0,
     }, "an hour is too little for recommendations"  # fmt: skip
     day = format_timestamp(HOUR.replace(hour=0))
-    asked = {**event("export"), "first_day": day, "days": 1}
-    (exported,) = run("ExportFunction", asked)["exported"]
+    request = {**event("export"), "first_day": day, "days": 1}
+    (exported,) = run("ExportFunction", request)["exported"]
     assert exported == {"cluster": "demo", "day": day[:10], "status": "incomplete", "rows": 2}, "a pod, and a free GPU"
     # At the schedule's time the recorded hour has just closed; its attempt waits, so nothing else is due.
     assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0, "hours_to_restate": 0}
@@ -174,9 +174,9 @@ def test_each_handler_does_its_job_from_the_artefacts_alone(
 
 def test_the_page_travels_with_the_api_function_alone(run: Any, built: Path) -> None:
     committed = event("api-costs")
-    asked = {**committed, "routeKey": "GET /", "rawPath": "/", "rawQueryString": ""}
-    asked["requestContext"] = {**asked["requestContext"], "http": {**asked["requestContext"]["http"], "path": "/"}}
-    answer = run("ApiFunction", {**asked, "queryStringParameters": {}})
+    request = {**committed, "routeKey": "GET /", "rawPath": "/", "rawQueryString": ""}
+    request["requestContext"] = {**request["requestContext"], "http": {**request["requestContext"]["http"], "path": "/"}}
+    answer = run("ApiFunction", {**request, "queryStringParameters": {}})
     assert answer["statusCode"] == 200, answer
     (script,) = (built / "ApiFunction" / "page" / "assets").glob("index-*.js")
     body = base64.b64decode(answer["body"]) if answer["isBase64Encoded"] else answer["body"].encode()
@@ -197,7 +197,7 @@ def test_a_message_that_fits_nothing_is_put_aside_with_the_reason(run: Any, aws:
     assert '"hours":99' in letter["Body"]
 
 
-def test_the_overdue_alarm_watches_what_dispatch_counts(
+def test_overdue_alarm_watches_the_metric_of_dispatch(
     built: Path, aws: tuple[str, Deployed], template: dict[str, Any]
 ) -> None:
     push(aws, settings_text("http://127.0.0.1:1"))
@@ -214,7 +214,7 @@ def test_the_overdue_alarm_watches_what_dispatch_counts(
     assert watched.items() <= line.items()
 
 
-def test_the_layer_for_lambda_is_small_and_all_of_one_architecture(built_for_lambda: Path, built: Path) -> None:
+def test_lambda_layer_is_small_and_of_a_single_architecture(built_for_lambda: Path, built: Path) -> None:
     files = [path for path in built_for_lambda.rglob("*") if path.is_file()]
     core = sum(path.stat().st_size for path in files)
     assert core <= 50 * MEGABYTE
@@ -223,12 +223,12 @@ def test_the_layer_for_lambda_is_small_and_all_of_one_architecture(built_for_lam
     for library in libraries:
         assert "aarch64" in library.name or library.read_bytes()[18:20] == b"\xb7\x00", library.name
     for name in FUNCTIONS:
-        own = sum(path.stat().st_size for part in (name, "CommonLayer") for path in (built / part).rglob("*")
+        size = sum(path.stat().st_size for part in (name, "CommonLayer") for path in (built / part).rglob("*")
                   if path.is_file())  # fmt: skip
-        assert core + own <= 200 * MEGABYTE
+        assert core + size <= 200 * MEGABYTE
 
 
-def test_export_with_what_it_alone_carries_fits_lambda(
+def test_export_with_its_layer_fits_lambda(
     built_for_lambda: Path, duckdb_for_lambda: Path, built: Path
 ) -> None:
     parts = (built_for_lambda, duckdb_for_lambda, built / "CommonLayer", built / "ExportFunction")
@@ -251,12 +251,12 @@ def imported(built: Path, name: str) -> list[str]:
 
 def test_functions_import_no_more_than_they_did_and_nothing_that_only_the_api_needs(built: Path) -> None:
     for name in FUNCTIONS:
-        found = imported(built, name)
-        assert len(found) <= MODULES[name], f"{name}: if it was meant, set the bound anew"
-        assert "boto3" not in found, f"{name} makes its clients when it needs them"
-        assert "duckdb" not in found, name
+        modules = imported(built, name)
+        assert len(modules) <= MODULES[name], f"{name}: if it was meant, set the bound anew"
+        assert "boto3" not in modules, f"{name} makes its clients when it needs them"
+        assert "duckdb" not in modules, name
         if name != "ApiFunction":
-            assert "aws_lambda_powertools.event_handler" not in found, name
+            assert "aws_lambda_powertools.event_handler" not in modules, name
 
 
 @pytest.mark.parametrize("layer", UNZIPPED)

@@ -34,7 +34,7 @@ def test_mirror_is_read_from_both_formats_of_apt_sources(compat: ModuleType) -> 
     assert list(compat._entries(lines, is_deb822=False)) == [("http://mirror.test/debian", ["main", "contrib"])]
 
 
-def test_known_differences_name_tests_that_exist(compat: ModuleType) -> None:
+def test_listed_differences_name_existing_tests(compat: ModuleType) -> None:
     names = [name for server in compat.SERVERS for name in server.differences]
     files = sorted({name.partition("::")[0] for name in names})
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *files]

@@ -56,35 +56,35 @@ def as_list(value: Any) -> list[Any]:
 
 def statements(stack: Stack) -> dict[str, list[dict[str, Any]]]:
     """The statements of each role, by its logical id."""
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    statements: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for logical, kind, properties in stack.resources():
         if kind == "AWS::IAM::Role":
             for policy in properties.get("Policies", []):
-                found[logical] += as_list(policy["PolicyDocument"]["Statement"])
+                statements[logical] += as_list(policy["PolicyDocument"]["Statement"])
         if kind == "AWS::IAM::Policy":
             for role in properties["Roles"]:
-                found[role.removeprefix(f"<{stack.name}/").removesuffix(">")] += properties["PolicyDocument"][
+                statements[role.removeprefix(f"<{stack.name}/").removesuffix(">")] += properties["PolicyDocument"][
                     "Statement"
                 ]
-    return found
+    return statements
 
 
 def grants(stack: Stack) -> dict[tuple[str, str, str], set[str]]:
     """Actions on keys by role, key and service, all regions of S3 as one."""
-    found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    actions_by_target: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for role, of_role in statements(stack).items():
         for statement in of_role:
             actions = [action for action in as_list(statement["Action"]) if action.startswith("kms:")]
             if actions:
                 via = statement["Condition"]["StringLike"]["kms:ViaService"]
                 assert via.endswith(f".{stack.region}.*") or via == "s3.*", "one service, in the stack's region"
-                found[role, statement["Resource"].rpartition("/")[2], via.split(".")[0]] |= set(actions)
-    return dict(found)
+                actions_by_target[role, statement["Resource"].rpartition("/")[2], via.split(".")[0]] |= set(actions)
+    return dict(actions_by_target)
 
 
 def needs(stack: Stack) -> dict[tuple[str, str, str], set[str]]:
     """What each role needs by its own statements and by what is triggered with it."""
-    found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    actions_by_target: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for role, of_role in statements(stack).items():
         for statement in of_role:
             for action in as_list(statement["Action"]):
@@ -92,8 +92,8 @@ def needs(stack: Stack) -> dict[tuple[str, str, str], set[str]]:
                 if service in {"dynamodb", "sqs", "sns", "s3", "secretsmanager"}:
                     is_of_bill = "bill-" in json.dumps(statement["Resource"])
                     key = "SecretsKmsKeyArn" if service == "secretsmanager" else "KmsKeyArn"
-                    found[role, "BillKmsKeyArn" if is_of_bill else key, service] |= NEEDS[action]
-    return {place: actions for place, actions in found.items() if actions}
+                    actions_by_target[role, "BillKmsKeyArn" if is_of_bill else key, service] |= NEEDS[action]
+    return {target: actions for target, actions in actions_by_target.items() if actions}
 
 
 def test_without_a_key_all_is_as_aws_encrypts_it(template: Template) -> None:
@@ -131,7 +131,7 @@ def test_the_key_encrypts_every_table_bucket_queue_and_topic(template: Template)
 
 
 @pytest.mark.parametrize("options", [{}, OPTIONS], ids=["defaults", "with prices and bill"])
-def test_each_role_may_use_the_keys_as_its_own_calls_need_and_no_more(
+def test_roles_have_exactly_the_key_permissions_that_their_calls_need(
     template: Template, options: dict[str, str]
 ) -> None:
     keys = KEYS if options else {name: value for name, value in KEYS.items() if name != "BillKmsKeyArn"}
@@ -151,7 +151,7 @@ def test_each_key_is_granted_alone(template: Template, key: str) -> None:
     assert {name for _, name, _ in grants(stack)} == {key}
 
 
-def test_every_kms_statement_has_a_name_of_its_own(template: Template) -> None:
+def test_kms_statement_ids_are_unique(template: Template) -> None:
     names = [
         statement["Sid"]
         for _, kind, properties in Stack("gpucost-dev", template, {**OPTIONS, **KEYS}).resources()

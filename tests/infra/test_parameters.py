@@ -56,13 +56,13 @@ def test_whole_sets_of_parameters_are_taken(template: Template, parameters: dict
         ({"CreateGrafana": "true"}, "CreateGrafana=true needs CreateWorkspace=true"),
     ],
 )
-def test_half_a_set_of_parameters_is_refused(template: Template, parameters: dict[str, str], refusal: str) -> None:
+def test_incomplete_set_of_parameters_is_refused(template: Template, parameters: dict[str, str], refusal: str) -> None:
     assert Stack("gpucost-dev", template, parameters).refusals() == [refusal]
 
 
 def test_every_rule_is_tried() -> None:
     """Each refusal of the template stands in the table above."""
-    (table,) = [mark.args[1] for mark in test_half_a_set_of_parameters_is_refused.pytestmark]  # type: ignore[attr-defined]
+    (table,) = [mark.args[1] for mark in test_incomplete_set_of_parameters_is_refused.pytestmark]  # type: ignore[attr-defined]
     from devstack.template import transform
 
     written = [

@@ -44,7 +44,7 @@ def test_every_resource_type_exists_in_the_region(region: str) -> None:
             assert used <= types, path
 
 
-def test_what_a_partition_lacks_is_nested_under_a_condition() -> None:
+def test_services_missing_in_a_partition_are_nested_under_a_condition() -> None:
     resources = read_template(REPOSITORY / "template.yaml")["Resources"]
     nested = {
         body["Properties"]["TemplateURL"]: body.get("Condition")

@@ -48,11 +48,11 @@ def npm_that(way: str, checkout: Path) -> None:
     npm.chmod(0o755)
 
 
-def setup(checkout: Path, what: str) -> subprocess.CompletedProcess[str]:
+def setup(checkout: Path, target: str) -> subprocess.CompletedProcess[str]:
     script = checkout / "scripts" / "setup.sh"
     path = f"{checkout / 'path'}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path}
-    return subprocess.run([script, what], capture_output=True, text=True, check=False, env=environment)
+    return subprocess.run([script, target], capture_output=True, text=True, check=False, env=environment)
 
 
 def succeed_for(checkout: Path, lock: str) -> None:
@@ -73,7 +73,7 @@ def test_a_failed_installation_is_said_and_tried_again(checkout: Path, lock: str
         assert not (checkout / folder / ".made-from").exists()
 
 
-def test_what_is_installed_is_left_alone_until_its_lock_changes(checkout: Path) -> None:
+def test_installed_tools_are_kept_until_their_lock_changes(checkout: Path) -> None:
     succeed_for(checkout, "requirements/*.txt")
     npm_that("works", checkout)
     assert setup(checkout, "build").returncode == 0
@@ -105,19 +105,19 @@ def test_a_page_that_was_not_built_is_said_and_tried_again(checkout: Path, way: 
 
 
 @pytest.mark.parametrize("what", ["demo", "test"])
-def test_the_engine_of_the_table_is_installed_for_the_demo_too(checkout: Path, what: str) -> None:
+def test_the_engine_of_the_table_is_installed_for_the_demo_too(checkout: Path, target: str) -> None:
     """With npm failing, it is the first that is missed once Python's packages are there."""
     succeed_for(checkout, "requirements/*.txt")
     engine = checkout / "devstack" / "dynamodb"
     engine.mkdir(parents=True)
     (engine / "package-lock.json").write_text("{}\n")
-    if what == "test":
+    if target == "test":
         shutil.copytree(checkout / ".venv", checkout / ".tools" / "checkov")
         shutil.copy(REPOSITORY / "requirements" / "checkov.txt", checkout / "requirements")
         succeed_at = checkout / ".tools" / "checkov" / "bin" / "uv"
         succeed_at.write_text("#!/bin/sh\nexit 0\n")
         npm_that("install bytecode's", checkout)
-    done = setup(checkout, what)
+    done = setup(checkout, target)
     assert done.returncode == 1
     assert "could not install Amazon's DynamoDB Local" in done.stderr.splitlines()[-1]
 
@@ -134,9 +134,9 @@ def bare(tmp_path: Path) -> Path:
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in BASE:
-        found = shutil.which(name)
-        assert found is not None, name
-        (tools / name).symlink_to(found)
+        path = shutil.which(name)
+        assert path is not None, name
+        (tools / name).symlink_to(path)
     python = f'exec "{sys.executable}" "$@"'
     for name, script in (
         ("python3", python),
@@ -152,9 +152,9 @@ def bare(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def setup_bare(bare: Path, what: str) -> subprocess.CompletedProcess[str]:
+def setup_bare(bare: Path, target: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": str(bare / "tools"), "HOME": str(bare)}
-    command = [str(bare / "scripts" / "setup.sh"), what]
+    command = [str(bare / "scripts" / "setup.sh"), target]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
@@ -170,7 +170,7 @@ NEEDED = {
 
 
 @pytest.mark.parametrize("what", NEEDED)
-def test_ordinary_user_without_sudo_reads_once_what_is_missing(bare: Path, what: str) -> None:
+def test_user_without_sudo_gets_a_single_list_of_missing_packages(bare: Path, what: str) -> None:
     names = " ".join(NEEDED[what])
     done = setup_bare(bare, what)
     assert (done.returncode, done.stdout) == (1, "")
@@ -183,12 +183,12 @@ def test_ordinary_user_without_sudo_reads_once_what_is_missing(bare: Path, what:
     assert not (bare / ".venv").exists()
 
 
-def test_python_is_among_what_is_missing(bare: Path) -> None:
+def test_missing_python_is_listed(bare: Path) -> None:
     (bare / "tools" / "python3").unlink()
     assert "root: python3 python3-venv nodejs npm" in setup_bare(bare, "build").stderr.splitlines()[0]
 
 
-def test_missing_packages_are_installed_in_one_go_where_sudo_is(bare: Path) -> None:
+def test_missing_packages_are_installed_together_with_sudo(bare: Path) -> None:
     (bare / "tools" / "sudo").write_text('#!/bin/sh\necho "sudo $*" >> "$(dirname "$0")/../calls"\nexit 1\n')
     (bare / "tools" / "sudo").chmod(0o755)
     done = setup_bare(bare, "demo")
@@ -203,7 +203,7 @@ def test_missing_packages_are_installed_in_one_go_where_sudo_is(bare: Path) -> N
     assert not (bare / ".venv").exists(), "nothing else is done before"
 
 
-def test_a_system_without_apt_reads_what_is_missing(bare: Path) -> None:
+def test_missing_packages_are_listed_on_a_system_without_apt(bare: Path) -> None:
     (bare / "tools" / "apt-get").unlink()
     (line,) = setup_bare(bare, "build").stderr.splitlines()
     assert line == "setup: these Debian packages, or what your system has in their place, are missing: nodejs npm"
@@ -215,8 +215,8 @@ def test_uv_is_installed_from_the_hashed_lock(checkout: Path) -> None:
     (tools / "pip").write_text('#!/bin/sh\necho "$@" > asked\nfor last; do :; done\ncat "$last" > taken\nexit 1\n')
     done = setup(checkout, "build")
     assert (done.returncode, "could not install uv" in done.stderr.splitlines()[-1]) == (1, True), done.stderr
-    asked = (checkout / "asked").read_text().split()
-    assert asked[:4] == ["install", "-q", "--require-hashes", "--no-deps"]
+    installed = (checkout / "asked").read_text().split()
+    assert installed[:4] == ["install", "-q", "--require-hashes", "--no-deps"]
     first, *hashes = (checkout / "taken").read_text().splitlines()
     assert first.startswith("uv==")
     assert first in (REPOSITORY / "requirements" / "dev.txt").read_text().splitlines()

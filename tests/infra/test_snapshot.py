@@ -27,7 +27,7 @@ def test_no_other_version_for_the_code_of_another_function() -> None:
     assert version(DispatchFunction="another", DuckDbLayer="another") == version()
 
 
-def test_the_alias_is_asked_where_there_are_snapshots_and_may_be() -> None:
+def test_alias_is_invoked_where_snapshots_exist() -> None:
     resources = transform()["Resources"]
     ((alias, body),) = of_type(transform(), "AWS::Lambda::Alias")
     assert body["FunctionVersion"] == {"Fn::GetAtt": [version(), "Version"]}

@@ -39,7 +39,7 @@ def of_type(template: Template, kind: str) -> Iterator[tuple[str, dict[str, Any]
 def statements(template: Template, role: str) -> list[dict[str, Any]]:
     """The statements of a function's role that the template itself writes."""
     policies = template["Resources"][role]["Properties"].get("Policies", [])
-    return [one for policy in policies for one in as_list(policy["PolicyDocument"]["Statement"])]
+    return [statement for policy in policies for statement in as_list(policy["PolicyDocument"]["Statement"])]
 
 
 def as_list(value: Any) -> list[Any]:
@@ -47,7 +47,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def actions(template: Template, role: str) -> set[str]:
-    return {action for one in statements(template, role) for action in as_list(one["Action"])}
+    return {action for statement in statements(template, role) for action in as_list(statement["Action"])}
 
 
 def test_cfn_lint_finds_nothing(tmp_path: Path) -> None:
@@ -66,9 +66,9 @@ def test_checkov_finds_nothing(template: Template, tmp_path: Path) -> None:
         [checkov, "--config-file", REPOSITORY / "lint/checkov.yaml", "-f", path, "-o", "json"],
         capture_output=True, text=True, check=False, cwd=tmp_path,
     )  # fmt: skip
-    found = json.loads(done.stdout)
-    assert found["summary"]["passed"] > 10
-    assert [failed["check_id"] for failed in found["results"]["failed_checks"]] == []
+    findings = json.loads(done.stdout)
+    assert findings["summary"]["passed"] > 10
+    assert [failed["check_id"] for failed in findings["results"]["failed_checks"]] == []
 
 
 def test_every_suppression_says_why() -> None:
@@ -78,7 +78,7 @@ def test_every_suppression_says_why() -> None:
             assert lines[number - 1].strip().startswith("# "), text
 
 
-def test_every_function_runs_on_arm_with_its_own_kept_log(template: Template) -> None:
+def test_every_function_runs_on_arm_with_a_retained_log_group(template: Template) -> None:
     names = []
     for name, function in of_type(template, "AWS::Lambda::Function"):
         names.append(name)
@@ -109,24 +109,24 @@ def test_queues_retry_single_messages_bounded_and_end_in_the_dead_letters(templa
     assert fresh > past, "a backfill leaves room for fresh hours"
 
 
-def test_the_schedule_passes_its_own_time_and_fails_into_the_dead_letters(template: Template) -> None:
-    (schedule,) = [one for _, one in of_type(template, "AWS::Scheduler::Schedule")
-                   if one["Target"]["Arn"] == {"Fn::GetAtt": ["DispatchFunction", "Arn"]}]  # fmt: skip
-    given = schedule["Target"]["Input"].replace("<aws.scheduler.scheduled-time>", "2026-11-19T11:05:00Z")
-    assert read_message(ScheduledTick, given) == ScheduledTick.model_validate(EVENTS["schedule"])
+def test_schedule_passes_its_time_and_failures_become_dead_letters(template: Template) -> None:
+    (schedule,) = [properties for _, properties in of_type(template, "AWS::Scheduler::Schedule")
+                   if properties["Target"]["Arn"] == {"Fn::GetAtt": ["DispatchFunction", "Arn"]}]  # fmt: skip
+    event = schedule["Target"]["Input"].replace("<aws.scheduler.scheduled-time>", "2026-11-19T11:05:00Z")
+    assert read_message(ScheduledTick, event) == ScheduledTick.model_validate(EVENTS["schedule"])
     assert (schedule["ScheduleExpression"], schedule["ScheduleExpressionTimezone"]) == ("cron(5 * * * ? *)", "UTC")
     assert schedule["Target"]["Arn"] == {"Fn::GetAtt": ["DispatchFunction", "Arn"]}
     assert schedule["Target"]["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
     role = template["Resources"][schedule["Target"]["RoleArn"]["Fn::GetAtt"][0]]
-    granted = {one for policy in role["Properties"]["Policies"] for s in policy["PolicyDocument"]["Statement"]
-               for one in as_list(s["Action"])}  # fmt: skip
+    granted = {action for policy in role["Properties"]["Policies"] for s in policy["PolicyDocument"]["Statement"]
+               for action in as_list(s["Action"])}  # fmt: skip
     assert granted == {"lambda:InvokeFunction", "sqs:SendMessage"}
 
 
 def test_prices_are_refreshed_before_dispatch_and_only_where_a_source_is_on(template: Template) -> None:
-    schedules = {name: one for name, one in of_type(template, "AWS::Scheduler::Schedule")
-                 if one["Target"]["Arn"] == {"Fn::GetAtt": ["PricesFunction", "Arn"]}}  # fmt: skip
-    assert {name: one["ScheduleExpression"] for name, one in schedules.items()} == {
+    schedules = {name: properties for name, properties in of_type(template, "AWS::Scheduler::Schedule")
+                 if properties["Target"]["Arn"] == {"Fn::GetAtt": ["PricesFunction", "Arn"]}}  # fmt: skip
+    assert {name: schedule["ScheduleExpression"] for name, schedule in schedules.items()} == {
         "PricesHourly": "cron(1 * * * ? *)", "PricesDaily": "cron(31 3 * * ? *)",
     }  # fmt: skip
     for name, schedule in schedules.items():
@@ -140,7 +140,7 @@ def test_prices_are_refreshed_before_dispatch_and_only_where_a_source_is_on(temp
     assert timedelta(minutes=1) < RATING_DELAY < timedelta(minutes=5)
 
 
-def test_each_price_source_brings_its_own_permissions(template: Template) -> None:
+def test_price_sources_add_their_permissions(template: Template) -> None:
     granted: dict[str, set[str]] = {}
     for name, policy in of_type(template, "AWS::IAM::Policy"):
         if name.endswith(("KeyPolicy", "KeyReadPolicy", "KeyWritePolicy")):
@@ -176,15 +176,15 @@ def test_asynchronous_functions_do_not_fail_in_silence(template: Template) -> No
         assert body["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
 
 
-def test_news_that_cannot_be_delivered_reach_the_dead_letters(template: Template) -> None:
-    news = [body for _, body in of_type(template, "AWS::SNS::Subscription") if body["Protocol"] == "lambda"]
-    assert [one["RedrivePolicy"]["deadLetterTargetArn"] for one in news] == [{"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}]
+def test_undeliverable_events_become_dead_letters(template: Template) -> None:
+    subscriptions = [body for _, body in of_type(template, "AWS::SNS::Subscription") if body["Protocol"] == "lambda"]
+    assert [subscription["RedrivePolicy"]["deadLetterTargetArn"] for subscription in subscriptions] == [{"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}]
     # Without this SNS drops them: the redrive policy alone grants nothing.
     policy = template["Resources"]["DeadLetterPolicy"]["Properties"]
     assert policy["Queues"] == [{"Ref": "DeadLetterQueue"}]
     (statement,) = policy["PolicyDocument"]["Statement"]
     assert (statement["Principal"], statement["Action"]) == ({"Service": "sns.amazonaws.com"}, "sqs:SendMessage")
-    assert statement["Condition"] == {"ArnEquals": {"aws:SourceArn": news[0]["TopicArn"]}}
+    assert statement["Condition"] == {"ArnEquals": {"aws:SourceArn": subscriptions[0]["TopicArn"]}}
 
 
 def test_the_ledger_is_kept_whatever_happens_to_the_stack(template: Template) -> None:
@@ -199,15 +199,15 @@ def test_policies_are_narrow(template: Template) -> None:
     roles = [name for name, _ in of_type(template, "AWS::IAM::Role") if name.endswith("FunctionRole")]
     assert len(roles) == 7
     for role in roles:
-        for one in statements(template, role):
-            for action in as_list(one["Action"]):
+        for statement in statements(template, role):
+            for action in as_list(statement["Action"]):
                 assert "*" not in action
                 assert action != "dynamodb:Scan"
-            if "*" in json.dumps(one["Resource"]):
-                assert one["Sid"] in WILDCARD_REASONS, one
+            if "*" in json.dumps(statement["Resource"]):
+                assert statement["Sid"] in WILDCARD_REASONS, statement
 
 
-def test_each_function_may_do_its_own_job_and_no_more(template: Template) -> None:
+def test_functions_have_exactly_the_permissions_they_need(template: Template) -> None:
     read = {"dynamodb:GetItem", "dynamodb:Query"}
     assert actions(template, "ApiFunctionRole") == read | {"s3:GetObject"}
     assert actions(template, "DispatchFunctionRole") == read | {
@@ -233,7 +233,7 @@ def test_each_function_may_do_its_own_job_and_no_more(template: Template) -> Non
     }  # fmt: skip
 
 
-def test_every_route_but_the_public_ones_asks_who_is_there(template: Template) -> None:
+def test_every_route_except_public_ones_requires_authorization(template: Template) -> None:
     routes = {body["RouteKey"]: body for _, body in of_type(template, "AWS::ApiGatewayV2::Route")}
     assert routes.keys() >= PUBLIC | {"GET /v1/costs", "GET /v1/business-units", "GET /v1/hours"}
     for key, route in routes.items():
@@ -248,11 +248,11 @@ def test_every_route_but_the_public_ones_asks_who_is_there(template: Template) -
     permitted = template["Resources"]["HttpPermission"]["Properties"]["FunctionName"]
     assert permitted["Fn::If"][2] == {"Ref": "ApiFunction"}
     documented = json.loads((REPOSITORY / "docs/openapi.json").read_text())["paths"]
-    asked = {f"{method.upper()} {path}" for path, methods in documented.items() for method in methods}
-    assert asked | PAGES == routes.keys()
+    documented_routes = {f"{method.upper()} {path}" for path, methods in documented.items() for method in methods}
+    assert documented_routes | PAGES == routes.keys()
 
 
-def test_routes_without_authorization_have_their_own_throttle(template: Template) -> None:
+def test_public_routes_have_a_separate_throttle(template: Template) -> None:
     """With the default's they would share it: a flood of the public page would take the reports away."""
     stage = template["Resources"]["HttpStage"]
     routes = {
@@ -266,7 +266,7 @@ def test_routes_without_authorization_have_their_own_throttle(template: Template
         assert settings["ThrottlingBurstLimit"] >= settings["ThrottlingRateLimit"] > 0
 
 
-def test_functions_are_told_what_they_need_and_only_what_is_read(template: Template) -> None:
+def test_functions_receive_exactly_the_variables_they_read(template: Template) -> None:
     needed = {
         "DispatchFunction": {"table", "hours_queue_url", "backfill_queue_url", "events_topic_arn"},
         "AttributeFunction": {
@@ -281,10 +281,10 @@ def test_functions_are_told_what_they_need_and_only_what_is_read(template: Templ
         "PricesFunction": {"table", "price_sources"},
     }  # fmt: skip
     for name, function in of_type(template, "AWS::Lambda::Function"):
-        given = {key.removeprefix("GPUCOST_").lower() for key in function["Environment"]["Variables"]
+        variables = {key.removeprefix("GPUCOST_").lower() for key in function["Environment"]["Variables"]
                  if key.startswith("GPUCOST_")}  # fmt: skip
-        assert given == needed[name] | {"stack"}
-        assert given <= set(Environment.model_fields)
+        assert variables == needed[name] | {"stack"}
+        assert variables <= set(Environment.model_fields)
 
 
 def test_every_parameter_is_described() -> None:
@@ -312,12 +312,12 @@ def test_recorded_work_is_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["hour-closed", "tick", "amp-alerts"])
-def test_recorded_news_are_read(name: str) -> None:
+def test_recorded_events_are_parsed(name: str) -> None:
     for record in EVENTS[name]["Records"]:
         assert read_alert_input(record["Sns"]["Message"]).kind == name
 
 
-def test_there_is_one_recorded_event_per_trigger(template: Template) -> None:
+def test_every_trigger_has_a_recorded_event(template: Template) -> None:
     """Each names the resource it comes from, as real ones do, so that none outlives its trigger or misses one."""
     queues = {source["EventSourceArn"]["Fn::GetAtt"][0] for _, source in
               of_type(template, "AWS::Lambda::EventSourceMapping")}  # fmt: skip
@@ -343,7 +343,7 @@ def test_there_is_one_recorded_event_per_trigger(template: Template) -> None:
     }
 
 
-def test_traces_are_sent_where_that_is_asked_for(template: Template) -> None:
+def test_traces_are_sent_if_enabled(template: Template) -> None:
     def traced(transformed: Template) -> set[tuple[bool, bool]]:
         return {
             (
@@ -360,15 +360,15 @@ def test_traces_are_sent_where_that_is_asked_for(template: Template) -> None:
     assert traced(transform(Tracing="Active")) == {(True, True)}
 
 
-def test_recording_rules_are_loaded_when_asked_for(template: Template) -> None:
+def test_recording_rules_are_loaded_if_enabled(template: Template) -> None:
     """Off unless asked for, and only beside the alerts; the nested template takes what it is given."""
     nested = template["Resources"]["AmpRecordingRules"]
-    asked = {"Fn::Equals": [{"Ref": "RecordingRules"}, "true"]}
-    assert template["Conditions"][nested["Condition"]] == {"Fn::And": [{"Condition": "WithAmpRules"}, asked]}
+    condition = {"Fn::Equals": [{"Ref": "RecordingRules"}, "true"]}
+    assert template["Conditions"][nested["Condition"]] == {"Fn::And": [{"Condition": "WithAmpRules"}, condition]}
     assert template["Parameters"]["RecordingRules"]["Default"] == "false"
-    own = yaml_parse((REPOSITORY / nested["Properties"]["TemplateURL"]).read_text())
-    assert own["Parameters"].keys() == nested["Properties"]["Parameters"].keys()
-    given_workspace = {"AmpWorkspaceArn": "arn:aws:aps:eu-central-1:1:workspace/ws-1", "RecordingRules": "true"}
-    stack = Stack("gpucost-dev", template, given_workspace)
+    nested_template = yaml_parse((REPOSITORY / nested["Properties"]["TemplateURL"]).read_text())
+    assert nested_template["Parameters"].keys() == nested["Properties"]["Parameters"].keys()
+    parameters = {"AmpWorkspaceArn": "arn:aws:aps:eu-central-1:1:workspace/ws-1", "RecordingRules": "true"}
+    stack = Stack("gpucost-dev", template, parameters)
     names = {nested.properties("Rules")["Name"] for nested in stack.nested()}
     assert len(names) == 2, "both are in one workspace"

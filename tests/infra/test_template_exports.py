@@ -18,15 +18,15 @@ DAY = datetime(2026, 11, 19, tzinfo=UTC)
 
 
 def properties(template: Template, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = template["Resources"][name]["Properties"]
-    return found
+    resource_properties: dict[str, Any] = template["Resources"][name]["Properties"]
+    return resource_properties
 
 
-def test_the_schedule_passes_its_own_time_and_fails_into_the_dead_letters(template: Template) -> None:
+def test_schedule_passes_its_time_and_failures_become_dead_letters(template: Template) -> None:
     schedule = properties(template, "ExportFunctionDaily")
-    given = schedule["Target"]["Input"].replace("<aws.scheduler.scheduled-time>", "2026-11-19T02:40:00Z")
+    event = schedule["Target"]["Input"].replace("<aws.scheduler.scheduled-time>", "2026-11-19T02:40:00Z")
     recorded = json.loads((REPOSITORY / "events/export.json").read_text())
-    assert read_message(ExportDue, given) == ExportDue.model_validate(recorded)
+    assert read_message(ExportDue, event) == ExportDue.model_validate(recorded)
     assert (schedule["ScheduleExpression"], schedule["ScheduleExpressionTimezone"]) == ("cron(40 2 * * ? *)", "UTC")
     assert schedule["Target"]["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
 
@@ -64,15 +64,15 @@ def test_the_bucket_is_private_encrypted_and_outlives_the_stack(template: Templa
     assert (statement["Effect"], statement["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
 
 
-def test_what_is_written_lies_where_the_functions_may_reach_it(template: Template) -> None:
+def test_exports_are_written_where_functions_have_access(template: Template) -> None:
     for role, sid in (("ExportFunctionRole", "WriteExports"), ("ApiFunctionRole", "SignDownloads")):
         (statement,) = [
-            one
+            statement
             for policy in properties(template, role)["Policies"]
-            for one in policy["PolicyDocument"]["Statement"]
-            if one.get("Sid") == sid
+            for statement in policy["PolicyDocument"]["Statement"]
+            if statement.get("Sid") == sid
         ]
-        folders = [one["Fn::Sub"][0].rpartition("${Bucket}/")[2] for one in statement["Resource"]]
+        folders = [resource_arn["Fn::Sub"][0].rpartition("${Bucket}/")[2] for resource_arn in statement["Resource"]]
         assert folders == ["focus/*", "csv/*"]
         for file_format in ("parquet", "csv"):
             key = object_key("demo", DAY, file_format)
@@ -81,8 +81,8 @@ def test_what_is_written_lies_where_the_functions_may_reach_it(template: Templat
 
 def test_export_writes_its_catalogue_and_nothing_else_of_the_ledger(template: Template) -> None:
     statements = [
-        one for policy in properties(template, "ExportFunctionRole")["Policies"]
-        for one in policy["PolicyDocument"]["Statement"] if one.get("Action") == "dynamodb:PutItem"
+        statement for policy in properties(template, "ExportFunctionRole")["Policies"]
+        for statement in policy["PolicyDocument"]["Statement"] if statement.get("Action") == "dynamodb:PutItem"
     ]  # fmt: skip
     (pattern,) = statements[0]["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]
     assert len(statements) == 1

@@ -30,7 +30,7 @@ EVERYTHING_ON = {
     "Grafana": "true",
 }
 """Of every template: what it does not declare is left out."""
-OF_ONE_STACK = {"DomainName"}
+UNIQUE_PER_ACCOUNT = {"DomainName"}
 """Parameters with a default that no two stacks can give the same value: a domain leads to one API."""
 NAMED_WITHIN = {
     "AWS::Lambda::Alias": "FunctionName",
@@ -71,10 +71,10 @@ def name_paths(kind: str) -> tuple[set[str], set[str]]:
 
 
 def value_at(properties: Mapping[str, Any], path: str) -> Any:
-    found: Any = properties
+    resolved: Any = properties
     for part in path.split("/"):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+        resolved = resolved.get(part) if isinstance(resolved, Mapping) else None
+    return resolved
 
 
 def shared_names(first: Stack, second: Stack) -> Iterator[str]:
@@ -89,18 +89,18 @@ def shared_names(first: Stack, second: Stack) -> Iterator[str]:
             value = value_at(properties, path)
             if value is not None and value == value_at(others, path) and not apart:
                 yield f"{first.name}: {logical} ({kind}): {path}: {value}"
-    for one, other in zip(first.nested(), second.nested(), strict=True):
-        yield from shared_names(one, other)
+    for nested, other in zip(first.nested(), second.nested(), strict=True):
+        yield from shared_names(nested, other)
 
 
 def stack(name: str, template: Template, parameters: Mapping[str, Any], region: str = "eu-central-1") -> Stack:
     """A stack with these parameters, as far as the template has them; required ones are the stack's own."""
     declared = template.get("Parameters", {})
-    required = {key: f"{name}-{key}" for key, body in declared.items() if "Default" not in body or key in OF_ONE_STACK}
+    required = {key: f"{name}-{key}" for key, body in declared.items() if "Default" not in body or key in UNIQUE_PER_ACCOUNT}
     if parameters and "CertificateArn" in declared:
         required["CertificateArn"] = f"arn-of-a-certificate-of-{name}"
     elif not parameters:
-        required = {key: value for key, value in required.items() if key not in OF_ONE_STACK}
+        required = {key: value for key, value in required.items() if key not in UNIQUE_PER_ACCOUNT}
     return Stack(name, template, {**required, **{k: v for k, v in parameters.items() if k in declared}}, region)
 
 
@@ -122,7 +122,7 @@ def test_every_resource_is_compared() -> None:
     ]  # fmt: skip
 
 
-def test_alarms_and_dashboard_show_their_own_stack() -> None:
+def test_alarms_and_dashboard_show_only_their_stack() -> None:
     """Metrics that both stacks publish under the same name and dimensions would ring both stacks' alarms."""
     template = read_template(REPOSITORY / "template.yaml")
     first, second = (stack(name, template, EVERYTHING_ON) for name in ("gpucost-dev", "gpucost-prod"))
@@ -138,8 +138,8 @@ def test_alarms_and_dashboard_show_their_own_stack() -> None:
     for widget in json.loads(first.properties("Dashboard")["DashboardBody"])["widgets"]:
         series: list[str] = []
         for metric in widget["properties"]["metrics"]:
-            given = [part for part in metric if isinstance(part, str)]
-            series = [series[place] if part == "." else part for place, part in enumerate(given)]
+            parts = [part for part in metric if isinstance(part, str)]
+            series = [series[index] if part == "." else part for index, part in enumerate(parts)]
             assert "gpucost-dev" in " ".join(series), series
 
 
@@ -167,9 +167,9 @@ def test_names_fit_even_where_the_stack_has_the_longest_name() -> None:
     for path in templates():
         template = read_template(REPOSITORY / path)
         made = [stack(name, template, EVERYTHING_ON)] if path == "template.yaml" else [Stack(name, template)]
-        made += [nested for one in made for nested in one.nested() if not nested.name.endswith("-Observability")]
-        for one in made:
-            for logical, kind, properties in one.resources():
+        made += [nested for stack in made for nested in stack.nested() if not nested.name.endswith("-Observability")]
+        for stack in made:
+            for logical, kind, properties in stack.resources():
                 declared = PROVIDER_SCHEMA_MANAGER.get_resource_schema("eu-central-1", kind).schema["properties"]
                 for path_of_name in name_paths(kind)[0]:
                     value, limit = value_at(properties, path_of_name), declared.get(path_of_name, {}).get("maxLength")

@@ -20,7 +20,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.limits import LimitsStore
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
-from tests.core.test_metering import seen
+from tests.core.test_metering import observation
 from tests.records import line, record
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -47,7 +47,7 @@ class Kept:
     def publish(self, usd: str, why: str = "") -> None:
         lines = [line("research", "bu-a", "p", usd)]
         what = replace(record(lines, hour=DAY_1, notes=("a note",)), charges=(CHARGE,))
-        usage = meter(seen(), MeteringRules())
+        usage = meter(observation(), MeteringRules())
         old = self.ledger.newest_version("demo", DAY_1)
         self.ledger.publish(what, replacing=old, settings_version=1, now=NOW, usage=usage, reason=why)
 

@@ -12,7 +12,7 @@ from gpucost.core.pricing.node_prices import Pricing
 from gpucost.core.pricing.prices import Price, PriceBook
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage.usage_documents import read_usage, usage_document
-from tests.core.observed import observations, rules
+from tests.core.generated_observations import cluster_observations, metering_rules
 
 UNITS = (
     BusinessUnit("labelled", pod_labels={"label_team": "x"}),
@@ -28,7 +28,7 @@ PRICES = PriceBook(
 
 
 @settings(max_examples=150, deadline=None)
-@given(observations(), rules)
+@given(cluster_observations(), metering_rules)
 def test_stored_usage_says_what_it_said(observation: Observation, metering: MeteringRules) -> None:
     usage = meter(observation, metering)
     asked = AttributionRules(Pricing(PRICES, ("on-demand", "rates")), UNITS, cost_labels={"team": "label_team"})

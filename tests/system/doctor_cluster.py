@@ -1,4 +1,4 @@
-"""Metrics of a small cluster of the last hours, healthy, from which a test takes things away or in which it plants."""
+"""Metrics of a small, healthy cluster in the last hours, from which tests remove series or to which they add some."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -20,98 +20,98 @@ LABELS = {
 
 
 class Recent(Timeline):
-    """A timeline whose minutes count from the start of the hour that is the last full one at `now`, its making."""
+    """A timeline whose minutes count from the start of the last full hour before its creation (`now`)."""
 
     def __init__(self, cluster: str = "", step: float = 60.0) -> None:
         self.now = datetime.now(UTC)
         super().__init__(cluster, step, base=floor_hour(self.now) - HOUR)
 
     def exporter_up(self, *nodes: str) -> None:
-        """The GPU exporters' targets."""
+        """Add `up` of GPU exporters."""
         for node in nodes:
             self.up(job="dcgm-exporter", instance=f"{node}:9400")
 
     def owned(self, pod: str, kind: str, name: str, namespace: str = "team") -> None:
-        """Who owns a pod."""
-        own = {"namespace": namespace, "pod": pod, "uid": f"uid-{pod}", **KSM}
-        self.add("kube_pod_owner", owner_kind=kind, owner_name=name, owner_is_controller="true", **own)
-        self.add("kube_pod_status_scheduled_time", value=1, **own)
+        """Add the owner of a pod."""
+        labels = {"namespace": namespace, "pod": pod, "uid": f"uid-{pod}", **KSM}
+        self.add("kube_pod_owner", owner_kind=kind, owner_name=name, owner_is_controller="true", **labels)
+        self.add("kube_pod_status_scheduled_time", value=1, **labels)
 
     def without(self, *metrics: str) -> "Recent":
-        """The same, with some families left out."""
+        """Remove some metrics."""
         for metric in metrics:
             del self.families[metric]
         return self
 
     def edited(self, metric: str, edit: Callable[[str], str], also: Iterable[str] = ()) -> "Recent":
-        """The same, with the lines of some families changed; blank lines go."""
+        """Edit the lines of some metrics, and remove lines that become blank."""
         for name in (metric, *also):
             changed = (edit(line) for line in self.families[name])
             self.families[name] = [line for line in changed if line]
         return self
 
 
-def bare(**own: str) -> Recent:
-    """kube-state-metrics and its heartbeat, no GPU anywhere."""
-    cluster = Recent(cluster=own.pop("cluster", ""))
-    cluster.up()
-    return cluster
+def bare(cluster: str = "") -> Recent:
+    """A cluster with `up` of kube-state-metrics and nothing else."""
+    metrics = Recent(cluster=cluster)
+    metrics.up()
+    return metrics
 
 
 def healthy(nodes: int = 1, *, labels: dict[str, str] | None = None, units: int = 4, cluster: str = "") -> Recent:
-    """Nodes of four GPUs: two pods on each, with their devices labelled, and two idle devices."""
-    found = bare(cluster=cluster)
-    found.exporter_up(*(f"n{i}" for i in range(1, nodes + 1)))
+    """Nodes of four GPUs: two pods on each, with labeled devices, and two idle devices."""
+    metrics = bare(cluster=cluster)
+    metrics.exporter_up(*(f"n{i}" for i in range(1, nodes + 1)))
     for i in range(1, nodes + 1):
         node = f"n{i}"
-        found.node(node, capacity={"nvidia_com_gpu": units}, labels={**LABELS, **(labels or {})})
+        metrics.node(node, capacity={"nvidia_com_gpu": units}, labels={**LABELS, **(labels or {})})
         for gpu in range(2):
-            pod(found, f"{node}-a{gpu}", node=node)
+            pod(metrics, f"{node}-a{gpu}", node=node)
         for gpu in range(4):
             held = {"exported_namespace": "team", "exported_pod": f"{node}-a{gpu}"} if gpu < 2 else {}
             target = {"namespace": "monitoring", "pod": f"dcgm-exporter-{node}"}
-            found.device(0.25 * (gpu + 1) if gpu < 2 else 0, gpu=gpu, node=node, **target, **held)
-    found.add("kube_replicaset_owner", namespace="team", replicaset="app-1", owner_kind="Deployment",
+            metrics.device(0.25 * (gpu + 1) if gpu < 2 else 0, gpu=gpu, node=node, **target, **held)
+    metrics.add("kube_replicaset_owner", namespace="team", replicaset="app-1", owner_kind="Deployment",
               owner_name="app", **KSM)  # fmt: skip
-    return found
+    return metrics
 
 
-def pod(found: Recent, name: str, *, node: str = "n1", resource: str = "nvidia_com_gpu", units: int = 1) -> None:
-    """A running pod of a Deployment."""
-    found.pod(name, node=node, resource=resource, units=units)
-    found.owned(name, "ReplicaSet", "app-1")
+def pod(cluster: Recent, name: str, *, node: str = "n1", resource: str = "nvidia_com_gpu", units: int = 1) -> None:
+    """Add a running pod of a Deployment."""
+    cluster.pod(name, node=node, resource=resource, units=units)
+    cluster.owned(name, "ReplicaSet", "app-1")
 
 
-def shared(resource: str = "nvidia_com_gpu", *, labelled: int = 1, slots: bool = False) -> Recent:
-    """Two GPUs, each handed out four times, with three holders on each."""
+def shared(resource: str = "nvidia_com_gpu", *, labeled: int = 1, slots: bool = False) -> Recent:
+    """Two GPUs, each shared by four replicas, with three pods on each."""
     names = [f"s-{i}" for i in range(6)]
     cluster = bare()
     cluster.exporter_up("n1")
-    own = {"nvidia_com_gpu_replicas": "4", "nvidia_com_gpu_sharing_strategy": "time-slicing"}
-    own["node_kubernetes_io_instance_type"] = "custom.2gpu"
-    cluster.node(capacity={resource: 8}, labels={**LABELS, **own, "nvidia_com_gpu_count": "2"})
+    node_labels = {"nvidia_com_gpu_replicas": "4", "nvidia_com_gpu_sharing_strategy": "time-slicing"}
+    node_labels["node_kubernetes_io_instance_type"] = "custom.2gpu"
+    cluster.node(capacity={resource: 8}, labels={**LABELS, **node_labels, "nvidia_com_gpu_count": "2"})
     cluster.add("kube_replicaset_owner", namespace="team", replicaset="app-1", owner_kind="Deployment", **KSM)
     for name in names:
         pod(cluster, name, resource=resource)
     for gpu in range(2):
-        for i in range(labelled):
+        for i in range(labeled):
             slot = {"vgpu": str(i)} if slots else {}
             cluster.device(0.6, gpu=gpu, exported_namespace="team", exported_pod=names[gpu * 3 + i], **slot)
-        if not labelled:
+        if not labeled:
             cluster.device(0.6, gpu=gpu)
     return cluster
 
 
-def sliced(profile: str = "1g_5gb", *, labelled: bool = True, product: str = "NVIDIA-A100-SXM4-40GB") -> Recent:
-    """One A100 in slices, two of them held, and a whole GPU beside it on another node."""
+def sliced(profile: str = "1g_5gb", *, labeled: bool = True, product: str = "NVIDIA-A100-SXM4-40GB") -> Recent:
+    """A node with a sliced A100, of which pods hold two slices, and a healthy node."""
     cluster = healthy()
-    own = {"node_kubernetes_io_instance_type": "custom.1gpu", "nvidia_com_gpu_count": "1"}
-    own |= {"nvidia_com_gpu_product": product}
+    node_labels = {"node_kubernetes_io_instance_type": "custom.1gpu", "nvidia_com_gpu_count": "1"}
+    node_labels |= {"nvidia_com_gpu_product": product}
     resource = f"nvidia_com_mig_{profile}"
-    cluster.node("mig", capacity={resource: 7}, labels={**LABELS, **own})
+    cluster.node("mig", capacity={resource: 7}, labels={**LABELS, **node_labels})
     cluster.exporter_up("mig")
     for i in range(3):
-        held = {"exported_namespace": "team", "exported_pod": f"m-{i}"} if labelled and i < 2 else {}
+        held = {"exported_namespace": "team", "exported_pod": f"m-{i}"} if labeled and i < 2 else {}
         mig = {"GPU_I_ID": str(i + 7), "GPU_I_PROFILE": profile.replace("_", ".")}
         cluster.device(0.3, gpu=0, node="mig", **mig, **held)
     for i in range(2):

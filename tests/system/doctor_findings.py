@@ -1,4 +1,4 @@
-"""What `gpucost doctor` finds in a cluster of a test, and how tests look at it."""
+"""Helpers to read the reports of `gpucost doctor` in tests."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -16,9 +16,9 @@ def document(url: str, *, more: str = "", clusters: str = "") -> str:
 
 
 def named(report: Report, name: str, metric: str = "") -> Check:
-    found = [check for check in report.checks if check.name == name and metric in {"", check.metric}]
-    assert len(found) == 1, [check.name for check in report.checks]
-    return found[0]
+    checks = [check for check in report.checks if check.name == name and metric in {"", check.metric}]
+    assert len(checks) == 1, [check.name for check in report.checks]
+    return checks[0]
 
 
 def faults(report: Report) -> dict[str, Check]:
@@ -26,15 +26,15 @@ def faults(report: Report) -> dict[str, Check]:
 
 
 def only(report: Report, name: str, *, says: str, change: str, status: str = "faulty") -> Check:
-    """The one fault of a cluster, with its line to change."""
-    found = faults(report)
-    assert set(found) == {name}
-    check = found[name]
+    """The only fault of a cluster, with its line to change."""
+    by_name = faults(report)
+    assert set(by_name) == {name}
+    check = by_name[name]
     assert check.status == status
     assert says in (check.finding or "")
     assert change in (check.change or "")
     return check
 
 
-def rungs(report: Report) -> list[tuple[str | None, str, Decimal]]:
-    return [(one.signal, one.source, one.gpus) for one in report.utilization]
+def sources(report: Report) -> list[tuple[str | None, str, Decimal]]:
+    return [(held.signal, held.source, held.gpus) for held in report.utilization]

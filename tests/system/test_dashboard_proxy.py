@@ -15,7 +15,7 @@ from botocore.credentials import Credentials
 
 from gpucost.core.errors import GpuCostError
 from gpucost_cli.signing_proxy import serve_proxy, region_of, signer
-from tests.signatures import OWN, is_signed
+from tests.signatures import CREDENTIALS, is_signed
 
 
 @dataclass
@@ -90,7 +90,7 @@ def upstream() -> Iterator[Upstream]:
 
 @pytest.fixture(scope="module")
 def proxy(upstream: Upstream) -> Iterator[str]:
-    with serve_proxy(upstream.url, signer(OWN, "eu-central-1"), 0) as address:
+    with serve_proxy(upstream.url, signer(CREDENTIALS, "eu-central-1"), 0) as address:
         yield address.removeprefix("http://")
 
 

@@ -179,13 +179,13 @@ def test_alerts_are_exactly_the_expected_ones(running: Demo) -> None:
     answer = running.ask(f"/v1/alerts?{running.period}")
     history = [
         (running.hours.index(datetime.fromisoformat(transition["hour"])), transition["event"], transition["rule"],
-         transition["about"]["workload"] or transition["about"]["business_unit"] or transition["about"]["node_pool"])
+         transition["subject"]["workload"] or transition["subject"]["business_unit"] or transition["subject"]["node_pool"])
         for transition in answer["history"]
     ]  # fmt: skip
     assert sorted(history) == wanted
     last = {(rule, about): event for _, event, rule, about in wanted}
     firing = {
-        (alert["rule"], alert["about"]["workload"] or alert["about"]["business_unit"] or alert["about"]["node_pool"])
+        (alert["rule"], alert["subject"]["workload"] or alert["subject"]["business_unit"] or alert["subject"]["node_pool"])
         for alert in answer["active"]
         if alert["phase"] == "firing"
     }

@@ -18,13 +18,13 @@ def write(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-def test_json_of_the_command_line(tmp_path: Path, prometheus: Callable[[str], str]) -> None:
+def test_json_has_checks_and_utilization(tmp_path: Path, prometheus: Callable[[str], str]) -> None:
     url = prometheus(healthy().text())
     done = gpucost("doctor", "--settings", write(tmp_path, document(url)), "--format", "json")
     assert (done.returncode, done.stderr) == (0, "")
     (cluster,) = json.loads(done.stdout)["clusters"]
     assert (cluster["cluster"], cluster["possible"]) == ("demo", True)
-    assert cluster["utilization"] == [{"signal": GR, "rung": "pod", "gpus": 2}]
+    assert cluster["utilization"] == [{"signal": GR, "source": "pod", "gpus": 2}]
     checks = {check["name"]: check for check in cluster["checks"]}
     assert checks["kube_node_info"] == {
         "name": "kube_node_info",
@@ -38,7 +38,7 @@ def test_json_of_the_command_line(tmp_path: Path, prometheus: Callable[[str], st
     }
 
 
-def test_the_table_of_the_command_line(tmp_path: Path, prometheus: Callable[[str], str]) -> None:
+def test_table_shows_checks_and_changes(tmp_path: Path, prometheus: Callable[[str], str]) -> None:
     path = write(tmp_path, document(prometheus(healthy().text())))
     done = gpucost("doctor", "--settings", path, COLUMNS="140")
     assert (done.returncode, done.stderr) == (0, "")
@@ -52,24 +52,26 @@ def test_the_table_of_the_command_line(tmp_path: Path, prometheus: Callable[[str
     assert "→ dcgm-exporter, version 4.1.1 or later: env KUBERNETES_VIRTUAL_GPUS=true" in done.stdout
 
 
-def test_one_cluster_of_two_is_impossible(tmp_path: Path, prometheus: Callable[[str], str], refused_url: str) -> None:
+def test_unreachable_cluster_does_not_affect_others(
+    tmp_path: Path, prometheus: Callable[[str], str], refused_url: str
+) -> None:
     good, bad = prometheus(healthy().text()), refused_url
     two = f'[{{name: good, prometheus: {{url: "{good}"}}}}, {{name: bad, prometheus: {{url: "{bad}"}}}}]'
     done = gpucost("doctor", "--settings", write(tmp_path, document("", clusters=two)), "--format", "json")
     assert done.returncode == 1
-    assert [one["possible"] for one in json.loads(done.stdout)["clusters"]] == [True, False]
+    assert [cluster["possible"] for cluster in json.loads(done.stdout)["clusters"]] == [True, False]
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("gpucost: attribution is impossible: cluster bad: ")
     assert "could not be reached" in done.stderr
     assert "good" not in done.stderr
 
 
-def test_an_empty_prometheus_is_status_1(tmp_path: Path, prometheus: Callable[[str], str]) -> None:
+def test_empty_prometheus_exits_with_status_1(tmp_path: Path, prometheus: Callable[[str], str]) -> None:
     done = gpucost("doctor", "--settings", write(tmp_path, document(prometheus(Recent().text()))), COLUMNS="140")
     assert done.returncode == 1
     assert "demo: attribution is impossible" in done.stdout
     assert len(done.stderr.splitlines()) == 1
-    assert "no series of kube-state-metrics are there" in done.stdout
+    assert "there are no series of kube-state-metrics" in done.stdout
     assert done.stderr == "gpucost: attribution is impossible for cluster demo\n"
 
 
@@ -81,7 +83,7 @@ def test_an_empty_prometheus_is_status_1(tmp_path: Path, prometheus: Callable[[s
         (None, [], "cannot be read"),
     ],
 )
-def test_bad_input_is_status_2(tmp_path: Path, text: str | None, arguments: list[str], says: str) -> None:
+def test_invalid_input_exits_with_status_2(tmp_path: Path, text: str | None, arguments: list[str], says: str) -> None:
     path = write(tmp_path, text) if text is not None else "/nowhere"
     done = gpucost("doctor", "--settings", path, *arguments)
     assert (done.returncode, done.stdout) == (2, "")

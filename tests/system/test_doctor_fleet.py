@@ -1,4 +1,4 @@
-"""What `gpucost doctor` foretells of the simulated fleet, beside what attribution then does with it."""
+"""The utilization sources that `gpucost doctor` predicts for the simulated fleet are those of the attributed lines."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -18,31 +18,35 @@ from tests.system.fleet_truth import ask, settings
 
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
 MINUTE = 45
-"""Of the first hour, at which the doctor looks."""
-BEYOND = {
-    "dcgm-gone-half-way",  # the doctor looks when it is gone
-    "claims",  # GPUs held through DRA are in no request, and the doctor counts requests
-    "containers",  # nor does it tell sidecars from other init containers
+"""Minute of the first hour at which the doctor runs."""
+EXCLUDED = {
+    "dcgm-gone-half-way",  # the exporter is gone when the doctor runs
+    "claims",  # GPUs held through DRA have no request, and the doctor counts requests
+    "containers",  # the doctor does not distinguish sidecars from other init containers
 }
 
 
 def _is_steady(scenario: Scenario) -> bool:
-    """Whether every pod runs all hour: what is seen at one moment then holds for the hour."""
+    """Whether every pod runs for the whole hour, so that one time represents the hour."""
     return bool(scenario.pods) and all(pod.run_interval[0] <= 0 and pod.run_interval[1] >= 60 for pod in scenario.pods)
 
 
-STEADY = {one.name: one for one in all_scenarios() if _is_steady(one) and one.name not in BEYOND and 0 in one.hours}
+STEADY = {
+    scenario.name: scenario
+    for scenario in all_scenarios()
+    if _is_steady(scenario) and scenario.name not in EXCLUDED and 0 in scenario.hours
+}
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, tuple[Report, Any]]]:
-    """What the doctor says of each cluster, and its hour as attributed."""
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, tuple[Report, Any]]]:
+    """By cluster, the doctor's report and the attributed hour."""
     folder = tmp_path_factory.mktemp("fleet")
     metrics = folder / "metrics.om"
     openmetrics.write(list(STEADY.values()), BASE, metrics)
     with running_prometheus(metrics) as url:
         hours = ask(list(STEADY.values()), url, BASE, folder)
-        yield {name: (_examined(one, url), hours[name, 0]) for name, one in STEADY.items()}
+        yield {name: (_examined(scenario, url), hours[name, 0]) for name, scenario in STEADY.items()}
 
 
 def _examined(scenario: Scenario, url: str) -> Report:
@@ -51,19 +55,21 @@ def _examined(scenario: Scenario, url: str) -> Report:
 
 
 @pytest.mark.parametrize("name", STEADY)
-def test_the_rungs_foretold_are_those_on_the_lines(told: Mapping[str, tuple[Report, Any]], name: str) -> None:
-    report, hour = told[name]
+def test_predicted_utilization_sources_are_those_of_the_lines(
+    reports: Mapping[str, tuple[Report, Any]], name: str
+) -> None:
+    report, hour = reports[name]
     lines: dict[str, Decimal] = defaultdict(Decimal)
     for line in hour["lines"]:
         lines[line["utilization_source"]] += line["gpu_share"] * line["units"]
-    foretold: dict[str, Decimal] = defaultdict(Decimal)
-    for one in report.utilization:
-        foretold[one.source] += one.gpus
+    predicted: dict[str, Decimal] = defaultdict(Decimal)
+    for held in report.utilization:
+        predicted[held.source] += held.gpus
     assert report.attribution != "impossible"
-    assert {rung: round(gpus, 3) for rung, gpus in foretold.items()} == {
-        rung: round(gpus, 3) for rung, gpus in lines.items()
+    assert {source: round(gpus, 3) for source, gpus in predicted.items()} == {
+        source: round(gpus, 3) for source, gpus in lines.items()
     }
 
 
-def test_there_are_enough_of_them() -> None:
+def test_most_of_the_fleet_is_compared() -> None:
     assert len(STEADY) >= 30

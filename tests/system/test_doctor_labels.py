@@ -1,4 +1,4 @@
-"""`gpucost doctor` asks for the labels that the settings' price sources read."""
+"""`gpucost doctor` checks the node labels that the price sources need."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -31,7 +31,7 @@ def test_spot_nodes_need_their_zone_id(diagnose: Diagnose) -> None:
     sources = "{sources: [spot, on-demand]}"
     spot = {"karpenter_sh_capacity_type": "spot"}
     report = diagnose(healthy(labels=spot), sources)
-    only(report, ZONE_ID, status="missing", says="1 of 1 GPU nodes tell no zone ID (n1): spot prices do not apply",
+    only(report, ZONE_ID, status="missing", says="1 of 1 GPU nodes have no label for the zone ID (n1): spot prices do not apply",
          change="topology.k8s.aws/zone-id,")  # fmt: skip
     assert faults(diagnose(healthy(labels={**spot, "topology_k8s_aws_zone_id": "usw2-az1"}), sources)) == {}
 
@@ -56,15 +56,15 @@ def test_nodes_of_a_capacity_block_need_their_reservation(diagnose: Diagnose) ->
     only(diagnose(cluster, pricing("g5.12xlarge")), RESERVATION, status="missing", says="a Capacity Block's fee",
          change="karpenter.k8s.aws/capacity-reservation-id,")  # fmt: skip
     assert faults(diagnose(cluster, pricing("p5.48xlarge"))) == {}
-    found = healthy(labels={"karpenter_sh_capacity_type": "reserved",
+    labeled = healthy(labels={"karpenter_sh_capacity_type": "reserved",
                             "karpenter_k8s_aws_capacity_reservation_id": "cr-0a1b"})  # fmt: skip
-    assert faults(diagnose(found, pricing("g5.12xlarge"))) == {}
+    assert faults(diagnose(labeled, pricing("g5.12xlarge"))) == {}
 
 
-def test_region_is_needed_where_no_zone_tells_it(diagnose: Diagnose) -> None:
+def test_region_is_required_without_a_zone(diagnose: Diagnose) -> None:
     cluster = healthy(labels={"topology_kubernetes_io_zone": ""})
-    found = faults(diagnose(cluster, "{source: on-demand}"))
-    assert set(found) == {"node label topology.kubernetes.io/zone", "node label topology.kubernetes.io/region"}
+    findings = faults(diagnose(cluster, "{source: on-demand}"))
+    assert set(findings) == {"node label topology.kubernetes.io/zone", "node label topology.kubernetes.io/region"}
 
 
 def test_shared_mig_slices_need_their_replicas(diagnose: Diagnose) -> None:

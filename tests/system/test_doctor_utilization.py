@@ -1,4 +1,4 @@
-"""`gpucost doctor` on signals, devices, slices and sharers, against a real Prometheus."""
+"""`gpucost doctor` on signals, devices, MIG slices and shared GPUs, against a real Prometheus."""
 
 import re
 from decimal import Decimal
@@ -9,14 +9,16 @@ import pytest
 from gpucost.sources.prometheus import queries
 from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
 from tests.system.doctor_cluster import KSM, LABELS, bare, healthy, pod, shared, sliced
-from tests.system.doctor_findings import GR, Examine, faults, named, only, rungs
+from tests.system.doctor_findings import GR, Examine, faults, named, only, sources
 
 
-def test_no_signal_and_a_signal_that_stands_in(examined: Examine) -> None:
+def test_missing_signal_and_its_fallback_are_findings(examined: Examine) -> None:
     report = examined(healthy().without(GR))
-    check = only(report, "utilization signal", says="no GPU's use is measured", change=f"{GR}, gauge", status="missing")
+    check = only(
+        report, "utilization signal", says="no GPU's utilization is measured", change=f"{GR}, gauge", status="missing"
+    )
     assert "helm install dcgm-exporter" in (check.change or "")
-    assert rungs(report) == [(None, "none", Decimal(2))]
+    assert sources(report) == [(None, "none", Decimal(2))]
 
     device = healthy()
     device.families["DCGM_FI_DEV_GPU_UTIL"] = [
@@ -26,12 +28,12 @@ def test_no_signal_and_a_signal_that_stands_in(examined: Examine) -> None:
         for line in device.families.pop(GR)
     ]
     report = examined(device)
-    only(report, "utilization signal", says="DCGM_FI_DEV_GPU_UTIL stands in for it; it overstates",
+    only(report, "utilization signal", says="DCGM_FI_DEV_GPU_UTIL is used instead; it overstates",
          change=f"{GR}, gauge", status="missing")  # fmt: skip
-    assert rungs(report) == [("DCGM_FI_DEV_GPU_UTIL", "pod", Decimal(2))]
+    assert sources(report) == [("DCGM_FI_DEV_GPU_UTIL", "pod", Decimal(2))]
 
 
-def test_a_node_whose_exporter_has_the_poorer_signal_only(examined: Examine) -> None:
+def test_node_with_only_the_fallback_signal_is_a_finding(examined: Examine) -> None:
     cluster = healthy(2)
     cluster.families["DCGM_FI_DEV_GPU_UTIL"] = [
         line.replace(GR, "DCGM_FI_DEV_GPU_UTIL").replace("} 0.", "} ") for line in cluster.families[GR]
@@ -41,159 +43,162 @@ def test_a_node_whose_exporter_has_the_poorer_signal_only(examined: Examine) -> 
     report = examined(cluster)
     only(report, "signal of every device", says="4 devices of n2 have no DCGM_FI_PROF_GR_ENGINE_ACTIVE",
          change=f"{GR}, gauge")  # fmt: skip
-    assert rungs(report) == [("DCGM_FI_DEV_GPU_UTIL", "pod", Decimal(2)), (GR, "pod", Decimal(2))]
+    assert sources(report) == [("DCGM_FI_DEV_GPU_UTIL", "pod", Decimal(2)), (GR, "pod", Decimal(2))]
 
 
 @pytest.mark.parametrize("name", ["DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "dcgm_fi_prof_gr_engine_active"])
-def test_the_signal_under_another_name(examined: Examine, name: str) -> None:
+def test_signal_is_found_under_its_other_names(examined: Examine, name: str) -> None:
     cluster = healthy()
     cluster.families[name] = [line.replace(GR, name) for line in cluster.families.pop(GR)]
     report = examined(cluster)
     assert faults(report) == {}
     assert f"read as {GR}" in (named(report, "utilization signal", name).finding or "")
-    assert rungs(report) == [(name, "pod", Decimal(2))]
+    assert sources(report) == [(name, "pod", Decimal(2))]
 
 
-def test_a_wrong_scale(examined: Examine) -> None:
+def test_wrong_scale_is_a_finding(examined: Examine) -> None:
     percent = healthy().edited(GR, lambda line: line.replace("} 0.5 ", "} 50 "))
-    check = only(examined(percent), f"scale of {GR}", says="reach 50 at a scale of 1: use is overstated",
+    check = only(examined(percent), f"scale of {GR}", says="reach 50 at a scale of 1: utilization is overstated",
                  change=f"utilization: {{signal: {GR}, scale: 100}}")  # fmt: skip
     assert check.severity == "required"
     only(examined(healthy(), f"utilization: {{signal: {GR}, scale: 100}}\n"), f"scale of {GR}",
-         says="reach 0.5 at a scale of 100: a ratio", change="scale: 1}")  # fmt: skip
+         says="reach 0.5 at a scale of 100: it is a ratio", change="scale: 1}")  # fmt: skip
 
 
-def test_a_percentage_that_is_all_but_idle(examined: Examine) -> None:
+def test_percentage_of_one_is_a_note_only(examined: Examine) -> None:
     cluster = healthy().without(GR)
     held = {"exported_namespace": "team", "exported_pod": "n1-a0"}
     cluster.device(1, signal="DCGM_FI_DEV_GPU_UTIL", **held)
     report = examined(cluster, "utilization: {signal: DCGM_FI_DEV_GPU_UTIL}\n")
     check = named(report, "scale of DCGM_FI_DEV_GPU_UTIL")
     assert (check.status, check.change) == ("found", None)
-    assert "all but idle, or a ratio" in (check.finding or "")
+    assert "almost idle, or a ratio" in (check.finding or "")
 
 
-def test_a_signal_that_says_nothing_of_slices(examined: Examine) -> None:
+def test_signal_that_does_not_work_for_slices_is_a_finding(examined: Examine) -> None:
     cluster = sliced().without(GR)
     cluster.device(40, signal="DCGM_FI_DEV_GPU_UTIL", exported_namespace="team", exported_pod="a-0")
-    found = faults(examined(cluster, "utilization: {signal: DCGM_FI_DEV_GPU_UTIL}\n"))
-    assert f"settings: utilization: {{signal: {GR}}}" in (found["signal under MIG"].change or "")
+    findings = faults(examined(cluster, "utilization: {signal: DCGM_FI_DEV_GPU_UTIL}\n"))
+    assert f"settings: utilization: {{signal: {GR}}}" in (findings["signal under MIG"].change or "")
 
 
-def test_the_mapping_is_off(examined: Examine) -> None:
+def test_devices_without_pods_are_a_finding(examined: Examine) -> None:
     cluster = healthy().edited(GR, lambda line: re.sub(r',exported_\w+="[^"]*"', "", line))
     report = examined(cluster)
-    check = only(report, "pods of devices", says="2 pods hold GPUs, and no device series is labelled with any of them",
+    check = only(report, "pods of devices", says="2 pods hold GPUs, and no device series is labeled with any of them",
                  change="dcgm-exporter: env DCGM_EXPORTER_KUBERNETES=true")  # fmt: skip
-    assert "the pod on every series is the exporter's own" in (check.finding or "")
-    assert rungs(report) == [(None, "none", Decimal(2))]
+    assert "the label pod of every series is the exporter's own pod" in (check.finding or "")
+    assert sources(report) == [(None, "none", Decimal(2))]
     node = examined(cluster, "utilization: {sources: [pod, shared, node]}\n")
-    assert rungs(node) == [(GR, "node", Decimal(2))]
+    assert sources(node) == [(GR, "node", Decimal(2))]
 
 
-def test_labels_of_the_exporter_are_honoured(examined: Examine) -> None:
-    def honour(line: str) -> str:
+def test_exporters_own_pod_on_idle_devices_is_a_finding(examined: Examine) -> None:
+    def honor(line: str) -> str:
         if "exported_pod" not in line:
             return line
         plain = re.sub(r'(?<![_\w])(namespace|pod)="[^"]*",', "", line)
         return plain.replace("exported_", "")
 
-    report = examined(healthy().edited(GR, honour))
-    check = only(report, "honorLabels", says="2 idle devices carry the exporter's own pod (dcgm-exporter-n1)",
+    report = examined(healthy().edited(GR, honor))
+    check = only(report, "honorLabels", says="2 idle devices are labeled with the exporter's own pod (dcgm-exporter-n1)",
                  change="honorLabels: false")  # fmt: skip
     assert check.severity == "optional"
-    assert rungs(report) == [(GR, "pod", Decimal(2))]
+    assert sources(report) == [(GR, "pod", Decimal(2))]
 
 
-def test_the_host_name_is_no_node(examined: Examine) -> None:
+def test_host_name_of_no_node_is_a_finding(examined: Examine) -> None:
     cluster = healthy().edited(GR, lambda line: line.replace('Hostname="n1"', 'Hostname="dcgm-exporter-x7f"'))
-    only(examined(cluster), "Hostname", says="4 devices are on no node that kube-state-metrics knows "
+    only(examined(cluster), "Hostname", says="the labels of 4 devices name no node of kube-state-metrics "
          "(Hostname dcgm-exporter-x7f)", change="NODE_NAME: {valueFrom: {fieldRef: {fieldPath: spec.nod")  # fmt: skip
 
 
-def test_a_node_without_exporter(examined: Examine) -> None:
+def test_node_without_exporter_is_a_finding(examined: Examine) -> None:
     cluster = healthy(2).edited(GR, lambda line: "" if "n2" in line else line)
     only(
         examined(cluster),
         "exporter on every node",
-        says="1 of 2 GPU nodes (n2)",
+        says="1 of 2 GPU nodes have no device series (n2)",
         change="tolerations: [{operator: Exists}]",
     )
 
 
-def test_idle_gpus_that_disappear(examined: Examine) -> None:
+def test_unreported_idle_gpus_are_a_finding(examined: Examine) -> None:
     cluster = healthy().edited(GR, lambda line: "" if 'gpu="3"' in line else line.replace("{", '{vgpu="0",'))
     only(examined(cluster), "all GPUs of a node", says="(n1: 3 of 4)", change="dcgm-exporter: version 4.5.3 or later")
 
 
-def test_one_sharer_is_labelled(examined: Examine) -> None:
+def test_unlabeled_sharers_are_a_finding(examined: Examine) -> None:
     report = examined(shared())
-    only(report, "virtual GPUs", says="GPUs of n1 are shared, and 4 of their pods are on no device series",
+    only(report, "virtual GPUs", says="GPUs of n1 are shared, and 4 of their pods are in no device",
          change="env KUBERNETES_VIRTUAL_GPUS=true")  # fmt: skip
-    assert rungs(report) == [(None, "none", Decimal("1.5"))]
-    whole = examined(shared(labelled=3, slots=True))
+    assert sources(report) == [(None, "none", Decimal("1.5"))]
+    whole = examined(shared(labeled=3, slots=True))
     assert faults(whole) == {}
-    assert rungs(whole) == [(GR, "shared", Decimal("1.5"))]
+    assert sources(whole) == [(GR, "shared", Decimal("1.5"))]
 
 
-def test_labels_go_from_sharer_to_sharer(examined: Examine) -> None:
-    only(examined(shared(labelled=3)), "virtual GPUs", says="go from one of their pods to another",
+def test_changing_labels_of_shared_gpus_are_a_finding(examined: Examine) -> None:
+    only(examined(shared(labeled=3)), "virtual GPUs", says="change from one of their pods to another",
          change="env KUBERNETES_VIRTUAL_GPUS=true")  # fmt: skip
 
 
-def test_renamed_shared_gpus_are_not_looked_for(examined: Examine) -> None:
-    only(examined(shared("nvidia_com_gpu_shared", labelled=0)), "pods of nvidia.com/gpu.shared",
-         says="6 pods hold nvidia.com/gpu.shared, and none is labelled on a device",
+def test_unmapped_renamed_resources_are_a_finding(examined: Examine) -> None:
+    only(examined(shared("nvidia_com_gpu_shared", labeled=0)), "pods of nvidia.com/gpu.shared",
+         says="6 pods hold nvidia.com/gpu.shared, and no device is labeled with them",
          change="env NVIDIA_RESOURCE_NAMES=nvidia.com/gpu.shared")  # fmt: skip
 
 
-def test_slices_with_their_pods(examined: Examine) -> None:
+def test_labeled_slices_have_no_findings(examined: Examine) -> None:
     report = examined(sliced())
     assert faults(report) == {}
-    assert rungs(report) == [(GR, "pod", Decimal("2.285714"))]
+    assert sources(report) == [(GR, "pod", Decimal("2.285714"))]
 
 
-def test_slices_under_the_name_of_gpus(examined: Examine) -> None:
+def test_slices_under_the_name_of_whole_gpus_count_as_slices(examined: Examine) -> None:
     cluster = bare()
     cluster.exporter_up("mig")
-    own = {"node_kubernetes_io_instance_type": "p5.4xlarge", "nvidia_com_gpu_product": "NVIDIA-H100-MIG-1g.10gb"}
-    cluster.node("mig", capacity={"nvidia_com_gpu": 7}, labels={**LABELS, **own})
+    node_labels = {
+        "node_kubernetes_io_instance_type": "p5.4xlarge",
+        "nvidia_com_gpu_product": "NVIDIA-H100-MIG-1g.10gb",
+    }
+    cluster.node("mig", capacity={"nvidia_com_gpu": 7}, labels={**LABELS, **node_labels})
     cluster.add("kube_replicaset_owner", namespace="team", replicaset="app-1", owner_kind="Deployment", **KSM)
     for i in range(3):
         pod(cluster, f"m-{i}", node="mig")
         cluster.device(0.3, node="mig", GPU_I_ID=str(i), exported_namespace="team", exported_pod=f"m-{i}")
     report = examined(cluster)
     assert faults(report) == {}
-    assert rungs(report) == [(GR, "pod", Decimal("0.428571"))]
+    assert sources(report) == [(GR, "pod", Decimal("0.428571"))]
 
 
-def test_slices_that_lost_their_pods(examined: Examine) -> None:
-    report = examined(sliced(labelled=False))
-    only(report, "pods of MIG devices", says="2 pods hold MIG slices, and no MIG device is labelled",
+def test_slices_without_pods_are_a_finding(examined: Examine) -> None:
+    report = examined(sliced(labeled=False))
+    only(report, "pods of MIG devices", says="2 pods hold MIG slices, and no MIG device is labeled",
          change="dcgm-exporter: version 4.5.3 or later")  # fmt: skip
-    assert rungs(report) == [(GR, "pod", Decimal(2)), (None, "none", Decimal("0.285714"))]
+    assert sources(report) == [(GR, "pod", Decimal(2)), (None, "none", Decimal("0.285714"))]
 
 
-def test_an_unknown_profile(examined: Examine) -> None:
+def test_unknown_mig_profile_is_a_finding(examined: Examine) -> None:
     only(examined(sliced("1g_99gb")), "MIG profiles", says="1g.99gb of NVIDIA-A100-SXM4-40GB", change="MIG_GPUS")
 
 
-def test_neuron(examined: Examine) -> None:
+def test_neuron_without_metrics_is_a_finding(examined: Examine) -> None:
     cluster = bare()
-    own = {**LABELS, "node_kubernetes_io_instance_type": "inf2.xlarge"}
-    cluster.node("inf", capacity={"aws_amazon_com_neuron": 1, "aws_amazon_com_neuroncore": 2}, labels=own)
+    node_labels = {**LABELS, "node_kubernetes_io_instance_type": "inf2.xlarge"}
+    cluster.node("inf", capacity={"aws_amazon_com_neuron": 1, "aws_amazon_com_neuroncore": 2}, labels=node_labels)
     cluster.add("kube_replicaset_owner", namespace="team", replicaset="app-1", owner_kind="Deployment", **KSM)
     pod(cluster, "infer", node="inf", resource="aws_amazon_com_neuroncore", units=2)
     report = examined(cluster)
     only(report, "Neuron", says="pods hold aws_amazon_com_neuroncore", change="neuron-monitor", status="missing")
-    assert rungs(report) == [(None, "none", Decimal(1))]
+    assert sources(report) == [(None, "none", Decimal(1))]
     cluster.add(
         "neuroncore_utilization_ratio", value=0.4, instance_id="i-inf", neuroncore="0", job="neuron", instance="x"
     )
     assert named(examined(cluster), "Neuron").status == "found"
 
 
-def test_a_cluster_whose_gpus_are_all_held_through_dra_is_possible(examined: Examine) -> None:
+def test_cluster_with_dra_claims_only_can_be_attributed(examined: Examine) -> None:
     claim = {"namespace": "team", "pod": "d-0", "uid": "uid-d-0", "claim_name": "gpu", "resourceclaim_name": "c"}
     cluster = healthy().without("kube_pod_container_resource_requests")
     cluster.add("kube_pod_resourceclaim_info", **claim, **KSM)
@@ -202,21 +207,21 @@ def test_a_cluster_whose_gpus_are_all_held_through_dra_is_possible(examined: Exa
     assert named(report, "kube_pod_container_resource_requests").status == "not needed"
 
 
-def test_a_pod_object_that_outlived_its_node_holds_nothing(examined: Examine) -> None:
+def test_pod_that_outlived_its_node_holds_nothing(examined: Examine) -> None:
     cluster = healthy()
     pod(cluster, "left-behind", node="reclaimed")
     report = examined(cluster)
     assert faults(report) == {}
-    assert rungs(report) == [(GR, "pod", Decimal(2))]
+    assert sources(report) == [(GR, "pod", Decimal(2))]
 
 
-def test_every_family_that_attribution_asks_for_is_in_the_catalogue() -> None:
-    asked = set(re.findall(r'"(kube_[a-z_]+)"', Path(queries.__file__).read_text()))
-    assert len(asked) > 10
-    assert asked <= set(KUBE_METRICS)
+def test_every_metric_that_attribution_queries_is_checked() -> None:
+    queried = set(re.findall(r'"(kube_[a-z_]+)"', Path(queries.__file__).read_text()))
+    assert len(queried) > 10
+    assert queried <= set(KUBE_METRICS)
 
 
-def test_claims_through_dra(examined: Examine) -> None:
+def test_unreported_dra_claims_are_a_finding(examined: Examine) -> None:
     claim = {"namespace": "team", "pod": "d-0", "uid": "uid-d-0", "claim_name": "gpu", "resourceclaim_name": "c"}
     cluster = healthy()
     small = {**LABELS, "node_kubernetes_io_instance_type": "g5.xlarge"}
@@ -231,9 +236,9 @@ def test_claims_through_dra(examined: Examine) -> None:
         change="env KUBERNETES_ENABLE_DRA=true",
     )
 
-    told = healthy()
-    told.node("dra", labels=small)
-    told.exporter_up("dra")
-    told.device(0.5, node="dra", dra_claim_name="c", dra_claim_namespace="team")
-    only(examined(told), "kube_pod_resourceclaim_info", says="through DRA claims are not seen",
+    reported = healthy()
+    reported.node("dra", labels=small)
+    reported.exporter_up("dra")
+    reported.device(0.5, node="dra", dra_claim_name="c", dra_claim_namespace="team")
+    only(examined(reported), "kube_pod_resourceclaim_info", says="through DRA claims are not counted",
          change="version 2.20 or later", status="missing")  # fmt: skip

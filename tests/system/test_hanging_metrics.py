@@ -1,4 +1,4 @@
-"""Commands that ask a Prometheus which accepts a query and never answers."""
+"""Commands that query a Prometheus which accepts requests and never answers."""
 
 import json
 import signal
@@ -11,8 +11,8 @@ import pytest
 
 from tests.raw_server import Exchange, raw_server
 
-PATIENCE = 60.0
-"""Seconds, on a busy machine; without breaking off, each of these waits for four minutes."""
+TIMEOUT_SECONDS = 60.0
+"""For a busy machine. Without cancellation, each command would wait for four minutes."""
 _MAIN = "from gpucost_cli.main import main; main()"
 
 
@@ -44,20 +44,20 @@ def test_interrupted_command_ends_at_once(tmp_path: Path, arguments: tuple[str, 
         exchange.hang()
 
     with raw_server(script) as server, start(tmp_path, server.url, *arguments) as process:
-        began = time.monotonic()
+        started = time.monotonic()
         while not any("query" in form for form in server.queries):
-            assert time.monotonic() < began + PATIENCE
+            assert time.monotonic() < started + TIMEOUT_SECONDS
             time.sleep(0.05)
-        began = time.monotonic()
+        started = time.monotonic()
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=PATIENCE)
+        _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
         assert (process.returncode, errors.strip()) == (1, "gpucost: interrupted")
 
 
 def test_attribute_says_that_metrics_do_not_answer(tmp_path: Path) -> None:
     arguments = ("attribute", "--hour", "2026-01-05T10:00:00Z")
     with raw_server(Exchange.hang) as server, start(tmp_path, server.url, *arguments, timeout_seconds=1) as process:
-        _, errors = process.communicate(timeout=2 * PATIENCE)
+        _, errors = process.communicate(timeout=2 * TIMEOUT_SECONDS)
     assert process.returncode == 1
     assert "did not answer within 1 s, 4 times" in errors
     assert len({form["query"] for form in server.queries if form}) <= 2, "after the first failure no other query starts"

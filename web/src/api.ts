@@ -1,6 +1,6 @@
-// Asks the API. Answers are shown rounded, so that doubles do; what is exact to the last digit is the CSV.
+// API client. The page rounds all figures, so doubles are sufficient. The CSV download has exact figures.
 
-import { accessToken, mustSignIn } from "./auth";
+import { accessToken, redirectToSignIn } from "./auth";
 import { HOUR, instant } from "./format";
 
 export interface Costs {
@@ -11,7 +11,7 @@ export interface Costs {
   waste_usd: number | null;
   unmeasured_usd: number | null;
   unmeasured_gpu_hours: number | null;
-  /** Held, and no price is known: amounts leave them out. */
+  /** Allocated GPU-hours without a price. Amounts exclude them. */
   unpriced_gpu_hours?: number | null;
 }
 
@@ -45,7 +45,7 @@ export interface CostRow extends Costs, Period {
   group: Record<string, string>;
 }
 
-export interface CostsAnswer extends Period {
+export interface CostsResponse extends Period {
   currency: string;
   rows: CostRow[];
   totals: Totals;
@@ -53,7 +53,7 @@ export interface CostsAnswer extends Period {
   cursor: string | null;
 }
 
-export interface FleetAnswer extends Period {
+export interface FleetResponse extends Period {
   granularity: string;
   currency: string;
   rows: (Totals & Period)[];
@@ -68,7 +68,7 @@ export interface HourRow {
   notes: string[];
 }
 
-export interface HoursAnswer extends Period {
+export interface HoursResponse extends Period {
   rows: HourRow[];
 }
 
@@ -125,7 +125,7 @@ export interface Alert {
   id: string;
   rule: string;
   phase: "pending" | "firing";
-  about: Record<string, string | null>;
+  subject: Record<string, string | null>;
   since: string;
   acknowledged_by: string | null;
   silenced_by: string[];
@@ -138,7 +138,7 @@ export interface Rows<Row> {
 
 export type Parameters = Record<string, string | undefined>;
 
-/** What the API, or API Gateway before it, refused or could not do. */
+/** An error response of the API or of API Gateway. */
 export class Problem extends Error {
   readonly status: number;
 
@@ -148,41 +148,41 @@ export class Problem extends Error {
   }
 }
 
-export async function ask<Answer>(path: string, parameters: Parameters = {}): Promise<Answer> {
+export async function fetchJson<Answer>(path: string, parameters: Parameters = {}): Promise<Answer> {
   return (await (await get(path, parameters)).json()) as Answer;
 }
 
-/** All pages of an answer, up to a number of them. */
-export async function askAll<Row, Answer extends Rows<Row>>(
+/** Fetches all pages of a response, up to a maximum. */
+export async function fetchAll<Row, Answer extends Rows<Row>>(
   path: string,
   parameters: Parameters,
   pages = 20,
 ): Promise<Answer> {
-  const first = await ask<Answer>(path, parameters);
+  const first = await fetchJson<Answer>(path, parameters);
   const rows = [...first.rows];
   let cursor = first.cursor;
   for (let page = 1; cursor !== null && page < pages; page++) {
-    const next: Answer = await ask<Answer>(path, { ...parameters, cursor });
+    const next: Answer = await fetchJson<Answer>(path, { ...parameters, cursor });
     for (const row of next.rows) rows.push(row);
     cursor = next.cursor;
   }
   return { ...first, rows, cursor };
 }
 
-/** As `ask`, but null where the caller may not, or there is no such route. */
-export async function askIfAllowed<Answer>(path: string, parameters: Parameters = {}): Promise<Answer | null> {
+/** As `ask`, but null if access is denied or the route does not exist. */
+export async function fetchIfAllowed<Answer>(path: string, parameters: Parameters = {}): Promise<Answer | null> {
   try {
-    return await ask<Answer>(path, parameters);
+    return await fetchJson<Answer>(path, parameters);
   } catch (error) {
     if (error instanceof Problem && (error.status === 403 || error.status === 404)) return null;
     throw error;
   }
 }
 
-/** What a view can do without: where it fails, that is said in its own place. */
-export type Side<Answer> = { answer: Answer } | { error: Error };
+/** The result of an optional request. The view shows its error in place. */
+export type Settled<Answer> = { answer: Answer } | { error: Error };
 
-export async function aside<Answer>(asked: Promise<Answer>): Promise<Side<Answer>> {
+export async function settle<Answer>(asked: Promise<Answer>): Promise<Settled<Answer>> {
   try {
     return { answer: await asked };
   } catch (reason) {
@@ -190,21 +190,21 @@ export async function aside<Answer>(asked: Promise<Answer>): Promise<Side<Answer
   }
 }
 
-/** Hours of which one answer tells, at most. */
-const MOST_HOURS = 10_000;
+/** Most hours in one response. */
+const MAX_HOURS = 10_000;
 
-/** Where each hour of a period stands; null where the caller may not know, or there are too many to tell. */
-export async function askHours(period: Parameters, { hours_expected: count }: Coverage): Promise<HoursAnswer | null> {
-  return count > MOST_HOURS ? null : askIfAllowed<HoursAnswer>("v1/hours", period);
+/** Status of each hour of a period; null if access is denied or there are too many hours. */
+export async function fetchHours(period: Parameters, { hours_expected: count }: Coverage): Promise<HoursResponse | null> {
+  return count > MAX_HOURS ? null : fetchIfAllowed<HoursResponse>("v1/hours", period);
 }
 
-/** Alerts that are pending or firing now. */
-export async function askAlerts(end: string): Promise<Alert[]> {
-  const start = instant(Date.parse(end) - 24 * HOUR); // of the history, which is not shown
-  return (await ask<{ active: Alert[] }>("v1/alerts", { start, end })).active;
+/** Fetches pending and firing alerts. */
+export async function fetchAlerts(end: string): Promise<Alert[]> {
+  const start = instant(Date.parse(end) - 24 * HOUR); // period of the history, which is not shown
+  return (await fetchJson<{ active: Alert[] }>("v1/alerts", { start, end })).active;
 }
 
-/** An answer as a file: fetched, since a link could not carry the token. */
+/** Downloads a response as a file. A plain link could not send the token. */
 export async function download(path: string, parameters: Parameters, name: string): Promise<void> {
   const parts: string[] = [];
   let cursor: string | undefined;
@@ -226,31 +226,31 @@ async function get(path: string, parameters: Parameters): Promise<Response> {
   const query = new URLSearchParams(given).toString();
   for (let tried = 0; ; tried++) {
     const token = await accessToken();
-    const answer = await fetched(query === "" ? path : `${path}?${query}`, token);
+    const answer = await fetchWithTimeout(query === "" ? path : `${path}?${query}`, token);
     if (answer.ok) return answer;
-    if (answer.status === 401 && token !== null) await mustSignIn();
+    if (answer.status === 401 && token !== null) await redirectToSignIn();
     const pause = PAUSES[tried];
     if (pause === undefined || !BUSY.includes(answer.status)) throw new Problem(answer.status, await detailOf(answer));
     await new Promise((resume) => setTimeout(resume, pause));
   }
 }
 
-/** What API Gateway answers where it is throttled, or the function is. */
+/** Status codes of throttling by API Gateway or Lambda. */
 const BUSY = [429, 503];
-/** Milliseconds to wait before asking again. */
+/** Milliseconds to wait before each retry. */
 const PAUSES = [500, 2000];
-/** Milliseconds after which no answer comes any more: API Gateway waits 30 seconds. */
-const PATIENCE = 60_000;
+/** Request timeout in milliseconds. API Gateway's timeout is 30 seconds. */
+const TIMEOUT = 60_000;
 
-async function fetched(address: string, token: string | null): Promise<Response> {
-  const patience = new AbortController();
-  const timer = setTimeout(() => patience.abort(), PATIENCE);
+async function fetchWithTimeout(address: string, token: string | null): Promise<Response> {
+  const abort = new AbortController();
+  const timer = setTimeout(() => abort.abort(), TIMEOUT);
   try {
     const headers: Record<string, string> = token === null ? {} : { Authorization: `Bearer ${token}` };
-    return await fetch(address, { headers, signal: patience.signal });
+    return await fetch(address, { headers, signal: abort.signal });
   } catch {
-    const isLate = patience.signal.aborted;
-    throw new Problem(0, isLate ? "The API did not answer within a minute." : "The API could not be reached.");
+    const isLate = abort.signal.aborted;
+    throw new Problem(0, isLate ? "The API did not respond within one minute." : "The API is not reachable.");
   } finally {
     clearTimeout(timer);
   }
@@ -258,12 +258,12 @@ async function fetched(address: string, token: string | null): Promise<Response>
 
 async function detailOf(answer: Response): Promise<string> {
   try {
-    const told = (await answer.json()) as { detail?: string; message?: string };
-    if (told.detail !== undefined) return told.detail;
-    if (told.message === "Forbidden" || told.message === "Missing Authentication Token") {
-      return "This deployment takes requests signed by IAM alone. Open the page through: gpucost dashboard --stack NAME";
+    const tableRows = (await answer.json()) as { detail?: string; message?: string };
+    if (tableRows.detail !== undefined) return tableRows.detail;
+    if (tableRows.message === "Forbidden" || tableRows.message === "Missing Authentication Token") {
+      return "This deployment accepts only requests signed with IAM credentials. Open the page with: gpucost dashboard --stack NAME";
     }
-    return told.message ?? answer.statusText;
+    return tableRows.message ?? answer.statusText;
   } catch {
     return answer.statusText;
   }

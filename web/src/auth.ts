@@ -1,4 +1,4 @@
-// Sign-in by authorization code with PKCE, where the deployment has an issuer. Elsewhere nobody signs in here.
+// Sign-in with authorization code and PKCE, if the deployment has an issuer.
 
 import type { UserManager } from "oidc-client-ts";
 
@@ -8,12 +8,12 @@ interface Config {
 
 let manager: UserManager | null = null;
 
-/** Before anything else: reads what the deployment wants, and comes back from, or goes to, the issuer.
+/** Reads the deployment's configuration and completes or starts the sign-in.
  *
- * Answers false where the browser is about to leave for the issuer. */
+ * Returns false if the browser is about to be redirected to the issuer. */
 export async function begin(): Promise<boolean> {
   const answer = await fetch("config.json");
-  if (!answer.ok) throw new Error("The page's configuration could not be read.");
+  if (!answer.ok) throw new Error("The page's configuration could not be loaded.");
   const { sign_in: wanted } = (await answer.json()) as Config;
   if (wanted === null) return true;
   const { UserManager, WebStorageStateStore } = await import("oidc-client-ts");
@@ -24,9 +24,9 @@ export async function begin(): Promise<boolean> {
     redirect_uri: here(),
     post_logout_redirect_uri: here(),
     response_type: "code",
-    userStore: new WebStorageStateStore({ store: window.sessionStorage }), // of this tab, until it is closed
+    userStore: new WebStorageStateStore({ store: window.sessionStorage }), // limited to this tab
     stateStore: new WebStorageStateStore({ store: window.sessionStorage }),
-    automaticSilentRenew: false, // renewed when it is asked for; hidden frames are not allowed here
+    automaticSilentRenew: false, // renewed on demand, because hidden frames are not allowed
   });
   const given = new URLSearchParams(window.location.search);
   if (given.has("state") && (given.has("code") || given.has("error"))) {
@@ -36,11 +36,11 @@ export async function begin(): Promise<boolean> {
     return true;
   }
   if ((await accessToken()) !== null) return true;
-  await mustSignIn();
+  await redirectToSignIn();
   return false;
 }
 
-/** The token to ask the API with; null where nobody signs in, or it has run out. */
+/** The access token for the API; null without sign-in, or if it has expired. */
 export async function accessToken(): Promise<string | null> {
   if (manager === null) return null;
   let user = await manager.getUser();
@@ -50,26 +50,26 @@ export async function accessToken(): Promise<string | null> {
   return user === null || user.expired === true ? null : user.access_token;
 }
 
-/** Leaves for the issuer; the address comes back as it was. */
-export async function mustSignIn(): Promise<void> {
+/** Redirects to the issuer, and back to the current URL afterward. */
+export async function redirectToSignIn(): Promise<void> {
   if (manager === null) return;
   await manager.removeUser();
   await manager.signinRedirect({ state: window.location.hash });
-  await new Promise(() => undefined); // the browser is leaving
+  await new Promise(() => undefined); // the browser is being redirected
 }
 
-/** Who is signed in, and how to end that; null where nobody signs in. */
-export async function signedIn(): Promise<{ name: string; leave: () => Promise<void> } | null> {
+/** The signed-in user and a function to sign out; null without sign-in. */
+export async function currentUser(): Promise<{ name: string; signOut: () => Promise<void> } | null> {
   const known = manager;
   const user = await known?.getUser();
   if (!known || !user) return null;
   const name = user.profile.email ?? user.profile.preferred_username ?? user.profile.name ?? user.profile.sub;
-  const leave = async () => {
+  const signOut = async () => {
     await known.removeUser();
     if ((await known.metadataService.getEndSessionEndpoint()) !== undefined) await known.signoutRedirect();
     else window.location.assign(here());
   };
-  return { name, leave };
+  return { name, signOut };
 }
 
 function here(): string {

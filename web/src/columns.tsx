@@ -1,4 +1,4 @@
-// Columns that several tables of costs share.
+// Columns shared by several cost tables.
 
 import type { ComponentChildren } from "preact";
 import type { Costs } from "./api";
@@ -6,7 +6,7 @@ import { PART_COLOURS } from "./charts/colours";
 import { type Figure, gpuHours, money, percent, ratio, utilization } from "./format";
 import { type Column, Name } from "./parts";
 
-/** A figure in a column of its own. */
+/** A column with a figure. */
 export function figureColumn<Row>(
   key: string,
   title: string,
@@ -16,7 +16,7 @@ export function figureColumn<Row>(
   return { key, title, isFigure: true, cell: (row) => shown(value(row)), by: value };
 }
 
-/** An amount of each row, in the answer's currency. */
+/** A column with an amount. */
 export function moneyColumn<Key extends string, Row extends Partial<Record<Key, number | null>>>(
   key: Key,
   title: string,
@@ -30,12 +30,12 @@ export function moneyColumn<Key extends string, Row extends Partial<Record<Key, 
   );
 }
 
-/** GPU-hours that each row held. */
+/** A column with the allocated GPU-hours. */
 export function gpuHoursColumn<Row extends Costs>(): Column<Row> {
   return figureColumn<Row>("allocated_gpu_hours", "GPU-hours", (row) => row.allocated_gpu_hours, gpuHours);
 }
 
-/** A name, which may lead somewhere. */
+/** A column with a name, optionally linked. */
 export function nameColumn<Row>(
   key: string,
   title: string,
@@ -53,7 +53,7 @@ export function nameColumn<Row>(
   return { key, title, cell, by: name };
 }
 
-/** One of the names that a row is grouped by. */
+/** A column with one of the dimensions that rows are grouped by. */
 export function groupColumn<Row extends { group: Record<string, string> }>(
   key: string,
   title: string,
@@ -62,14 +62,14 @@ export function groupColumn<Row extends { group: Record<string, string> }>(
   return nameColumn(key, title, (row) => row.group[key] ?? "", link);
 }
 
-/** The column that tells clusters apart, where rows are of several. */
+/** A cluster column, if rows belong to several clusters. */
 export function clusterColumns<Row>(rows: readonly Row[], cluster: (row: Row) => string): Column<Row>[] {
   return new Set(rows.map(cluster)).size > 1 ? [nameColumn("cluster", "Cluster", cluster)] : [];
 }
 
-/** Allocated as the whole bar, effective as the filled part of it; what nobody observed is hatched. */
+/** A bar: its length is the allocated cost, the filled part is effective, the hatched part is unmeasured. */
 export function useColumn<Row extends Costs>(): Column<Row> {
-  return { key: "use", title: "Used", cell: (row) => <Bar row={row} />, by: utilization };
+  return { key: "use", title: "Utilization", cell: (row) => <Bar row={row} />, by: utilization };
 }
 
 function Bar({ row }: { row: Costs }) {

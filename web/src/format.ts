@@ -1,4 +1,4 @@
-// Figures and times as people read them. What is not known is a dash, never a zero.
+// Formats figures and times. Unknown figures are dashes, never zeros.
 
 export const UNKNOWN = "–";
 export type Figure = number | null | undefined;
@@ -12,7 +12,7 @@ export function money(value: Figure, currency = "USD"): string {
   return number(value, { style: "currency", currency, minimumFractionDigits: 2, maximumFractionDigits: digits });
 }
 
-/** With every digit that matters to how it was worked out. */
+/** With up to six decimals, for calculations. */
 export function exactMoney(value: Figure, currency = "USD"): string {
   if (value === null || value === undefined) return UNKNOWN;
   return number(value, { style: "currency", currency, minimumFractionDigits: 2, maximumFractionDigits: 6 });
@@ -38,13 +38,13 @@ export function change(value: Figure): string {
   return number(value, { style: "percent", maximumFractionDigits: 0, signDisplay: "exceptZero" });
 }
 
-/** part ÷ whole; null where one of them is not known, or there is nothing to divide by. */
+/** part ÷ whole; null if one of them is unknown or whole is 0. */
 export function ratio(part: Figure, whole: Figure): number | null {
   if (part === null || part === undefined || whole === null || whole === undefined || whole === 0) return null;
   return part / whole;
 }
 
-/** Observed use of what was held while somebody looked; null where nobody did. */
+/** Effective ÷ measured GPU-hours; null if none were measured. */
 export function utilization(row: {
   allocated_gpu_hours: Figure;
   effective_gpu_hours: Figure;
@@ -70,7 +70,7 @@ function timeZone(zone: Zone): { timeZone?: string } {
 
 const clocks = new Map<string, Intl.DateTimeFormat>();
 
-/** A time's parts by their names: how browsers join them differs from version to version. */
+/** The parts of a formatted time by type. Browser versions join them differently. */
 function clockParts(at: string | number | Date, options: Intl.DateTimeFormatOptions): Record<string, string> {
   const key = JSON.stringify(options);
   let clock = clocks.get(key);
@@ -89,7 +89,7 @@ export function moment(instant: string | number | Date, zone: Zone): string {
   return `${at["weekday"]} ${at["day"]} ${at["month"]}, ${at["hour"]}:${at["minute"]} ${at["timeZoneName"]}`;
 }
 
-/** Days are UTC days, as the bill's are, whatever the zone. */
+/** Days are always UTC days, as on the AWS bill. */
 export function utcDay(instant: string | number | Date): string {
   const at = clockParts(instant, { timeZone: "UTC", ...DAY });
   return `${at["weekday"]} ${at["day"]} ${at["month"]} (UTC day)`;
@@ -97,19 +97,19 @@ export function utcDay(instant: string | number | Date): string {
 
 export const HOUR = 3_600_000;
 
-/** As the API writes instants. */
+/** Formats a time as the API does. */
 export function instant(time: number | Date): string {
   return new Date(time).toISOString().replace(".000Z", "Z");
 }
 
-/** On an axis: the hour, or the day where one begins. */
+/** Axis label: the hour, or the day at midnight. */
 export function axisTime(seconds: number, zone: Zone): string {
   const at = clockParts(seconds * 1000, { ...timeZone(zone), ...DAY, ...CLOCK });
   const hour = `${at["hour"]}:${at["minute"]}`;
   return hour === "00:00" ? `${at["day"]} ${at["month"]}` : hour;
 }
 
-/** Below a column: the hour, or the UTC day. */
+/** Column label: the hour, or the UTC day. */
 export function tick(start: number, step: number, zone: Zone): string {
   const at = clockParts(start, { ...(step > HOUR ? { timeZone: "UTC" } : timeZone(zone)), ...DAY, ...CLOCK });
   return step > HOUR ? `${at["day"]} ${at["month"]}` : `${at["weekday"]} ${at["hour"]}:${at["minute"]}`;

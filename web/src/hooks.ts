@@ -1,4 +1,4 @@
-// What components share: the address as state, and answers on their way.
+// Hooks: the URL as state, and requests to the API.
 
 import { createContext } from "preact";
 import { useContext, useEffect, useRef, useState } from "preact/hooks";
@@ -15,7 +15,7 @@ export function useZone(): Zone {
   return useRoute().query["zone"] === "utc" ? "utc" : "local";
 }
 
-export function useAddress(): Route {
+export function useUrlRoute(): Route {
   const [fragment, setFragment] = useState(window.location.hash);
   useEffect(() => {
     const changed = () => setFragment(window.location.hash);
@@ -29,62 +29,62 @@ export function go(address: string): void {
   window.location.hash = address;
 }
 
-/** The same view with some of its parameters changed; "" takes one away. */
+/** The URL of the same view with changed parameters; "" removes a parameter. */
 export function changed(route: Route, query: Record<string, string>): string {
   return writeRoute({ ...route, query: { ...route.query, ...query } });
 }
 
-export interface Asked<Answer> {
-  /** The last answer, also while the next one is on its way. */
+export interface FetchState<Answer> {
+  /** The last response, also while the next one is loading. */
   answer: Answer | undefined;
   error: Error | undefined;
   isLoading: boolean;
 }
 
-/** Asks again whenever the question changes; answers to questions of before are dropped. */
-export function useAnswer<Answer>(question: string, ask: () => Promise<Answer>): Asked<Answer> & { again: () => void } {
+/** Sends a request whenever the key changes. Responses to earlier keys are ignored. */
+export function useFetch<Answer>(question: string, fetchJson: () => Promise<Answer>): FetchState<Answer> & { again: () => void } {
   const first = { answer: undefined, error: undefined, isLoading: true, question };
-  const [state, setState] = useState<Asked<Answer> & { question: string }>(first);
+  const [state, setState] = useState<FetchState<Answer> & { question: string }>(first);
   const [round, setRound] = useState(0);
-  const newest = useRef(0);
+  const latestRef = useRef(0);
   useEffect(() => {
-    const own = ++newest.current;
+    const own = ++latestRef.current;
     setState((before) => ({ ...before, error: undefined, isLoading: true, question }));
-    ask().then(
+    fetchJson().then(
       (answer) => {
-        if (own === newest.current) setState({ answer, error: undefined, isLoading: false, question });
+        if (own === latestRef.current) setState({ answer, error: undefined, isLoading: false, question });
       },
       (reason: unknown) => {
         const error = reason instanceof Error ? reason : new Error(String(reason));
-        if (own === newest.current) setState({ answer: undefined, error, isLoading: false, question });
+        if (own === latestRef.current) setState({ answer: undefined, error, isLoading: false, question });
       },
     );
   }, [question, round]);
-  // What is there answers the question before until the effect has run.
+  // Until the effect has run, the state belongs to the previous key.
   const isLoading = state.isLoading || state.question !== question;
   return { ...state, isLoading, again: () => setRound(round + 1) };
 }
 
-/** Changes whenever colours or sizes do, so that canvases are drawn again. */
-export function useLook(): string {
+/** Changes with the color scheme and the pixel ratio, so that canvases are redrawn. */
+export function useAppearance(): string {
   const query = "(prefers-color-scheme: dark)";
   const read = () => `${window.matchMedia(query).matches ? "dark" : "light"} ${window.devicePixelRatio}`;
-  const [look, setLook] = useState(read);
+  const [appearance, setAppearance] = useState(read);
   useEffect(() => {
     const list = window.matchMedia(query);
-    const listen = () => setLook(read());
+    const listen = () => setAppearance(read());
     list.addEventListener("change", listen);
     return () => list.removeEventListener("change", listen);
   }, []);
-  return look;
+  return appearance;
 }
 
-/** Draws again for paper, before the browser lays its pages out, and for the screen afterwards. */
-export function usePaper(redraw: () => void): void {
-  const newest = useRef(redraw);
-  newest.current = redraw;
+/** Redraws before and after printing. */
+export function useRedrawForPrint(redraw: () => void): void {
+  const latestRef = useRef(redraw);
+  latestRef.current = redraw;
   useEffect(() => {
-    const again = () => newest.current();
+    const again = () => latestRef.current();
     window.addEventListener("beforeprint", again);
     window.addEventListener("afterprint", again);
     return () => {

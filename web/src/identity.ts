@@ -1,4 +1,4 @@
-// The identity's parts in the order in which they are stacked, and what they are called.
+// The parts of the node cost, in stacking order, with their names and descriptions.
 
 export type PartKey =
   | "effective_usd"
@@ -19,17 +19,17 @@ export interface Part {
 }
 
 export const PARTS: readonly Part[] = [
-  { key: "effective_usd", name: "effective", meaning: "held and used" },
-  { key: "waste_usd", name: "waste", meaning: "held and not used" },
-  { key: "unmeasured_usd", name: "unmeasured", meaning: "held, and nobody saw the use" },
-  { key: "unallocated_usd", name: "unallocated", meaning: "offered, and nobody held it" },
-  { key: "stranded_usd", name: "stranded", meaning: "paid for, and nobody could hold it" },
-  { key: "unobserved_usd", name: "unobserved", meaning: "nobody saw who held it" },
-  { key: "host_usd", name: "host", meaning: "the part of nodes that their CPU and memory bear" },
-  { key: "residual_usd", name: "residual", meaning: "what metrics contradict each other about" },
+  { key: "effective_usd", name: "effective", meaning: "allocated and used" },
+  { key: "waste_usd", name: "waste", meaning: "allocated and not used" },
+  { key: "unmeasured_usd", name: "unmeasured", meaning: "allocated, without a utilization measurement" },
+  { key: "unallocated_usd", name: "unallocated", meaning: "available, but not allocated to a pod" },
+  { key: "stranded_usd", name: "stranded", meaning: "paid for, but not allocatable" },
+  { key: "unobserved_usd", name: "unobserved", meaning: "no metrics of who held it" },
+  { key: "host_usd", name: "host", meaning: "CPU and memory part of the node price" },
+  { key: "residual_usd", name: "residual", meaning: "remainder of the node cost" },
 ];
 
-/** Those that are anything in some row: a legend of what is not there helps nobody. */
+/** Parts that occur in the rows. Effective and waste are always included. */
 export function partsOf(rows: readonly PartFigures[], parts: readonly Part[] = PARTS): Part[] {
   return parts.filter((part, place) => place < 2 || rows.some((row) => Math.abs(row[part.key] ?? 0) > 1e-9));
 }

@@ -1,5 +1,5 @@
-// A node's GPUs as strips: who sat where, hour by hour. The metrics tell who held how much of a node, not which device;
-// a pod keeps its lanes as long as it stays, so that what is drawn is one arrangement that fits.
+// A node's GPUs as strips: which pod held which lane, hour by hour. Metrics show how much of a node each pod held, but
+// not which GPU. The placement is therefore one that fits, in which pods keep their lanes.
 
 import type { Holder, NodeRow } from "./api";
 
@@ -13,14 +13,14 @@ export interface Strips {
   lanes: Cell[][];
 }
 
-const MOST_PER_GPU = 16;
+const MAX_LANES_PER_GPU = 16;
 
 export function stripsOf(rows: readonly (NodeRow | undefined)[]): Strips {
   const known = rows.filter((row) => row !== undefined);
   const gpus = Math.max(1, Math.round(Math.max(0, ...known.map((row) => row.capacity_gpu_hours ?? 0))));
   const shares = known.flatMap((row) => (row.holders ?? []).map((holder) => holder.gpu_share));
   const smallest = Math.min(1, ...shares.filter((share) => share > 0));
-  const perGpu = Math.min(MOST_PER_GPU, Math.max(1, Math.round(1 / smallest)));
+  const perGpu = Math.min(MAX_LANES_PER_GPU, Math.max(1, Math.round(1 / smallest)));
   const count = gpus * perGpu;
   const lanes: Cell[][] = Array.from({ length: count }, () => []);
   let seats = new Map<number, string>();
@@ -53,7 +53,7 @@ function arrange(row: NodeRow, count: number, perGpu: number, before: Map<number
     const part = whole > 0 ? Math.min(1, (holder.allocated_gpu_hours ?? 0) / whole) : 0;
     let wanted = Math.max(1, Math.round(whole * perGpu));
     for (const [lane, who] of before) {
-      if (wanted > 0 && who === seatOf(holder) && cells[lane] === undefined) {
+      if (wanted > 0 && who === holderKey(holder) && cells[lane] === undefined) {
         cells[lane] = { kind: "held", holder, part };
         seats.set(lane, who);
         wanted--;
@@ -65,17 +65,17 @@ function arrange(row: NodeRow, count: number, perGpu: number, before: Map<number
     for (let left = wanted, lane = 0; left > 0 && lane < count; lane++) {
       if (cells[lane] !== undefined) continue;
       cells[lane] = { kind: "held", holder, part };
-      seats.set(lane, seatOf(holder));
+      seats.set(lane, holderKey(holder));
       left--;
     }
   }
-  const rest = restOf(row, perGpu);
+  const rest = unheldLanes(row, perGpu);
   for (let lane = count - 1; lane >= 0; lane--) cells[lane] ??= { kind: rest.pop() ?? "free" };
   return { cells: cells.map((cell) => cell ?? { kind: "free" }), seats };
 }
 
-/** What nobody held, in lanes; the last is drawn lowest. */
-function restOf(row: NodeRow, perGpu: number): ("free" | "stranded" | "unobserved" | "unknown")[] {
+/** Lanes that no pod held; the last one is drawn at the bottom. */
+function unheldLanes(row: NodeRow, perGpu: number): ("free" | "stranded" | "unobserved" | "unknown")[] {
   if (row.holders === null || row.capacity_gpu_hours === null) return Array.from({ length: 1000 }, () => "unknown");
   const lanes = (gpuHours: number | null) => Math.round((gpuHours ?? 0) * perGpu);
   return [
@@ -84,6 +84,6 @@ function restOf(row: NodeRow, perGpu: number): ("free" | "stranded" | "unobserve
   ];
 }
 
-function seatOf(holder: Holder): string {
+function holderKey(holder: Holder): string {
   return `${holder.uid} ${holder.resource}`;
 }

@@ -1,12 +1,12 @@
-// The page: signs in where that is wanted, then shows the view that the address names.
+// Entry point: signs in if the deployment requires it, then renders the view in the URL fragment.
 
 import { type ComponentChildren, render } from "preact";
 import { useEffect, useErrorBoundary, useState } from "preact/hooks";
-import { ask, type CostsAnswer } from "./api";
-import { begin, signedIn } from "./auth";
+import { fetchJson, type CostsResponse } from "./api";
+import { begin, currentUser } from "./auth";
 import { moment } from "./format";
-import { changed, go, RouteContext, useAddress, useAnswer } from "./hooks";
-import { Failed } from "./parts";
+import { changed, go, RouteContext, useUrlRoute, useFetch } from "./hooks";
+import { ErrorMessage } from "./parts";
 import { DEFAULT_WINDOW, linkTo, type Route } from "./route";
 import "./style.css";
 import { Hour } from "./views/hour";
@@ -30,7 +30,7 @@ const WINDOWS: Record<string, string> = {
 };
 
 function App() {
-  const route = useAddress();
+  const route = useUrlRoute();
   const View = VIEWS[route.view];
   useEffect(() => {
     const name = route.name === "" ? "" : ` ${route.name}`;
@@ -39,7 +39,7 @@ function App() {
   return (
     <RouteContext.Provider value={route}>
       <a class="skip" href="#main" onClick={skip}>
-        To the figures
+        Skip to content
       </a>
       <header class="top">
         <nav aria-label="Views">
@@ -63,14 +63,14 @@ function App() {
   );
 }
 
-/** What a view did not foresee is said in its place. */
+/** Shows an unexpected error in place of the view. */
 function Guarded({ children }: { children: ComponentChildren }) {
   const [error, again] = useErrorBoundary() as [Error | undefined, () => void];
-  return error === undefined ? <>{children}</> : <Failed error={error} again={again} />;
+  return error === undefined ? <>{children}</> : <ErrorMessage error={error} again={again} />;
 }
 
 function skip(event: MouseEvent) {
-  event.preventDefault(); // the fragment is the view's address
+  event.preventDefault(); // the fragment contains the view
   document.getElementById("main")?.focus();
 }
 
@@ -100,19 +100,19 @@ function Choices({ route }: { route: Route }) {
       )}
       {hasPeriod && route.view !== "nodes" && (
         <label>
-          By
+          Granularity
           <select value={grain ?? ""} onChange={(event) => set({ grain: value(event) })}>
-            <option value="">as fits</option>
-            <option value="hour">hour</option>
+            <option value="">Auto</option>
+            <option value="hour">Hour</option>
             <option value="day">UTC day</option>
           </select>
         </label>
       )}
       <Clusters chosen={cluster ?? ""} choose={(name) => set({ cluster: name })} />
       <label>
-        Times
+        Time zone
         <select value={zone ?? "local"} onChange={(event) => set({ zone: value(event) })}>
-          <option value="local">here</option>
+          <option value="local">Local</option>
           <option value="utc">UTC</option>
         </select>
       </label>
@@ -120,14 +120,14 @@ function Choices({ route }: { route: Route }) {
   );
 }
 
-/** An instant of the address, which anybody may have written. */
+/** Formats a time from the URL, which may be invalid. */
 function shown(instant: string, zone: string | undefined): string {
   return Number.isNaN(Date.parse(instant)) ? instant : moment(instant, zone === "utc" ? "utc" : "local");
 }
 
 function Clusters({ chosen, choose }: { chosen: string; choose: (name: string) => void }) {
-  const asked = useAnswer("clusters", () =>
-    ask<CostsAnswer>("v1/costs", { window: "7d", granularity: "total", group_by: "cluster" }),
+  const asked = useFetch("clusters", () =>
+    fetchJson<CostsResponse>("v1/costs", { window: "7d", granularity: "total", group_by: "cluster" }),
   );
   const known = asked.answer?.rows.map((row) => row.group["cluster"] ?? "") ?? [];
   const names = chosen === "" || known.includes(chosen) ? known : [chosen, ...known];
@@ -135,7 +135,7 @@ function Clusters({ chosen, choose }: { chosen: string; choose: (name: string) =
     <label>
       Cluster
       <select value={chosen} onChange={(event) => choose(event.currentTarget.value)}>
-        <option value="">all</option>
+        <option value="">All</option>
         {names.map((name) => (
           <option key={name} value={name}>
             {name}
@@ -147,15 +147,15 @@ function Clusters({ chosen, choose }: { chosen: string; choose: (name: string) =
 }
 
 function Account() {
-  const [who, setWho] = useState<Awaited<ReturnType<typeof signedIn>>>(null);
+  const [who, setWho] = useState<Awaited<ReturnType<typeof currentUser>>>(null);
   useEffect(() => {
-    void signedIn().then(setWho);
+    void currentUser().then(setWho);
   }, []);
   if (who === null) return null;
   return (
     <div class="account">
       <bdi>{who.name}</bdi>{" "}
-      <button type="button" onClick={() => void who.leave()}>
+      <button type="button" onClick={() => void who.signOut()}>
         Sign out
       </button>
     </div>
@@ -169,7 +169,7 @@ async function start(): Promise<void> {
     if (await begin()) render(<App />, page);
   } catch (reason) {
     const error = reason instanceof Error ? reason : new Error(String(reason));
-    // What the issuer refused carries the address that was left; anything else failed where it stands.
+    // An error from the issuer contains the fragment from before the sign-in.
     const left = (reason as { state?: unknown } | null)?.state;
     const again = () => {
       const { pathname, hash } = window.location;
@@ -178,15 +178,15 @@ async function start(): Promise<void> {
     };
     render(
       <main>
-        <h1>Signing in did not work</h1>
-        <Failed error={error} again={again} />
+        <h1>Sign-in failed</h1>
+        <ErrorMessage error={error} again={again} />
       </main>,
       page,
     );
   }
 }
 
-// Paper is light, whatever the screen is. First of all listeners, so that charts draw themselves in its colours.
+// Print in light colors. Registered before the charts' listeners, so that these redraw with print colors.
 for (const event of ["beforeprint", "afterprint"]) {
   window.addEventListener(event, () => document.documentElement.classList.toggle("paper", event === "beforeprint"));
 }

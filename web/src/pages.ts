@@ -1,13 +1,13 @@
-// A map that is too large for one look is shown a page of rows at a time.
+// Splits a large heat map into pages of rows.
 
-/** Figures that one page of the map holds at most. */
-export const MOST_FIGURES = 20_000;
-/** Business units that the API reads one by one; of more, it would read everybody's. */
-export const UNITS_OF_A_QUESTION = 5;
+/** Most figures on one page of the heat map. */
+export const MAX_FIGURES = 20_000;
+/** Most business units that the API reads separately. For more, it reads the records of all units. */
+export const UNITS_PER_REQUEST = 5;
 
-/** Rows of the map that one page shows. */
+/** Rows per page. */
 export function rowsOfPage(hours: number, units: number): number {
-  if (hours * units <= MOST_FIGURES) return Math.max(1, units);
-  const fitting = Math.floor(MOST_FIGURES / hours / UNITS_OF_A_QUESTION) * UNITS_OF_A_QUESTION;
-  return Math.max(UNITS_OF_A_QUESTION, fitting);
+  if (hours * units <= MAX_FIGURES) return Math.max(1, units);
+  const fitting = Math.floor(MAX_FIGURES / hours / UNITS_PER_REQUEST) * UNITS_PER_REQUEST;
+  return Math.max(UNITS_PER_REQUEST, fitting);
 }

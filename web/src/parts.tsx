@@ -1,8 +1,8 @@
-// Pieces that every view is made of.
+// Components shared by all views.
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { download, type Parameters, Problem, type Side } from "./api";
+import { download, type Parameters, Problem, type Settled } from "./api";
 import { OUTLINE } from "./charts/colours";
 import { type Figure, percent, UNKNOWN } from "./format";
 import { changed, go, useRoute } from "./hooks";
@@ -21,13 +21,13 @@ export function Section(props: { title: string; aside?: ComponentChildren; child
   );
 }
 
-/** Loading, failed, or there. What was there before stays while the next answer is on its way. */
-export function Waiting<Answer>(props: {
+/** Shows a response, a loading message or an error. The previous response stays visible while the next one loads. */
+export function Loaded<Answer>(props: {
   asked: { answer: Answer | undefined; error: Error | undefined; isLoading: boolean; again: () => void };
   children: (answer: Answer) => ComponentChildren;
 }) {
   const { answer, error, isLoading, again } = props.asked;
-  if (error !== undefined) return <Failed error={error} again={again} />;
+  if (error !== undefined) return <ErrorMessage error={error} again={again} />;
   if (answer === undefined)
     return (
       <p class="loading" role="status">
@@ -41,20 +41,20 @@ export function Waiting<Answer>(props: {
   );
 }
 
-/** What a view can do without: there, or why not. */
-export function Aside<Answer>(props: { side: Side<Answer>; children: (answer: Answer) => ComponentChildren }) {
+/** Shows an optional response, or its error. */
+export function Optional<Answer>(props: { side: Settled<Answer>; children: (answer: Answer) => ComponentChildren }) {
   const { side } = props;
-  return "error" in side ? <Failed error={side.error} /> : <>{props.children(side.answer)}</>;
+  return "error" in side ? <ErrorMessage error={side.error} /> : <>{props.children(side.answer)}</>;
 }
 
-/** Amounts leave out what has no price: said wherever there is something of it. */
-export function Unpriced({ totals }: { totals: Priced }) {
+/** A note if amounts exclude GPU-hours without a price. */
+export function UnpricedNote({ totals }: { totals: Priced }) {
   const share = 1 - pricedShare(totals);
   if (share <= 0) return null;
-  return <p class="note unpriced">{percent(share)} of these GPU-hours have no price yet: amounts leave them out.</p>;
+  return <p class="note unpriced">{percent(share)} of these GPU-hours have no price yet. Amounts exclude them.</p>;
 }
 
-export function Failed({ error, again }: { error: Error; again?: () => void }) {
+export function ErrorMessage({ error, again }: { error: Error; again?: () => void }) {
   const status = error instanceof Problem && error.status > 0 ? ` (${error.status})` : "";
   return (
     <div class="failed" role="alert">
@@ -90,14 +90,14 @@ export function Stat(props: { name: string; value: string; note?: ComponentChild
 export interface Column<Row> {
   key: string;
   title: string;
-  /** What is shown. */
+  /** Content of the cell. */
   cell: (row: Row) => ComponentChildren;
-  /** What is sorted by; without it the column is not. */
+  /** Sort key; columns without it cannot be sorted. */
   by?: (row: Row) => string | Figure;
   isFigure?: boolean;
 }
 
-/** A table that is sorted by its headers; the order is in the address, under the table's name. */
+/** A table that can be sorted by its headers. The URL contains the order, under the table's name. */
 export function Table<Row>(props: {
   name: string;
   caption: string;
@@ -120,8 +120,8 @@ export function Table<Row>(props: {
         <thead>
           <tr>
             {props.columns.map((column) => {
-              const isOwn = order.replace("-", "") === column.key;
-              const sign = isOwn ? (order.startsWith("-") ? "descending" : "ascending") : undefined;
+              const isSorted = order.replace("-", "") === column.key;
+              const sign = isSorted ? (order.startsWith("-") ? "descending" : "ascending") : undefined;
               const next = order === `-${column.key}` ? column.key : `-${column.key}`;
               return (
                 <th key={column.key} scope="col" class={column.isFigure ? "figure" : ""} aria-sort={sign}>
@@ -130,7 +130,7 @@ export function Table<Row>(props: {
                   ) : (
                     <button type="button" onClick={() => go(changed(route, { [`${props.name}-sort`]: next }))}>
                       {column.title}
-                      <span aria-hidden="true">{isOwn ? (sign === "descending" ? " ↓" : " ↑") : ""}</span>
+                      <span aria-hidden="true">{isSorted ? (sign === "descending" ? " ↓" : " ↑") : ""}</span>
                     </button>
                   )}
                 </th>
@@ -166,18 +166,18 @@ function sorted<Row>(rows: readonly Row[], columns: readonly Column<Row>[], orde
   return [...rows].sort((one, other) => {
     const [left, right] = [by(one), by(other)];
     if (left === null || left === undefined) return right === null || right === undefined ? 0 : 1;
-    if (right === null || right === undefined) return -1; // what is unknown comes last either way
+    if (right === null || right === undefined) return -1; // unknown figures come last in both orders
     return sign * (left < right ? -1 : left > right ? 1 : 0);
   });
 }
 
-/** A name; what has none is said to have none. */
+/** A name, or "none" if it is empty. */
 export function Name({ children }: { children: string }) {
   return children === "" ? <span class="unknown">none</span> : <bdi>{children}</bdi>;
 }
 
-/** Of which cluster figures are: on paper nothing else says it. */
-export function OfCluster() {
+/** The selected cluster, which is otherwise not visible in print. */
+export function ClusterSuffix() {
   const { cluster } = useRoute().query;
   if (cluster === undefined || cluster === "") return null;
   return (
@@ -187,7 +187,7 @@ export function OfCluster() {
   );
 }
 
-/** An answer as CSV; its file is named for what it is of, and for its period in UTC. */
+/** Downloads a response as CSV. The file name contains the content's name and the period in UTC. */
 export function DownloadButton(props: {
   path: string;
   parameters: Parameters & { start: string; end: string };
@@ -205,9 +205,9 @@ export function DownloadButton(props: {
   return (
     <span class="download">
       <button type="button" onClick={begin}>
-        CSV, all digits
+        Download CSV
       </button>
-      {failed && <Failed error={failed} />}
+      {failed && <ErrorMessage error={failed} />}
     </span>
   );
 }
@@ -220,8 +220,8 @@ export function Swatch({ colour }: { colour: string }) {
   );
 }
 
-/** What is missing, in a legend: lines, since printers leave a gradient as small as this out. */
-export function Hatched() {
+/** Legend symbol of missing data. Lines, because printers omit small gradients. */
+export function HatchSwatch() {
   return (
     <svg class="swatch hatched" viewBox="0 0 10 10" aria-hidden="true">
       <path d="M0 3L3 0M0 8L8 0M2 10L10 2M7 10L10 7" />
@@ -229,7 +229,7 @@ export function Hatched() {
   );
 }
 
-/** A small line; gaps stay gaps. */
+/** A sparkline. Unknown values are gaps. */
 export function Spark({ values, label }: { values: readonly (number | null)[]; label: string }) {
   const highest = Math.max(...values.map((value) => value ?? 0), 1e-12);
   const step = 100 / Math.max(1, values.length - 1);

@@ -1,12 +1,12 @@
-// The page's address: everything it shows is in the fragment, so that any view can be shared, and no server logs names.
+// The URL fragment contains the whole state of the page, so that views can be shared and names are not logged.
 
 export type View = "overview" | "unit" | "nodes" | "hour";
 
 export interface Route {
   view: View;
-  /** Of the business unit, or the hour's start as an instant; "" elsewhere. */
+  /** Name of the business unit, or start of the hour; "" in other views. */
   name: string;
-  /** Period, cluster, filters, what is open. */
+  /** Period, cluster, filters and open details. */
   query: Readonly<Record<string, string>>;
 }
 
@@ -26,7 +26,7 @@ export function writeRoute(route: Route): string {
   return `#/${route.view}${name}${query === "" ? "" : `?${query}`}`;
 }
 
-/** What goes along from view to view. */
+/** Parameters that are kept between views. */
 const KEPT = ["window", "start", "end", "cluster", "zone", "grain"];
 
 export function linkTo(from: Route, view: View, name = "", query: Record<string, string> = {}): string {
@@ -34,13 +34,13 @@ export function linkTo(from: Route, view: View, name = "", query: Record<string,
   return writeRoute({ view, name, query: { ...kept, ...query } });
 }
 
-/** Period parameters as the API takes them. */
+/** The API's period parameters. */
 export function periodOf(route: Route): Record<string, string> {
   const { start, end, window } = route.query;
   return start !== undefined && end !== undefined ? { start, end } : { window: window ?? DEFAULT_WINDOW };
 }
 
-/** A name as a filter's value: commas and the like mean themselves. */
+/** A filter that matches exactly this name, with special characters escaped. */
 export function exactly(name: string): string {
   return name === "" ? "!*" : name.replace(/[\\,!*]/g, "\\$&");
 }

@@ -1,4 +1,4 @@
-// From rows of an answer to evenly spaced buckets. A bucket without a row is a gap: unknown, not zero.
+// Aligns rows with evenly spaced buckets. A bucket without a row is a gap: unknown, not zero.
 
 import { type Figure, HOUR } from "./format";
 
@@ -15,7 +15,7 @@ export function bucketsOf(start: string, end: string, grain: Grain): Buckets {
   const step = grain === "hour" ? HOUR : 24 * HOUR;
   const first = Date.parse(start);
   const starts = [first];
-  // Days are UTC days; the first and last may be parts of one.
+  // Days are UTC days. The first and the last may be partial.
   for (let at = (Math.floor(first / step) + 1) * step; at < Date.parse(end); at += step) starts.push(at);
   return { starts, end: Date.parse(end), step };
 }
@@ -24,7 +24,7 @@ export function endOf(buckets: Buckets, place: number): number {
   return buckets.starts[place + 1] ?? buckets.end;
 }
 
-/** Rows by their bucket; undefined where there is none. */
+/** The row of each bucket; undefined if there is none. */
 export function align<Row extends { start: string }>(buckets: Buckets, rows: readonly Row[]): (Row | undefined)[] {
   const found = new Map(rows.map((row) => [Date.parse(row.start), row]));
   return buckets.starts.map((start) => found.get(start));
@@ -32,8 +32,8 @@ export function align<Row extends { start: string }>(buckets: Buckets, rows: rea
 
 /** Share of each bucket's ended hours that have figures, 0 to 1, over all clusters.
  *
- * Where hours are not told (null), a bucket is known that has a row, and every one of a period that is known as a whole. */
-export function knownShare(
+ * Without hours (null), buckets with a row count as complete, and all buckets do if the period is complete. */
+export function completeShare(
   buckets: Buckets,
   hours: readonly { hour: string; status: string }[] | null,
   rows: readonly (object | undefined)[],
@@ -63,15 +63,15 @@ export interface Priced {
   unpriced_capacity_gpu_hours?: Figure;
 }
 
-/** Share of a row's GPU-hours that have a price, 0 to 1: amounts are of these. */
+/** Share of a row's GPU-hours that have a price, 0 to 1. Amounts include only these. */
 export function pricedShare(row: Priced): number {
-  // A fleet's capacity holds what its pods hold.
+  // The capacity includes the allocated GPU-hours.
   const all = Math.max(row.capacity_gpu_hours ?? 0, row.allocated_gpu_hours ?? 0);
   const unpriced = Math.max(row.unpriced_capacity_gpu_hours ?? 0, row.unpriced_gpu_hours ?? 0);
   return all > 0 ? 1 - Math.min(1, unpriced / all) : 1;
 }
 
-/** Running sums: what a stacked chart draws, the topmost first. Gaps stay gaps. */
+/** Cumulative sums for a stacked chart, the topmost first. Unknown values stay gaps. */
 export function stack(columns: readonly (readonly (number | null)[])[]): (number | null)[][] {
   const sums: (number | null)[][] = [];
   columns.forEach((column, at) => {
@@ -81,14 +81,14 @@ export function stack(columns: readonly (readonly (number | null)[])[]): (number
   return sums.reverse();
 }
 
-/** The grain that a period is shown in, unless another one was asked for. */
+/** The granularity of a period, unless another one is selected. */
 export function grainOf(hours: number, wanted: string | undefined): Grain {
   if (wanted === "hour" && hours <= 35 * 24) return "hour";
   if (wanted === "day") return "day";
   return hours <= 14 * 24 ? "hour" : "day";
 }
 
-/** Labels below columns: as many as fit, at starts of days or at full hours. */
+/** Column labels, as many as fit. */
 export function ticksOf(
   buckets: Buckets,
   label: (start: number) => string,
@@ -98,7 +98,7 @@ export function ticksOf(
   return buckets.starts.flatMap((start, column) => (column % every === 0 ? [{ column, text: label(start) }] : []));
 }
 
-/** Whether all of a period is known: a change against a part of one would say what did not happen. */
+/** Whether a period is complete. Changes are shown only between complete periods. */
 export function isWhole(coverage: { hours_expected: number; hours_complete: number }): boolean {
   return coverage.hours_expected > 0 && coverage.hours_complete === coverage.hours_expected;
 }
@@ -111,7 +111,7 @@ export interface Gap {
   end: number;
 }
 
-/** Hours of which figures are not there, those that follow each other as one; in the order of clusters and time. */
+/** Missing and incomplete hours, consecutive ones merged, in order of cluster and time. */
 export function gapsOf(hours: readonly { cluster: string; hour: string; status: string }[]): Gap[] {
   const lacking = hours.filter(({ status }) => status === "missing" || status === "incomplete");
   const ordered = lacking

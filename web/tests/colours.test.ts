@@ -97,13 +97,13 @@ const PART = PARTS.map((part) => PART_COLOURS[part.key]);
 
 test("the distance is CIEDE2000", () => {
   // Sharma et al., table 1: pairs 1, 7, 9 and 16.
-  for (const [one, other, told] of [
+  for (const [one, other, tableRows] of [
     [[50, 2.6772, -79.7751], [50, 0, -82.7485], 2.0425],
     [[50, 0, 0], [50, -1, 2], 2.3669],
     [[50, 2.49, -0.001], [50, -2.49, 0.0009], 7.1792],
     [[50, 2.5, 0], [50, 0, -2.5], 4.3065],
   ] as [Three, Three, number][]) {
-    expect(distance(one, other)).toBeCloseTo(told, 4);
+    expect(distance(one, other)).toBeCloseTo(tableRows, 4);
   }
   expect(contrast("#000", "#fff")).toBeCloseTo(21, 10);
 });

@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
-import { MOST_FIGURES, rowsOfPage } from "../src/pages";
+import { MAX_FIGURES, rowsOfPage } from "../src/pages";
 
 test("a page of the heat map holds all units, or as many fives as fit", () => {
   expect(rowsOfPage(24, 200)).toBe(200);
   expect(rowsOfPage(35 * 24, 200)).toBe(20);
   expect(rowsOfPage(14 * 24, 100)).toBe(55);
   for (const hours of [24, 168, 336, 840]) {
-    for (const units of [1, 7, 200, 5000]) expect(hours * rowsOfPage(hours, units)).toBeLessThanOrEqual(MOST_FIGURES);
+    for (const units of [1, 7, 200, 5000]) expect(hours * rowsOfPage(hours, units)).toBeLessThanOrEqual(MAX_FIGURES);
   }
 });

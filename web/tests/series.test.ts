@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { align, bucketsOf, gapsOf, grainOf, knownShare, pricedShare, stack, ticksOf } from "../src/series";
+import { align, bucketsOf, gapsOf, grainOf, completeShare, pricedShare, stack, ticksOf } from "../src/series";
 
 const HOURS = bucketsOf("2026-11-18T22:00:00Z", "2026-11-19T02:00:00Z", "hour");
 
@@ -36,12 +36,12 @@ describe("buckets", () => {
       { hour: "2026-11-19T00:00:00Z", status: "incomplete" },
     ];
     // The last hour has not ended: nothing is expected of it, and without a row nothing is known.
-    expect(knownShare(HOURS, hours, [{}, {}, undefined, undefined])).toEqual([0.5, 1, 0, 0]);
-    expect(knownShare(HOURS, null, [{}, undefined, {}, {}])).toEqual([1, 0, 1, 1]);
+    expect(completeShare(HOURS, hours, [{}, {}, undefined, undefined])).toEqual([0.5, 1, 0, 0]);
+    expect(completeShare(HOURS, null, [{}, undefined, {}, {}])).toEqual([1, 0, 1, 1]);
   });
 
   test("a period that is known as a whole has no gaps, whoever asks", () => {
-    expect(knownShare(HOURS, null, [{}, undefined, {}, {}], true)).toEqual([1, 1, 1, 1]);
+    expect(completeShare(HOURS, null, [{}, undefined, {}, {}], true)).toEqual([1, 1, 1, 1]);
   });
 
   test("what share of a row has a price: of a fleet's capacity, or of what was held", () => {
@@ -82,13 +82,13 @@ test("hours that are missing are told by cluster, and as one where they follow e
     row("a", "04", "incomplete"),
     row("b", "00", "complete"),
   ]);
-  const told = gaps.map(({ cluster, status, start, end }) => [
+  const tableRows = gaps.map(({ cluster, status, start, end }) => [
     cluster,
     status,
     new Date(start).getUTCHours(),
     new Date(end).getUTCHours(),
   ]);
-  expect(told).toEqual([
+  expect(tableRows).toEqual([
     ["a", "missing", 0, 2],
     ["a", "incomplete", 2, 3],
     ["a", "incomplete", 4, 5],

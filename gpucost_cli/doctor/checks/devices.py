@@ -42,8 +42,8 @@ def honor_labels(context: CheckContext) -> Iterable[Check]:
     if idle and any(not device.has_exported_labels for device in claimed):
         pods = first_few(device.target_pod for device in idle)
         fault = Fault(
-            f"{len(_keys(idle))} idle devices are labeled with the exporter's own pod ({pods}): attribution ignores it, "
-            "but in other queries it appears to hold them",
+            f"{len(_keys(idle))} idle devices are labeled with the exporter's own pod ({pods}): attribution ignores "
+            "it, but in other queries it appears to hold them",
             "ServiceMonitor of dcgm-exporter: honorLabels: false",
         )
     yield context.check("honorLabels", claimed[0].signal, "optional", fault, series=len(_keys(claimed)))
@@ -147,8 +147,8 @@ def resource_names(context: CheckContext) -> Iterable[Check]:
         fault = None
         if _devices_of(facts, holders) and not workloads & {holder.name for holder in holders}:
             fault = Fault(
-                f"{len(holders)} pods hold {name}, and no device is labeled with them: by default, the exporter maps only "
-                "nvidia.com/gpu and nvidia.com/mig-*",
+                f"{len(holders)} pods hold {name}, and no device is labeled with them: by default, the exporter maps "
+                "only nvidia.com/gpu and nvidia.com/mig-*",
                 f"dcgm-exporter: env NVIDIA_RESOURCE_NAMES={name}, KUBERNETES_VIRTUAL_GPUS=true and "
                 f"{_KUBERNETES_MAPPING}",
             )

@@ -31,7 +31,7 @@ def jobs(context: CheckContext) -> Iterable[Check]:
             )
         elif not trusted_jobs & set(by_job):
             fault = Fault(
-                f"sources.{source} in the settings has job {', '.join(sorted(trusted_jobs))}; the jobs with series are: "
+                f"sources.{source} in the settings has job {', '.join(sorted(trusted_jobs))}; the jobs with series are "
                 f"{listed}",
                 _line(context, source, min(by_job)),
             )

@@ -60,9 +60,12 @@ METRIC_FAMILIES = (
         lambda context: context.facts.finished_pods > 0,
     ),
     MetricFamily(
-        "kube_pod_status_scheduled_time", "optional", "the start of a pod in a scrape gap is known only roughly", "pods",
+        "kube_pod_status_scheduled_time", "optional", "the start of a pod in a scrape gap is known only roughly",
+        "pods",
     ),
-    MetricFamily("kube_node_info", "recommended", "a node that is replaced by one of the same name is not noticed", "nodes"),
+    MetricFamily(
+        "kube_node_info", "recommended", "a node that is replaced by one of the same name is not noticed", "nodes",
+    ),
     MetricFamily(
         "kube_node_status_capacity", "recommended",
         "unallocated GPUs and the shares of sliced and shared GPUs are unknown", "nodes",

@@ -79,7 +79,8 @@ _REQUIRED_LABELS = (
         lambda _, node: node.label(INSTANCE_TYPE) not in GPUS_OF_INSTANCE, is_from_discovery=True,
     ),
     _RequiredLabel(
-        GPU_REPLICAS, "recommended", lambda context, node: sharing.is_shared(context.facts, node), is_from_discovery=True
+        GPU_REPLICAS, "recommended", lambda context, node: sharing.is_shared(context.facts, node),
+        is_from_discovery=True,
     ),
     _RequiredLabel(
         GPU_SHARING, "optional", lambda context, node: sharing.is_shared(context.facts, node), is_from_discovery=True

@@ -1,4 +1,4 @@
-"""Alerting over the real ledger in DynamoDB Local, with people who write down what they hear."""
+"""The alert service over the real ledger in DynamoDB Local, with notifiers that record what they receive."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -27,12 +27,12 @@ from tests.conftest import DynamoTable
 from tests.records import line
 
 START = month_bounds(month_bounds(datetime.now(UTC))[0] - timedelta(days=32))[0]
-"""The first moment of a month; items expire: the ledger's hours must be of our time."""
+"""Start of a recent month: the ledger's items expire, so that hours must be recent."""
 PRICE = Decimal(12)
 
 
 class RecordingNotifier:
-    """Hears notifications, unless broken."""
+    """Records notifications, or fails."""
 
     max_batch_size = 10
     needs_resend = False
@@ -48,40 +48,40 @@ class RecordingNotifier:
 
     @property
     def notifications(self) -> list[Notification]:
-        return [one for message in self.messages for one in message]
+        return [notification for message in self.messages for notification in message]
 
     def take(self) -> list[str]:
-        """What was heard since the last call, in short."""
-        heard = [describe(one) for one in self.notifications]
+        """Describe the notifications since the last call."""
+        descriptions = [describe(notification) for notification in self.notifications]
         self.messages.clear()
-        return heard
+        return descriptions
 
 
-def describe(news: Notification) -> str:
-    """`firing waste research`, with whatever tells it from others."""
-    who = [part for part in (news.subject.business_unit, news.subject.workload, news.subject.node_pool,
-                             news.subject.detail) if part]  # fmt: skip
-    return " ".join([news.event, news.rule, *who])
+def describe(notification: Notification) -> str:
+    """Return event, rule and subject: `firing waste research`."""
+    subject = notification.subject
+    fields = [field for field in (subject.business_unit, subject.workload, subject.node_pool, subject.detail) if field]
+    return " ".join([notification.event, notification.rule, *fields])
 
 
 def pod(unit: str = "research", name: str = "train", gpus: int = 1, use: str = "0.9", **changes: Any) -> Line:
-    """A pod that holds GPUs at $12 all hour."""
+    """Make the line of a pod that holds GPUs at $12 for the whole hour."""
     held = quantize(Decimal(gpus))
     used = quantize(held * Decimal(use))
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "workload": name, "units": gpus, "gpu_share": quantize(1), "allocated_gpu_hours": held,
         "effective_gpu_hours": used, "utilization": quantize(Decimal(use)), "gpu_hourly_usd": PRICE,
         "allocated_usd": held * PRICE, "effective_usd": used * PRICE, "waste_usd": (held - used) * PRICE, **changes,
     }  # fmt: skip
-    return line(unit, f"{unit}-ns", pod=f"{name}-0")._replace(**{key: _exact(value) for key, value in given.items()})
+    return line(unit, f"{unit}-ns", pod=f"{name}-0")._replace(**{name: _exact(field) for name, field in fields.items()})
 
 
-def _exact(value: Any) -> Any:
-    return quantize(value) if isinstance(value, Decimal) else value
+def _exact(field: Any) -> Any:
+    return quantize(field) if isinstance(field, Decimal) else field
 
 
 def node(pool: str, unallocated: str, name: str = "n1") -> NodeHour:
-    """A node of a pool of which nobody holds so much money's worth."""
+    """Make a node with unallocated capacity of this amount."""
     usd = quantize(Decimal(unallocated))
     capacity = Capacity(unallocated_usd=usd, unallocated_gpu_hours=quantize(usd / PRICE))
     return NodeHour(name, f"i-{name}", pool, "p5", "spot", "a", "H100", "spot", "x", None, quantize(0), capacity)
@@ -89,7 +89,7 @@ def node(pool: str, unallocated: str, name: str = "n1") -> NodeHour:
 
 @dataclass
 class Fleet:
-    """Clusters, their ledger, and the alert function's service."""
+    """Clusters with their ledger and the alert service."""
 
     table: DynamoTable
     settings_text: str
@@ -99,13 +99,13 @@ class Fleet:
     dead_letters: int | None = 0
 
     def __post_init__(self) -> None:
-        own = (self.table.client, self.table.name)
-        self.ledger = Ledger(*own)
-        self.rollups = RollupStore(*own)
-        self.alert_states = DynamoAlertStates(*own)
-        self.history = AlertHistory(*own)
-        self.silences = SilenceStore(*own)
-        self.settings_store = DocumentStore(*own, clock=lambda: self.now)
+        table = (self.table.client, self.table.name)
+        self.ledger = Ledger(*table)
+        self.rollups = RollupStore(*table)
+        self.alert_states = DynamoAlertStates(*table)
+        self.history = AlertHistory(*table)
+        self.silences = SilenceStore(*table)
+        self.settings_store = DocumentStore(*table, clock=lambda: self.now)
         self.push(self.settings_text)
 
     @property
@@ -116,17 +116,16 @@ class Fleet:
         self.settings_store.push(text, author="test", now=self.now)
 
     def receivers(self, settings: AlertingSettings) -> dict[str, Notifier]:
-        return {one.key: self.notifiers[one.key] for one in settings.alerts.receivers}
+        return {receiver.key: self.notifiers[receiver.key] for receiver in settings.alerts.receivers}
 
     def service(self, client: Any = None) -> AlertService:
-        own = (client or self.table.client, self.table.name)
+        table = (client or self.table.client, self.table.name)
         sources = AlertSources(
-            Ledger(*own), RollupStore(*own), DynamoSpendStore(*own), lambda: self.prices_fetched_at,
-            lambda: self.dead_letters, workload_savings(DynamoRecommendations(*own)),
+            Ledger(*table), RollupStore(*table), DynamoSpendStore(*table), lambda: self.prices_fetched_at,
+            lambda: self.dead_letters, workload_savings(DynamoRecommendations(*table)),
         )  # fmt: skip
-        memory = DynamoAlertStates(*own)
         return AlertService(
-            self.settings_store, sources, memory, AlertHistory(*own), SilenceStore(*own), self.receivers,
+            self.settings_store, sources, DynamoAlertStates(*table), AlertHistory(*table), SilenceStore(*table), self.receivers,
             clock=lambda: self.now,
         )  # fmt: skip
 
@@ -134,20 +133,20 @@ class Fleet:
         self, number: int, *lines: Line, cluster: str = "demo", status: Status = "complete", coverage: str = "1",
         nodes: Sequence[NodeHour] = (), currency: str = "USD",
     ) -> None:  # fmt: skip
-        """A version of an hour, by number, without a word to anybody."""
+        """Publish a version of an hour, by its number, without a message about it."""
         hour = START + HOUR * number
-        totals = Totals(Costs.total(one.costs() for one in lines), Capacity())
+        totals = Totals(Costs.total(line.costs() for line in lines), Capacity())
         record = HourRecord(
             cluster, hour, status, Coverage(Decimal(coverage), None), totals, tuple(lines), nodes=tuple(nodes),
             currency=currency,
         )  # fmt: skip
         if status == "incomplete":
             record = replace(record, totals=None, lines=(), coverage=None, notes=("away",))
-        before = self.ledger.manifest(cluster, hour)
-        self.ledger.publish(record, replacing=before, settings_version=1, now=hour + HOUR)
+        previous = self.ledger.manifest(cluster, hour)
+        self.ledger.publish(record, replacing=previous, settings_version=1, now=hour + HOUR)
 
     def close_hour(self, number: int, cluster: str = "demo", origin: Origin = "schedule") -> None:
-        """The hour is announced, a minute after its end."""
+        """Send the message that an hour is closed, a minute after its end."""
         hour = START + HOUR * number
         self.now = max(self.now, hour + HOUR + timedelta(minutes=1))
         message = HourClosed(
@@ -156,33 +155,33 @@ class Fleet:
         )  # fmt: skip
         self.service().hour_closed(message)
 
-    def publish_and_close(self, number: int, *lines: Line, **more: Any) -> list[str]:
-        """An hour is published and announced; answers what people hear."""
-        self.publish(number, *lines, **more)
-        self.close_hour(number, more.get("cluster", "demo"))
+    def publish_and_close(self, number: int, *lines: Line, **options: Any) -> list[str]:
+        """Publish and close an hour, and describe the notifications by email."""
+        self.publish(number, *lines, **options)
+        self.close_hour(number, options.get("cluster", "demo"))
         return self.email.take()
 
     def tick(self, number: int, client: Any = None, **overdue: int) -> list[str]:
-        """The schedule fires at the beginning of the hour of that number; answers what people hear."""
+        """Send the tick at the beginning of an hour, and describe the notifications by email."""
         self.service(client).tick(self.tick_message(number, **overdue))
         return self.email.take()
 
     def tick_message(self, number: int, **overdue: int) -> Tick:
-        """The message of that tick, whose time has come."""
+        """Make the message of a tick, and move the clock to its time."""
         at = START + HOUR * number + timedelta(minutes=5)
         self.now = max(self.now, at)
-        names = [one.name for one in self.settings_store.current().settings.clusters]
+        names = [cluster.name for cluster in self.settings_store.current().settings.clusters]
         states = tuple(
             ClusterState(cluster=name, last_complete_hour=None, hours_overdue=overdue.get(name, 0)) for name in names
         )
         return Tick(scheduled_time=at, clusters=states, correlation_id="t")
 
 
-def settings_with_rules(*rules: str, clusters: Sequence[str] = ("demo",), more: str = "") -> str:
-    """Settings with these rules and email."""
+def settings_with_rules(*rules: str, clusters: Sequence[str] = ("demo",), alert_keys: str = "") -> str:
+    """Make settings with these rules and an email receiver."""
     names = ", ".join(f'{{name: {name}, prometheus: {{url: "http://127.0.0.1:9"}}}}' for name in clusters)
-    listed = "\n".join(f"    - {{{rule}}}" for rule in rules)
+    rule_lines = "\n".join(f"    - {{{rule}}}" for rule in rules)
     return (
         f"clusters: [{names}]\npricing: {{source: constant, gpu_hourly_usd: 12}}\n"
-        f"alerts:\n  receivers: [{{type: email}}]\n  rules:\n{listed}\n{more}"
+        f"alerts:\n  receivers: [{{type: email}}]\n  rules:\n{rule_lines}\n{alert_keys}"
     )

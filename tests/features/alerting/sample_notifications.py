@@ -1,4 +1,4 @@
-"""Notifications and settings for tests of alerting."""
+"""Notifications of every kind for tests of notifiers."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -42,7 +42,7 @@ FIGURES: dict[Kind, dict[str, Decimal | None]] = {
         "cost_usd": Decimal(7000),
         "waste_usd": Decimal(3500),
         "waste_percent": Decimal("50.0"),
-        "before_usd": Decimal(5000),
+        "previous_usd": Decimal(5000),
         "hours_unknown": Decimal(1),
     },
     "external": {},
@@ -59,15 +59,15 @@ SUBJECTS: dict[Kind, Subject] = {
     "external": Subject("demo", node_pool="gpu-general", detail="GPUNodePoolNearLimit"),
     "sample": Subject("demo", "research", detail="sent by alice"),
 }
-WORST = (
+TOP_WASTERS = (
     TopWaster("training", "Job", "llm-7b", Decimal(8), Decimal("90.5")),
     TopWaster("notebooks", "StatefulSet", "notebook", Decimal(2), Decimal("23.9")),
 )
 
 
 def notification(kind: Kind = "waste", event: EventType = "firing", **changes: Any) -> Notification:
-    """News of a kind, two hours long."""
-    given: dict[str, Any] = {
+    """Make a notification of an alert that is two hours old."""
+    fields: dict[str, Any] = {
         "id": f"demo/{kind}/research/2026-11-19T10:00:00Z/{event}",
         "event": event,
         "kind": kind,
@@ -76,9 +76,9 @@ def notification(kind: Kind = "waste", event: EventType = "firing", **changes: A
         "subject": SUBJECTS[kind],
         "since": datetime(2026, 11, 19, 9, tzinfo=UTC),
         "hour": HOUR_10,
-        "threshold": "waste ≥ $10 per hour and ≥ 50% of allocated, for 2 hours on end" if kind == "waste" else "",
+        "threshold": "waste ≥ $10 per hour and ≥ 50% of allocated, for 2 consecutive hours" if kind == "waste" else "",
         "figures": FIGURES[kind],
-        "workloads": WORST if kind in {"waste", "digest"} else (),
+        "workloads": TOP_WASTERS if kind in {"waste", "digest"} else (),
         **changes,
     }
-    return Notification(**given)
+    return Notification(**fields)

@@ -1,4 +1,4 @@
-"""One cluster whose hours and receivers a test decides, and the alert service on a real table."""
+"""The alert service on a real table, with prepared hours and recording receivers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ alerts:
 
 
 class StubSettingsStore:
-    """The settings as they are, or none yet."""
+    """Holds the current settings, or none."""
 
     def __init__(self, text: str | None) -> None:
         self.text = text
@@ -63,7 +63,7 @@ class StubSettingsStore:
 
 
 class StubLedger:
-    """Prepared summaries and lines."""
+    """Holds prepared summaries and lines."""
 
     def __init__(self) -> None:
         self.published: dict[datetime, HourSummary] = {}
@@ -72,7 +72,7 @@ class StubLedger:
         self.requested_periods: list[tuple[datetime, datetime]] = []
 
     def put(self, number: int, status: Status = "complete", *, unpriced: int = 0, **waste: str) -> None:
-        """An hour in which every unit holds $20 and wastes so much, beside GPU-hours without a price."""
+        """Prepare an hour in which every business unit holds $20, wastes an amount, and holds unpriced GPU-hours."""
         groups = {
             (unit, f"{unit}-ns"): Costs(
                 allocated_usd=quantize(Decimal(20)),
@@ -105,8 +105,8 @@ class StubLedger:
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         return [
-            Manifest("demo", hour, one.status, one.version, "r", 1, one.coverage, 0, None, hour)
-            for hour, one in sorted(self.published.items())
+            Manifest("demo", hour, summary.status, summary.version, "r", 1, summary.coverage, 0, None, hour)
+            for hour, summary in sorted(self.published.items())
             if start <= hour < end
         ]
 
@@ -123,13 +123,13 @@ class StubLedger:
 
 
 class HookedAlertStates(DynamoAlertStates):
-    """The real ones, with a hook before every write: to die, or to let somebody else in."""
+    """The real alert states with a hook before every write, to crash or to let another process write."""
 
-    before_save: Callable[[AlertGroup | Cursor], None] = staticmethod(lambda book: None)
+    before_save: Callable[[AlertGroup | Cursor], None] = staticmethod(lambda written: None)
 
-    def save_group(self, book: AlertGroup) -> AlertGroup:
-        self.before_save(book)
-        return super().save_group(book)
+    def save_group(self, group: AlertGroup) -> AlertGroup:
+        self.before_save(group)
+        return super().save_group(group)
 
     def save_cursor(self, cursor: Cursor) -> Cursor:
         self.before_save(cursor)
@@ -137,7 +137,7 @@ class HookedAlertStates(DynamoAlertStates):
 
 
 class RecordingNotifier:
-    """Hears notifications, unless broken; `on_send` runs in the middle of a delivery."""
+    """Records notifications, or fails. `on_send` runs during a delivery."""
 
     max_batch_size = 10
     needs_resend = False
@@ -152,7 +152,7 @@ class RecordingNotifier:
         if self.fails:
             raise SourceError("out of order")
         self.messages.append(list(notifications))
-        self.received += [f"{one.event} {one.subject.business_unit} {one.hour.hour}" for one in notifications]
+        self.received += [describe(notification) for notification in notifications]
         self.on_send()
 
 
@@ -195,14 +195,19 @@ class ServiceHarness:
         self.service().tick(Tick(scheduled_time=at, clusters=(state,), correlation_id="c"))
 
     def outbox(self) -> Sequence[OutboxEntry]:
-        return [entry for book in self.states.load("demo").groups for entry in book.outbox]
+        return [entry for group in self.states.load("demo").groups for entry in group.outbox]
 
     def history(self) -> list[str]:
-        """What was decided, oldest first."""
-        found = AlertHistory(self.table.client, self.table.name)
+        """Describe the recorded notifications, oldest first."""
+        history = AlertHistory(self.table.client, self.table.name)
         scopes = alert_scopes(parse_settings(self.store.text or DOCUMENT))
-        news = [one for scope in scopes for one in found.between(scope, START, START + timedelta(days=9))]
-        return [f"{one.event} {one.subject.business_unit} {one.hour.hour}" for one in news]
+        end = START + timedelta(days=9)
+        return [describe(notification) for scope in scopes for notification in history.between(scope, START, end)]
+
+
+def describe(notification: Notification) -> str:
+    """Return event, business unit and hour: `firing research 1`."""
+    return f"{notification.event} {notification.subject.business_unit} {notification.hour.hour}"
 
 
 class FunctionKilledError(Exception):

@@ -1,4 +1,4 @@
-"""Slack's documented limits of a message (docs.slack.dev, Block Kit reference), as a validator of payloads."""
+"""Validates messages against Slack's documented limits (docs.slack.dev, reference of blocks)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ BLOCKS, HEADER, SECTION_TEXT, FIELDS, FIELD, ELEMENTS, CONTEXT_TEXT, FALLBACK = 
     3000,
     40_000,
 )
-KNOWN = {
+ALLOWED_KEYS = {
     "header": {"type", "text", "block_id"},
     "section": {"type", "text", "fields", "accessory", "block_id", "expand"},
     "context": {"type", "elements", "block_id"},
@@ -22,7 +22,7 @@ KNOWN = {
 
 
 def limit_violations(body: dict[str, Any]) -> list[str]:
-    """What Slack would refuse, or show otherwise than meant."""
+    """List what Slack would reject or show differently."""
     return list(_problems(body))
 
 
@@ -36,8 +36,8 @@ def _problems(body: dict[str, Any]) -> Iterator[str]:
         yield f"{len(blocks)} blocks"
     for block in blocks:
         kind = block.get("type")
-        if kind not in KNOWN or not block.keys() <= KNOWN[kind]:
-            yield f"a block that is not known: {kind} {sorted(block)}"
+        if kind not in ALLOWED_KEYS or not block.keys() <= ALLOWED_KEYS[kind]:
+            yield f"an unknown block or key: {kind} {sorted(block)}"
         elif kind == "header":
             yield from _text(block.get("text"), HEADER, {"plain_text"})
         elif kind == "section":
@@ -57,15 +57,15 @@ def _section(block: dict[str, Any]) -> Iterator[str]:
         yield from _text(block["text"], SECTION_TEXT, {"plain_text", "mrkdwn"})
     if len(block.get("fields", [])) > FIELDS:
         yield "too many fields"
-    for one in block.get("fields", []):
-        yield from _text(one, FIELD, {"plain_text", "mrkdwn"})
+    for field in block.get("fields", []):
+        yield from _text(field, FIELD, {"plain_text", "mrkdwn"})
 
 
-def _text(text: Any, most: int, kinds: set[str]) -> Iterator[str]:
+def _text(text: Any, max_length: int, kinds: set[str]) -> Iterator[str]:
     if not isinstance(text, dict) or text.get("type") not in kinds:
         yield f"no text object of kind {sorted(kinds)}"
         return
-    if not 1 <= len(text.get("text", "")) <= most:
-        yield f"a text of {len(text.get('text', ''))} characters where {most} are allowed"
+    if not 1 <= len(text.get("text", "")) <= max_length:
+        yield f"a text of {len(text.get('text', ''))} characters where {max_length} are allowed"
     if text["type"] == "mrkdwn" and "emoji" in text:
         yield "emoji goes with plain_text only"

@@ -210,7 +210,7 @@ def test_the_rules_for_amp_fire_on_all_of_karpenters_names(tmp_path: Path) -> No
          {"reason": "ProvisioningFailed"}),
     ):  # fmt: skip
         failed = {"severity": "critical", "gpucost": "true", "cluster": "c", "nodepool": "gpu", **labels}
-        alert = {"exp_labels": failed, "exp_annotations": {"summary": "Karpenter could not make a node"}}
+        alert = {"exp_labels": failed, "exp_annotations": {"summary": "Karpenter could not create a node"}}
         rule = {"eval_time": "5m", "alertname": "KarpenterProvisioningFailed", "exp_alerts": [alert]}
         tests.append({"interval": "1m", "input_series": [{"series": failing, "values": "0 0 0 1 1 1"}],
                       "alert_rule_test": [rule]})  # fmt: skip

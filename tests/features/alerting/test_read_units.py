@@ -1,4 +1,4 @@
-"""What one tick reads with 500 business units and 20 rules, in the units that DynamoDB Local says it consumed."""
+"""Read units of one tick with 500 business units and 20 rules, as DynamoDB Local counts them."""
 
 import pytest
 
@@ -8,13 +8,13 @@ from tests.conftest import DynamoTable
 
 
 @pytest.mark.heavy
-def test_a_tick_of_a_large_fleet_keeps_its_budget(table: DynamoTable) -> None:
-    """On a day under way in a month's second week: two parts are read anew, as on every other day."""
+def test_tick_of_large_fleet_stays_within_its_read_units(table: DynamoTable) -> None:
+    """In the second week of a month, two parts of the month are read again, as on every other day."""
     fleet = alerts.Fleet(table.client, table.name, days=13)
     assert len(parse_settings(alerts.document()).alerts.rules) == alerts.RULES
     fleet.tick(12)
-    spent = fleet.tick(13)
-    assert fleet.notifier.told > 10
+    cost = fleet.tick(13)
+    assert fleet.notifier.received > 10
     days = [day for day in fleet.days() if len(day.units) == alerts.UNITS]
-    assert len(days) == 14, "measured on what it is about"
-    assert 50 < spent.read_units <= alerts.MAX_READ_UNITS
+    assert len(days) == 14, "the measured month is too short"
+    assert 50 < cost.read_units <= alerts.MAX_READ_UNITS

@@ -52,7 +52,7 @@ def test_alerts_with_their_history_and_silences(fleet: Fleet) -> None:
     assert status == 200
     rows = {row["rule"]: row for row in answer["active"]}
     assert rows["waste"]["acknowledged_by"] == "alice"
-    assert rows["waste"]["about"]["business_unit"] == "research"
+    assert rows["waste"]["subject"]["business_unit"] == "research"
     assert rows["unallocated"]["silenced_by"] == [silence.id]
     assert {row["rule"]: row["event"] for row in answer["history"]} == {"waste": "firing", "unallocated": "firing"}
     fleet.publish_and_close(1, pod(use="1"))
@@ -74,7 +74,7 @@ def test_a_business_unit_sees_its_own(fleet: Fleet) -> None:
     fleet.publish_and_close(0, IDLE, pod("other", gpus=2, use="0"), nodes=[node("gpu", "24")])
     for key in ("active", "history"):
         _, answer = ask("/v1/alerts", "ann", **PERIOD)
-        assert [row["about"]["business_unit"] for row in answer[key]] == ["research"]
+        assert [row["subject"]["business_unit"] for row in answer[key]] == ["research"]
     assert ask("/v1/silences", "ann")[0] == 403
 
 

@@ -51,6 +51,5 @@ def test_a_secrets_value_in_the_place_of_its_name_is_not_repeated() -> None:
     with pytest.raises(SettingsError) as refused:
         parse_settings(HEAD + '{receivers: [{type: slack, secret: "https://hooks.slack.com/services/T/B/topsecret"}]}')
     assert str(refused.value) == (
-        "settings: alerts.receivers[0].secret: must be the name of a secret that begins with gpucost/, "
-        "never its value"
+        "settings: alerts.receivers[0].secret: must be the name of a secret that begins with gpucost/, never its value"
     )

@@ -20,7 +20,7 @@ from gpucost.core.pricing.node_prices import Pricing
 from gpucost.features.exports.exported_days import ExportedDay, due_days, fingerprint, object_key, status_of
 from gpucost.features.exports.focus import ExportedHour, Row, focus_rows, region_of
 from gpucost.features.exports.focus_columns import COLUMNS
-from tests.core.observed import observations, rules
+from tests.core.generated_observations import cluster_observations, metering_rules
 from tests.features.exports import focus_rules
 from tests.records import HOUR, line, record
 
@@ -170,7 +170,7 @@ def exported(record: HourRecord) -> list[Row]:
 
 
 @settings(max_examples=30, deadline=None)
-@given(observations(), rules, st.decimals(D("0.01"), 100, places=4).map(Pricing.constant))
+@given(cluster_observations(), metering_rules, st.decimals(D("0.01"), 100, places=4).map(Pricing.constant))
 def test_rows_sum_to_the_hour_on_fleets_nobody_thought_of(
     observation: Observation, metering: MeteringRules, rate: Pricing
 ) -> None:

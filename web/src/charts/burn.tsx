@@ -1,19 +1,19 @@
-// A month's spending as it adds up, its projection as a dashed line, and the budget as a line across.
+// Cumulative spending of a month, its projection as a dashed line, and the budget as a horizontal line.
 
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { axisTime, money, utcDay } from "../format";
-import { useLook, usePaper, useWidth } from "../hooks";
+import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { axisOf, sizeOf } from "./axes";
-import { Hatched, Swatch } from "../parts";
+import { HatchSwatch, Swatch } from "../parts";
 import { hatch, styleColour } from "./colours";
 
 interface Props {
   start: number;
   end: number;
-  /** What each known stretch added up to, from its start to its end. */
+  /** Cumulative spending at the end of each period with data. */
   points: readonly { from: number; at: number; spent: number }[];
-  /** Stretches of which something is not known, and how much of it is, 0 to 1. */
+  /** Periods with missing data, and the share that is known, 0 to 1. */
   gaps: readonly { from: number; to: number; known: number }[];
   projected: number | null;
   budget: number | null;
@@ -26,7 +26,7 @@ const BUDGET = "#d55e00";
 export function BurnChart(props: Props) {
   const [box, width] = useWidth();
   const plot = useRef<uPlot | null>(null);
-  const look = useLook();
+  const appearance = useAppearance();
   useEffect(() => {
     const element = box.current;
     if (element === null || width === 0) return;
@@ -41,7 +41,7 @@ export function BurnChart(props: Props) {
     points.forEach((point, place) => {
       const before = points[place - 1];
       if (before === undefined || before.at < point.from) {
-        if (before !== undefined) put(before.at + 1, null); // a gap is no slope
+        if (before !== undefined) put(before.at + 1, null); // draw a gap, not a slope
         put(point.from, before?.spent ?? 0);
       }
       put(point.at, point.spent);
@@ -98,11 +98,11 @@ export function BurnChart(props: Props) {
       plot.current = null;
       made.destroy();
     };
-  }, [width, look, props.points, props.projected, props.budget, props.currency]);
-  usePaper(() => plot.current?.redraw(false, true));
+  }, [width, appearance, props.points, props.projected, props.budget, props.currency]);
+  useRedrawForPrint(() => plot.current?.redraw(false, true));
   const { points, currency, projected, budget } = props;
   const last = points.at(-1);
-  const said = [
+  const description = [
     last && `${money(last.spent, currency)} spent by ${utcDay(last.at - 1)}`,
     projected !== null && `${money(projected, currency)} projected for the month`,
     budget !== null && `a budget of ${money(budget, currency)}`,
@@ -127,11 +127,11 @@ export function BurnChart(props: Props) {
           </li>
         )}
         <li>
-          <Hatched />
+          <HatchSwatch />
           missing
         </li>
       </ul>
-      <div class="plot still" ref={box} role="img" aria-label={`Spending as it adds up: ${said.join(", ")}`} />
+      <div class="plot still" ref={box} role="img" aria-label={`Cumulative spending: ${description.join(", ")}`} />
     </figure>
   );
 }

@@ -1,5 +1,5 @@
-// Colours that the colour-blind can tell apart (tests/colours.test.ts measures it): of parts, Okabe and Ito's hues, moved
-// so that any two differ however they meet, and in lightness where they always meet; cividis for utilization.
+// Colors that color-blind people can distinguish (measured in tests/colours.test.ts): for parts, adjusted Okabe-Ito hues;
+// for utilization, cividis.
 
 import type { PartKey } from "../identity";
 
@@ -14,7 +14,7 @@ export const PART_COLOURS: Record<PartKey, string> = {
   residual_usd: "#e87b00",
 };
 
-/** Lines around parts: dark enough beside each of them, and where paper has no colours. */
+/** Outline of the parts, dark enough for contrast with each of them, also in black-and-white print. */
 export const OUTLINE = "#1b2025";
 
 const CIVIDIS = [
@@ -30,7 +30,7 @@ const CIVIDIS = [
   [254, 232, 56],
 ] as const;
 
-/** Of a utilization, 0 to 1. */
+/** The color of a utilization, 0 to 1. */
 export function useColour(value: number): string {
   const at = Math.min(1, Math.max(0, value)) * (CIVIDIS.length - 1);
   const low = CIVIDIS[Math.floor(at)] ?? CIVIDIS[0];
@@ -39,14 +39,14 @@ export function useColour(value: number): string {
   return `rgb(${mixed.join(",")})`;
 }
 
-/** A custom property of the style sheet, which knows light from dark. */
+/** Reads a custom property of the style sheet, which depends on the color scheme. */
 export function styleColour(element: Element, name: string): string {
   return getComputedStyle(element).getPropertyValue(name).trim();
 }
 
 const hatches = new Map<string, CanvasPattern>();
 
-/** Diagonal lines: missing data. */
+/** The diagonal pattern of missing data. */
 export function hatch(context: CanvasRenderingContext2D, colour: string): CanvasPattern | string {
   const known = hatches.get(colour);
   if (known !== undefined) return known;

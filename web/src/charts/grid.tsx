@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import { useLook, usePaper, useWidth } from "../hooks";
+import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { hatch, styleColour } from "./colours";
 
 export interface Painted {
@@ -10,7 +10,7 @@ export interface Painted {
   fill: string | null;
   /** Share of the cell's width, 0 to 1. */
   part?: number;
-  /** Colour of the rest of it. */
+  /** Color of the rest of the cell. */
   rest?: string;
   isHatched?: boolean;
 }
@@ -20,39 +20,39 @@ export interface GridProps {
   rows: number;
   columns: number;
   rowHeight: number;
-  /** Lines between every so many rows. */
-  ruled?: number;
+  /** Draws a line after every so many rows. */
+  lineEvery?: number;
   paint: (row: number, column: number) => Painted;
-  /** Written into a row from one column to another, where it fits. */
+  /** Labels inside the grid, drawn if they fit. */
   texts?: readonly { row: number; rows: number; from: number; to: number; text: string }[];
   describe: (row: number, column: number) => ComponentChildren;
   onOpen: (row: number, column: number) => void;
-  /** Beside the rows, each as high as one. */
+  /** Row labels. */
   labels?: readonly ComponentChildren[];
-  /** Below the columns, where each begins. */
+  /** Column labels. */
   ticks?: (most: number) => readonly { column: number; text: string }[];
-  /** Where these rows are a page of more. */
+  /** Set if there are several pages of rows. */
   pages?: Pages;
-  /** Said while no cell is pointed at. */
+  /** Text shown while no cell is selected. */
   hint: string;
-  /** Whatever the cells are painted from; drawn again when it changes. */
-  drawnFrom: unknown;
+  /** The data of the cells. The grid is redrawn when it changes. */
+  dataKey: unknown;
 }
 
 export interface Pages {
   place: number;
   count: number;
-  /** To the page before (-1) or after (1). */
+  /** Goes to the previous (-1) or next (1) page. */
   turn: (by: number) => void;
 }
 
-/** Canvases beyond that are refused by some browsers, and slow in all. */
-const MOST_PIXELS = 12_000_000;
+/** Largest canvas. Some browsers reject larger ones. */
+const MAX_PIXELS = 12_000_000;
 
 export function Grid(props: GridProps) {
   const [box, width] = useWidth();
   const [pointed, setAt] = useState<[number, number] | null>(null);
-  const look = useLook();
+  const appearance = useAppearance();
   const { rows, columns, rowHeight, pages } = props;
   const at: [number, number] | null = pointed && [clamp(pointed[0], rows), clamp(pointed[1], columns)];
   const height = Math.max(rowHeight, rows * rowHeight);
@@ -60,14 +60,14 @@ export function Grid(props: GridProps) {
     const canvas = box.current?.querySelector("canvas");
     const pen = canvas?.getContext("2d");
     if (!canvas || !pen || width === 0) return;
-    const scale = Math.min(window.devicePixelRatio, Math.sqrt(MOST_PIXELS / (width * height)));
+    const scale = Math.min(window.devicePixelRatio, Math.sqrt(MAX_PIXELS / (width * height)));
     canvas.width = Math.round(width * scale);
     canvas.height = Math.round(height * scale);
     pen.scale(scale, scale);
     draw(pen, props, width, styleColour(canvas, "--missing"), styleColour(canvas, "--grid"));
   };
-  useEffect(redraw, [width, height, look, props.drawnFrom]);
-  usePaper(redraw);
+  useEffect(redraw, [width, height, appearance, props.dataKey]);
+  useRedrawForPrint(redraw);
 
   const cellOf = (event: MouseEvent): [number, number] => {
     const target = event.currentTarget as HTMLElement;
@@ -150,13 +150,13 @@ export function Grid(props: GridProps) {
 }
 
 function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, missing: string, line: string): void {
-  const { rows, columns, rowHeight, ruled } = props;
+  const { rows, columns, rowHeight, lineEvery } = props;
   const cell = width / columns;
   const hatched = hatch(pen, missing);
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
       const { fill, part, rest, isHatched } = props.paint(row, column);
-      // Narrow cells lie on whole pixels: else each would shine through at its edges.
+      // Narrow cells are aligned with whole pixels to avoid visible edges.
       const left = cell > 4 ? column * cell : Math.round(column * cell);
       const room = cell > 4 ? cell - 0.5 : Math.max(1, Math.round((column + 1) * cell) - left);
       const wide = room * (part ?? 1);
@@ -174,15 +174,15 @@ function draw(pen: CanvasRenderingContext2D, props: GridProps, width: number, mi
       }
     }
   }
-  if (ruled !== undefined) {
+  if (lineEvery !== undefined) {
     pen.fillStyle = line;
-    for (let row = ruled; row < rows; row += ruled) pen.fillRect(0, row * rowHeight - 0.5, width, 1);
+    for (let row = lineEvery; row < rows; row += lineEvery) pen.fillRect(0, row * rowHeight - 0.5, width, 1);
   }
   pen.font = "11px system-ui, sans-serif";
   pen.textBaseline = "middle";
   pen.lineJoin = "round";
   pen.lineWidth = 3;
-  pen.strokeStyle = "#000"; // an outline, since one name runs over cells of any colour
+  pen.strokeStyle = "#000"; // an outline, because a name can cover cells of any color
   pen.fillStyle = "#fff";
   for (const { row, rows: tall, from, to, text } of props.texts ?? []) {
     const room = (to - from) * cell - 8;

@@ -1,7 +1,7 @@
-// What colours and hatching mean.
+// Legend of colors and hatching.
 
 import type { ComponentChildren } from "preact";
-import { Hatched } from "../parts";
+import { HatchSwatch } from "../parts";
 import { useColour } from "./colours";
 
 export function Scale({ children }: { children?: ComponentChildren }) {
@@ -14,7 +14,7 @@ export function Scale({ children }: { children?: ComponentChildren }) {
           <rect key={step} x={place} width="1.02" height="1" fill={useColour(step)} />
         ))}
       </svg>
-      100% used; <Hatched /> missing or unmeasured {children}
+      100% utilization; <HatchSwatch /> missing or unmeasured {children}
     </p>
   );
 }

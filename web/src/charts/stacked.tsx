@@ -1,12 +1,12 @@
-// Parts stacked over time, on uPlot. Buckets without figures are hatched; a drag over the chart chooses a period.
+// Stacked chart of cost parts over time (uPlot). Buckets without data are hatched. Dragging selects a period.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { axisTime, type Figure, HOUR, money, moment, percent, utcDay, type Zone } from "../format";
-import { useLook, usePaper, useWidth } from "../hooks";
+import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import type { Part, PartFigures } from "../identity";
-import { Hatched, Swatch } from "../parts";
+import { HatchSwatch, Swatch } from "../parts";
 import { type Buckets, endOf, type Priced, pricedShare, stack } from "../series";
 import { axisOf, sizeOf } from "./axes";
 import { hatch, OUTLINE, PART_COLOURS, styleColour } from "./colours";
@@ -14,35 +14,35 @@ import { hatch, OUTLINE, PART_COLOURS, styleColour } from "./colours";
 interface Props {
   label: string;
   buckets: Buckets;
-  /** One for each bucket; undefined where nothing is known. */
+  /** One per bucket; undefined without data. */
   rows: readonly ((PartFigures & Priced) | undefined)[];
   known: readonly number[];
   parts: readonly Part[];
-  /** What each part is of the whole period. */
+  /** Sums of the parts over the period. */
   totals: PartFigures;
-  /** What they add up to. */
+  /** Total of the parts. */
   whole: Figure;
   currency: string;
   zone: Zone;
-  /** A bucket was chosen, by click or by Enter. */
+  /** A bucket was selected, by click or with Enter. */
   onOpen: (start: number, end: number) => void;
-  /** A period was drawn over the chart. */
+  /** A period was selected by dragging. */
   onSelect: (start: number, end: number) => void;
 }
 
 export function StackedChart(props: Props) {
   const [box, width] = useWidth();
   const plot = useRef<uPlot | null>(null);
-  const newest = useRef(props);
-  newest.current = props;
+  const latestRef = useRef(props);
+  latestRef.current = props;
   const [at, setAt] = useState<number | null>(null);
-  const look = useLook();
+  const appearance = useAppearance();
   const { buckets, rows, parts, zone } = props;
   const height = Math.round(Math.min(520, Math.max(260, width / 6)));
   useEffect(() => {
     const element = box.current;
     if (element === null || width === 0) return;
-    const isLast = rows.length === 1; // a single bar needs a place to end
+    const isLast = rows.length === 1; // a single bar needs an end
     const times = [...buckets.starts, ...(isLast ? [buckets.end] : [])].map((start) => start / 1000);
     const columns = parts.map((part) => [...rows.map((row) => row?.[part.key] ?? null), ...(isLast ? [null] : [])]);
     const axis = axisOf(element);
@@ -76,10 +76,10 @@ export function StackedChart(props: Props) {
           })),
         ],
         hooks: {
-          drawClear: [(drawn) => hatchGaps(drawn, newest.current, styleColour(element, "--missing"))],
-          draw: [(drawn) => outline(drawn, newest.current)],
-          setCursor: [(drawn) => setAt(bucketAt(newest.current.buckets, drawn))],
-          setSelect: [(drawn) => choose(drawn, newest.current)],
+          drawClear: [(drawn) => hatchGaps(drawn, latestRef.current, styleColour(element, "--missing"))],
+          draw: [(drawn) => outline(drawn, latestRef.current)],
+          setCursor: [(drawn) => setAt(bucketAt(latestRef.current.buckets, drawn))],
+          setSelect: [(drawn) => choose(drawn, latestRef.current)],
         },
       },
       [times, ...stack(columns)],
@@ -87,10 +87,10 @@ export function StackedChart(props: Props) {
     );
     plot.current = made;
     const open = () => {
-      const place = bucketAt(newest.current.buckets, made);
-      const start = place === null ? undefined : newest.current.buckets.starts[place];
+      const place = bucketAt(latestRef.current.buckets, made);
+      const start = place === null ? undefined : latestRef.current.buckets.starts[place];
       if (place !== null && start !== undefined && made.select.width === 0) {
-        newest.current.onOpen(start, endOf(newest.current.buckets, place));
+        latestRef.current.onOpen(start, endOf(latestRef.current.buckets, place));
       }
     };
     made.over.addEventListener("click", open);
@@ -98,8 +98,8 @@ export function StackedChart(props: Props) {
       plot.current = null;
       made.destroy();
     };
-  }, [width, height, look, zone, props.currency, buckets, rows, parts]);
-  usePaper(() => plot.current?.redraw(false, true));
+  }, [width, height, appearance, zone, props.currency, buckets, rows, parts]);
+  useRedrawForPrint(() => plot.current?.redraw(false, true));
 
   const move = (event: KeyboardEvent) => {
     const last = buckets.starts.length - 1;
@@ -124,9 +124,9 @@ export function StackedChart(props: Props) {
             {part.name} {money(props.totals[part.key], props.currency)}
           </li>
         ))}
-        <li>together {money(props.whole, props.currency)}</li>
+        <li>total {money(props.whole, props.currency)}</li>
         <li>
-          <Hatched />
+          <HatchSwatch />
           missing
         </li>
       </ul>
@@ -157,15 +157,15 @@ function Readout(props: Props & { at: number }) {
     <>
       <strong>{when}</strong>
       {row === undefined
-        ? " no figures: missing or incomplete"
+        ? " no data: missing or incomplete"
         : parts.map((part) => (
             <span key={part.key}>
               <Swatch colour={PART_COLOURS[part.key]} />
               {part.name} {money(row[part.key], props.currency)}
             </span>
           ))}
-      {row !== undefined && share < 1 && <span>{percent(share)} of its hours known</span>}
-      {row !== undefined && priced < 1 && <span>{percent(1 - priced)} of its GPU-hours have no price</span>}
+      {row !== undefined && share < 1 && <span>{percent(share)} of hours complete</span>}
+      {row !== undefined && priced < 1 && <span>{percent(1 - priced)} of GPU-hours without a price</span>}
     </>
   );
 }
@@ -197,14 +197,14 @@ function hatchGaps(plot: uPlot, { buckets, rows, known }: Props, colour: string)
     const share = row === undefined ? 0 : (known[place] ?? 1) * pricedShare(row);
     if (share >= 1) return;
     const [from, to] = [start, endOf(buckets, place)].map((time) => plot.valToPos(time / 1000, "x", true));
-    // Of a day that is known in part, that part of its height is hatched which is not known, or has no price.
+    // For partial days, the hatched part of the height is the part without data or price.
     const tall = bbox.height * (1 - share);
     pen.fillRect(from ?? 0, bbox.top, (to ?? 0) - (from ?? 0), tall);
   });
   pen.restore();
 }
 
-/** Columns narrower than this, in pixels, are outlined above alone: their sides would be all that is seen. */
+/** Columns narrower than this, in pixels, have an outline only at the top. */
 const NARROW = 8;
 
 function outline(plot: uPlot, { buckets }: Props): void {

@@ -1,4 +1,4 @@
-// Alerts that are pending or firing now.
+// Pending and firing alerts.
 
 import type { Alert } from "../api";
 import { moment } from "../format";
@@ -9,14 +9,14 @@ import { linkTo } from "../route";
 export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
   const route = useRoute();
   const zone = useZone();
-  if (alerts.length === 0) return <Empty>No alert is pending or firing.</Empty>;
+  if (alerts.length === 0) return <Empty>No pending or firing alerts.</Empty>;
   return (
     <ul class="alerts" data-testid="alerts">
       {alerts.map((alert) => {
-        const about = Object.entries(alert.about).filter((one): one is [string, string] => one[1] !== null);
+        const about = Object.entries(alert.subject).filter((one): one is [string, string] => one[1] !== null);
         const to: Record<string, (value: string) => string> = {
           business_unit: (unit) => linkTo(route, "unit", unit),
-          node_pool: (pool) => linkTo(route, "nodes", "", { pool, cluster: alert.about["cluster"] ?? "" }),
+          node_pool: (pool) => linkTo(route, "nodes", "", { pool, cluster: alert.subject["cluster"] ?? "" }),
         };
         return (
           <li key={alert.id}>

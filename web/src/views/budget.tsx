@@ -1,13 +1,13 @@
-// A business unit's month: what it spent day by day, where that leads, and the budget that an alert rule names.
+// A business unit's month: daily spending, its projection, and the budget of an alert rule.
 
 import { useMemo } from "preact/hooks";
-import { ask, askHours, type CostsAnswer, type HoursAnswer } from "../api";
+import { fetchJson, fetchHours, type CostsResponse, type HoursResponse } from "../api";
 import { BurnChart } from "../charts/burn";
 import { gpuHours, money, moment, percent, ratio } from "../format";
 import { useZone } from "../hooks";
 import { Empty, Section, Stat } from "../parts";
 import { exactly } from "../route";
-import { align, bucketsOf, endOf, knownShare, pricedShare } from "../series";
+import { align, bucketsOf, endOf, completeShare, pricedShare } from "../series";
 
 interface Forecast {
   start: string;
@@ -26,19 +26,19 @@ interface Forecast {
 }
 
 export interface Month {
-  /** By day until where the forecast's figures end; null while the month has none. */
-  costs: CostsAnswer | null;
+  /** Daily costs until the end of the forecast's data; null if the month has none. */
+  costs: CostsResponse | null;
   forecast: Forecast;
-  hours: HoursAnswer | null;
+  hours: HoursResponse | null;
 }
 
-export async function askMonth(unit: string): Promise<Month> {
-  const forecast = await ask<Forecast>("v1/forecasts", { business_unit: unit });
+export async function fetchMonth(unit: string): Promise<Month> {
+  const forecast = await fetchJson<Forecast>("v1/forecasts", { business_unit: unit });
   const { start, known_until: end } = forecast;
   if (start === end) return { costs: null, forecast, hours: null };
-  const costs = await ask<CostsAnswer>("v1/costs", { start, end, business_unit: exactly(unit), granularity: "day" });
-  // Where every hour is known, days without a row are zeros.
-  const hours = forecast.hours_unknown === 0 ? null : await askHours({ start, end }, costs.coverage);
+  const costs = await fetchJson<CostsResponse>("v1/costs", { start, end, business_unit: exactly(unit), granularity: "day" });
+  // If all hours are known, days without a row are zeros.
+  const hours = forecast.hours_unknown === 0 ? null : await fetchHours({ start, end }, costs.coverage);
   return { costs, forecast, hours };
 }
 
@@ -47,13 +47,13 @@ interface Burn {
   gaps: { from: number; to: number; known: number }[];
 }
 
-/** What days added up to, and where something is missing: a day of which nothing is known is a gap, and no slope. */
+/** Cumulative spending and gaps. A day without data is a gap, not a slope. */
 export function burnOf({ costs, forecast, hours }: Month): Burn {
   const burn: Burn = { points: [], gaps: [] };
   if (costs === null) return burn;
   const buckets = bucketsOf(costs.start, costs.end, "day");
   const rows = align(buckets, costs.rows);
-  const known = knownShare(buckets, hours?.rows ?? null, rows, forecast.hours_unknown === 0);
+  const known = completeShare(buckets, hours?.rows ?? null, rows, forecast.hours_unknown === 0);
   let spent = 0;
   rows.forEach((row, place) => {
     const [from, at] = [buckets.starts[place] ?? 0, endOf(buckets, place)];
@@ -71,7 +71,7 @@ export function Budget({ month }: { month: Month }) {
   const burn = useMemo(() => burnOf(month), [month]);
   const known = forecast.hours_known;
   const passed = known + forecast.hours_unknown;
-  const range = `${forecast.interval_percent}% of the time between ${money(forecast.low_usd, currency)} and ${money(forecast.high_usd, currency)}`;
+  const range = `${forecast.interval_percent}% interval: ${money(forecast.low_usd, currency)} to ${money(forecast.high_usd, currency)}`;
   return (
     <Section title="This month, all clusters">
       <dl class="stats">
@@ -84,23 +84,23 @@ export function Budget({ month }: { month: Month }) {
         <Stat
           name="Projected"
           value={money(projected, currency)}
-          note={projected === null ? "too few hours are known to say" : range}
+          note={projected === null ? "not enough data for a projection" : range}
           testId="month-projected"
         />
         <Stat
           name="Budget"
           value={money(budget, currency)}
-          note={budget === null ? "no alert rule names one" : `${percent(ratio(forecast.spent_usd, budget))} spent`}
+          note={budget === null ? "no alert rule sets a budget" : `${percent(ratio(forecast.spent_usd, budget))} spent`}
           testId="month-budget"
         />
         <Stat
-          name="Known"
+          name="Coverage"
           value={percent(ratio(known, passed))}
           note={`${gpuHours(known, 0)} of ${gpuHours(passed, 0)} hours`}
         />
       </dl>
       {burn.points.length === 0 ? (
-        <Empty>Nothing was held this month, or nothing is known of it yet.</Empty>
+        <Empty>No GPU costs this month yet.</Empty>
       ) : (
         <BurnChart
           start={Date.parse(forecast.start)}

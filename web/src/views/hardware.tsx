@@ -1,4 +1,4 @@
-// On which GPU models and node pools a business unit's pods sat.
+// A business unit's costs by GPU model and node pool.
 
 import type { CostRow } from "../api";
 import { gpuHoursColumn, groupColumn, moneyColumn, useColumn } from "../columns";
@@ -11,7 +11,7 @@ export function Hardware({ rows, currency }: { rows: readonly CostRow[]; currenc
   return (
     <Table
       name="hardware"
-      caption="GPU models and node pools that it held"
+      caption="Costs by GPU model and node pool"
       sort="-allocated_usd"
       rows={rows}
       rowKey={(row) => Object.values(row.group).join("\n")}
@@ -20,7 +20,7 @@ export function Hardware({ rows, currency }: { rows: readonly CostRow[]; currenc
         groupColumn("node_pool", "Node pool", (row) =>
           linkTo(route, "nodes", "", { pool: row.group["node_pool"] ?? "" }),
         ),
-        groupColumn("capacity_type", "Capacity"),
+        groupColumn("capacity_type", "Capacity type"),
         moneyColumn("allocated_usd", "Allocated", currency),
         useColumn(),
         moneyColumn("waste_usd", "Waste", currency),

@@ -1,37 +1,37 @@
-// A heat map of utilization, business unit × hour. Where all of it is more than one look can hold, a page of units at a
-// time, those that waste most first: asked when it is looked at.
+// A heat map of utilization by business unit and hour. Large maps have pages of business units, most waste first, which
+// are loaded when they are shown.
 
-import { ask, askAll, type CostRow, type CostsAnswer, type FleetAnswer, type HoursAnswer } from "../api";
+import { fetchJson, fetchAll, type CostRow, type CostsResponse, type FleetResponse, type HoursResponse } from "../api";
 import { useColour } from "../charts/colours";
 import { Grid, type Pages } from "../charts/grid";
 import { Scale } from "../charts/scale";
 import { gpuHours, HOUR, money, moment, percent, tick, utcDay, utilization } from "../format";
-import { changed, go, useAnswer, useRoute, useZone } from "../hooks";
-import { Empty, Name, Waiting } from "../parts";
-import { rowsOfPage, UNITS_OF_A_QUESTION } from "../pages";
+import { changed, go, useFetch, useRoute, useZone } from "../hooks";
+import { Empty, Name, Loaded } from "../parts";
+import { rowsOfPage, UNITS_PER_REQUEST } from "../pages";
 import { exactly, linkTo } from "../route";
-import { align, bucketsOf, endOf, type Grain, isWhole, knownShare, ticksOf } from "../series";
+import { align, bucketsOf, endOf, type Grain, isWhole, completeShare, ticksOf } from "../series";
 import { openAt } from "./over-time";
 import { byUnit, unitOf } from "./units";
 
 interface Props {
-  units: CostsAnswer;
-  byTime: CostsAnswer;
+  units: CostsResponse;
+  byTime: CostsResponse;
   timeGrain: Grain;
-  fleet: FleetAnswer;
+  fleet: FleetResponse;
   grain: Grain;
-  hours: HoursAnswer | null;
+  hours: HoursResponse | null;
 }
 
-const MOST_HOURS = 35 * 24;
+const MAX_HOURS = 35 * 24;
 
 export function Heat(props: Props) {
   const route = useRoute();
   const { units, byTime, timeGrain, fleet, grain, hours } = props;
   const names = units.rows.map(unitOf);
   const count = (Date.parse(units.end) - Date.parse(units.start)) / HOUR;
-  if (names.length === 0) return <Empty>Nobody held a GPU in this period.</Empty>;
-  const own: Grain = route.query["grain"] === "day" || count > MOST_HOURS ? "day" : "hour";
+  if (names.length === 0) return <Empty>No GPUs were allocated in this period.</Empty>;
+  const own: Grain = route.query["grain"] === "day" || count > MAX_HOURS ? "day" : "hour";
   if (own !== timeGrain)
     return <Paged units={units} names={names} hours={hours} perPage={rowsOfPage(count, names.length)} />;
   const page = { names, grain: own, rows: byTime.rows, fleet: grain === own ? fleet.rows : null, hours };
@@ -42,12 +42,12 @@ interface Page {
   names: readonly string[];
   grain: Grain;
   rows: readonly CostRow[];
-  /** Null where nobody needs it, or it is of another grain. */
-  fleet: FleetAnswer["rows"] | null;
-  hours: HoursAnswer | null;
+  /** Null if it is not needed or has another granularity. */
+  fleet: FleetResponse["rows"] | null;
+  hours: HoursResponse | null;
 }
 
-function Paged(props: { units: CostsAnswer; names: readonly string[]; hours: HoursAnswer | null; perPage: number }) {
+function Paged(props: { units: CostsResponse; names: readonly string[]; hours: HoursResponse | null; perPage: number }) {
   const route = useRoute();
   const { units, names, hours, perPage } = props;
   const pages = Math.ceil(names.length / perPage);
@@ -56,56 +56,56 @@ function Paged(props: { units: CostsAnswer; names: readonly string[]; hours: Hou
   const shown = names.slice(place * perPage, (place + 1) * perPage);
   const cluster = route.query["cluster"];
   const question = JSON.stringify([units.start, units.end, cluster, shown]);
-  const asked = useAnswer(question, () => askPage(units, shown, cluster, hours));
+  const asked = useFetch(question, () => fetchPage(units, shown, cluster, hours));
   const turn = (by: number) => go(changed(route, { page: String(place + by + 1) }));
   return (
     <>
       {pages > 1 && (
         <p class="pages">
           <button type="button" disabled={place === 0} onClick={() => turn(-1)}>
-            ↑ before
+            ↑ Previous
           </button>{" "}
           <button type="button" disabled={place === pages - 1} onClick={() => turn(1)}>
-            ↓ after
+            ↓ Next
           </button>{" "}
           <span role="status" data-testid="heat-page">
-            {place * perPage + 1} to {place * perPage + shown.length} of {names.length}, the most wasteful first
+            {place * perPage + 1} to {place * perPage + shown.length} of {names.length}, most waste first
           </span>
         </p>
       )}
-      <Waiting asked={asked}>
+      <Loaded asked={asked}>
         {(page) => <HeatMap units={units} page={page} pages={{ place, count: pages, turn }} />}
-      </Waiting>
+      </Loaded>
     </>
   );
 }
 
-async function askPage(
-  { start, end, coverage }: CostsAnswer,
+async function fetchPage(
+  { start, end, coverage }: CostsResponse,
   names: readonly string[],
   cluster: string | undefined,
-  hours: HoursAnswer | null,
+  hours: HoursResponse | null,
 ): Promise<Page> {
   const questions: string[] = [];
-  for (let from = 0; from < names.length; from += UNITS_OF_A_QUESTION) {
+  for (let from = 0; from < names.length; from += UNITS_PER_REQUEST) {
     questions.push(
       names
-        .slice(from, from + UNITS_OF_A_QUESTION)
+        .slice(from, from + UNITS_PER_REQUEST)
         .map(exactly)
         .join(","),
     );
   }
   const asked = { start, end, cluster, granularity: "hour" };
-  const [fleet, ...answers] = await Promise.all([
-    hours === null && !isWhole(coverage) ? ask<FleetAnswer>("v1/fleet", asked) : null,
+  const [fleet, ...viewData] = await Promise.all([
+    hours === null && !isWhole(coverage) ? fetchJson<FleetResponse>("v1/fleet", asked) : null,
     ...questions.map((units) =>
-      askAll<CostRow, CostsAnswer>("v1/costs", { ...asked, business_unit: units, group_by: "business_unit" }),
+      fetchAll<CostRow, CostsResponse>("v1/costs", { ...asked, business_unit: units, group_by: "business_unit" }),
     ),
   ]);
-  return { names, grain: "hour", rows: answers.flatMap((answer) => answer.rows), fleet: fleet?.rows ?? null, hours };
+  return { names, grain: "hour", rows: viewData.flatMap((answer) => answer.rows), fleet: fleet?.rows ?? null, hours };
 }
 
-function HeatMap({ units, page, pages }: { units: CostsAnswer; page: Page; pages?: Pages }) {
+function HeatMap({ units, page, pages }: { units: CostsResponse; page: Page; pages?: Pages }) {
   const route = useRoute();
   const zone = useZone();
   const { names, grain } = page;
@@ -113,7 +113,7 @@ function HeatMap({ units, page, pages }: { units: CostsAnswer; page: Page; pages
   const series = byUnit(page.rows);
   const rows = names.map((name) => align(buckets, series.get(name) ?? []));
   const fleet = page.fleet === null ? [] : align(buckets, page.fleet);
-  const known = knownShare(buckets, page.hours?.rows ?? null, fleet, isWhole(units.coverage));
+  const known = completeShare(buckets, page.hours?.rows ?? null, fleet, isWhole(units.coverage));
   return (
     <>
       <Scale />
@@ -122,8 +122,8 @@ function HeatMap({ units, page, pages }: { units: CostsAnswer; page: Page; pages
         rows={names.length}
         columns={buckets.starts.length}
         rowHeight={names.length > 40 ? 16 : 22}
-        drawnFrom={page}
-        hint="Point at a cell, or focus the picture and use the arrow keys."
+        dataKey={page}
+        hint="Point at a cell, or focus the map and use the arrow keys."
         labels={names.map((name) => (
           <a key={name} href={linkTo(route, "unit", name)}>
             <Name>{name}</Name>
@@ -149,8 +149,8 @@ function HeatMap({ units, page, pages }: { units: CostsAnswer; page: Page; pages
               {one === undefined
                 ? (known[column] ?? 1) < 1
                   ? "missing or incomplete"
-                  : "held nothing"
-                : `${percent(utilization(one))} used of ${gpuHours(one.allocated_gpu_hours)} GPU-hours, ${money(one.waste_usd, units.currency)} wasted`}
+                  : "no GPUs allocated"
+                : `${percent(utilization(one))} of ${gpuHours(one.allocated_gpu_hours)} GPU-hours used, ${money(one.waste_usd, units.currency)} wasted`}
             </>
           );
         }}

@@ -1,21 +1,21 @@
-// An hour (or some) down to pods: what each held, at which price, seen on which rung; and why a figure is what it is.
+// One or more hours by pod: allocated GPUs, price, utilization source, and the calculation of each cost.
 
 import {
-  aside,
-  ask,
-  askAll,
-  askIfAllowed,
-  type FleetAnswer,
-  type HoursAnswer,
+  settle,
+  fetchJson,
+  fetchAll,
+  fetchIfAllowed,
+  type FleetResponse,
+  type HoursResponse,
   type Line,
   type NodeRow,
   type Rows,
-  type Side,
+  type Settled,
 } from "../api";
 import { HOUR, instant, money, moment } from "../format";
-import { changed, go, useAnswer, useRoute, useZone } from "../hooks";
+import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
-import { Aside, DownloadButton, Empty, Failed, Name, OfCluster, Section, Stat, Unpriced, Waiting } from "../parts";
+import { Optional, DownloadButton, Empty, ErrorMessage, Name, ClusterSuffix, Section, Stat, UnpricedNote, Loaded } from "../parts";
 import { exactly, linkTo, type Route } from "../route";
 import { Lines, NodeTable } from "./lines";
 import { lineKey, Why } from "./why";
@@ -28,13 +28,13 @@ const FILTERS: Record<string, string> = {
   pool: "node_pool",
 };
 
-interface Answers {
+interface ViewData {
   start: string;
   end: string;
   lines: Rows<Line>;
-  fleet: FleetAnswer;
-  hours: HoursAnswer | null;
-  nodes: Side<Rows<NodeRow> | null>;
+  fleet: FleetResponse;
+  hours: HoursResponse | null;
+  nodes: Settled<Rows<NodeRow> | null>;
 }
 
 function spanOf(route: Route): { start: string; end: string; count: number } | null {
@@ -44,15 +44,15 @@ function spanOf(route: Route): { start: string; end: string; count: number } | n
   return { start: instant(first), end: instant(first + count * HOUR), count };
 }
 
-async function askHour(route: Route): Promise<Answers | null> {
+async function fetchHour(route: Route): Promise<ViewData | null> {
   const span = spanOf(route);
   if (span === null) return null;
   const period = { start: span.start, end: span.end, cluster: route.query["cluster"] };
   const [lines, fleet, hours, nodes] = await Promise.all([
-    askAll<Line, Rows<Line>>("v1/lines", { ...period, ...filtersOf(route), limit: "2000" }, 10),
-    ask<FleetAnswer>("v1/fleet", { ...period, granularity: "total" }),
-    askIfAllowed<HoursAnswer>("v1/hours", period),
-    span.count > 1 ? { answer: null } : aside(askIfAllowed<Rows<NodeRow>>("v1/nodes", { ...period, limit: "2000" })),
+    fetchAll<Line, Rows<Line>>("v1/lines", { ...period, ...filtersOf(route), limit: "2000" }, 10),
+    fetchJson<FleetResponse>("v1/fleet", { ...period, granularity: "total" }),
+    fetchIfAllowed<HoursResponse>("v1/hours", period),
+    span.count > 1 ? { answer: null } : settle(fetchIfAllowed<Rows<NodeRow>>("v1/nodes", { ...period, limit: "2000" })),
   ]);
   return { ...span, lines, fleet, hours, nodes };
 }
@@ -66,9 +66,9 @@ function filtersOf(route: Route): Record<string, string> {
   );
 }
 
-/** The address `#/hour` alone: the newest hour that is known. */
+/** The newest hour with figures, for the URL `#/hour`. */
 async function latest(route: Route): Promise<string> {
-  const { rows, end } = await ask<FleetAnswer>("v1/fleet", { window: "6h", cluster: route.query["cluster"] });
+  const { rows, end } = await fetchJson<FleetResponse>("v1/fleet", { window: "6h", cluster: route.query["cluster"] });
   return rows.at(-1)?.start ?? instant(Date.parse(end) - HOUR);
 }
 
@@ -76,29 +76,29 @@ export function Hour() {
   const route = useRoute();
   const zone = useZone();
   const question = JSON.stringify([route.name, route.query["hours"], route.query["cluster"], filtersOf(route)]);
-  const asked = useAnswer(question, async () => {
-    if (route.name !== "") return askHour(route);
+  const asked = useFetch(question, async () => {
+    if (route.name !== "") return fetchHour(route);
     go(linkTo(route, "hour", await latest(route)));
     return undefined;
   });
   const span = spanOf(route);
-  if (route.name !== "" && span === null) return <Failed error={new Error(`${route.name} is no full hour.`)} />;
+  if (route.name !== "" && span === null) return <ErrorMessage error={new Error(`${route.name} is not a full hour.`)} />;
   return (
     <>
       <h1>
         {span === null
-          ? "The last hour"
+          ? "Latest hour"
           : span.count === 1
             ? moment(span.start, zone)
-            : `${moment(span.start, zone)} and ${span.count - 1} hours more`}
-        <OfCluster />
+            : `${moment(span.start, zone)}, ${span.count} hours`}
+        <ClusterSuffix />
       </h1>
-      <Waiting asked={asked}>{(answers) => answers && <Shown {...answers} />}</Waiting>
+      <Loaded asked={asked}>{(viewData) => viewData && <Shown {...viewData} />}</Loaded>
     </>
   );
 }
 
-function Shown(props: Answers) {
+function Shown(props: ViewData) {
   const route = useRoute();
   const { fleet, lines } = props;
   const { totals } = fleet;
@@ -109,10 +109,10 @@ function Shown(props: Answers) {
     <>
       <nav class="steps" aria-label="Hours">
         <a href={to(Date.parse(props.start) - step)} rel="prev">
-          ← before
+          ← Previous
         </a>{" "}
         <a href={to(Date.parse(props.end))} rel="next">
-          after →
+          Next →
         </a>
       </nav>
       <Filters />
@@ -131,7 +131,7 @@ function Shown(props: Answers) {
           ))}
         </dl>
       )}
-      <Unpriced totals={totals} />
+      <UnpricedNote totals={totals} />
       <Section
         title="Pods"
         aside={
@@ -154,9 +154,9 @@ function Shown(props: Answers) {
         ) : (
           <Lines rows={lines.rows} areSeveral={step > HOUR} />
         )}
-        {lines.cursor !== null && <p class="note">There are more pods than can be shown: choose a business unit.</p>}
+        {lines.cursor !== null && <p class="note">Not all pods are shown. Select a business unit.</p>}
       </Section>
-      <Aside side={props.nodes}>
+      <Optional side={props.nodes}>
         {(nodes) =>
           nodes !== null &&
           nodes.rows.length > 0 && (
@@ -165,16 +165,16 @@ function Shown(props: Answers) {
             </Section>
           )
         }
-      </Aside>
+      </Optional>
       {open && <Why line={open} notes={notesOf(props, open)} close={() => go(changed(route, { line: "" }))} />}
     </>
   );
 }
 
-function nothing({ coverage }: FleetAnswer): string {
-  if (coverage.hours_expected === 0) return "This is not over yet: it has no figures.";
+function nothing({ coverage }: FleetResponse): string {
+  if (coverage.hours_expected === 0) return "No data yet: the hour has not ended.";
   return coverage.hours_complete === 0
-    ? "Nothing is known of this: it is missing or incomplete."
+    ? "No data: missing or incomplete."
     : "No pod held a GPU.";
 }
 
@@ -182,7 +182,7 @@ function own(route: Route): Record<string, string> {
   return Object.fromEntries(Object.entries(route.query).filter(([key]) => key in FILTERS || key === "hours"));
 }
 
-function notesOf({ hours }: Answers, line: Line): string[] | null {
+function notesOf({ hours }: ViewData, line: Line): string[] | null {
   if (hours === null) return null;
   return hours.rows.find((row) => row.hour === line.hour && row.cluster === line.cluster)?.notes ?? [];
 }
@@ -193,28 +193,28 @@ function Filters() {
   if (set.length === 0) return null;
   return (
     <p class="filters">
-      Pods of{" "}
+      Filtered by{" "}
       {set.map((key) => (
         <span key={key} class="filter">
           {key} <Name>{route.query[key] ?? ""}</Name>{" "}
-          <a href={changed(route, { [key]: "" })} aria-label={`Without the filter on ${key}`}>
+          <a href={changed(route, { [key]: "" })} aria-label={`Remove filter ${key}`}>
             ×
           </a>
         </span>
       ))}
-      ; the sums above are the fleet's.
+      . The totals above are for the whole fleet.
     </p>
   );
 }
 
-function Status({ hours }: Answers) {
+function Status({ hours }: ViewData) {
   const zone = useZone();
-  const told = hours?.rows.filter((row) => row.status !== "complete" || row.notes.length > 0) ?? [];
-  if (told.length === 0) return null;
+  const tableRows = hours?.rows.filter((row) => row.status !== "complete" || row.notes.length > 0) ?? [];
+  if (tableRows.length === 0) return null;
   return (
     <Section title="Notes">
       <ul class="notes">
-        {told.map((row) => (
+        {tableRows.map((row) => (
           <li key={`${row.cluster} ${row.hour}`}>
             <Name>{row.cluster}</Name>, {moment(row.hour, zone)}: <strong>{row.status}</strong>
             {row.notes.length > 0 && (

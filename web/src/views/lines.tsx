@@ -1,4 +1,4 @@
-// Tables of an hour: pods, each figure a link to why it is what it is, and nodes.
+// Tables of an hour: pods, with links to the calculation of each cost, and nodes.
 
 import type { Line, NodeRow } from "../api";
 import { clusterColumns, figureColumn, gpuHoursColumn, moneyColumn, nameColumn } from "../columns";
@@ -19,7 +19,7 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
     title: key.replace("_usd", ""),
     isFigure: true,
     cell: (line) => (
-      <a href={changed(route, { line: lineKey(line) })} aria-label={`${money(line[key], line.currency)}: why?`}>
+      <a href={changed(route, { line: lineKey(line) })} aria-label={`${money(line[key], line.currency)}: how calculated`}>
         {money(line[key], line.currency)}
       </a>
     ),
@@ -36,7 +36,7 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
   return (
     <Table
       name="lines"
-      caption="Pods and what they held; click a figure to see why it is what it is"
+      caption="Pods. Click a cost to see how it was calculated"
       sort="-allocated_usd"
       most={100}
       rows={rows}
@@ -50,25 +50,25 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
         ...clusterColumns(rows, (line) => line.cluster),
         ...AMOUNTS.map(why),
         gpuHoursColumn(),
-        { key: "units", title: "Held", cell: (line) => `${line.units} × ${line.resource}`, by: (line) => line.units },
-        figureColumn("gpu_share", "Share", (line: Line) => line.gpu_share, gpuHours),
-        figureColumn("utilization", "Used", (line: Line) => line.utilization, percent),
+        { key: "units", title: "Requested", cell: (line) => `${line.units} × ${line.resource}`, by: (line) => line.units },
+        figureColumn("gpu_share", "GPU share", (line: Line) => line.gpu_share, gpuHours),
+        figureColumn("utilization", "Utilization", (line: Line) => line.utilization, percent),
         {
           key: "utilization_source",
-          title: "Rung",
+          title: "Utilization source",
           cell: (line) => line.utilization_source,
           by: (line) => line.utilization_source,
         },
         {
           key: "gpu_hourly_usd",
-          title: "Price",
+          title: "GPU-hour price",
           isFigure: true,
           cell: (line) => exactMoney(line.gpu_hourly_usd, line.currency),
           by: (line) => line.gpu_hourly_usd,
         },
         {
           key: "price_source",
-          title: "Source",
+          title: "Price source",
           cell: (line) => line.price_source || "unknown",
           by: (line) => line.price_source,
         },
@@ -83,7 +83,7 @@ export function NodeTable({ rows }: { rows: readonly NodeRow[] }) {
   return (
     <Table
       name="nodes"
-      caption="Nodes: what each cost, and what became of it"
+      caption="Nodes by cost"
       sort="-node_cost_usd"
       rows={rows}
       rowKey={(row) => `${row.cluster} ${row.kind} ${row.node} ${row.node_pool}`}
@@ -95,10 +95,10 @@ export function NodeTable({ rows }: { rows: readonly NodeRow[] }) {
           (row: NodeRow) => linkTo(route, "nodes", "", { node: row.node, cluster: row.cluster }),
         ),
         ...clusterColumns(rows, (row) => row.cluster),
-        nameColumn("node_pool", "Pool", (row: NodeRow) => row.node_pool),
+        nameColumn("node_pool", "Node pool", (row: NodeRow) => row.node_pool),
         {
           key: "instance_type",
-          title: "Type",
+          title: "Instance type",
           cell: (row) => (row.kind === "node" ? row.instance_type : row.kind),
           by: (row) => row.instance_type,
         },

@@ -1,55 +1,55 @@
-// Node pools and nodes: each GPU as a strip over the day, who held it and how busy it was.
+// Node pools and nodes: each GPU as a strip over time, with the pods that held it and their utilization.
 
-import { ask, askAll, type CostsAnswer, type NodeRow, type Rows } from "../api";
+import { fetchJson, fetchAll, type CostsResponse, type NodeRow, type Rows } from "../api";
 import { PART_COLOURS, useColour } from "../charts/colours";
 import { Grid, type Painted } from "../charts/grid";
 import { gpuHours, HOUR, instant, money, moment, percent, tick } from "../format";
-import { changed, go, useAnswer, useRoute, useZone } from "../hooks";
+import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { type Cell, stripsOf } from "../lanes";
 import { clusterColumns, figureColumn, moneyColumn, nameColumn } from "../columns";
-import { Empty, Name, OfCluster, Section, Swatch, Table, Waiting } from "../parts";
+import { Empty, Name, ClusterSuffix, Section, Swatch, Table, Loaded } from "../parts";
 import { linkTo, periodOf, type Route } from "../route";
 import { bucketsOf, endOf, ticksOf } from "../series";
 import { Scale } from "../charts/scale";
 
-const MOST_HOURS = 48;
-const MOST_PAGES = 10;
-const MOST_NODES = 24;
+const MAX_HOURS = 48;
+const MAX_PAGES = 10;
+const MAX_NODES = 24;
 const FREE = PART_COLOURS.unallocated_usd;
 
-interface Answers {
+interface ViewData {
   start: string;
   end: string;
   isCut: boolean;
-  /** Not every hour could be read: a fleet too large for so long a period. */
-  isPart: boolean;
+  /** Not all hours were loaded, because the fleet is too large for the period. */
+  isPartial: boolean;
   rows: NodeRow[];
 }
 
-async function askNodes(route: Route): Promise<Answers> {
+async function fetchNodes(route: Route): Promise<ViewData> {
   const cluster = route.query["cluster"];
-  const { start, end } = await ask<CostsAnswer>("v1/costs", { ...periodOf(route), cluster, granularity: "total" });
-  const isCut = Date.parse(end) - Date.parse(start) > MOST_HOURS * HOUR;
+  const { start, end } = await fetchJson<CostsResponse>("v1/costs", { ...periodOf(route), cluster, granularity: "total" });
+  const isCut = Date.parse(end) - Date.parse(start) > MAX_HOURS * HOUR;
   const from = isCut ? instant(Date.parse(end) - 24 * HOUR) : start;
-  const found = await askAll<NodeRow, Rows<NodeRow>>(
+  const found = await fetchAll<NodeRow, Rows<NodeRow>>(
     "v1/nodes",
     { start: from, end, cluster, limit: "2000" },
-    MOST_PAGES,
+    MAX_PAGES,
   );
-  return { start: from, end, isCut, isPart: found.cursor !== null, rows: found.rows };
+  return { start: from, end, isCut, isPartial: found.cursor !== null, rows: found.rows };
 }
 
 export function Nodes() {
   const route = useRoute();
   const question = JSON.stringify([periodOf(route), route.query["cluster"]]);
-  const asked = useAnswer(question, () => askNodes(route));
+  const asked = useFetch(question, () => fetchNodes(route));
   return (
     <>
       <h1>
         {heading(route)}
-        <OfCluster />
+        <ClusterSuffix />
       </h1>
-      <Waiting asked={asked}>{(answers) => <Shown {...answers} />}</Waiting>
+      <Loaded asked={asked}>{(viewData) => <Shown {...viewData} />}</Loaded>
     </>
   );
 }
@@ -70,7 +70,7 @@ function heading({ query }: Route) {
   return <>Node pools</>;
 }
 
-function Shown(props: Answers) {
+function Shown(props: ViewData) {
   const route = useRoute();
   const zone = useZone();
   const { pool, node } = route.query;
@@ -78,27 +78,26 @@ function Shown(props: Answers) {
   const chosen = nodes.filter(
     (row) => (pool === undefined || row.node_pool === pool) && (node === undefined || row.node === node),
   );
-  if (nodes.length === 0) return <Empty>No GPU node is known in this period.</Empty>;
+  if (nodes.length === 0) return <Empty>No GPU nodes in this period.</Empty>;
   return (
     <>
       <p class="note">
         {moment(props.start, zone)} to {moment(props.end, zone)}
-        {props.isCut && "; nodes are answered for two days at most, so this is the period's last day"}
-        {props.isPart && "; the fleet is too large for all of it: later hours are left out, choose a shorter period"}
+        {props.isCut && ". Nodes are shown for at most 48 hours: this is the last day of the period."}
+        {props.isPartial && " Not all hours are shown. Select a shorter period."}
       </p>
-      <Section title="Pools">
+      <Section title="Node pools">
         <Pools rows={nodes} />
       </Section>
       <Section
-        title="GPUs over the day"
-        aside={(pool ?? node) !== undefined && <a href={changed(route, { pool: "", node: "" })}>All pools</a>}
+        title="GPUs by hour"
+        aside={(pool ?? node) !== undefined && <a href={changed(route, { pool: "", node: "" })}>All node pools</a>}
       >
         <Scale>
           <Swatch colour={FREE} /> unallocated <Swatch colour={PART_COLOURS.stranded_usd} /> stranded
         </Scale>
         <p class="note">
-          Metrics tell how much of a node each pod held, not which GPU: pods are laid out so that they fit and stay in
-          their place.
+          Metrics show how much of a node each pod held, but not which GPU. The placement of pods is illustrative.
         </p>
         <Strips {...props} rows={chosen} />
       </Section>
@@ -140,7 +139,7 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
   return (
     <Table
       name="pools"
-      caption="Node pools: what they cost, and what nobody held"
+      caption="Node pools by cost"
       sort="-cost"
       rows={sums}
       rowKey={(pool) => `${pool.cluster} ${pool.name}`}
@@ -156,14 +155,14 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
         moneyColumn("cost", "Cost", currency),
         moneyColumn("waste", "Waste", currency),
         figureColumn("capacity", "GPU-hours", (pool: Pool) => pool.capacity, gpuHours),
-        figureColumn("unallocated", "Unallocated", (pool: Pool) => pool.unallocated, gpuHours),
-        figureColumn("stranded", "Stranded", (pool: Pool) => pool.stranded, gpuHours),
+        figureColumn("unallocated", "Unallocated GPU-hours", (pool: Pool) => pool.unallocated, gpuHours),
+        figureColumn("stranded", "Stranded GPU-hours", (pool: Pool) => pool.stranded, gpuHours),
       ]}
     />
   );
 }
 
-/** The sum of what is known; null where something is not. */
+/** The sum; null if a value is unknown. */
 function sum(values: readonly (number | null)[]): number | null {
   let total = 0;
   for (const value of values) {
@@ -173,7 +172,7 @@ function sum(values: readonly (number | null)[]): number | null {
   return total;
 }
 
-function Strips({ rows, start, end }: Answers) {
+function Strips({ rows, start, end }: ViewData) {
   const nodes = new Map<string, NodeRow[]>();
   for (const row of rows) {
     const key = `${row.cluster}\n${row.node}`;
@@ -184,11 +183,11 @@ function Strips({ rows, start, end }: Answers) {
   const all = [...nodes.values()];
   return (
     <>
-      {all.slice(0, MOST_NODES).map((own) => (
+      {all.slice(0, MAX_NODES).map((own) => (
         <Strip key={`${own[0]?.cluster}/${own[0]?.node}`} rows={own} start={start} end={end} />
       ))}
-      {all.length > MOST_NODES && (
-        <p class="note">{all.length - MOST_NODES} more nodes: choose a pool, or one of its nodes.</p>
+      {all.length > MAX_NODES && (
+        <p class="note">{all.length - MAX_NODES} more nodes. Select a node pool or a node.</p>
       )}
     </>
   );
@@ -220,8 +219,8 @@ function Strip({ rows, start, end }: { rows: NodeRow[]; start: string; end: stri
         rows={lanes.length}
         columns={hours.length}
         rowHeight={perGpu === 1 ? 22 : lanes.length <= 16 ? 14 : 8}
-        ruled={perGpu}
-        drawnFrom={rows}
+        lineEvery={perGpu}
+        dataKey={rows}
         hint=" "
         texts={textsOf(lanes)}
         ticks={(most) => ticksOf(buckets, (time) => tick(time, buckets.step, zone), most)}
@@ -245,7 +244,7 @@ function paint(cell: Cell, row: NodeRow | undefined): Painted {
   if (cell.kind !== "held") return { fill: "missing" };
   const use = cell.holder.utilization;
   const fill = use === null ? "missing" : useColour(use);
-  // Who left, or came, within the hour left some of it to nobody.
+  // If the pod started or ended within the hour, the rest of the cell is unallocated.
   const rest = (row?.unallocated_gpu_hours ?? 0) > 0 ? { rest: FREE } : {};
   return { fill, part: cell.part, ...rest };
 }
@@ -255,18 +254,18 @@ function describe(cell: Cell, row: NodeRow | undefined, when: string) {
     const { holder } = cell;
     return (
       <>
-        <strong>{when}</strong> <Name>{holder.pod}</Name> of <Name>{holder.namespace}</Name> (
-        <Name>{holder.business_unit}</Name>): {holder.units} × {holder.resource}, {percent(holder.utilization)} used,{" "}
-        {money(holder.allocated_usd, row?.currency)}, {money(holder.waste_usd, row?.currency)} wasted
+        <strong>{when}</strong> <Name>{holder.pod}</Name> in <Name>{holder.namespace}</Name> (
+        <Name>{holder.business_unit}</Name>): {holder.units} × {holder.resource}, {percent(holder.utilization)}{" "}
+        utilization, {money(holder.allocated_usd, row?.currency)} allocated, {money(holder.waste_usd, row?.currency)} wasted
       </>
     );
   }
   const words = {
-    absent: "the node was not there, or the hour is missing",
-    free: "unallocated: nobody held it",
-    stranded: "stranded: nobody could hold it",
-    unobserved: "nobody saw who held it",
-    unknown: "not known who held it",
+    absent: "node not present, or hour missing",
+    free: "unallocated",
+    stranded: "stranded",
+    unobserved: "unobserved: no allocation metrics",
+    unknown: "holder not known",
   };
   return (
     <>
@@ -275,7 +274,7 @@ function describe(cell: Cell, row: NodeRow | undefined, when: string) {
   );
 }
 
-/** Names of who held lanes, where one pod held them for a while. */
+/** Pod names, drawn over the lanes and hours that a pod held. */
 function textsOf(lanes: Cell[][]) {
   const texts = [];
   for (let row = 0; row < lanes.length;) {

@@ -1,6 +1,6 @@
-// Cost over time, stacked into what became of it; also as a table.
+// Cost over time, stacked by part of the node cost, as chart and table.
 
-import type { FleetAnswer, HoursAnswer, Totals } from "../api";
+import type { FleetResponse, HoursResponse, Totals } from "../api";
 import { StackedChart } from "../charts/stacked";
 import { figureColumn, moneyColumn } from "../columns";
 import { type Figure, instant, moment, percent, utcDay } from "../format";
@@ -8,17 +8,17 @@ import { changed, go, useRoute, useZone } from "../hooks";
 import { partsOf } from "../identity";
 import { Section, Table } from "../parts";
 import { linkTo, type Route } from "../route";
-import { align, type Buckets, bucketsOf, endOf, type Grain, isWhole, knownShare } from "../series";
+import { align, type Buckets, bucketsOf, endOf, type Grain, isWhole, completeShare } from "../series";
 import { Gaps } from "./gaps";
 
 interface Props {
-  fleet: FleetAnswer;
+  fleet: FleetResponse;
   grain: Grain;
-  hours: HoursAnswer | null;
+  hours: HoursResponse | null;
 }
 
-/** A bucket, also one of which nothing is known. */
-interface Told extends Partial<Totals> {
+/** A table row: a bucket, with or without data. */
+interface TableRow extends Partial<Totals> {
   start: string;
   end: string;
   known: Figure;
@@ -30,15 +30,15 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
   const buckets = bucketsOf(fleet.start, fleet.end, grain);
   const rows = align(buckets, fleet.rows);
   const parts = partsOf([fleet.totals]);
-  const known = knownShare(buckets, hours?.rows ?? null, rows, isWhole(fleet.coverage));
-  const told = buckets.starts.map((start, place): Told => {
+  const known = completeShare(buckets, hours?.rows ?? null, rows, isWhole(fleet.coverage));
+  const tableRows = buckets.starts.map((start, place): TableRow => {
     const period = { start: instant(start), end: instant(endOf(buckets, place)) };
     return { ...period, ...rows[place], known: known[place] };
   });
   return (
     <Section title="Cost over time">
       <StackedChart
-        label="Cost over time, stacked into what became of it"
+        label="Cost over time by part of the node cost"
         buckets={buckets}
         rows={rows}
         known={known}
@@ -52,17 +52,17 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
       />
       <Gaps hours={hours} />
       <details>
-        <summary>As a table</summary>
+        <summary>Show as table</summary>
         <Table
           name="cost-over-time"
-          caption="Cost over time, by what became of it"
+          caption="Cost over time by part of the node cost"
           sort="start"
-          rows={told}
+          rows={tableRows}
           rowKey={(row) => row.start}
           columns={[
             {
               key: "start",
-              title: "From",
+              title: "Start",
               cell: (row) => (
                 <a href={openAt(route, buckets, Date.parse(row.start), Date.parse(row.end))}>
                   {grain === "day" ? utcDay(row.start) : moment(row.start, zone)}
@@ -70,11 +70,11 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
               ),
               by: (row) => row.start,
             },
-            ...parts.map((part) => moneyColumn<keyof Totals, Told>(part.key, part.name, fleet.currency)),
+            ...parts.map((part) => moneyColumn<keyof Totals, TableRow>(part.key, part.name, fleet.currency)),
             moneyColumn("node_cost_usd", "node cost", fleet.currency),
-            ...(told.every((row) => row.known === 1)
+            ...(tableRows.every((row) => row.known === 1)
               ? []
-              : [figureColumn("known", "known", (row: Told) => row.known, percent)]),
+              : [figureColumn("known", "coverage", (row: TableRow) => row.known, percent)]),
           ]}
         />
       </details>
@@ -82,7 +82,7 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
   );
 }
 
-/** An hour opens as it is; a day becomes the period. */
+/** An hour opens the hour view; a day becomes the selected period. */
 export function openAt(
   route: Route,
   buckets: Buckets,

@@ -1,24 +1,24 @@
-// For a period and cluster: what it costs and what becomes of it, who wastes most, when GPUs were used, what alerts.
+// Overview of a period: costs, waste by business unit, utilization over time, alerts and recommendations.
 
 import {
   type Alert,
-  aside,
-  ask,
-  askAll,
-  askAlerts,
-  askHours,
-  askIfAllowed,
+  settle,
+  fetchJson,
+  fetchAll,
+  fetchAlerts,
+  fetchHours,
+  fetchIfAllowed,
   type CostRow,
-  type CostsAnswer,
-  type FleetAnswer,
-  type HoursAnswer,
-  type Side,
+  type CostsResponse,
+  type FleetResponse,
+  type HoursResponse,
+  type Settled,
   type Totals,
 } from "../api";
 import { instant, money, moment, percent, ratio, utilization } from "../format";
-import { useAnswer, useRoute, useZone } from "../hooks";
-import { Aside, DownloadButton, Empty, OfCluster, Section, Stat, Unpriced, Waiting } from "../parts";
-import { MOST_FIGURES } from "../pages";
+import { useFetch, useRoute, useZone } from "../hooks";
+import { Optional, DownloadButton, Empty, ClusterSuffix, Section, Stat, UnpricedNote, Loaded } from "../parts";
+import { MAX_FIGURES } from "../pages";
 import { periodOf, type Route } from "../route";
 import { type Grain, grainOf } from "../series";
 import { Alerts } from "./alerts";
@@ -27,51 +27,51 @@ import { CostOverTime } from "./over-time";
 import { type Recommendation, Recommendations } from "./recommendations";
 import { Units } from "./units";
 
-interface Answers {
+interface ViewData {
   grain: Grain;
-  fleet: FleetAnswer;
-  units: CostsAnswer;
-  before: CostsAnswer;
-  byTime: CostsAnswer;
+  fleet: FleetResponse;
+  units: CostsResponse;
+  before: CostsResponse;
+  byTime: CostsResponse;
   timeGrain: Grain;
-  hours: HoursAnswer | null;
-  lastHour: FleetAnswer;
-  month: FleetAnswer;
-  alerts: Side<Alert[]>;
-  recommendations: Side<{ rows: Recommendation[] } | null>;
+  hours: HoursResponse | null;
+  lastHour: FleetResponse;
+  month: FleetResponse;
+  alerts: Settled<Alert[]>;
+  recommendations: Settled<{ rows: Recommendation[] } | null>;
 }
 
-export async function askOverview(route: Route): Promise<Answers> {
+export async function fetchOverview(route: Route): Promise<ViewData> {
   const cluster = route.query["cluster"];
   const asked = { ...periodOf(route), cluster };
-  const whole = await ask<CostsAnswer>("v1/costs", {
+  const whole = await fetchJson<CostsResponse>("v1/costs", {
     ...asked,
     granularity: "total",
     group_by: "business_unit",
     sort: "-waste_usd",
   });
-  // From here on the period is fixed: an hour that ends meanwhile must not tear the answers apart.
+  // The other requests use this fixed period, so that all responses match even if an hour ends meanwhile.
   const { start, end } = whole;
   const period = { start, end, cluster };
   const length = Date.parse(end) - Date.parse(start);
   const hours = length / 3_600_000;
   const grain = grainOf(hours, route.query["grain"]);
-  const timeGrain = grain === "hour" && hours * whole.rows.length <= MOST_FIGURES ? "hour" : "day";
+  const timeGrain = grain === "hour" && hours * whole.rows.length <= MAX_FIGURES ? "hour" : "day";
   const [fleet, before, byTime, known, lastHour, month, alerts, recommendations] = await Promise.all([
-    ask<FleetAnswer>("v1/fleet", { ...period, granularity: grain }),
-    ask<CostsAnswer>("v1/costs", {
+    fetchJson<FleetResponse>("v1/fleet", { ...period, granularity: grain }),
+    fetchJson<CostsResponse>("v1/costs", {
       start: instant(Date.parse(start) - length),
       end: start,
       cluster,
       granularity: "total",
       group_by: "business_unit",
     }),
-    askAll<CostRow, CostsAnswer>("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
-    askHours(period, whole.coverage),
-    ask<FleetAnswer>("v1/fleet", { window: "6h", cluster }),
-    ask<FleetAnswer>("v1/fleet", { window: "month", cluster, granularity: "total" }),
-    aside(askAlerts(end)),
-    aside(askIfAllowed<{ rows: Recommendation[] }>("v1/recommendations", { cluster })),
+    fetchAll<CostRow, CostsResponse>("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
+    fetchHours(period, whole.coverage),
+    fetchJson<FleetResponse>("v1/fleet", { window: "6h", cluster }),
+    fetchJson<FleetResponse>("v1/fleet", { window: "month", cluster, granularity: "total" }),
+    settle(fetchAlerts(end)),
+    settle(fetchIfAllowed<{ rows: Recommendation[] }>("v1/recommendations", { cluster })),
   ]);
   return {
     grain,
@@ -92,19 +92,19 @@ export function Overview() {
   const route = useRoute();
   const { query } = route;
   const question = JSON.stringify([periodOf(route), query["cluster"], query["grain"]]);
-  const asked = useAnswer(question, () => askOverview(route));
+  const asked = useFetch(question, () => fetchOverview(route));
   return (
     <>
       <h1>
         Overview
-        <OfCluster />
+        <ClusterSuffix />
       </h1>
-      <Waiting asked={asked}>{(answers) => <Shown {...answers} />}</Waiting>
+      <Loaded asked={asked}>{(viewData) => <Shown {...viewData} />}</Loaded>
     </>
   );
 }
 
-function Shown(props: Answers) {
+function Shown(props: ViewData) {
   const route = useRoute();
   const zone = useZone();
   const { fleet, units } = props;
@@ -113,22 +113,22 @@ function Shown(props: Answers) {
   if (coverage.hours_complete === 0) {
     return (
       <Empty>
-        Nothing is known of this period yet: {coverage.hours_expected} cluster-hours are expected, none has figures.
+        No data for this period yet: {coverage.hours_expected} cluster-hours expected, none with figures.
       </Empty>
     );
   }
   const scope = { start: fleet.start, end: fleet.end, cluster: route.query["cluster"] };
   const isFleet = totals.capacity_gpu_hours !== null;
-  const now = props.lastHour.rows.at(-1); // the newest that is known: the hour just over may still be on its way
+  const now = props.lastHour.rows.at(-1); // the newest hour with figures, because the last hour may not be published yet
   const month = props.month.totals;
   const cost = (one: Totals) => one.node_cost_usd ?? one.allocated_usd;
   return (
     <>
       <dl class="stats">
         <Stat
-          name={isFleet ? "Cost per hour now" : "Your cost per hour now"}
+          name={isFleet ? "Current hourly cost" : "Your current hourly cost"}
           value={money(now && cost(now), fleet.currency)}
-          note={now && <>in the hour from {moment(now.start, zone)}</>}
+          note={now && <>hour starting {moment(now.start, zone)}</>}
           testId="cost-now"
         />
         <Stat name="This month" value={money(cost(month), fleet.currency)} testId="cost-month" />
@@ -141,23 +141,23 @@ function Shown(props: Answers) {
         <Stat
           name="Waste"
           value={money(totals.waste_usd, fleet.currency)}
-          note={`${percent(ratio(totals.waste_usd, totals.allocated_usd))} of what was held`}
+          note={`${percent(ratio(totals.waste_usd, totals.allocated_usd))} of allocated cost`}
           testId="waste"
         />
         <Stat
           name="Utilization"
           value={percent(utilization(totals))}
-          note="of what was held and observed"
+          note="of measured GPU-hours"
           testId="utilization"
         />
         <Stat
           name="Coverage"
           value={percent(ratio(coverage.hours_complete, coverage.hours_expected))}
-          note={`${coverage.hours_complete} of ${coverage.hours_expected} cluster-hours known`}
+          note={`${coverage.hours_complete} of ${coverage.hours_expected} cluster-hours complete`}
           testId="coverage"
         />
       </dl>
-      <Unpriced totals={totals} />
+      <UnpricedNote totals={totals} />
       <CostOverTime {...props} />
       <Section
         title="Business units by waste"
@@ -175,10 +175,10 @@ function Shown(props: Answers) {
         <Heat {...props} />
       </Section>
       <Section title="Active alerts">
-        <Aside side={props.alerts}>{(alerts) => <Alerts alerts={alerts} />}</Aside>
+        <Optional side={props.alerts}>{(alerts) => <Alerts alerts={alerts} />}</Optional>
       </Section>
       <Section title="Recommendations">
-        <Aside side={props.recommendations}>{(found) => <Recommendations rows={found?.rows ?? []} />}</Aside>
+        <Optional side={props.recommendations}>{(found) => <Recommendations rows={found?.rows ?? []} />}</Optional>
       </Section>
     </>
   );

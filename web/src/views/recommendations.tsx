@@ -1,4 +1,4 @@
-// What to change, and what it saves.
+// Recommendations and their savings.
 
 import { useState } from "preact/hooks";
 import { money } from "../format";
@@ -19,40 +19,40 @@ export interface Recommendation {
 }
 
 export function Recommendations({ rows }: { rows: readonly Recommendation[] }) {
-  if (rows.length === 0) return <Empty>None: a night's review found nothing to change, or none has looked yet.</Empty>;
+  if (rows.length === 0) return <Empty>No recommendations yet. The next review runs at 04:10 UTC.</Empty>;
   return (
     <Table
       name="recommendations"
-      caption="What to change, and what it saves per month"
+      caption="Recommendations by monthly savings"
       sort="-usd"
       rows={rows}
       rowKey={(one) => one.id}
       columns={[
         {
           key: "summary",
-          title: "What",
-          cell: (one) => <Advice one={one} />,
+          title: "Recommendation",
+          cell: (one) => <Summary one={one} />,
         },
         { key: "kind", title: "Kind", cell: (one) => one.kind, by: (one) => one.kind },
         {
           key: "usd",
-          title: "Saves",
+          title: "Monthly savings",
           isFigure: true,
           cell: (one) => saved(one.saving.usd, one.currency),
           by: (one) => one.saving.usd,
         },
         {
           key: "range",
-          title: "Between",
+          title: "Range",
           isFigure: true,
-          cell: (one) => `${saved(one.saving.low_usd, one.currency)} and ${saved(one.saving.high_usd, one.currency)}`,
+          cell: (one) => `${saved(one.saving.low_usd, one.currency)} to ${saved(one.saving.high_usd, one.currency)}`,
         },
         {
           key: "cash",
-          title: "In cash",
+          title: "Cash savings",
           isFigure: true,
           cell: (one) => (
-            <span title="What leaves the bill: nothing while a commitment binds; a dash where nobody knows">
+            <span title="Reduction of the AWS bill. Zero while a commitment applies; a dash if not known">
               {one.saving.cash_usd === null ? "–" : saved(one.saving.cash_usd, one.currency)}
             </span>
           ),
@@ -71,22 +71,22 @@ export function Recommendations({ rows }: { rows: readonly Recommendation[] }) {
   );
 }
 
-/** More GPUs cost money: what is spent is no saving below nothing. */
+/** Formats savings. Negative savings are costs, for example of more GPUs. */
 function saved(usd: number, currency: string): string {
   return usd < 0 ? `costs ${money(-usd, currency)}` : money(usd, currency);
 }
 
-function Advice({ one }: { one: Recommendation }) {
+function Summary({ one }: { one: Recommendation }) {
   const [isOpen, setIsOpen] = useState(false);
   return (
     <>
       <span class="wide">
         <Name>{one.summary}</Name>
-        {one.part_of !== null && <> (its saving is counted in {one.part_of})</>}
+        {one.part_of !== null && <> (savings included in {one.part_of})</>}
       </span>
       {one.patch !== null && (
         <details onToggle={(event) => setIsOpen(event.currentTarget.open)}>
-          <summary>How</summary>
+          <summary>Show patch</summary>
           {isOpen && <pre>{one.patch}</pre>}
         </details>
       )}

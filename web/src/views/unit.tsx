@@ -1,51 +1,51 @@
-// A business unit: its cost over time, its workloads, what they run on, its month against its budget, its alerts.
+// A business unit: costs over time, workloads, hardware, budget, recommendations and alerts.
 
 import {
   type Alert,
-  aside,
-  ask,
-  askAll,
-  askAlerts,
-  askHours,
-  askIfAllowed,
+  settle,
+  fetchJson,
+  fetchAll,
+  fetchAlerts,
+  fetchHours,
+  fetchIfAllowed,
   type CostRow,
-  type CostsAnswer,
-  type HoursAnswer,
-  type Side,
+  type CostsResponse,
+  type HoursResponse,
+  type Settled,
 } from "../api";
 import { StackedChart } from "../charts/stacked";
 import { change, gpuHours, instant, money, percent, ratio, utilization } from "../format";
-import { changed, go, useAnswer, useRoute, useZone } from "../hooks";
+import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
-import { Aside, DownloadButton, Empty, Failed, Name, OfCluster, Section, Stat, Unpriced, Waiting } from "../parts";
+import { Optional, DownloadButton, Empty, ErrorMessage, Name, ClusterSuffix, Section, Stat, UnpricedNote, Loaded } from "../parts";
 import { exactly, periodOf, type Route } from "../route";
-import { align, bucketsOf, type Grain, grainOf, isWhole, knownShare } from "../series";
+import { align, bucketsOf, type Grain, grainOf, isWhole, completeShare } from "../series";
 import { Alerts } from "./alerts";
-import { askMonth, Budget, type Month } from "./budget";
+import { fetchMonth, Budget, type Month } from "./budget";
 import { Hardware } from "./hardware";
 import { Gaps } from "./gaps";
 import { openAt } from "./over-time";
 import { type Recommendation, Recommendations } from "./recommendations";
 import { Workloads } from "./workloads";
 
-interface Answers {
+interface ViewData {
   grain: Grain;
   total: CostRow | undefined;
-  whole: CostsAnswer;
-  before: CostsAnswer;
-  byTime: CostsAnswer;
-  workloads: CostsAnswer;
-  hardware: CostsAnswer;
-  hours: HoursAnswer | null;
-  month: Side<Month>;
-  alerts: Side<Alert[]>;
-  recommendations: Side<{ rows: Recommendation[] } | null>;
+  whole: CostsResponse;
+  before: CostsResponse;
+  byTime: CostsResponse;
+  workloads: CostsResponse;
+  hardware: CostsResponse;
+  hours: HoursResponse | null;
+  month: Settled<Month>;
+  alerts: Settled<Alert[]>;
+  recommendations: Settled<{ rows: Recommendation[] } | null>;
 }
 
-async function askUnit(route: Route): Promise<Answers> {
+async function fetchUnit(route: Route): Promise<ViewData> {
   const cluster = route.query["cluster"];
   const own = { cluster, business_unit: exactly(route.name) };
-  const whole = await ask<CostsAnswer>("v1/costs", {
+  const whole = await fetchJson<CostsResponse>("v1/costs", {
     ...periodOf(route),
     ...own,
     granularity: "total",
@@ -56,14 +56,14 @@ async function askUnit(route: Route): Promise<Answers> {
   const length = Date.parse(end) - Date.parse(start);
   const grain = grainOf(length / 3_600_000, route.query["grain"]);
   const [before, byTime, workloads, hardware, hours, month, alerts, recommendations] = await Promise.all([
-    ask<CostsAnswer>("v1/costs", {
+    fetchJson<CostsResponse>("v1/costs", {
       ...own,
       start: instant(Date.parse(start) - length),
       end: start,
       granularity: "total",
     }),
-    ask<CostsAnswer>("v1/costs", { ...own, ...period, granularity: grain }),
-    askAll<CostRow, CostsAnswer>(
+    fetchJson<CostsResponse>("v1/costs", { ...own, ...period, granularity: grain }),
+    fetchAll<CostRow, CostsResponse>(
       "v1/costs",
       {
         ...own,
@@ -75,18 +75,18 @@ async function askUnit(route: Route): Promise<Answers> {
       },
       1,
     ),
-    ask<CostsAnswer>("v1/costs", {
+    fetchJson<CostsResponse>("v1/costs", {
       ...own,
       ...period,
       granularity: "total",
       group_by: "gpu_model,node_pool,capacity_type",
       sort: "-allocated_usd",
     }),
-    askHours({ ...period, cluster }, whole.coverage),
-    aside(askMonth(route.name)),
-    aside(askAlerts(end)),
-    aside(
-      askIfAllowed<{ rows: Recommendation[] }>("v1/recommendations", { business_unit: exactly(route.name), cluster }),
+    fetchHours({ ...period, cluster }, whole.coverage),
+    settle(fetchMonth(route.name)),
+    settle(fetchAlerts(end)),
+    settle(
+      fetchIfAllowed<{ rows: Recommendation[] }>("v1/recommendations", { business_unit: exactly(route.name), cluster }),
     ),
   ]);
   return {
@@ -108,30 +108,30 @@ export function Unit() {
   const route = useRoute();
   const { query } = route;
   const question = JSON.stringify([route.name, periodOf(route), query["cluster"], query["grain"]]);
-  const asked = useAnswer(question, () => askUnit(route));
+  const asked = useFetch(question, () => fetchUnit(route));
   return (
     <>
       <h1>
         Business unit <Name>{route.name}</Name>
-        <OfCluster />
+        <ClusterSuffix />
       </h1>
-      <Waiting asked={asked}>{(answers) => <Shown {...answers} />}</Waiting>
+      <Loaded asked={asked}>{(viewData) => <Shown {...viewData} />}</Loaded>
     </>
   );
 }
 
-function Shown(props: Answers) {
+function Shown(props: ViewData) {
   const route = useRoute();
   const { total, before, whole, month } = props;
   const { currency } = whole;
   const old = before.rows[0]?.allocated_usd;
   const areWhole = isWhole(whole.coverage) && isWhole(before.coverage);
   const since = areWhole && total?.allocated_usd != null && old != null ? ratio(total.allocated_usd - old, old) : null;
-  if (whole.coverage.hours_complete === 0) return <Empty>Nothing is known of this period yet.</Empty>;
+  if (whole.coverage.hours_complete === 0) return <Empty>No data for this period yet.</Empty>;
   if (total === undefined) {
     return (
       <>
-        <Empty>It held no GPU in this period.</Empty>
+        <Empty>This business unit held no GPUs in this period.</Empty>
         <ThisMonth month={month} />
       </>
     );
@@ -142,21 +142,21 @@ function Shown(props: Answers) {
         <Stat
           name="Allocated"
           value={money(total.allocated_usd, currency)}
-          note={`${change(since)} since the period before`}
+          note={`${change(since)} vs previous period`}
           testId="allocated"
         />
         <Stat name="Effective" value={money(total.effective_usd, currency)} testId="effective" />
         <Stat
           name="Waste"
           value={money(total.waste_usd, currency)}
-          note={`${percent(ratio(total.waste_usd, total.allocated_usd))} of what was held`}
+          note={`${percent(ratio(total.waste_usd, total.allocated_usd))} of allocated cost`}
           testId="waste"
         />
         <Stat name="Unmeasured" value={money(total.unmeasured_usd, currency)} />
         <Stat name="GPU-hours" value={gpuHours(total.allocated_gpu_hours)} testId="gpu-hours" />
-        <Stat name="Utilization" value={percent(utilization(total))} note="of what was held and observed" />
+        <Stat name="Utilization" value={percent(utilization(total))} note="of measured GPU-hours" />
       </dl>
-      <Unpriced totals={total} />
+      <UnpricedNote totals={total} />
       <OverTime {...props} />
       <Section
         title="Workloads"
@@ -183,33 +183,33 @@ function Shown(props: Answers) {
       </Section>
       <ThisMonth month={month} />
       <Section title="Recommendations">
-        <Aside side={props.recommendations}>{(found) => <Recommendations rows={found?.rows ?? []} />}</Aside>
+        <Optional side={props.recommendations}>{(found) => <Recommendations rows={found?.rows ?? []} />}</Optional>
       </Section>
       <Section title="Active alerts">
-        <Aside side={props.alerts}>
-          {(alerts) => <Alerts alerts={alerts.filter((alert) => alert.about["business_unit"] === route.name)} />}
-        </Aside>
+        <Optional side={props.alerts}>
+          {(alerts) => <Alerts alerts={alerts.filter((alert) => alert.subject["business_unit"] === route.name)} />}
+        </Optional>
       </Section>
     </>
   );
 }
 
-function ThisMonth({ month }: { month: Side<Month> }) {
+function ThisMonth({ month }: { month: Settled<Month> }) {
   if ("answer" in month) return <Budget month={month.answer} />;
   return (
     <Section title="This month">
-      <Failed error={month.error} />
+      <ErrorMessage error={month.error} />
     </Section>
   );
 }
 
-function OverTime({ total, whole, byTime, grain, hours }: Answers) {
+function OverTime({ total, whole, byTime, grain, hours }: ViewData) {
   const route = useRoute();
   const zone = useZone();
   const buckets = bucketsOf(whole.start, whole.end, grain);
   const found = align(buckets, byTime.rows);
-  const known = knownShare(buckets, hours?.rows ?? null, found, isWhole(whole.coverage));
-  // Of an hour that is known, no row says that the unit held nothing: that is a zero, and no gap.
+  const known = completeShare(buckets, hours?.rows ?? null, found, isWhole(whole.coverage));
+  // In hours with data, a missing row means that the unit held nothing: a zero, not a gap.
   const nothing = { effective_usd: 0, waste_usd: 0, unmeasured_usd: 0 };
   const rows = found.map((row, place) => row ?? ((known[place] ?? 0) > 0 ? nothing : undefined));
   return (

@@ -1,19 +1,19 @@
-// Business units by what they waste, against the period before.
+// Business units by waste, compared with the previous period.
 
-import type { CostRow, CostsAnswer, HoursAnswer } from "../api";
+import type { CostRow, CostsResponse, HoursResponse } from "../api";
 import { figureColumn, groupColumn, gpuHoursColumn, moneyColumn } from "../columns";
 import { change, type Figure, percent, ratio } from "../format";
 import { useRoute } from "../hooks";
 import { Empty, Spark, Table } from "../parts";
 import { linkTo } from "../route";
-import { align, bucketsOf, type Grain, isWhole, knownShare } from "../series";
+import { align, bucketsOf, type Grain, isWhole, completeShare } from "../series";
 
 interface Props {
-  units: CostsAnswer;
-  before: CostsAnswer;
-  byTime: CostsAnswer;
+  units: CostsResponse;
+  before: CostsResponse;
+  byTime: CostsResponse;
   timeGrain: Grain;
-  hours: HoursAnswer | null;
+  hours: HoursResponse | null;
 }
 
 export function Units({ units, before, byTime, timeGrain, hours }: Props) {
@@ -28,28 +28,28 @@ export function Units({ units, before, byTime, timeGrain, hours }: Props) {
     const old = wasted.get(unitOf(row));
     return ratio(row.waste_usd === null || old == null ? null : row.waste_usd - old, old);
   };
-  const known = knownShare(buckets, hours?.rows ?? null, [], isWhole(units.coverage));
-  // Of a period that is known, no row says that the unit held nothing: that is a zero, and no gap.
+  const known = completeShare(buckets, hours?.rows ?? null, [], isWhole(units.coverage));
+  // In buckets with data, a missing row means that the unit held nothing: a zero, not a gap.
   const trend = (row: CostRow) =>
     align(buckets, series.get(unitOf(row)) ?? []).map((one, place) =>
       one === undefined ? (known[place] === 1 ? 0 : null) : one.waste_usd,
     );
-  if (units.rows.length === 0) return <Empty>Nobody held a GPU in this period.</Empty>;
+  if (units.rows.length === 0) return <Empty>No GPUs were allocated in this period.</Empty>;
   return (
     <Table
       name="units"
-      caption="Business units and what they cost"
+      caption="Costs by business unit"
       sort="-waste_usd"
       rows={units.rows}
       rowKey={unitOf}
       columns={[
         groupColumn("business_unit", "Business unit", (row: CostRow) => linkTo(route, "unit", unitOf(row))),
         moneyColumn("waste_usd", "Waste", currency),
-        figureColumn("share", "of its cost", (row: CostRow) => ratio(row.waste_usd, row.allocated_usd), percent),
-        figureColumn("change", "since before", against, change),
+        figureColumn("share", "Waste %", (row: CostRow) => ratio(row.waste_usd, row.allocated_usd), percent),
+        figureColumn("change", "vs previous period", against, change),
         {
           key: "trend",
-          title: "Trend of waste",
+          title: "Waste trend",
           cell: (row) => <Spark label={`Waste of ${unitOf(row)} over time`} values={trend(row)} />,
         },
         moneyColumn("allocated_usd", "Allocated", currency),

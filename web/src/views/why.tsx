@@ -1,4 +1,4 @@
-// "Why is this $3.43?": a line's figures with everything they were worked out from.
+// Shows how a line's cost was calculated.
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Line } from "../api";
@@ -6,12 +6,12 @@ import { exactMoney, gpuHours, moment, percent } from "../format";
 import { useZone } from "../hooks";
 import { Name } from "../parts";
 
-const RUNGS: Record<string, string> = {
-  pod: "the pod's own device",
-  shared: "the shared device's use, split by the replicas held on it",
-  node: "the mean of the node's devices that no pod claims: a guess",
-  cluster: "the mean of the cluster's devices: a guess",
-  none: "nobody observed it",
+const UTILIZATION_SOURCES: Record<string, string> = {
+  pod: "the pod's own GPUs",
+  shared: "the shared GPU's utilization, split among its pods",
+  node: "the mean of the node's GPUs without a pod (estimate)",
+  cluster: "the mean of the cluster's GPUs (estimate)",
+  none: "no measurement",
 };
 
 export function lineKey(line: Line): string {
@@ -21,7 +21,7 @@ export function lineKey(line: Line): string {
 export function Why({ line, notes, close }: { line: Line; notes: string[] | null; close: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const zone = useZone();
-  // Before anything is painted: a key that is pressed when it is seen must find it open.
+  // Open before the first paint, so that keys pressed when it becomes visible reach it.
   useLayoutEffect(() => {
     const element = dialog.current;
     if (element !== null && !element.open) element.showModal();
@@ -31,7 +31,7 @@ export function Why({ line, notes, close }: { line: Line; notes: string[] | null
   const held = whole > 0 && line.allocated_gpu_hours !== null ? line.allocated_gpu_hours / whole : null;
   return (
     <dialog ref={dialog} aria-labelledby="why" onClose={close} data-testid="why">
-      <h2 id="why">Why is this {usd(line.allocated_usd)}?</h2>
+      <h2 id="why">How {usd(line.allocated_usd)} was calculated</h2>
       <p>
         Pod <Name>{line.pod}</Name> of {line.workload_kind} <Name>{line.workload}</Name> in namespace{" "}
         <Name>{line.namespace}</Name>, business unit <Name>{line.business_unit}</Name>, on node <Name>{line.node}</Name>{" "}
@@ -40,32 +40,32 @@ export function Why({ line, notes, close }: { line: Line; notes: string[] | null
       </p>
       <ol>
         <li>
-          <strong>Held:</strong> {line.units} × {line.resource}, each {gpuHours(line.gpu_share, 3)} of a physical GPU
-          (found by {line.gpu_share_source}), for {gpuHours(held)} h:{" "}
+          <strong>Allocated time:</strong> {line.units} × {line.resource}, each {gpuHours(line.gpu_share, 3)} of a physical GPU
+          (source: {line.gpu_share_source}), for {gpuHours(held)} h:{" "}
           <b>{gpuHours(line.allocated_gpu_hours)} GPU-hours</b>.
         </li>
         <li>
           <strong>Price:</strong>{" "}
           {line.gpu_hourly_usd === null ? (
-            "nobody knows one"
+            "none"
           ) : (
             <>
-              <b>{usd(line.gpu_hourly_usd)}</b> for a GPU-hour
+              <b>{usd(line.gpu_hourly_usd)}</b> per GPU-hour
             </>
           )}
           , source {line.price_source || "none"}, split policy {line.split_policy || "none"}.
         </li>
         <li>
-          <strong>Allocated:</strong> {gpuHours(line.allocated_gpu_hours)} × {usd(line.gpu_hourly_usd)} ={" "}
+          <strong>Allocated cost:</strong> {gpuHours(line.allocated_gpu_hours)} × {usd(line.gpu_hourly_usd)} ={" "}
           <b data-testid="why-allocated">{usd(line.allocated_usd)}</b>.
         </li>
         <li>
-          <strong>Used:</strong> {percent(line.utilization)} on average, by{" "}
-          {RUNGS[line.utilization_source] ?? line.utilization_source} (rung {line.utilization_source}):{" "}
+          <strong>Utilization:</strong> {percent(line.utilization)} on average, from{" "}
+          {UTILIZATION_SOURCES[line.utilization_source] ?? line.utilization_source} (source: {line.utilization_source}):{" "}
           {gpuHours(line.effective_gpu_hours)} GPU-hours, <b>{usd(line.effective_usd)}</b> effective
           {(line.unmeasured_gpu_hours ?? 0) > 0 && (
             <>
-              ; {gpuHours(line.unmeasured_gpu_hours)} GPU-hours went unmeasured, {usd(line.unmeasured_usd)}
+              ; {gpuHours(line.unmeasured_gpu_hours)} GPU-hours unmeasured, {usd(line.unmeasured_usd)}
             </>
           )}
           .
@@ -76,13 +76,13 @@ export function Why({ line, notes, close }: { line: Line; notes: string[] | null
         </li>
         {line.shared_from !== "" && (
           <li>
-            It is this business unit's part of what <Name>{line.shared_from}</Name> cost.
+            This is this business unit's share of the cost of <Name>{line.shared_from}</Name>.
           </li>
         )}
       </ol>
       {notes !== null && notes.length > 0 && (
         <>
-          <h3>Notes of the hour</h3>
+          <h3>Notes on this hour</h3>
           <ul>
             {notes.map((note) => (
               <li key={note}>{note}</li>

@@ -1,20 +1,20 @@
-// A business unit's workloads: what they held beside what they used.
+// A business unit's workloads with allocated and effective costs.
 
-import type { CostRow, CostsAnswer } from "../api";
+import type { CostRow, CostsResponse } from "../api";
 import { clusterColumns, gpuHoursColumn, groupColumn, moneyColumn, useColumn } from "../columns";
 import { HOUR, instant, money } from "../format";
 import { useRoute } from "../hooks";
 import { Table } from "../parts";
 import { linkTo } from "../route";
 
-/** Lines are answered for two days at most: of longer periods, the last day's are shown. */
-const MOST_HOURS_OF_LINES = 48;
+/** The API returns lines of at most 48 hours. For longer periods, the last day is shown. */
+const MAX_LINE_HOURS = 48;
 
-export function Workloads({ whole, rows }: { whole: CostsAnswer; rows: readonly CostRow[] }) {
+export function Workloads({ whole, rows }: { whole: CostsResponse; rows: readonly CostRow[] }) {
   const route = useRoute();
   const { currency } = whole;
   const hours = (Date.parse(whole.end) - Date.parse(whole.start)) / HOUR;
-  const shown = hours <= MOST_HOURS_OF_LINES ? hours : 24;
+  const shown = hours <= MAX_LINE_HOURS ? hours : 24;
   const first = instant(Date.parse(whole.end) - shown * HOUR);
   const why = (row: CostRow) =>
     linkTo(route, "hour", first, {
@@ -27,7 +27,7 @@ export function Workloads({ whole, rows }: { whole: CostsAnswer; rows: readonly 
   return (
     <Table
       name="workloads"
-      caption="Workloads: what they held beside what they used"
+      caption="Workloads by allocated cost"
       sort="-allocated_usd"
       rows={rows}
       rowKey={(row) => Object.values(row.group).join("\n")}
@@ -41,7 +41,7 @@ export function Workloads({ whole, rows }: { whole: CostsAnswer; rows: readonly 
           title: "Allocated",
           isFigure: true,
           cell: (row) => (
-            <a href={why(row)} title="Why?">
+            <a href={why(row)} title="How this cost was calculated">
               {money(row.allocated_usd, currency)}
             </a>
           ),

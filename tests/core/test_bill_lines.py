@@ -31,7 +31,7 @@ NONE = BillSharing("none")
 
 def line(instance: str, amount: str, *, minutes: Fraction | int = 60, **changes: Any) -> BillLine:
     """A line of an instance-hour."""
-    one = BillLine(
+    bill_line = BillLine(
         kind="instance",
         start=HOUR,
         end=HOUR + ONE_HOUR,
@@ -46,7 +46,7 @@ def line(instance: str, amount: str, *, minutes: Fraction | int = 60, **changes:
         currency="USD",
         is_final=False,
     )
-    return replace(one, **changes)
+    return replace(bill_line, **changes)
 
 
 def unused(kind: Any, reference: str, amount: str, **changes: Any) -> BillLine:
@@ -57,8 +57,8 @@ def unused(kind: Any, reference: str, amount: str, **changes: Any) -> BillLine:
 def paid(bill: Bill) -> dict[str, tuple[str, str | None]]:
     """What each instance pays, and what its own line says where that differs."""
     return {
-        instance_id: (f"{one.amount:f}", None if one.unblended is None else f"{one.unblended:f}")
-        for instance_id, one in bill.instances.items()
+        instance_id: (f"{billed_hour.amount:f}", None if billed_hour.unblended is None else f"{billed_hour.unblended:f}")
+        for instance_id, billed_hour in bill.instances.items()
     }
 
 
@@ -105,7 +105,7 @@ def test_a_node_pool_blends_within_itself_and_within_a_type() -> None:
         line("i-outside-2", "10"),
     ]
     bill = build_bill(lines, BillSharing("node_pool", pools))
-    assert {name: one.amount for name, one in bill.instances.items()} == {
+    assert {name: billed_hour.amount for name, billed_hour in bill.instances.items()} == {
         "i-a": 40, "i-b": 40, "i-c": 20, "i-d": 1, "i-outside": 9, "i-outside-2": 9,
     }  # fmt: skip
 
@@ -135,7 +135,7 @@ def test_several_lines_of_an_instance_add_up() -> None:
         line("i-c", "5", instance_type="g5.2xlarge"),
     ]
     bill = build_bill(lines, NONE)
-    assert {name: (one.amount, one.billed_ms) for name, one in bill.instances.items()} == {
+    assert {name: (billed_hour.amount, billed_hour.billed_ms) for name, billed_hour in bill.instances.items()} == {
         "i-a": (Decimal("38.346666666667"), HOUR_MS),
         "i-b": (Decimal(3), 40 * 60_000),
         "i-c": (Decimal(5), HOUR_MS),
@@ -184,7 +184,7 @@ def test_what_nobody_used_is_charged_to_the_cluster_by_hand() -> None:
         unused("unused-capacity-reservation", "arn:cr-x", "1", instance_type="p99.large", hours=Fraction(1)),
     ]
     bill = build_bill(lines, BillSharing(unused_charged_to="demo"))
-    assert [(one.kind, one.reference, one.amount, one.gpu_hours) for one in bill.charges_to("demo")] == [
+    assert [(charge.kind, charge.reference, charge.amount, charge.gpu_hours) for charge in bill.charges_to("demo")] == [
         ("unused-capacity-reservation", "arn:cr", Decimal("110.08"), 16),
         ("unused-capacity-reservation", "arn:cr-x", 1, None),
         ("unused-reservation", "arn:ri", 2, None),
@@ -192,8 +192,8 @@ def test_what_nobody_used_is_charged_to_the_cluster_by_hand() -> None:
     ]
     assert bill.charges_to("another") == ()
     assert build_bill(lines, BillSharing()).charges == {}
-    only = build_bill(lines, BillSharing(unused_charged_to="demo", unused_kinds=("reservation",)))
-    assert [one.reference for one in only.charges_to("demo")] == ["arn:ri"]
+    reservations_only = build_bill(lines, BillSharing(unused_charged_to="demo", unused_kinds=("reservation",)))
+    assert [charge.reference for charge in reservations_only.charges_to("demo")] == ["arn:ri"]
 
 
 def test_a_reservations_fee_is_spread_over_its_month_once_the_bill_is_closed() -> None:
@@ -211,9 +211,9 @@ def test_a_reservations_fee_is_spread_over_its_month_once_the_bill_is_closed() -
 
 
 def test_a_line_of_an_hour_is_its_own_part() -> None:
-    one = line("i-a", "5")
-    assert split_by_hour(one) == [(HOUR, one)]
-    late = replace(one, start=HOUR + timedelta(minutes=20))
+    hour_line = line("i-a", "5")
+    assert split_by_hour(hour_line) == [(HOUR, hour_line)]
+    late = replace(hour_line, start=HOUR + timedelta(minutes=20))
     assert split_by_hour(late) == [(HOUR, late)]
 
 
@@ -233,34 +233,34 @@ POOLS = st.dictionaries(st.sampled_from([f"i-{number}" for number in range(9)]),
 @given(st.lists(LINES, max_size=25), st.sampled_from(["none", "instance_type", "node_pool"]), POOLS)
 def test_a_blend_moves_money_and_makes_none(lines: list[BillLine], blend: Blend, pools: dict[str, str]) -> None:
     bill = build_bill(lines, BillSharing(blend, pools))
-    assert sum(one.amount for one in bill.instances.values()) == sum(one.amount for one in lines)
-    own: dict[str, Decimal] = defaultdict(Decimal)
-    for one in lines:
-        own[one.resource] += one.amount
+    assert sum(bill_line.amount for bill_line in bill.instances.values()) == sum(bill_line.amount for bill_line in lines)
+    amounts: dict[str, Decimal] = defaultdict(Decimal)
+    for bill_line in lines:
+        amounts[bill_line.resource] += bill_line.amount
     for instance_id, billed in bill.instances.items():
-        assert (billed.amount if billed.unblended is None else billed.unblended) == own[instance_id]
+        assert (billed.amount if billed.unblended is None else billed.unblended) == amounts[instance_id]
 
 
 @given(st.lists(LINES, max_size=25), st.sampled_from(["instance_type", "node_pool"]), POOLS)
 def test_of_one_pool_everybody_pays_the_mean_rate(lines: list[BillLine], blend: Blend, pools: dict[str, str]) -> None:
     """Against the mean rate worked out pool by pool in the open."""
-    seen: set[str] = set()
-    lines = [one for one in lines if one.resource not in seen and not seen.add(one.resource)]  # type: ignore[func-returns-value]
+    instances: set[str] = set()
+    lines = [bill_line for bill_line in lines if bill_line.resource not in instances and not instances.add(bill_line.resource)]  # type: ignore[func-returns-value]
     bill = build_bill(lines, BillSharing(blend, pools))
-    for one in lines:
-        fellows = [
+    for bill_line in lines:
+        pool = [
             other
             for other in lines
             if (other.account, other.instance_type, other.capacity_type)
-            == (one.account, one.instance_type, one.capacity_type)
+            == (bill_line.account, bill_line.instance_type, bill_line.capacity_type)
             and not (other.capacity_type == "spot" and other.amount == 0)
-            and (blend == "instance_type" or pools.get(other.resource, "") == pools.get(one.resource, ""))
+            and (blend == "instance_type" or pools.get(other.resource, "") == pools.get(bill_line.resource, ""))
         ]
-        expected = _mean_rate(fellows) * (one.hours or 0) if one in fellows else Fraction(0)
-        if any(other.hours for other in fellows):
-            assert abs(Fraction(bill.instances[one.resource].amount) - expected) < Fraction(QUANTUM)
+        expected = _mean_rate(pool) * (bill_line.hours or 0) if bill_line in pool else Fraction(0)
+        if any(other.hours for other in pool):
+            assert abs(Fraction(bill.instances[bill_line.resource].amount) - expected) < Fraction(QUANTUM)
 
 
 def _mean_rate(lines: Sequence[BillLine]) -> Fraction:
-    hours = sum((one.hours or Fraction(0) for one in lines), Fraction(0))
-    return sum((Fraction(one.amount) for one in lines), Fraction(0)) / hours if hours else Fraction(0)
+    hours = sum((bill_line.hours or Fraction(0) for bill_line in lines), Fraction(0))
+    return sum((Fraction(bill_line.amount) for bill_line in lines), Fraction(0)) / hours if hours else Fraction(0)

@@ -48,15 +48,15 @@ def sightings(draw: st.DrawFn, who: str = "k") -> SampleTimes:
 def states(draw: st.DrawFn, *, changed: bool = True) -> tuple[NodeState, ...]:
     """What a node advertised, changed once perhaps."""
 
-    def state(seen: SampleTimes) -> NodeState:
+    def state(sampled: SampleTimes) -> NodeState:
         capacity = draw(st.dictionaries(st.sampled_from(RESOURCES), units, min_size=1, max_size=3))
         allocatable = draw(st.dictionaries(st.sampled_from(RESOURCES), units, max_size=2))
-        return NodeState(seen, capacity, allocatable, draw(st.sampled_from(LABELS)))
+        return NodeState(sampled, capacity, allocatable, draw(st.sampled_from(LABELS)))
 
-    how = draw(st.integers(0, 2 if changed else 1))
-    if how == 0:
+    case = draw(st.integers(0, 2 if changed else 1))
+    if case == 0:
         return ()
-    if how == 1:
+    if case == 1:
         return (state(draw(sightings())),)
     change = draw(st.integers(1, 58))
     return state({"k": times(-60, change)}), state({"k": times(draw(st.integers(change + 1, 59)), 119)})
@@ -65,17 +65,17 @@ def states(draw: st.DrawFn, *, changed: bool = True) -> tuple[NodeState, ...]:
 @st.composite
 def nodes(draw: st.DrawFn, *, changed: bool = True) -> list[NodeObservation]:
     """Up to three, one of them replaced under its name perhaps, and what they advertise changed."""
-    found = [
-        NodeObservation(f"n{i}", "", draw(sightings()), draw(st.sampled_from(LABELS)), draw(states(changed=changed)))
-        for i in range(draw(st.integers(0, 3)))
+    observed_nodes = [
+        NodeObservation(f"n{number}", "", draw(sightings()), draw(st.sampled_from(LABELS)), draw(states(changed=changed)))
+        for number in range(draw(st.integers(0, 3)))
     ]
-    if found and changed and draw(st.booleans()):
+    if observed_nodes and changed and draw(st.booleans()):
         change = draw(st.integers(1, 55))
-        found[0] = NodeObservation("n0", "old", {"k": times(-60, change)}, found[0].labels, found[0].states)
-        found.append(
+        observed_nodes[0] = NodeObservation("n0", "old", {"k": times(-60, change)}, observed_nodes[0].labels, observed_nodes[0].states)
+        observed_nodes.append(
             NodeObservation("n0", "new", {"k": times(change + 2, 119)}, draw(st.sampled_from(LABELS)), draw(states()))
         )
-    return found
+    return observed_nodes
 
 
 @st.composite
@@ -84,12 +84,12 @@ def pods(draw: st.DrawFn, names: list[str]) -> list[PodObservation]:
     return [
         PodObservation(
             namespace=namespace,
-            pod=f"p{i}",
-            uid=f"u{i}",
+            pod=f"p{number}",
+            uid=f"u{number}",
             node=draw(st.sampled_from(names)),
             requests=tuple(
-                ContainerRequest(f"c{j}", kind, draw(st.sampled_from(RESOURCES)), draw(units))
-                for j, kind in enumerate(
+                ContainerRequest(f"c{position}", kind, draw(st.sampled_from(RESOURCES)), draw(units))
+                for position, kind in enumerate(
                     draw(st.lists(st.sampled_from(["container", "init", "sidecar"]), min_size=1, max_size=3))
                 )
             ),
@@ -98,22 +98,22 @@ def pods(draw: st.DrawFn, names: list[str]) -> list[PodObservation]:
             labels=draw(st.sampled_from([{}, {"label_team": "x"}])),
             namespace_labels={"label_owner": "y"} if namespace == "b" else {},
         )
-        for i, namespace in enumerate(draw(st.lists(st.sampled_from(["a", "b", "c-1"]), max_size=6)) if names else ())
+        for number, namespace in enumerate(draw(st.lists(st.sampled_from(["a", "b", "c-1"]), max_size=6)) if names else ())
     ]
 
 
 @st.composite
 def devices(draw: st.DrawFn, holders: list[PodObservation], *, sampled: bool = False) -> list[DeviceSeries]:
     """Up to eight series, by sums or by samples."""
-    found = []
+    series = []
     for holder in draw(st.lists(st.sampled_from([*holders, None]), max_size=8)):
         values = None
         if sampled or draw(st.booleans()):
             first = draw(st.integers(-5, 59))
             uses = st.decimals(0, 2, places=3)
-            values = tuple((at, draw(uses)) for at in times(first, draw(st.integers(first, 59)))[:12])
+            values = tuple((time, draw(uses)) for time in times(first, draw(st.integers(first, 59)))[:12])
         samples = draw(st.integers(0, 60))
-        found.append(
+        series.append(
             DeviceSeries(
                 node=draw(st.sampled_from(["n0", "n1", "elsewhere"])),
                 uuid=f"GPU-{draw(st.integers(0, 3))}",
@@ -133,11 +133,11 @@ def devices(draw: st.DrawFn, holders: list[PodObservation], *, sampled: bool = F
                 samples=values,
             )
         )
-    return found
+    return series
 
 
 @st.composite
-def observations(draw: st.DrawFn, *, sampled: bool = False, changed: bool = True) -> Observation:
+def cluster_observations(draw: st.DrawFn, *, sampled: bool = False, changed: bool = True) -> Observation:
     """A cluster-hour with a gap in scraping, of which contradictions may be a part."""
     some_nodes = draw(nodes(changed=changed))
     some_pods = draw(pods([node.name for node in some_nodes] + draw(st.sampled_from([[], ["unknown"]]))))
@@ -154,10 +154,10 @@ def observations(draw: st.DrawFn, *, sampled: bool = False, changed: bool = True
     )
 
 
-rules = st.builds(
+metering_rules = st.builds(
     MeteringRules,
     utilization_sources=st.permutations(["pod", "shared", "node", "cluster"]).flatmap(
-        lambda rungs: st.integers(0, 4).map(lambda n: tuple(rungs[:n]))
+        lambda sources: st.integers(0, 4).map(lambda count: tuple(sources[:count]))
     ),
     slices_per_gpu=st.sampled_from([None, 7]),
 )

@@ -37,11 +37,11 @@ def test_one_way_to_write_a_number(value: str, text: str) -> None:
 
 
 @given(st.integers(-(10**32), 10**32) | st.integers(-(10**13), 10**13) | st.integers(-99, 99).map((10**11).__mul__))
-def test_whole_numbers_are_written_as_the_amounts_they_are(quanta: int) -> None:
-    text = fixed_point_text(quanta)
+def test_whole_numbers_are_written_as_the_amounts_they_are(units: int) -> None:
+    text = fixed_point_text(units)
 
-    assert Fraction(text) == Fraction(quanta, 10**12)
-    assert text == decimal_text(from_fixed_point(quanta))
+    assert Fraction(text) == Fraction(units, 10**12)
+    assert text == decimal_text(from_fixed_point(units))
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_whole_numbers_are_written_as_the_amounts_they_are(quanta: int) -> None:
         (1_500_000_000_001, "1.500000000001"),
     ],
 )  # fmt: skip
-def test_one_way_to_write_a_whole_number(quanta: int | None, text: str) -> None:
-    assert fixed_point_text(quanta) == text
+def test_one_way_to_write_a_whole_number(units: int | None, text: str) -> None:
+    assert fixed_point_text(units) == text
 
 
 def test_a_float_is_refused_for_it_has_lost_digits_already() -> None:

@@ -32,12 +32,12 @@ policies = st.dictionaries(st.sampled_from(["platform", "ops"]), st.sampled_from
 @given(lines, policies)
 def test_nothing_is_lost_or_made(before: list[Line], shared: dict[str, DistributionPolicy]) -> None:
     after = distribute_lines(before, shared)
-    assert Costs.total(one.costs() for one in after) == Costs.total(one.costs() for one in before)
-    for one in after:
-        assert one.allocated_usd == (one.effective_usd or 0) + (one.waste_usd or 0) + (one.unmeasured_usd or 0)
-    own = {one.business_unit for one in before} - shared.keys()
-    if own:
-        assert {one.business_unit for one in after} == own
+    assert Costs.total(cost_line.costs() for cost_line in after) == Costs.total(cost_line.costs() for cost_line in before)
+    for cost_line in after:
+        assert cost_line.allocated_usd == (cost_line.effective_usd or 0) + (cost_line.waste_usd or 0) + (cost_line.unmeasured_usd or 0)
+    unshared_units = {cost_line.business_unit for cost_line in before} - shared.keys()
+    if unshared_units:
+        assert {cost_line.business_unit for cost_line in after} == unshared_units
 
 
 def test_by_what_the_receivers_cost() -> None:
@@ -48,14 +48,14 @@ def test_by_what_the_receivers_cost() -> None:
         priced("b", quantize(60), zero, zero),
     ]
     after = distribute_lines(before, {"platform": "proportional"})
-    parts = {one.business_unit: one for one in after if one.shared_from}
-    assert {unit: one.allocated_usd for unit, one in parts.items()} == {"a": 1, "b": 2}
-    assert {unit: one.waste_usd for unit, one in parts.items()} == {
+    parts = {cost_line.business_unit: cost_line for cost_line in after if cost_line.shared_from}
+    assert {unit: cost_line.allocated_usd for unit, cost_line in parts.items()} == {"a": 1, "b": 2}
+    assert {unit: cost_line.waste_usd for unit, cost_line in parts.items()} == {
         "a": Decimal("0.666666666667"),
         "b": Decimal("1.333333333333"),
     }
-    evenly = {one.business_unit: one for one in distribute_lines(before, {"platform": "even"}) if one.shared_from}
-    assert {one.allocated_usd for one in evenly.values()} == {Decimal("1.5")}
+    evenly = {cost_line.business_unit: cost_line for cost_line in distribute_lines(before, {"platform": "even"}) if cost_line.shared_from}
+    assert {cost_line.allocated_usd for cost_line in evenly.values()} == {Decimal("1.5")}
 
 
 def test_who_is_alone_pays_alone() -> None:
@@ -71,8 +71,8 @@ def test_a_namespace_moves_at_an_hour(hour: int, expected: list[tuple[str, ...] 
         BusinessUnit("a", ("y",), since=moved),
         BusinessUnit("b", ("x",), since=moved),
     ]
-    found = units_at(units, moved.replace(hour=hour))
-    assert [unit.namespaces for unit in found] == [names for names in expected if names]
+    units_of_hour = units_at(units, moved.replace(hour=hour))
+    assert [unit.namespaces for unit in units_of_hour] == [names for names in expected if names]
 
 
 def test_of_two_entries_that_have_begun_the_later_counts_wherever_it_stands() -> None:

@@ -32,7 +32,7 @@ from gpucost.core.metering.observations import (
 from gpucost.core.metering.usage import Usage
 from gpucost.core.model import Capacity
 from gpucost.core.pricing.node_prices import Pricing
-from tests.core.observed import START, observations, times
+from tests.core.generated_observations import START, cluster_observations, times
 from tests.raw_server import elapsed
 
 ABSURD = [Decimal(text) for text in ("NaN", "Infinity", "-Infinity", "-1", "0.5", "1e18", "1e308", "-1e308", "100001")]
@@ -41,9 +41,9 @@ MINUTE = 60_000
 
 
 @st.composite
-def forged(draw: st.DrawFn) -> Observation:
+def implausible_observations(draw: st.DrawFn) -> Observation:
     """A cluster-hour in which any number may be absurd, and any pod or node contradictory."""
-    seen = draw(observations())
+    seen = draw(cluster_observations())
     reasons = st.sampled_from(["", "", "sources say otherwise"])
     return replace(
         seen,
@@ -74,7 +74,7 @@ def forged(draw: st.DrawFn) -> Observation:
 
 
 @settings(max_examples=150, deadline=None)
-@given(forged())
+@given(implausible_observations())
 def test_parts_sum_to_the_cost_whatever_is_forged(observation: Observation) -> None:
     usage = meter(observation, MeteringRules(("pod", "shared", "node", "cluster")))
     record = attribute(usage, AttributionRules(Pricing.constant(Decimal(12))))
@@ -130,7 +130,7 @@ QUICK = 20.0
 """Seconds; without a bound, each of these takes more than a hundred on an idle machine."""
 
 
-def hours_of_a_gpu(pods: Sequence[str], exporters: Sequence[str]) -> list[DeviceSeries]:
+def series_of_one_gpu(pods: Sequence[str], exporters: Sequence[str]) -> list[DeviceSeries]:
     """Series of one GPU that every exporter reports, each with all pods."""
     return [
         DeviceSeries(
@@ -145,7 +145,7 @@ def hours_of_a_gpu(pods: Sequence[str], exporters: Sequence[str]) -> list[Device
 
 def test_crowd_of_exporters_of_one_gpu_is_suspect_and_costs_little_time() -> None:
     hour = Interval(to_epoch_ms(START), to_epoch_ms(START) + 60 * MINUTE)
-    series = hours_of_a_gpu(["p"], [f"n1:{number}" for number in range(MANY)])
+    series = series_of_one_gpu(["p"], [f"n1:{number}" for number in range(MANY)])
     found: dict[DeviceKey, tuple[str, str]] = {}
     assert elapsed(lambda: found.update(contradictory_devices(series, hour, {("team", "p")}))) < QUICK
     assert list(found) == [("n1", "GPU-0", "")]
@@ -155,7 +155,7 @@ def test_exporters_that_follow_one_another_are_not_suspect() -> None:
     hour = Interval(to_epoch_ms(START), to_epoch_ms(START) + 60 * MINUTE)
     series = [
         one._replace(samples=tuple((at, Decimal("0.5")) for at in times(4 * number, 4 * number + 3)))
-        for number, one in enumerate(hours_of_a_gpu(["p"], [f"n1:{number}" for number in range(15)]))
+        for number, one in enumerate(series_of_one_gpu(["p"], [f"n1:{number}" for number in range(15)]))
     ]
     assert contradictory_devices(series, hour, {("team", "p")}) == {}
 
@@ -183,7 +183,7 @@ def test_many_pods_on_one_gpu_cost_little_time() -> None:
             for number, name in enumerate(names)
         ),
         nodes=(NodeObservation("n1", "", None, {"label_nvidia_com_gpu_replicas": "500"}, ()),),
-        devices=tuple(hours_of_a_gpu(names, ["n1:9400"])),
+        devices=tuple(series_of_one_gpu(names, ["n1:9400"])),
         utilization={"dcgm-exporter|/n1:9400": Scrapes(times(-5, 64))},
     )  # fmt: skip
     usages: list[Usage] = []

@@ -1,4 +1,4 @@
-"""What `gpucost doctor` says when it cannot ask, and how its verdict follows from what is required."""
+"""`gpucost doctor` without access to Prometheus, and how `attribution` follows from required checks."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def doctor(tmp_path: Path, text: str, *arguments: str, **environment: str) -> tu
 
 @pytest.fixture
 def without_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave boto3 no credentials to find."""
+    """Remove all sources of credentials for boto3."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -79,7 +79,7 @@ def test_unreachable_prometheus_of_several_clusters_is_reported_once(tmp_path: P
     assert error == "gpucost: attribution is impossible for cluster a, b\n"
 
     _, out, error = doctor(tmp_path, document("", clusters=clusters), "--format", "json")
-    assert [one["verdict"] for one in json.loads(out)["clusters"]] == ["impossible", "impossible"]
+    assert [cluster["attribution"] for cluster in json.loads(out)["clusters"]] == ["impossible", "impossible"]
     assert error.count("could not be reached") == 1
 
 
@@ -97,39 +97,39 @@ def test_faulty_required_check_is_never_under_the_title_possible(
     assert error == "gpucost: attribution would give wrong figures for cluster demo\n"
     _, out, error = doctor(tmp_path, text, "--format", "json")
     (report,) = json.loads(out)["clusters"]
-    assert (report["possible"], report["verdict"]) == (False, "wrong")
-    assert "use is overstated" in error
+    assert (report["possible"], report["attribution"]) == (False, "wrong")
+    assert "utilization is overstated" in error
 
 
 @pytest.mark.parametrize(
-    ("statuses", "verdict"),
+    ("statuses", "attribution"),
     [
         ([("found", "required"), ("missing", "recommended"), ("faulty", "optional")], "possible"),
         ([("faulty", "required"), ("found", "required")], "wrong"),
         ([("faulty", "required"), ("missing", "required")], "impossible"),
     ],
 )
-def test_verdict_follows_from_required_checks(statuses: list[tuple[str, str]], verdict: str) -> None:
+def test_attribution_follows_from_required_checks(statuses: list[tuple[str, str]], attribution: str) -> None:
     checks = [Check(f"c{i}", "m", status, severity) for i, (status, severity) in enumerate(statuses)]
     report = Report("demo", checks, [])
-    assert (report.attribution, report.possible) == (verdict, verdict == "possible")
+    assert (report.attribution, report.possible) == (attribution, attribution == "possible")
 
 
 @pytest.mark.parametrize("refuses", [True, False])
 def test_server_that_refuses_long_queries_is_named(
     prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, refuses: bool
 ) -> None:
-    """Prometheus takes any length; VictoriaMetrics, as `make compat` runs it with its default, refuses."""
+    """Prometheus accepts any length. VictoriaMetrics with its default, as in `make compat`, refuses long queries."""
     cluster, limit = healthy(), 16384
     settings = parse_settings(document(prometheus(cluster.text())))
-    ask = PrometheusClient._send_query
+    send_query = PrometheusClient._send_query
 
     def refuse(self: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
         if refuses and len(form["query"]) > limit:
             raise MetricsResponseError(f"too long query; mustn't exceed `-search.maxQueryLen={limit}` bytes")
-        return ask(self, path, form)
+        return send_query(self, path, form)
 
-    monkeypatch.setattr(PrometheusClient, "_ask", refuse)
+    monkeypatch.setattr(PrometheusClient, "_send_query", refuse)
     report = examine(settings.clusters[0], settings, cluster.now)
     if refuses:
         only(report, "length of queries", says="refuses long queries", change="-search.maxQueryLen=1MB")
