@@ -26,22 +26,22 @@ SCENARIOS = (
 WITHOUT = ("--ignore=tests/system/test_demo.py",)
 """The demo's page and commands do not depend on the server."""
 NO_NAN = "VictoriaMetrics stores no NaN: such a sample is missing there"
-SAME_EXPONENT = "VictoriaMetrics stores a block of samples with one exponent: beside 1e308, 0.25 becomes 0"
-NO_RETENTION = "VictoriaMetrics does not tell its retention: settings, prometheus.retention_days"
-ODD = "tests/system/test_metering_odd_samples.py::test_a_sample_that_is_no_number_never_costs_the_hour"
+SAME_EXPONENT = "VictoriaMetrics stores a block of samples with the same exponent: next to 1e308, 0.25 becomes 0"
+NO_RETENTION = "VictoriaMetrics does not expose its retention, so settings need prometheus.retention_days"
+ODD = "tests/system/test_metering_odd_samples.py::test_non_numeric_sample_does_not_fail_the_hour"
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server to test against, and what is known to differ."""
+    """A server to test against, and its known differences."""
 
     name: str
     packages: tuple[str, ...]
-    """Debian's, the first of which holds the executable."""
+    """Debian's packages. The first one contains the executable."""
     executable: str
     tests: tuple[str, ...]
-    in_place_of_prometheus: bool = False
-    """Whether it is named by an environment variable; otherwise it is first on the PATH."""
+    replaces_prometheus: bool = False
+    """Whether an environment variable names it. Otherwise it is put first on the PATH."""
     differences: Mapping[str, str] = field(default_factory=dict)
     """Tests that fail on it, each with the reason."""
 
@@ -51,17 +51,17 @@ SERVERS = (
     Server("Prometheus 3", ("prometheus", "promtool"), "prometheus",
            (*SCENARIOS, "tests/manifests/test_collection.py", "tests/dashboards")),
     Server(
-        "VictoriaMetrics", ("victoria-metrics",), "victoria-metrics", SCENARIOS, in_place_of_prometheus=True,
+        "VictoriaMetrics", ("victoria-metrics",), "victoria-metrics", SCENARIOS, replaces_prometheus=True,
         differences={
-            "tests/system/test_cli.py::test_an_hour_past_the_retention_is_refused_with_the_reason": NO_RETENTION,
+            "tests/system/test_cli.py::test_hour_before_the_retention_is_refused": NO_RETENTION,
             "tests/pipeline/test_attribute.py::test_hours_past_the_retention_are_refused_with_the_reason": NO_RETENTION,
             "tests/pipeline/test_attribute.py::test_queries_of_a_whole_message_stay_within_amps_limits":
                 "the test reads Prometheus' own query statistics; the limits are AMP's",
-            "tests/system/test_metering.py::test_a_request_that_is_no_number_of_units_costs_its_own_line_only[NaN]":
+            "tests/system/test_metering.py::test_invalid_request_only_affects_its_line[NaN]":
                 NO_NAN,
-            "tests/system/test_metering_devices.py::test_values_above_one_are_capped_and_nan_is_not_a_measurement":
+            "tests/system/test_metering_devices.py::test_values_above_1_are_capped_and_nan_is_not_a_measurement":
                 NO_NAN,
-            "tests/system/test_metering_odd_samples.py::test_use_that_is_no_number_is_not_observed[NaN]": NO_NAN,
+            "tests/system/test_metering_odd_samples.py::test_non_numeric_use_is_unobserved[NaN]": NO_NAN,
             "tests/system/test_suspect_samples.py::test_use_beyond_reason_is_not_observed[1e308]": SAME_EXPONENT,
             "tests/system/test_suspect_samples.py::test_use_beyond_reason_is_not_observed[9223372036854775794]":
                 SAME_EXPONENT,
@@ -77,11 +77,13 @@ SERVERS = (
 
 def main(wanted: Sequence[str]) -> int:
     """Test the servers whose names contain one of some words, or all; returns the exit status."""
-    servers = [one for one in SERVERS if not wanted or any(word.lower() in one.name.lower() for word in wanted)]
+    servers = [
+        server for server in SERVERS if not wanted or any(word.lower() in server.name.lower() for word in wanted)
+    ]
     if not servers:
-        say(f"no server is named like {' '.join(wanted)}; there are {', '.join(one.name for one in SERVERS)}")
+        say(f"no server is named like {' '.join(wanted)}; there are {', '.join(server.name for server in SERVERS)}")
         return 2
-    available = apt_versions([name for one in servers for name in one.packages])
+    available = apt_versions([name for server in servers for name in server.packages])
     rows = [test(server, available) for server in servers]
     print("| server | version | passed | known differences | failed | seconds |")
     print("| --- | --- | --- | --- | --- | --- |")
@@ -129,13 +131,13 @@ def prepare(server: Server, available: Mapping[str, str]) -> tuple[dict[str, str
     executable = str(folder / server.executable) if folder else server.executable
     environment = dict(os.environ)
     environment.pop("GPUCOST_VICTORIA_METRICS", None)
-    if server.in_place_of_prometheus:
+    if server.replaces_prometheus:
         environment["GPUCOST_VICTORIA_METRICS"] = executable
     elif folder:
         environment["PATH"] = f"{folder}{os.pathsep}{environment['PATH']}"
     shown = subprocess.run([executable, "--version"], capture_output=True, text=True, check=False)
-    found = re.search(r"version (\d+\.\d+\.\d+)", shown.stdout + shown.stderr)
-    return environment, found[1] if found else available[server.packages[0]].partition("+")[0]
+    match = re.search(r"version (\d+\.\d+\.\d+)", shown.stdout + shown.stderr)
+    return environment, match[1] if match else available[server.packages[0]].partition("+")[0]
 
 
 def unpack(packages: Sequence[str], available: Mapping[str, str]) -> Path:
@@ -166,23 +168,23 @@ def apt_versions(packages: Sequence[str]) -> dict[str, str]:
     for name in ("lists/partial", "cache/archives/partial"):
         (HOME / name).mkdir(parents=True, exist_ok=True)
     apt("apt-get", "update", "-qq")
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for line in apt("apt-cache", "madison", *packages).splitlines():  # the newest of each comes first
         name, version = (part.strip() for part in line.split("|")[:2])
-        found.setdefault(name, version)
-    if missing := set(packages) - found.keys():
+        versions.setdefault(name, version)
+    if missing := set(packages) - versions.keys():
         raise SystemExit(f"compat: {', '.join(sorted(missing))}: not in {' or '.join(SUITES)} of this machine's mirror")
-    return found
+    return versions
 
 
 def apt(*command: str, cwd: Path = HOME) -> str:
-    """Run apt with sources, lists and cache of its own."""
-    own = {
+    """Run apt with separate sources, lists and cache."""
+    settings = {
         "Dir::Etc::sourcelist": HOME / "sources.list", "Dir::Etc::sourceparts": "-",
         "Dir::State::lists": HOME / "lists", "Dir::Cache": HOME / "cache",
         "Acquire::Languages": "none", "APT::Sandbox::User": "root",
     }  # fmt: skip
-    options = [part for key, value in own.items() for part in ("-o", f"{key}={value}")]
+    options = [part for key, value in settings.items() for part in ("-o", f"{key}={value}")]
     done = subprocess.run([command[0], *options, *command[1:]], cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"compat: {' '.join(command)} failed: {done.stderr.strip()[-500:]}")
@@ -209,7 +211,9 @@ def _entries(text: str, *, is_deb822: bool) -> Iterator[tuple[str, list[str]]]:
         for paragraph in re.split(r"\n\s*\n", text):
             fields = dict(re.findall(r"^([\w-]+):[ \t]*(.*)$", paragraph, re.MULTILINE))
             if fields.get("Enabled", "yes").strip() != "no":
-                yield from ((one, fields.get("Components", "").split()) for one in fields.get("URIs", "").split())
+                yield from (
+                    (address, fields.get("Components", "").split()) for address in fields.get("URIs", "").split()
+                )
         return
     for line in text.splitlines():
         if entry := re.match(r"deb\s+(?:\[[^\]]*\]\s+)?(\S+)\s+\S+\s+([^#]*)", line):
@@ -217,7 +221,7 @@ def _entries(text: str, *, is_deb822: bool) -> Iterator[tuple[str, list[str]]]:
 
 
 def say(text: str) -> None:
-    """Tell what goes on."""
+    """Report progress."""
     print(f"compat: {text}", file=sys.stderr, flush=True)
 
 

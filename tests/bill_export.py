@@ -1,4 +1,4 @@
-"""The product's own statements, run on DuckDB over an export's Parquet, its answer told as Athena would."""
+"""Runs the product's SQL on DuckDB over an export's Parquet files, with results in Athena's format."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

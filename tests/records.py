@@ -66,7 +66,7 @@ def record(
 
 
 def use_of(line: Line) -> LineUse:
-    """A line as advice reads it: amounts as floats."""
+    """A line as the recommendation review reads it, with amounts as floats."""
 
     def value(name: str) -> Any:
         amount = getattr(line, name)

@@ -10,7 +10,7 @@ below; arrivals are drawn. The traces themselves are too large to carry, and the
 - `azure`: Azure LLM inference (Stojkovic et al., DynamoLLM, HPCA 2025): demand that follows the working day and the
   week, with bursts of minutes; replicas are scaled to it.
 - `launch`, `growth`, `campaign`: what such clusters do besides: a service that comes to stay, 1% more every day, and
-  training that runs for some weeks and ends. Nobody can foresee the first and the last.
+  training that runs for some weeks and ends. The start and the end of such a phase cannot be foreseen.
 """
 
 import math
@@ -85,8 +85,8 @@ def _jobs(
             begin = hour + chance.random()
             end = begin + min(median * math.exp(sigma * chance.gauss(0, 1)), 4.0 * WEEK)
             size = chance.choices(sizes, weights)[0]
-            for hour in range(max(0, math.floor(begin)), min(hours, math.ceil(end))):
-                series[hour] += size * (min(end, hour + 1) - max(begin, hour))
+            for busy_hour in range(max(0, math.floor(begin)), min(hours, math.ceil(end))):
+                series[busy_hour] += size * (min(end, busy_hour + 1) - max(begin, busy_hour))
     return list(series)
 
 

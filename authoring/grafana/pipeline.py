@@ -120,8 +120,10 @@ def _service() -> Sequence[Panel]:
         time_series_panel("Messages in the dead-letter queue", GPUS).datasource(CLOUDWATCH).with_target(dead_letters)
     )
     return [
-        _chart("Duration of each step", "s", ("MeterSeconds", "attribute", "p90"), ("PublishSeconds", "attribute", "p90")),
-        _chart("Lines, queries and capacity units", GPUS, ("LinesWritten", "attribute", "Sum"), ("Queries", "attribute", "Sum"),
+        _chart("Duration of each step", "s",
+               ("MeterSeconds", "attribute", "p90"), ("PublishSeconds", "attribute", "p90")),
+        _chart("Lines, queries and capacity units", GPUS, ("LinesWritten", "attribute", "Sum"),
+               ("Queries", "attribute", "Sum"),
                ("CapacityUnits", "attribute", "Sum")),
         _chart("Samples that queries processed", "short", ("SamplesProcessed", "attribute", "Sum")),
         _chart("Prices and exports", GPUS, ("PriceSourcesFailed", "prices", "Maximum"),

@@ -1,6 +1,6 @@
-"""Figures that repeat exactly, so that what makes an hour dearer is seen in `make test`; times are for `make bench`.
+"""Figures that repeat exactly, so that `make test` detects a more expensive hour. Times are for `make bench`.
 
-Others stand beside what they guard: units and requests of each access to the ledger (tests/storage/test_budgets.py,
+Other guards are next to the code they protect: units and requests of each access to the ledger (tests/storage/test_budgets.py,
 test_read_units.py, test_price_book_costs.py, test_bill_store.py), modules and bytes of each function
 (tests/infra/test_built.py), what running it costs (tests/system/test_aws_cost.py).
 """

@@ -29,7 +29,7 @@ class Fleet:
         units: business units, those that waste most first.
         start: of the period.
         hours: its length.
-        missing: numbers of hours that nobody knows.
+        missing: numbers of hours without figures.
         asked: paths with their queries, as they were asked.
         answers: what was answered, by address.
         refuse: answers in place of the fleet where it returns something: a status and a body.
@@ -69,7 +69,9 @@ class Fleet:
             return
         # Once for each question: a large fleet's answers are megabytes.
         if request_url.geturl() not in self.answers:
-            self.answers[request_url.geturl()] = json.dumps(self._answer(request_url.path, query), separators=(",", ":"))
+            self.answers[request_url.geturl()] = json.dumps(
+                self._answer(request_url.path, query), separators=(",", ":")
+            )
         route.fulfill(body=self.answers[request_url.geturl()], content_type="application/json")
 
     def _answer(self, path: str, query: dict[str, str]) -> dict[str, Any]:

@@ -50,7 +50,11 @@ class Tabs:
 
     def open(self, address: str, **options: Any) -> Page:
         """A tab of its own, as somebody in New York has it unless said otherwise."""
-        context_options = {"locale": "en-GB", "timezone_id": "America/New_York", "viewport": {"width": 1280, "height": 900}}
+        context_options = {
+            "locale": "en-GB",
+            "timezone_id": "America/New_York",
+            "viewport": {"width": 1280, "height": 900},
+        }
         context = self.browser.new_context(**{**context_options, **options})
         context.set_default_timeout(20_000)
         self.contexts.append(context)
@@ -102,4 +106,6 @@ def violations(page: Page, *rules: str) -> list[str]:
         page.evaluate(AXE.read_text())
     options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
     results = page.evaluate("(options) => axe.run(document, options)", options)
-    return [f"{violation['id']}: {node['html'][:200]}" for violation in results["violations"] for node in violation["nodes"]]
+    return [
+        f"{violation['id']}: {node['html'][:200]}" for violation in results["violations"] for node in violation["nodes"]
+    ]

@@ -158,9 +158,7 @@ def test_no_allocation_differs_from_missing_figures(visit: Callable[..., Page]) 
         (504, "<html>", "Gateway Timeout (504)"),
     ],
 )
-def test_api_errors_are_shown(
-    tabs: Tabs, visit: Callable[..., Page], status: int, body: str, said: str
-) -> None:
+def test_api_errors_are_shown(tabs: Tabs, visit: Callable[..., Page], status: int, body: str, said: str) -> None:
     tabs.expected = ("/v1/",)
     page = visit(Fleet(["research"], AUTUMN, 6, refuse=lambda _path: (status, body)), is_hurried=True)
     expect(page.get_by_role("alert")).to_contain_text(said)

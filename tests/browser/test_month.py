@@ -27,8 +27,8 @@ from gpucost.features.recommendations.model import (
     Recommendation,
     RecommendationContent,
     RecommendationKind,
-    Saving,
     RecommendationSubject,
+    Saving,
 )
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.settings_document import DocumentStore
@@ -51,7 +51,7 @@ END = floor_hour(datetime.now(UTC))
 DAYS_OF_A_FORECAST = 352 * HOUR
 """A forecast wants two weeks: publishing as many hours takes a while."""
 MISSING = {END - HOUR * number for number in range(30, 36)}
-"""Hours of which the west told nothing."""
+"""Hours without metrics of cluster west."""
 UNPRICED = END - 20 * HOUR
 PATCH = "kind: Deployment\nmetadata: {name: '<b>app</b>'}"
 EAST = 10 * HOUR
@@ -144,11 +144,15 @@ def recommendations() -> list[Recommendation]:
         )  # fmt: skip
         recommendations.append(Recommendation(content, "open", END, END, END))
     other = replace(
-        recommendations[0].content, subject=about._replace(business_unit="nightly", workload="other"), summary="Not yours"
+        recommendations[0].content,
+        subject=about._replace(business_unit="nightly", workload="other"),
+        summary="Not yours",
     )
     costs = Saving(Decimal(-70), Decimal(-80), Decimal(-60), None, Decimal(0), Decimal(43))
     about = RecommendationSubject("west", node_pool="gpu", instance_type="p5.48xlarge")
-    pool = replace(recommendations[0].content, kind="pending", subject=about, summary="Add a node to pool gpu", saving=costs)
+    pool = replace(
+        recommendations[0].content, kind="pending", subject=about, summary="Add a node to pool gpu", saving=costs
+    )
     return [*recommendations, *(Recommendation(content, "open", END, END, END) for content in (other, pool))]
 
 

@@ -172,9 +172,9 @@ def test_a_business_unit_and_the_way_down_to_why(visit: Callable[..., Page], dem
         page.keyboard.press("ArrowRight")
         for part in ("effective", "waste"):
             expect(page.get_by_test_id("readout")).to_contain_text(f"{part} {usd(row[f'{part}_usd'])}")
-    hardware = demo.ask(f"{unit_path}&granularity=total&group_by=gpu_model,node_pool,capacity_type&sort=-allocated_usd")[
-        "rows"
-    ]
+    hardware = demo.ask(
+        f"{unit_path}&granularity=total&group_by=gpu_model,node_pool,capacity_type&sort=-allocated_usd"
+    )["rows"]
     assert [(row["GPU model"], row["Node pool"], row["Allocated"]) for row in cells(page, "hardware")] == [
         (row["group"]["gpu_model"], row["group"]["node_pool"], usd(row["allocated_usd"])) for row in hardware
     ]
@@ -286,7 +286,9 @@ def test_choices_are_in_the_address_and_the_address_is_all(visit: Callable[..., 
     page = visit("overview")
     page.get_by_label("Period").select_option("48h")
     page.wait_for_url(re.compile("window=48h"))
-    expect(page.get_by_test_id("coverage").locator("..")).to_contain_text(re.compile("4[78] of 48 cluster-hours complete"))
+    expect(page.get_by_test_id("coverage").locator("..")).to_contain_text(
+        re.compile("4[78] of 48 cluster-hours complete")
+    )
     page.get_by_label("Time zone").select_option("local")
     page.wait_for_url(re.compile("zone=local"))
     expect(page.locator("main")).to_contain_text(re.compile(r"\d\d:00 (GMT-[45]|E[SD]T)"))

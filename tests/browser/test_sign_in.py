@@ -267,7 +267,9 @@ def test_names_are_text_wherever_they_stand(tabs: Tabs, site: Site) -> None:
             picture.focus()
             for key in ("ArrowRight", "ArrowDown", "ArrowDown"):
                 page.keyboard.press(key)
-    page.get_by_test_id("lines").locator("tr", has_text=f"{EVIL}pod").get_by_role("link", name="how calculated").first.click()
+    page.get_by_test_id("lines").locator("tr", has_text=f"{EVIL}pod").get_by_role(
+        "link", name="how calculated"
+    ).first.click()
     why = page.get_by_test_id("why")
     for name in ("pod", "workload", "kind", "namespace", "unit", "node", "type", "model", "source", "split", "note"):
         expect(why).to_contain_text(f"{EVIL}{name}")

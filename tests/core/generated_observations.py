@@ -1,4 +1,4 @@
-"""Observations of clusters that nobody thought of, for property tests."""
+"""Hypothesis strategies for observations of arbitrary clusters."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -31,22 +31,22 @@ units = st.integers(1, 9).map(Decimal)
 
 
 def times(first: int, last: int) -> tuple[int, ...]:
-    """Scrapes of the minutes from the first to the last."""
+    """Return the scrape times of the minutes from the first to the last."""
     return tuple(to_epoch_ms(START) + minute * STEP for minute in range(first, last + 1))
 
 
 @st.composite
-def sightings(draw: st.DrawFn, who: str = "k") -> SampleTimes:
-    """All hour, or from one minute to another."""
+def sample_times(draw: st.DrawFn, instance: str = "k") -> SampleTimes:
+    """Samples of the whole hour, or from one minute to another."""
     if draw(st.booleans()):
         return None
     first = draw(st.integers(-60, 59))
-    return {who: times(first, draw(st.integers(first, 119)))}
+    return {instance: times(first, draw(st.integers(first, 119)))}
 
 
 @st.composite
 def states(draw: st.DrawFn, *, changed: bool = True) -> tuple[NodeState, ...]:
-    """What a node advertised, changed once perhaps."""
+    """A node's states, with at most one change."""
 
     def state(sampled: SampleTimes) -> NodeState:
         capacity = draw(st.dictionaries(st.sampled_from(RESOURCES), units, min_size=1, max_size=3))
@@ -57,21 +57,25 @@ def states(draw: st.DrawFn, *, changed: bool = True) -> tuple[NodeState, ...]:
     if case == 0:
         return ()
     if case == 1:
-        return (state(draw(sightings())),)
+        return (state(draw(sample_times())),)
     change = draw(st.integers(1, 58))
     return state({"k": times(-60, change)}), state({"k": times(draw(st.integers(change + 1, 59)), 119)})
 
 
 @st.composite
 def nodes(draw: st.DrawFn, *, changed: bool = True) -> list[NodeObservation]:
-    """Up to three, one of them replaced under its name perhaps, and what they advertise changed."""
+    """Up to three nodes, some with changed states, one possibly replaced by a node of the same name."""
     observed_nodes = [
-        NodeObservation(f"n{number}", "", draw(sightings()), draw(st.sampled_from(LABELS)), draw(states(changed=changed)))
+        NodeObservation(
+            f"n{number}", "", draw(sample_times()), draw(st.sampled_from(LABELS)), draw(states(changed=changed))
+        )
         for number in range(draw(st.integers(0, 3)))
     ]
     if observed_nodes and changed and draw(st.booleans()):
         change = draw(st.integers(1, 55))
-        observed_nodes[0] = NodeObservation("n0", "old", {"k": times(-60, change)}, observed_nodes[0].labels, observed_nodes[0].states)
+        observed_nodes[0] = NodeObservation(
+            "n0", "old", {"k": times(-60, change)}, observed_nodes[0].labels, observed_nodes[0].states
+        )
         observed_nodes.append(
             NodeObservation("n0", "new", {"k": times(change + 2, 119)}, draw(st.sampled_from(LABELS)), draw(states()))
         )
@@ -80,7 +84,7 @@ def nodes(draw: st.DrawFn, *, changed: bool = True) -> list[NodeObservation]:
 
 @st.composite
 def pods(draw: st.DrawFn, names: list[str]) -> list[PodObservation]:
-    """Up to six, on some of the nodes."""
+    """Up to six pods on some of the nodes."""
     return [
         PodObservation(
             namespace=namespace,
@@ -93,18 +97,20 @@ def pods(draw: st.DrawFn, names: list[str]) -> list[PodObservation]:
                     draw(st.lists(st.sampled_from(["container", "init", "sidecar"]), min_size=1, max_size=3))
                 )
             ),
-            held=draw(sightings()),
-            running=draw(sightings()),
+            held=draw(sample_times()),
+            running=draw(sample_times()),
             labels=draw(st.sampled_from([{}, {"label_team": "x"}])),
             namespace_labels={"label_owner": "y"} if namespace == "b" else {},
         )
-        for number, namespace in enumerate(draw(st.lists(st.sampled_from(["a", "b", "c-1"]), max_size=6)) if names else ())
+        for number, namespace in enumerate(
+            draw(st.lists(st.sampled_from(["a", "b", "c-1"]), max_size=6)) if names else ()
+        )
     ]
 
 
 @st.composite
 def devices(draw: st.DrawFn, holders: list[PodObservation], *, sampled: bool = False) -> list[DeviceSeries]:
-    """Up to eight series, by sums or by samples."""
+    """Up to eight series, with sums or with samples."""
     series = []
     for holder in draw(st.lists(st.sampled_from([*holders, None]), max_size=8)):
         values = None
@@ -138,7 +144,7 @@ def devices(draw: st.DrawFn, holders: list[PodObservation], *, sampled: bool = F
 
 @st.composite
 def cluster_observations(draw: st.DrawFn, *, sampled: bool = False, changed: bool = True) -> Observation:
-    """A cluster-hour with a gap in scraping, of which contradictions may be a part."""
+    """A cluster-hour with a gap in scraping and possible contradictions."""
     some_nodes = draw(nodes(changed=changed))
     some_pods = draw(pods([node.name for node in some_nodes] + draw(st.sampled_from([[], ["unknown"]]))))
     missing = draw(st.integers(0, 40))

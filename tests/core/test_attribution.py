@@ -1,4 +1,4 @@
-"""Who answers for what, and when an hour's figures are no figures."""
+"""Matching pods to business units, fields of lines, and hours without figures."""
 
 import random
 from datetime import UTC, datetime
@@ -31,7 +31,12 @@ def pod(
 
 
 def usage(
-    measurement: Measurement, *, held_minutes: int = 60, running_minutes: int = 60, coverage: str = "1", utilization_coverage: str | None = "1"
+    measurement: Measurement,
+    *,
+    held_minutes: int = 60,
+    running_minutes: int = 60,
+    coverage: str = "1",
+    utilization_coverage: str | None = "1",
 ) -> Usage:
     node = GpuNode("n", "i-1", "p5.48xlarge", "eu-central-1a", "euc1-az2", "spot", "pool", "H100")
     holding = Holding(
@@ -53,7 +58,7 @@ UNITS = (
 
 
 @pytest.mark.parametrize(
-    ("seen", "unit"),
+    ("observed_pod", "unit"),
     [
         (pod("chat"), "exact"),
         (pod("research-a"), "pattern"),
@@ -67,31 +72,33 @@ UNITS = (
         (pod("alone"), "alone"),
     ],
 )
-def test_the_first_unit_that_matches_owns_a_pod(observed_pod: PodObservation, unit: str) -> None:
+def test_first_matching_unit_gets_pod(observed_pod: PodObservation, unit: str) -> None:
     assert BusinessUnitMatcher(UNITS).business_unit_of(observed_pod) == unit
     assert BusinessUnitMatcher(()).business_unit_of(observed_pod) == observed_pod.namespace
 
 
-def test_a_unit_by_labels_that_stands_first_wins_over_one_by_name() -> None:
+def test_earlier_unit_matching_labels_wins_over_later_unit_matching_name() -> None:
     units = (BusinessUnit("labels", pod_labels={"label_a": "b"}), BusinessUnit("name", ("team",)))
     matcher = BusinessUnitMatcher(units)
     assert matcher.business_unit_of(pod(labels={"label_a": "b"})) == "labels"
     assert matcher.business_unit_of(pod()) == "name"
 
 
-def test_names_and_patterns_are_tried_in_the_settings_order() -> None:
-    """As asking every unit for every namespace would have it."""
+def test_names_and_patterns_match_in_order_of_settings() -> None:
+    """Compares with a search of every unit for every namespace."""
     names = ["a", "b", "ab", "a-b", "a-*", "?", "[ab]", "[!a]*", "*"]
-    chance = random.Random(5)
+    generator = random.Random(5)
     for _ in range(300):
-        units = [BusinessUnit(f"u{number}", tuple(chance.sample(names, chance.randrange(3)))) for number in range(5)]
+        units = [
+            BusinessUnit(f"u{number}", tuple(generator.sample(names, generator.randrange(3)))) for number in range(5)
+        ]
         matcher = BusinessUnitMatcher(units)
         for namespace in ("a", "b", "ab", "a-b", "a-c", "c", "[ab]"):
             first = (unit.name for unit in units if any(fnmatchcase(namespace, name) for name in unit.namespaces))
             assert matcher.business_unit_of(pod(namespace)) == next(first, namespace)
 
 
-def test_a_line_says_all_that_is_known() -> None:
+def test_line_has_all_fields_of_pod_node_and_price() -> None:
     measurement = Measurement("pod", Fraction(1, 2), 60 * MINUTE, Fraction(60 * MINUTE, 7), Fraction(3_600))
     rules = AttributionRules(PRICING, cost_labels={"app": "label_app", "gone": "label_gone"})
     (line,) = attribute(usage(measurement), rules).lines
@@ -114,24 +121,24 @@ def test_a_line_says_all_that_is_known() -> None:
     assert line.shared_from == ""
 
 
-def test_what_nobody_saw_is_unknown_and_not_zero() -> None:
+def test_unmeasured_use_is_unknown_and_not_zero() -> None:
     (line,) = attribute(usage(Measurement("none")), AttributionRules(PRICING)).lines
     assert (line.effective_gpu_hours, line.effective_usd, line.waste_usd, line.utilization) == (None, None, None, None)
     assert line.unmeasured_usd == line.allocated_usd
     assert line.unmeasured_gpu_hours == line.allocated_gpu_hours
 
 
-def test_an_image_pull_is_waste_even_where_nobody_saw_the_use_that_followed() -> None:
-    (line,) = attribute(usage(Measurement("none"), runs=45), AttributionRules(PRICING)).lines
+def test_image_pull_is_waste_even_if_later_use_is_unmeasured() -> None:
+    (line,) = attribute(usage(Measurement("none"), running_minutes=45), AttributionRules(PRICING)).lines
     assert line.effective_usd is None
     assert line.allocated_usd and line.waste_usd == pytest.approx(line.allocated_usd / 4)
-    (line,) = attribute(usage(Measurement("none"), runs=0), AttributionRules(PRICING)).lines
+    (line,) = attribute(usage(Measurement("none"), running_minutes=0), AttributionRules(PRICING)).lines
     assert line.effective_usd == line.unmeasured_usd == 0
     assert line.waste_usd == line.allocated_usd
 
 
 @pytest.mark.parametrize(
-    ("coverage", "seen", "says"),
+    ("coverage", "utilization_coverage", "notes"),
     [
         ("0.4", "1", ["coverage of allocation is 40.0%, below the minimum of 50.0% in the settings"]),
         ("0", "1", ["no scrape of the allocation source was seen in this hour"]),
@@ -140,15 +147,19 @@ def test_an_image_pull_is_waste_even_where_nobody_saw_the_use_that_followed() ->
         ("0.9", None, []),
     ],
 )
-def test_an_hour_of_which_too_little_was_seen_has_no_figures(coverage: str, utilization_coverage: str | None, notes: list[str]) -> None:
+def test_hour_with_low_coverage_has_no_figures(
+    coverage: str, utilization_coverage: str | None, notes: list[str]
+) -> None:
     rules = AttributionRules(PRICING, min_allocation_coverage=Decimal("0.5"), min_utilization_coverage=Decimal("0.2"))
-    record = attribute(usage(Measurement("none"), coverage=coverage, seen=utilization_coverage), rules)
+    record = attribute(usage(Measurement("none"), coverage=coverage, utilization_coverage=utilization_coverage), rules)
     assert record.notes == (*notes, "a note")
     assert (record.status, record.cluster, record.hour) == ("incomplete" if notes else "complete", "c", HOUR)
     assert (record.totals is None) == bool(notes)
     assert bool(record.lines) != bool(notes)
-    assert record.coverage == Coverage(Decimal(coverage), None if utilization_coverage is None else Decimal(utilization_coverage))
+    assert record.coverage == Coverage(
+        Decimal(coverage), None if utilization_coverage is None else Decimal(utilization_coverage)
+    )
 
 
-def test_without_any_threshold_an_hour_that_nobody_saw_still_has_no_figures() -> None:
+def test_hour_without_scrapes_has_no_figures_even_without_threshold() -> None:
     assert attribute(usage(Measurement("none"), coverage="0"), AttributionRules(PRICING)).status == "incomplete"

@@ -1,4 +1,4 @@
-"""From the bill's lines to an hour's bill: tables made by hand, and laws that hold for any bill."""
+"""Building an hour's bill from lines: examples computed by hand, and properties of any bill."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.core.hours import HOUR as ONE_HOUR
+from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.money import QUANTUM
 from gpucost.core.pricing.bill import Bill
@@ -30,11 +30,11 @@ NONE = BillSharing("none")
 
 
 def line(instance: str, amount: str, *, minutes: Fraction | int = 60, **changes: Any) -> BillLine:
-    """A line of an instance-hour."""
+    """A bill line of an instance-hour."""
     bill_line = BillLine(
         kind="instance",
         start=HOUR,
-        end=HOUR + ONE_HOUR,
+        end=HOUR + HOUR_LENGTH,
         account="1",
         region="eu-central-1",
         resource=instance,
@@ -50,25 +50,28 @@ def line(instance: str, amount: str, *, minutes: Fraction | int = 60, **changes:
 
 
 def unused(kind: Any, reference: str, amount: str, **changes: Any) -> BillLine:
-    """A line of what nobody used."""
+    """A bill line of an unused commitment."""
     return replace(line(reference, amount), **{"kind": kind, "hours": None, **changes})
 
 
 def paid(bill: Bill) -> dict[str, tuple[str, str | None]]:
-    """What each instance pays, and what its own line says where that differs."""
+    """Return what each instance pays, and its unblended amount if that differs."""
     return {
-        instance_id: (f"{billed_hour.amount:f}", None if billed_hour.unblended is None else f"{billed_hour.unblended:f}")
+        instance_id: (
+            f"{billed_hour.amount:f}",
+            None if billed_hour.unblended is None else f"{billed_hour.unblended:f}",
+        )
         for instance_id, billed_hour in bill.instances.items()
     }
 
 
-def test_without_a_blend_each_pays_its_own_line() -> None:
+def test_without_blend_each_instance_pays_its_line() -> None:
     bill = build_bill([line("i-a", "55.04"), line("i-b", "30")], NONE)
     assert paid(bill) == {"i-a": ("55.040000000000", None), "i-b": ("30.000000000000", None)}
 
 
-def test_identical_instances_pay_the_same_rate_by_hand() -> None:
-    """Three p5 of which a plan covers one, and one that ran 15 minutes: 153 ÷ 3.25 h = 47.076923076923 an hour."""
+def test_identical_instances_pay_same_rate() -> None:
+    """Three p5, of which a plan covers one, and one that ran 15 minutes: 153 ÷ 3.25 h = 47.076923076923 per hour."""
     bill = build_bill(
         [line("i-a", "55"), line("i-b", "30"), line("i-c", "55"), line("i-d", "13", minutes=15)], BillSharing()
     )
@@ -89,12 +92,12 @@ def test_identical_instances_pay_the_same_rate_by_hand() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("blend", ["instance_type", "node_pool"])
-def test_instances_of_another_kind_do_not_pay_for_it(blend: Blend, other: dict[str, Any]) -> None:
+def test_instances_of_another_kind_are_not_blended(blend: Blend, other: dict[str, Any]) -> None:
     bill = build_bill([line("i-a", "55"), line("i-b", "30", **other)], BillSharing(blend))
     assert paid(bill) == {"i-a": ("55.000000000000", None), "i-b": ("30.000000000000", None)}
 
 
-def test_a_node_pool_blends_within_itself_and_within_a_type() -> None:
+def test_node_pool_blend_stays_within_pool_and_type() -> None:
     pools = {"i-a": "train", "i-b": "train", "i-c": "serve", "i-d": "train"}
     lines = [
         line("i-a", "50"),
@@ -110,8 +113,8 @@ def test_a_node_pool_blends_within_itself_and_within_a_type() -> None:
     }  # fmt: skip
 
 
-def test_a_spot_instance_interrupted_in_its_first_hour_is_free_and_final() -> None:
-    """And takes nothing off the price of the others, nor bears any of it."""
+def test_spot_instance_interrupted_in_first_hour_is_free_and_final() -> None:
+    """It neither lowers the price of the others nor bears a part of it."""
     spot: dict[str, Any] = {"capacity_type": "spot", "operation": ""}
     bill = build_bill(
         [line("i-a", "9", **spot), line("i-b", "0", minutes=20, **spot), line("i-c", "7", **spot)], BillSharing()
@@ -125,8 +128,8 @@ def test_a_spot_instance_interrupted_in_its_first_hour_is_free_and_final() -> No
     assert bill.instances["i-b"].billed_ms == 20 * 60_000
 
 
-def test_several_lines_of_an_instance_add_up() -> None:
-    """20 minutes on demand, 40 under a plan; an instance changed its type while it was stopped."""
+def test_lines_of_same_instance_add_up() -> None:
+    """20 minutes on demand, 40 under a plan; another instance changed its type while it was stopped."""
     lines = [
         line("i-a", "18.346666666667", minutes=20),
         line("i-a", "20", minutes=40),
@@ -144,13 +147,13 @@ def test_several_lines_of_an_instance_add_up() -> None:
     assert blended.instances["i-b"].amount == Decimal("3.2"), "i-b counts as a g5.2xlarge: 8 ÷ 100 min × 40 min"
 
 
-def test_seconds_are_billed_to_the_millisecond() -> None:
+def test_billed_seconds_are_exact_to_milliseconds() -> None:
     """AWS writes 25 min 20 s as 0.4222222222 hours."""
     bill = build_bill([line("i-a", "1", hours=Fraction(Decimal("0.4222222222")))], NONE)
     assert bill.instances["i-a"].billed_ms == 1_520_000
 
 
-def test_a_bill_is_final_when_all_of_it_is() -> None:
+def test_bill_is_final_if_all_lines_are() -> None:
     open_line, closed = line("i-a", "1"), line("i-b", "1", is_final=True)
     assert build_bill([closed], NONE).is_final
     assert not build_bill([closed, open_line], NONE).is_final
@@ -159,14 +162,14 @@ def test_a_bill_is_final_when_all_of_it_is() -> None:
     assert (mixed.instances["i-a"].is_final, mixed.instances["i-b"].is_final) == (False, True)
 
 
-def test_an_instance_in_two_currencies_has_no_price() -> None:
+def test_instance_with_two_currencies_has_no_price() -> None:
     lines = [line("i-a", "1", minutes=30), line("i-a", "1", minutes=30, currency="EUR"), line("i-b", "4")]
     bill = build_bill(lines, BillSharing())
     assert list(bill.instances) == ["i-b"]
     assert instances_with_mixed_currencies(lines) == ["i-a"]
 
 
-def test_a_euro_bill_stays_in_euro() -> None:
+def test_euro_bill_stays_in_euro() -> None:
     bill = build_bill(
         [line("i-a", "51", currency="EUR"), unused("unused-savings-plan", "arn:sp", "3", currency="EUR")],
         BillSharing(unused_charged_to="demo"),
@@ -175,7 +178,7 @@ def test_a_euro_bill_stays_in_euro() -> None:
     assert [charge.currency for charge in bill.charges_to("demo")] == ["EUR"]
 
 
-def test_what_nobody_used_is_charged_to_the_cluster_by_hand() -> None:
+def test_unused_commitments_are_charged_to_cluster() -> None:
     lines = [
         unused("unused-savings-plan", "arn:sp", "19.5"),
         unused("unused-savings-plan", "arn:sp", "0.5", account="2"),
@@ -196,13 +199,13 @@ def test_what_nobody_used_is_charged_to_the_cluster_by_hand() -> None:
     assert [charge.reference for charge in reservations_only.charges_to("demo")] == ["arn:ri"]
 
 
-def test_a_reservations_fee_is_spread_over_its_month_once_the_bill_is_closed() -> None:
-    """100 over the 720 hours of November; the running month says how much is *still* unused."""
+def test_reservation_fee_is_spread_over_month_once_bill_is_closed() -> None:
+    """100 over the 720 hours of November; the bill of the current month has what is unused so far."""
     start, end = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
     fee = unused("unused-reservation", "arn:ri", "100", start=start, end=end)
     assert split_by_hour(fee) == []
     spread = split_by_hour(replace(fee, is_final=True, hours=Fraction(10)))
-    assert [hour for hour, _ in spread] == [start + number * ONE_HOUR for number in range(720)]
+    assert [hour for hour, _ in spread] == [start + number * HOUR_LENGTH for number in range(720)]
     assert sum(part.amount for _, part in spread) == 100
     assert {part.amount for _, part in spread} == {Decimal("0.138888888889"), Decimal("0.138888888888")}
     assert sum(part.hours or 0 for _, part in spread) == 10
@@ -210,7 +213,7 @@ def test_a_reservations_fee_is_spread_over_its_month_once_the_bill_is_closed() -
     assert len(same_end) == 720
 
 
-def test_a_line_of_an_hour_is_its_own_part() -> None:
+def test_line_within_single_hour_is_not_split() -> None:
     hour_line = line("i-a", "5")
     assert split_by_hour(hour_line) == [(HOUR, hour_line)]
     late = replace(hour_line, start=HOUR + timedelta(minutes=20))
@@ -231,9 +234,11 @@ POOLS = st.dictionaries(st.sampled_from([f"i-{number}" for number in range(9)]),
 
 
 @given(st.lists(LINES, max_size=25), st.sampled_from(["none", "instance_type", "node_pool"]), POOLS)
-def test_a_blend_moves_money_and_makes_none(lines: list[BillLine], blend: Blend, pools: dict[str, str]) -> None:
+def test_blend_preserves_total_amount(lines: list[BillLine], blend: Blend, pools: dict[str, str]) -> None:
     bill = build_bill(lines, BillSharing(blend, pools))
-    assert sum(bill_line.amount for bill_line in bill.instances.values()) == sum(bill_line.amount for bill_line in lines)
+    assert sum(bill_line.amount for bill_line in bill.instances.values()) == sum(
+        bill_line.amount for bill_line in lines
+    )
     amounts: dict[str, Decimal] = defaultdict(Decimal)
     for bill_line in lines:
         amounts[bill_line.resource] += bill_line.amount
@@ -242,10 +247,14 @@ def test_a_blend_moves_money_and_makes_none(lines: list[BillLine], blend: Blend,
 
 
 @given(st.lists(LINES, max_size=25), st.sampled_from(["instance_type", "node_pool"]), POOLS)
-def test_of_one_pool_everybody_pays_the_mean_rate(lines: list[BillLine], blend: Blend, pools: dict[str, str]) -> None:
-    """Against the mean rate worked out pool by pool in the open."""
+def test_instances_of_pool_pay_mean_rate(lines: list[BillLine], blend: Blend, pools: dict[str, str]) -> None:
+    """Compares with the mean rate computed for each pool."""
     instances: set[str] = set()
-    lines = [bill_line for bill_line in lines if bill_line.resource not in instances and not instances.add(bill_line.resource)]  # type: ignore[func-returns-value]
+    lines = [
+        bill_line
+        for bill_line in lines
+        if bill_line.resource not in instances and not instances.add(bill_line.resource)
+    ]  # type: ignore[func-returns-value]
     bill = build_bill(lines, BillSharing(blend, pools))
     for bill_line in lines:
         pool = [

@@ -1,4 +1,4 @@
-"""Nodes priced by the bill: the amount is split whole, paid time outside Kubernetes and unused commitments show."""
+"""Rating by the bill: amounts are split completely, including time outside Kubernetes and unused commitments."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -39,13 +39,13 @@ HOUR_START = int(START.timestamp()) * 1000
 
 
 def priced(bill: Bill, policy: str = "gpu-bears-all", sources: tuple[PriceSource, ...] = ("cur",)) -> Pricing:
-    """The bill, and what else is in order: a node-hour of 9 on demand."""
+    """Pricing with a bill and an on-demand price of 9 per node-hour."""
     on_demand = Price("on-demand", "node-hour", Decimal(9))
     return Pricing(PriceBook([on_demand]), sources, SPLIT_POLICIES[policy], SHAPES, bill=bill)
 
 
 def p4d(name: str, *, first: int = 0, last: int = 60) -> NodeUsage:
-    """An idle node, seen from one minute to another."""
+    """An idle node that exists from one minute to another."""
     present = Interval(HOUR_START + first * MINUTE, HOUR_START + last * MINUTE)
     all_gpu_ms = Fraction(8 * present.length)
     zero = Fraction(0)
@@ -54,23 +54,25 @@ def p4d(name: str, *, first: int = 0, last: int = 60) -> NodeUsage:
 
 
 def rated(nodes: list[NodeUsage], pricing: Pricing) -> RatedHour:
-    """An hour of idle nodes."""
+    """Rate an hour of idle nodes."""
     return rate_usage(Usage("demo", START, Coverage(Decimal(1), Decimal(1)), (), tuple(nodes), ()), pricing)
 
 
 def billed(amount: str, *, minutes: int = 60, is_final: bool = True) -> BilledHour:
-    """A bill's line."""
+    """One instance in one hour of the bill."""
     return BilledHour(Decimal(amount), "USD", minutes * MINUTE, is_final)
 
 
 def decimals(*amounts: str | int) -> list[Decimal]:
-    """Amounts to compare with."""
+    """Expected amounts."""
     return [Decimal(amount) for amount in amounts]
 
 
 @settings(max_examples=200, deadline=None)
-@given(cluster_observations(), metering_rules, st.sampled_from(POLICIES), st.lists(BILLED, min_size=6, max_size=6), AMOUNTS)
-def test_every_dollar_of_the_bill_is_somewhere(
+@given(
+    cluster_observations(), metering_rules, st.sampled_from(POLICIES), st.lists(BILLED, min_size=6, max_size=6), AMOUNTS
+)
+def test_parts_of_nodes_and_charges_sum_to_bill(
     observation: Observation, metering: MeteringRules, policy: SplitPolicy, lines: list[BilledHour], unused: Decimal
 ) -> None:
     nodes = [
@@ -87,9 +89,15 @@ def test_every_dollar_of_the_bill_is_somewhere(
         price = pricing.price_node(node.node, usage.cluster, node.present, node.gpus)
         assert isinstance(price, NodePrice)
         billed_hour = lines[int(node.provider_id.rpartition("-")[2])]
-        assert price.gpus_cost + price.host_cost == Fraction(billed_hour.amount), "GPU part + host part = the bill's amount"
+        assert price.gpus_cost + price.host_cost == Fraction(billed_hour.amount), (
+            "GPU part + host part = the bill's amount"
+        )
         assert min(price.gpus_cost, price.host_cost) >= 0
-        assert (price.is_final, price.billed_ms, price.unblended) == (billed_hour.is_final, billed_hour.billed_ms, billed_hour.unblended)
+        assert (price.is_final, price.billed_ms, price.unblended) == (
+            billed_hour.is_final,
+            billed_hour.billed_ms,
+            billed_hour.unblended,
+        )
     for node_usage, hour in zip(usage.nodes or (), rated_hour.nodes, strict=True):
         billed_hour = lines[int(hour.provider_id.rpartition("-")[2])]
         part = hour.capacity
@@ -107,21 +115,21 @@ def test_every_dollar_of_the_bill_is_somewhere(
         assert rated_hour.capacity.unallocated_usd == idle + unused
 
 
-def test_paid_time_outside_kubernetes_is_stranded_by_hand() -> None:
-    """Billed for an hour, in Kubernetes for 45 minutes: a quarter of 32 USD is stranded, of 8 GPU-hours 2."""
+def test_billed_time_outside_kubernetes_is_stranded() -> None:
+    """Billed for an hour and 45 minutes in Kubernetes: a quarter of 32 USD and of 8 GPU-hours is stranded."""
     (node,) = rated([p4d("a", last=45)], priced(Bill({"i-a": billed("32")}))).nodes
     part = node.capacity
     assert [part.node_cost_usd, part.stranded_usd, part.unallocated_usd] == decimals(32, 8, 24)
     assert [part.capacity_gpu_hours, part.stranded_gpu_hours, part.unallocated_gpu_hours] == decimals(8, 2, 6)
 
 
-def test_a_node_that_kubernetes_saw_longer_than_it_was_billed_costs_the_bills_amount() -> None:
+def test_node_observed_longer_than_billed_costs_billed_amount() -> None:
     (node,) = rated([p4d("a")], priced(Bill({"i-a": billed("16", minutes=30)}))).nodes
     assert [node.capacity.node_cost_usd, node.capacity.stranded_usd] == decimals(16, 0)
 
 
-def test_unused_reserved_capacity_is_unallocated_by_hand() -> None:
-    """Two instances of 8 GPUs reserved and not run, 110.08; a plan's 19.5 buys no capacity."""
+def test_unused_reserved_capacity_is_unallocated() -> None:
+    """Two unused reserved instances of 8 GPUs cost 110.08; the 19.5 of a Savings Plan add no capacity."""
     charges = [
         ClusterCharge("unused-capacity-reservation", "arn:cr", Decimal("110.08"), gpu_hours=Decimal(16)),
         ClusterCharge("unused-savings-plan", "arn:sp", Decimal("19.5")),
@@ -136,8 +144,8 @@ def test_unused_reserved_capacity_is_unallocated_by_hand() -> None:
     assert other_capacity.node_cost_usd == 32
 
 
-def test_every_way_to_pay_by_hand() -> None:
-    """A month's bill, an open line, and a node that the bill does not know, under Datadog's 95%."""
+def test_nodes_with_closed_open_and_missing_bill() -> None:
+    """A final line, an open line, an interrupted instance and a node that is not in the bill, with Datadog's 95%."""
     bill = Bill({"i-a": billed("32"), "i-b": billed("20", is_final=False), "i-c": billed("0", minutes=20)})
     nodes = [p4d("a"), p4d("b"), p4d("c", first=40), p4d("d")]
     rated_hour = rated(nodes, priced(bill, "datadog", ("cur", "on-demand")))
@@ -147,15 +155,15 @@ def test_every_way_to_pay_by_hand() -> None:
     assert not rated_hour.is_final
 
 
-def test_a_node_that_a_closed_bill_does_not_know_is_settled() -> None:
-    """A Capacity Block's instance is in no bill: its hour would stay provisional for ever."""
+def test_node_missing_from_closed_bill_is_final() -> None:
+    """Instances of Capacity Blocks are not in the bill, so their hours would otherwise stay provisional forever."""
     sources: tuple[PriceSource, ...] = ("cur", "on-demand")
     for is_closed in (False, True):
         bill = Bill({"i-a": billed("32")}, is_final=is_closed)
-        assert rated([p4d("a"), p4d("b")], priced(bill, order=sources)).is_final is is_closed
+        assert rated([p4d("a"), p4d("b")], priced(bill, sources=sources)).is_final is is_closed
 
 
-def test_a_bill_in_another_currency_is_not_taken() -> None:
+def test_bill_in_another_currency_is_ignored() -> None:
     bill = Bill({"i-a": replace(billed("30"), currency="EUR")})
     (price,) = [priced(bill).price_node(p4d("a").node, "demo", Interval(0, HOUR_MS), Fraction(8))]
     assert isinstance(price, Unpriced)

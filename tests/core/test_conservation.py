@@ -1,4 +1,4 @@
-"""The identity of design §1, on fleets that nobody thought of: nothing is lost, doubled or clamped."""
+"""The parts of a node's cost sum to it, for arbitrary clusters: nothing is lost, counted twice or clamped."""
 
 import random
 from dataclasses import replace
@@ -37,7 +37,7 @@ def without_residual(capacity: Capacity) -> Decimal:
 
 @settings(max_examples=200, deadline=None)
 @given(cluster_observations(), metering_rules, prices)
-def test_every_dollar_is_somewhere(observation: Observation, metering: MeteringRules, rate: Pricing) -> None:
+def test_parts_sum_to_node_cost(observation: Observation, metering: MeteringRules, rate: Pricing) -> None:
     attributed = record(observation, metering, rate)
     assert attributed.totals is not None
     costs, capacity = attributed.totals.costs, attributed.totals.capacity
@@ -59,7 +59,7 @@ def test_every_dollar_is_somewhere(observation: Observation, metering: MeteringR
 
 @settings(max_examples=100, deadline=None)
 @given(cluster_observations(), metering_rules)
-def test_every_nodes_time_is_somewhere(observation: Observation, metering: MeteringRules) -> None:
+def test_parts_of_node_sum_to_its_gpu_time(observation: Observation, metering: MeteringRules) -> None:
     usage = meter(observation, metering)
     for node in usage.nodes or ():
         holdings = [holding.holding for holding in usage.pods if holding.holding.node.name == node.node.name]
@@ -73,7 +73,7 @@ def test_every_nodes_time_is_somewhere(observation: Observation, metering: Meter
 
 @settings(max_examples=33, deadline=None)
 @given(cluster_observations(), metering_rules, prices, st.randoms(use_true_random=False))
-def test_the_order_of_what_was_seen_does_not_matter(
+def test_order_of_observations_does_not_matter(
     observation: Observation, metering: MeteringRules, rate: Pricing, shuffle: random.Random
 ) -> None:
     def shuffled(records: tuple[T, ...]) -> tuple[T, ...]:
@@ -98,11 +98,11 @@ def held_by_pod(usage: Usage) -> dict[tuple[str, str], Fraction]:
 
 @settings(max_examples=66, deadline=None)
 @given(cluster_observations(changed=False), st.integers(1, HOUR_MS - 1))
-def test_an_hour_in_two_parts_adds_up_to_the_whole(observation: Observation, cut: int) -> None:
+def test_two_parts_of_hour_add_up_to_hour(observation: Observation, cut: int) -> None:
     metering = MeteringRules()
     start = to_epoch_ms(START)
     windows = [Interval(start, start + HOUR_MS), Interval(start, start + cut), Interval(start + cut, start + HOUR_MS)]
-    # Whether a request can be is judged by what the node is in the time that is metered: a part may know less of it.
+    # A request is plausible according to the node's state in the metered time, of which a part may show less.
     notes = [note for window in windows for note in meter(observation, metering, window).notes]
     possible = [
         pod for pod in observation.pods if not any(f"{SUSPECT}pod {pod.namespace}/{pod.pod} " in note for note in notes)
@@ -118,9 +118,13 @@ def test_an_hour_in_two_parts_adds_up_to_the_whole(observation: Observation, cut
 
 @settings(max_examples=66, deadline=None)
 @given(cluster_observations(), metering_rules, prices)
-def test_another_holder_makes_no_line_dearer(observation: Observation, metering: MeteringRules, rate: Pricing) -> None:
-    """But for the one interval after its last sample in which a pod may have ended at any time: where metrics
-    contradict each other, another one may settle that otherwise."""
+def test_additional_pod_does_not_raise_cost_of_other_lines(
+    observation: Observation, metering: MeteringRules, rate: Pricing
+) -> None:
+    """An exception is the scrape interval after a pod's last sample, in which the pod may have ended at any time.
+
+    If metrics contradict each other, another pod may change when it ended.
+    """
     if not observation.pods:
         return
     fewer = record(replace(observation, pods=observation.pods[:-1]), metering, rate)
@@ -135,7 +139,7 @@ def test_another_holder_makes_no_line_dearer(observation: Observation, metering:
 
 @settings(max_examples=33, deadline=None)
 @given(cluster_observations(), metering_rules, prices)
-def test_names_change_nothing_but_names(observation: Observation, metering: MeteringRules, rate: Pricing) -> None:
+def test_renamed_namespaces_change_only_names(observation: Observation, metering: MeteringRules, rate: Pricing) -> None:
     def renamed(namespace: str) -> str:
         return f"x-{namespace}" if namespace else ""
 

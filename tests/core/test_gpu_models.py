@@ -1,4 +1,4 @@
-"""Shares of MIG profiles, against NVIDIA's tables."""
+"""The shares of MIG profiles match NVIDIA's tables."""
 
 from fractions import Fraction
 
@@ -6,8 +6,7 @@ import pytest
 
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, profile_share
 
-# (model, profile, how many fit on a GPU) from mig-parted's configurations; a dominant share can never be below
-# one in so many.
+# (Model, profile, how many fit on a GPU), from mig-parted's configurations.
 FITS = [
     ("NVIDIA A100-SXM4-40GB", {"1g.5gb": 7, "1g.10gb": 4, "2g.10gb": 3, "3g.20gb": 2, "4g.20gb": 1, "7g.40gb": 1}),
     ("NVIDIA H100 80GB HBM3", {"1g.10gb": 7, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1}),
@@ -19,7 +18,7 @@ ALL = [(model, profile, count) for model, profiles in FITS for profile, count in
 
 
 @pytest.mark.parametrize(("model", "profile", "count"), ALL)
-def test_as_many_as_fit_fill_a_gpu_and_no_more_do(model: str, profile: str, count: int) -> None:
+def test_slices_that_fit_do_not_exceed_gpu_and_another_does(model: str, profile: str, count: int) -> None:
     share = profile_share(profile, model)
     assert share is not None
     assert share * count <= 1 < share * (count + 1)
@@ -38,16 +37,16 @@ def test_as_many_as_fit_fill_a_gpu_and_no_more_do(model: str, profile: str, coun
         ("1g.5gb", "", Fraction(1, 7)),
     ],
 )
-def test_shares(profile: str, model: str, share: Fraction) -> None:
+def test_profile_shares(profile: str, model: str, share: Fraction) -> None:
     assert profile_share(profile, model) == share
 
 
 @pytest.mark.parametrize(("profile", "model"), [("1g.10gb", ""), ("1g.5gb", "NVIDIA H200"), ("nonsense", "")])
-def test_what_nothing_tells_is_not_guessed(profile: str, model: str) -> None:
+def test_ambiguous_profiles_have_no_share(profile: str, model: str) -> None:
     assert profile_share(profile, model) is None
 
 
-def test_instances() -> None:
+def test_gpus_of_instance_types() -> None:
     assert [GPUS_OF_INSTANCE[kind] for kind in ("p4d.24xlarge", "p5.48xlarge", "g5.12xlarge", "g5.xlarge")] == [
         8,
         8,

@@ -1,4 +1,4 @@
-"""Whatever samples say, every node's parts sum to its cost, and no line holds what cannot be."""
+"""With any samples, every node's parts sum to its cost, and no line has implausible figures."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,17 +43,17 @@ MINUTE = 60_000
 @st.composite
 def implausible_observations(draw: st.DrawFn) -> Observation:
     """A cluster-hour in which any number may be absurd, and any pod or node contradictory."""
-    seen = draw(cluster_observations())
+    plausible = draw(cluster_observations())
     reasons = st.sampled_from(["", "", "sources say otherwise"])
     return replace(
-        seen,
+        plausible,
         pods=tuple(
             replace(
                 pod,
-                requests=tuple(one._replace(units=draw(absurd)) for one in pod.requests),
+                requests=tuple(request._replace(units=draw(absurd)) for request in pod.requests),
                 contradiction=draw(reasons),
             )
-            for pod in seen.pods
+            for pod in plausible.pods
         ),
         nodes=tuple(
             replace(
@@ -64,18 +64,20 @@ def implausible_observations(draw: st.DrawFn) -> Observation:
                     for state in node.states
                 ),
             )
-            for node in seen.nodes
+            for node in plausible.nodes
         ),
         devices=tuple(
-            one._replace(total=draw(absurd), samples=draw(st.none() | st.just(((one.sample_count, draw(absurd)),))))
-            for one in seen.devices
+            request._replace(
+                total=draw(absurd), samples=draw(st.none() | st.just(((request.sample_count, draw(absurd)),)))
+            )
+            for request in plausible.devices
         ),
     )
 
 
 @settings(max_examples=150, deadline=None)
 @given(implausible_observations())
-def test_parts_sum_to_the_cost_whatever_is_forged(observation: Observation) -> None:
+def test_parts_sum_to_cost_despite_implausible_samples(observation: Observation) -> None:
     usage = meter(observation, MeteringRules(("pod", "shared", "node", "cluster")))
     record = attribute(usage, AttributionRules(Pricing.constant(Decimal(12))))
     if record.totals is None:
@@ -87,8 +89,10 @@ def test_parts_sum_to_the_cost_whatever_is_forged(observation: Observation) -> N
         assert costs.allocated_usd + rest - capacity.node_cost_usd == capacity.node_cost_usd
         assert record.totals.are_plausible()
     for node in usage.nodes or ():
-        held = sum(one.holding.gpu_ms for one in usage.pods if one.holding.node.name == node.node.name)
-        twins = [one for one in usage.nodes or () if one.node.name == node.node.name]
+        held = sum(
+            candidate.holding.gpu_ms for candidate in usage.pods if candidate.holding.node.name == node.node.name
+        )
+        twins = [candidate for candidate in usage.nodes or () if candidate.node.name == node.node.name]
         parts = (
             node.unallocated_gpu_ms, node.stranded_gpu_ms, node.unobserved_gpu_ms, -node.excess_gpu_ms,
         )  # fmt: skip
@@ -99,76 +103,76 @@ def test_parts_sum_to_the_cost_whatever_is_forged(observation: Observation) -> N
     assert record.notes == tuple(sorted(record.notes, key=lambda note: not note.startswith(SUSPECT)))
 
 
-def test_sources_contradict_after_five_minutes_and_not_before() -> None:
-    one = {minute * MINUTE: 8 for minute in range(60)}
+def test_sources_contradict_only_after_five_minutes() -> None:
+    constant = {minute * MINUTE: 8 for minute in range(60)}
 
-    def other(start: int, end: int) -> dict[int, int]:
+    def changed(start: int, end: int) -> dict[int, int]:
         return {minute * MINUTE + 9: 64 if start <= minute < end else 8 for minute in range(60)}
 
-    assert not sources_contradict({"a": one, "b": other(10, 15)})
-    assert sources_contradict({"a": one, "b": other(10, 18)})
-    assert not sources_contradict({"a": one}), "one source agrees with itself"
-    assert not sources_contradict({"a": one, "b": {}})
+    assert not sources_contradict({"a": constant, "b": changed(10, 15)})
+    assert sources_contradict({"a": constant, "b": changed(10, 18)})
+    assert not sources_contradict({"a": constant}), "a source cannot contradict itself"
+    assert not sources_contradict({"a": constant, "b": {}})
     successor = {minute * MINUTE: 64 for minute in range(60, 90)}
-    assert not sources_contradict({"a": one, "b": successor}), "one after the other is a change"
+    assert not sources_contradict({"a": constant, "b": successor}), "successive sources are a change"
 
 
-def test_overlap_is_lasting_beyond_five_minutes() -> None:
+def test_overlap_beyond_five_minutes_exceeds_lag() -> None:
     assert not overlap_beyond_lag(Interval(0, 10 * MINUTE), Interval(5 * MINUTE, 60 * MINUTE))
     assert overlap_beyond_lag(Interval(0, 10 * MINUTE), Interval(5 * MINUTE - 1, 60 * MINUTE))
 
 
-def test_utilization_above_full_use_counts_up_to_ten_times() -> None:
-    assert is_utilization(Decimal("1.2"), Decimal(1)), "MIG devices are seen above"
+def test_utilization_up_to_ten_times_full_use_is_plausible() -> None:
+    assert is_utilization(Decimal("1.2"), Decimal(1)), "MIG devices may exceed full use"
     assert is_utilization(Decimal(10), Decimal(1))
     assert not any(is_utilization(Decimal(text), Decimal(1)) for text in ("10.1", "-0.1", "NaN", "Infinity"))
 
 
 MANY = 1500
-"""Sources that one exporter can make up by its labels; what grows with their square takes minutes."""
+"""Sources that one exporter can fabricate by its labels; an algorithm of quadratic time takes minutes for them."""
 QUICK = 20.0
-"""Seconds; without a bound, each of these takes more than a hundred on an idle machine."""
+"""The most seconds; without bounds, each of these takes more than a hundred on an idle machine."""
 
 
-def series_of_one_gpu(pods: Sequence[str], exporters: Sequence[str]) -> list[DeviceSeries]:
-    """Series of one GPU that every exporter reports, each with all pods."""
+def series_of_same_gpu(pods: Sequence[str], exporters: Sequence[str]) -> list[DeviceSeries]:
+    """Return series of one GPU that every exporter reports, each with all pods."""
     return [
         DeviceSeries(
             node="n1", uuid="GPU-0", mig_instance="", mig_profile="", model="NVIDIA A10G", namespace="team", pod=pod,
-            uid="", slot="", resource_claim="", instance=f"dcgm-exporter|/{exporter}", scale=Decimal(1), rank=0, sample_count=60,
-            total=Decimal(30), samples=tuple((at, Decimal("0.5")) for at in times(0, 59)),
+            uid="", slot="", resource_claim="", instance=f"dcgm-exporter|/{exporter}", scale=Decimal(1), rank=0,
+            sample_count=60, total=Decimal(30), samples=tuple((at, Decimal("0.5")) for at in times(0, 59)),
         )
         for pod in pods
         for exporter in exporters
     ]  # fmt: skip
 
 
-def test_crowd_of_exporters_of_one_gpu_is_suspect_and_costs_little_time() -> None:
+def test_many_exporters_of_same_gpu_are_suspect_and_checked_quickly() -> None:
     hour = Interval(to_epoch_ms(START), to_epoch_ms(START) + 60 * MINUTE)
-    series = series_of_one_gpu(["p"], [f"n1:{number}" for number in range(MANY)])
-    found: dict[DeviceKey, tuple[str, str]] = {}
-    assert elapsed(lambda: found.update(contradictory_devices(series, hour, {("team", "p")}))) < QUICK
-    assert list(found) == [("n1", "GPU-0", "")]
+    series = series_of_same_gpu(["p"], [f"n1:{number}" for number in range(MANY)])
+    contradictory: dict[DeviceKey, tuple[str, str]] = {}
+    assert elapsed(lambda: contradictory.update(contradictory_devices(series, hour, {("team", "p")}))) < QUICK
+    assert list(contradictory) == [("n1", "GPU-0", "")]
 
 
-def test_exporters_that_follow_one_another_are_not_suspect() -> None:
+def test_successive_exporters_are_not_suspect() -> None:
     hour = Interval(to_epoch_ms(START), to_epoch_ms(START) + 60 * MINUTE)
     series = [
-        one._replace(samples=tuple((at, Decimal("0.5")) for at in times(4 * number, 4 * number + 3)))
-        for number, one in enumerate(series_of_one_gpu(["p"], [f"n1:{number}" for number in range(15)]))
+        device_series._replace(samples=tuple((at, Decimal("0.5")) for at in times(4 * number, 4 * number + 3)))
+        for number, device_series in enumerate(series_of_same_gpu(["p"], [f"n1:{number}" for number in range(15)]))
     ]
     assert contradictory_devices(series, hour, {("team", "p")}) == {}
 
 
-def test_crowd_of_sources_contradicts_and_costs_little_time() -> None:
-    told = {f"ksm|/{number}": dict.fromkeys(times(0, 59), 4) for number in range(MANY)}
-    assert elapsed(lambda: sources_contradict(told)) < QUICK
-    assert sources_contradict(told)
-    assert not sources_contradict({who: told[who] for who in list(told)[:MAX_SOURCES]})
+def test_many_sources_contradict_and_are_checked_quickly() -> None:
+    values_by_source = {f"ksm|/{number}": dict.fromkeys(times(0, 59), 4) for number in range(MANY)}
+    assert elapsed(lambda: sources_contradict(values_by_source)) < QUICK
+    assert sources_contradict(values_by_source)
+    assert not sources_contradict({source: values_by_source[source] for source in list(values_by_source)[:MAX_SOURCES]})
 
 
-def test_many_pods_on_one_gpu_cost_little_time() -> None:
-    """The use of each is its part of what the GPU did; they come one after the other, so that each has its own time."""
+def test_many_pods_on_same_gpu_are_metered_quickly() -> None:
+    """The pods share the GPU and start in succession, so that each has another running time."""
     names = [f"p{number}" for number in range(MANY // 3)]
     observation = Observation(
         cluster="c",
@@ -183,7 +187,7 @@ def test_many_pods_on_one_gpu_cost_little_time() -> None:
             for number, name in enumerate(names)
         ),
         nodes=(NodeObservation("n1", "", None, {"label_nvidia_com_gpu_replicas": "500"}, ()),),
-        devices=tuple(series_of_one_gpu(names, ["n1:9400"])),
+        devices=tuple(series_of_same_gpu(names, ["n1:9400"])),
         utilization={"dcgm-exporter|/n1:9400": Scrapes(times(-5, 64))},
     )  # fmt: skip
     usages: list[Usage] = []

@@ -10,14 +10,14 @@ def every(step: int, first: int, last: int) -> tuple[int, ...]:
     return tuple(range(first * SECOND, last * SECOND, step * SECOND))
 
 
-def test_the_interval_is_read_off_whatever_gaps_and_jitter_there_are() -> None:
+def test_scrape_interval_ignores_gaps_and_jitter() -> None:
     assert Scrapes((0, 60, 120, 600, 660)).typical_interval == 60
     assert Scrapes((0, 59, 121, 180, 241)).typical_interval in {59, 60, 61, 62}
     assert Scrapes((7,)).typical_interval == 0
     assert not Scrapes((7,)).has_interval
 
 
-def test_an_interval_changed_midway_is_followed_at_once() -> None:
+def test_scrape_interval_follows_change_immediately() -> None:
     scrapes = Scrapes(every(30, 0, 1800) + every(60, 1800, 3600))
     assert {scrapes.interval_at(time * SECOND) for time in range(0, 1700, 7)} == {30 * SECOND}
     assert {scrapes.interval_at(time * SECOND) for time in range(1860, 3600, 7)} == {60 * SECOND}
@@ -26,24 +26,24 @@ def test_an_interval_changed_midway_is_followed_at_once() -> None:
     assert scrapes.coverage(Interval(0, 3_600_000)) == [Interval(0, 3_600_000)]
 
 
-def test_one_lost_scrape_is_no_gap_and_two_are() -> None:
+def test_single_lost_scrape_is_no_gap_but_two_are() -> None:
     window = Interval(0, 3_600_000)
-    one_missing = tuple(time for time in every(60, 0, 3600) if time != 600_000)
-    two_missing = tuple(time for time in one_missing if time != 660_000)
-    assert Scrapes(one_missing).coverage(window) == [window]
+    single_missing = tuple(time for time in every(60, 0, 3600) if time != 600_000)
+    two_missing = tuple(time for time in single_missing if time != 660_000)
+    assert Scrapes(single_missing).coverage(window) == [window]
     assert gaps(Scrapes(two_missing).coverage(window), window) == [Interval(600_000, 720_000)]
     assert Scrapes(two_missing).gap_after(540_000) == Interval(600_000, 720_000)
-    assert Scrapes(one_missing).gap_after(540_000) is None
+    assert Scrapes(single_missing).gap_after(540_000) is None
 
 
-def test_coverage_begins_with_the_last_scrape_before_the_window() -> None:
+def test_coverage_begins_with_last_scrape_before_window() -> None:
     window = Interval(100_000, 200_000)
     assert Scrapes((0, 60_000, 120_000, 180_000)).coverage(window) == [window]
     assert Scrapes((150_000,)).coverage(window, 30_000) == [Interval(150_000, 180_000)]
     assert Scrapes(()).coverage(window, 30_000) == []
 
 
-def test_coverage_of_who_came_late_or_went_early_is_that_of_its_own_time() -> None:
+def test_coverage_of_late_or_early_process_is_limited_to_its_scrapes() -> None:
     window = Interval(0, 3_600_000)
     assert Scrapes(every(60, 1200, 3600)).coverage(window) == [Interval(1_200_000, 3_600_000)]
     assert Scrapes(every(60, -600, 1200)).coverage(window) == [Interval(0, 1_200_000)]
@@ -56,7 +56,7 @@ def test_coverage_of_who_came_late_or_went_early_is_that_of_its_own_time() -> No
     st.integers(-80, 200),
     st.integers(1, 300),
 )
-def test_coverage_is_what_each_scrape_speaks_for(distances: list[int], first: int, length: int) -> None:
+def test_coverage_is_union_of_times_covered_by_scrapes(distances: list[int], first: int, length: int) -> None:
     times = [0]
     for distance in distances:
         times.append(times[-1] + distance)
@@ -72,7 +72,7 @@ def test_coverage_is_what_each_scrape_speaks_for(distances: list[int], first: in
         assert any(piece.contains(moment) for piece in covered) == is_covered, moment
 
 
-def test_unions_and_gaps_are_each_others_rest() -> None:
+def test_gaps_are_complement_of_union() -> None:
     window = Interval(0, 100)
     pieces = union([Interval(50, 60), Interval(10, 20), Interval(15, 30), Interval(30, 40), Interval(70, 70)])
     assert pieces == [Interval(10, 40), Interval(50, 60)]
@@ -81,7 +81,7 @@ def test_unions_and_gaps_are_each_others_rest() -> None:
     assert overlap_length(pieces, Interval(35, 55)) == 10
 
 
-def test_neighbours_of_a_moment() -> None:
+def test_scrapes_around_time() -> None:
     scrapes = Scrapes((10, 20, 30))
     assert (scrapes.last_before(20), scrapes.next_after(20)) == (10, 30)
     assert (scrapes.last_before(10), scrapes.next_after(30)) == (None, None)

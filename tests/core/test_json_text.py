@@ -1,4 +1,4 @@
-"""Figures leave the system exact, and nothing that a spreadsheet would run."""
+"""JSON and CSV keep figures exact, and CSV cells never contain formulas."""
 
 import csv
 import io
@@ -32,12 +32,12 @@ def test_numbers_keep_every_digit_and_have_no_exponent(amounts: list[Decimal]) -
     ("value", "text"),
     [("0E-12", "0"), ("-0.000", "0"), ("1E+3", "1000"), ("1.500000000000", "1.5"), ("1E-12", "0.000000000001")],
 )
-def test_one_way_to_write_a_number(value: str, text: str) -> None:
+def test_equal_numbers_have_same_format(value: str, text: str) -> None:
     assert dumps(Decimal(value)) == csv_cell(Decimal(value)) == text
 
 
 @given(st.integers(-(10**32), 10**32) | st.integers(-(10**13), 10**13) | st.integers(-99, 99).map((10**11).__mul__))
-def test_whole_numbers_are_written_as_the_amounts_they_are(units: int) -> None:
+def test_fixed_point_amounts_are_written_like_decimals(units: int) -> None:
     text = fixed_point_text(units)
 
     assert Fraction(text) == Fraction(units, 10**12)
@@ -45,29 +45,29 @@ def test_whole_numbers_are_written_as_the_amounts_they_are(units: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("quanta", "text"),
+    ("units", "text"),
     [
         (None, "null"), (0, "0"), (1, "0.000000000001"), (-1, "-0.000000000001"), (10**11, "0.1"), (10**12, "1"),
         (-(10**12), "-1"), (999_999_999_999, "0.999999999999"), (15 * 10**14, "1500"),
         (1_500_000_000_001, "1.500000000001"),
     ],
 )  # fmt: skip
-def test_one_way_to_write_a_whole_number(units: int | None, text: str) -> None:
+def test_equal_fixed_point_amounts_have_same_format(units: int | None, text: str) -> None:
     assert fixed_point_text(units) == text
 
 
-def test_a_float_is_refused_for_it_has_lost_digits_already() -> None:
+def test_floats_are_rejected_because_they_lost_digits() -> None:
     with pytest.raises(TypeError, match="float"):
         dumps({"usd": 0.1})
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity"])
-def test_what_is_no_number_is_refused(value: str) -> None:
+def test_values_that_are_not_numbers_are_rejected(value: str) -> None:
     with pytest.raises(ValueError, match="not a number"):
         dumps(Decimal(value))
 
 
-def test_records_and_instants() -> None:
+def test_records_and_timestamps() -> None:
     document = json.loads(dumps({"at": datetime(2026, 11, 19, 10, tzinfo=UTC), "costs": Costs(), "none": None}))
 
     assert document["at"] == "2026-11-19T10:00:00Z"
@@ -76,7 +76,7 @@ def test_records_and_instants() -> None:
 
 
 @given(st.lists(st.lists(st.text(st.characters(codec="utf-8")), min_size=2, max_size=2)))
-def test_no_text_cell_starts_a_formula_and_none_is_lost(rows: list[list[str]]) -> None:
+def test_text_cells_never_start_formula_and_keep_content(rows: list[list[str]]) -> None:
     read = list(csv.reader(io.StringIO(csv_text(["a", "b"], rows), newline="")))[1:]
 
     for row, cells in zip(rows, read, strict=True):
@@ -85,7 +85,7 @@ def test_no_text_cell_starts_a_formula_and_none_is_lost(rows: list[list[str]]) -
             assert cell in {value, "'" + value}
 
 
-def test_a_negative_number_is_no_formula_but_the_same_text_is() -> None:
+def test_negative_number_is_not_escaped_but_equal_text_is() -> None:
     assert csv_cell(Decimal("-1.50")) == "-1.5"
     assert csv_cell("-1.50") == "'-1.50"
     assert csv_cell(None) == ""
@@ -105,10 +105,10 @@ VALUES = st.one_of(
 
 
 @given(st.dictionaries(st.text(), VALUES))
-def test_a_row_is_written_as_any_document_is(row: dict[str, Any]) -> None:
+def test_rows_are_written_like_documents(row: dict[str, Any]) -> None:
     assert dumps_row(row) == dumps(row)
 
 
-def test_a_record_is_an_object_whether_it_is_a_dataclass_or_a_tuple() -> None:
+def test_dataclasses_and_named_tuples_are_written_as_objects() -> None:
     assert json.loads(dumps([line(pod="p")]))[0]["pod"] == "p"
     assert list(json.loads(dumps(Costs()))) == list(Costs.names())

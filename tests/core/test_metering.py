@@ -1,4 +1,4 @@
-"""What metering says of an hour beside its lines: coverage, notes, capacity that only settings tell."""
+"""Metering: coverage, notes, and effects of settings and missing labels."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -35,10 +35,24 @@ def pod(units: int = 1) -> PodObservation:
     return PodObservation("team", "p", "u", "n1", (ContainerRequest("main", "container", GPU, Decimal(units)),), None)
 
 
-def device(samples: int = 60, total: str = "30", *, labelled: bool = True) -> DeviceSeries:
-    measured = ("team", "p") if labelled else ("", "")
+def device(sample_count: int = 60, total: str = "30", *, labeled: bool = True) -> DeviceSeries:
+    pod_labels = ("team", "p") if labeled else ("", "")
     return DeviceSeries(
-        "n1", "GPU-0", "", "", "NVIDIA H100", *measured, "", "", "", "d", Decimal(1), 0, samples, Decimal(total), None
+        "n1",
+        "GPU-0",
+        "",
+        "",
+        "NVIDIA H100",
+        *pod_labels,
+        "",
+        "",
+        "",
+        "d",
+        Decimal(1),
+        0,
+        sample_count,
+        Decimal(total),
+        None,
     )
 
 
@@ -46,16 +60,16 @@ def observation(*, devices: tuple[DeviceSeries, ...] = (), nodes: tuple[NodeObse
     return Observation("c", HOUR, {"k": ALWAYS}, (pod(),), nodes or (node(),), devices, {"d": ALWAYS}, notes=("first",))
 
 
-def test_an_hour_names_its_cluster_and_keeps_what_was_noted_before() -> None:
+def test_usage_has_cluster_and_keeps_earlier_notes() -> None:
     usage = meter(replace(observation(), pods=(pod(), replace(pod(), uid="v", node="n9"))), MeteringRules())
     assert (usage.cluster, usage.hour) == ("c", HOUR)
     assert usage.notes == ("first", "the number of GPUs of node 'n9' is unknown, so the capacity is unknown")
     assert usage.nodes is None
 
 
-@pytest.mark.parametrize("odd", ["NaN", "Infinity", "-Infinity"])
-def test_values_that_are_no_numbers_are_not_observed(invalid: str) -> None:
-    """As their note says: neither full use nor none."""
+@pytest.mark.parametrize("invalid", ["NaN", "Infinity", "-Infinity"])
+def test_values_that_are_not_numbers_are_unobserved(invalid: str) -> None:
+    """They count neither as full use nor as none."""
     samples = tuple((START + minute * MINUTE, Decimal(invalid if minute >= 30 else "0.5")) for minute in range(60))
     usage = meter(observation(devices=(device()._replace(samples=samples),)), MeteringRules())
     (measured,) = usage.pods
@@ -64,9 +78,9 @@ def test_values_that_are_no_numbers_are_not_observed(invalid: str) -> None:
     assert usage.coverage.utilization == Decimal("0.5")
 
 
-def test_values_that_are_no_numbers_are_named_by_pod_else_by_node() -> None:
+def test_notes_on_invalid_values_name_pod_or_node() -> None:
     invalid = device()._replace(samples=((START, Decimal("NaN")),))
-    unlabeled = device(labelled=False, total="NaN")._replace(uuid="GPU-1")
+    unlabeled = device(labeled=False, total="NaN")._replace(uuid="GPU-1")
     usage = meter(observation(devices=(device(), invalid, unlabeled)), MeteringRules())
     assert usage.notes[:3] == (
         "first",
@@ -75,12 +89,12 @@ def test_values_that_are_no_numbers_are_named_by_pod_else_by_node() -> None:
     )
 
 
-def test_use_that_nobody_requested_is_noted_in_gpu_hours() -> None:
-    usage = meter(replace(observation(devices=(device(labelled=False),)), pods=()), MeteringRules())
+def test_use_without_request_is_noted_in_gpu_hours() -> None:
+    usage = meter(replace(observation(devices=(device(labeled=False),)), pods=()), MeteringRules())
     assert usage.notes == ("first", "0.500 GPU-hours were used on node 'n1' that no pod had requested")
 
 
-def test_use_after_its_holder_went_is_nobodys() -> None:
+def test_use_after_pod_ended_is_noted_as_not_requested() -> None:
     scrapes = {"k": tuple(START + minute * MINUTE for minute in range(-60, 30))}
     gone = replace(pod(), held=scrapes, running=scrapes)
     usage = meter(replace(observation(devices=(device(),)), pods=(gone,)), MeteringRules())
@@ -88,11 +102,13 @@ def test_use_after_its_holder_went_is_nobodys() -> None:
     assert usage.pods[0].holding.held.length == 30 * MINUTE
 
 
-def test_a_device_is_covered_whenever_any_exporter_that_shows_it_was_scraped() -> None:
-    half = Scrapes(minutes(0, 30))
+def test_device_is_observed_while_any_of_its_exporters_is_scraped() -> None:
+    thirty_minutes = Scrapes(minutes(0, 30))
     both = (device(), device(samples=30, total="15")._replace(instance="e"))
     for order in (both, both[::-1]):
-        usage = meter(replace(observation(devices=order), utilization={"d": ALWAYS, "e": half}), MeteringRules())
+        usage = meter(
+            replace(observation(devices=order), utilization={"d": ALWAYS, "e": thirty_minutes}), MeteringRules()
+        )
         assert usage.pods[0].measurement.observed_ms == HOUR_MS
 
 
@@ -100,48 +116,52 @@ def minutes(first: int, last: int) -> tuple[int, ...]:
     return tuple(START + minute * MINUTE for minute in range(first, last))
 
 
-def sampled_device(uuid: str, use: str, *labelled: tuple[int, int], until: int = 60) -> tuple[DeviceSeries, ...]:
-    """A device's own samples: labelled with the pod in some minutes, with nobody in the others."""
-    measured = {minute for first, last in labelled for minute in minutes(first, last)}
-    values = [(minute, Decimal(use)) for minute in minutes(-5, until)]
+def sampled_device(uuid: str, use: str, *labeled: tuple[int, int], until: int = 60) -> tuple[DeviceSeries, ...]:
+    """A device's samples, labeled with the pod in some minutes and unlabeled in the others."""
+    labeled_minutes = {minute for first, last in labeled for minute in minutes(first, last)}
+    samples = [(minute, Decimal(use)) for minute in minutes(-5, until)]
     return tuple(
-        device(labelled=is_own)._replace(uuid=uuid, samples=tuple(one for one in values if (one[0] in measured) == is_own))
-        for is_own in (True, False)
+        device(labeled=is_labeled)._replace(
+            uuid=uuid, samples=tuple(sample for sample in samples if (sample[0] in labeled_minutes) == is_labeled)
+        )
+        for is_labeled in (True, False)
     )
 
 
-def test_the_average_of_a_node_is_of_devices_that_are_nobody_s_by_name() -> None:
+def test_node_average_uses_only_devices_without_pod() -> None:
     pods = (pod(), replace(pod(), pod="q", uid="q"))
-    devices = (device(), device(total="6", labelled=False)._replace(uuid="GPU-1"))
+    devices = (device(), device(total="6", labeled=False)._replace(uuid="GPU-1"))
     usage = meter(replace(observation(devices=devices), pods=pods), MeteringRules(("pod", "node")))
-    found = [(one.measurement.source, one.measurement.utilization) for one in usage.pods]
-    assert found == [("pod", Fraction(1, 2)), ("node", Fraction(1, 10))]
+    uses = [(pod_usage.measurement.source, pod_usage.measurement.utilization) for pod_usage in usage.pods]
+    assert uses == [("pod", Fraction(1, 2)), ("node", Fraction(1, 10))]
 
 
-def test_a_device_is_not_spoken_for_by_a_pod_that_an_average_stands_for() -> None:
+def test_device_of_pod_measured_by_average_stays_in_averages() -> None:
     late = replace(pod(), held={"k": minutes(30, 60)}, running={"k": minutes(30, 60)})
     elsewhere = replace(pod(), pod="q", uid="q", node="n2")
     nodes = (node(), replace(node(), name="n2", provider_id="i-2"))
-    devices = sampled_device("GPU-0", "0.25", (0, 20), until=25)  # the pod's by a label of before it ran, and not seen then
+    devices = sampled_device(
+        "GPU-0", "0.25", (0, 20), until=25
+    )  # labeled with the pod before it ran, without samples after it
     observed = replace(observation(devices=devices, nodes=nodes), pods=(late, elsewhere))
     usage = meter(observed, MeteringRules(("pod", "node", "cluster")))
-    found = [(one.measurement.source, one.measurement.utilization) for one in usage.pods]
-    assert found == [("node", Fraction(1, 4)), ("cluster", Fraction(1, 4))]
+    uses = [(pod_usage.measurement.source, pod_usage.measurement.utilization) for pod_usage in usage.pods]
+    assert uses == [("node", Fraction(1, 4)), ("cluster", Fraction(1, 4))]
 
 
-def test_a_label_that_lingers_after_a_namesake_went_is_not_its_successor_s() -> None:
+def test_lingering_label_does_not_count_for_new_pod_of_same_name() -> None:
     first = replace(pod(), uid="u1", held={"k": minutes(-60, 30)}, running={"k": minutes(-60, 30)})
     second = replace(pod(), uid="u2", held={"k": minutes(30, 60)}, running={"k": minutes(30, 60)})
     devices = (*sampled_device("GPU-0", "0.75", (0, 40)), *sampled_device("GPU-1", "0.25", (30, 60)))
     usage = meter(replace(observation(devices=devices), pods=(first, second)), MeteringRules())
-    found = [(one.holding.pod.uid, one.measurement.utilization) for one in usage.pods]
-    assert found == [("u1", Fraction(3, 4)), ("u2", Fraction(1, 4))]
+    utilizations = [(pod_usage.holding.pod.uid, pod_usage.measurement.utilization) for pod_usage in usage.pods]
+    assert utilizations == [("u1", Fraction(3, 4)), ("u2", Fraction(1, 4))]
 
 
-def test_sharers_of_whom_one_alone_is_labelled_are_noted() -> None:
+def test_pods_without_label_on_shared_gpus_are_noted() -> None:
     shared = {"label_nvidia_com_gpu_replicas": "4", "label_nvidia_com_gpu_count": "2"}
     pods = (pod(), replace(pod(), pod="q", uid="q"))
-    devices = (device(), device(labelled=False)._replace(uuid="GPU-1"))
+    devices = (device(), device(labeled=False)._replace(uuid="GPU-1"))
     usage = meter(replace(observation(devices=devices, nodes=(node(8, shared),)), pods=pods), MeteringRules())
     assert any(
         "no label says which GPU of node 'n1' each of 1 pods with shared GPUs is on" in note for note in usage.notes
@@ -149,23 +169,27 @@ def test_sharers_of_whom_one_alone_is_labelled_are_noted() -> None:
 
 
 @pytest.mark.parametrize("text", ["²", "٣", "-1", "1e3", "", "9" * 5000])
-def test_count_and_replicas_of_another_form_are_as_if_they_were_not_there(text: str) -> None:
+def test_malformed_count_and_replicas_labels_are_ignored(text: str) -> None:
     labels = {"label_nvidia_com_gpu_replicas": text, "label_nvidia_com_gpu_count": text}
     samples = meter(replace(observation(nodes=(node(2, labels),)), pods=(pod(),)), MeteringRules())
-    plain = meter(replace(observation(nodes=(node(2, {}),)), pods=(pod(),)), MeteringRules())
-    assert [one.holding.share for one in samples.pods] == [one.holding.share for one in plain.pods]
+    missing = meter(replace(observation(nodes=(node(2, {}),)), pods=(pod(),)), MeteringRules())
+    assert [pod_usage.holding.share for pod_usage in samples.pods] == [
+        pod_usage.holding.share for pod_usage in missing.pods
+    ]
     assert [usage.node.replicas for usage in samples.nodes or ()] == [1]
 
 
-def test_a_pod_on_a_node_that_is_not_there_is_noted_once() -> None:
+def test_pods_on_missing_node_are_noted_once() -> None:
     pods = (replace(pod(), node="n9"), replace(pod(), node="n9", uid="v"))
     usage = meter(replace(observation(), pods=pods, collects_nodes=True), MeteringRules())
     assert usage.pods == ()
     assert usage.notes == ("first", "node 'n9' does not exist: pods that are still bound to it hold nothing")
 
 
-def test_a_gap_is_noted_with_its_times() -> None:
-    scrapes = Scrapes(tuple(minute for minute in ALWAYS.times if not START + 10 * MINUTE <= minute < START + 25 * MINUTE))
+def test_gap_is_noted_with_its_times() -> None:
+    scrapes = Scrapes(
+        tuple(minute for minute in ALWAYS.times if not START + 10 * MINUTE <= minute < START + 25 * MINUTE)
+    )
     usage = meter(replace(observation(), allocation={"k": scrapes}), MeteringRules())
     assert usage.coverage.allocation == Decimal("0.75")
     assert usage.notes == (
@@ -175,12 +199,12 @@ def test_a_gap_is_noted_with_its_times() -> None:
     )
 
 
-def test_one_scrape_speaks_for_a_minute() -> None:
+def test_single_scrape_covers_a_minute() -> None:
     usage = meter(replace(observation(), allocation={"k": Scrapes((START,))}), MeteringRules())
     assert usage.coverage.allocation == Decimal("0.016666666667")
 
 
-def test_what_settings_say_of_units_counts_for_pods_and_for_nodes() -> None:
+def test_slices_per_gpu_setting_applies_to_pods_and_nodes() -> None:
     usage = meter(observation(), MeteringRules(slices_per_gpu=7))
     assert usage.nodes is not None
     assert usage.nodes[0].total_gpu_ms == HOUR_MS
@@ -193,29 +217,29 @@ def test_what_settings_say_of_units_counts_for_pods_and_for_nodes() -> None:
     assert plain.nodes[0].total_gpu_ms == 7 * HOUR_MS
 
 
-def test_utilization_is_covered_by_devices_seen() -> None:
+def test_utilization_coverage_is_share_of_observed_devices() -> None:
     assert meter(observation(devices=(device(),)), MeteringRules()).coverage.utilization == 1
     assert meter(observation(), MeteringRules()).coverage.utilization == 0
-    half = device()._replace(samples=tuple((START + minute * MINUTE, Decimal(1)) for minute in range(30)))
-    assert meter(observation(devices=(half,)), MeteringRules()).coverage.utilization == Decimal("0.5")
-    elsewhere = device(labelled=False)._replace(node="n7")
+    thirty_minutes = device()._replace(samples=tuple((START + minute * MINUTE, Decimal(1)) for minute in range(30)))
+    assert meter(observation(devices=(thirty_minutes,)), MeteringRules()).coverage.utilization == Decimal("0.5")
+    elsewhere = device(labeled=False)._replace(node="n7")
     assert meter(observation(devices=(elsewhere,)), MeteringRules()).coverage.utilization == Decimal("0.5")
     assert meter(observation(devices=(device(), elsewhere)), MeteringRules()).coverage.utilization == 1
-    second = half._replace(uuid="GPU-1", pod="", namespace="")
+    second = thirty_minutes._replace(uuid="GPU-1", pod="", namespace="")
     assert meter(observation(devices=(device(), second)), MeteringRules()).coverage.utilization == Decimal("0.75")
 
 
-def test_devices_that_exporters_leave_out_are_not_missed_but_nodes_without_any_are() -> None:
+def test_missing_devices_do_not_lower_coverage_but_nodes_without_devices_do() -> None:
     eight = {"label_node_kubernetes_io_instance_type": "p4d.24xlarge"}
     nodes = (node(8, eight), replace(node(), name="n2", provider_id="i-2"))
-    one = observation(devices=(device(),), nodes=nodes[:1])
-    assert meter(one, MeteringRules()).coverage.utilization == 1
-    both = observation(devices=(device(),), nodes=nodes)
-    assert meter(both, MeteringRules()).coverage.utilization == Decimal("0.5")
+    first_node = observation(devices=(device(),), nodes=nodes[:1])
+    assert meter(first_node, MeteringRules()).coverage.utilization == 1
+    both_nodes = observation(devices=(device(),), nodes=nodes)
+    assert meter(both_nodes, MeteringRules()).coverage.utilization == Decimal("0.5")
 
 
 @pytest.mark.parametrize(("late", "coverage"), [(75, "1"), (90, "1"), (105, "0.970833333333")])
-def test_a_device_seen_up_to_an_interval_and_a_half_late_was_there(late: int, coverage: str) -> None:
+def test_device_sampled_up_to_90_seconds_late_is_fully_covered(late: int, coverage: str) -> None:
     samples = tuple((START + late * 1000 + minute * MINUTE, Decimal(1)) for minute in range(60))
     scrapes = {"d": Scrapes(tuple(time for time, _ in samples))}
     devices = (device()._replace(samples=tuple(sample for sample in samples if sample[0] < START + HOUR_MS)),)
@@ -223,19 +247,19 @@ def test_a_device_seen_up_to_an_interval_and_a_half_late_was_there(late: int, co
     assert usage.coverage.utilization == Decimal(coverage)
 
 
-def test_pods_on_nodes_that_nobody_knows_are_asked_for_utilization() -> None:
+def test_pods_on_unknown_nodes_count_for_utilization_coverage() -> None:
     lost = replace(observation(), nodes=(), pods=(replace(pod(), node="n9"),))
     assert meter(lost, MeteringRules()).coverage.utilization == 0
 
 
-def test_a_claim_that_only_an_exporter_tells_of_ends_at_that_exporters_scrape() -> None:
+def test_resource_claim_from_exporter_ends_at_its_next_scrape() -> None:
     halves = Scrapes(tuple(START + minute * MINUTE // 2 for minute in range(-120, 240)))
     samples = replace(pod(), held={"d": tuple(time for time in halves.times if START <= time < START + 30 * MINUTE)})
     (held,) = meter(replace(observation(), pods=(samples,), utilization={"d": halves}), MeteringRules()).pods
     assert held.holding.held.length == 30 * MINUTE
 
 
-def test_a_node_that_joined_in_a_gap_advertised_when_pods_came() -> None:
+def test_node_that_joined_in_gap_advertises_from_first_pod_on() -> None:
     after = tuple(time for time in ALWAYS.times if time >= START + 25 * MINUTE)
     scrapes = Scrapes(tuple(time for time in ALWAYS.times if time < START + 10 * MINUTE) + after)
     eight = {"label_node_kubernetes_io_instance_type": "p4d.24xlarge"}
@@ -247,11 +271,11 @@ def test_a_node_that_joined_in_a_gap_advertised_when_pods_came() -> None:
     assert usage.nodes is not None
     assert usage.nodes[0].present.start == START + 12 * MINUTE
     assert usage.nodes[0].not_ready_gpu_ms == 0
-    # Of its eight GPUs it advertised seven, all of the time that it was there: the gap hides who held them, not that.
+    # It advertised seven of its eight GPUs for as long as it existed; the gap hides only who held them.
     assert usage.nodes[0].geometry_gpu_ms == 48 * MINUTE
 
 
-def test_a_pod_on_a_node_that_stopped_advertising_holds_what_its_unit_was() -> None:
+def test_pod_on_node_that_stopped_advertising_keeps_its_share() -> None:
     four = {"label_node_kubernetes_io_instance_type": "g5.12xlarge"}
     before = tuple(time for time in ALWAYS.times if time < START + 30 * MINUTE)
     shared = replace(node(28, four), states=(replace(node(28, four).states[0], sampled={"k": before}),))
@@ -260,7 +284,7 @@ def test_a_pod_on_a_node_that_stopped_advertising_holds_what_its_unit_was() -> N
     assert held.holding.gpu_ms == Fraction(20 * MINUTE, 7)
 
 
-def test_a_cluster_without_gpus_is_not_asked_for_utilization() -> None:
+def test_cluster_without_gpus_has_no_utilization_coverage() -> None:
     cpu = NodeObservation("cpu", "i-2", None, {}, ())
     empty = replace(observation(nodes=(cpu,)), pods=())
     assert meter(empty, MeteringRules()).coverage.utilization is None
@@ -270,14 +294,14 @@ def test_a_cluster_without_gpus_is_not_asked_for_utilization() -> None:
 
 
 @pytest.mark.parametrize("first", [-60, 20])
-def test_mean_over_the_hour_measures_a_lone_pod_only_where_it_ran_all_hour(first: int) -> None:
-    """A pod that came within the hour is measured by single samples, where the reader has them."""
+def test_mean_over_hour_measures_single_pod_only_if_it_ran_all_hour(first: int) -> None:
+    """A pod that started within the hour is measured by single samples, if there are any."""
     scrapes = {"k": minutes(first, 120)}
     lone = replace(pod(), held=scrapes, running=scrapes)
     whole = node(1, {"label_nvidia_com_gpu_count": "1"})
-    alone = replace(observation(devices=(device(labelled=False),), nodes=(whole,)), pods=(lone,))
+    alone = replace(observation(devices=(device(labeled=False),), nodes=(whole,)), pods=(lone,))
     (measured,) = meter(alone, MeteringRules()).pods
     assert measured.measurement.source == ("pod" if first < 0 else "none")
-    samples = device(labelled=False)._replace(samples=tuple((minute, Decimal("0.5")) for minute in minutes(-5, 60)))
+    samples = device(labeled=False)._replace(samples=tuple((minute, Decimal("0.5")) for minute in minutes(-5, 60)))
     (measured,) = meter(replace(alone, devices=(samples,)), MeteringRules()).pods
     assert (measured.measurement.source, measured.measurement.utilization) == ("pod", Fraction(1, 2))

@@ -1,4 +1,4 @@
-"""Exact amounts: rounding once, and splits that lose nothing."""
+"""Exact amounts: rounding, and splits that sum to the total."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -14,23 +14,23 @@ weights = st.lists(st.fractions(min_value=0, max_value=10**6), min_size=1, max_s
 
 
 @given(amounts, weights)
-def test_parts_of_a_split_sum_to_the_whole(total: Decimal, parts: list[Fraction]) -> None:
+def test_parts_of_split_sum_to_total(total: Decimal, parts: list[Fraction]) -> None:
     assert sum(split(total, parts), ZERO) == total
 
 
 @given(amounts, weights)
-def test_no_part_is_off_by_a_quantum_or_more(total: Decimal, parts: list[Fraction]) -> None:
+def test_parts_are_exact_within_a_quantum(total: Decimal, parts: list[Fraction]) -> None:
     for amount, weight in zip(split(total, parts), parts, strict=True):
         assert abs(Fraction(amount) - Fraction(total) * weight / sum(parts)) < Fraction(QUANTUM)
         assert weight or not amount
 
 
-def test_a_split_that_does_not_come_out_even_gives_the_rest_to_the_largest_remainders() -> None:
+def test_uneven_split_gives_rest_to_largest_remainders() -> None:
     assert split(Decimal(12), [Fraction(1, 7)] * 7).count(Decimal("1.714285714286")) == 5
     assert split(Decimal("0.000000000001"), [1, 2]) == [ZERO, QUANTUM]
 
 
-def test_what_cannot_be_split() -> None:
+def test_invalid_weights_are_rejected() -> None:
     with pytest.raises(ValueError, match="negative"):
         split(Decimal(1), [1, -1])
     with pytest.raises(ValueError, match="all zero"):
@@ -42,7 +42,7 @@ def test_what_cannot_be_split() -> None:
     ("exact", "rounded"),
     [(Fraction(1, 3), "0.333333333333"), (Fraction(1, 7), "0.142857142857"), (Decimal("2.5e-12"), "2e-12")],
 )
-def test_rounding_is_half_even_at_twelve_places(exact: Fraction | Decimal, rounded: str) -> None:
+def test_rounding_to_twelve_digits_is_to_even(exact: Fraction | Decimal, rounded: str) -> None:
     assert quantize(exact) == Decimal(rounded)
 
 
@@ -50,7 +50,7 @@ def test_large_amounts_keep_every_digit() -> None:
     assert quantize(Decimal("123456789012345.123456789012")) == Decimal("123456789012345.123456789012")
 
 
-def test_a_split_of_a_large_amount_keeps_every_digit() -> None:
+def test_split_of_large_amount_keeps_every_digit() -> None:
     total = Decimal("123456789012345678901.123456789012")
     parts = split(total, [Fraction(1), Fraction(0), Fraction(2)])
     assert parts == [Decimal("41152263004115226300.374485596337"), ZERO, Decimal("82304526008230452600.748971192675")]

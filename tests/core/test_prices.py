@@ -1,4 +1,4 @@
-"""The price book: which price is in force for a node at a moment, from which source."""
+"""The price book: which price of which source applies to a node at a time."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -36,7 +36,7 @@ def at(minute: int) -> datetime:
 
 
 def hourly(*prices: Price, source: PriceSource = "rates", discounts: tuple[Discount, ...] = ()) -> str | None:
-    """The mean price of the hour, where there is one."""
+    """Return the mean price of the hour; None without a price."""
     quote = PriceBook(prices, discounts).quote(source, FACTS, TIME)
     return None if quote is None else str(mean(quote))
 
@@ -45,18 +45,18 @@ def mean(quote: Quote) -> Fraction:
     return sum((rate * piece.length for piece, rate, _ in quote.pieces), Fraction(0)) / HOUR_MS
 
 
-def test_a_price_is_for_nodes_whose_facts_match_all_of_it() -> None:
+def test_price_applies_to_nodes_that_match_all_its_facts() -> None:
     assert hourly(price("55")) == "55"
     assert hourly(price("55", instance_type="p5.48xlarge", region="us-east-1")) == "55"
     assert hourly(price("55", instance_type="p5.48xlarge", region="eu-west-1")) is None
     assert hourly(price("55", instance_type="p5*")) == "55"
     assert hourly(price("55", instance_type="p4*")) is None
-    assert hourly(price("55", node_pool="a")) is None  # nothing tells this node's pool
+    assert hourly(price("55", node_pool="a")) is None  # the node's pool is unknown
     assert hourly(price("55", source="spot")) is None
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_the_most_particular_price_wins_then_the_one_that_began_last_then_the_one_fetched_last(turned: bool) -> None:
+def test_price_with_most_facts_wins_then_latest_begun_then_latest_fetched(turned: bool) -> None:
     def wins(*prices: Price) -> str | None:
         return hourly(*(reversed(prices) if turned else prices))
 
@@ -67,20 +67,20 @@ def test_the_most_particular_price_wins_then_the_one_that_began_last_then_the_on
     assert wins(price("1", fetched=at(1)), price("2", fetched=at(2))) == "2"
 
 
-def test_a_price_that_changes_within_the_hour_counts_for_its_minutes() -> None:
+def test_price_change_within_hour_is_weighted_by_time() -> None:
     prices = [price("60", end=at(15)), price("20", start=at(15), end=at(45)), price("100", start=at(45))]
     assert hourly(*prices) == "50"  # (15 × 60 + 30 × 20 + 15 × 100) / 60
     assert hourly(prices[0], prices[2]) is None  # half an hour without a price is not free
     assert hourly(prices[0], prices[2], price("8", end=at(59))) == "44"
 
 
-def test_a_moment_has_a_price_too() -> None:
+def test_empty_time_has_price() -> None:
     quote = PriceBook([price("60")]).quote("rates", FACTS, Interval(START, START))
     assert quote is not None
     assert mean(quote) == 0
 
 
-def test_a_share_of_on_demand_follows_the_list() -> None:
+def test_factor_on_on_demand_follows_price_list() -> None:
     listed = [
         price("40", source="on-demand", instance_type="p5.48xlarge", end=at(30)),
         price("80", source="on-demand", instance_type="p5.48xlarge", start=at(30)),
@@ -91,13 +91,13 @@ def test_a_share_of_on_demand_follows_the_list() -> None:
     assert hourly(reserved, price("1", source="on-demand", instance_type="p4d.24xlarge")) is None
 
 
-def test_a_share_of_an_unknown_price_steps_aside_for_the_next_price_of_its_source() -> None:
+def test_factor_on_missing_on_demand_price_falls_back_to_next_price() -> None:
     share = price("0.65", unit="of-on-demand", start=at(30))
     assert hourly(share, price("10")) == "10"
     assert hourly(share, price("10"), price("100", source="on-demand")) == "75/2"  # 10 for half an hour, then 65
 
 
-def test_a_discount_is_on_the_whole_price_of_its_sources_while_it_lasts() -> None:
+def test_discount_applies_to_prices_of_its_sources_while_valid() -> None:
     tenth = Discount(Decimal("0.9"), frozenset({"rates"}), {"instance_type": "p5*"}, at(30), None)
     assert hourly(price("100"), discounts=(tenth,)) == "95"
     more = Discount(Decimal("0.5"), frozenset({"rates"}))
@@ -116,7 +116,7 @@ def test_currencies_are_never_mixed() -> None:
     assert quote.currency == "CNY"
 
 
-def test_prices_per_gpu_and_per_node_are_told_apart() -> None:
+def test_prices_per_gpu_and_per_node_are_distinguished() -> None:
     quote = PriceBook([price("3", unit="gpu-hour", end=at(30)), price("30", start=at(30))]).quote("rates", FACTS, TIME)
     assert quote is not None
     assert [(rate, per_gpu) for _, rate, per_gpu in quote.pieces] == [
@@ -135,7 +135,7 @@ def test_prices_per_gpu_and_per_node_are_told_apart() -> None:
         ({}, "", ""),
     ],
 )
-def test_a_region_is_its_label_else_its_zone_without_the_letter(labels: dict[str, str], zone: str, region: str) -> None:
+def test_region_comes_from_label_or_zone(labels: dict[str, str], zone: str, region: str) -> None:
     assert facts_of(GpuNode("n", zone=zone, labels=labels), "c")["region"] == region
 
 

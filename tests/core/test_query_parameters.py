@@ -1,4 +1,4 @@
-"""Parameters of reports as they are read: periods, filters, sorting, cursors."""
+"""Parsing query parameters of reports: periods, filters, sorting and cursors."""
 
 from datetime import UTC, datetime
 
@@ -40,18 +40,16 @@ WEDNESDAY = at("2026-11-25T10:20:30")
         ("lastmonth", at("2028-03-31T12:00"), "2028-02-01", "2028-03-01"),
     ],
 )
-def test_windows_are_utc_and_relative_to_the_last_hour_that_ended(
-    window: str, now: datetime, start: str, end: str
-) -> None:
+def test_windows_are_in_utc_and_relative_to_last_ended_hour(window: str, now: datetime, start: str, end: str) -> None:
     assert parse_window(window, now) == Period(at(start), at(end))
 
 
-def test_a_day_stands_for_its_first_moment_and_a_zone_is_read() -> None:
+def test_date_is_midnight_and_time_zone_is_converted() -> None:
     assert parse_period("2026-11-18", "2026-11-19", None, WEDNESDAY) == Period(at("2026-11-18"), at("2026-11-19"))
     assert parse_period("2026-11-18T01:00:00+01:00", "2026-11-19", None, WEDNESDAY).start == at("2026-11-18")
 
 
-def test_period_that_is_not_given_is_the_last_24_hours_that_have_ended() -> None:
+def test_default_period_is_last_24_ended_hours() -> None:
     period = parse_period(None, None, None, WEDNESDAY)
     assert period == parse_window("24h", WEDNESDAY)
     assert period.parameter == "default"
@@ -84,7 +82,7 @@ def test_period_that_is_not_given_is_the_last_24_hours_that_have_ended() -> None
         ("2026-11-18T00:00:00+00:30", "2026-11-19", None, "start", "is not on a full UTC hour"),
     ],
 )
-def test_a_period_that_cannot_be_meant_is_refused(
+def test_invalid_periods_are_rejected(
     start: str | None, end: str | None, window: str | None, parameter: str, says: str
 ) -> None:
     with pytest.raises(ParameterError) as refused:
@@ -93,14 +91,14 @@ def test_a_period_that_cannot_be_meant_is_refused(
     assert says in refused.value.detail
 
 
-def test_rows_begin_and_end_within_the_period() -> None:
+def test_rows_begin_and_end_within_period() -> None:
     period = Period(at("2026-11-28T05:00"), at("2026-12-02T07:00"))
     moment = at("2026-11-30T13:00")
-    found = {}
+    bounds = {}
     for granularity in ("hour", "day", "week", "month", "total"):
         begin = row_start(moment, granularity, period)
-        found[granularity] = (f"{begin:%m-%dT%H}", f"{row_end(begin, granularity, period):%m-%dT%H}")
-    assert found == {
+        bounds[granularity] = (f"{begin:%m-%dT%H}", f"{row_end(begin, granularity, period):%m-%dT%H}")
+    assert bounds == {
         "hour": ("11-30T13", "11-30T14"),
         "day": ("11-30T00", "12-01T00"),
         "week": ("11-30T00", "12-02T07"),
@@ -111,13 +109,13 @@ def test_rows_begin_and_end_within_the_period() -> None:
     assert (first, row_end(first, "day", period)) == (period.start, at("2026-11-29"))
 
 
-def test_the_period_before_has_the_same_length_or_is_the_month_before() -> None:
+def test_previous_period_has_same_length_or_is_previous_month() -> None:
     assert previous_period(Period(at("2026-03-01"), at("2026-04-01"))) == Period(at("2026-02-01"), at("2026-03-01"))
     assert previous_period(Period(at("2026-03-02"), at("2026-03-04"))) == Period(at("2026-02-28"), at("2026-03-02"))
 
 
 @pytest.mark.parametrize(
-    ("text", "passes", "stays_out"),
+    ("text", "passes", "fails"),
     [
         ("a,b", ["a", "b"], ["", "c", "a,b", "A"]),
         ("team-*", ["team-", "team-x"], ["team", "", "x-team-"]),
@@ -139,26 +137,26 @@ def test_the_period_before_has_the_same_length_or_is_the_month_before() -> None:
         (" a", [" a"], ["a"]),
     ],
 )
-def test_filters(text: str, passes: list[str], stays_out: list[str]) -> None:
-    found = parse_filter("namespace", text)
-    assert [name for name in passes if not found.matches(name)] == []
-    assert [name for name in stays_out if found.matches(name)] == []
+def test_filters(text: str, passes: list[str], fails: list[str]) -> None:
+    name_filter = parse_filter("namespace", text)
+    assert [name for name in passes if not name_filter.matches(name)] == []
+    assert [name for name in fails if name_filter.matches(name)] == []
 
 
 def escaped(name: str) -> str:
-    return "".join(f"\\{one}" if one in "\\,!*" else one for one in name)
+    return "".join(f"\\{character}" if character in "\\,!*" else character for character in name)
 
 
 @given(
     st.lists(st.text(st.characters(exclude_categories=("Cc", "Cs", "Cn", "Cf")), min_size=1), min_size=1, max_size=5)
 )
-def test_every_name_can_be_asked_for(names: list[str]) -> None:
-    found = parse_filter("workload", ",".join(map(escaped, names)))
-    assert all(found.matches(name) for name in names)
-    assert not found.matches("".join(names) + "x")
+def test_every_name_can_be_filtered_by_escaping(names: list[str]) -> None:
+    name_filter = parse_filter("workload", ",".join(map(escaped, names)))
+    assert all(name_filter.matches(name) for name in names)
+    assert not name_filter.matches("".join(names) + "x")
 
 
-def test_a_filter_tells_which_names_alone_can_pass() -> None:
+def test_filter_returns_exact_names_it_allows() -> None:
     assert parse_filter("business_unit", "b,a,b").exact_names() == ("a", "b")
     assert parse_filter("business_unit", "b,a,!b").exact_names() == ("a",)
     for text in ("a*", "!a", "a,b*", "caf\u00e9"):
@@ -184,7 +182,7 @@ def test_a_filter_tells_which_names_alone_can_pass() -> None:
         (",".join("ab" * 51), "has 102 names"),
     ],
 )
-def test_filters_that_cannot_be_meant_are_refused(text: str, says: str) -> None:
+def test_invalid_filters_are_rejected(text: str, says: str) -> None:
     text = text if says != "has 102 names" else ",".join(["a"] * 102)
     with pytest.raises(ParameterError) as refused:
         parse_filter("namespace", text)
@@ -193,9 +191,12 @@ def test_filters_that_cannot_be_meant_are_refused(text: str, says: str) -> None:
     assert len(refused.value.detail) < 200
 
 
-def test_labels_go_together_by_name() -> None:
-    found = parse_label_filters(r"team:a,env:!dev,team:b\,c", ["team", "env"])
-    assert [(one.dimension, one.matches("a"), one.matches("dev"), one.matches("b,c")) for one in found] == [
+def test_label_filters_are_grouped_by_label() -> None:
+    label_filters = parse_label_filters(r"team:a,env:!dev,team:b\,c", ["team", "env"])
+    assert [
+        (label_filter.dimension, label_filter.matches("a"), label_filter.matches("dev"), label_filter.matches("b,c"))
+        for label_filter in label_filters
+    ] == [
         ("label:team", True, False, True),
         ("label:env", True, False, True),
     ]
@@ -205,13 +206,13 @@ def test_labels_go_together_by_name() -> None:
         assert refused.value.parameter == "label"
 
 
-def test_text_that_is_meant_for_no_parameter_is_refused() -> None:
+def test_control_characters_are_rejected() -> None:
     check_text("name", "Zürich 研究 🙂")
     with pytest.raises(ParameterError):
         check_text("name", "a\x7f")
 
 
-def test_groups_and_orders_are_known_ones() -> None:
+def test_unknown_group_by_and_sort_are_rejected() -> None:
     assert parse_group_by("label:team, node", ["team"]) == ("label:team", "node")
     with pytest.raises(ParameterError, match="label:<name> for cost_labels of the settings, of which there are none"):
         parse_group_by("label:team", [])
@@ -227,44 +228,44 @@ def test_groups_and_orders_are_known_ones() -> None:
     assert parse_sort("-cost_usd", (), "separate") == (("cost_usd", True),)
 
 
-def test_pods_and_nodes_are_answered_for_48_hours() -> None:
+def test_pods_and_nodes_are_limited_to_48_hours() -> None:
     period = Period(at("2026-11-18"), at("2026-11-20"))
     check_line_hours(CostQuery(period, group_by=("pod",)))
     longer = Period(period.start, at("2026-11-20T01:00"))
-    for question, parameter in (
+    for query, parameter in (
         (CostQuery(longer, group_by=("pod",)), "group_by"),
         (CostQuery(longer, filters=(Filter("node", ()),)), "node"),
     ):
         with pytest.raises(ParameterError, match="GET /v1/exports") as refused:
-            check_line_hours(question)
+            check_line_hours(query)
         assert refused.value.parameter == parameter
 
 
-def test_a_cursor_fits_its_own_question_figures_and_place_alone() -> None:
-    seal = fingerprint("question", ["a 1", "b 2"])
-    cursor = write_cursor(100, seal)
-    assert read_cursor(cursor, seal) == 100
-    assert read_cursor(None, seal) == 0
-    assert seal == fingerprint("question", ["b 2", "a 1"])
+def test_cursor_is_valid_only_for_its_query_figures_and_offset() -> None:
+    etag = fingerprint("question", ["a 1", "b 2"])
+    cursor = write_cursor(100, etag)
+    assert read_cursor(cursor, etag) == 100
+    assert read_cursor(None, etag) == 0
+    assert etag == fingerprint("question", ["b 2", "a 1"])
     for other in (fingerprint("question", ["a 1", "b 3"]), fingerprint("another", ["a 1", "b 2"])):
         with pytest.raises(ParameterError, match="of another query, or figures of the period have changed"):
             read_cursor(cursor, other)
 
 
 @given(st.data())
-def test_a_cursor_that_was_changed_anywhere_is_refused(data: st.DataObject) -> None:
-    seal = fingerprint("question", [])
-    cursor = write_cursor(7, seal)
-    place = data.draw(st.integers(0, len(cursor) - 1))
+def test_modified_cursor_is_rejected(data: st.DataObject) -> None:
+    etag = fingerprint("question", [])
+    cursor = write_cursor(7, etag)
+    position = data.draw(st.integers(0, len(cursor) - 1))
     change = data.draw(st.sampled_from(["", "A", "!", "\n", "=", "é", "a" * 300]))
-    changed = cursor[:place] + change + cursor[place + 1 :]
+    changed = cursor[:position] + change + cursor[position + 1 :]
     if changed != cursor:
         with pytest.raises(ParameterError) as refused:
-            read_cursor(changed, seal)
+            read_cursor(changed, etag)
         assert refused.value.parameter == "cursor"
 
 
 @pytest.mark.parametrize("cursor", ["", "W10", "bnVsbA", "WzEsIDJd", "[" * 190])
-def test_what_was_never_a_cursor_is_refused(cursor: str) -> None:
+def test_malformed_cursor_is_rejected(cursor: str) -> None:
     with pytest.raises(ParameterError, match="is invalid; pass the cursor"):
-        read_cursor(cursor, "seal")
+        read_cursor(cursor, "etag")

@@ -1,4 +1,4 @@
-"""Rating against amounts computed by hand, and the identity of every node under every policy."""
+"""Rating: amounts computed by hand, and parts that sum to the node's cost for every policy."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -43,7 +43,7 @@ def node(name: str, instance_type: str = "g5.xlarge", **more: str) -> GpuNode:
 def hour_of(
     node: GpuNode, held: Mapping[str, tuple[int, int]], hour: datetime, present: tuple[int, int] = (0, 60)
 ) -> tuple[list[PodUsage], NodeUsage]:
-    """A node's hour: who held how many of its GPUs for how many minutes, all of that time used to a quarter."""
+    """A node's hour with holders (GPUs, minutes), each at a utilization of a quarter."""
     start = to_epoch_ms(hour)
     pods, gpu_ms = [], Fraction(0)
     for name, (units, minutes) in held.items():
@@ -53,15 +53,15 @@ def hour_of(
         used = Measurement("pod", Fraction(1, 4), time.length, holding.gpu_ms / 4)
         pods.append(PodUsage(holding, used))
         gpu_ms += holding.gpu_ms
-    there = Interval(start + present[0] * MINUTE, start + present[1] * MINUTE)
-    total = Fraction((node.physical or 0) * there.length)
+    present_time = Interval(start + present[0] * MINUTE, start + present[1] * MINUTE)
+    total = Fraction((node.physical or 0) * present_time.length)
     zero = Fraction(0)
-    return pods, NodeUsage(node, there, total, total - gpu_ms, zero, zero, zero, zero, zero)
+    return pods, NodeUsage(node, present_time, total, total - gpu_ms, zero, zero, zero, zero, zero)
 
 
 def usage_of(hour: datetime, *parts: tuple[list[PodUsage], NodeUsage]) -> Usage:
     pods = tuple(pod for pods, _ in parts for pod in pods)
-    return Usage("c", hour, Coverage(Decimal(1), None), pods, tuple(one for _, one in parts), ())
+    return Usage("c", hour, Coverage(Decimal(1), None), pods, tuple(node_usage for _, node_usage in parts), ())
 
 
 def spot(usd: str, hour: int, until: int | None = None) -> Price:
@@ -95,11 +95,11 @@ PRICES = [
         (6, "0.45", "spot"),
         (13, "0.38", "spot"),  # half an hour at 0.36, half at 0.40
         (20, "0.40", "spot"),
-        (-1, "1.006", "on-demand"),  # before the first price that is known
+        (-1, "1.006", "on-demand"),  # before the first known price
     ],
 )
-def test_nodes_of_all_sources_side_by_side(hour: int, spot_usd: str, spot_source: str) -> None:
-    """On demand, spot with three changes within the day, reserved, and billed, line by line."""
+def test_nodes_with_prices_of_all_sources(hour: int, spot_usd: str, spot_source: str) -> None:
+    """On-demand, spot with three changes within the day, reserved and billed nodes."""
     at = DAY + timedelta(hours=hour)
     usage = usage_of(
         at,
@@ -122,7 +122,7 @@ def test_nodes_of_all_sources_side_by_side(hour: int, spot_usd: str, spot_source
         "reserved-two": ("1.784058412500", "3.568116825000", "rates"),  # 21.957642 × 0.65 / 8 × 2
         "billed-one": ("2.000000000000", "1.500000000000", "cur"),
     }
-    costs = {one.node: one.capacity.node_cost_usd for one in rated.nodes}
+    costs = {node_hour.node: node_hour.capacity.node_cost_usd for node_hour in rated.nodes}
     assert costs == {
         "od": Decimal("55.04"),
         "spot": Decimal(spot_usd),
@@ -131,11 +131,11 @@ def test_nodes_of_all_sources_side_by_side(hour: int, spot_usd: str, spot_source
     }
     assert rated.capacity is not None
     assert rated.capacity.node_cost_usd == sum(costs.values())
-    # What is rated while a bill is still to come may change; what is billed and final does not.
+    # Prices may change until the bill has all nodes.
     assert not rated.is_final
 
 
-def test_only_a_bill_makes_it_final_where_the_bill_comes_first() -> None:
+def test_prices_are_provisional_until_preferred_bill_exists() -> None:
     usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
     rates = PriceBook([of_type("on-demand", "1.006", "g5.xlarge")])
     assert rate_usage(usage, Pricing(rates, ("on-demand",))).is_final
@@ -145,43 +145,43 @@ def test_only_a_bill_makes_it_final_where_the_bill_comes_first() -> None:
     assert not rate_usage(usage, Pricing(rates, ("cur",), bill=open_month)).is_final
 
 
-def test_time_billed_beyond_kubernetes_is_stranded() -> None:
+def test_billed_time_outside_kubernetes_is_stranded() -> None:
     usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 30)}, DAY, present=(15, 45)))
     bill = Bill({"i-a": BilledHour(Decimal(2), "USD", 45 * MINUTE, is_final=True)})
     rated = rate_usage(usage, Pricing(PriceBook([]), ("cur",), bill=bill))
-    (line,), (capacity,) = rated.pods, [one.capacity for one in rated.nodes]
+    (line,), (capacity,) = rated.pods, [node_hour.capacity for node_hour in rated.nodes]
     assert line.allocated_usd == quantize(Fraction(4, 3))
     assert (capacity.capacity_gpu_hours, capacity.stranded_gpu_hours) == (Decimal("0.75"), Decimal("0.25"))
     assert capacity.stranded_usd == quantize(Fraction(2, 3))
 
 
-def test_a_node_without_a_price_costs_null_and_its_neighbour_what_it_did() -> None:
+def test_node_without_price_costs_null_and_does_not_change_others() -> None:
     usage = usage_of(
         DAY,
-        hour_of(node("known"), {"a": (1, 60)}, DAY),
-        hour_of(node("unknown", "p5.48xlarge"), {"b": (2, 60)}, DAY),
+        hour_of(node("priced"), {"a": (1, 60)}, DAY),
+        hour_of(node("unpriced", "p5.48xlarge"), {"b": (2, 60)}, DAY),
     )
     record = attribute(usage, AttributionRules(Pricing(PriceBook([of_type("spot", "1", "g5.xlarge")]), ("spot",))))
-    known, unknown = record.lines
+    priced, unpriced = record.lines
     assert record.status == "provisional"
-    assert record.notes == ("no price for node unknown (p5.48xlarge) from spot",)
-    assert (known.allocated_usd, known.price_source) == (Decimal(1), "spot")
-    assert (unknown.allocated_usd, unknown.waste_usd, unknown.unmeasured_usd, unknown.gpu_hourly_usd) == (None,) * 4
-    assert (unknown.allocated_gpu_hours, unknown.effective_gpu_hours) == (Decimal(2), Decimal("0.5"))
+    assert record.notes == ("no price for node unpriced (p5.48xlarge) from spot",)
+    assert (priced.allocated_usd, priced.price_source) == (Decimal(1), "spot")
+    assert (unpriced.allocated_usd, unpriced.waste_usd, unpriced.unmeasured_usd, unpriced.gpu_hourly_usd) == (None,) * 4
+    assert (unpriced.allocated_gpu_hours, unpriced.effective_gpu_hours) == (Decimal(2), Decimal("0.5"))
     assert record.totals is not None
     assert record.totals.capacity is not None
     assert record.totals.costs.unpriced_gpu_hours == 2
     assert record.totals.costs.allocated_usd == record.totals.capacity.node_cost_usd == 1
 
 
-def test_a_shape_nobody_knows_is_named() -> None:
+def test_missing_shape_is_named() -> None:
     usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
     rated = rate_usage(usage, Pricing(PriceBook(PRICES), ("on-demand",), SPLIT_POLICIES["scad"]))
     assert rated.pods[0].allocated_usd is None
     assert "no shape for node a (g5.xlarge): split policy scad needs" in rated.notes[0]
 
 
-def test_another_currency_is_no_price_and_said() -> None:
+def test_price_in_other_currency_is_ignored_and_noted() -> None:
     usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
     euros = PriceBook([Price("on-demand", "node-hour", Decimal(1), currency="EUR")])
     rated = rate_usage(usage, Pricing(euros, ("on-demand",)))
@@ -191,7 +191,7 @@ def test_another_currency_is_no_price_and_said() -> None:
     assert rate_usage(usage, Pricing(euros, ("on-demand",), currency="EUR")).pods[0].allocated_usd == 1
 
 
-def test_a_price_per_gpu_leaves_nothing_to_the_host() -> None:
+def test_price_per_gpu_has_no_host_part() -> None:
     usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
     rated = rate_usage(usage, replace(Pricing.constant(Decimal(3)), policy=SPLIT_POLICIES["scad"]))
     assert rated.capacity is not None
@@ -199,8 +199,8 @@ def test_a_price_per_gpu_leaves_nothing_to_the_host() -> None:
     assert rated.nodes[0].split_policy == "gpu-bears-all"
 
 
-def test_a_capacity_block_costs_its_fee_used_or_not() -> None:
-    """Two instances for a day at $2,400: $50 an hour each, whether a node came or not."""
+def test_capacity_block_costs_its_fee_even_if_unused() -> None:
+    """Two instances for a day at $2,400: $50 per hour each, with or without a node."""
     block = CapacityBlock("cr-1", "c", "p5.48xlarge", 2, Decimal(2400), "USD", DAY, DAY + timedelta(days=1))
     labels = {"label_karpenter_k8s_aws_capacity_reservation_id": "cr-1"}
     pricing = Pricing(PriceBook([block.price()]), ("capacity-block",), blocks=(block,))
@@ -227,40 +227,40 @@ def test_a_capacity_block_costs_its_fee_used_or_not() -> None:
 
 
 def block(until: int, labels: dict[str, str]) -> tuple[Pricing, GpuNode]:
-    """One instance at $10 an hour, and its node; $12 for any other GPU-hour."""
+    """Pricing with a block of one instance at $10 per hour and $12 for other GPU-hours, and the block's node."""
     ends = DAY + timedelta(minutes=until)
-    one = CapacityBlock("cr-1", "c", "g5.xlarge", 1, Decimal(until) / 6, "USD", DAY, ends)
+    capacity_block = CapacityBlock("cr-1", "c", "g5.xlarge", 1, Decimal(until) / 6, "USD", DAY, ends)
     book = PriceBook(
         [
-            one.price(),
+            capacity_block.price(),
             Price("constant", "gpu-hour", Decimal(12)),
-            Price("override", "node-hour", Decimal(3), {"node": "dear"}),
+            Price("override", "node-hour", Decimal(3), {"node": "overridden"}),
         ]
     )
-    return Pricing(book, ("override", "capacity-block", "constant"), blocks=(one,)), node("a", labels=labels)  # type: ignore[arg-type]
+    return Pricing(book, ("override", "capacity-block", "constant"), blocks=(capacity_block,)), node("a", labels=labels)  # type: ignore[arg-type]
 
 
 LABELS = {"label_karpenter_k8s_aws_capacity_reservation_id": "cr-1"}
 
 
-def test_a_node_seen_a_scrape_longer_than_its_block_is_the_blocks() -> None:
+def test_node_observed_slightly_longer_than_block_is_priced_by_block() -> None:
     pricing, of_block = block(30, LABELS)
     rated = rate_usage(usage_of(DAY, hour_of(of_block, {}, DAY, present=(0, 31))), pricing)
     assert (rated.nodes[0].price_source, rated.nodes[0].capacity.node_cost_usd) == ("capacity-block", Decimal(5))
     assert rated.charges == []
 
 
-def test_a_block_is_paid_for_whatever_its_nodes_are_priced_by() -> None:
+def test_block_is_charged_unless_override_replaces_it() -> None:
     pricing, of_block = block(60, LABELS)
     usage = usage_of(DAY, hour_of(of_block, {}, DAY))
     elsewhere = rate_usage(usage, replace(pricing, sources=("constant", "capacity-block")))
     assert elsewhere.capacity is not None
     assert elsewhere.capacity.node_cost_usd == 12 + 10
-    by_hand = usage_of(DAY, hour_of(replace(of_block, name="dear"), {}, DAY))
-    assert rate_usage(by_hand, pricing).charges == []  # that price stands in the block's place
+    by_hand = usage_of(DAY, hour_of(replace(of_block, name="overridden"), {}, DAY))
+    assert rate_usage(by_hand, pricing).charges == []  # the override replaces the block's price
 
 
-def test_a_charge_in_another_currency_is_said_and_in_no_sum() -> None:
+def test_charge_in_other_currency_is_noted_and_not_summed() -> None:
     usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
     bill = Bill(charges={"c": (ClusterCharge("unused-savings-plan", "sp-1", Decimal(9), "EUR"),)})
     rated = rate_usage(usage, replace(Pricing.constant(Decimal(1)), bill=bill))
@@ -268,7 +268,7 @@ def test_a_charge_in_another_currency_is_said_and_in_no_sum() -> None:
     assert rated.notes == ("unused-savings-plan of sp-1 is in EUR and not in any sum: the hour is in USD",)
 
 
-def test_a_charge_of_a_cluster_whose_nodes_nobody_knows_is_said() -> None:
+def test_charge_of_cluster_with_unknown_nodes_is_noted() -> None:
     usage = replace(usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY)), nodes=None)
     bill = Bill(charges={"c": (ClusterCharge("unused-savings-plan", "sp-1", Decimal(9)),)})
     rated = rate_usage(usage, replace(Pricing.constant(Decimal(1)), bill=bill))
@@ -276,7 +276,7 @@ def test_a_charge_of_a_cluster_whose_nodes_nobody_knows_is_said() -> None:
     assert rated.notes == ("unused-savings-plan of sp-1 is not in any sum: the nodes are unknown",)
 
 
-def test_a_price_left_out_for_its_currency_is_said() -> None:
+def test_price_skipped_for_its_currency_is_noted() -> None:
     usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
     book = PriceBook(
         [Price("override", "node-hour", Decimal(1), currency="EUR"), Price("constant", "gpu-hour", Decimal(12))]
@@ -288,7 +288,7 @@ def test_a_price_left_out_for_its_currency_is_said() -> None:
     )
 
 
-def test_a_charge_is_known_though_no_node_has_a_price() -> None:
+def test_charge_counts_even_if_no_node_has_price() -> None:
     usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
     bill = Bill(charges={"c": (ClusterCharge("unused-savings-plan", "sp-1", Decimal(30)),)})
     rated = rate_usage(usage, Pricing(PriceBook([]), ("cur",), bill=bill))
@@ -296,8 +296,8 @@ def test_a_charge_is_known_though_no_node_has_a_price() -> None:
     assert rated.capacity.figures()["node_cost_usd"] == 30
 
 
-def test_the_article_of_eight_gpus_for_96_hours() -> None:
-    """The seeds' case: 8 GPUs at $3.50 for four days are $2,688, not what the article's own product says."""
+def test_eight_gpus_for_96_hours_cost_2688_usd() -> None:
+    """The example of an article in docs/seeds.md: 8 GPUs at $3.50 for four days cost $2,688, not what it says."""
     total = Decimal(0)
     for hour in range(96):
         at = DAY + timedelta(hours=hour)
@@ -315,27 +315,29 @@ amounts = st.decimals(Decimal("0.0001"), 500, places=7)
 
 @settings(max_examples=150, deadline=None)
 @given(cluster_observations(), metering_rules, policies, amounts, st.booleans())
-def test_every_nodes_parts_are_its_price_to_the_last_digit(
+def test_parts_of_node_sum_to_its_price_exactly(
     observation: Observation, metering: MeteringRules, policy: SplitPolicy, price: Decimal, is_per_gpu: bool
 ) -> None:
     usage = meter(observation, metering)
     book = PriceBook([Price("rates", "gpu-hour" if is_per_gpu else "node-hour", price)])
     shapes = dict.fromkeys(["", "p4d.24xlarge"], SHAPES["p4d.24xlarge"])
     rated = rate_usage(usage, Pricing(book, ("rates",), policy, shapes))
-    for one, found in zip(rated.nodes, usage.nodes or (), strict=True):
-        hours = Fraction(found.present.length, HOUR_MS) * (found.gpus if is_per_gpu else 1)
-        assert one.capacity.node_cost_usd == quantize(hours * Fraction(price))
-        assert_node_adds_up(rated, one, Fraction(1) if is_per_gpu else part_of(policy, "p4d.24xlarge"))
+    for node_hour, node_usage in zip(rated.nodes, usage.nodes or (), strict=True):
+        hours = Fraction(node_usage.present.length, HOUR_MS) * (node_usage.gpus if is_per_gpu else 1)
+        assert node_hour.capacity.node_cost_usd == quantize(hours * Fraction(price))
+        assert_node_adds_up(rated, node_hour, Fraction(1) if is_per_gpu else part_of(policy, "p4d.24xlarge"))
     assert_units_add_up(usage, Pricing(book, ("rates",), policy, shapes))
 
 
 @settings(max_examples=150, deadline=None)
 @given(policies, amounts, st.integers(1, HOUR_MS), st.integers(0, 40), st.integers(1, 20), st.integers(0, 8))
-def test_a_billed_nodes_parts_are_its_amount_to_the_last_digit(
+def test_parts_of_billed_node_sum_to_billed_amount_exactly(
     policy: SplitPolicy, amount: Decimal, billed_ms: int, start: int, minutes: int, units: int
 ) -> None:
-    one = hour_of(node("a", "p5.48xlarge"), {"p": (units, minutes)} if units else {}, DAY, (start, start + minutes))
-    usage = usage_of(DAY, one)
+    pods_and_node = hour_of(
+        node("a", "p5.48xlarge"), {"p": (units, minutes)} if units else {}, DAY, (start, start + minutes)
+    )
+    usage = usage_of(DAY, pods_and_node)
     bill = Bill({"i-a": BilledHour(amount, "USD", billed_ms, is_final=True)})
     rated = rate_usage(usage, Pricing(PriceBook([]), ("cur",), policy, SHAPES, bill=bill))
     assert rated.nodes[0].capacity.node_cost_usd == amount
@@ -350,28 +352,30 @@ def part_of(policy: SplitPolicy, instance_type: str) -> Fraction:
     return part
 
 
-def assert_node_adds_up(rated: RatedHour, one: NodeHour, part: Fraction) -> None:
-    """GPU part + host part = price; and the GPU part is what holders and the rest bear."""
-    parts = one.capacity
-    on_it = [pod for pod in rated.pods if node_key(pod.usage.holding.node) == (one.node, one.provider_id)]
-    held = sum((pod.allocated_usd or Decimal(0) for pod in on_it), Decimal(0))
-    gpus = held + parts.unallocated_usd + parts.stranded_usd + parts.unobserved_usd + parts.residual_usd
-    assert held == one.allocated_usd
+def assert_node_adds_up(rated: RatedHour, node_hour: NodeHour, part: Fraction) -> None:
+    """Assert that GPU part + host part = price, and that allocated and idle parts sum to the GPU part."""
+    parts = node_hour.capacity
+    node_pods = [
+        pod for pod in rated.pods if node_key(pod.usage.holding.node) == (node_hour.node, node_hour.provider_id)
+    ]
+    allocated = sum((pod.allocated_usd or Decimal(0) for pod in node_pods), Decimal(0))
+    gpus = allocated + parts.unallocated_usd + parts.stranded_usd + parts.unobserved_usd + parts.residual_usd
+    assert allocated == node_hour.allocated_usd
     assert gpus + parts.host_usd == parts.node_cost_usd
     assert abs(Fraction(gpus) - Fraction(parts.node_cost_usd) * part) <= Fraction(2, 10**12)
-    for pod in on_it:
+    for pod in node_pods:
         assert pod.allocated_usd == (pod.effective_usd or 0) + (pod.waste_usd or 0) + (pod.unmeasured_usd or 0)
 
 
-def node_key(one: GpuNode) -> tuple[str, str]:
-    return one.name, one.provider_id
+def node_key(node: GpuNode) -> tuple[str, str]:
+    return node.name, node.provider_id
 
 
 def assert_units_add_up(usage: Usage, pricing: Pricing) -> None:
-    """What business units pay together is what nodes bear for their holders."""
+    """Assert that the business units together pay the allocated cost of all nodes."""
     units = (BusinessUnit("shared", ("a",), distribute="proportional"), BusinessUnit("b", ("b",)))
     record = attribute(usage, AttributionRules(pricing, units))
     if record.totals is None or usage.nodes is None:
         return
     by_unit = sum((costs.allocated_usd for costs in record.by_business_unit().values()), Decimal(0))
-    assert by_unit == sum((one.allocated_usd for one in record.nodes), Decimal(0))
+    assert by_unit == sum((node_hour.allocated_usd for node_hour in record.nodes), Decimal(0))

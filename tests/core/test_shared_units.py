@@ -1,4 +1,4 @@
-"""Shared units are paid by the others, to the last digit."""
+"""The cost of shared units is distributed among the others, to the last digit."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -30,17 +30,21 @@ policies = st.dictionaries(st.sampled_from(["platform", "ops"]), st.sampled_from
 
 
 @given(lines, policies)
-def test_nothing_is_lost_or_made(before: list[Line], shared: dict[str, DistributionPolicy]) -> None:
+def test_distribution_preserves_sums(before: list[Line], shared: dict[str, DistributionPolicy]) -> None:
     after = distribute_lines(before, shared)
-    assert Costs.total(cost_line.costs() for cost_line in after) == Costs.total(cost_line.costs() for cost_line in before)
+    assert Costs.total(cost_line.costs() for cost_line in after) == Costs.total(
+        cost_line.costs() for cost_line in before
+    )
     for cost_line in after:
-        assert cost_line.allocated_usd == (cost_line.effective_usd or 0) + (cost_line.waste_usd or 0) + (cost_line.unmeasured_usd or 0)
+        assert cost_line.allocated_usd == (cost_line.effective_usd or 0) + (cost_line.waste_usd or 0) + (
+            cost_line.unmeasured_usd or 0
+        )
     unshared_units = {cost_line.business_unit for cost_line in before} - shared.keys()
     if unshared_units:
         assert {cost_line.business_unit for cost_line in after} == unshared_units
 
 
-def test_by_what_the_receivers_cost() -> None:
+def test_distribution_is_proportional_to_cost_or_even() -> None:
     zero = quantize(0)
     before = [
         priced("platform", quantize(1), quantize(2), zero),
@@ -54,17 +58,21 @@ def test_by_what_the_receivers_cost() -> None:
         "a": Decimal("0.666666666667"),
         "b": Decimal("1.333333333333"),
     }
-    evenly = {cost_line.business_unit: cost_line for cost_line in distribute_lines(before, {"platform": "even"}) if cost_line.shared_from}
+    evenly = {
+        cost_line.business_unit: cost_line
+        for cost_line in distribute_lines(before, {"platform": "even"})
+        if cost_line.shared_from
+    }
     assert {cost_line.allocated_usd for cost_line in evenly.values()} == {Decimal("1.5")}
 
 
-def test_who_is_alone_pays_alone() -> None:
+def test_shared_unit_without_receivers_keeps_its_cost() -> None:
     before = [priced("platform", quantize(1), quantize(2), quantize(0))]
     assert distribute_lines(before, {"platform": "even"}) == before
 
 
 @pytest.mark.parametrize(("hour", "expected"), [(9, [("x", "y"), None]), (10, [("y",), ("x",)])])
-def test_a_namespace_moves_at_an_hour(hour: int, expected: list[tuple[str, ...] | None]) -> None:
+def test_namespace_moves_between_units_at_hour(hour: int, expected: list[tuple[str, ...] | None]) -> None:
     moved = datetime(2026, 11, 19, 10, tzinfo=UTC)
     units = [
         BusinessUnit("a", ("x", "y")),
@@ -75,7 +83,7 @@ def test_a_namespace_moves_at_an_hour(hour: int, expected: list[tuple[str, ...] 
     assert [unit.namespaces for unit in units_of_hour] == [names for names in expected if names]
 
 
-def test_of_two_entries_that_have_begun_the_later_counts_wherever_it_stands() -> None:
+def test_latest_begun_entry_applies_regardless_of_order() -> None:
     first, second = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC)
     old, new = BusinessUnit("a", ("x",), since=first), BusinessUnit("a", ("y",), since=second)
     undated = BusinessUnit("a", ("z",))

@@ -1,6 +1,6 @@
 """Record golden answers, and check that the product still gives them.
 
-python -m tests.golden record [NAME ...]                # inputs and answers, anew
+python -m tests.golden record [NAME ...]                # inputs and answers, again
 python -m tests.golden record --inputs-only [NAME ...]  # Prometheus' answers to today's queries; answers must stay
 python -m tests.golden check [NAME ...] [--texts]       # compare; --texts: sentences for people, too
 """

@@ -79,8 +79,8 @@ def main() -> int:
             changes = noticed(fault, dynamodb)
             missed += not changes
             first = f": {changes[0].path}: {changes[0].expected!s:.60} → {changes[0].actual!s:.60}" if changes else ""
-            verdict = f"noticed, {len(changes)} differences{first}" if changes else "NOT NOTICED"
-            print(f"{FAULTS.index(fault) + 1:2} {fault.title} [{fault.scenario}]: {verdict}", flush=True)
+            result = f"noticed, {len(changes)} differences{first}" if changes else "NOT NOTICED"
+            print(f"{FAULTS.index(fault) + 1:2} {fault.title} [{fault.scenario}]: {result}", flush=True)
     print(f"{len(chosen) - missed} of {len(chosen)} faults noticed")
     return int(missed > 0)
 

@@ -15,7 +15,7 @@ _PATTERN = re.compile(r'=~"((?:[^"\\]|\\.)*)"')
 
 
 class Metrics:
-    """Answers queries from a recording; with a real Prometheus beside it, records what is missing.
+    """Answers queries from a recording. With a real Prometheus, it records missing queries.
 
     Attributes:
         missing: queries that the recording does not hold, as a reader would want to see them.

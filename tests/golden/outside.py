@@ -18,7 +18,7 @@ class Outside(ThreadingHTTPServer):
 
     Attributes:
         metrics: what `/prometheus/<cluster>` answers.
-        down: clusters whose metrics cannot be had at the moment; their Prometheus answers 400.
+        down: clusters whose metrics are unavailable at the moment. Their Prometheus answers 400.
         prices: what `/aws/<service>` answers.
         posts: what was posted to `/slack/<name>` and `/alertmanager/<name>` since somebody took it.
         api: calls the api function with an event, for `/api`.

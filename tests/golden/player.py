@@ -223,7 +223,7 @@ class Player:
             yield from messages
 
     def _effects(self, name: str) -> dict[str, Any]:
-        """What functions did beside answering: metrics, posts, emails, dead letters."""
+        """The functions' effects besides responses: metrics, posts, emails, dead letters."""
         effects: dict[str, Any] = {"metrics": list(self._metrics_printed())}
         texts: dict[str, list[Any]] = {}
         posts, self._outside.posts = self._outside.posts, []

@@ -1,4 +1,4 @@
-"""What the recorded answers cover, counted: which values the telling fields have, which amounts are not zero."""
+"""Counts what the recorded answers cover: values of significant fields, and amounts that are not zero."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.golden import fixtures
 
-TELLING = (
+SIGNIFICANT = (
     "status", "utilization_source", "price_source", "split_policy", "gpu_share_source", "capacity_type", "kind", "state",
     "rule", "event", "severity", "workload_kind", "resource", "source", "unit", "currency", "standing", "to",
 )  # fmt: skip
@@ -28,7 +28,7 @@ def summary(name: str) -> dict[str, Counter[str]]:
             counted.setdefault("commands", Counter())[" ".join(step["arguments"][:2])] += 1
     for answer in answers.values():
         for field, value in _values(answer):
-            if field in TELLING and isinstance(value, str):
+            if field in SIGNIFICANT and isinstance(value, str):
                 counted.setdefault(field, Counter())[value] += 1
             elif isinstance(value, Decimal) and value and field.endswith(("_usd", "_gpu_hours")):
                 counted["not zero"][field] += 1

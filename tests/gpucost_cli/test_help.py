@@ -31,7 +31,7 @@ def groups(group: click.Group, *parents: str) -> Iterator[tuple[str, ...]]:
 COMMANDS = dict(commands(cli))
 
 
-@pytest.mark.parametrize("names", groups(cli), ids=" ".join)
+@pytest.mark.parametrize("names", list(groups(cli)), ids=" ".join)
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_lists_of_commands_are_not_truncated(names: tuple[str, ...], width: int) -> None:
     result = CliRunner().invoke(cli, [*names, "--help"], terminal_width=width)
@@ -39,7 +39,7 @@ def test_lists_of_commands_are_not_truncated(names: tuple[str, ...], width: int)
     assert "..." not in result.output.partition("Commands:")[2]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", list(COMMANDS))
 def test_every_command_has_a_sentence_and_an_example(name: str) -> None:
     text = COMMANDS[name].help or ""
     first = " ".join(text.partition("\n\n")[0].split())
@@ -49,7 +49,7 @@ def test_every_command_has_a_sentence_and_an_example(name: str) -> None:
     assert f"gpucost {name}" in text.partition("Example:")[2]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", list(COMMANDS))
 def test_every_option_has_a_help_text(name: str) -> None:
     options = [parameter for parameter in COMMANDS[name].params if isinstance(parameter, click.Option)]
     assert [option.name for option in options if not option.help] == []

@@ -1,4 +1,4 @@
-"""Takes statements, and parts of them, out of policies and finds what nobody would miss."""
+"""Removes statements, and parts of them, from policies, and lists those that no access needs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,11 @@ def unnoticed_statements(policies: Policies, accesses: Sequence[Access]) -> list
 
     AWS's managed policies are left out: the template names them, but does not write their statements.
     """
-    removals = [(statement.title, statement, policies.without(statement)) for statement in policies.statements if not statement.is_managed]
+    removals = [
+        (statement.title, statement, policies.without(statement))
+        for statement in policies.statements
+        if not statement.is_managed
+    ]
     return _unnoticed(policies, accesses, removals)
 
 

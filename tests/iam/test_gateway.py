@@ -178,7 +178,7 @@ def test_missing_object_is_hidden_without_list_permission(front: Front) -> None:
         codes.append(missing.value.response["Error"]["Code"])
         front.allow("s3:ListBucket", f"arn:aws:s3:::{bucket}")
     assert codes == ["AccessDenied", "NoSuchKey"]
-    assert not front.authorizer.denials, "nobody was denied what they asked for"
+    assert not front.authorizer.denials, "no access was denied"
 
 
 def test_replacing_an_object_needs_to_read_it(front: Front) -> None:

@@ -63,7 +63,11 @@ def test_no_statement_of_the_template_is_overlooked(recorded: tuple[Policies, li
     policies, _ = recorded
     resources = transform()["Resources"]
     permissions = [body for body in resources.values() if body["Type"] == "AWS::Lambda::Permission"]
-    written = [statement for statement in policies.statements if not statement.is_managed and statement.title.partition("/")[0] in resources]
+    written = [
+        statement
+        for statement in policies.statements
+        if not statement.is_managed and statement.title.partition("/")[0] in resources
+    ]
     declared = sum(
         len(list(_statements(resource))) * len(resource.get("Properties", {}).get("Roles", ["its own"]))
         for resource in resources.values()

@@ -151,7 +151,9 @@ def _settings(prometheus: str, amp: str) -> dict[str, Any]:
         {"url": prometheus, "auth": "bearer", "secret": "gpucost/token"},
     )
     return {
-        "clusters": [{"name": name, "prometheus": prometheus} for name, prometheus in zip(CLUSTERS, clusters, strict=True)],
+        "clusters": [
+            {"name": name, "prometheus": prometheus} for name, prometheus in zip(CLUSTERS, clusters, strict=True)
+        ],
         "business_units": [{"name": "research", "namespaces": ["team"]}],
         "alerts": {
             "rules": [
@@ -283,7 +285,9 @@ def _dispatch(stack: LocalStack) -> None:
 
 
 def _restate_and_export_again(stack: LocalStack) -> None:
-    for message in restate_messages(CLUSTERS[0], [FIRST + HOUR], settings_version=2, reason="test", correlation_id="test"):
+    for message in restate_messages(
+        CLUSTERS[0], [FIRST + HOUR], settings_version=2, reason="test", correlation_id="test"
+    ):
         _send(stack, "BackfillQueueUrl", message.model_dump_json())
     stack.pump_until_quiet()
     _fire(stack, 2)
@@ -320,7 +324,9 @@ def _refuse_messages(stack: LocalStack) -> None:
     stack.publish_alert(WORKSPACE, "not JSON")
     stack.pump_until_quiet()
     for origin, queue in (("schedule", "HoursQueueUrl"), ("backfill", "BackfillQueueUrl")):
-        (message,) = due_messages(CLUSTERS[0], [FIRST, FIRST + HOUR], settings_version=1, origin=origin, correlation_id="test")  # type: ignore[arg-type]  # literals
+        (message,) = due_messages(
+            CLUSTERS[0], [FIRST, FIRST + HOUR], settings_version=1, origin=origin, correlation_id="test"
+        )  # type: ignore[arg-type]  # literals
         record = {
             "messageId": "1", "body": message.model_dump_json(), "attributes": {"ApproximateReceiveCount": "3"},
             "eventSource": "aws:sqs", "eventSourceARN": queue, "receiptHandle": "1", "messageAttributes": {},

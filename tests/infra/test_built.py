@@ -175,7 +175,10 @@ def test_each_handler_does_its_job_from_the_artefacts_alone(
 def test_the_page_travels_with_the_api_function_alone(run: Any, built: Path) -> None:
     committed = event("api-costs")
     request = {**committed, "routeKey": "GET /", "rawPath": "/", "rawQueryString": ""}
-    request["requestContext"] = {**request["requestContext"], "http": {**request["requestContext"]["http"], "path": "/"}}
+    request["requestContext"] = {
+        **request["requestContext"],
+        "http": {**request["requestContext"]["http"], "path": "/"},
+    }
     answer = run("ApiFunction", {**request, "queryStringParameters": {}})
     assert answer["statusCode"] == 200, answer
     (script,) = (built / "ApiFunction" / "page" / "assets").glob("index-*.js")
@@ -228,9 +231,7 @@ def test_lambda_layer_is_small_and_of_a_single_architecture(built_for_lambda: Pa
         assert core + size <= 200 * MEGABYTE
 
 
-def test_export_with_its_layer_fits_lambda(
-    built_for_lambda: Path, duckdb_for_lambda: Path, built: Path
-) -> None:
+def test_export_with_its_layer_fits_lambda(built_for_lambda: Path, duckdb_for_lambda: Path, built: Path) -> None:
     parts = (built_for_lambda, duckdb_for_lambda, built / "CommonLayer", built / "ExportFunction")
     sizes = [sum(path.stat().st_size for path in part.rglob("*") if path.is_file()) for part in parts]
     assert sum(sizes) <= 200 * MEGABYTE
@@ -252,7 +253,7 @@ def imported(built: Path, name: str) -> list[str]:
 def test_functions_import_no_more_than_they_did_and_nothing_that_only_the_api_needs(built: Path) -> None:
     for name in FUNCTIONS:
         modules = imported(built, name)
-        assert len(modules) <= MODULES[name], f"{name}: if it was meant, set the bound anew"
+        assert len(modules) <= MODULES[name], f"{name}: if this is intended, raise the bound"
         assert "boto3" not in modules, f"{name} makes its clients when it needs them"
         assert "duckdb" not in modules, name
         if name != "ApiFunction":
@@ -262,7 +263,7 @@ def test_functions_import_no_more_than_they_did_and_nothing_that_only_the_api_ne
 @pytest.mark.parametrize("layer", UNZIPPED)
 def test_no_layer_is_larger_than_it_was(built: Path, layer: str) -> None:
     size = sum(path.stat().st_size for path in (built / layer).rglob("*") if path.is_file()) / MEGABYTE
-    assert size <= UNZIPPED[layer], "if it was meant, set the bound anew"
+    assert size <= UNZIPPED[layer], "if this is intended, raise the bound"
 
 
 @pytest.mark.parametrize("layer", LAYERS)

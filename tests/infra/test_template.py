@@ -178,7 +178,9 @@ def test_asynchronous_functions_do_not_fail_in_silence(template: Template) -> No
 
 def test_undeliverable_events_become_dead_letters(template: Template) -> None:
     subscriptions = [body for _, body in of_type(template, "AWS::SNS::Subscription") if body["Protocol"] == "lambda"]
-    assert [subscription["RedrivePolicy"]["deadLetterTargetArn"] for subscription in subscriptions] == [{"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}]
+    assert [subscription["RedrivePolicy"]["deadLetterTargetArn"] for subscription in subscriptions] == [
+        {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
+    ]
     # Without this SNS drops them: the redrive policy alone grants nothing.
     policy = template["Resources"]["DeadLetterPolicy"]["Properties"]
     assert policy["Queues"] == [{"Ref": "DeadLetterQueue"}]
@@ -361,7 +363,7 @@ def test_traces_are_sent_if_enabled(template: Template) -> None:
 
 
 def test_recording_rules_are_loaded_if_enabled(template: Template) -> None:
-    """Off unless asked for, and only beside the alerts; the nested template takes what it is given."""
+    """Off by default, and only together with the alerts. The nested template has exactly the passed parameters."""
     nested = template["Resources"]["AmpRecordingRules"]
     condition = {"Fn::Equals": [{"Ref": "RecordingRules"}, "true"]}
     assert template["Conditions"][nested["Condition"]] == {"Fn::And": [{"Condition": "WithAmpRules"}, condition]}

@@ -96,7 +96,9 @@ def shared_names(first: Stack, second: Stack) -> Iterator[str]:
 def stack(name: str, template: Template, parameters: Mapping[str, Any], region: str = "eu-central-1") -> Stack:
     """A stack with these parameters, as far as the template has them; required ones are the stack's own."""
     declared = template.get("Parameters", {})
-    required = {key: f"{name}-{key}" for key, body in declared.items() if "Default" not in body or key in UNIQUE_PER_ACCOUNT}
+    required = {
+        key: f"{name}-{key}" for key, body in declared.items() if "Default" not in body or key in UNIQUE_PER_ACCOUNT
+    }
     if parameters and "CertificateArn" in declared:
         required["CertificateArn"] = f"arn-of-a-certificate-of-{name}"
     elif not parameters:
@@ -161,15 +163,17 @@ def test_a_new_resource_with_a_fixed_name_is_seen(kind: str, properties: dict[st
     assert len(list(shared_names(Stack("a", template), Stack("b", template)))) >= 1
 
 
-def test_names_fit_even_where_the_stack_has_the_longest_name() -> None:
-    """CloudFormation takes stack names of 128 characters."""
+def test_names_fit_with_the_longest_stack_name() -> None:
+    """CloudFormation allows stack names of 128 characters."""
     name = "a" * 128
     for path in templates():
         template = read_template(REPOSITORY / path)
-        made = [stack(name, template, EVERYTHING_ON)] if path == "template.yaml" else [Stack(name, template)]
-        made += [nested for stack in made for nested in stack.nested() if not nested.name.endswith("-Observability")]
-        for stack in made:
-            for logical, kind, properties in stack.resources():
+        stacks = [stack(name, template, EVERYTHING_ON)] if path == "template.yaml" else [Stack(name, template)]
+        stacks += [
+            nested for parent in stacks for nested in parent.nested() if not nested.name.endswith("-Observability")
+        ]
+        for deployed in stacks:
+            for logical, kind, properties in deployed.resources():
                 declared = PROVIDER_SCHEMA_MANAGER.get_resource_schema("eu-central-1", kind).schema["properties"]
                 for path_of_name in name_paths(kind)[0]:
                     value, limit = value_at(properties, path_of_name), declared.get(path_of_name, {}).get("maxLength")

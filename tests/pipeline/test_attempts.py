@@ -27,7 +27,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpucost.sources.prometheus.client.BACKOFF_SECONDS", 0.0)
 
 
-def test_prometheus_away_is_incomplete_with_reason_and_next_attempt(
+def test_unreachable_prometheus_makes_hours_incomplete_with_reason_and_next_attempt(
     system: System, impatient: None, refused_url: str
 ) -> None:
     system.push(refused_url)
@@ -41,7 +41,7 @@ def test_prometheus_away_is_incomplete_with_reason_and_next_attempt(
     assert system.heard.closed[0].status == "incomplete"
 
 
-def test_an_incomplete_hour_is_tried_again_only_when_its_time_has_come(
+def test_incomplete_hour_is_retried_only_when_due(
     system: System, impatient: None, refused_url: str
 ) -> None:
     url = system.store.current().settings.clusters[0].prometheus.url
@@ -55,7 +55,7 @@ def test_an_incomplete_hour_is_tried_again_only_when_its_time_has_come(
     assert system.figures() == [("complete", "12", 2)]
 
 
-def test_at_the_end_of_its_look_back_an_incomplete_hour_is_given_up(
+def test_incomplete_hour_is_abandoned_at_the_end_of_its_look_back(
     system: System, impatient: None, refused_url: str
 ) -> None:
     system.push(refused_url)
@@ -69,7 +69,7 @@ def test_at_the_end_of_its_look_back_an_incomplete_hour_is_given_up(
         assert manifest.is_abandoned() == (again is None)
 
 
-def test_no_heartbeat_is_incomplete_at_once_and_nothing_is_zero(system: System) -> None:
+def test_hour_without_heartbeat_is_incomplete_without_figures(system: System) -> None:
     system.attribute(start=HOUR - timedelta(hours=30))
     ((status, usd, _),) = system.figures()
     assert (status, usd) == ("incomplete", "")
@@ -78,7 +78,7 @@ def test_no_heartbeat_is_incomplete_at_once_and_nothing_is_zero(system: System) 
     assert "no scrape" in manifest.notes[0]
 
 
-def test_a_poison_hour_is_put_aside_with_its_reason_and_holds_up_no_other(
+def test_failing_hour_goes_to_the_dead_letter_queue_and_delays_no_other(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def poisoned(metered: Any, rules: Any) -> HourRecord:
@@ -104,7 +104,7 @@ def test_a_poison_hour_is_put_aside_with_its_reason_and_holds_up_no_other(
     assert system.figures()[-1] == ("complete", "12", 2)
 
 
-def test_what_amps_limit_refuses_is_an_incomplete_hour_with_its_reason(
+def test_query_refused_by_amps_limit_makes_the_hour_incomplete_with_its_reason(
     table: DynamoTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):

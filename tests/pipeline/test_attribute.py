@@ -33,7 +33,7 @@ def system(table: DynamoTable, prometheus: Callable[[str], str]) -> System:
     return busy_hour(table, prometheus)
 
 
-def test_limits_are_kept_of_hours_that_were_published(table: DynamoTable, prometheus: Callable[[str], str]) -> None:
+def test_limits_of_published_hours_are_recorded(table: DynamoTable, prometheus: Callable[[str], str]) -> None:
     timeline = Timeline(gaps=[(60, 125)])
     timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 2})
@@ -47,7 +47,7 @@ def test_limits_are_kept_of_hours_that_were_published(table: DynamoTable, promet
     assert [(one.hour, one.quotas[0].hard) for one in found] == [(HOUR, Decimal(4))]
 
 
-def test_limits_are_kept_though_the_first_delivery_was_killed_before(
+def test_limits_are_recorded_after_a_crash_of_the_first_delivery(
     table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class KilledError(BaseException):
@@ -63,7 +63,7 @@ def test_limits_are_kept_though_the_first_delivery_was_killed_before(
                  resource="requests.nvidia.com/gpu")  # fmt: skip
     system = System(table, prometheus(timeline.text()))
     with monkeypatch.context() as patched, pytest.raises(KilledError):
-        patched.setattr(LimitsRecorder, "keep", kill)
+        patched.setattr(LimitsRecorder, "record", kill)
         system.attribute()
     assert [status for status, _, _ in system.figures()] == ["complete"]
     system.attribute()
@@ -72,7 +72,7 @@ def test_limits_are_kept_though_the_first_delivery_was_killed_before(
     system.attribute()  # nothing is asked for twice
 
 
-def test_hours_of_a_day_that_has_partly_expired_are_published_all_the_same(table: DynamoTable, system: System) -> None:
+def test_hours_of_a_partly_expired_day_are_published(table: DynamoTable, system: System) -> None:
     """Kept for a shorter time than days: the day cannot be summed anew, whatever is tried."""
     system.attribute(start=HOUR - timedelta(hours=1))
     for item in table.client.scan(TableName=table.name)["Items"]:
@@ -86,7 +86,7 @@ def test_hours_of_a_day_that_has_partly_expired_are_published_all_the_same(table
     assert system.figures()[-1] == ("complete", "12", 1)
 
 
-def test_an_hour_is_published_and_announced(system: System) -> None:
+def test_hour_is_published_with_an_event(system: System) -> None:
     system.attribute()
     assert system.figures() == [("complete", "12", 1)]
     (closed,) = system.heard.closed
@@ -94,7 +94,7 @@ def test_an_hour_is_published_and_announced(system: System) -> None:
     assert closed.correlation_id == "why"
 
 
-def test_delivered_again_it_announces_again_and_changes_nothing(system: System) -> None:
+def test_repeated_delivery_sends_the_event_again_and_changes_nothing(system: System) -> None:
     system.attribute()
     system.attribute()
     assert system.figures() == [("complete", "12", 1)]
@@ -174,7 +174,7 @@ def test_without_a_price_in_the_book_the_hour_is_provisional(system: System) -> 
     assert [(status, version) for status, _, version in system.figures()] == [("provisional", 1)]
 
 
-def test_what_is_published_is_kept_as_long_as_the_settings_say(table: DynamoTable, system: System) -> None:
+def test_published_items_expire_as_configured(table: DynamoTable, system: System) -> None:
     kept = {"pods": 40, "hourly": 50, "daily": 60}
     document = json.loads(system.store.current().text) | {"retention": kept}
     system.store.push(json.dumps(document), author="me", now=NOW)
@@ -191,7 +191,7 @@ def test_what_is_published_is_kept_as_long_as_the_settings_say(table: DynamoTabl
     }  # fmt: skip
 
 
-def test_a_book_that_cannot_be_read_leaves_the_message_to_be_delivered_again(
+def test_unreadable_price_book_leaves_the_message_to_be_retried(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -203,14 +203,14 @@ def test_a_book_that_cannot_be_read_leaves_the_message_to_be_delivered_again(
     assert system.figures() == []
 
 
-def test_a_retry_after_a_push_keeps_the_prices_of_its_message(system: System) -> None:
+def test_retry_after_a_push_keeps_the_settings_of_its_message(system: System) -> None:
     url = system.store.current().settings.clusters[0].prometheus.url
     system.push(url, price=99)
     system.attribute(version=1)
     assert system.figures() == [("complete", "12", 1)]
 
 
-def test_several_hours_are_one_set_of_queries_and_equal_single_ones(system: System, table: DynamoTable) -> None:
+def test_several_hours_share_queries_and_equal_single_ones(system: System, table: DynamoTable) -> None:
     system.attribute(hours=2, start=HOUR - timedelta(hours=1), origin="backfill")
     together = system.ledger.lines("demo", HOUR)
     assert [status for status, _, _ in system.figures()] == ["complete", "complete"]
@@ -227,7 +227,7 @@ def _copy(table: DynamoTable) -> str:
     return name
 
 
-def test_a_cluster_that_the_settings_do_not_know_is_refused(system: System) -> None:
+def test_cluster_missing_from_the_settings_is_refused(system: System) -> None:
     message = HoursDue(
         cluster="gone", first_hour=HOUR, hours=1, settings_version=1, origin="schedule", correlation_id="why"
     )
@@ -238,7 +238,7 @@ def test_a_cluster_that_the_settings_do_not_know_is_refused(system: System) -> N
 def test_hours_that_cannot_be_metered_are_refused() -> None:
     now = datetime(2026, 11, 19, 10, 30, tzinfo=UTC)
     check_hour(datetime(2026, 11, 19, 9, tzinfo=UTC), now)
-    with pytest.raises(InvalidInputError, match="not over yet; the newest that is, is 2026-11-19T09:00:00Z"):
+    with pytest.raises(InvalidInputError, match="has not ended; the newest hour that has is 2026-11-19T09:00:00Z"):
         check_hour(datetime(2026, 11, 19, 10, tzinfo=UTC), now)
     with pytest.raises(InvalidInputError, match="not on the full hour"):
         check_hour(datetime(2026, 11, 19, 8, 15, tzinfo=UTC), now)

@@ -85,7 +85,7 @@ def named(queue: Queue) -> list[tuple[str, datetime]]:
     return [(message.cluster, hour) for message in queue.sent for hour in message.starts()]
 
 
-def test_every_hour_is_sent_once_by_day_and_newest_days_first(queue: Queue) -> None:
+def test_hours_are_sent_once_by_day_with_newest_days_first(queue: Queue) -> None:
     assert backfill(queue, "blue", "green").send(3, "why") == 140
     assert sorted(named(queue)) == [(name, START + i * HOUR) for name in ("blue", "green") for i in range(70)]
     for message in queue.sent:
@@ -96,7 +96,7 @@ def test_every_hour_is_sent_once_by_day_and_newest_days_first(queue: Queue) -> N
     assert len(days) == 4
 
 
-def test_interrupted_it_goes_on_where_it_stood(queue: Queue) -> None:
+def test_interrupted_backfill_continues(queue: Queue) -> None:
     queue.most = 2
     with pytest.raises(SourceError):
         backfill(queue).send(1, "why")
@@ -109,7 +109,7 @@ def test_interrupted_it_goes_on_where_it_stood(queue: Queue) -> None:
     assert {hour for _, hour in named(queue)} == {START + i * HOUR for i in range(70)} - done
 
 
-def test_it_is_followed_to_its_end(queue: Queue) -> None:
+def test_progress_is_followed_to_the_end(queue: Queue) -> None:
     queue.out_of_reach = {START + HOUR}
     run = backfill(queue)
     run.send(1, "why")
@@ -120,7 +120,7 @@ def test_it_is_followed_to_its_end(queue: Queue) -> None:
     assert backfill(queue).send(1, "why") == 1, "an incomplete hour is tried anew"
 
 
-def test_hours_that_failed_together_are_tried_in_smaller_parts(queue: Queue) -> None:
+def test_hours_that_failed_together_are_tried_in_smaller_groups(queue: Queue) -> None:
     """Queries over a day can be too slow for Prometheus where those over an hour are not, whenever they are asked."""
     queue.most_hours = 3
     together = []
@@ -133,7 +133,7 @@ def test_hours_that_failed_together_are_tried_in_smaller_parts(queue: Queue) -> 
     assert last == Progress(70, 70, 0)
 
 
-def test_hours_of_a_month_that_is_frozen_meanwhile_are_done_beside(queue: Queue) -> None:
+def test_hours_of_a_month_closed_meanwhile_become_adjustments(queue: Queue) -> None:
     """Tried in vain before it was frozen, in vain again, and with success: each counts for the run that sent it."""
     start = datetime(2026, 10, 31, 20, tzinfo=UTC)
     out_of_reach = {start + HOUR, start + 2 * HOUR}
@@ -150,7 +150,7 @@ def test_hours_of_a_month_that_is_frozen_meanwhile_are_done_beside(queue: Queue)
 
 
 @pytest.mark.parametrize("minutes", [-5, 5])
-def test_functions_whose_clock_differs_are_followed_to_the_end(queue: Queue, minutes: int) -> None:
+def test_progress_is_right_with_different_clocks(queue: Queue, minutes: int) -> None:
     queue.skew = timedelta(minutes=minutes)
     queue.out_of_reach = {START + HOUR, START + 2 * HOUR, END - HOUR}
     for _ in range(2):  # the second time, all three are there from before, as attempts
@@ -163,16 +163,16 @@ def test_functions_whose_clock_differs_are_followed_to_the_end(queue: Queue, min
     assert sent == 3
 
 
-def test_when_nothing_moves_it_says_so(queue: Queue) -> None:
+def test_stalled_backfill_raises_an_error(queue: Queue) -> None:
     run = backfill(queue)
     run.send(1, "why")
     queue.sent = queue.sent[:2]
-    with pytest.raises(GpuCostError, match="is in the backfill queue and no hour was closed for 65 minutes, 43 are"):
+    with pytest.raises(GpuCostError, match="the backfill queue is empty and no hour was done for 65 minutes, but 43 hours are missing"):
         run.follow(lambda _: None, queue.work)
     assert queue.now - NOW == timedelta(minutes=68)
 
 
-def test_it_waits_behind_others_however_long(queue: Queue) -> None:
+def test_backfill_waits_for_earlier_messages(queue: Queue) -> None:
     """Another backfill's messages are worked off first, each slower than the patience with an empty queue."""
     others = Backfill(queue.ledger, queue, ["other"], START, END, lambda: queue.now)
     others.send(1, "others")
@@ -190,7 +190,7 @@ def test_it_waits_behind_others_however_long(queue: Queue) -> None:
     assert seen == [(0, 0), (0, 3), (0, 2), (0, 1), (0, 0), (3, 0), (27, 0), (51, 0), (70, 0)]
 
 
-def test_a_message_that_fails_again_and_again_is_waited_for(queue: Queue) -> None:
+def test_backfill_waits_for_a_message_that_fails_repeatedly(queue: Queue) -> None:
     """Out of sight of the ledger until it is split after two visibility time-outs, or among the dead after four."""
     run = backfill(queue)
     run.send(1, "why")
@@ -210,7 +210,7 @@ def test_a_message_that_fails_again_and_again_is_waited_for(queue: Queue) -> Non
     assert queue.now - NOW > timedelta(minutes=120)
 
 
-def test_patience_is_what_a_message_needs_that_fails_twice() -> None:
+def test_stall_timeout_covers_a_message_that_fails_twice() -> None:
     found = yaml_parse(TEMPLATE.read_text())["Resources"]
     visible = found["BackfillQueue"]["Properties"]["VisibilityTimeout"]
     assert timedelta(seconds=2 * visible + found["AttributeFunction"]["Properties"]["Timeout"]) == STALLED

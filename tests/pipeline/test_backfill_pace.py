@@ -62,7 +62,7 @@ class Workers:
             manifest_of(cluster, hour) for hour, at in self.closed.items() if start <= hour < end and at <= self.now
         ]
 
-    def beside(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
+    def adjustments(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         return []
 
 
@@ -103,7 +103,7 @@ def wrong(work: Workers, said: Sequence[tuple[timedelta | None, timedelta]]) -> 
     ],
     ids=["24 s", "a minute", "apart", "8 minutes", "10 s", "five at once", "behind others", "hour by hour"],
 )
-def test_what_it_says_is_right_within_half(work: Workers) -> None:
+def test_estimate_is_right_within_half(work: Workers) -> None:
     found = sayings(work, 40)
     waited = (work.busy_until - NOW) // POLL
     assert {told for told, _ in found[:waited]} <= {None}, "while others are worked on, nothing is known"
@@ -113,7 +113,7 @@ def test_what_it_says_is_right_within_half(work: Workers) -> None:
     assert own[-1] == (timedelta(0), timedelta(0))
 
 
-def test_hours_that_were_done_before_count_for_nothing() -> None:
+def test_hours_done_before_do_not_affect_the_estimate() -> None:
     work = Workers(50, 10)
     work.closed = {START + HOUR * number: NOW - timedelta(days=1) for number in range(24 * 20)}
     found = sayings(work, 40)
@@ -121,7 +121,7 @@ def test_hours_that_were_done_before_count_for_nothing() -> None:
     assert wrong(work, found) == []
 
 
-def test_work_that_hangs_keeps_an_estimate() -> None:
+def test_hanging_message_keeps_an_estimate() -> None:
     """A message times out: what is left does not count down to nothing while it is waited for."""
     work = Workers(50, 10)
     run = Backfill(cast("Ledger", work), work, ["blue"], START, START + timedelta(days=20), lambda: work.now)

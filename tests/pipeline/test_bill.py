@@ -83,7 +83,7 @@ def world(tmp_path: Path, table: DynamoTable) -> World:
     return World(tmp_path, table)
 
 
-def test_a_bill_is_read_stored_and_its_hours_told(world: World) -> None:
+def test_bill_is_stored_and_its_hours_are_recorded_as_changed(world: World) -> None:
     items = [
         on_demand("i-0a", "p5.48xlarge", HOUR, "55"),
         *covered("i-0b", "p5.48xlarge", HOUR, "31", listed="55", plan=PLAN),
@@ -113,7 +113,7 @@ def test_a_bill_is_read_stored_and_its_hours_told(world: World) -> None:
     assert world.pools_asked == [], "the ledger is asked with blend: node_pool alone"
 
 
-def test_the_same_bill_again_changes_nothing(world: World) -> None:
+def test_same_bill_again_changes_nothing(world: World) -> None:
     write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")])
     world.refresh()
     again = world.refresh()
@@ -121,7 +121,7 @@ def test_the_same_bill_again_changes_nothing(world: World) -> None:
     assert world.reader.reads == [OCTOBER, NOVEMBER], "open months are read again"
 
 
-def test_what_moves_is_restated_and_nothing_else(world: World) -> None:
+def test_only_changed_hours_are_restated(world: World) -> None:
     first = [on_demand(f"i-0{number}", "p5.48xlarge", HOUR + number * ONE_HOUR, "55") for number in range(4)]
     write_export(world.folder, first)
     world.refresh()
@@ -132,7 +132,7 @@ def test_what_moves_is_restated_and_nothing_else(world: World) -> None:
     assert world.pays(HOUR + 3 * ONE_HOUR) == {}
 
 
-def test_a_closed_month_is_restated_once_and_read_no_more(world: World) -> None:
+def test_closed_bill_restates_its_month_once_and_is_not_read_again(world: World) -> None:
     items = [
         on_demand("i-0a", "p5.48xlarge", HOUR, "55"),
         ri_fee(RI, "p5.48xlarge", NOVEMBER, unused="720", unused_hours="36"),
@@ -156,13 +156,13 @@ def test_a_closed_month_is_restated_once_and_read_no_more(world: World) -> None:
     assert world.reader.reads == [NOVEMBER], "unless it is asked for"
 
 
-def test_a_month_still_running_is_not_closed_whatever_its_invoices_say(world: World) -> None:
+def test_current_month_is_not_closed_by_final_lines(world: World) -> None:
     write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")], invoice="EARLY")
     assert world.refresh().closed == ()
     assert NOVEMBER in _reads_after(world)
 
 
-def test_a_month_is_open_as_long_as_one_of_its_lines_is(world: World) -> None:
+def test_bill_of_a_month_is_open_as_long_as_one_of_its_lines_is(world: World) -> None:
     class Late(DuckDbBill):
         def lines(self, start: datetime, end: datetime) -> list[BillLine]:
             first, *others = super().lines(start, end)
@@ -191,14 +191,14 @@ def _reads_after(world: World) -> list[datetime]:
         (datetime(2027, 1, 3, tzinfo=UTC), 45, [NOVEMBER, DECEMBER, datetime(2027, 1, 1, tzinfo=UTC)]),
     ],
 )
-def test_which_months_are_read(world: World, now: datetime, days: int, months: list[datetime]) -> None:
+def test_open_and_recent_months_are_read(world: World, now: datetime, days: int, months: list[datetime]) -> None:
     write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR - timedelta(days=400), "55")])
     world.now = now
     world.refresh(refresh_days=days)
     assert world.reader.reads == months
 
 
-def test_an_open_month_is_read_until_it_is_closed_however_long_that_takes(world: World) -> None:
+def test_open_month_is_read_until_its_bill_is_closed(world: World) -> None:
     write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", OCTOBER, "55")])
     world.refresh()
     world.now = datetime(2027, 3, 1, tzinfo=UTC)
@@ -206,7 +206,7 @@ def test_an_open_month_is_read_until_it_is_closed_however_long_that_takes(world:
     assert world.reader.reads[0] == OCTOBER
 
 
-def test_a_bill_that_says_nothing_of_a_month_takes_nothing_away(world: World) -> None:
+def test_empty_bill_of_a_month_keeps_stored_bills(world: World) -> None:
     """An export that was set up anew, a table that points elsewhere."""
     write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")])
     world.refresh()
@@ -231,7 +231,7 @@ def test_node_pools_come_from_the_ledger(world: World) -> None:
     assert world.pays() == {"i-0a": "55.00", "i-0b": "31.00", "i-0c": "29.00"}
 
 
-def test_an_instance_in_two_currencies_is_left_to_the_next_source_and_named(world: World) -> None:
+def test_instance_billed_in_two_currencies_uses_the_next_source_with_a_note(world: World) -> None:
     class Mixed(DuckDbBill):
         def lines(self, start: datetime, end: datetime) -> list[BillLine]:
             return [line for one in super().lines(start, end) for line in (one, replace(one, currency="EUR"))]
@@ -256,7 +256,7 @@ def test_lines_out_of_order_are_refused(world: World) -> None:
         world.refresh()
 
 
-def test_without_a_bill_among_the_sources_there_is_nothing_to_do(world: World) -> None:
+def test_bill_is_not_read_if_it_is_no_price_source(world: World) -> None:
     document = "clusters: [{name: demo, prometheus: {url: http://p}}]\npricing: {source: constant, gpu_hourly_usd: 1}"
     assert world.service().refresh(parse_settings(document)) == BillRefresh()
     assert world.reader.reads == []
@@ -295,7 +295,7 @@ def first_days() -> list[LineItem]:
     ]
 
 
-def test_killed_at_any_call_and_run_again_ends_the_same(world: World) -> None:
+def test_run_again_after_a_crash_at_any_call_ends_the_same(world: World) -> None:
     world.now = NOVEMBER + timedelta(days=3)
 
     def start_over() -> None:
@@ -329,7 +329,7 @@ def test_killed_at_any_call_and_run_again_ends_the_same(world: World) -> None:
     assert writes, "some were killed half-way"
 
 
-def test_athena_dying_half_way_through_the_rows_loses_nothing(world: World) -> None:
+def test_failure_while_reading_athena_rows_loses_nothing(world: World) -> None:
     class Torn(DuckDbBill):
         def read(self, start: datetime, end: datetime) -> BillExtract:
             def some(lines: Iterator[BillLine]) -> Iterator[BillLine]:
@@ -351,7 +351,7 @@ def test_athena_dying_half_way_through_the_rows_loses_nothing(world: World) -> N
     assert len(told) == 6
 
 
-def test_the_amounts_of_a_month_are_those_of_its_bill(world: World) -> None:
+def test_amounts_of_a_month_equal_its_bill(world: World) -> None:
     """Against a sum over the items themselves: nothing is lost between export, statement, blend and store."""
     chance = [Decimal(number * 7919 % 5501) / 100 for number in range(300)]
     items = [

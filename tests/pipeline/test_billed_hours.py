@@ -103,7 +103,7 @@ def billed(table: DynamoTable) -> Billed:
     return Billed(table)
 
 
-def test_an_hour_is_provisional_until_its_bill_is_there(billed: Billed) -> None:
+def test_hour_is_provisional_until_its_bill_arrives(billed: Billed) -> None:
     billed.attribute(hours=2, version=2)
     assert (billed.line().price_source, billed.line().allocated_usd) == ("rates", Decimal(5))
     assert billed.status() == ("provisional", 1)
@@ -118,7 +118,7 @@ def test_an_hour_is_provisional_until_its_bill_is_there(billed: Billed) -> None:
     assert restatement.reason == f"the bill of {HOUR:%Y-%m-%d} is new or changed"
 
 
-def test_refreshed_and_repriced_again_nothing_changes(billed: Billed) -> None:
+def test_second_refresh_and_repricing_change_nothing(billed: Billed) -> None:
     billed.attribute(version=2)
     billed.lines = [BILLED]
     billed.refresh(PricesDue(source="cur"))
@@ -128,7 +128,7 @@ def test_refreshed_and_repriced_again_nothing_changes(billed: Billed) -> None:
     assert billed.status() == ("complete", 2)
 
 
-def test_a_correction_of_the_bill_is_one_restatement_more(billed: Billed) -> None:
+def test_corrected_bill_adds_one_restatement(billed: Billed) -> None:
     billed.attribute(version=2)
     billed.lines = [replace(BILLED, is_final=False)]
     billed.refresh(PricesDue())
@@ -140,7 +140,7 @@ def test_a_correction_of_the_bill_is_one_restatement_more(billed: Billed) -> Non
     assert (billed.status(), billed.line().allocated_usd) == (("complete", 3), Decimal(3))
 
 
-def test_the_hourly_refresh_leaves_the_bill_alone_and_a_failure_is_told(billed: Billed) -> None:
+def test_hourly_refresh_skips_the_bill_and_reports_failures(billed: Billed) -> None:
     billed.fails = True
     assert billed.refresh(PricesDue(new_only=True)) == RefreshResult()
     assert billed.refresh(PricesDue()).failures == ["the bill: Athena did not answer"]
@@ -154,7 +154,7 @@ def test_node_pools_are_those_of_the_ledger(billed: Billed) -> None:
     assert pools(HOUR + timedelta(days=1), HOUR + timedelta(days=2)) == {}
 
 
-def test_a_closed_bill_that_does_not_know_an_hour_makes_it_final(billed: Billed) -> None:
+def test_hour_missing_from_a_closed_bill_is_final(billed: Billed) -> None:
     billed.attribute(hours=2, version=2)
     billed.lines = [BILLED]
     month_after = (HOUR.replace(day=1) + timedelta(days=32)).replace(day=3)

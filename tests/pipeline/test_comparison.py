@@ -57,7 +57,7 @@ def test_every_policy_sums_to_the_same_node_cost(system: System) -> None:
         assert one.capacity.host_usd == 30 - 3 * quantize(10 * parts[one.policy])
 
 
-def test_nothing_is_changed_and_hours_without_usage_are_left_out(system: System) -> None:
+def test_comparison_changes_nothing_and_skips_hours_without_usage(system: System) -> None:
     system.attribute(hours=1, version=2)
     before = system.ledger.manifests("demo", HOUR, HOUR + 5 * ONE_HOUR)
     found = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + 5 * ONE_HOUR)
@@ -65,7 +65,7 @@ def test_nothing_is_changed_and_hours_without_usage_are_left_out(system: System)
     assert system.ledger.manifests("demo", HOUR, HOUR + 5 * ONE_HOUR) == before
 
 
-def test_what_has_no_price_under_a_policy_is_unknown_and_named(system: System) -> None:
+def test_missing_price_under_a_policy_is_null_with_a_note(system: System) -> None:
     system.metrics.instance_type = "x9.unheard-of"
     system.attribute(hours=1, version=2)
     found = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + ONE_HOUR)
@@ -78,12 +78,12 @@ def test_what_has_no_price_under_a_policy_is_unknown_and_named(system: System) -
         assert (one.capacity.figures()["node_cost_usd"] is None) == (shown[one.policy] is None)
 
 
-def test_hours_in_two_currencies_are_never_added(system: System) -> None:
+def test_hours_in_two_currencies_are_not_added(system: System) -> None:
     system.attribute(hours=2, version=2)
     pricing = {**DOCUMENT["pricing"], "currency": "EUR"}  # type: ignore[dict-item]
     system.store.push(json.dumps({**DOCUMENT, "pricing": pricing}), author="me", now=NOW)
     system.restate(version=3)
     comparison = SplitComparison(system.store, system.ledger, system.pricer)
     assert {one.currency for one in comparison.compare(["demo"], HOUR, HOUR + ONE_HOUR)} == {"EUR"}
-    with pytest.raises(InvalidInputError, match="the hours are in EUR and USD, which are never added up"):
+    with pytest.raises(InvalidInputError, match="the hours are in EUR and USD, which cannot be added up"):
         comparison.compare(["demo"], HOUR, HOUR + 2 * ONE_HOUR)

@@ -82,7 +82,7 @@ def fleet(table: DynamoTable) -> Fleet:
     return Fleet(table)
 
 
-def test_its_past_stays_in_answers_and_months_add_up_to_their_quarter(fleet: Fleet) -> None:
+def test_past_of_a_departed_cluster_stays_and_months_add_up_to_their_quarter(fleet: Fleet) -> None:
     assert fleet.costs(SEPTEMBER, OCTOBER) == {"east": 10, "west": 1}
     assert fleet.costs(OCTOBER, NOVEMBER) == {"east": 20, "west": 2}
     assert fleet.costs(SEPTEMBER, NOVEMBER) == {"east": 30, "west": 3}
@@ -91,7 +91,7 @@ def test_its_past_stays_in_answers_and_months_add_up_to_their_quarter(fleet: Fle
     assert only.totals.costs.allocated_usd == 2
 
 
-def test_no_hours_are_expected_of_it_but_those_that_it_has(fleet: Fleet) -> None:
+def test_no_further_hours_of_a_departed_cluster_are_expected(fleet: Fleet) -> None:
     report = fleet.reports().costs(asked(OCTOBER, OCTOBER + DAY), scope=FULL_ACCESS)
     assert (report.coverage.hours_complete, report.coverage.hours_expected) == (4, 24 + 2)
     _, rows, coverage = fleet.reports().hours(asked(OCTOBER, OCTOBER + DAY), scope=FULL_ACCESS)
@@ -99,14 +99,14 @@ def test_no_hours_are_expected_of_it_but_those_that_it_has(fleet: Fleet) -> None
     assert (coverage.hours_complete, coverage.hours_expected) == (4, len(rows))
 
 
-def test_after_it_left_it_is_no_cluster_of_the_answer(fleet: Fleet) -> None:
+def test_departed_cluster_is_not_in_later_responses(fleet: Fleet) -> None:
     with pytest.raises(ParameterError, match="'west' is not in the settings; allowed: east"):
         fleet.reports().costs(asked(LEFT.replace(hour=8, minute=0), NOVEMBER, cluster="west"), scope=FULL_ACCESS)
     one = fleet.reports().costs(asked(OCTOBER + 10 * DAY, OCTOBER + 11 * DAY), scope=FULL_ACCESS)
     assert one.coverage.hours_expected == 24
 
 
-def test_who_sees_some_units_sees_theirs_of_it_and_no_other_units(fleet: Fleet) -> None:
+def test_scoped_caller_sees_only_own_units_of_a_departed_cluster(fleet: Fleet) -> None:
     unit = line().business_unit
     report = fleet.reports().business_unit(unit, asked(SEPTEMBER, NOVEMBER), scope=Scope(frozenset({unit})))
     assert report.totals is not None
@@ -115,7 +115,7 @@ def test_who_sees_some_units_sees_theirs_of_it_and_no_other_units(fleet: Fleet) 
         fleet.reports().business_unit(unit, asked(SEPTEMBER, NOVEMBER), scope=Scope(frozenset({"others"})))
 
 
-def test_the_settings_remember_who_left_when(fleet: Fleet) -> None:
+def test_settings_record_when_clusters_left(fleet: Fleet) -> None:
     assert fleet.store().current().departed == {"west": Departure(LEFT, 1)}
     assert fleet.push(LEFT + DAY, "east", "north").departed == {"west": Departure(LEFT, 1)}
     gone = Departure(LEFT + 2 * DAY, 3)
@@ -126,7 +126,7 @@ def test_the_settings_remember_who_left_when(fleet: Fleet) -> None:
     assert (last.clusters(OCTOBER), last.clusters(NOVEMBER)) == (["east", "north", "west"], ["east"])
 
 
-def test_who_left_with_a_version_that_is_damaged_is_not_forgotten(fleet: Fleet) -> None:
+def test_departure_with_a_damaged_version_is_recorded(fleet: Fleet) -> None:
     fleet.change(2, "SET b = :cut", {":cut": {"B": b"cut"}})
     assert fleet.store().current().settings.cluster("west") is not None, "the last valid version is in force"
     assert fleet.push(LEFT + DAY, "north").departed == {
@@ -136,7 +136,7 @@ def test_who_left_with_a_version_that_is_damaged_is_not_forgotten(fleet: Fleet) 
 
 
 @pytest.mark.parametrize("damage", [{"S": "x"}, {"M": {"west": {"N": "7"}}}])
-def test_who_left_is_found_in_the_history_where_the_newest_version_does_not_tell(
+def test_departures_are_reconstructed_from_the_history(
     fleet: Fleet, damage: dict[str, Any]
 ) -> None:
     fleet.change(2, "SET l = :cut", {":cut": damage})
@@ -144,14 +144,14 @@ def test_who_left_is_found_in_the_history_where_the_newest_version_does_not_tell
     assert "west" in fleet.push(LEFT + DAY, "east").departed
 
 
-def test_only_so_many_are_remembered(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings_store, "LARGEST_DEPARTED", 2 * (settings_store.DEPARTURE_BYTES + 1))
+def test_number_of_recorded_departures_is_limited(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings_store, "MAX_DEPARTURES_BYTES", 2 * (settings_store.DEPARTURE_BYTES + 1))
     for day, name in enumerate(("a", "b", "c"), 1):
         newest = fleet.push(LEFT + day * DAY, name)
     assert newest.departed.keys() == {"a", "b"}
 
 
-def test_a_push_reads_no_more_than_the_newest_version(fleet: Fleet) -> None:
+def test_push_reads_only_the_newest_version(fleet: Fleet) -> None:
     store = fleet.store()
     with pytest.MonkeyPatch.context() as patch:
         patch.delattr(DocumentStore, "history")
@@ -169,7 +169,7 @@ class Exported:
         return key
 
 
-def test_what_was_exported_of_it_is_listed(fleet: Fleet) -> None:
+def test_exports_of_a_departed_cluster_are_listed(fleet: Fleet) -> None:
     exported = Exported()
     listing = ExportListing(fleet.store(), fleet.ledger, exported, exported, clock=lambda: NOW)  # type: ignore[arg-type]
     found = listing.exports(SEPTEMBER, NOVEMBER)
@@ -188,7 +188,7 @@ def test_nodes_of_its_past_have_their_pools(fleet: Fleet) -> None:
     assert pools(NOVEMBER, NOW) == {"i-east": "pool of east"}
 
 
-def test_a_month_is_not_frozen_while_its_last_hours_are_tried_again(fleet: Fleet) -> None:
+def test_month_is_not_closed_while_its_last_hours_are_retried(fleet: Fleet) -> None:
     rollups = RollupStore(fleet.table.client, fleet.table.name)
     freezing = MonthService(fleet.store(), fleet.ledger, fleet.ledger.versions, rollups, lambda: NOW)
     before = freezing.open_hours(OCTOBER, OCTOBER + 2 * HOUR)

@@ -92,13 +92,13 @@ def fleet(endpoint: str, table: DynamoTable, monkeypatch: pytest.MonkeyPatch) ->
     aws.client.cache_clear()
 
 
-def test_before_the_first_push_nothing_is_sent(fleet: Fleet) -> None:
+def test_nothing_is_sent_before_the_first_push(fleet: Fleet) -> None:
     assert fleet.service.dispatch(TICK, "why") is None
     assert fleet.work() == []
     assert fleet.ticks() == []
 
 
-def test_a_new_cluster_starts_with_the_hour_just_closed(fleet: Fleet) -> None:
+def test_new_cluster_starts_with_the_last_hour(fleet: Fleet) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     result = fleet.service.dispatch(TICK, "why")
     assert result is not None
@@ -108,7 +108,7 @@ def test_a_new_cluster_starts_with_the_hour_just_closed(fleet: Fleet) -> None:
     assert {state.cluster for state in tick.clusters} == {"blue", "green"}
 
 
-def test_a_new_clusters_first_hour_is_not_lost_with_its_first_tick(fleet: Fleet) -> None:
+def test_first_hour_of_a_new_cluster_survives_a_failed_first_tick(fleet: Fleet) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 3 * HOUR)
     fleet.service.dispatch(TICK, "why")
     assert fleet.work() == [(name, NEWEST - 2 * HOUR, 3) for name in ("blue", "green")]
@@ -137,7 +137,7 @@ def test_missing_and_waiting_hours_are_sent_when_they_are_due(fleet: Fleet) -> N
     assert blue.last_complete_hour == NEWEST - 2 * HOUR
 
 
-def test_fired_twice_the_same_is_sent_again_and_harmless(fleet: Fleet) -> None:
+def test_second_tick_for_the_same_time_sends_the_same_hours(fleet: Fleet) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     fleet.service.dispatch(TICK, "why")
     first = fleet.taken("hours")
@@ -145,7 +145,7 @@ def test_fired_twice_the_same_is_sent_again_and_harmless(fleet: Fleet) -> None:
     assert sorted(fleet.taken("hours")) == sorted(first)
 
 
-def test_one_clusters_trouble_delays_only_itself(fleet: Fleet) -> None:
+def test_failing_cluster_delays_only_itself(fleet: Fleet) -> None:
     class Troubled(Ledger):
         def manifests(self, cluster: str, start: datetime, end: datetime) -> Any:
             if cluster == "blue":
@@ -160,7 +160,7 @@ def test_one_clusters_trouble_delays_only_itself(fleet: Fleet) -> None:
     assert fleet.work() == [("green", NEWEST, 1)]
 
 
-def test_one_clusters_damaged_item_delays_only_itself(fleet: Fleet, table: DynamoTable) -> None:
+def test_damaged_item_delays_only_its_cluster(fleet: Fleet, table: DynamoTable) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     fleet.publish(record([line()], cluster="blue", hour=NEWEST - HOUR))
     (item,) = table.client.query(
@@ -180,7 +180,7 @@ BACKFILLED: tuple[tuple[int, Status], ...] = ((20, "complete"), (9, "complete"),
 """Days ago."""
 
 
-def test_backfilled_hours_leave_the_schedule_to_begin_where_it_did(fleet: Fleet) -> None:
+def test_backfilled_hours_do_not_move_the_start_of_the_schedule(fleet: Fleet) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     for days, status in BACKFILLED:
         what = record([line()], cluster="blue", hour=NEWEST - days * DAY, status=status)
@@ -194,7 +194,7 @@ def test_backfilled_hours_leave_the_schedule_to_begin_where_it_did(fleet: Fleet)
     assert fleet.work()[0] == ("blue", NEWEST - 2 * HOUR, 3), "since the first hour of its own"
 
 
-def test_a_backfill_in_a_long_silence_takes_nothing_from_what_is_owed(fleet: Fleet) -> None:
+def test_backfill_without_recent_publications_keeps_due_hours(fleet: Fleet) -> None:
     fleet.publish(record([line()], cluster="blue", hour=NEWEST - 16 * DAY))
     for hours in range(1, 25):
         what = record([line()], cluster="blue", hour=NEWEST - hours * HOUR)
@@ -206,7 +206,7 @@ def test_a_backfill_in_a_long_silence_takes_nothing_from_what_is_owed(fleet: Fle
     assert (blue[0][0], blue[-1]) == (NEWEST - 16 * DAY + HOUR, (NEWEST, 1))
 
 
-def test_once_a_day_hours_that_left_the_reach_otherwise_are_looked_for(fleet: Fleet) -> None:
+def test_hours_that_left_the_reach_are_searched_once_a_day(fleet: Fleet) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     left = NEWEST - 20 * DAY
     fleet.publish(record(cluster="blue", hour=left, status="incomplete"), now=left + 2 * HOUR)
@@ -216,7 +216,7 @@ def test_once_a_day_hours_that_left_the_reach_otherwise_are_looked_for(fleet: Fl
 
 
 @pytest.mark.parametrize("first", [29, 31], ids=["a young cluster", "an old one"])
-def test_once_a_day_hours_that_nobody_closed_are_looked_for_beyond_the_reach(fleet: Fleet, first: int) -> None:
+def test_missing_hours_beyond_the_reach_are_searched_once_a_day(fleet: Fleet, first: int) -> None:
     """A queue did not take them, or a month was frozen without them and is opened."""
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 60 * DAY)
     there = [NEWEST - days * DAY for days in (first, 20, 12, 1)]
@@ -229,7 +229,7 @@ def test_once_a_day_hours_that_nobody_closed_are_looked_for_beyond_the_reach(fle
     assert sent_of_blue(fleet, midnight) == {*hours} - {*there}
 
 
-def test_what_waited_when_a_silence_of_months_began_is_tried_once_more(fleet: Fleet) -> None:
+def test_hours_that_waited_before_a_pause_of_months_are_tried_once_more(fleet: Fleet) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 200 * DAY)
     last = NEWEST - 100 * DAY
     fleet.publish(record([line()], cluster="blue", hour=last), last + HOUR)
@@ -239,7 +239,7 @@ def test_what_waited_when_a_silence_of_months_began_is_tried_once_more(fleet: Fl
     assert len(sent) == 1 + 720
 
 
-def test_what_a_cluster_was_owed_when_it_left_the_settings_is_sent_until_it_is_closed(fleet: Fleet) -> None:
+def test_due_hours_of_a_departed_cluster_are_sent_until_published(fleet: Fleet) -> None:
     """Under the last settings that name it, and up to the hour in which it left; nobody asks where it stands."""
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 5 * DAY)
     fleet.publish(record([line()], cluster="blue", hour=NEWEST - 3 * HOUR))
@@ -259,7 +259,7 @@ def test_what_a_cluster_was_owed_when_it_left_the_settings_is_sent_until_it_is_c
     assert sent_of_blue(fleet, later.scheduled_time) == set()
 
 
-def test_a_tick_that_comes_late_sends_nothing_from_before_a_clusters_first_hour(fleet: Fleet) -> None:
+def test_late_tick_sends_no_hour_before_a_clusters_first(fleet: Fleet) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 5 * DAY)
     fleet.publish(record([line()], cluster="blue", hour=NEWEST + 2 * HOUR))
     assert sent_of_blue(fleet, TICK.scheduled_time) == {NEWEST}
@@ -270,7 +270,7 @@ def sent_of_blue(fleet: Fleet, at: datetime) -> set[datetime]:
     return {hour for cluster, first, hours in fleet.work() if cluster == "blue" for hour in hours_from(first, hours)}
 
 
-def test_a_backfill_has_a_queue_of_its_own(fleet: Fleet) -> None:
+def test_backfill_uses_its_own_queue(fleet: Fleet) -> None:
     hours = [NEWEST - i * HOUR for i in range(50)][::-1]
     fleet.bus.send_due(due_messages("blue", hours, settings_version=1, origin="backfill", correlation_id="me"))
     assert fleet.work() == []
@@ -278,7 +278,7 @@ def test_a_backfill_has_a_queue_of_its_own(fleet: Fleet) -> None:
 
 
 @pytest.mark.heavy
-def test_an_incomplete_hour_is_tried_at_the_end_of_its_look_back_and_then_given_up(fleet: Fleet) -> None:
+def test_incomplete_hour_is_tried_at_the_end_of_its_look_back_and_then_abandoned(fleet: Fleet) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     hour, end = NEWEST, NEWEST + 168 * HOUR
     fleet.publish(record([line()], cluster="blue", hour=NEWEST - HOUR))
@@ -305,7 +305,7 @@ def test_an_incomplete_hour_is_tried_at_the_end_of_its_look_back_and_then_given_
     assert manifest.attempts == 9
 
 
-def test_an_hour_still_open_beyond_the_look_back_is_tried_once_more(fleet: Fleet) -> None:
+def test_hour_still_waiting_beyond_the_look_back_is_tried_once_more(fleet: Fleet) -> None:
     """No schedule fired for days: what fell out of the look-back meanwhile is closed, too."""
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     long_ago = NEWEST - 171 * HOUR
@@ -316,7 +316,7 @@ def test_an_hour_still_open_beyond_the_look_back_is_tried_once_more(fleet: Fleet
     assert sent == {NEWEST - i * HOUR for i in range(172)} - {long_ago + 2 * HOUR}
 
 
-def test_after_a_long_silence_everything_since_is_sent(fleet: Fleet) -> None:
+def test_all_hours_since_the_last_publication_are_sent(fleet: Fleet) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     fleet.publish(record([line()], cluster="blue", hour=NEWEST - 500 * HOUR))
     fleet.publish(record([line()], cluster="green", hour=NEWEST - 5000 * HOUR))
@@ -328,7 +328,7 @@ def test_after_a_long_silence_everything_since_is_sent(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("backfilled", [0, 3], ids=["nothing since", "a backfill since"])
-def test_an_hour_that_waited_before_a_long_silence_is_tried_once_more(fleet: Fleet, backfilled: int) -> None:
+def test_hour_that_waited_before_a_long_pause_is_tried_once_more(fleet: Fleet, backfilled: int) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 60 * DAY)
     last = NEWEST - MAX_SILENCE
     waiting = {last - 13 * DAY, last}
@@ -349,7 +349,7 @@ def test_an_hour_that_waited_before_a_long_silence_is_tried_once_more(fleet: Fle
     assert fleet.ticks()[0].clusters[0].hours_overdue == len(sent) - 1
 
 
-def test_a_tick_after_others_reads_no_further_than_its_reach(fleet: Fleet) -> None:
+def test_tick_after_others_reads_only_its_reach(fleet: Fleet) -> None:
     class Heard(Ledger):
         starts: ClassVar[list[datetime]] = []
 
@@ -407,7 +407,7 @@ def test_messages_name_every_hour_once(offsets: set[int], version: int) -> None:
 
 
 @given(st.sets(st.integers(0, 300)), st.integers(1, 300))
-def test_no_hour_within_the_look_back_is_forgotten(known: set[int], lookback: int) -> None:
+def test_all_missing_hours_within_the_look_back_are_sent(known: set[int], lookback: int) -> None:
     from tests.records import record as make
 
     manifests = []
@@ -425,7 +425,7 @@ def _manifest(what: HourRecord) -> Any:
     return Manifest("demo", what.hour, "complete", 1, "1-x", 1, what.coverage, 0, None, TICK.scheduled_time)
 
 
-def test_hours_of_a_frozen_month_are_not_sent(fleet: Fleet) -> None:
+def test_hours_of_a_closed_month_are_not_sent(fleet: Fleet) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 3 * HOUR)
     tick = ScheduledTick(scheduled_time=datetime(2026, 11, 1, 1, 5, tzinfo=UTC))
     first = datetime(2026, 10, 31, 20, tzinfo=UTC)

@@ -33,7 +33,7 @@ class Meanwhile:
         return getattr(self._client, name)
 
 
-def test_a_late_delivery_leaves_the_usage_that_later_versions_stand_on(table: DynamoTable) -> None:
+def test_late_delivery_keeps_the_usage_that_later_versions_use(table: DynamoTable) -> None:
     system = System(table)
     system.push(20)
 
@@ -47,7 +47,7 @@ def test_a_late_delivery_leaves_the_usage_that_later_versions_stand_on(table: Dy
     assert system.line().allocated_usd == 30
 
 
-def test_a_late_restatement_leaves_the_chain_and_newer_settings_as_they_are(table: DynamoTable) -> None:
+def test_late_restatement_keeps_the_chain_and_newer_settings(table: DynamoTable) -> None:
     system = System(table)
     system.attribute()
     system.push(20)
@@ -66,7 +66,7 @@ def test_a_late_restatement_leaves_the_chain_and_newer_settings_as_they_are(tabl
     ]
 
 
-def test_newer_settings_under_which_nothing_changes_are_not_undone_by_older_ones(table: DynamoTable) -> None:
+def test_older_settings_do_not_replace_newer_ones_without_changes(table: DynamoTable) -> None:
     system = System(table)
     system.attribute()
     system.push(20)
@@ -80,7 +80,7 @@ def test_newer_settings_under_which_nothing_changes_are_not_undone_by_older_ones
     assert [one.version for one in system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)] == [3]
 
 
-def test_settings_that_a_warm_function_has_kept_are_not_put_back(table: DynamoTable) -> None:
+def test_cached_settings_of_a_warm_function_do_not_replace_newer_ones(table: DynamoTable) -> None:
     system = System(table)
     system.attribute()
     system.push(20)
@@ -92,7 +92,7 @@ def test_settings_that_a_warm_function_has_kept_are_not_put_back(table: DynamoTa
     assert system.line().allocated_usd == 12
 
 
-def test_a_price_that_comes_later_is_rated_under_the_settings_that_were_asked_for(table: DynamoTable) -> None:
+def test_later_price_is_rated_with_the_requested_settings(table: DynamoTable) -> None:
     system = System(table)
     system.metrics.instance_type = "p4d.24xlarge"
     system.metrics.labels = {"label_topology_kubernetes_io_region": "eu-west-1"}
@@ -107,7 +107,7 @@ def test_a_price_that_comes_later_is_rated_under_the_settings_that_were_asked_fo
     assert system.line().allocated_usd == Decimal("2.8"), "an eighth of the node, with the discount"
 
 
-def test_of_two_restatements_with_the_same_figures_the_one_that_won_is_told(table: DynamoTable) -> None:
+def test_winning_restatement_of_two_with_the_same_figures_is_listed(table: DynamoTable) -> None:
     system = System(table)
     system.attribute()
     system.push(20)
@@ -128,7 +128,7 @@ class Away(OnePod):
         raise MetricsUnavailableError("answered 503, 4 times")
 
 
-def test_an_hour_is_tried_twice_however_short_the_look_back(table: DynamoTable) -> None:
+def test_hour_is_tried_twice_with_the_shortest_look_back(table: DynamoTable) -> None:
     """At the first attempt an outage may be open that the hour after tells of."""
     system = System(table)
     system.push(12, lookback_hours=1)
@@ -146,7 +146,7 @@ def test_an_hour_is_tried_twice_however_short_the_look_back(table: DynamoTable) 
         assert manifest.next_attempt_at == next_attempt
 
 
-def test_figures_come_in_force_though_another_delivery_found_none_first(table: DynamoTable) -> None:
+def test_figures_are_published_after_an_incomplete_concurrent_delivery(table: DynamoTable) -> None:
     system = System(table)
     there = system.metrics
 
@@ -167,7 +167,7 @@ def test_figures_come_in_force_though_another_delivery_found_none_first(table: D
     assert system.line().allocated_usd == 12
 
 
-def test_figures_that_others_transactions_keep_from_trying_are_delivered_again(table: DynamoTable) -> None:
+def test_hour_blocked_by_other_transactions_is_delivered_again(table: DynamoTable) -> None:
     system = System(table)
     there, system.metrics = system.metrics, Away()
     system.attribute()
@@ -183,13 +183,13 @@ def test_figures_that_others_transactions_keep_from_trying_are_delivered_again(t
         raise ClientError(response, "TransactWriteItems")
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(ConflictError):
-        patch.setattr("gpucost.storage.table.ROUNDS", 2)
+        patch.setattr("gpucost.storage.table.MAX_ATTEMPTS", 2)
         system.attribute(ledger=Ledger(Busy(), table.name), origin="backfill")
     system.attribute(origin="backfill")
     assert system.line().allocated_usd == 12
 
 
-def test_an_hour_remembers_that_a_backfill_asked_for_it_first(table: DynamoTable) -> None:
+def test_hour_records_that_a_backfill_requested_it_first(table: DynamoTable) -> None:
     system = System(table)
     system.attribute(origin="backfill")
     system.push(20)

@@ -81,7 +81,7 @@ class Troubled(Ledger):
 
 
 @pytest.mark.heavy
-def test_of_three_hundred_clusters_those_that_fail_delay_only_themselves(
+def test_failing_clusters_delay_none_of_three_hundred_others(
     endpoint: str, table: DynamoTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sqs, sns = local_client("sqs", endpoint), local_client("sns", endpoint)
@@ -140,7 +140,7 @@ def _taken(sqs: Any, queue: str) -> Iterator[str]:
         yield from (message["Body"] for message in found)
 
 
-def test_workspaces_of_other_accounts_and_regions_are_asked_under_their_own_roles(endpoint: str) -> None:
+def test_workspaces_of_other_accounts_and_regions_are_queried_with_their_roles(endpoint: str) -> None:
     asked: dict[str, tuple[str, str]] = {}
     with answering((200, GOOD, {})) as server:
         for account, region in (("111122223333", "eu-central-1"), ("444455556666", "us-east-1")):

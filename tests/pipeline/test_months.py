@@ -141,7 +141,7 @@ def system(table: DynamoTable) -> System:
     return System(table)
 
 
-def test_a_frozen_months_answers_stay_and_later_versions_stand_beside(system: System) -> None:
+def test_closed_month_keeps_its_figures_and_later_versions_are_adjustments(system: System) -> None:
     system.freeze()
     before = system.answers()
     assert system.month() == 40
@@ -164,7 +164,7 @@ def test_a_frozen_months_answers_stay_and_later_versions_stand_beside(system: Sy
     assert system.month(END + DAY) == 40 + 11 + 10
 
 
-def test_opened_again_the_month_takes_what_stood_beside(system: System) -> None:
+def test_reopened_month_applies_its_adjustments(system: System) -> None:
     system.freeze()
     system.publish(FIRST, "13", "one")
     system.publish(FIRST, "14", "two")
@@ -173,7 +173,7 @@ def test_opened_again_the_month_takes_what_stood_beside(system: System) -> None:
     assert system.month() == 2 * 10 + 14 + 9
     assert [one.is_adjustment for one in system.restatements()] == [False] * 3
     assert system.publish(FIRST, "15", "open again").version == 4
-    with pytest.raises(NotFoundError, match="2026-10 is not frozen"):
+    with pytest.raises(NotFoundError, match="2026-10 is not closed"):
         system.freezing.adjustments(MONTH)
     system.freeze()
     assert system.freezing.adjustments(MONTH).hours == 0, "what stood beside is no longer beside anything"
@@ -181,7 +181,7 @@ def test_opened_again_the_month_takes_what_stood_beside(system: System) -> None:
     assert system.month() == 2 * 10 + 15 + 9
 
 
-def test_a_month_frozen_before_any_call_of_a_publication_keeps_it_out(system: System) -> None:
+def test_month_closed_before_any_call_of_a_publication_rejects_it(system: System) -> None:
     before, crossed = system.answers(), 0
     for at in range(1, 30):
         done = system.publish(FIRST, f"{10 + at}", "why", Before(system.table.client, "", system.freeze, at))
@@ -197,7 +197,7 @@ def test_a_month_frozen_before_any_call_of_a_publication_keeps_it_out(system: Sy
     assert system.month() == 30 + 10 + at
 
 
-def test_the_very_last_moment_is_closed_by_the_transaction(system: System) -> None:
+def test_month_closed_just_before_the_transaction_is_respected(system: System) -> None:
     before = system.answers()
     done = system.publish(FIRST, "13", "why", Before(system.table.client, "transact_write_items", system.freeze))
     assert done.is_adjustment
@@ -214,7 +214,7 @@ def test_the_very_last_moment_is_closed_by_the_transaction(system: System) -> No
     assert system.month() == 3 * 10 + 17
 
 
-def test_frozen_for_a_moment_what_was_recorded_beside_is_not_passed_over(system: System) -> None:
+def test_adjustment_recorded_while_a_month_was_briefly_closed_is_not_skipped(system: System) -> None:
     """A publication reads that nothing stands beside; a version comes there, and the month is opened again."""
 
     def frozen_for_a_moment() -> None:
@@ -230,7 +230,7 @@ def test_frozen_for_a_moment_what_was_recorded_beside_is_not_passed_over(system:
     assert [one.reason for one in system.restatements()] == ["newer"]
 
 
-def test_late_figures_of_a_frozen_gap_stand_beside_it(system: System) -> None:
+def test_late_figures_of_a_missing_hour_in_a_closed_month_are_an_adjustment(system: System) -> None:
     gap, never = record(hour=FIRST - HOUR, status="incomplete"), FIRST - 2 * HOUR
     system.put(system.ledger, gap)
     system.freezing.close(MONTH, author="me", reason="late", force=True)
@@ -259,7 +259,7 @@ def test_late_figures_of_a_frozen_gap_stand_beside_it(system: System) -> None:
     assert system.month() == 51
 
 
-def test_of_two_versions_beside_one_wins_and_nobody_sees_the_other(system: System) -> None:
+def test_one_of_two_concurrent_adjustments_wins(system: System) -> None:
     system.freeze()
     old = system.ledger.newest_version("demo", FIRST)
     for usd, why in (("13", "first"), ("13", "the same"), ("14", "another")):
@@ -278,7 +278,7 @@ def test_of_two_versions_beside_one_wins_and_nobody_sees_the_other(system: Syste
     assert [one.allocated_usd for one in system.ledger.lines_of(newest)] == [13]
 
 
-def test_a_cluster_that_leaves_the_settings_stays_in_frozen_months_and_comes_out_of_them(system: System) -> None:
+def test_departed_cluster_stays_in_closed_months_and_is_reopened_with_them(system: System) -> None:
     system.push("demo", "west")
     system.put(system.ledger, record([line(usd="7")], cluster="west", hour=FIRST))
     system.freezing.close(MONTH, author="me", reason="chargeback", force=True)
@@ -288,7 +288,7 @@ def test_a_cluster_that_leaves_the_settings_stays_in_frozen_months_and_comes_out
     assert system.clusters(END + 2 * HOUR) == {"demo": 60, "west": 7}, "the sum of its months"
     assert moved(system.freezing.adjustments(MONTH)) == [7, 8]
     with pytest.MonkeyPatch.context() as patch:  # killed once the month is open
-        patch.setattr(system.ledger, "beside", killed)
+        patch.setattr(system.ledger, "adjustments", killed)
         with pytest.raises(KeyboardInterrupt):
             system.freezing.reopen(MONTH)
     assert [system.freezing.reopen(MONTH) for _ in range(2)] == [1, 0]
@@ -298,7 +298,7 @@ def test_a_cluster_that_leaves_the_settings_stays_in_frozen_months_and_comes_out
     assert system.clusters() == system.opencost() == {"demo": 40, "west": 8}
 
 
-def test_what_an_interrupted_unfreeze_left_is_finished(system: System) -> None:
+def test_interrupted_reopening_is_continued(system: System) -> None:
     system.push("demo", "west")
     system.put(system.ledger, record([line(usd="7")], cluster="west", hour=FIRST))
     system.freezing.close(MONTH, author="me", reason="chargeback", force=True)
@@ -318,7 +318,7 @@ def killed(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_killed_at_any_call_and_run_again_it_ends_the_same(table: DynamoTable) -> None:
+def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(table: DynamoTable) -> None:
     class KilledError(BaseException):
         pass
 
@@ -358,21 +358,21 @@ def test_killed_at_any_call_and_run_again_it_ends_the_same(table: DynamoTable) -
     assert changed == late
 
 
-def test_a_month_that_may_still_move_is_refused(system: System) -> None:
+def test_month_that_may_still_change_is_not_closed(system: System) -> None:
     for month, why in (("2026-11", "not over yet"), ("2026-13", "not a month like 2026-10")):
         with pytest.raises(InvalidInputError, match=why):
             system.freezing.close(month, author="me", reason="x")
     system.put(system.ledger, record(hour=FIRST - 3 * HOUR, status="incomplete"))
     system.put(system.ledger, record([line()], hour=FIRST - HOUR, status="provisional"))
-    with pytest.raises(InvalidInputError, match="1 are missing, 1 are to be tried again, 1 are provisional"):
+    with pytest.raises(InvalidInputError, match="1 are missing, 1 are incomplete, 1 are provisional"):
         system.freeze()
     system.freezing.close(MONTH, author="me", reason="x", force=True)
-    with pytest.raises(ConflictError, match="frozen already"):
+    with pytest.raises(ConflictError, match="closed already"):
         system.freezing.close(MONTH, author="me", reason="x", force=True)
     assert [one.month for one in system.ledger.versions.closed_months()] == [MONTH]
 
 
-def test_hours_missing_at_a_months_beginning_are_missing_if_the_cluster_was_there(system: System) -> None:
+def test_hours_at_the_start_of_a_month_are_missing_if_the_cluster_existed(system: System) -> None:
     ended = END + 40 * DAY
     freezing = MonthService(
         system.freezing._settings_store, system.ledger, system.ledger.versions, system.rollups, lambda: ended

@@ -64,7 +64,7 @@ def book(table: DynamoTable) -> PriceStore:
 
 
 @pytest.mark.parametrize("kind", [*TABLE])
-def test_a_gpu_of_each_instance_costs_what_the_table_says(book: PriceStore, kind: str) -> None:
+def test_gpu_of_each_instance_type_costs_the_documented_price(book: PriceStore, kind: str) -> None:
     _, _, listed, spot = TABLE[kind]
     gpus = int(GPUS_OF_INSTANCE[kind])
     order: tuple[PriceSource, ...] = ("spot", "on-demand")
@@ -73,7 +73,7 @@ def test_a_gpu_of_each_instance_costs_what_the_table_says(book: PriceStore, kind
     assert Fraction("0.695") < 1 - Fraction(spot) / Fraction(listed) < Fraction("0.705"), "the article's about 70%"
 
 
-def test_a_spot_node_in_another_zone_falls_to_the_next_source(book: PriceStore) -> None:
+def test_spot_node_in_another_zone_uses_the_next_source(book: PriceStore) -> None:
     held = book.in_force(NOON - HOUR, NOON)
     hour = Interval(to_epoch_ms(NOON - HOUR), to_epoch_ms(NOON))
     node = GpuNode("n", instance_type="g5.xlarge", zone="us-east-1b", zone_id="use1-az1", capacity_type="spot")
@@ -84,7 +84,7 @@ def test_a_spot_node_in_another_zone_falls_to_the_next_source(book: PriceStore) 
     assert isinstance(alone, Unpriced)
 
 
-def test_the_catalogue_counts_gpus_as_the_article_and_as_ec2_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_built_in_shapes_match_the_article_and_ec2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     with mock_aws():
@@ -96,7 +96,7 @@ def test_the_catalogue_counts_gpus_as_the_article_and_as_ec2_does(monkeypatch: p
     assert {kind: GPUS_OF_INSTANCE[kind] for kind in COUNTS} == COUNTS
 
 
-def test_eight_gpus_for_96_hours_at_three_dollars_are_2304(table: DynamoTable) -> None:
+def test_eight_gpus_for_96_hours_at_three_dollars_cost_2304(table: DynamoTable) -> None:
     """An article on scheduling says $2,880 for 8 A100 × $3 × 96 h; it is $2,304."""
     book = PriceStore(table.client, table.name)
     rate = Price("override", "gpu-hour", Decimal(3), {"gpu_model": "*A100*"}, "USD", NOON, None, NOON, "ann", "case")

@@ -112,7 +112,7 @@ def told(changes: list[PriceChange]) -> set[tuple[str, datetime | None, datetime
     return {(one.source, one.start, one.end) for one in changes}
 
 
-def test_what_is_in_use_is_fetched_once_per_region(system: System) -> None:
+def test_types_in_use_are_fetched_once_per_region(system: System) -> None:
     result = system.refresh()
     assert result.failures == []
     assert {one.source: one.prices for one in result.refreshed} == {"spot": 3, "on-demand": 3, "shapes": 2}
@@ -128,7 +128,7 @@ def test_what_is_in_use_is_fetched_once_per_region(system: System) -> None:
     assert max(ends) == NOON - HOUR
 
 
-def test_a_node_that_no_pod_is_on_is_in_use(table: DynamoTable, aws: Aws) -> None:
+def test_node_without_pods_is_in_use(table: DynamoTable, aws: Aws) -> None:
     system = System(table, aws)
     system.push()
     idle = NodeHour("n", "", "", P5, "on-demand", "us-east-1b", "H100", "", "gpu-bears-all", None, ZERO, Capacity())
@@ -140,7 +140,7 @@ def test_a_node_that_no_pod_is_on_is_in_use(table: DynamoTable, aws: Aws) -> Non
     assert system.amounts(NOON) == {("spot", P5, "20"), ("on-demand", P5, "55.04")}
 
 
-def test_again_it_asks_for_little_and_writes_nothing(system: System, table: DynamoTable) -> None:
+def test_second_refresh_fetches_little_and_writes_nothing(system: System, table: DynamoTable) -> None:
     system.refresh()
     before = table.client.scan(TableName=table.name)["Items"]
     system.aws.calls.clear()
@@ -156,7 +156,7 @@ def test_again_it_asks_for_little_and_writes_nothing(system: System, table: Dyna
     assert min(starts) >= NOON.replace(hour=0) - 2 * HOUR
 
 
-def test_history_is_fetched_back_for_what_is_new_and_not_again(system: System) -> None:
+def test_price_history_is_fetched_once_for_new_types(system: System) -> None:
     system.refresh("spot")
     first = min(params["StartTime"] for params in system.aws.asked if "StartTime" in params)
     assert first == NOON + MINUTE - 90 * DAY
@@ -178,7 +178,7 @@ def test_history_is_fetched_back_for_what_is_new_and_not_again(system: System) -
     assert ("spot", "g6.xlarge", "0.5") in system.amounts(NOON - 39 * DAY)
 
 
-def test_a_new_price_in_a_rated_hour_is_logged_and_in_the_closing_hour_is_not(system: System) -> None:
+def test_new_price_is_logged_for_rated_hours_and_not_for_the_current_hour(system: System) -> None:
     system.refresh()
     for change in system.book.pending_changes():
         system.book.settle(change.id, now=system.now)
@@ -193,7 +193,7 @@ def test_a_new_price_in_a_rated_hour_is_logged_and_in_the_closing_hour_is_not(sy
     assert told(system.book.pending_changes()) == {("spot", NOON + 40 * MINUTE, NOON + HOUR)}
 
 
-def test_an_hour_rated_by_hand_before_its_time_counts_as_rated(system: System) -> None:
+def test_hour_attributed_before_the_schedule_counts_as_rated(system: System) -> None:
     system.refresh()
     known = len(system.book.pending_changes())
     system.rated(NOON, (G5, "us-east-1a"))
@@ -205,7 +205,7 @@ def test_an_hour_rated_by_hand_before_its_time_counts_as_rated(system: System) -
 
 
 @pytest.mark.parametrize("days", [1, 3, 20])
-def test_after_an_outage_the_gap_is_closed(system: System, days: int) -> None:
+def test_missing_hours_are_sent_after_an_outage(system: System, days: int) -> None:
     system.refresh()
     system.now = NOON + days * DAY + MINUTE
     system.aws.points += every(6, G5, "us-east-1a", NOON + HOUR, " ".join(f"0.{place}" for place in range(50, 80)))
@@ -219,7 +219,7 @@ def test_after_an_outage_the_gap_is_closed(system: System, days: int) -> None:
     assert fetched, "what had been rated with the older price is told"
 
 
-def test_a_type_no_longer_in_use_is_still_kept_up_to_date(system: System) -> None:
+def test_instance_type_no_longer_in_use_is_still_refreshed(system: System) -> None:
     system.refresh()
     system.rated(NOON, (G5, "us-east-1a"))
     system.now = NOON + DAY
@@ -229,7 +229,7 @@ def test_a_type_no_longer_in_use_is_still_kept_up_to_date(system: System) -> Non
     assert {("spot", P5, "22"), ("on-demand", P5, "58")} <= system.amounts(NOON + 21 * HOUR)
 
 
-def test_hourly_only_new_types_are_looked_up_in_the_lists(system: System) -> None:
+def test_hourly_refresh_looks_up_only_new_types_in_price_lists(system: System) -> None:
     system.refresh()
     system.aws.calls.clear()
     system.refresh(new_only=True)
@@ -243,7 +243,7 @@ def test_hourly_only_new_types_are_looked_up_in_the_lists(system: System) -> Non
     assert ("on-demand", G5, "1.2") in system.amounts(NOON)
 
 
-def test_a_long_history_is_kept_as_it_comes(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_price_history_is_stored_in_parts(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """A function that runs out of time goes on from there, and not from the beginning."""
     types = sorted(f"g9.{place}xlarge" for place in range(15))
     system.aws.points += [Point(name, "us-east-1a", NOON - 50 * DAY, "1") for name in types]
@@ -277,7 +277,7 @@ def test_a_long_history_is_kept_as_it_comes(system: System, monkeypatch: pytest.
     assert {kind for _, kind, _ in system.amounts(NOON)} == set(types)
 
 
-def test_what_fails_leaves_the_others_refreshed(system: System) -> None:
+def test_failing_source_leaves_others_refreshed(system: System) -> None:
     system.aws.failing = {"DescribeSpotPriceHistory"}
     result = system.refresh()
     assert [failure.split(":")[0] for failure in result.failures] == [
@@ -292,13 +292,13 @@ def test_what_fails_leaves_the_others_refreshed(system: System) -> None:
     assert ("spot", G5, "0.10") in system.amounts(NOON)
 
 
-def test_what_aws_does_not_list_is_told(system: System) -> None:
+def test_instance_types_that_aws_does_not_list_are_reported(system: System) -> None:
     del system.aws.offers[0]
     refreshed = {one.source: one for one in system.refresh().refreshed}
     assert refreshed["on-demand"].unknown == (f"us-east-1 {G5}",)
 
 
-def test_a_source_that_is_off_is_refused_and_not_asked(table: DynamoTable, aws: Aws) -> None:
+def test_disabled_source_is_refused_and_not_fetched(table: DynamoTable, aws: Aws) -> None:
     system = System(table, aws, fetched="on-demand shapes")
     system.push()
     system.rated(NOON - 2 * HOUR, (G5, "us-east-1a"))
@@ -308,7 +308,7 @@ def test_a_source_that_is_off_is_refused_and_not_asked(table: DynamoTable, aws: 
     assert "DescribeSpotPriceHistory" not in {name for _, name in aws.calls}
 
 
-def test_before_the_first_push_nothing_is_done(table: DynamoTable, aws: Aws) -> None:
+def test_nothing_is_done_before_the_first_push(table: DynamoTable, aws: Aws) -> None:
     assert System(table, aws).service.refresh(PricesDue()) is None
     assert aws.calls == []
 
@@ -332,7 +332,7 @@ class Mortal(Aws):
         return super()._operations()
 
 
-def test_killed_at_any_call_and_run_again_the_book_is_the_same(table: DynamoTable, aws: Aws) -> None:
+def test_price_book_is_the_same_after_a_crash_at_any_call_and_a_second_run(table: DynamoTable, aws: Aws) -> None:
     mortal = Mortal(page=40)
     mortal.points = [one for one in aws.points if one.at > NOON - 16 * DAY or one.instance_type == P5]
     mortal.offers, mortal.shapes = aws.offers, aws.shapes

@@ -33,7 +33,7 @@ SHAPES = {
 }
 
 
-def test_the_policies_are_compared_with_what_they_do() -> None:
+def test_documented_split_policies_match_the_code() -> None:
     header, *rows = re.findall(r"^\| `(?:split|gpu-bears-all|scad|opencost|datadog)` \|.*\$.*$", TEXT, re.MULTILINE)
     nodes = re.findall(r"([a-z0-9.]+), \$([0-9.]+)", header)
     assert [name for name, _ in nodes] == [*SHAPES]
@@ -50,6 +50,6 @@ def test_the_policies_are_compared_with_what_they_do() -> None:
             )
 
 
-def test_there_are_examples_and_every_fact_is_named() -> None:
+def test_documentation_has_examples_and_names_every_fact() -> None:
     assert len(EXAMPLES) >= 3
     assert f"({', '.join(f'`{fact}`' for fact in FACTS)})" in TEXT

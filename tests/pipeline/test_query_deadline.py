@@ -85,7 +85,7 @@ def throttle(exchange: Exchange) -> None:
 
 
 @pytest.mark.parametrize(("trouble", "hours"), [(Exchange.hang, 24), (drip_headers, 1), (drip_body, 1), (throttle, 1)])
-def test_function_ends_in_time_and_hours_say_why_they_are_incomplete(
+def test_function_ends_in_time_and_incomplete_hours_have_a_reason(
     trouble: Callable[[Exchange], None], hours: int, table: DynamoTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with raw_server(trouble) as server:
@@ -103,7 +103,7 @@ def test_function_ends_in_time_and_hours_say_why_they_are_incomplete(
     assert system.heard.letters == []
 
 
-def test_slow_answers_share_one_deadline(
+def test_slow_responses_share_one_deadline(
     table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is in time by itself, and all together are not."""
@@ -123,7 +123,7 @@ def test_slow_answers_share_one_deadline(
     assert "all queries" in manifest.notes[0]
 
 
-def test_hours_that_were_read_before_the_trouble_keep_their_figures(
+def test_hours_read_before_a_failure_keep_their_figures(
     table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = busy_hour(table, prometheus)
@@ -149,7 +149,7 @@ def test_hours_that_were_read_before_the_trouble_keep_their_figures(
     assert "the time for all queries is used up" in last.notes[0]
 
 
-def test_parts_of_too_large_answers_come_to_an_end(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_splitting_of_too_large_responses_ends(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> None:
     body = b'{"status":"success","data":{"resultType":"matrix","result":[' + b" " * (17 << 20) + b"]}}"
     with raw_server(lambda exchange: exchange.answer(body)) as server:
         system = System(table, server.url)
@@ -163,14 +163,14 @@ def test_parts_of_too_large_answers_come_to_an_end(table: DynamoTable, monkeypat
     assert system.heard.letters == []
 
 
-def test_after_a_refusal_no_other_query_of_the_hour_starts(table: DynamoTable) -> None:
+def test_no_further_query_of_an_hour_starts_after_a_refusal(table: DynamoTable) -> None:
     with raw_server(lambda exchange: exchange.answer(b"no", status="400 Bad Request")) as server:
         system = System(table, server.url)
         system.attribute()
     assert len({query["query"] for query in server.queries}) <= CONCURRENT_QUERIES
 
 
-def test_refused_answers_are_not_kept(table: DynamoTable) -> None:
+def test_refused_responses_are_not_kept_in_memory(table: DynamoTable) -> None:
     """Not even by the errors about them, while the garbage collector waits as it does when an hour is read."""
     body = b'{"status":"success","data":{"resultType":"matrix","result":[' + b" " * (17 << 20) + b"]}}"
     with raw_server(lambda exchange: exchange.answer(body)) as server:
@@ -200,7 +200,7 @@ def record_queries(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     return sent
 
 
-def test_answers_above_the_limit_are_asked_for_in_parts_with_the_same_figures(
+def test_responses_above_the_limit_are_queried_in_parts_with_the_same_figures(
     table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timeline = Timeline()
@@ -226,7 +226,7 @@ class Recorded(MemoryBudget):
         Recorded.needed = max(Recorded.needed, self._used + needed)
 
 
-def test_hours_too_large_together_are_asked_for_apart(
+def test_hours_too_large_together_are_queried_separately(
     table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timeline = Timeline()
@@ -253,7 +253,7 @@ def test_hours_too_large_together_are_asked_for_apart(
     assert any(1 < together < len(hours) for together in asked), "in halves"
 
 
-def test_hour_too_large_by_itself_is_incomplete_with_its_reason(
+def test_single_hour_that_is_too_large_is_incomplete_with_its_reason(
     table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system = busy_hour(table, prometheus)
@@ -285,7 +285,7 @@ def test_scrape_times_that_take_too_much_memory_are_refused(
     assert "take more than 416 MiB of memory" in manifest.notes[0]
 
 
-def test_wait_of_advice_for_metrics_ends(table: DynamoTable) -> None:
+def test_review_waits_a_limited_time_for_metrics(table: DynamoTable) -> None:
     class Unkept:
         def memory(self, *_: object) -> dict[Any, Any]:
             return {}
@@ -301,7 +301,7 @@ def test_wait_of_advice_for_metrics_ends(table: DynamoTable) -> None:
     assert len({json.dumps(query) for query in server.queries}) == 1
 
 
-def test_review_asks_a_hanging_prometheus_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_review_queries_a_hanging_prometheus_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the first query that fails, none of the review's other sources asks."""
     monkeypatch.setattr("gpucost.features.recommendations.service.METRICS_SECONDS", 1.0)
     reviews = Reviews()

@@ -92,7 +92,7 @@ def test_published_hours_of_a_change_are_sent_of_every_cluster(repriced: Reprice
     assert all(why for *_, why in repriced.queue.sent)
 
 
-def test_a_change_of_one_cluster_is_that_clusters(repriced: Repriced) -> None:
+def test_change_of_one_cluster_affects_only_that_cluster(repriced: Repriced) -> None:
     repriced.publish("blue", 0)
     repriced.publish("green", 0)
     repriced.set(None, cluster="gr*")
@@ -100,7 +100,7 @@ def test_a_change_of_one_cluster_is_that_clusters(repriced: Repriced) -> None:
     assert [cluster for cluster, *_ in repriced.queue.sent] == ["green"]
 
 
-def test_hours_are_sent_again_until_nobody_can_have_read_the_old_price(repriced: Repriced) -> None:
+def test_hours_are_sent_again_until_no_attribution_can_have_read_the_old_price(repriced: Repriced) -> None:
     repriced.publish("blue", 0)
     repriced.set(None)
     assert repriced.service.reprice(NOW, "c") == 1
@@ -119,7 +119,7 @@ def test_hours_kept_longer_than_the_default_are_sent_as_long_as_they_are_kept(
     assert service.reprice(NOW, "c") == 1
 
 
-def test_what_the_queue_did_not_take_is_not_settled(repriced: Repriced) -> None:
+def test_change_is_not_settled_if_the_queue_fails(repriced: Repriced) -> None:
     repriced.publish("blue", 0)
     repriced.set(None)
     repriced.queue.is_down = True
@@ -152,7 +152,7 @@ def test_hours_whose_bill_arrived_are_sent_until_it_is_settled(repriced: Reprice
     assert repriced.service.reprice(NOW + SETTLE_DELAY, "c") == 0
 
 
-def test_a_month_is_ordinary_work() -> None:
+def test_backfill_of_a_month_fits_the_queue() -> None:
     hours = [NEWEST - HOUR * at for at in reversed(range(30 * 24))]
     messages = restate_messages("blue", hours, settings_version=3, reason="x" * 600, correlation_id="c")
     assert [message.hours for message in messages] == [24] * 30

@@ -175,7 +175,7 @@ def system(table: DynamoTable) -> System:
     return System(table)
 
 
-def test_a_new_price_restates_the_hour_from_what_was_stored(system: System) -> None:
+def test_new_price_restates_the_hour_from_stored_usage(system: System) -> None:
     system.attribute()
     system.push(20)
     assert system.restate() == [2]
@@ -188,7 +188,7 @@ def test_a_new_price_restates_the_hour_from_what_was_stored(system: System) -> N
     assert [(one.record_version, one.origin) for one in system.heard.closed] == [(1, "schedule"), (2, "backfill")]
 
 
-def test_hour_beyond_reason_becomes_incomplete_and_is_asked_for_again(system: System) -> None:
+def test_implausibly_large_hour_becomes_incomplete_and_is_tried_again(system: System) -> None:
     """Of a request for 1e308 units."""
     system.attribute(hours=2)
     before = system.ledger.newest_version("demo", HOUR)
@@ -210,7 +210,7 @@ def test_hour_beyond_reason_becomes_incomplete_and_is_asked_for_again(system: Sy
     assert system.line().allocated_usd == 20
 
 
-def test_what_changed_and_why_is_kept_beside_the_hour(system: System) -> None:
+def test_changes_and_reason_are_stored_with_the_hour(system: System) -> None:
     system.attribute()
     assert system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR) == []
     system.push(20)
@@ -226,7 +226,7 @@ def test_what_changed_and_why_is_kept_beside_the_hour(system: System) -> None:
     assert allocated(second) == {"a": (20, 6)}
 
 
-def test_who_pays_of_a_cluster_that_left_is_told_anew_at_the_prices_of_its_last_settings(system: System) -> None:
+def test_departed_cluster_is_restated_with_new_units_and_its_last_prices(system: System) -> None:
     """Its capacity blocks had to leave with it, and blocks that name no cluster are others' by now."""
     system.metrics.instance_type = "p5.48xlarge"
     clusters = [{"name": name, "prometheus": {"url": "http://127.0.0.1:9"}} for name in ("demo", "west")]
@@ -259,7 +259,7 @@ def test_who_pays_of_a_cluster_that_left_is_told_anew_at_the_prices_of_its_last_
 @pytest.mark.parametrize(
     ("kind", "damage"), [("summaries", {"b": {"B": b"cut"}}), ("summaries", None), ("nodes", {"b": {"B": b"cut"}})]
 )
-def test_figures_that_are_damaged_or_lost_are_written_anew_as_they_were(
+def test_damaged_or_missing_figures_are_written_again_unchanged(
     system: System, kind: str, damage: dict[str, Any] | None
 ) -> None:
     system.attribute()
@@ -276,7 +276,7 @@ def test_figures_that_are_damaged_or_lost_are_written_anew_as_they_were(
     assert system.restate(version=None) == [2], "and once"
 
 
-def test_figures_that_come_out_as_they_are_keep_their_version(system: System) -> None:
+def test_unchanged_figures_keep_their_version(system: System) -> None:
     system.attribute()
     assert system.restate(version=None) == [1]
     system.push(20)
@@ -285,7 +285,7 @@ def test_figures_that_come_out_as_they_are_keep_their_version(system: System) ->
     assert len(system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)) == 1
 
 
-def test_business_units_can_be_reorganised_for_hours_gone_by(system: System) -> None:
+def test_business_units_can_be_reorganized_for_past_hours(system: System) -> None:
     system.attribute()
     system.push(12, business_units=[{"name": "reds", "pod_labels": {"team": "red"}}])
     system.restate()
@@ -294,7 +294,7 @@ def test_business_units_can_be_reorganised_for_hours_gone_by(system: System) -> 
     assert allocated(change) == {"a": (12, 0), "reds": (0, 12)}
 
 
-def test_hours_without_figures_or_without_stored_usage_are_left(system: System) -> None:
+def test_hours_without_figures_or_usage_are_skipped(system: System) -> None:
     nobody = record(hour=HOUR + ONE_HOUR, status="incomplete")
     system.ledger.publish(nobody, replacing=None, settings_version=1, now=NOW)
     unkept = record(hour=HOUR + 2 * ONE_HOUR)
@@ -305,7 +305,7 @@ def test_hours_without_figures_or_without_stored_usage_are_left(system: System) 
     assert [(one.status, one.version) for one in found] == [("incomplete", 1), ("complete", 1)]
 
 
-def test_a_cluster_that_the_settings_never_knew_is_refused(system: System) -> None:
+def test_cluster_that_was_never_in_the_settings_is_refused(system: System) -> None:
     message = HoursToRestate(
         cluster="other", first_hour=HOUR, hours=1, settings_version=1, reason="new price", correlation_id="c"
     )
@@ -313,7 +313,7 @@ def test_a_cluster_that_the_settings_never_knew_is_refused(system: System) -> No
         system.restating(system.ledger).restate(message)
 
 
-def test_killed_at_any_call_and_run_again_it_ends_the_same(system: System) -> None:
+def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(system: System) -> None:
     system.attribute(hours=24)
     system.push(20)
     hours = 0

@@ -90,7 +90,7 @@ FULL = Bill(
 )
 
 
-def test_what_is_stored_is_what_is_read(table: DynamoTable) -> None:
+def test_stored_bills_are_read_unchanged(table: DynamoTable) -> None:
     store = store_of(table, Watched(table.client))
     assert store.store(DAY, {at(9)[0]: FULL, at(10)[0]: bill("1", "2")}) == at(9, 10)
     assert store.bills(DAY, DAY + ONE_DAY) == {at(9)[0]: FULL, at(10)[0]: bill("1", "2")}
@@ -99,7 +99,7 @@ def test_what_is_stored_is_what_is_read(table: DynamoTable) -> None:
     assert store.bill(DAY - ONE_DAY) is None
 
 
-def test_only_the_hours_asked_for_are_read_across_days_and_months(table: DynamoTable) -> None:
+def test_only_requested_hours_are_read_across_days_and_months(table: DynamoTable) -> None:
     store = store_of(table)
     hours = [datetime(2026, 10, 31, 22, tzinfo=UTC) + number * ONE_HOUR for number in range(30)]
     for day in sorted({hour.replace(hour=0) for hour in hours}):
@@ -110,7 +110,7 @@ def test_only_the_hours_asked_for_are_read_across_days_and_months(table: DynamoT
     assert store.bills(hours[2], hours[2]) == {}
 
 
-def test_the_same_again_writes_nothing(table: DynamoTable) -> None:
+def test_same_prices_again_write_nothing(table: DynamoTable) -> None:
     store_of(table).store(DAY, {at(9)[0]: FULL, at(10)[0]: bill("1")})
     watched = Watched(table.client)
     assert store_of(table, watched).store(DAY, {at(10)[0]: bill("1"), at(9)[0]: FULL}) == []
@@ -147,7 +147,7 @@ BILLS = st.builds(
 
 
 @given(st.dictionaries(st.integers(0, 23), BILLS))
-def test_any_day_comes_back(day: dict[int, Bill]) -> None:
+def test_any_day_is_read_as_stored(day: dict[int, Bill]) -> None:
     assert unpack([{"b": {"B": piece}} for piece in pack(day_document(day))], read_day) == day
 
 
@@ -165,7 +165,7 @@ def test_any_day_comes_back(day: dict[int, Bill]) -> None:
         replace(bill("1", "2"), charges={"demo": [ClusterCharge("unused-savings-plan", "arn:sp", Decimal(1))]}),
     ],
 )
-def test_hours_whose_bill_changed_are_told_until_they_are_settled(table: DynamoTable, changed: Bill) -> None:
+def test_changed_hours_are_listed_until_settled(table: DynamoTable, changed: Bill) -> None:
     store = store_of(table)
     first = {hour: bill("1", "2") for hour in at(8, 9, 10)}
     store.store(DAY, first)
@@ -182,7 +182,7 @@ def test_hours_whose_bill_changed_are_told_until_they_are_settled(table: DynamoT
     assert store.changes() == []
 
 
-def test_an_hour_that_vanishes_from_the_bill_changed(table: DynamoTable) -> None:
+def test_hour_removed_from_the_bill_counts_as_changed(table: DynamoTable) -> None:
     store = store_of(table)
     store.store(DAY, {hour: bill("1") for hour in at(8, 9)})
     assert store.store(DAY, {at(8)[0]: bill("1")}) == at(9)
@@ -191,7 +191,7 @@ def test_an_hour_that_vanishes_from_the_bill_changed(table: DynamoTable) -> None
     assert store.bills(DAY, DAY + ONE_DAY) == {}
 
 
-def test_changes_of_one_day_add_up_and_there_and_back_are_two(table: DynamoTable) -> None:
+def test_changes_of_one_day_are_kept_separately_even_if_reverted(table: DynamoTable) -> None:
     store = store_of(table)
     for amount in ("1", "2", "1", "2"):
         store.store(DAY, {at(8)[0]: bill(amount), at(9)[0]: bill("7")})
@@ -200,7 +200,7 @@ def test_changes_of_one_day_add_up_and_there_and_back_are_two(table: DynamoTable
     assert {hour for change in changes for hour in change.hours} == set(at(8, 9))
 
 
-def test_of_two_writers_one_wins_and_the_other_is_told(table: DynamoTable) -> None:
+def test_one_of_two_concurrent_writers_wins_and_the_other_gets_a_conflict(table: DynamoTable) -> None:
     class Interfering(Watched):
         """Somebody else stores the day between reading and writing."""
 
@@ -221,12 +221,12 @@ def test_of_two_writers_one_wins_and_the_other_is_told(table: DynamoTable) -> No
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """A day of several pieces need not be large."""
-    monkeypatch.setattr("gpucost.storage.compressed_documents.PIECE", 3_000)
+    monkeypatch.setattr("gpucost.storage.compressed_documents.CHUNK_BYTES", 3_000)
 
 
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("after", [False, True])
-def test_killed_at_any_call_and_run_again_ends_the_same(table: DynamoTable, after: bool) -> None:
+def test_run_again_after_a_crash_at_any_call_ends_the_same(table: DynamoTable, after: bool) -> None:
     before, later = large(60), large(40, seed=5) | {at(23)[0]: bill("1")}
 
     def start_over() -> None:
@@ -279,7 +279,7 @@ def large(size: int, seed: int = 1) -> dict[datetime, Bill]:
     }
 
 
-def test_a_day_of_several_pieces_grows_and_shrinks(table: DynamoTable) -> None:
+def test_day_of_several_chunks_grows_and_shrinks(table: DynamoTable) -> None:
     store = store_of(table)
     many, few = large(2000), {at(3)[0]: bill("1")}
     store.store(DAY, many)
@@ -299,7 +299,7 @@ def items(table: DynamoTable) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_pieces_of_two_versions_are_never_read_as_one(table: DynamoTable) -> None:
+def test_chunks_of_two_versions_are_never_joined(table: DynamoTable) -> None:
     """A reader that catches the first page of one version and the second of the next reads again."""
     store_of(table).store(DAY, large(40))
 
@@ -322,7 +322,7 @@ def test_pieces_of_two_versions_are_never_read_as_one(table: DynamoTable) -> Non
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_a_torn_day_is_an_error_and_not_half_a_bill(table: DynamoTable) -> None:
+def test_day_with_chunks_of_two_versions_raises_an_error(table: DynamoTable) -> None:
     store_of(table).store(DAY, large(40))
     table.client.delete_item(TableName=table.name, Key={"pk": {"S": "BILL#2026-11"}, "sk": {"S": "19#01"}})
     with pytest.raises(SourceError, match="2026-11 changed each time"):
@@ -330,13 +330,13 @@ def test_a_torn_day_is_an_error_and_not_half_a_bill(table: DynamoTable) -> None:
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_a_day_too_large_for_a_transaction_is_refused(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpucost.storage.bill_store.LARGEST_PIECES", 1)
-    with pytest.raises(SourceError, match=r"2026-11-19 is too large: \d+ pieces"):
+def test_day_too_large_for_a_transaction_is_refused(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpucost.storage.bill_store.MAX_CHUNKS", 1)
+    with pytest.raises(SourceError, match=r"2026-11-19 is too large: \d+ chunks"):
         store_of(table).store(DAY, large(40))
 
 
-def test_months_are_remembered(table: DynamoTable) -> None:
+def test_read_months_are_stored(table: DynamoTable) -> None:
     store = store_of(table)
     october, november = datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC)
     assert store.months() == {}
@@ -346,7 +346,7 @@ def test_months_are_remembered(table: DynamoTable) -> None:
     assert store.months() == {october: True, november: False}
 
 
-def test_reading_is_cheap(table: DynamoTable) -> None:
+def test_reading_prices_stays_within_its_budget(table: DynamoTable) -> None:
     """50 instances all month, half of them spot with another price each hour: a month is read for few units."""
     chance = random.Random(3)
     names = [f"i-{chance.getrandbits(68):017x}" for _ in range(50)]

@@ -13,7 +13,7 @@ from tests.conftest import DynamoTable
 DAYS = 3
 
 
-def test_every_access_of_a_large_fleet_keeps_its_budget(table: DynamoTable) -> None:
+def test_every_access_of_a_large_fleet_stays_within_its_budget(table: DynamoTable) -> None:
     start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - (DAYS + 2) * DAY
     large_ledger.fill(table.client, table.name, "large", start, DAYS)
     days = RollupStore(table.client, table.name).days("large", start, start + DAYS * DAY)
@@ -31,7 +31,7 @@ def test_every_access_of_a_large_fleet_keeps_its_budget(table: DynamoTable) -> N
         assert kept[budget.access].most_requests == budget.most_requests
 
 
-def test_the_page_says_what_was_measured() -> None:
+def test_ledger_page_matches_the_measurements() -> None:
     assert all(budget.is_kept() for budget in ledger_page.kept_budgets())
     told = ledger_page.on_page(ledger_page.PAGE.read_text(), ledger_page.ACCESS)
     assert told == ledger_page.access_table(ledger_page.kept_budgets()), "python -m benchmarks.ledger --write"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpucost.core.errors import IntegrityError, ExpiredError, SourceError
+from gpucost.core.errors import ExpiredError, IntegrityError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits
 from gpucost.core.metering.metering import MeteringRules, meter
@@ -94,19 +94,19 @@ READERS: dict[str, Callable[[Kept], object]] = {
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_an_item_that_is_cut_short_is_named(kept: Kept, kind: str) -> None:
+def test_truncated_item_is_named_in_the_error(kept: Kept, kind: str) -> None:
     assert READERS[kind](kept)
     item = kept.cut(kind)
     with pytest.raises(SourceError) as raised:
         READERS[kind](kept)
     if kind == "lines":  # read again before they count as damaged
-        assert str(raised.value) == f"lines {item['pk']['S']!r} are not whole"
+        assert str(raised.value) == f"lines {item['pk']['S']!r} are damaged"
     else:
         assert str(raised.value).startswith(f"the ledger's item {item['pk']['S']} {item['sk']['S']} is damaged: ")
 
 
 @pytest.mark.parametrize("kind", ["summaries", "days", "unit", "facts", "nodes", "lines", "usage"])
-def test_what_is_damaged_is_mended_by_restating_its_hour(kept: Kept, kind: str) -> None:
+def test_damaged_item_is_repaired_by_restating_its_hour(kept: Kept, kind: str) -> None:
     kept.cut(kind)
     kept.publish("5", why="it was damaged")
     kept.rollups.roll_up("demo", DAY_1, NOW)
@@ -123,7 +123,7 @@ def test_what_is_damaged_is_mended_by_restating_its_hour(kept: Kept, kind: str) 
 
 
 @pytest.mark.parametrize("kind", ["days", "unit", "facts"])
-def test_a_day_whose_head_is_deleted_is_summed_anew(kept: Kept, kind: str) -> None:
+def test_day_whose_head_is_deleted_is_summed_again(kept: Kept, kind: str) -> None:
     """As the runbook says."""
     sound = READERS[kind](kept)
     kept.cut(kind)
@@ -132,7 +132,7 @@ def test_a_day_whose_head_is_deleted_is_summed_anew(kept: Kept, kind: str) -> No
     assert READERS[kind](kept) == sound
 
 
-def test_a_summary_that_is_lost_is_no_zero(kept: Kept) -> None:
+def test_missing_summary_does_not_count_as_zero(kept: Kept) -> None:
     """Unless its time has come: a manifest says when."""
     kept.lose("summaries")
     with pytest.raises(IntegrityError, match=rf"^the figures of demo {DAY_1:%Y-%m-%dT%H} are missing from the ledger"):
@@ -149,7 +149,7 @@ def test_a_summary_that_is_lost_is_no_zero(kept: Kept) -> None:
         READERS["summaries"](kept)
 
 
-def test_a_lost_summary_is_written_anew_by_restating_its_hour(kept: Kept) -> None:
+def test_missing_summary_is_written_again_by_restating_its_hour(kept: Kept) -> None:
     kept.lose("summaries")
     kept.publish("5", why="it was lost")
     (own,) = kept.ledger.summaries("demo", DAY_1, DAY_1 + DAY)

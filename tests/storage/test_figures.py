@@ -15,16 +15,16 @@ texts = st.text(max_size=4)
 
 
 @given(st.integers(0, 3).flatmap(lambda keys: st.lists(st.tuples(st.tuples(*[texts] * keys), costs), max_size=8)))
-def test_whatever_goes_in_comes_out(rows: list[tuple[tuple[str, ...], Costs]]) -> None:
+def test_any_table_is_read_as_written(rows: list[tuple[tuple[str, ...], Costs]]) -> None:
     assert unpack_table(pack_table(rows)) == rows
 
 
-def test_more_digits_than_the_ledger_keeps_are_refused_not_rounded() -> None:
+def test_amounts_with_too_many_digits_are_refused() -> None:
     with pytest.raises(ValueError, match="not a whole number"):
         pack_table([(("a",), Costs(waste_usd=Decimal("1e-13")))])
 
 
-def test_what_the_other_amounts_tell_takes_no_room() -> None:
+def test_amounts_that_follow_from_others_take_no_space() -> None:
     def row(i: int) -> tuple[tuple[str], Costs]:
         hours = Decimal((i * 7_919_777_333_111) % 24_000_000_000_000).scaleb(-12) + 1
         used = (hours * (i % 97) / 97).quantize(Decimal("1e-12"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpucost.core.errors import SourceError
-from gpucost.storage import compressed_documents as blobs
+from gpucost.storage import compressed_documents
 from gpucost.storage.line_items import IncompleteLinesError, line_items, read_line_items
 from tests.records import line
 
@@ -19,36 +19,36 @@ PARTITION = "C#demo#lines#2026-11-19T10"
 @contextmanager
 def small_pieces(size: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(blobs, "PIECE", size)
+        patched.setattr(compressed_documents, "CHUNK_BYTES", size)
         yield
 
 
-def test_missing_piece_of_lines_is_noticed() -> None:
+def test_missing_chunk_of_lines_is_noticed() -> None:
     lines = [line(pod=f"p{i:03d}", usd=f"{i}.{i:012d}") for i in range(40)]
     with small_pieces(500):
         pieces = line_items(PARTITION, "1-x#u", lines, int(time.time()) + 9)
     assert len(pieces) > 2
     assert read_line_items(pieces) == lines
     for remaining in (pieces[:-1], pieces[1:], pieces[:1] + pieces[2:]):
-        with pytest.raises(IncompleteLinesError, match=f"incomplete: {len(pieces) - 1} of {len(pieces)} pieces"):
+        with pytest.raises(IncompleteLinesError, match=f"incomplete: {len(pieces) - 1} of {len(pieces)} chunks"):
             read_line_items(remaining)
 
 
 def test_lines_of_a_later_format_are_refused() -> None:
     (item,) = line_items(PARTITION, "1-x#u", [line()], int(time.time()) + 9)
-    with pytest.raises(SourceError, match="format 3; this version reads up to 2"):
+    with pytest.raises(SourceError, match="schema version 3; this release reads up to 2"):
         read_line_items([{**item, "v": {"N": "3"}}])
 
 
-def test_field_that_only_a_later_version_knows_is_left_out() -> None:
+def test_field_of_a_later_version_is_ignored() -> None:
     (item,) = line_items(PARTITION, "1-x#u", [line(), line(pod="q")], 1)
-    document: dict[str, Any] = blobs.unpack([item])
+    document: dict[str, Any] = compressed_documents.unpack([item])
     document["columns"]["of_a_later_version"] = ["x", "y"]
-    (changed,) = blobs.pack(document)
+    (changed,) = compressed_documents.pack(document)
     assert read_line_items([{**item, "b": {"B": changed}}]) == [line(), line(pod="q")]
 
 
-def test_every_digit_of_equal_amounts_is_kept() -> None:
+def test_equal_amounts_keep_all_digits() -> None:
     lines = [line()._replace(gpu_hourly_usd=Decimal("12.0")), line()._replace(gpu_hourly_usd=Decimal(12))]
     stored = read_line_items(line_items(PARTITION, "1-x#u", lines, 1))
     assert [str(one.gpu_hourly_usd) for one in stored] == ["12.0", "12"]

@@ -13,14 +13,14 @@ from gpucost.core.errors import ConflictError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, Quota
 from gpucost.core.money import quantize
-from gpucost.features.alerting.model import Alert, AlertGroup, OutboxEntry, Subject, Evaluation, TopWaster
+from gpucost.features.alerting.model import Alert, AlertGroup, Evaluation, OutboxEntry, Subject, TopWaster
 from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart
 from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStates
 from gpucost.features.recommendations.storage.daily_items import DailyItems
 from gpucost.storage import chunked_documents as pieces
-from gpucost.storage import compressed_documents as blobs
+from gpucost.storage import compressed_documents
 from gpucost.storage.hour_items import _notes
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.limits import LimitsStore
@@ -64,7 +64,7 @@ def sizes(table: DynamoTable, pk: str) -> list[int]:
 
 
 @pytest.mark.parametrize("count", [5_000, 10_000])
-def test_book_of_thousands_of_idle_workloads_is_kept(table: DynamoTable, numbers: random.Random, count: int) -> None:
+def test_recommendations_for_thousands_of_idle_workloads_are_stored(table: DynamoTable, numbers: random.Random, count: int) -> None:
     alerts = tuple(idle_workloads(count, numbers))
     receivers = ("history", "slack:gpucost/slack", "email")
     outbox = tuple(OutboxEntry(name, alert.notification) for alert in alerts if alert.notification for name in receivers)
@@ -81,7 +81,7 @@ def test_book_of_thousands_of_idle_workloads_is_kept(table: DynamoTable, numbers
     assert again == saved
 
 
-def test_book_that_shrinks_leaves_no_piece_behind(table: DynamoTable, numbers: random.Random) -> None:
+def test_smaller_document_leaves_no_surplus_chunk(table: DynamoTable, numbers: random.Random) -> None:
     alerts = tuple(idle_workloads(6_000, numbers))
     saved = DynamoAlertStates(table.client, table.name).save_group(AlertGroup("demo", "research").with_alerts(alerts))
     assert len(sizes(table, "C#demo#alerts")) > 1
@@ -97,7 +97,7 @@ def test_book_that_shrinks_leaves_no_piece_behind(table: DynamoTable, numbers: r
     assert len(sizes(table, "C#demo#alerts")) == 1
 
 
-def test_reader_between_two_writings_of_a_large_book_reads_again(
+def test_reader_between_two_writes_of_a_large_document_reads_again(
     table: DynamoTable, numbers: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = DynamoAlertStates(table.client, table.name)
@@ -121,16 +121,16 @@ def test_reader_between_two_writings_of_a_large_book_reads_again(
     assert readings == 2
 
 
-def test_document_that_no_transaction_holds_is_refused_in_a_sentence(numbers: random.Random) -> None:
-    data = numbers.randbytes(pieces.MAX_CHUNKS * blobs.CHUNK_BYTES + 1)
+def test_document_too_large_for_a_transaction_is_refused(numbers: random.Random) -> None:
+    data = numbers.randbytes(pieces.MAX_CHUNKS * compressed_documents.CHUNK_BYTES + 1)
     head = {"pk": {"S": "C#demo#alerts"}, "sk": {"S": "book#x"}}
     with pytest.raises(
-        SourceError, match=r"item C#demo#alerts book#x is too large: 3,600,001 bytes compressed, and 3,6"
+        SourceError, match=r"item C#demo#alerts book#x is too large: 3,600,001 bytes compressed; at most 3,600,000"
     ):
         pieces.document_items(head, data, {})
 
 
-def test_sums_of_spend_are_kept_for_tens_of_thousands_of_units(table: DynamoTable, numbers: random.Random) -> None:
+def test_spend_sums_of_tens_of_thousands_of_units_are_stored(table: DynamoTable, numbers: random.Random) -> None:
     memory = DynamoSpendStore(table.client, table.name)
     units = [f"team-{numbers.getrandbits(60):015x}" for _ in range(25_000)]
     part = MonthPart({unit: amount(numbers) for unit in units}, 100, "USD")
@@ -204,7 +204,7 @@ def test_limits_of_ten_thousand_quotas_fit(table: DynamoTable, numbers: random.R
 
 
 @pytest.mark.parametrize("name", ["memory", "waiting"])
-def test_days_of_ten_thousand_rows_are_kept(table: DynamoTable, numbers: random.Random, name: Any) -> None:
+def test_day_with_ten_thousand_rows_is_stored(table: DynamoTable, numbers: random.Random, name: Any) -> None:
     days = DailyItems(table.client, table.name, name)
     rows = [[f"{numbers.getrandbits(200):050x}", str(amount(numbers))] for _ in range(10_000)]
     days.put("demo", DAY, rows, NOON + timedelta(days=3650))
@@ -213,4 +213,4 @@ def test_days_of_ten_thousand_rows_are_kept(table: DynamoTable, numbers: random.
 
 def test_notes_of_an_hour_are_bounded(numbers: random.Random) -> None:
     notes = [f"{numbers.getrandbits(4000):x}" for _ in range(10_000)]
-    assert len(_notes(notes)) <= blobs.CHUNK_BYTES
+    assert len(_notes(notes)) <= compressed_documents.CHUNK_BYTES

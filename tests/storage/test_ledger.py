@@ -13,7 +13,7 @@ from gpucost.core.errors import ConflictError, IntegrityError, SourceError
 from gpucost.core.hours import HOUR as ONE_HOUR
 from gpucost.core.ledger import HourSummary, next_attempt, summarize
 from gpucost.core.model import HourRecord, Line, Totals
-from gpucost.storage import compressed_documents as blobs
+from gpucost.storage import compressed_documents
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.table import MAX_ATTEMPTS, Table
 from tests.conftest import DynamoTable
@@ -34,7 +34,7 @@ def publish(ledger: Ledger, what: HourRecord) -> None:
     ledger.publish(what, replacing=ledger.manifest(what.cluster, what.hour), settings_version=1, now=NOW)
 
 
-def test_what_is_published_is_what_is_read(table: DynamoTable) -> None:
+def test_published_records_are_read_unchanged(table: DynamoTable) -> None:
     ledger = Ledger(Watched(table.client), table.name)
     published = record(FIGURES, notes=("a note",))
     manifest = ledger.publish(published, replacing=None, settings_version=3, now=NOW)
@@ -47,7 +47,7 @@ def test_what_is_published_is_what_is_read(table: DynamoTable) -> None:
     assert ledger.notes_of(ledger.manifests("demo", HOUR, HOUR + ONE_HOUR)) == {HOUR: ("a note",)}
 
 
-def test_an_hours_totals_are_read_without_its_groups(table: DynamoTable) -> None:
+def test_totals_are_read_without_groups(table: DynamoTable) -> None:
     """Even where these are damaged; a summary without its totals is damaged."""
     ledger, own = Ledger(table.client, table.name), record()
     ledger.publish(own, replacing=None, settings_version=1, now=NOW)
@@ -75,13 +75,13 @@ def test_only_hours_within_the_range_are_read(table: DynamoTable) -> None:
 
 
 @pytest.mark.parametrize("name", ['a"b', "line\nbreak", "hash#hash", "ü" * 200, "<script>", "=1+1", "~", ""])
-def test_any_name_of_a_unit_is_safe(table: DynamoTable, name: str) -> None:
+def test_business_unit_may_have_any_name(table: DynamoTable, name: str) -> None:
     ledger = Ledger(table.client, table.name)
     publish(ledger, record([line(name, "n"), line("other", "n")]))
     assert [one.business_unit for one in ledger.lines("demo", HOUR, name)] == [name]
 
 
-def test_killed_at_any_call_and_run_again_readers_see_the_same(dynamodb_url: str, table: DynamoTable) -> None:
+def test_readers_see_the_same_after_a_crash_at_any_call_and_a_second_run(dynamodb_url: str, table: DynamoTable) -> None:
     first, second = record([line(pod="old")]), record(FIGURES, notes=("new",))
 
     def run(client: Any) -> None:
@@ -112,7 +112,7 @@ def test_killed_at_any_call_and_run_again_readers_see_the_same(dynamodb_url: str
         assert seen(ledger) == after, f"call {k}"
 
 
-def test_of_two_writers_one_wins_and_nobody_sees_the_other(table: DynamoTable) -> None:
+def test_one_of_two_concurrent_writers_wins_and_the_other_is_never_seen(table: DynamoTable) -> None:
     ledger = Ledger(table.client, table.name)
     winner, loser = record([line(pod="winner")]), record([line(pod="loser")])
     ledger.publish(winner, replacing=None, settings_version=1, now=NOW)
@@ -125,7 +125,7 @@ def test_of_two_writers_one_wins_and_nobody_sees_the_other(table: DynamoTable) -
     assert len(items) == 5, "and not before: a third writer of its figures may be about to put them in force"
 
 
-def test_the_same_figures_by_two_writers_are_not_removed_with_the_loser(table: DynamoTable) -> None:
+def test_items_shared_by_two_writers_survive_the_loser(table: DynamoTable) -> None:
     ledger = Ledger(table.client, table.name)
     ledger.publish(record(FIGURES), replacing=None, settings_version=1, now=NOW)
     with pytest.raises(ConflictError):
@@ -145,7 +145,7 @@ def test_superseded_items_expire_and_are_not_seen(table: DynamoTable) -> None:
     assert [end == soon for end in ends] == [True, True, False, False, False]
 
 
-def test_expired_items_are_not_read_though_they_are_still_there(table: DynamoTable) -> None:
+def test_expired_items_are_not_read_before_their_deletion(table: DynamoTable) -> None:
     ledger = Ledger(table.client, table.name)
     publish(ledger, record(FIGURES))
     for item in table.client.scan(TableName=table.name)["Items"]:
@@ -154,12 +154,12 @@ def test_expired_items_are_not_read_though_they_are_still_there(table: DynamoTab
     assert ledger.lines("demo", HOUR) == []
 
 
-def test_an_item_of_a_newer_format_is_refused_not_guessed_at(table: DynamoTable) -> None:
+def test_item_with_a_newer_schema_version_is_refused(table: DynamoTable) -> None:
     ledger = Ledger(table.client, table.name)
     publish(ledger, record(FIGURES))
     for item in table.client.scan(TableName=table.name)["Items"]:
         table.client.put_item(TableName=table.name, Item={**item, "v": {"N": "99"}})
-    with pytest.raises(SourceError, match="format 99"):
+    with pytest.raises(SourceError, match="schema version 99"):
         ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
 
 
@@ -178,7 +178,7 @@ def test_incomplete_attempts_are_counted_and_wait_longer_each_time(table: Dynamo
     assert (summary.status, summary.totals, summary.groups) == ("incomplete", None, {})
 
 
-def test_an_hour_may_be_tried_in_vain_any_number_of_times(table: DynamoTable) -> None:
+def test_number_of_failed_attempts_is_unlimited(table: DynamoTable) -> None:
     """A backfill is run again and again while a cluster's Prometheus is away."""
     ledger = Ledger(table.client, table.name)
     end = HOUR + timedelta(days=30)
@@ -194,7 +194,7 @@ def test_an_hour_may_be_tried_in_vain_any_number_of_times(table: DynamoTable) ->
 
 
 @pytest.mark.parametrize("attempts", [11, 28, 64, 10_000])
-def test_no_number_of_attempts_goes_beyond_the_calendar_or_ends_before_the_longest_look_back(attempts: int) -> None:
+def test_time_between_attempts_is_limited_but_exceeds_the_longest_look_back(attempts: int) -> None:
     longest = timedelta(hours=720)
     assert next_attempt(attempts, NOW, NOW + longest) == NOW + longest
     alone = next_attempt(attempts, NOW)
@@ -202,7 +202,7 @@ def test_no_number_of_attempts_goes_beyond_the_calendar_or_ends_before_the_longe
     assert alone > NOW + longest
 
 
-def test_an_incomplete_attempt_never_replaces_figures(table: DynamoTable) -> None:
+def test_incomplete_attempt_never_replaces_figures(table: DynamoTable) -> None:
     ledger = Ledger(table.client, table.name)
     publish(ledger, record(FIGURES))
     before = seen(ledger)
@@ -211,7 +211,7 @@ def test_an_incomplete_attempt_never_replaces_figures(table: DynamoTable) -> Non
     assert seen(ledger) == before
 
 
-def test_a_week_of_manifests_is_one_cheap_query(table: DynamoTable) -> None:
+def test_week_of_manifests_is_one_cheap_query(table: DynamoTable) -> None:
     ledger = Ledger(table.client, table.name)
     for hours in range(168):
         what = record(
@@ -225,7 +225,7 @@ def test_a_week_of_manifests_is_one_cheap_query(table: DynamoTable) -> None:
     assert watched.units["query"] <= 10
 
 
-def test_a_large_hour_costs_what_the_design_allows(table: DynamoTable) -> None:
+def test_large_hour_stays_within_its_write_budget(table: DynamoTable) -> None:
     lines = [line(f"unit-{i % 200}", f"team-{i % 200}", f"workload-{i // 7}-{i:05d}") for i in range(10_000)]
     watched = Watched(table.client)
     ledger = Ledger(watched, table.name)
@@ -237,7 +237,7 @@ def test_a_large_hour_costs_what_the_design_allows(table: DynamoTable) -> None:
     assert len(again.calls) <= 3
 
 
-def test_thousands_of_pods_in_one_unit_do_not_burst_an_item(table: DynamoTable) -> None:
+def test_thousands_of_pods_in_one_unit_are_stored_in_chunks(table: DynamoTable) -> None:
     import hashlib
 
     names = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(12_000)]
@@ -249,11 +249,11 @@ def test_thousands_of_pods_in_one_unit_do_not_burst_an_item(table: DynamoTable) 
     assert len(sizes) > 3
 
 
-def test_a_restatement_of_more_units_than_an_item_holds_is_told_whole(
+def test_restatement_of_more_units_than_an_item_holds_is_complete(
     table: DynamoTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every namespace may be a business unit of its own; here items are small, so that few are enough."""
-    monkeypatch.setattr(blobs, "PIECE", 300)
+    monkeypatch.setattr(compressed_documents, "CHUNK_BYTES", 300)
     ledger = Ledger(table.client, table.name)
     for usd in ("1", "2", "3"):
         lines = [line(f"unit-{number}", "n", "p", usd) for number in range(40)]
@@ -310,7 +310,7 @@ def stubbed() -> tuple[Any, Stubber]:
     return client, Stubber(client)
 
 
-def test_unprocessed_items_are_written_again_until_they_are_taken() -> None:
+def test_unprocessed_items_are_written_again() -> None:
     client, stub = stubbed()
     items = [{"pk": {"S": "p"}, "sk": {"S": str(i)}} for i in range(3)]
     asked = [{"PutRequest": {"Item": item}} for item in items]
@@ -323,7 +323,7 @@ def test_unprocessed_items_are_written_again_until_they_are_taken() -> None:
     assert len(waits) == 1
 
 
-def test_a_table_that_stays_throttled_is_an_error_not_a_loss() -> None:
+def test_lasting_throttling_raises_an_error() -> None:
     client, stub = stubbed()
     items = [{"pk": {"S": "p"}, "sk": {"S": "s"}}]
     for _ in range(MAX_ATTEMPTS):
@@ -332,7 +332,7 @@ def test_a_table_that_stays_throttled_is_an_error_not_a_loss() -> None:
         Table(client, "t", sleep=lambda _: None).put_all(items)
 
 
-def test_every_digit_survives(table: DynamoTable) -> None:
+def test_amounts_keep_all_digits(table: DynamoTable) -> None:
     ledger = Ledger(table.client, table.name)
     amount = "987654321098.123456789012"
     publish(ledger, record([line(usd=amount)]))

@@ -18,6 +18,6 @@ def test_lines_are_what_reports_read() -> None:
     assert read_line_uses(items) == [use_of(line) for line in read_line_items(items)] == [use_of(one) for one in LINES]
 
 
-def test_one_line_alone_is_stored_as_single_values() -> None:
+def test_single_line_is_stored_as_single_cells() -> None:
     for line in LINES:
         assert read_line_uses(line_items("pk", "1-a#unit", [line], 2**31)) == [use_of(line)]

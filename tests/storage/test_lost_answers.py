@@ -14,7 +14,13 @@ from gpucost.core.errors import ConflictError
 from gpucost.core.ledger import ClosedMonth
 from gpucost.features.alerting.model import AlertGroup
 from gpucost.features.alerting.storage.states import DynamoAlertStates
-from gpucost.features.recommendations.model import Evidence, Recommendation, RecommendationContent, Saving, RecommendationSubject
+from gpucost.features.recommendations.model import (
+    Evidence,
+    Recommendation,
+    RecommendationContent,
+    RecommendationSubject,
+    Saving,
+)
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.settings_document import DocumentStore
 from gpucost.storage.ledger import Ledger
@@ -54,13 +60,13 @@ def client(dynamodb_url: str) -> Iterator[Any]:
     assert sent
 
 
-def test_a_push_that_arrived_is_a_success(client: Any, table: DynamoTable) -> None:
+def test_push_whose_answer_was_lost_succeeds(client: Any, table: DynamoTable) -> None:
     store = DocumentStore(client, table.name, clock=lambda: NOW)
     assert [store.push(SETTINGS, author="me", now=NOW).version for _ in range(2)] == [1, 2]
     assert [one.version for one in store.history()] == [2, 1]
 
 
-def test_a_month_frozen_by_the_call_is_no_conflict_and_one_frozen_by_others_is(client: Any, table: DynamoTable) -> None:
+def test_repeated_call_that_closed_the_month_succeeds_and_other_writers_conflict(client: Any, table: DynamoTable) -> None:
     versions = Ledger(client, table.name).versions
     versions.close_month(ClosedMonth("2026-10", NOW, "me", "chargeback"))
     with pytest.raises(ConflictError):
@@ -68,7 +74,7 @@ def test_a_month_frozen_by_the_call_is_no_conflict_and_one_frozen_by_others_is(c
     assert [month.author for month in versions.closed_months()] == ["me"]
 
 
-def test_a_recommendation_is_saved_once(client: Any, table: DynamoTable) -> None:
+def test_recommendation_whose_answer_was_lost_is_saved_once(client: Any, table: DynamoTable) -> None:
     store = DynamoRecommendations(client, table.name)
     first = store.put(Recommendation(PROPOSED, "open", NOW, NOW, NOW))
     assert store.put(replace(first, state="applied")).version == 2
@@ -76,7 +82,7 @@ def test_a_recommendation_is_saved_once(client: Any, table: DynamoTable) -> None
         store.put(replace(first, state="dismissed"))
 
 
-def test_a_claim_of_an_outbox_is_the_senders_own(client: Any, table: DynamoTable) -> None:
+def test_claim_of_an_outbox_belongs_to_the_sender(client: Any, table: DynamoTable) -> None:
     memory = DynamoAlertStates(client, table.name)
     book = AlertGroup("demo", "research")
     assert memory.save_group(memory.save_group(book)).version == 2
@@ -84,14 +90,14 @@ def test_a_claim_of_an_outbox_is_the_senders_own(client: Any, table: DynamoTable
         memory.save_group(book)
 
 
-def test_an_hour_is_published_once(client: Any, table: DynamoTable) -> None:
+def test_publication_whose_answer_was_lost_succeeds_once(client: Any, table: DynamoTable) -> None:
     ledger = Ledger(client, table.name)
     published = ledger.publish(record([line()]), replacing=None, settings_version=1, now=NOW)
     assert published.version == 1
     assert ledger.versions.current(published.cluster, published.hour) == published
 
 
-def test_of_two_that_write_alike_one_has_written(client: Any, table: DynamoTable) -> None:
+def test_two_identical_writes_write_once(client: Any, table: DynamoTable) -> None:
     item = {**key("p", "s"), "by": {"S": "me"}}
     Table(client, table.name).put(item, "attribute_not_exists(pk)")
     with pytest.raises(ConflictError):

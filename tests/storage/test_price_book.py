@@ -69,7 +69,7 @@ def told(changes: tuple[PriceChange, ...] | list[PriceChange]) -> list[tuple[str
     return [(one.source, one.start, one.end) for one in changes]
 
 
-def test_what_was_fetched_is_in_force_when_it_says(book: PriceStore) -> None:
+def test_fetched_prices_are_in_force_from_their_time(book: PriceStore) -> None:
     book.replace("spot", history(), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     begins = NOON - 40 * HOUR
     assert amounts(book, begins) == {("spot", "0.30")}
@@ -80,7 +80,7 @@ def test_what_was_fetched_is_in_force_when_it_says(book: PriceStore) -> None:
     assert price == history()[-1], "source, unit, currency, amount, validity and time of fetching"
 
 
-def test_a_day_that_nobody_fetched_goes_on_with_the_last_price_and_no_longer(book: PriceStore) -> None:
+def test_day_without_fetched_prices_continues_the_last_price_until_it_expires(book: PriceStore) -> None:
     book.replace("spot", history(), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     tomorrow = NOON.replace(hour=0) + DAY
     assert amounts(book, tomorrow + 23 * HOUR) == {("spot", "0.40")}
@@ -88,7 +88,7 @@ def test_a_day_that_nobody_fetched_goes_on_with_the_last_price_and_no_longer(boo
     assert amounts(book, tomorrow + 20 * HOUR, 24) == {("spot", "0.40")}
 
 
-def test_the_same_answer_again_writes_nothing(table: DynamoTable) -> None:
+def test_same_response_again_writes_nothing(table: DynamoTable) -> None:
     def refresh(client: Any, now: datetime) -> Any:
         book = PriceStore(client, table.name)
         shape = InstanceShape(G5, 1, 4, 16384)
@@ -109,7 +109,7 @@ def test_the_same_answer_again_writes_nothing(table: DynamoTable) -> None:
     assert len(changes) == 3
 
 
-def test_a_first_price_is_a_change_and_going_on_with_it_is_none(book: PriceStore) -> None:
+def test_first_price_is_a_change_and_its_continuation_is_none(book: PriceStore) -> None:
     first = book.replace("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     assert told(first.changes) == [("spot", NOON - 40 * HOUR, RATED)]
     later = NOW + DAY
@@ -119,7 +119,7 @@ def test_a_first_price_is_a_change_and_going_on_with_it_is_none(book: PriceStore
     assert amounts(book, NOON + 2 * DAY) == {("spot", "0.30")}
 
 
-def test_a_new_point_is_a_change_within_rated_hours_only(book: PriceStore) -> None:
+def test_new_price_is_a_change_only_within_rated_hours(book: PriceStore) -> None:
     book.replace("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     ends = NOON.replace(hour=0) + 2 * DAY
     fresh = [spot(G5, NOON - 40 * HOUR, RATED + 20 * timedelta(minutes=1), "0.30"),
@@ -136,7 +136,7 @@ def test_a_new_point_is_a_change_within_rated_hours_only(book: PriceStore) -> No
                                          "operating_system": "linux"})  # fmt: skip
 
 
-def test_prices_that_come_after_an_outage_change_the_hours_without(book: PriceStore) -> None:
+def test_prices_fetched_after_an_outage_change_hours_without_a_price(book: PriceStore) -> None:
     book.replace("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     ended, later = NOON.replace(hour=0) + 2 * DAY, NOW + 5 * DAY
     back = [spot(G5, NOON - 40 * HOUR, NOON.replace(hour=0) + 7 * DAY, "0.30", at=later)]
@@ -145,7 +145,7 @@ def test_prices_that_come_after_an_outage_change_the_hours_without(book: PriceSt
     assert amounts(book, NOON + 3 * DAY) == {("spot", "0.30")}
 
 
-def test_changes_far_apart_are_two(book: PriceStore) -> None:
+def test_distant_changes_are_separate(book: PriceStore) -> None:
     flat = [spot(kind, NOON - 60 * DAY, NOON + DAY, "1") for kind in (G5, P5)]
     book.replace("spot", flat, since=NOON - 60 * DAY, rated_until=RATED, now=NOW)
     answer = [
@@ -158,7 +158,7 @@ def test_changes_far_apart_are_two(book: PriceStore) -> None:
     assert [one.applies_to["instance_type"] for one in made.changes] == [(P5,), (G5,)]
 
 
-def test_what_an_answer_does_not_name_keeps_its_price(book: PriceStore) -> None:
+def test_price_missing_from_a_response_stays(book: PriceStore) -> None:
     book.replace("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     book.replace("spot", history("9", kind=P5), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     assert amounts(book, NOON) == {("spot", "0.30"), ("spot", "9")}
@@ -169,7 +169,7 @@ def test_what_an_answer_does_not_name_keeps_its_price(book: PriceStore) -> None:
     assert {one.source for one in listed_only} == {"on-demand"}, "what nobody asks for is not read"
 
 
-def test_a_list_price_changes_with_effect_from_its_date(book: PriceStore) -> None:
+def test_list_price_changes_from_its_effective_date(book: PriceStore) -> None:
     june, july = NOON - 30 * DAY, NOON - 9 * DAY
     book.replace("on-demand", [listed(G5, june, "1.006")], rated_until=RATED, now=NOW)
     same = book.replace("on-demand", [listed(G5, july, "1.0060")], rated_until=RATED, now=NOW)
@@ -180,14 +180,14 @@ def test_a_list_price_changes_with_effect_from_its_date(book: PriceStore) -> Non
     assert amounts(book, july) == {("on-demand", "0.9")}
 
 
-def test_a_shape_makes_hours_ratable(book: PriceStore) -> None:
+def test_new_shape_makes_hours_ratable(book: PriceStore) -> None:
     shape = InstanceShape(P5, 8, 192, 2 * 1024 * 1024)
     made = book.replace_shapes([shape], rated_until=RATED, now=NOW)
     assert told(made.changes) == [("shapes", None, RATED)]
     assert book.in_force(NOON, NOON + HOUR).shapes == {P5: shape}
 
 
-def test_an_override_is_set_dropped_and_kept(book: PriceStore) -> None:
+def test_override_is_set_dropped_and_kept_in_history(book: PriceStore) -> None:
     price = by_hand("2.5", NOON - 5 * HOUR, instance_type="p5.*")
     override = book.set_override(price, now=NOW)
     assert book.in_force(NOON - HOUR, NOON).prices == [price]
@@ -204,7 +204,7 @@ def test_an_override_is_set_dropped_and_kept(book: PriceStore) -> None:
     assert book.drop_override(override.id, at=NOON, author="eve", reason="again", now=NOW + 2 * HOUR) == ended
 
 
-def test_an_override_that_was_wrong_from_the_start_was_never_in_force(book: PriceStore) -> None:
+def test_override_dropped_from_its_start_was_never_in_force(book: PriceStore) -> None:
     override = book.set_override(by_hand("2.5", NOON - 5 * HOUR), now=NOW)
     book.drop_override(override.id, at=NOON - 9 * DAY, author="bob", reason="typo", now=NOW)
     assert amounts(book, NOON - 9 * HOUR, 24) == set()
@@ -212,7 +212,7 @@ def test_an_override_that_was_wrong_from_the_start_was_never_in_force(book: Pric
     assert len(book.overrides()) == 1
 
 
-def test_an_override_set_twice_is_one_and_set_after_a_drop_another(book: PriceStore) -> None:
+def test_override_set_twice_is_stored_once_and_again_after_a_drop(book: PriceStore) -> None:
     price = by_hand("2.5", NOON)
     first = book.set_override(price, now=NOW)
     assert book.set_override(price, now=NOW) == first
@@ -222,7 +222,7 @@ def test_an_override_set_twice_is_one_and_set_after_a_drop_another(book: PriceSt
     assert first.id != second.id
 
 
-def test_an_override_of_the_future_changes_nothing_yet(book: PriceStore) -> None:
+def test_future_override_changes_nothing_yet(book: PriceStore) -> None:
     override = book.set_override(by_hand("2.5", NOON + DAY), now=NOW)
     book.drop_override(override.id, at=NOON + 2 * DAY, author="bob", reason="no", now=NOW)
     assert book.pending_changes() == []
@@ -230,7 +230,7 @@ def test_an_override_of_the_future_changes_nothing_yet(book: PriceStore) -> None
         book.drop_override("x", at=NOON, author="bob", reason="no", now=NOW)
 
 
-def test_a_change_is_pending_until_it_is_settled(book: PriceStore) -> None:
+def test_change_is_pending_until_settled(book: PriceStore) -> None:
     for hours in (1, 2, 3):
         book.set_override(by_hand(str(hours), NOON - hours * HOUR), now=NOW + hours * HOUR)
     first, *others = book.pending_changes()
@@ -274,7 +274,7 @@ def _settle(client: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize(("prepare", "run"), [(None, _refresh), (None, _set), (_set, _drop), (_refresh, _settle)])
-def test_killed_at_any_call_and_run_again_the_book_is_the_same(
+def test_price_book_is_the_same_after_a_crash_at_any_call_and_a_second_run(
     table: DynamoTable, prepare: Steps | None, run: Steps
 ) -> None:
     def start_over() -> None:
@@ -315,7 +315,7 @@ class Rival:
 
 
 @pytest.mark.parametrize("times", [1, 4])
-def test_of_two_writers_both_are_kept(table: DynamoTable, times: int) -> None:
+def test_changes_of_two_concurrent_writers_are_kept(table: DynamoTable, times: int) -> None:
     direct = PriceStore(table.client, table.name)
 
     def interfere(left: int) -> None:
@@ -337,7 +337,7 @@ def test_of_two_writers_both_are_kept(table: DynamoTable, times: int) -> None:
 PAST = NOON - DAY
 
 
-def test_what_was_set_last_wins_though_it_was_set_before(table: DynamoTable) -> None:
+def test_last_override_wins_even_if_set_before(table: DynamoTable) -> None:
     book = PriceStore(table.client, table.name)
     for number, amount in enumerate(("40", "50", "40")):
         book.set_override(by_hand(amount, PAST), now=NOW + timedelta(minutes=number))
@@ -346,7 +346,7 @@ def test_what_was_set_last_wins_though_it_was_set_before(table: DynamoTable) -> 
     assert len(book.pending_changes()) == 3
 
 
-def test_a_price_that_ended_can_still_be_taken_back(table: DynamoTable) -> None:
+def test_ended_override_can_still_be_dropped(table: DynamoTable) -> None:
     book = PriceStore(table.client, table.name)
     wrong = book.set_override(replace(by_hand("40", PAST), valid_to=PAST + HOUR), now=NOW)
     book.drop_override(wrong.id, at=NOW, author="me", reason="too late to matter", now=NOW)
@@ -358,7 +358,7 @@ def test_a_price_that_ended_can_still_be_taken_back(table: DynamoTable) -> None:
     assert book.drop_override(wrong.id, at=NOW, author="me", reason="again", now=NOW) == taken_back
 
 
-def test_a_writer_that_others_always_get_ahead_of_is_told(table: DynamoTable) -> None:
+def test_writer_that_always_loses_raises_a_conflict(table: DynamoTable) -> None:
     direct = PriceStore(table.client, table.name)
     rival = Rival(table.client, lambda left: void(direct.set_override(by_hand(f"{left + 1}", NOON), now=NOW)), 99)
     with pytest.raises(ConflictError):
@@ -370,10 +370,10 @@ def void(_: object) -> None:
     return None
 
 
-def test_a_document_of_several_pieces_is_read_whole_or_again(
+def test_document_of_several_chunks_is_read_again_if_it_changes(
     table: DynamoTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpucost.storage.compressed_documents.PIECE", 100)
+    monkeypatch.setattr("gpucost.storage.compressed_documents.CHUNK_BYTES", 100)
     book = PriceStore(table.client, table.name)
     many = [by_hand(f"{place}.5", NOON, why=f"{place}" * 9) for place in range(1, 30)]
     for price in many:
@@ -382,7 +382,7 @@ def test_a_document_of_several_pieces_is_read_whole_or_again(
     assert book.replace("spot", history(), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW).prices == 1
     assert amounts(book, NOON - 40 * HOUR) == {("spot", "0.30")}
     assert {str(one.amount) for one in book.newest("spot")} == {"0.40"}
-    monkeypatch.setattr("gpucost.storage.compressed_documents.PIECE", 300_000)
+    monkeypatch.setattr("gpucost.storage.compressed_documents.CHUNK_BYTES", 300_000)
     book.set_override(by_hand("99", NOON), now=NOW)
     flat = [spot(G5, NOON - 40 * HOUR, NOON + DAY, "1")]
     book.replace("spot", flat, since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
@@ -398,15 +398,15 @@ def test_a_document_of_several_pieces_is_read_whole_or_again(
         book.in_force(NOON, NOON + HOUR)
 
 
-def test_what_a_newer_version_wrote_is_refused(table: DynamoTable) -> None:
+def test_item_of_a_newer_release_is_refused(table: DynamoTable) -> None:
     book = PriceStore(table.client, table.name)
     book.set_override(by_hand("1", NOON), now=NOW)
     (item,) = [one for one in table.client.scan(TableName=table.name)["Items"] if one["pk"]["S"] == "PRICES"]
     table.client.put_item(TableName=table.name, Item={**item, "v": {"N": "99"}})
-    with pytest.raises(SourceError, match="format 99"):
+    with pytest.raises(SourceError, match="schema version 99"):
         book.in_force(NOON, NOON + HOUR)
 
 
-def test_a_reading_is_bounded(book: PriceStore) -> None:
+def test_period_of_one_read_is_limited(book: PriceStore) -> None:
     with pytest.raises(InvalidInputError, match="35 days"):
         book.in_force(NOON, NOON + 36 * DAY)

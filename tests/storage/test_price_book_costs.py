@@ -29,7 +29,7 @@ def fleet_history(days: int, now: datetime) -> list[Price]:
     return found
 
 
-def test_an_hour_needs_few_requests_and_few_units(table: DynamoTable) -> None:
+def test_hour_needs_few_requests_and_units(table: DynamoTable) -> None:
     """What an hour reads does not depend on how many days are held."""
     book = PriceStore(table.client, table.name)
     year = fleet_history(60, NOW)
@@ -51,7 +51,7 @@ def test_an_hour_needs_few_requests_and_few_units(table: DynamoTable) -> None:
     assert max(len(item["b"]["B"]) for item in items) < 300_000
 
 
-def test_a_refresh_reads_and_writes_little(table: DynamoTable) -> None:
+def test_refresh_reads_and_writes_little(table: DynamoTable) -> None:
     book = PriceStore(table.client, table.name)
     book.replace("spot", fleet_history(5, NOW), since=NOON - 5 * DAY, rated_until=RATED, now=NOW)
     watched, later = Watched(table.client), NOW + HOUR

@@ -52,7 +52,7 @@ def expire(table: DynamoTable, *kinds: str) -> None:
             table.client.put_item(TableName=table.name, Item=told)
 
 
-def test_each_level_ends_when_the_settings_say(table: DynamoTable) -> None:
+def test_each_retention_level_expires_as_configured(table: DynamoTable) -> None:
     fill(table)
     ends: dict[str, set[int]] = defaultdict(set)
     for item in table.client.scan(TableName=table.name)["Items"]:
@@ -72,7 +72,7 @@ def test_each_level_ends_when_the_settings_say(table: DynamoTable) -> None:
     }
 
 
-def test_what_is_gone_is_unknown_and_what_sums_it_stays(table: DynamoTable) -> None:
+def test_expired_details_are_missing_and_their_sums_stay(table: DynamoTable) -> None:
     ledger, rollups = fill(table), RollupStore(table.client, table.name)
     day, facts = rollups.days("demo", LAST, LAST + DAY), rollups.facts("demo", LAST, LAST + DAY)
     assert [one.totals is not None for one in day] == [True]
@@ -100,18 +100,18 @@ def test_what_is_gone_is_unknown_and_what_sums_it_stays(table: DynamoTable) -> N
         ('{"pods": 34}', "greater than or equal to 35"),
     ],
 )
-def test_sums_outlive_what_they_sum(section: str, why: str) -> None:
+def test_retention_of_sums_must_not_be_shorter_than_of_details(section: str, why: str) -> None:
     with pytest.raises(SettingsError, match=why):
         parse_settings(DOCUMENT % section)
 
 
-def test_settings_say_how_long() -> None:
+def test_retention_follows_the_settings() -> None:
     settings = parse_settings(DOCUMENT % '{"pods": 40, "hourly": 50, "daily": 60}')
     assert settings.retention.periods() == LEVELS
     assert parse_settings(DOCUMENT % "{}").retention.periods() == Retention()
 
 
-def test_a_transaction_that_meets_another_is_tried_again_and_a_lost_one_is_not() -> None:
+def test_transaction_is_retried_after_a_collision_but_not_after_a_failed_condition() -> None:
     client: Any = boto3.client("dynamodb", region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
     stub, waits = Stubber(client), list[float]()
 

@@ -96,7 +96,7 @@ def some(seed: int) -> list[Line]:
     ]
 
 
-def test_before_anything_is_rolled_up_days_are_summed_from_hours(day: Day) -> None:
+def test_days_without_rollups_are_summed_from_hours(day: Day) -> None:
     assert day.rollups.days("demo", DAY_1, DAY_1 + DAY) == []
     for number in (0, 5, 23, 24, 40):
         day.publish(number, *some(number))
@@ -104,7 +104,7 @@ def test_before_anything_is_rolled_up_days_are_summed_from_hours(day: Day) -> No
     day.check()
 
 
-def test_what_is_rolled_up_is_read_instead_of_the_hours(day: Day) -> None:
+def test_rollups_are_read_instead_of_hours(day: Day) -> None:
     for number in range(30):
         day.publish(number, *some(number))
     assert day.rollups.roll_up("demo", DAY_1, OVER)
@@ -119,7 +119,7 @@ def test_what_is_rolled_up_is_read_instead_of_the_hours(day: Day) -> None:
     assert len(watched.calls) == 3
 
 
-def test_a_days_facts_are_summed_once_it_is_over(day: Day) -> None:
+def test_facts_are_summed_after_the_day_has_ended(day: Day) -> None:
     day.publish(3, *some(3))
     assert day.rollups.roll_up("demo", DAY_1, DAY_1 + 5 * HOUR)
     assert not day.rollups.roll_up("demo", DAY_1, DAY_1 + 5 * HOUR)
@@ -130,7 +130,7 @@ def test_a_days_facts_are_summed_once_it_is_over(day: Day) -> None:
     day.check()
 
 
-def test_a_restated_hour_counts_at_once_and_a_unit_that_is_gone_is_gone(day: Day) -> None:
+def test_restated_hour_counts_immediately_and_a_removed_unit_disappears(day: Day) -> None:
     for number in range(4):
         day.publish(number, *some(number))
     day.rollups.roll_up("demo", DAY_1, OVER)
@@ -149,7 +149,7 @@ def without_lines(day: Day) -> None:
             day.table.client.delete_item(TableName=day.table.name, Key={"pk": item["pk"], "sk": item["sk"]})
 
 
-def test_a_unit_that_is_renamed_leaves_nothing_behind_that_spoils_its_day(day: Day) -> None:
+def test_renamed_unit_leaves_no_items_that_affect_its_day(day: Day) -> None:
     """What is left in its bucket is of other versions: the day is believed without it, and needs no lines."""
     assert len({_bucket(unit) for unit in ("research", "science", "chat")}) == 3
     for number in (0, 1):
@@ -166,7 +166,7 @@ def test_a_unit_that_is_renamed_leaves_nothing_behind_that_spoils_its_day(day: D
     assert len(watched.calls) == 2 + BUCKETS + 1, "and the day's sums once, to see that it is left over"
 
 
-def test_a_bucket_of_other_versions_counts_as_empty_only_where_the_days_own_sums_say_so(day: Day) -> None:
+def test_bucket_of_other_versions_is_empty_only_if_the_days_sums_name_none_of_its_units(day: Day) -> None:
     """A head that is current, whatever else is there: a stale sum is never read, nor a missing one taken for none."""
     day.publish(0, line("research", "bu-a", "p"), line("chat", "ns", "q"))
     day.rollups.roll_up("demo", DAY_1, OVER)
@@ -180,7 +180,7 @@ def test_a_bucket_of_other_versions_counts_as_empty_only_where_the_days_own_sums
     assert day.rollups.facts("demo", DAY_1, DAY_1 + DAY) == [], "unknown, and no older sum"
 
 
-def test_a_slow_worker_writes_no_older_facts_over_newer_ones(day: Day) -> None:
+def test_slow_writer_does_not_overwrite_newer_facts(day: Day) -> None:
     """Nothing would ever write them again: the day's head is current."""
     day.publish(0, line("research", "bu-a", "p"))
     slow = Watched(day.table.client)
@@ -197,7 +197,7 @@ def test_a_slow_worker_writes_no_older_facts_over_newer_ones(day: Day) -> None:
     day.check()
 
 
-def test_killed_at_any_call_of_the_roll_up_readers_see_the_hours(day: Day) -> None:
+def test_readers_see_the_hours_after_a_crash_at_any_call_of_the_roll_up(day: Day) -> None:
     for number in (0, 1):
         day.publish(number, *some(number))
     day.rollups.roll_up("demo", DAY_1, OVER)
@@ -236,7 +236,7 @@ class Meddled(Watched):
 
 
 @pytest.mark.parametrize("call", range(1, 16))
-def test_an_hour_that_closes_while_its_day_is_summed_is_not_lost(day: Day, call: int) -> None:
+def test_hour_published_while_its_day_is_summed_is_not_lost(day: Day, call: int) -> None:
     """Two hours of a day close at once: the slow one, whose sums are older, writes last."""
     day.publish(0, *some(0))
     day.publish(1, *some(1))
@@ -256,7 +256,7 @@ def test_an_hour_that_closes_while_its_day_is_summed_is_not_lost(day: Day, call:
     day.check()
 
 
-def test_a_slow_worker_does_not_undo_the_sum_of_one_who_saw_more(day: Day) -> None:
+def test_slow_writer_does_not_overwrite_newer_sums(day: Day) -> None:
     day.publish(0, *some(0))
 
     def another() -> None:
@@ -272,7 +272,7 @@ def test_a_slow_worker_does_not_undo_the_sum_of_one_who_saw_more(day: Day) -> No
 
 @pytest.mark.parametrize("call", range(1, 8))
 @pytest.mark.parametrize("rolled_up", [False, True])
-def test_a_reader_in_between_sees_the_day_before_or_after_never_both(day: Day, call: int, rolled_up: bool) -> None:
+def test_concurrent_reader_sees_the_old_or_the_new_day_and_no_mixture(day: Day, call: int, rolled_up: bool) -> None:
     for number in (0, 1):
         day.publish(number, *some(number))
     if rolled_up:
@@ -300,7 +300,7 @@ def test_a_reader_in_between_sees_the_day_before_or_after_never_both(day: Day, c
     assert found[:2] in (before[:2], after[:2])
 
 
-def test_a_deleted_hour_published_anew_under_its_old_number_is_not_taken_for_the_old_one(day: Day) -> None:
+def test_hour_published_again_after_deletion_differs_from_the_deleted_version(day: Day) -> None:
     day.publish(0, *some(0))
     day.rollups.roll_up("demo", DAY_1, OVER)
     for item in items(day):
@@ -310,7 +310,7 @@ def test_a_deleted_hour_published_anew_under_its_old_number_is_not_taken_for_the
     day.check()
 
 
-def test_a_day_whose_figures_are_gone_is_not_summed_to_less(day: Day) -> None:
+def test_day_with_expired_figures_is_not_summed_again(day: Day) -> None:
     day.publish(0, *some(0))
     for item in items(day):
         if "#summaries" in item["pk"]["S"]:
@@ -319,8 +319,8 @@ def test_a_day_whose_figures_are_gone_is_not_summed_to_less(day: Day) -> None:
         day.rollups.roll_up("demo", DAY_1, OVER)
 
 
-def test_facts_larger_than_an_item_are_kept_in_pieces(day: Day, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpucost.storage.rollups.PIECE", 500)
+def test_facts_larger_than_an_item_are_stored_in_chunks(day: Day, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpucost.storage.rollups.CHUNK_BYTES", 500)
     lines = [line("one", "ns", f"p{i}", f"{i}.{i * 7919:012d}")._replace(workload=f"w{i}") for i in range(60)]
     day.publish(0, *lines)
     day.rollups.roll_up("demo", DAY_1, OVER)

@@ -122,7 +122,7 @@ def test_store_keeps_a_bounded_number_of_versions(table: DynamoTable) -> None:
         store.version(6)
 
 
-def test_yaml_is_read_as_json_and_shown_as_it_was_pushed(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yaml_is_parsed_from_its_json_and_shown_as_pushed(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> None:
     pushed = store_of(table, Clock()).push(DOCUMENT, author="me", now=NOON)
 
     def no_yaml(*_: Any, **__: Any) -> Any:

@@ -10,7 +10,7 @@ from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation
 from gpucost.core.pricing.node_prices import Pricing
 from gpucost.core.pricing.prices import Price, PriceBook
-from gpucost.storage import compressed_documents as blobs
+from gpucost.storage import compressed_documents
 from gpucost.storage.usage_documents import read_usage, usage_document
 from tests.core.generated_observations import cluster_observations, metering_rules
 
@@ -29,9 +29,9 @@ PRICES = PriceBook(
 
 @settings(max_examples=150, deadline=None)
 @given(cluster_observations(), metering_rules)
-def test_stored_usage_says_what_it_said(observation: Observation, metering: MeteringRules) -> None:
+def test_stored_usage_equals_the_original(observation: Observation, metering: MeteringRules) -> None:
     usage = meter(observation, metering)
     asked = AttributionRules(Pricing(PRICES, ("on-demand", "rates")), UNITS, cost_labels={"team": "label_team"})
-    items = [{"b": {"B": piece}} for piece in blobs.pack(usage_document(usage))]
-    stored = read_usage("c", datetime(2026, 11, 19, 10, tzinfo=UTC), blobs.unpack(items))
+    items = [{"b": {"B": piece}} for piece in compressed_documents.pack(usage_document(usage))]
+    stored = read_usage("c", datetime(2026, 11, 19, 10, tzinfo=UTC), compressed_documents.unpack(items))
     assert attribute(stored, asked) == attribute(usage, asked)

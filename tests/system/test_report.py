@@ -8,7 +8,7 @@ from rich.console import Console
 
 from gpucost.core.model import Capacity, Costs
 from gpucost_cli.rendering import print_table
-from gpucost_cli.report import costs_tables, business_unit_tables
+from gpucost_cli.report import business_unit_tables, costs_tables
 
 
 def answer(costs: Costs, capacity: Capacity) -> dict[str, Any]:

@@ -148,31 +148,31 @@ export class Problem extends Error {
   }
 }
 
-export async function fetchJson<Answer>(path: string, parameters: Parameters = {}): Promise<Answer> {
-  return (await (await get(path, parameters)).json()) as Answer;
+export async function fetchJson<Body>(path: string, parameters: Parameters = {}): Promise<Body> {
+  return (await (await get(path, parameters)).json()) as Body;
 }
 
 /** Fetches all pages of a response, up to a maximum. */
-export async function fetchAll<Row, Answer extends Rows<Row>>(
+export async function fetchAll<Row, Body extends Rows<Row>>(
   path: string,
   parameters: Parameters,
   pages = 20,
-): Promise<Answer> {
-  const first = await fetchJson<Answer>(path, parameters);
+): Promise<Body> {
+  const first = await fetchJson<Body>(path, parameters);
   const rows = [...first.rows];
   let cursor = first.cursor;
   for (let page = 1; cursor !== null && page < pages; page++) {
-    const next: Answer = await fetchJson<Answer>(path, { ...parameters, cursor });
+    const next: Body = await fetchJson<Body>(path, { ...parameters, cursor });
     for (const row of next.rows) rows.push(row);
     cursor = next.cursor;
   }
   return { ...first, rows, cursor };
 }
 
-/** As `ask`, but null if access is denied or the route does not exist. */
-export async function fetchIfAllowed<Answer>(path: string, parameters: Parameters = {}): Promise<Answer | null> {
+/** As `fetchJson`, but null if access is denied or the route does not exist. */
+export async function fetchIfAllowed<Body>(path: string, parameters: Parameters = {}): Promise<Body | null> {
   try {
-    return await fetchJson<Answer>(path, parameters);
+    return await fetchJson<Body>(path, parameters);
   } catch (error) {
     if (error instanceof Problem && (error.status === 403 || error.status === 404)) return null;
     throw error;
@@ -180,11 +180,11 @@ export async function fetchIfAllowed<Answer>(path: string, parameters: Parameter
 }
 
 /** The result of an optional request. The view shows its error in place. */
-export type Settled<Answer> = { answer: Answer } | { error: Error };
+export type Settled<Body> = { response: Body } | { error: Error };
 
-export async function settle<Answer>(asked: Promise<Answer>): Promise<Settled<Answer>> {
+export async function settle<Body>(request: Promise<Body>): Promise<Settled<Body>> {
   try {
-    return { answer: await asked };
+    return { response: await request };
   } catch (reason) {
     return { error: reason instanceof Error ? reason : new Error(String(reason)) };
   }
@@ -194,7 +194,10 @@ export async function settle<Answer>(asked: Promise<Answer>): Promise<Settled<An
 const MAX_HOURS = 10_000;
 
 /** Status of each hour of a period; null if access is denied or there are too many hours. */
-export async function fetchHours(period: Parameters, { hours_expected: count }: Coverage): Promise<HoursResponse | null> {
+export async function fetchHours(
+  period: Parameters,
+  { hours_expected: count }: Coverage,
+): Promise<HoursResponse | null> {
   return count > MAX_HOURS ? null : fetchIfAllowed<HoursResponse>("v1/hours", period);
 }
 
@@ -209,10 +212,10 @@ export async function download(path: string, parameters: Parameters, name: strin
   const parts: string[] = [];
   let cursor: string | undefined;
   do {
-    const answer = await get(path, { ...parameters, cursor });
-    const text = await answer.text();
+    const response = await get(path, { ...parameters, cursor });
+    const text = await response.text();
     parts.push(parts.length === 0 ? text : text.slice(text.indexOf("\n") + 1));
-    cursor = answer.headers.get("X-Next-Cursor") ?? undefined;
+    cursor = response.headers.get("X-Next-Cursor") ?? undefined;
   } while (cursor !== undefined);
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob(parts, { type: "text/csv" }));
@@ -222,15 +225,16 @@ export async function download(path: string, parameters: Parameters, name: strin
 }
 
 async function get(path: string, parameters: Parameters): Promise<Response> {
-  const given = Object.entries(parameters).filter((one): one is [string, string] => Boolean(one[1]));
-  const query = new URLSearchParams(given).toString();
-  for (let tried = 0; ; tried++) {
+  const present = Object.entries(parameters).filter((entry): entry is [string, string] => Boolean(entry[1]));
+  const query = new URLSearchParams(present).toString();
+  for (let attempt = 0; ; attempt++) {
     const token = await accessToken();
-    const answer = await fetchWithTimeout(query === "" ? path : `${path}?${query}`, token);
-    if (answer.ok) return answer;
-    if (answer.status === 401 && token !== null) await redirectToSignIn();
-    const pause = PAUSES[tried];
-    if (pause === undefined || !BUSY.includes(answer.status)) throw new Problem(answer.status, await detailOf(answer));
+    const response = await fetchWithTimeout(query === "" ? path : `${path}?${query}`, token);
+    if (response.ok) return response;
+    if (response.status === 401 && token !== null) await redirectToSignIn();
+    const pause = PAUSES[attempt];
+    if (pause === undefined || !BUSY.includes(response.status))
+      throw new Problem(response.status, await detailOf(response));
     await new Promise((resume) => setTimeout(resume, pause));
   }
 }
@@ -256,15 +260,15 @@ async function fetchWithTimeout(address: string, token: string | null): Promise<
   }
 }
 
-async function detailOf(answer: Response): Promise<string> {
+async function detailOf(response: Response): Promise<string> {
   try {
-    const tableRows = (await answer.json()) as { detail?: string; message?: string };
+    const tableRows = (await response.json()) as { detail?: string; message?: string };
     if (tableRows.detail !== undefined) return tableRows.detail;
     if (tableRows.message === "Forbidden" || tableRows.message === "Missing Authentication Token") {
       return "This deployment accepts only requests signed with IAM credentials. Open the page with: gpucost dashboard --stack NAME";
     }
-    return tableRows.message ?? answer.statusText;
+    return tableRows.message ?? response.statusText;
   } catch {
-    return answer.statusText;
+    return response.statusText;
   }
 }

@@ -12,15 +12,15 @@ let manager: UserManager | null = null;
  *
  * Returns false if the browser is about to be redirected to the issuer. */
 export async function begin(): Promise<boolean> {
-  const answer = await fetch("config.json");
-  if (!answer.ok) throw new Error("The page's configuration could not be loaded.");
-  const { sign_in: wanted } = (await answer.json()) as Config;
-  if (wanted === null) return true;
+  const response = await fetch("config.json");
+  if (!response.ok) throw new Error("The page's configuration could not be loaded.");
+  const { sign_in: config } = (await response.json()) as Config;
+  if (config === null) return true;
   const { UserManager, WebStorageStateStore } = await import("oidc-client-ts");
   manager = new UserManager({
-    authority: wanted.issuer,
-    client_id: wanted.client_id,
-    scope: wanted.scopes,
+    authority: config.issuer,
+    client_id: config.client_id,
+    scope: config.scopes,
     redirect_uri: here(),
     post_logout_redirect_uri: here(),
     response_type: "code",
@@ -28,8 +28,8 @@ export async function begin(): Promise<boolean> {
     stateStore: new WebStorageStateStore({ store: window.sessionStorage }),
     automaticSilentRenew: false, // renewed on demand, because hidden frames are not allowed
   });
-  const given = new URLSearchParams(window.location.search);
-  if (given.has("state") && (given.has("code") || given.has("error"))) {
+  const callback = new URLSearchParams(window.location.search);
+  if (callback.has("state") && (callback.has("code") || callback.has("error"))) {
     const user = await manager.signinRedirectCallback();
     const fragment = typeof user.state === "string" ? user.state : "";
     window.history.replaceState(null, "", `${here()}${fragment}`);
@@ -60,13 +60,14 @@ export async function redirectToSignIn(): Promise<void> {
 
 /** The signed-in user and a function to sign out; null without sign-in. */
 export async function currentUser(): Promise<{ name: string; signOut: () => Promise<void> } | null> {
-  const known = manager;
-  const user = await known?.getUser();
-  if (!known || !user) return null;
+  const activeManager = manager;
+  const user = await activeManager?.getUser();
+  if (!activeManager || !user) return null;
   const name = user.profile.email ?? user.profile.preferred_username ?? user.profile.name ?? user.profile.sub;
   const signOut = async () => {
-    await known.removeUser();
-    if ((await known.metadataService.getEndSessionEndpoint()) !== undefined) await known.signoutRedirect();
+    await activeManager.removeUser();
+    if ((await activeManager.metadataService.getEndSessionEndpoint()) !== undefined)
+      await activeManager.signoutRedirect();
     else window.location.assign(here());
   };
   return { name, signOut };

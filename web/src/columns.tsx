@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import type { Costs } from "./api";
-import { PART_COLOURS } from "./charts/colours";
+import { PART_COLORS } from "./charts/colors";
 import { type Figure, gpuHours, money, percent, ratio, utilization } from "./format";
 import { type Column, Name } from "./parts";
 
@@ -77,7 +77,7 @@ function Bar({ row }: { row: Costs }) {
   const unmeasured = ratio(row.unmeasured_gpu_hours, row.allocated_gpu_hours) ?? 0;
   return (
     <span class="bar">
-      <span style={{ width: `${100 * used}%`, background: PART_COLOURS.effective_usd }} />
+      <span style={{ width: `${100 * used}%`, background: PART_COLORS.effective_usd }} />
       <span class="missing" style={{ width: `${100 * unmeasured}%` }} />
       <span class="number">{percent(utilization(row))}</span>
     </span>

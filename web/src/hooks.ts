@@ -34,34 +34,37 @@ export function changed(route: Route, query: Record<string, string>): string {
   return writeRoute({ ...route, query: { ...route.query, ...query } });
 }
 
-export interface FetchState<Answer> {
+export interface FetchState<Body> {
   /** The last response, also while the next one is loading. */
-  answer: Answer | undefined;
+  response: Body | undefined;
   error: Error | undefined;
   isLoading: boolean;
 }
 
 /** Sends a request whenever the key changes. Responses to earlier keys are ignored. */
-export function useFetch<Answer>(question: string, fetchJson: () => Promise<Answer>): FetchState<Answer> & { again: () => void } {
-  const first = { answer: undefined, error: undefined, isLoading: true, question };
-  const [state, setState] = useState<FetchState<Answer> & { question: string }>(first);
+export function useFetch<Body>(
+  requestKey: string,
+  load: () => Promise<Body>,
+): FetchState<Body> & { again: () => void } {
+  const first = { response: undefined, error: undefined, isLoading: true, requestKey };
+  const [state, setState] = useState<FetchState<Body> & { requestKey: string }>(first);
   const [round, setRound] = useState(0);
   const latestRef = useRef(0);
   useEffect(() => {
-    const own = ++latestRef.current;
-    setState((before) => ({ ...before, error: undefined, isLoading: true, question }));
-    fetchJson().then(
-      (answer) => {
-        if (own === latestRef.current) setState({ answer, error: undefined, isLoading: false, question });
+    const request = ++latestRef.current;
+    setState((before) => ({ ...before, error: undefined, isLoading: true, requestKey }));
+    load().then(
+      (response) => {
+        if (request === latestRef.current) setState({ response, error: undefined, isLoading: false, requestKey });
       },
       (reason: unknown) => {
         const error = reason instanceof Error ? reason : new Error(String(reason));
-        if (own === latestRef.current) setState({ answer: undefined, error, isLoading: false, question });
+        if (request === latestRef.current) setState({ response: undefined, error, isLoading: false, requestKey });
       },
     );
-  }, [question, round]);
+  }, [requestKey, round]);
   // Until the effect has run, the state belongs to the previous key.
-  const isLoading = state.isLoading || state.question !== question;
+  const isLoading = state.isLoading || state.requestKey !== requestKey;
   return { ...state, isLoading, again: () => setRound(round + 1) };
 }
 

@@ -31,5 +31,5 @@ export const PARTS: readonly Part[] = [
 
 /** Parts that occur in the rows. Effective and waste are always included. */
 export function partsOf(rows: readonly PartFigures[], parts: readonly Part[] = PARTS): Part[] {
-  return parts.filter((part, place) => place < 2 || rows.some((row) => Math.abs(row[part.key] ?? 0) > 1e-9));
+  return parts.filter((part, index) => index < 2 || rows.some((row) => Math.abs(row[part.key] ?? 0) > 1e-9));
 }

@@ -16,62 +16,62 @@ export interface Strips {
 const MAX_LANES_PER_GPU = 16;
 
 export function stripsOf(rows: readonly (NodeRow | undefined)[]): Strips {
-  const known = rows.filter((row) => row !== undefined);
-  const gpus = Math.max(1, Math.round(Math.max(0, ...known.map((row) => row.capacity_gpu_hours ?? 0))));
-  const shares = known.flatMap((row) => (row.holders ?? []).map((holder) => holder.gpu_share));
+  const present = rows.filter((row) => row !== undefined);
+  const gpus = Math.max(1, Math.round(Math.max(0, ...present.map((row) => row.capacity_gpu_hours ?? 0))));
+  const shares = present.flatMap((row) => (row.holders ?? []).map((holder) => holder.gpu_share));
   const smallest = Math.min(1, ...shares.filter((share) => share > 0));
   const perGpu = Math.min(MAX_LANES_PER_GPU, Math.max(1, Math.round(1 / smallest)));
   const count = gpus * perGpu;
   const lanes: Cell[][] = Array.from({ length: count }, () => []);
-  let seats = new Map<number, string>();
+  let laneHolders = new Map<number, string>();
   rows.forEach((row, hour) => {
-    const now = row === undefined ? absent(count) : arrange(row, count, perGpu, seats);
+    const now = row === undefined ? absent(count) : arrange(row, count, perGpu, laneHolders);
     now.cells.forEach((cell, lane) => {
-      const own = lanes[lane];
-      if (own !== undefined) own[hour] = cell;
+      const laneCells = lanes[lane];
+      if (laneCells !== undefined) laneCells[hour] = cell;
     });
-    seats = now.seats;
+    laneHolders = now.laneHolders;
   });
   return { perGpu, lanes };
 }
 
 interface Arrangement {
   cells: Cell[];
-  seats: Map<number, string>;
+  laneHolders: Map<number, string>;
 }
 
 function absent(count: number): Arrangement {
-  return { cells: Array.from({ length: count }, () => ({ kind: "absent" })), seats: new Map() };
+  return { cells: Array.from({ length: count }, () => ({ kind: "absent" })), laneHolders: new Map() };
 }
 
-function arrange(row: NodeRow, count: number, perGpu: number, before: Map<number, string>): Arrangement {
+function arrange(row: NodeRow, count: number, perGpu: number, previousHolders: Map<number, string>): Arrangement {
   const cells: (Cell | undefined)[] = Array.from({ length: count });
-  const seats = new Map<number, string>();
-  const waiting: { holder: Holder; wanted: number; part: number }[] = [];
-  for (const holder of [...(row.holders ?? [])].sort((one, other) => other.gpu_share - one.gpu_share)) {
+  const laneHolders = new Map<number, string>();
+  const waiting: { holder: Holder; requested: number; part: number }[] = [];
+  for (const holder of [...(row.holders ?? [])].sort((left, right) => right.gpu_share - left.gpu_share)) {
     const whole = holder.units * holder.gpu_share;
     const part = whole > 0 ? Math.min(1, (holder.allocated_gpu_hours ?? 0) / whole) : 0;
-    let wanted = Math.max(1, Math.round(whole * perGpu));
-    for (const [lane, who] of before) {
-      if (wanted > 0 && who === holderKey(holder) && cells[lane] === undefined) {
+    let requested = Math.max(1, Math.round(whole * perGpu));
+    for (const [lane, key] of previousHolders) {
+      if (requested > 0 && key === holderKey(holder) && cells[lane] === undefined) {
         cells[lane] = { kind: "held", holder, part };
-        seats.set(lane, who);
-        wanted--;
+        laneHolders.set(lane, key);
+        requested--;
       }
     }
-    if (wanted > 0) waiting.push({ holder, wanted, part });
+    if (requested > 0) waiting.push({ holder, requested, part });
   }
-  for (const { holder, wanted, part } of waiting) {
-    for (let left = wanted, lane = 0; left > 0 && lane < count; lane++) {
+  for (const { holder, requested, part } of waiting) {
+    for (let left = requested, lane = 0; left > 0 && lane < count; lane++) {
       if (cells[lane] !== undefined) continue;
       cells[lane] = { kind: "held", holder, part };
-      seats.set(lane, holderKey(holder));
+      laneHolders.set(lane, holderKey(holder));
       left--;
     }
   }
   const rest = unheldLanes(row, perGpu);
   for (let lane = count - 1; lane >= 0; lane--) cells[lane] ??= { kind: rest.pop() ?? "free" };
-  return { cells: cells.map((cell) => cell ?? { kind: "free" }), seats };
+  return { cells: cells.map((cell) => cell ?? { kind: "free" }), laneHolders };
 }
 
 /** Lanes that no pod held; the last one is drawn at the bottom. */

@@ -126,11 +126,11 @@ function shown(instant: string, zone: string | undefined): string {
 }
 
 function Clusters({ chosen, choose }: { chosen: string; choose: (name: string) => void }) {
-  const asked = useFetch("clusters", () =>
+  const request = useFetch("clusters", () =>
     fetchJson<CostsResponse>("v1/costs", { window: "7d", granularity: "total", group_by: "cluster" }),
   );
-  const known = asked.answer?.rows.map((row) => row.group["cluster"] ?? "") ?? [];
-  const names = chosen === "" || known.includes(chosen) ? known : [chosen, ...known];
+  const clusters = request.response?.rows.map((row) => row.group["cluster"] ?? "") ?? [];
+  const names = chosen === "" || clusters.includes(chosen) ? clusters : [chosen, ...clusters];
   return (
     <label>
       Cluster
@@ -147,15 +147,15 @@ function Clusters({ chosen, choose }: { chosen: string; choose: (name: string) =
 }
 
 function Account() {
-  const [who, setWho] = useState<Awaited<ReturnType<typeof currentUser>>>(null);
+  const [user, setUser] = useState<Awaited<ReturnType<typeof currentUser>>>(null);
   useEffect(() => {
-    void currentUser().then(setWho);
+    void currentUser().then(setUser);
   }, []);
-  if (who === null) return null;
+  if (user === null) return null;
   return (
     <div class="account">
-      <bdi>{who.name}</bdi>{" "}
-      <button type="button" onClick={() => void who.signOut()}>
+      <bdi>{user.name}</bdi>{" "}
+      <button type="button" onClick={() => void user.signOut()}>
         Sign out
       </button>
     </div>

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { download, type Parameters, Problem, type Settled } from "./api";
-import { OUTLINE } from "./charts/colours";
+import { OUTLINE } from "./charts/colors";
 import { type Figure, percent, UNKNOWN } from "./format";
 import { changed, go, useRoute } from "./hooks";
 import { type Priced, pricedShare } from "./series";
@@ -22,13 +22,13 @@ export function Section(props: { title: string; aside?: ComponentChildren; child
 }
 
 /** Shows a response, a loading message or an error. The previous response stays visible while the next one loads. */
-export function Loaded<Answer>(props: {
-  asked: { answer: Answer | undefined; error: Error | undefined; isLoading: boolean; again: () => void };
-  children: (answer: Answer) => ComponentChildren;
+export function Loaded<Body>(props: {
+  request: { response: Body | undefined; error: Error | undefined; isLoading: boolean; again: () => void };
+  children: (response: Body) => ComponentChildren;
 }) {
-  const { answer, error, isLoading, again } = props.asked;
+  const { response, error, isLoading, again } = props.request;
   if (error !== undefined) return <ErrorMessage error={error} again={again} />;
-  if (answer === undefined)
+  if (response === undefined)
     return (
       <p class="loading" role="status">
         Loading…
@@ -36,15 +36,15 @@ export function Loaded<Answer>(props: {
     );
   return (
     <div class={isLoading ? "stale" : ""} aria-busy={isLoading}>
-      {props.children(answer)}
+      {props.children(response)}
     </div>
   );
 }
 
 /** Shows an optional response, or its error. */
-export function Optional<Answer>(props: { side: Settled<Answer>; children: (answer: Answer) => ComponentChildren }) {
+export function Optional<Body>(props: { side: Settled<Body>; children: (response: Body) => ComponentChildren }) {
   const { side } = props;
-  return "error" in side ? <ErrorMessage error={side.error} /> : <>{props.children(side.answer)}</>;
+  return "error" in side ? <ErrorMessage error={side.error} /> : <>{props.children(side.response)}</>;
 }
 
 /** A note if amounts exclude GPU-hours without a price. */
@@ -163,8 +163,8 @@ function sorted<Row>(rows: readonly Row[], columns: readonly Column<Row>[], orde
   const by = columns.find((column) => column.key === order.replace("-", ""))?.by;
   if (by === undefined) return [...rows];
   const sign = order.startsWith("-") ? -1 : 1;
-  return [...rows].sort((one, other) => {
-    const [left, right] = [by(one), by(other)];
+  return [...rows].sort((first, second) => {
+    const [left, right] = [by(first), by(second)];
     if (left === null || left === undefined) return right === null || right === undefined ? 0 : 1;
     if (right === null || right === undefined) return -1; // unknown figures come last in both orders
     return sign * (left < right ? -1 : left > right ? 1 : 0);
@@ -212,10 +212,10 @@ export function DownloadButton(props: {
   );
 }
 
-export function Swatch({ colour }: { colour: string }) {
+export function Swatch({ color }: { color: string }) {
   return (
     <svg class="swatch" viewBox="0 0 10 10" aria-hidden="true">
-      <rect x="0.5" y="0.5" width="9" height="9" fill={colour} stroke={OUTLINE} />
+      <rect x="0.5" y="0.5" width="9" height="9" fill={color} stroke={OUTLINE} />
     </svg>
   );
 }
@@ -235,12 +235,12 @@ export function Spark({ values, label }: { values: readonly (number | null)[]; l
   const step = 100 / Math.max(1, values.length - 1);
   let isDrawing = false;
   const path = values
-    .map((value, place) => {
+    .map((value, index) => {
       if (value === null) {
         isDrawing = false;
         return "";
       }
-      const to = `${isDrawing ? "L" : "M"}${(place * step).toFixed(1)} ${(22 - (20 * value) / highest).toFixed(1)}`;
+      const to = `${isDrawing ? "L" : "M"}${(index * step).toFixed(1)} ${(22 - (20 * value) / highest).toFixed(1)}`;
       isDrawing = true;
       return to;
     })

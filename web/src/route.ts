@@ -16,8 +16,8 @@ export const DEFAULT_WINDOW = "24h";
 export function readRoute(fragment: string): Route {
   const [path, query] = splitOnce(fragment.replace(/^#?\/?/, ""), "?");
   const [view, name] = splitOnce(path, "/");
-  const known = VIEWS.find((one) => one === view) ?? "overview";
-  return { view: known, name: decode(name), query: Object.fromEntries(new URLSearchParams(query)) };
+  const viewName = VIEWS.find((candidate) => candidate === view) ?? "overview";
+  return { view: viewName, name: decode(name), query: Object.fromEntries(new URLSearchParams(query)) };
 }
 
 export function writeRoute(route: Route): string {
@@ -46,8 +46,8 @@ export function exactly(name: string): string {
 }
 
 function splitOnce(text: string, at: string): [string, string] {
-  const place = text.indexOf(at);
-  return place < 0 ? [text, ""] : [text.slice(0, place), text.slice(place + 1)];
+  const index = text.indexOf(at);
+  return index < 0 ? [text, ""] : [text.slice(0, index), text.slice(index + 1)];
 }
 
 function decode(text: string): string {

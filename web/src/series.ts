@@ -20,14 +20,14 @@ export function bucketsOf(start: string, end: string, grain: Grain): Buckets {
   return { starts, end: Date.parse(end), step };
 }
 
-export function endOf(buckets: Buckets, place: number): number {
-  return buckets.starts[place + 1] ?? buckets.end;
+export function endOf(buckets: Buckets, index: number): number {
+  return buckets.starts[index + 1] ?? buckets.end;
 }
 
 /** The row of each bucket; undefined if there is none. */
 export function align<Row extends { start: string }>(buckets: Buckets, rows: readonly Row[]): (Row | undefined)[] {
-  const found = new Map(rows.map((row) => [Date.parse(row.start), row]));
-  return buckets.starts.map((start) => found.get(start));
+  const rowsByStart = new Map(rows.map((row) => [Date.parse(row.start), row]));
+  return buckets.starts.map((start) => rowsByStart.get(start));
 }
 
 /** Share of each bucket's ended hours that have figures, 0 to 1, over all clusters.
@@ -37,22 +37,22 @@ export function completeShare(
   buckets: Buckets,
   hours: readonly { hour: string; status: string }[] | null,
   rows: readonly (object | undefined)[],
-  areAllKnown = false,
+  isPeriodComplete = false,
 ): number[] {
   const expected = buckets.starts.map(() => 0);
-  const known = buckets.starts.map(() => 0);
-  let place = 0;
+  const complete = buckets.starts.map(() => 0);
+  let index = 0;
   for (const { hour, status } of hours ?? []) {
     const at = Date.parse(hour);
-    if (at < (buckets.starts[place] ?? 0)) place = 0;
-    while (place < buckets.starts.length - 1 && at >= endOf(buckets, place)) place++;
-    expected[place] = (expected[place] ?? 0) + 1;
-    if (status === "complete" || status === "provisional") known[place] = (known[place] ?? 0) + 1;
+    if (at < (buckets.starts[index] ?? 0)) index = 0;
+    while (index < buckets.starts.length - 1 && at >= endOf(buckets, index)) index++;
+    expected[index] = (expected[index] ?? 0) + 1;
+    if (status === "complete" || status === "provisional") complete[index] = (complete[index] ?? 0) + 1;
   }
   return buckets.starts.map((_, at) => {
     const all = expected[at] ?? 0;
-    if (all > 0) return (known[at] ?? 0) / all;
-    return areAllKnown || rows[at] !== undefined ? 1 : 0;
+    if (all > 0) return (complete[at] ?? 0) / all;
+    return isPeriodComplete || rows[at] !== undefined ? 1 : 0;
   });
 }
 
@@ -76,15 +76,15 @@ export function stack(columns: readonly (readonly (number | null)[])[]): (number
   const sums: (number | null)[][] = [];
   columns.forEach((column, at) => {
     const below = sums[at - 1];
-    sums.push(column.map((value, place) => (value === null ? null : value + (below?.[place] ?? 0))));
+    sums.push(column.map((value, index) => (value === null ? null : value + (below?.[index] ?? 0))));
   });
   return sums.reverse();
 }
 
 /** The granularity of a period, unless another one is selected. */
-export function grainOf(hours: number, wanted: string | undefined): Grain {
-  if (wanted === "hour" && hours <= 35 * 24) return "hour";
-  if (wanted === "day") return "day";
+export function grainOf(hours: number, requested: string | undefined): Grain {
+  if (requested === "hour" && hours <= 35 * 24) return "hour";
+  if (requested === "day") return "day";
   return hours <= 14 * 24 ? "hour" : "day";
 }
 
@@ -116,8 +116,8 @@ export function gapsOf(hours: readonly { cluster: string; hour: string; status: 
   const lacking = hours.filter(({ status }) => status === "missing" || status === "incomplete");
   const ordered = lacking
     .map(({ cluster, hour, status }) => ({ cluster, status, start: Date.parse(hour), end: Date.parse(hour) + HOUR }))
-    .sort((one, other) =>
-      one.cluster < other.cluster ? -1 : one.cluster > other.cluster ? 1 : one.start - other.start,
+    .sort((left, right) =>
+      left.cluster < right.cluster ? -1 : left.cluster > right.cluster ? 1 : left.start - right.start,
     );
   const gaps: Gap[] = [];
   for (const next of ordered) {

@@ -23,30 +23,30 @@ function month(rows: ReturnType<typeof day>[], unknown: number, missing: number[
   } as unknown as Month;
 }
 
-test("a day without a row is a zero where every hour is known", () => {
+test("a day without a row is zero if all hours are known", () => {
   const { points, gaps } = burnOf(month([day(0, 5), day(2, 7)], 0, null));
   expect(points.map(({ spent }) => spent)).toEqual([5, 5, 12, 12]);
   expect(gaps).toEqual([]);
 });
 
-test("a day without a row is a gap where nobody knows it, and half a gap where half of it is known", () => {
+test("a day without a row is a gap, and half a gap if half of its hours are known", () => {
   const first = Array.from({ length: 24 }, (_, hour) => hour);
   const half = Array.from({ length: 12 }, (_, hour) => 48 + hour);
   const { points, gaps } = burnOf(month([day(2, 7)], 36, [...first, ...half]));
   expect(points.map(({ spent }) => spent)).toEqual([0, 7, 7]);
-  expect(gaps.map(({ from, known }) => [new Date(from).getUTCDate(), known])).toEqual([
+  expect(gaps.map(({ from, coverage }) => [new Date(from).getUTCDate(), coverage])).toEqual([
     [1, 0],
     [3, 0.5],
   ]);
 });
 
-test("hours that may not be told are known where there are rows", () => {
+test("without hour statuses, buckets with rows count as complete", () => {
   const { gaps } = burnOf(month([day(0, 5), day(1, 5)], 48, null));
   expect(gaps.map(({ from }) => new Date(from).getUTCDate())).toEqual([3, 4]);
 });
 
-test("what has no price is no zero", () => {
+test("costs without a price are not zero", () => {
   const { points, gaps } = burnOf(month([day(0, null, 24), day(1, 6, 12), day(2, 7), day(3, 1)], 0, null));
-  expect(gaps.map(({ known }) => known)).toEqual([0, 0.5]);
+  expect(gaps.map(({ coverage }) => coverage)).toEqual([0, 0.5]);
   expect(points.map(({ spent }) => spent)).toEqual([6, 13, 14]);
 });

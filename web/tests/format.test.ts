@@ -15,26 +15,26 @@ import {
   utilization,
 } from "../src/format";
 
-test("what is not known is a dash, and no zero", () => {
+test("unknown figures are dashes, not zeros", () => {
   for (const shown of [money(null), exactMoney(undefined), gpuHours(null), percent(null), change(null)]) {
     expect(shown).toBe("–");
   }
   expect(money(0)).toBe("$0.00");
 });
 
-test("small amounts keep what matters of them", () => {
+test("small amounts keep significant digits", () => {
   expect([money(1234.567), money(0.00232), money(3.428571, "EUR")]).toEqual(["$1,234.57", "$0.00232", "€3.43"]);
   expect(exactMoney(3.428571428571)).toBe("$3.428571");
 });
 
-test("a ratio of the unknown, or to nothing, is unknown", () => {
+test("a ratio is unknown if a part is unknown or the whole is zero", () => {
   expect([ratio(1, 4), ratio(null, 4), ratio(1, 0), ratio(1, null)]).toEqual([0.25, null, null, null]);
   const row = { allocated_gpu_hours: 4, effective_gpu_hours: 1, unmeasured_gpu_hours: 2 };
   expect(utilization(row)).toBe(0.5);
   expect(utilization({ ...row, unmeasured_gpu_hours: 4, effective_gpu_hours: 0 })).toBeNull();
 });
 
-test("times say their zone, and look the same whatever browser writes them", () => {
+test("times name their zone and look the same in all browsers", () => {
   const midnight = Date.parse("2026-11-19T00:00:00Z");
   expect(utcDay(midnight)).toBe("Thu 19 Nov (UTC day)");
   expect([axisTime(midnight / 1000, "utc"), axisTime(midnight / 1000 + 3600, "utc")]).toEqual(["19 Nov", "01:00"]);

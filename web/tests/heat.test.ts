@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { MAX_FIGURES, rowsOfPage } from "../src/pages";
 
-test("a page of the heat map holds all units, or as many fives as fit", () => {
+test("a page of the heat map has all units, or a multiple of five that fits", () => {
   expect(rowsOfPage(24, 200)).toBe(200);
   expect(rowsOfPage(35 * 24, 200)).toBe(20);
   expect(rowsOfPage(14 * 24, 100)).toBe(55);

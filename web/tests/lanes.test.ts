@@ -22,12 +22,12 @@ function seats(rows: (NodeRow | undefined)[]): string[] {
   );
 }
 
-test("a pod keeps its place, and what it leaves is free for others", () => {
+test("a pod keeps its lanes, and lanes it leaves are free", () => {
   const [a, b, c] = [holder("A", 1, 1), holder("B", 2, 1), holder("C", 1, 1)];
   expect(seats([hour(4, [a, b]), hour(4, [b]), hour(4, [c, b])])).toEqual(["A f C", "B B B", "B B B", "f f f"]);
 });
 
-test("slices have lanes of their own, and stranded ones lie at the bottom", () => {
+test("slices have separate lanes, and stranded lanes are at the bottom", () => {
   const two = holder("A", 3, 2 / 7);
   const strips = stripsOf([hour(1, [two, holder("B", 1, 1 / 7)]), hour(1, [two], { stranded_gpu_hours: 1 / 7 })]);
   expect(strips.perGpu).toBe(7);
@@ -37,12 +37,12 @@ test("slices have lanes of their own, and stranded ones lie at the bottom", () =
   ]);
 });
 
-test("an hour that is missing is neither free nor held", () => {
+test("a missing hour is neither free nor held", () => {
   expect(seats([hour(1, [holder("A", 1, 1)]), undefined])).toEqual(["A a"]);
   expect(seats([hour(1, [], { holders: null })])).toEqual(["u"]);
 });
 
-test("part of an hour is part of a cell", () => {
+test("part of an hour fills part of a cell", () => {
   const cell = stripsOf([hour(1, [holder("A", 1, 1, 0.25)])]).lanes[0]?.[0];
   expect(cell).toMatchObject({ kind: "held", part: 0.25 });
 });

@@ -4,7 +4,7 @@ import { align, bucketsOf, gapsOf, grainOf, completeShare, pricedShare, stack, t
 const HOURS = bucketsOf("2026-11-18T22:00:00Z", "2026-11-19T02:00:00Z", "hour");
 
 describe("buckets", () => {
-  test("hours, and days that end where the period does", () => {
+  test("hours, and days cut at the end of the period", () => {
     expect(HOURS.starts.map((at) => new Date(at).toISOString().slice(11, 13))).toEqual(["22", "23", "00", "01"]);
     const days = bucketsOf("2026-11-18T22:00:00Z", "2026-11-20T05:00:00Z", "day");
     expect(days.starts.map((at) => new Date(at).toISOString().slice(0, 13))).toEqual([
@@ -28,23 +28,23 @@ describe("buckets", () => {
     ]);
   });
 
-  test("what share of each bucket is known, over all clusters", () => {
+  test("share of complete hours in each bucket, over all clusters", () => {
     const hours = [
       { hour: "2026-11-18T22:00:00Z", status: "complete" },
       { hour: "2026-11-18T22:00:00Z", status: "missing" },
       { hour: "2026-11-18T23:00:00Z", status: "provisional" },
       { hour: "2026-11-19T00:00:00Z", status: "incomplete" },
     ];
-    // The last hour has not ended: nothing is expected of it, and without a row nothing is known.
+    // The last hour has not ended, so it is not expected and has no row.
     expect(completeShare(HOURS, hours, [{}, {}, undefined, undefined])).toEqual([0.5, 1, 0, 0]);
     expect(completeShare(HOURS, null, [{}, undefined, {}, {}])).toEqual([1, 0, 1, 1]);
   });
 
-  test("a period that is known as a whole has no gaps, whoever asks", () => {
+  test("a complete period has no gaps, also without hour statuses", () => {
     expect(completeShare(HOURS, null, [{}, undefined, {}, {}], true)).toEqual([1, 1, 1, 1]);
   });
 
-  test("what share of a row has a price: of a fleet's capacity, or of what was held", () => {
+  test("share of a row with a price: of the fleet's capacity, or of allocated GPU-hours", () => {
     const held = { allocated_gpu_hours: 8, unpriced_gpu_hours: 2 };
     expect(pricedShare(held)).toBe(0.75);
     expect(pricedShare({ ...held, capacity_gpu_hours: 10, unpriced_capacity_gpu_hours: 10 })).toBe(0);
@@ -52,14 +52,14 @@ describe("buckets", () => {
     expect(pricedShare({ allocated_gpu_hours: 0, unpriced_gpu_hours: 0 })).toBe(1);
   });
 
-  test("hours up to two weeks, then days, unless asked otherwise and answerable", () => {
+  test("hours up to two weeks, then days, unless another granularity is selected and possible", () => {
     expect([24, 14 * 24, 15 * 24].map((hours) => grainOf(hours, undefined))).toEqual(["hour", "hour", "day"]);
     expect(grainOf(35 * 24, "hour")).toBe("hour");
     expect(grainOf(36 * 24, "hour")).toBe("day");
     expect(grainOf(24, "day")).toBe("day");
   });
 
-  test("no more labels than fit", () => {
+  test("only as many labels as fit", () => {
     expect(ticksOf(HOURS, (at) => new Date(at).toISOString().slice(11, 13), 2)).toEqual([
       { column: 0, text: "22" },
       { column: 2, text: "00" },
@@ -67,7 +67,7 @@ describe("buckets", () => {
   });
 });
 
-test("hours that are missing are told by cluster, and as one where they follow each other", () => {
+test("missing hours are listed by cluster, with consecutive hours merged", () => {
   const row = (cluster: string, hour: string, status: string) => ({
     cluster,
     hour: `2026-11-18T${hour}:00:00Z`,

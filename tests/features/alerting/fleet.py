@@ -125,8 +125,8 @@ class Fleet:
             lambda: self.dead_letters, workload_savings(DynamoRecommendations(*table)),
         )  # fmt: skip
         return AlertService(
-            self.settings_store, sources, DynamoAlertStates(*table), AlertHistory(*table), SilenceStore(*table), self.receivers,
-            clock=lambda: self.now,
+            self.settings_store, sources, DynamoAlertStates(*table), AlertHistory(*table), SilenceStore(*table),
+            self.receivers, clock=lambda: self.now,
         )  # fmt: skip
 
     def publish(

@@ -1,4 +1,4 @@
-"""A real Alertmanager: it takes our alerts, and with the definition for AMP it tells us of its own by way of SNS."""
+"""A real Alertmanager: it accepts alerts, and with the definition for AMP it sends its own alerts through SNS."""
 
 import json
 import subprocess
@@ -39,43 +39,43 @@ def alertmanager() -> Iterator[str]:
 
 
 def no_secret(_name: str) -> str:
-    raise AssertionError("no secret is asked for")
+    raise AssertionError("a secret was read")
 
 
 def shown(url: str, rule: str) -> list[dict[str, Any]]:
     answer = requests.get(f"{url}/api/v2/alerts", params={"filter": f'rule="{rule}"'}, timeout=5)
-    found: list[dict[str, Any]] = answer.json()
-    return found
+    alerts: list[dict[str, Any]] = answer.json()
+    return alerts
 
 
-def test_an_alert_is_shown_until_it_is_resolved_and_never_twice(alertmanager: str) -> None:
-    news, began = notification(since=LAST - HOUR, hour=LAST, rule="team-waste"), datetime.now(UTC)
+def test_alert_is_active_until_resolved_and_never_duplicated(alertmanager: str) -> None:
+    alert, started_at = notification(since=LAST - HOUR, hour=LAST, rule="team-waste"), datetime.now(UTC)
     notifier = AlertmanagerNotifier(alertmanager + "/", secret_value=no_secret, public_url="https://costs.example.com")
     for event in ("firing", "firing", "repeat"):
-        notifier.send([replace(news, event=event), notification("digest", "digest")])
+        notifier.send([replace(alert, event=event), notification("digest", "digest")])
 
-    (one,) = shown(alertmanager, "team-waste")
-    assert one["labels"] == {
+    (active,) = shown(alertmanager, "team-waste")
+    assert active["labels"] == {
         "alertname": "gpucost-waste", "rule": "team-waste", "severity": "warning", "cluster": "demo",
         "business_unit": "research",
     }  # fmt: skip
-    assert one["status"]["state"] == "active"
-    assert "research in cluster demo wastes $1,234.57 per hour" in one["annotations"]["summary"]
-    assert "training/llm-7b" in one["annotations"]["description"]
-    assert datetime.fromisoformat(one["startsAt"]) == LAST - HOUR
-    ends = datetime.fromisoformat(one["endsAt"]) - FIRING_ALERT_LIFETIME
-    assert began - timedelta(seconds=1) < ends <= datetime.now(UTC)
-    assert one["generatorURL"].startswith("https://costs.example.com/v1/costs?")
-    notifier.send([replace(news, event="resolved", workloads=())])
+    assert active["status"]["state"] == "active"
+    assert "research in cluster demo wastes $1,234.57 per hour" in active["annotations"]["summary"]
+    assert "training/llm-7b" in active["annotations"]["description"]
+    assert datetime.fromisoformat(active["startsAt"]) == LAST - HOUR
+    ends = datetime.fromisoformat(active["endsAt"]) - FIRING_ALERT_LIFETIME
+    assert started_at - timedelta(seconds=1) < ends <= datetime.now(UTC)
+    assert active["generatorURL"].startswith("https://costs.example.com/v1/costs?")
+    notifier.send([replace(alert, event="resolved", workloads=())])
     assert shown(alertmanager, "team-waste") == []
 
 
-def test_it_takes_every_kind_and_long_names(alertmanager: str) -> None:
+def test_every_kind_and_long_names_are_accepted(alertmanager: str) -> None:
     notifier = AlertmanagerNotifier(alertmanager, secret_value=no_secret)
-    news = [notification(kind, rule="kinds", since=LAST, hour=LAST) for kind in SUBJECTS]
+    notifications = [notification(kind, rule="kinds", since=LAST, hour=LAST) for kind in SUBJECTS]
     strange = SUBJECTS["waste"]._replace(business_unit='ü"\n' * 500)
-    notifier.send([*news, notification(rule="kinds", subject=strange, since=LAST, hour=LAST)])
-    assert len(shown(alertmanager, "kinds")) == len(news) + 1
+    notifier.send([*notifications, notification(rule="kinds", subject=strange, since=LAST, hour=LAST)])
+    assert len(shown(alertmanager, "kinds")) == len(notifications) + 1
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def guarded(status: int) -> Iterator[tuple[str, list[str]]]:
             thread.join()
 
 
-def test_a_bearer_token_is_read_anew_and_never_told() -> None:
+def test_bearer_token_is_read_for_each_message_and_never_logged() -> None:
     tokens_in_turn = iter(["first-token", "second-token", "third-token"])
 
     def notifier(url: str) -> AlertmanagerNotifier:
@@ -123,28 +123,28 @@ def test_a_bearer_token_is_read_anew_and_never_told() -> None:
         AlertmanagerNotifier("http://127.0.0.1:9", secret_value=no_secret).send([notification()])
 
 
-def eventually(look: Callable[[], Any]) -> Any:
+def eventually(poll: Callable[[], Any]) -> Any:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        if found := look():
-            return found
+        if polled := poll():
+            return polled
         time.sleep(0.1)
-    raise AssertionError("nothing came")
+    raise AssertionError("no message arrived")
 
 
-def test_the_definition_for_amp_speaks_as_the_alert_function_reads(tmp_path: Path) -> None:
+def test_definition_for_amp_sends_messages_the_alert_function_reads(tmp_path: Path) -> None:
     definition = yaml.safe_load((REPOSITORY / "cluster" / "amp-alertmanager.yaml").read_text())
     with running_aws() as aws:
         environment = credentials(aws)
         region = environment["AWS_DEFAULT_REGION"]
-        given = {"endpoint_url": aws, "region_name": region, "aws_access_key_id": "t", "aws_secret_access_key": "t"}
-        sns, sqs = boto3.client("sns", **given), boto3.client("sqs", **given)  # type: ignore[call-overload]
-        topic, queue = sns.create_topic(Name="events")["TopicArn"], sqs.create_queue(QueueName="heard")["QueueUrl"]
+        options = {"endpoint_url": aws, "region_name": region, "aws_access_key_id": "t", "aws_secret_access_key": "t"}
+        sns, sqs = boto3.client("sns", **options), boto3.client("sqs", **options)  # type: ignore[call-overload]
+        topic, queue = sns.create_topic(Name="events")["TopicArn"], sqs.create_queue(QueueName="received")["QueueUrl"]
         arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
         sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
         config = yaml.safe_load(definition["alertmanager_config"])
-        (own,) = config["receivers"][1]["sns_configs"]
-        own.update(
+        (sns_config,) = config["receivers"][1]["sns_configs"]
+        sns_config.update(
             {"topic_arn": topic, "api_url": aws, "sigv4": {"region": region, "access_key": "t", "secret_key": "t"}}
         )
         config["route"]["routes"][0]["group_wait"] = "0s"
@@ -157,18 +157,18 @@ def test_the_definition_for_amp_speaks_as_the_alert_function_reads(tmp_path: Pat
                 "nodepool": 'the "big" <one>',
                 "cluster": "c",
             }
-            began = NOW - timedelta(minutes=7)
-            alert = {"labels": labels, "annotations": {"summary": "at 93% ü\n\\"}, "startsAt": began.isoformat()}
+            started_at = NOW - timedelta(minutes=7)
+            alert = {"labels": labels, "annotations": {"summary": "at 93% ü\n\\"}, "startsAt": started_at.isoformat()}
             requests.post(f"{url}/api/v2/alerts", json=[alert, {"labels": {"alertname": "x"}}], timeout=5)
             (message,) = eventually(lambda: sqs.receive_message(QueueUrl=queue).get("Messages"))
-    read = read_alert_input(json.loads(message["Body"])["Message"])
-    assert isinstance(read, ExternalAlerts)
-    (heard,) = read.alerts
-    assert (heard.status, heard.labels, heard.annotations) == ("firing", labels, alert["annotations"])
-    assert abs(heard.starts_at - began) < timedelta(seconds=1)
+    received = read_alert_input(json.loads(message["Body"])["Message"])
+    assert isinstance(received, ExternalAlerts)
+    (amp_alert,) = received.alerts
+    assert (amp_alert.status, amp_alert.labels, amp_alert.annotations) == ("firing", labels, alert["annotations"])
+    assert abs(amp_alert.starts_at - started_at) < timedelta(seconds=1)
 
 
-def test_the_rules_for_amp_fire_on_all_of_karpenters_names(tmp_path: Path) -> None:
+def test_rules_for_amp_fire_on_metric_names_of_all_karpenter_versions(tmp_path: Path) -> None:
     """promtool runs the template's own rules over series of each version."""
     source = yaml_parse((REPOSITORY / "dashboards" / "amp-alerts.yaml").read_text())
     data = source["Resources"]["Rules"]["Properties"]["Data"]["Fn::Sub"]

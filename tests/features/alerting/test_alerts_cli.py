@@ -1,4 +1,4 @@
-"""`gpucost alerts`, `silence` and `ack` as people run them, against a stack in the embedded AWS."""
+"""`gpucost alerts`, run against a stack in the embedded AWS."""
 
 import getpass
 import json
@@ -28,7 +28,7 @@ ME = getpass.getuser()
 
 
 class Stack:
-    """What the template declares, in which two units waste: one for two hours, the other for one."""
+    """The template's stack, in which two business units waste: one for two hours, the other for one hour."""
 
     def __init__(self, endpoint: str, slack: Slack) -> None:
         self.slack = slack
@@ -44,7 +44,7 @@ class Stack:
         ]
 
     def emails(self) -> str:
-        """Lets somebody read the email topic from now on; answers the address."""
+        """Subscribe a queue to the email topic, and return the queue's URL."""
         url: str = self.sqs.create_queue(QueueName="mailbox")["QueueUrl"]
         arn = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
         self.sns.subscribe(TopicArn=self.outputs["EmailTopicArn"], Protocol="sqs", Endpoint=arn)
@@ -74,31 +74,46 @@ def rows(*arguments: str) -> list[list[str]]:
     return [line.split("\t") for line in done.stdout.splitlines()]
 
 
-def test_alerts_are_listed_taken_on_and_silenced(stack: Stack) -> None:
+def test_alerts_are_listed_acknowledged_and_silenced(stack: Stack) -> None:
     firing, pending = rows("alerts", "list")
     since = format_timestamp(START)
     assert firing[1:] == ["firing", since, "team-waste", "cluster=demo business_unit=research"]
     assert pending[1:] == ["pending", format_timestamp(START + HOUR), "team-waste", "cluster=demo business_unit=chat"]
 
-    taken = gpucost("ack", firing[0])
-    assert (taken.returncode, taken.stdout) == (0, f"team-waste cluster=demo business_unit=research is {ME}'s\n")
+    acknowledged = gpucost("alerts", "acknowledge", firing[0])
+    expected = f"team-waste cluster=demo business_unit=research is acknowledged by {ME}\n"
+    assert (acknowledged.returncode, acknowledged.stdout) == (0, expected)
     comment = "load\ttest\x1b[2J of Öl"
-    ((made, times, author, matchers, said),) = rows(
-        "silence", "rule=team-waste", "business_unit=res*", "--hours", "1.5", "--comment", comment
+    ((silence_id, times, author, matchers, printed_comment),) = rows(
+        "alerts", "silence", "add", "rule=team-waste", "business_unit=res*", "--hours", "1.5", "--comment", comment
     )
     begin, _, end = times.partition(" to ")
-    assert (author, matchers, said) == (ME, "business_unit=res* rule=team-waste", "load test [2J of Öl")
-    assert [[firing[0], *firing[1:], f"acked by {ME}, silenced by {made}"], pending] == rows("alerts", "list")
-    assert [one[0] for one in rows("silence")] == [made]
+    assert (author, matchers, printed_comment) == (ME, "business_unit=res* rule=team-waste", "load test [2J of Öl")
+    assert [[firing[0], *firing[1:], f"acknowledged by {ME}, silenced by {silence_id}"], pending] == rows(
+        "alerts", "list"
+    )
+    assert [row[0] for row in rows("alerts", "silence", "list")] == [silence_id]
 
-    ((ended, times, *_),) = rows("silence", "--end", made)
-    assert (ended, times.partition(" to ")[0]) == (made, begin)
+    ((expired_id, times, *_),) = rows("alerts", "silence", "expire", silence_id)
+    assert (expired_id, times.partition(" to ")[0]) == (silence_id, begin)
     assert begin <= times.partition(" to ")[2] < end
-    assert [[*firing, f"acked by {ME}"], pending] == rows("alerts", "list")
-    assert gpucost("silence", "--end", made).returncode == 1
+    assert [[*firing, f"acknowledged by {ME}"], pending] == rows("alerts", "list")
+    assert gpucost("alerts", "silence", "expire", silence_id).returncode == 1
 
 
-def test_a_sample_reaches_the_receiver_that_is_named_and_no_other(stack: Stack) -> None:
+def test_lists_print_json(stack: Stack) -> None:
+    active = json.loads(gpucost("alerts", "list", "--format", "json").stdout)["rows"]
+    assert [(row["phase"], row["subject"]["business_unit"]) for row in active] == [
+        ("firing", "research"), ("pending", "chat"),
+    ]  # fmt: skip
+    silences = json.loads(gpucost("alerts", "silence", "list", "--format", "json").stdout)["rows"]
+    assert {row["active"] for row in silences} <= {False}
+    period = ("--from", format_timestamp(START), "--to", format_timestamp(START + 3 * HOUR))
+    (event,) = json.loads(gpucost("alerts", "replay", *period, "--format", "json").stdout)["rows"]
+    assert (event["event"], event["rule"], event["subject"]["business_unit"]) == ("firing", "team-waste", "research")
+
+
+def test_test_notification_reaches_only_the_named_receiver(stack: Stack) -> None:
     mailbox = stack.emails()
     assert rows("alerts", "test", "--receiver", "email") == [["sent to email (email)"]]
     (email,) = stack.sqs.receive_message(QueueUrl=mailbox)["Messages"]
@@ -106,11 +121,11 @@ def test_a_sample_reaches_the_receiver_that_is_named_and_no_other(stack: Stack) 
     assert stack.slack.posts == []
     assert rows("alerts", "test", "--receiver", "ml-costs") == [[f"sent to ml-costs (slack:{SECRET})"]]
     (post,) = stack.slack.posts
-    assert "Sample alert" in post["text"]
+    assert "Test alert" in post["text"]
     assert f"sent by {ME}" in json.dumps(post)
 
 
-def test_new_rules_are_replayed_from_a_file(stack: Stack, tmp_path: Path) -> None:
+def test_replay_reads_rules_from_a_file(stack: Stack, tmp_path: Path) -> None:
     period = ("--from", format_timestamp(START), "--to", format_timestamp(START + 3 * HOUR))
     done = gpucost("alerts", "replay", *period)
     line = f"{format_timestamp(START + HOUR)}\tfiring\tteam-waste\tcluster=demo business_unit=research\n"
@@ -125,10 +140,10 @@ def test_new_rules_are_replayed_from_a_file(stack: Stack, tmp_path: Path) -> Non
     assert done.stderr == "would have fired: waste 2\n"
     path.write_text(settings_with_rules("rule: waste, waste_usd_per_hour: 1000, waste_percent: 80"))
     assert gpucost("alerts", "replay", *period, "--settings", str(path)).stderr == "would have fired: none\n"
-    assert [one[1] for one in rows("alerts", "list")] == ["firing", "pending"], "a replay decides nothing"
+    assert [row[1] for row in rows("alerts", "list")] == ["firing", "pending"], "a replay changed alerts"
 
 
-def test_the_definition_for_amp_names_this_deployments_topic(stack: Stack) -> None:
+def test_amp_definition_has_the_topic_of_the_deployment(stack: Stack) -> None:
     done = gpucost("alerts", "amp-definition")
     assert (done.returncode, done.stderr) == (0, "")
     (receiver,) = yaml.safe_load(yaml.safe_load(done.stdout)["alertmanager_config"])["receivers"][1]["sns_configs"]
@@ -139,27 +154,26 @@ def test_the_definition_for_amp_names_this_deployments_topic(stack: Stack) -> No
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [
-        ("ack nonsense", 2, "'nonsense' is not the id of an alert; `gpucost alerts list` shows them"),
-        ("ack 0123456789ab", 1, "no alert '0123456789ab' is firing"),
-        ("alerts test --receiver sre", 2, "'sre' is no receiver of the settings; there are: email, ml-costs"),
-        ("alerts replay --from 2026-11-02T00:00:00Z --to 2026-11-01T00:00:00Z", 2, "a period of 1 hour to 62 days"),
+        ("alerts acknowledge nonsense", 2, "'nonsense': not the id of an alert; `gpucost alerts list` shows ids"),
+        ("alerts acknowledge 0123456789ab", 1, "no firing alert has the id '0123456789ab'"),
+        ("alerts test --receiver sre", 2, "unknown receiver 'sre'; allowed: email, ml-costs"),
+        ("alerts replay --from 2026-11-02T00:00:00Z --to 2026-11-01T00:00:00Z", 2, "the period must be 1 hour to 62 days long"),
         ("alerts replay --from 2026-11-32 --to 2026-11-03T00:00:00Z", 2, "'2026-11-32'"),
         ("alerts replay --from 2026-11-01T00:00:00Z --to 2026-11-02T00:00:00Z --settings no.yaml", 2, "cannot be read"),
-        ("silence rule=x --comment y", 2, "--hours is needed: every silence has an end"),
-        ("silence rule --hours 1 --comment y", 2, "'rule' is no matcher; one is written like business_unit=research"),
-        ("silence unit=x --hours 1 --comment y", 2, "'unit' is nothing to match by"),
-        ("silence rule=x --hours 1", 2, "a comment is needed"),
-        ("silence rule=x --hours 0 --comment y", 2, "--hours"),
-        ("silence rule=x --hours nan --comment y", 2, "at most a year"),
-        ("silence rule=x --hours inf --comment y", 2, "at most a year"),
-        ("silence rule=x --hours 1e9 --comment y", 2, "at most a year"),
-        ("silence rule=x rule=y --hours 1 --comment y", 2, "rule is given twice"),
-        ("silence rule=x --end 0123456789ab", 2, "--end goes with nothing else"),
-        ("silence --hours 2 --comment y", 2, "which alerts? matchers are written like business_unit=research"),
-        ("silence --end nothing", 1, "no silence 'nothing' is in force or to come"),
+        ("alerts silence add rule=x --comment y", 2, "Missing option '--hours'"),
+        ("alerts silence add rule --hours 1 --comment y", 2, "'rule': must be FIELD=PATTERN, for example"),
+        ("alerts silence add unit=x --hours 1 --comment y", 2, "'unit': unknown matcher; allowed: rule"),
+        ("alerts silence add rule=x --hours 1", 2, "Missing option '--comment'"),
+        ("alerts silence add rule=x --hours 0 --comment y", 2, "--hours"),
+        ("alerts silence add rule=x --hours nan --comment y", 2, "at most 8760"),
+        ("alerts silence add rule=x --hours inf --comment y", 2, "at most 8760"),
+        ("alerts silence add rule=x --hours 1e9 --comment y", 2, "at most 8760"),
+        ("alerts silence add rule=x rule=y --hours 1 --comment y", 2, "rule: passed twice"),
+        ("alerts silence add --hours 2 --comment y", 2, "matchers: required. Pass at least one"),
+        ("alerts silence expire nothing", 1, "no active or future silence has the id 'nothing'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_one_sentence(stack: Stack, arguments: str, status: int, says: str) -> None:
+def test_invalid_input_prints_one_sentence(stack: Stack, arguments: str, status: int, says: str) -> None:
     done = gpucost(*arguments.split())
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (status, "", 1)
     assert says in done.stderr

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from gpucost.features.alerting.model import Notification
-from tests.chaos.external_calls import KilledError, ExternalCalls
+from tests.chaos.external_calls import ExternalCalls, KilledError
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import Fleet, RecordingNotifier, describe, node, pod, settings_with_rules
 

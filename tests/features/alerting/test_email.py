@@ -45,9 +45,9 @@ class Mailbox:
         self.sns.subscribe(TopicArn=self.topic, Protocol="sqs", Endpoint=arn)
 
     def read(self) -> dict[str, str]:
-        (found,) = self._sqs.receive_message(QueueUrl=self._queue)["Messages"]
-        read: dict[str, str] = json.loads(found["Body"])
-        return read
+        (message,) = self._sqs.receive_message(QueueUrl=self._queue)["Messages"]
+        envelope: dict[str, str] = json.loads(message["Body"])
+        return envelope
 
 
 def _client(service: str, endpoint: str):  # type: ignore[no-untyped-def]  # boto3's overloads need literal names
@@ -71,30 +71,30 @@ def mailbox() -> Iterator[Mailbox]:
     server.stop()
 
 
-def test_an_email_says_the_same_as_slack(mailbox: Mailbox) -> None:
+def test_email_has_subject_summary_fields_and_link(mailbox: Mailbox) -> None:
     EmailNotifier(mailbox.topic, client=lambda: mailbox.sns, public_url="https://costs.example.com").send(
         [NOTIFICATION]
     )
 
     mail = mailbox.read()
     assert mail["Subject"] == "GPU waste alert resolved: research in demo"
-    assert "research in cluster demo no longer wastes too much: $3.50 per hour" in mail["Message"]
-    assert "Resolved with the hour: 2026-11-19T10:00:00Z" in mail["Message"]
+    assert "research in cluster demo is below its waste threshold again: $3.50 per hour" in mail["Message"]
+    assert "Resolved in the hour: 2026-11-19T10:00:00Z" in mail["Message"]
     assert "Report: https://costs.example.com/v1/costs?start=2026-11-19T09%3A00%3A00Z" in mail["Message"]
 
 
-def test_money_is_in_the_currency_of_the_settings_and_what_to_do_is_said() -> None:
+def test_amounts_are_in_the_currency_of_the_settings() -> None:
     mail = text([notification(currency="EUR"), notification("budget", note="the hour x was restated")])
 
-    assert "research in cluster demo wastes 1,234.57 EUR per hour, 82.3% of the GPUs it holds." in mail
+    assert "research in cluster demo wastes 1,234.57 EUR per hour, 82.3% of the cost of its GPUs." in mail
     assert "Projected per month: 901,232.45 EUR" in mail
     assert "1. training/llm-7b (Job): wastes 90.50 EUR per hour" in mail
     assert "$" not in mail.partition("-" * 40)[0].replace("≥ $10", "")
-    assert "has spent $8,200.00 of $10,000.00 this month (82.0%), projected unknown" in mail
+    assert "has spent $8,200.00 of $10,000.00 this month (82.0%), projected: not available" in mail
     assert "Note: the hour x was restated." in mail
 
 
-def test_names_stay_on_their_line(mailbox: Mailbox) -> None:
+def test_names_cannot_add_lines(mailbox: Mailbox) -> None:
     evil = NOTIFICATION.subject._replace(business_unit="evil\nBcc: all@example.com\r\n<script>")
     EmailNotifier(mailbox.topic, client=lambda: mailbox.sns).send([replace(NOTIFICATION, subject=evil)])
 
@@ -105,14 +105,14 @@ def test_names_stay_on_their_line(mailbox: Mailbox) -> None:
 
 
 @pytest.mark.parametrize("name", ["Zürich 研究", "x" * 300, "\n\x00tab\t", "=1+1"])
-def test_subjects_are_what_sns_takes(name: str) -> None:
+def test_subjects_are_short_and_ascii(name: str) -> None:
     line = subject([replace(NOTIFICATION, subject=NOTIFICATION.subject._replace(business_unit=name))])
 
     assert len(line) <= MAX_SUBJECT_LENGTH
     assert all(" " <= char <= "~" for char in line)
 
 
-def test_no_topic_and_a_refusing_topic_are_one_sentence(mailbox: Mailbox) -> None:
+def test_missing_topic_and_failing_topic_are_reported(mailbox: Mailbox) -> None:
     with pytest.raises(SourceError, match="no email topic"):
         EmailNotifier("", client=lambda: mailbox.sns).send([NOTIFICATION])
     with pytest.raises(SourceError, match="refused the message: NotFound"):

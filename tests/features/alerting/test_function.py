@@ -1,4 +1,4 @@
-"""The alert function's real handler over the real adapters: moto's server over HTTP, and a web server as Slack."""
+"""The alert function's real handler with moto over HTTP and a web server as Slack."""
 
 import json
 import threading
@@ -43,7 +43,7 @@ class Context:
 
 
 class Deployment:
-    """What the function finds around it."""
+    """The AWS resources and the Slack server that the function uses."""
 
     def __init__(self) -> None:
         self.slack: list[str] = []
@@ -67,8 +67,8 @@ class Deployment:
         sns.subscribe(TopicArn=self.topic, Protocol="sqs", Endpoint=arn)
 
     def read(self, queue: str) -> list[dict[str, Any]]:
-        found = self.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10, MessageAttributeNames=["All"])
-        return [dict(message) for message in found.get("Messages", [])]
+        response = self.sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10, MessageAttributeNames=["All"])
+        return [dict(message) for message in response.get("Messages", [])]
 
 
 @pytest.fixture
@@ -111,13 +111,13 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
 
 
 def _forget() -> None:
-    """Start as a new execution environment does."""
+    """Clear caches, as in a new execution environment."""
     forget()
     secrets.clear_cache()
 
 
 def publish(deployment: Deployment, hour: datetime, waste: str) -> str:
-    """Put an hour in the ledger, and answer the message that says so."""
+    """Publish an hour, and return the message that reports it."""
     allocated, wasted = quantize(Decimal(20)), quantize(Decimal(waste))
     zero = quantize(0)
     line = Line(
@@ -155,26 +155,26 @@ def push_settings(deployment: Deployment) -> None:
     store.push(DOCUMENT, author="test", now=HOUR_10)
 
 
-def test_an_alert_reaches_slack_and_email_once_and_is_resolved_once(deployment: Deployment) -> None:
+def test_alert_reaches_slack_and_email_once_and_resolves_once(deployment: Deployment) -> None:
     push_settings(deployment)
     fired, resolved = publish(deployment, HOUR_10, "15"), publish(deployment, HOUR_10 + HOUR, "1")
     for body in (fired, fired, resolved, fired, resolved, tick()):
         deliver(body)
 
     assert deployment.slack == [
-        "GPU waste alert: research in cluster demo wastes $15.00 per hour, 75.0% of the GPUs it holds",
-        "GPU waste alert resolved: research in cluster demo no longer wastes too much: $1.00 per hour, "
-        "5.0% of the GPUs it holds",
+        "GPU waste alert: research in cluster demo wastes $15.00 per hour, 75.0% of the cost of its GPUs",
+        "GPU waste alert resolved: research in cluster demo is below its waste threshold again: $1.00 per hour, "
+        "5.0% of the cost of its GPUs",
     ]
     mails = [json.loads(message["Body"])["Subject"] for message in deployment.read(deployment.mailbox)]
     assert sorted(mails) == ["GPU waste alert resolved: research in demo", "GPU waste alert: research in demo"]
 
 
-def test_a_failed_receiver_fails_the_invocation_and_hears_later(deployment: Deployment) -> None:
+def test_failed_receiver_fails_the_invocation_and_is_notified_later(deployment: Deployment) -> None:
     push_settings(deployment)
     deployment.slack_status = 404
     body = publish(deployment, HOUR_10, "15")
-    with pytest.raises(SourceError, match="slack:gpucost/slack was not told"):
+    with pytest.raises(SourceError, match="slack:gpucost/slack: not delivered"):
         deliver(body)
 
     deployment.slack_status = 200
@@ -184,7 +184,7 @@ def test_a_failed_receiver_fails_the_invocation_and_hears_later(deployment: Depl
     assert len(deployment.read(deployment.mailbox)) == 1
 
 
-def test_a_message_that_does_not_fit_is_put_aside_and_the_rest_is_handled(deployment: Deployment) -> None:
+def test_unreadable_message_goes_to_the_dead_letter_queue(deployment: Deployment) -> None:
     push_settings(deployment)
     deliver("{not json", '{"kind": "hour-closed", "version": 2}', publish(deployment, HOUR_10, "15"))
 
@@ -194,7 +194,7 @@ def test_a_message_that_does_not_fit_is_put_aside_and_the_rest_is_handled(deploy
     assert len(deployment.slack) == 1
 
 
-def test_before_the_first_settings_nothing_happens(deployment: Deployment) -> None:
+def test_without_settings_nothing_is_sent(deployment: Deployment) -> None:
     deliver(publish(deployment, HOUR_10, "15"), tick())
 
     assert deployment.slack == []

@@ -1,4 +1,4 @@
-"""Quiet hours by the wall clock of their zone: over midnight, over weekends, on days of 23 and 25 hours."""
+"""Quiet hours in local time: across midnight, on weekends, and on days of 23 and 25 hours."""
 
 from datetime import UTC, datetime, time
 from zoneinfo import ZoneInfo
@@ -13,7 +13,7 @@ OFFICE = QuietHours(time(9), time(17), ZoneInfo("America/New_York"), weekends=Tr
 
 
 @pytest.mark.parametrize(
-    ("quiet", "moment", "holds"),
+    ("quiet", "moment", "expected"),
     [
         # Winter: Berlin is UTC+1; the night before the clocks go forward (29 March 2026, 02:00 becomes 03:00).
         (NIGHT, "2026-03-28T20:59", False),
@@ -22,12 +22,12 @@ OFFICE = QuietHours(time(9), time(17), ZoneInfo("America/New_York"), weekends=Tr
         (NIGHT, "2026-03-29T05:00", False),
         (NIGHT, "2026-03-29T19:59", False),
         (NIGHT, "2026-03-29T20:00", True),
-        # An hour that is not there that night, 02:00 to 03:00: it is quiet from 01:30 until the clocks go.
+        # 02:00 to 03:00 does not exist that night: it is quiet from 01:30 until the clocks change.
         (EARLY, "2026-03-29T00:29", False),
         (EARLY, "2026-03-29T00:30", True),
         (EARLY, "2026-03-29T00:59", True),
         (EARLY, "2026-03-29T01:00", False),
-        # And one that is there twice (25 October 2026, 03:00 becomes 02:00): quiet in both.
+        # 02:00 to 03:00 exists twice on 25 October 2026 (03:00 becomes 02:00): it is quiet both times.
         (EARLY, "2026-10-24T23:30", True),
         (EARLY, "2026-10-25T00:29", True),
         (EARLY, "2026-10-25T00:30", False),
@@ -43,5 +43,5 @@ OFFICE = QuietHours(time(9), time(17), ZoneInfo("America/New_York"), weekends=Tr
         (OFFICE, "2026-11-23T05:00", False),
     ],
 )
-def test_quiet_hours_go_by_the_wall_clock(quiet: QuietHours, moment: str, *, holds: bool) -> None:
-    assert quiet.contains(datetime.fromisoformat(moment).replace(tzinfo=UTC)) is holds
+def test_quiet_hours_use_local_time(quiet: QuietHours, moment: str, *, expected: bool) -> None:
+    assert quiet.contains(datetime.fromisoformat(moment).replace(tzinfo=UTC)) is expected

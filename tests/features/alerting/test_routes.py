@@ -1,4 +1,4 @@
-"""`/v1/alerts` and `/v1/silences` of the api function's real handler, after the alert function's own decisions."""
+"""`/v1/alerts` and `/v1/silences` of the real API handler, after evaluations of the alert service."""
 
 import json
 from collections.abc import Iterator
@@ -39,14 +39,14 @@ def ask(path: str, user: str, **query: str) -> tuple[int, Any]:
     return answer.status, json.loads(answer.body, parse_float=Decimal)
 
 
-def test_alerts_with_their_history_and_silences(fleet: Fleet) -> None:
+def test_active_alerts_history_and_silences_are_listed(fleet: Fleet) -> None:
     fleet.publish_and_close(0, IDLE, nodes=[node("gpu", "24")])
-    desk = AlertQueries(
+    queries = AlertQueries(
         fleet.settings_store, fleet.alert_states, fleet.history, fleet.silences, clock=lambda: fleet.now
     )
-    (waste,) = [one for one in desk.active() if one.alert.rule == "waste"]
-    desk.acknowledge(waste.id, author="alice")
-    silence = desk.add_silence({"node_pool": "g*"}, author="bob", comment="being drained", hours=2)
+    (waste,) = [listed for listed in queries.active() if listed.alert.rule == "waste"]
+    queries.acknowledge(waste.id, author="alice")
+    silence = queries.add_silence({"node_pool": "g*"}, author="bob", comment="being drained", hours=2)
 
     status, answer = ask("/v1/alerts", "fin", **PERIOD)
     assert status == 200
@@ -65,12 +65,12 @@ def test_alerts_with_their_history_and_silences(fleet: Fleet) -> None:
         "bob", "being drained", {"node_pool": "g*"}, True,
     )  # fmt: skip
     schemas = json.loads(Path("docs/openapi.json").read_text())
-    for path, told in (("/v1/alerts", answer), ("/v1/alerts", later), ("/v1/silences", silences)):
+    for path, body in (("/v1/alerts", answer), ("/v1/alerts", later), ("/v1/silences", silences)):
         schema = schemas["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
-        jsonschema.validate(told, {**schema, "components": schemas["components"]})
+        jsonschema.validate(body, {**schema, "components": schemas["components"]})
 
 
-def test_a_business_unit_sees_its_own(fleet: Fleet) -> None:
+def test_role_of_a_business_unit_sees_only_its_alerts(fleet: Fleet) -> None:
     fleet.publish_and_close(0, IDLE, pod("other", gpus=2, use="0"), nodes=[node("gpu", "24")])
     for key in ("active", "history"):
         _, answer = ask("/v1/alerts", "ann", **PERIOD)
@@ -79,5 +79,5 @@ def test_a_business_unit_sees_its_own(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize(("start", "end"), [("yesterday", PERIOD["end"]), (PERIOD["end"], PERIOD["start"])])
-def test_a_wrong_period(fleet: Fleet, start: str, end: str) -> None:
+def test_invalid_period_is_rejected(fleet: Fleet, start: str, end: str) -> None:
     assert ask("/v1/alerts", "fin", start=start, end=end)[0] == 400

@@ -1,4 +1,4 @@
-"""Every rule on the real ledger: what it finds, by hand-made hours, and who hears of it when."""
+"""Every rule on the real ledger with prepared hours: what fires, and when it is notified."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -15,18 +15,21 @@ IDLE_POD = pod(gpus=2, use="0.05")
 BUSY = pod(gpus=2, use="0.9")
 
 
-def test_waste_names_the_worst_workloads_once_and_keeps_firing_as_long_as_asked(table: DynamoTable) -> None:
+def test_waste_lists_top_wasters_and_keeps_firing(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules(WASTE + ", keep_firing_hours: 2"))
     small = pod(name="notebook", gpus=1, use="0")
     assert fleet.publish_and_close(0, IDLE_POD, small) == []
     fleet.publish(1, IDLE_POD, small)
     fleet.close_hour(1)
-    ((news,),) = fleet.email.messages
+    ((notification,),) = fleet.email.messages
     assert fleet.email.take() == ["firing waste research"]
     # By hand: 2 GPUs × $12 × 95% and 1 × $12 × 100%, of 3 × $12.
-    assert news.figures["waste_usd_per_hour"] == Decimal("34.8")
-    assert news.figures["waste_percent"] == Decimal("96.7")
-    assert [(one.name, one.waste_usd) for one in news.workloads] == [("train", Decimal("22.8")), ("notebook", 12)]
+    assert notification.figures["waste_usd_per_hour"] == Decimal("34.8")
+    assert notification.figures["waste_percent"] == Decimal("96.7")
+    assert [(workload.name, workload.waste_usd) for workload in notification.workloads] == [
+        ("train", Decimal("22.8")),
+        ("notebook", 12),
+    ]
     assert fleet.publish_and_close(2, BUSY) == []
     assert fleet.publish_and_close(3, IDLE_POD) == []
     assert fleet.publish_and_close(4, BUSY) == []
@@ -34,16 +37,16 @@ def test_waste_names_the_worst_workloads_once_and_keeps_firing_as_long_as_asked(
     assert fleet.alert_states.load("demo").groups[0].is_empty
 
 
-def test_a_guess_accuses_nobody(table: DynamoTable) -> None:
+def test_estimated_utilization_does_not_fire(table: DynamoTable) -> None:
     text = (
         settings_with_rules(WASTE.replace("percent: 50, for_hours: 2", "percent: 40"), "rule: idle-workload, gpus: 2")
         + "utilization: {sources: [pod, cluster]}\n"
     )
     fleet = Fleet(table, text)
-    guessed = pod(gpus=4, use="0", utilization_source="cluster")
-    assert fleet.publish_and_close(0, guessed) == []
+    estimated = pod(gpus=4, use="0", utilization_source="cluster")
+    assert fleet.publish_and_close(0, estimated) == []
     both = ["firing waste research", "firing idle-workload research seen"]
-    assert fleet.publish_and_close(1, guessed, pod(name="seen", gpus=4, use="0.01")) == both
+    assert fleet.publish_and_close(1, estimated, pod(name="seen", gpus=4, use="0.01")) == both
 
 
 def test_scope_overrides_and_severity(table: DynamoTable) -> None:
@@ -55,26 +58,26 @@ def test_scope_overrides_and_severity(table: DynamoTable) -> None:
     others = [pod(unit, gpus=2, use="0") for unit in ("research", "patient", "outside")]
     fleet.publish(0, *others)
     fleet.close_hour(0)
-    assert [(one.subject.business_unit, one.severity) for one in fleet.email.notifications] == [
+    assert [(sent.subject.business_unit, sent.severity) for sent in fleet.email.notifications] == [
         ("research", "critical")
     ]
 
 
-def test_an_idle_workload_is_one_alert_each_and_one_message_together(table: DynamoTable) -> None:
+def test_idle_workloads_are_separate_alerts_in_one_message(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules("rule: idle-workload, gpus: 2, utilization_percent: 10"))
     fleet.publish(
         0, pod(name="a", gpus=2, use="0.05"), pod(name="b", gpus=2, use="0.099"), pod(name="busy", gpus=4, use="0.1"),
         pod(name="small", gpus=1, use="0"),
-        # Nobody watched it: it may be busy.
+        # Its utilization was not measured: it may be busy.
         pod(name="dark", gpus=4, use="0", utilization_source="none", effective_gpu_hours=None, utilization=None,
             unmeasured_gpu_hours=Decimal(4), effective_usd=None, waste_usd=None, unmeasured_usd=Decimal(48)),
     )  # fmt: skip
     fleet.close_hour(0)
     (message,) = fleet.email.messages
-    assert [one.subject.workload for one in message] == ["a", "b"]
-    assert [one.figures["utilization_percent"] for one in message] == [Decimal("5.0"), Decimal("9.9")]
+    assert [notification.subject.workload for notification in message] == ["a", "b"]
+    assert [notification.figures["utilization_percent"] for notification in message] == [Decimal("5.0"), Decimal("9.9")]
     fleet.email.take()
-    # One is busy, one is gone, one goes on unseen: only what is known to be over is over.
+    # One is busy, one is gone, one is not measured any more: only the measured one resolves.
     unseen: dict[str, Any] = {
         "effective_gpu_hours": None,
         "utilization": None,
@@ -104,7 +107,7 @@ def test_unallocated_capacity_by_node_pool(table: DynamoTable) -> None:
     ]
 
 
-def test_a_restated_hour_is_told_with_the_next_one_and_with_a_note(table: DynamoTable) -> None:
+def test_restated_hour_is_notified_with_the_next_hour_and_a_note(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules(WASTE))
     fleet.publish_and_close(0, IDLE_POD)
     assert fleet.publish_and_close(1, IDLE_POD) == ["firing waste research"]
@@ -113,15 +116,15 @@ def test_a_restated_hour_is_told_with_the_next_one_and_with_a_note(table: Dynamo
     assert fleet.email.take() == []
     fleet.publish(2, status="incomplete")
     fleet.close_hour(2)
-    (news,) = fleet.email.notifications
-    assert (news.event, news.note) == ("resolved", f"the hour {news.hour:%Y-%m-%dT%H:00:00Z} was restated")
+    (resolved,) = fleet.email.notifications
+    assert (resolved.event, resolved.note) == ("resolved", f"the hour {resolved.hour:%Y-%m-%dT%H:00:00Z} was restated")
     fleet.email.take()
-    # And the other way: an hour that was quiet turns out to have wasted.
+    # The reverse: an hour without waste is restated with waste.
     fleet.publish(1, IDLE_POD)
     assert fleet.publish_and_close(3, IDLE_POD) == ["firing waste research"]
 
 
-def test_across_clusters_a_partial_sum_never_fires(table: DynamoTable) -> None:
+def test_partial_sum_over_clusters_never_fires(table: DynamoTable) -> None:
     rule = "rule: waste, waste_usd_per_hour: 20, waste_percent: 50, across_clusters: true"
     fleet = Fleet(table, settings_with_rules(rule, clusters=("east", "west")))
     for number in range(4):
@@ -135,8 +138,8 @@ def test_across_clusters_a_partial_sum_never_fires(table: DynamoTable) -> None:
     assert fleet.tick(5) == ["resolved waste research"]
 
 
-def test_thresholds_in_money_say_nothing_of_hours_in_another_currency(table: DynamoTable) -> None:
-    """Wasted are 22.80 USD an hour; whether that is more than 10 EUR nobody knows. What is idle is idle anyhow."""
+def test_thresholds_in_money_do_not_apply_to_hours_in_another_currency(table: DynamoTable) -> None:
+    """22.80 USD cannot be compared with 10 EUR. Idle workloads need no currency."""
     idle = "rule: idle-workload, gpus: 1, utilization_percent: 10"
     text = settings_with_rules(WASTE, idle).replace("pricing: {source", "pricing: {currency: EUR, source")
     fleet = Fleet(table, text)
@@ -153,27 +156,27 @@ QUIET = '  quiet_hours: {from: "22:00", to: "09:30"}\n  time_zone: Asia/Kolkata\
 """Until 04:00 UTC."""
 
 
-@pytest.mark.parametrize(("over_by", "heard"), [(None, ["firing waste research"]), (2, [])])
-def test_quiet_hours_hold_what_is_true_in_the_morning_and_drop_what_is_over(
-    table: DynamoTable, over_by: int | None, heard: list[str]
+@pytest.mark.parametrize(("over_by", "expected"), [(None, ["firing waste research"]), (2, [])])
+def test_quiet_hours_delay_firing_alerts_and_drop_resolved_ones(
+    table: DynamoTable, over_by: int | None, expected: list[str]
 ) -> None:
-    fleet = Fleet(table, settings_with_rules(WASTE, more=QUIET))
+    fleet = Fleet(table, settings_with_rules(WASTE, alert_keys=QUIET))
     for number in range(3):
         assert fleet.publish_and_close(number, BUSY if over_by is not None and number >= over_by else IDLE_POD) == []
-    assert [fleet.tick(number) for number in (3, 4, 5)] == [[], heard, []]
-    decided = [
-        f"{one.event} {one.hour.hour}" for one in fleet.history.between("demo", START, START + timedelta(days=1))
-    ]
-    assert decided == ["firing 1"] + ([] if over_by is None else [f"resolved {over_by}"])
+    assert [fleet.tick(number) for number in (3, 4, 5)] == [[], expected, []]
+    history = fleet.history.between("demo", START, START + timedelta(days=1))
+    assert [f"{event.event} {event.hour.hour}" for event in history] == ["firing 1"] + (
+        [] if over_by is None else [f"resolved {over_by}"]
+    )
 
 
-def test_a_critical_alert_wakes_people(table: DynamoTable) -> None:
-    fleet = Fleet(table, settings_with_rules(WASTE + ", severity: critical", more=QUIET))
+def test_quiet_hours_do_not_delay_critical_alerts(table: DynamoTable) -> None:
+    fleet = Fleet(table, settings_with_rules(WASTE + ", severity: critical", alert_keys=QUIET))
     fleet.publish_and_close(0, IDLE_POD)
     assert fleet.publish_and_close(1, IDLE_POD) == ["firing waste research"]
 
 
-def test_a_silence_has_an_end(table: DynamoTable) -> None:
+def test_alert_is_sent_when_its_silence_ends(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules(WASTE))
     begin = START + timedelta(hours=1)
     fleet.silences.put(
@@ -186,31 +189,31 @@ def test_a_silence_has_an_end(table: DynamoTable) -> None:
     assert fleet.tick(4) == ["firing waste research"]
 
 
-def test_missing_data_silences_what_is_computed_from_it(table: DynamoTable) -> None:
+def test_missing_data_inhibits_alerts_computed_from_it(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules(WASTE + ", repeat_hours: 3", "rule: data, overdue_hours: 2"))
     fleet.publish_and_close(0, IDLE_POD)
     assert fleet.publish_and_close(1, IDLE_POD) == ["firing waste research"]
     assert fleet.tick(4, demo=2) == ["firing data overdue"]
-    assert fleet.tick(5, demo=3) == []  # the repetition would be due
+    assert fleet.tick(5, demo=3) == []  # a repetition is due, and inhibited
     assert fleet.tick(6, demo=0) == ["resolved data overdue", "repeat waste research"]
     assert fleet.tick(7, demo=0) == []
 
 
-def test_a_firing_alert_is_repeated_and_one_that_somebody_took_is_not(table: DynamoTable) -> None:
+def test_firing_alert_is_repeated_until_it_is_acknowledged(table: DynamoTable) -> None:
     from gpucost.features.alerting.queries import AlertQueries
 
     fleet = Fleet(table, settings_with_rules(WASTE + ", repeat_hours: 6"))
     fleet.publish_and_close(0, IDLE_POD)
     fleet.publish_and_close(1, IDLE_POD)
-    heard = [fleet.tick(number) for number in range(3, 16)]
-    assert [number for number, some in enumerate(heard, start=3) if some] == [8, 14]
-    assert heard[5] == ["repeat waste research"]
+    descriptions = [fleet.tick(number) for number in range(3, 16)]
+    assert [number for number, sent in enumerate(descriptions, start=3) if sent] == [8, 14]
+    assert descriptions[5] == ["repeat waste research"]
     assert fleet.tick(14) == []  # the same tick again
-    desk = AlertQueries(
+    queries = AlertQueries(
         fleet.settings_store, fleet.alert_states, fleet.history, fleet.silences, clock=lambda: fleet.now
     )
-    (active,) = desk.active()
-    desk.acknowledge(active.id, author="alice")
+    (active,) = queries.active()
+    queries.acknowledge(active.id, author="alice")
     assert [fleet.tick(number) for number in range(20, 40, 6)] == [[]] * 4
     fleet.publish_and_close(2, BUSY)
-    assert desk.active() == []
+    assert queries.active() == []

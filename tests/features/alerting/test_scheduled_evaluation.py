@@ -1,4 +1,4 @@
-"""What is decided on ticks: budgets, spend that changed, the data itself, digests, AMP's alerts; each once."""
+"""Rules that are evaluated on ticks: budgets, spend changes, data, digests, and AMP's alerts."""
 
 import json
 import re
@@ -13,8 +13,8 @@ from gpucost.features.recommendations.model import (
     Recommendation,
     RecommendationContent,
     RecommendationState,
-    Saving,
     RecommendationSubject,
+    Saving,
 )
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
 from gpucost.runtime.messages import ExternalAlerts, read_alert_input
@@ -26,20 +26,20 @@ EIGHT = pod(gpus=8, use="0.5")
 """$96 an hour."""
 
 
-def test_a_budget_tells_its_highest_part_once_and_is_over_with_its_month(table: DynamoTable) -> None:
+def test_budget_notifies_its_highest_threshold_once_and_ends_with_its_month(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules("rule: budget, monthly_usd: 2000, projection: false, repeat_hours: 0"))
-    told = {}
+    notifications = {}
     for number in range(24):
         fleet.publish(number, EIGHT)
-        told[number + 2] = fleet.tick(number + 2)
-    # By hand: $96 an hour passes $1,000 with its 11th hour, $1,600 with its 17th, $2,000 with its 21st.
+        notifications[number + 2] = fleet.tick(number + 2)
+    # By hand: $96 an hour reaches $1,000 with its 11th hour, $1,600 with its 17th, $2,000 with its 21st.
     month = f"{START:%Y-%m}"
-    assert {number: heard for number, heard in told.items() if heard} == {
+    assert {number: sent for number, sent in notifications.items() if sent} == {
         12: [f"firing budget research {month} spent 50%"],
         18: [f"firing budget research {month} spent 80%"],
         22: [f"firing budget research {month} spent 100%"],
     }
-    # A restatement takes some of it back: 15 × $12 + 9 × $96.
+    # A restatement lowers the cost: 15 × $12 + 9 × $96.
     for number in range(15):
         fleet.publish(number, pod(gpus=1, use="0.5"))
     assert fleet.tick(27) == [
@@ -58,7 +58,7 @@ def test_a_budget_over_two_clusters_and_its_projection(table: DynamoTable) -> No
         fleet.publish(number, EIGHT, pod("other", gpus=8), cluster="east")
         fleet.publish(number, EIGHT, cluster="west")
         if number < 23:
-            assert fleet.tick(number + 1) == []  # a day must be known before anything is projected
+            assert fleet.tick(number + 1) == []  # there is no projection before a day of hours has data
     assert fleet.tick(26) == [f"firing budget research {START:%Y-%m} projected 100%"]
 
 
@@ -73,42 +73,45 @@ def test_projections_by_hand() -> None:
     assert project([], START, START + 49 * HOUR, end) is None
 
 
-def test_spend_of_one_odd_day_does_not_matter(table: DynamoTable) -> None:
+def test_spend_change_ignores_one_unusual_week(table: DynamoTable) -> None:
     """Four weeks of the same weekday, one of them at ten times the cost; then one that doubles."""
     fleet = Fleet(table, settings_with_rules("rule: spend-change, percent: 50, usd: 100, weeks: 4, repeat_hours: 0"))
-    heard = []
+    descriptions = []
     for week, gpus in enumerate((8, 8, 80, 8, 8)):
         for hour in range(3):
             number = week * 168 + hour
             fleet.publish(number, pod(gpus=gpus, use="0.5"), pod("steady", gpus=1))
-            heard += fleet.tick(number + 2)
-    assert heard == ["firing spend-change research", "resolved spend-change research"]
-    news = [one for one in fleet.history.between("*", START, START + timedelta(days=40)) if one.event == "firing"]
-    # Of the third week: by its first hour it is at $960 instead of $96.
-    assert [(one.figures["today_usd"], one.figures["usual_usd"]) for one in news] == [(Decimal(960), Decimal(96))]
+            descriptions += fleet.tick(number + 2)
+    assert descriptions == ["firing spend-change research", "resolved spend-change research"]
+    history = fleet.history.between("*", START, START + timedelta(days=40))
+    firing = [event for event in history if event.event == "firing"]
+    # In the third week: after its first hour, it is at $960 instead of $96.
+    assert [(event.figures["today_usd"], event.figures["usual_usd"]) for event in firing] == [
+        (Decimal(960), Decimal(96))
+    ]
     fleet.publish(5 * 168, pod(gpus=24, use="0.5"), pod("steady", gpus=1))
     assert fleet.tick(5 * 168 + 2) == ["firing spend-change research"]
     assert fleet.tick(5 * 168 + 2) == []
-    # An hour that is missing tells nothing.
+    # With an hour missing, there is no finding.
     assert fleet.tick(5 * 168 + 3) == []
 
 
 def test_days_under_other_price_sources_are_compared_in_gpu_hours() -> None:
-    dear, cheap = DayToDate(Decimal(960), Decimal(8)), DayToDate(Decimal(96), Decimal(8))
+    expensive, cheap = DayToDate(Decimal(960), Decimal(8)), DayToDate(Decimal(96), Decimal(8))
     thresholds = SpendThresholds(Decimal(50), Decimal(10))
-    assert compare(dear, [(cheap, True), (cheap, True)]) == SpendComparison(Decimal(960), Decimal(96), False, 2)
-    seen = compare(dear, [(cheap, False), (cheap, False), (cheap, True)])
-    assert seen == SpendComparison(Decimal(960), Decimal(960), True, 3)
-    assert thresholds.breached_by(seen) is False
+    assert compare(expensive, [(cheap, True), (cheap, True)]) == SpendComparison(Decimal(960), Decimal(96), False, 2)
+    comparison = compare(expensive, [(cheap, False), (cheap, False), (cheap, True)])
+    assert comparison == SpendComparison(Decimal(960), Decimal(960), True, 3)
+    assert thresholds.breached_by(comparison) is False
     grown = compare(DayToDate(Decimal(960), Decimal(16)), [(cheap, False), (cheap, False)])
     assert grown == SpendComparison(Decimal(960), Decimal(480), True, 2)
     assert thresholds.breached_by(grown) is True
-    assert compare(dear, [(cheap, True)]) is None
+    assert compare(expensive, [(cheap, True)]) is None
     assert thresholds.breached_by(None) is None
     assert compare(DayToDate(), [(cheap, True)] * 3) == SpendComparison(Decimal(0), Decimal(96), False, 3)
 
 
-def test_the_data_itself(table: DynamoTable) -> None:
+def test_data_rule_fires_and_resolves_for_each_problem(table: DynamoTable) -> None:
     rule = "rule: data, overdue_hours: 2, coverage: 0.9, price_age_hours: 30, repeat_hours: 0"
     text = settings_with_rules(rule).replace("{source: constant, gpu", "{sources: [spot, constant], gpu")
     fleet = Fleet(table, text)
@@ -120,22 +123,22 @@ def test_the_data_itself(table: DynamoTable) -> None:
     assert fleet.tick(2, demo=2) == [
         "firing data overdue", "resolved data coverage", "firing data dead-letters",
     ]  # fmt: skip
-    fleet.dead_letters = None  # nobody knows: it goes on
+    fleet.dead_letters = None  # not available: the alert stays
     assert fleet.tick(3, demo=0) == ["resolved data overdue"]
     fleet.dead_letters = 0
     assert fleet.tick(4, demo=0) == ["resolved data dead-letters"]
     assert fleet.tick(31) == ["firing data prices"]
     fleet.prices_fetched_at = START + 31 * HOUR
     assert fleet.tick(32) == ["resolved data prices"]
-    why = push_unreadable(table.client, table.name, 2)
+    reason = push_unreadable(table.client, table.name, 2)
     fleet.service().tick(fleet.tick_message(33))
-    (news,) = fleet.email.notifications
-    assert (news.note, fleet.email.take()) == (why, ["firing data settings"])
+    (notification,) = fleet.email.notifications
+    assert (notification.note, fleet.email.take()) == (reason, ["firing data settings"])
     fleet.push(text)
     assert fleet.tick(34) == ["resolved data settings"]
 
 
-def test_a_weekly_digest_for_each_unit_once(table: DynamoTable) -> None:
+def test_weekly_digest_is_sent_once_to_each_business_unit(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules("rule: digest, every: week, at: '09:00', time_zone: Asia/Kolkata"))
     monday = (7 - START.weekday()) % 7 * 24 + 168
     for number in (monday - 168, monday - 1):
@@ -143,30 +146,33 @@ def test_a_weekly_digest_for_each_unit_once(table: DynamoTable) -> None:
     fleet.publish(monday - 169, EIGHT)
     fleet.publish(monday, EIGHT)
     store = DynamoRecommendations(table.client, table.name)
-    for one in ADVISED:
-        store.put(recommendation(*one))
+    for name, usd, state in RECOMMENDATIONS:
+        store.put(recommendation(name, usd, state))
     # 09:00 in Kolkata is 03:30 UTC.
     assert [fleet.tick(monday + number) for number in (2, 3)] == [[], []]
     fleet.now = START + (monday + 4) * HOUR
     at = START + (monday + 4) * HOUR
     fleet.tick(monday + 4)
     assert fleet.tick(monday + 4) == fleet.tick(monday + 5) == []
-    digests = {one.subject.business_unit: one for one in fleet.history.between("*", START, at)}
+    digests = {digest.subject.business_unit: digest for digest in fleet.history.between("*", START, at)}
     research = digests["research"]
     # By hand: two hours of 8 GPUs at half use and 2 at none, $12 each; an hour of 8 the week before.
     assert (research.figures["cost_usd"], research.figures["waste_usd"]) == (Decimal(240), Decimal(144))
-    assert (research.figures["before_usd"], research.figures["hours_unknown"]) == (Decimal(96), Decimal(166))
-    assert [(one.name, one.waste_usd) for one in research.workloads] == [("train", Decimal(96)), ("idle", Decimal(48))]
-    assert digests["other"].figures["before_usd"] is None
+    assert (research.figures["previous_usd"], research.figures["hours_unknown"]) == (Decimal(96), Decimal(166))
+    assert [(workload.name, workload.waste_usd) for workload in research.workloads] == [
+        ("train", Decimal(96)),
+        ("idle", Decimal(48)),
+    ]
+    assert digests["other"].figures["previous_usd"] is None
     assert re.fullmatch(
-        r"do idle: \$17520\.00 a month \(high confidence, idle-\w{12}\); 1 more with `gpucost advise list`",
+        r"do idle: \$17520\.00 a month \(high confidence, idle-\w{12}\); 1 more with `gpucost recommendations list`",
         research.note,
     )
     assert digests["other"].note == ""
     assert (research.since, research.hour) == (START + (monday - 168) * HOUR, START + (monday - 1) * HOUR)
 
 
-ADVISED: tuple[tuple[str, int, RecommendationState], ...] = (
+RECOMMENDATIONS: tuple[tuple[str, int, RecommendationState], ...] = (
     ("idle", 17520, "open"),
     ("small", 5, "open"),
     ("x", 99999, "dismissed"),
@@ -197,16 +203,16 @@ def amp(status: str, **labels: str) -> ExternalAlerts:
     return message
 
 
-def test_what_amp_says_is_passed_on_once_and_repeated_like_our_own(table: DynamoTable) -> None:
+def test_alert_of_amp_is_forwarded_once_and_repeated(table: DynamoTable) -> None:
     fleet = Fleet(
         table,
         settings_with_rules("rule: external, repeat_hours: 5", "rule: waste, waste_usd_per_hour: 1, waste_percent: 1"),
     )
     for status in ("firing", "firing"):
         fleet.service().amp_alerts(amp(status))
-    (news,) = fleet.email.notifications
-    assert (news.subject.node_pool, news.subject.detail) == ("gpu", "GPUNodePoolNearLimit")
-    assert news.note == "GPU node pool at 93% of its limit"
+    (notification,) = fleet.email.notifications
+    assert (notification.subject.node_pool, notification.subject.detail) == ("gpu", "GPUNodePoolNearLimit")
+    assert notification.note == "GPU node pool at 93% of its limit"
     fleet.email.take()
     assert [fleet.tick(number) for number in (4, 5)] == [[], ["repeat external gpu GPUNodePoolNearLimit"]]
     for status in ("resolved", "resolved"):
@@ -214,13 +220,13 @@ def test_what_amp_says_is_passed_on_once_and_repeated_like_our_own(table: Dynamo
     assert fleet.email.take() == ["resolved external gpu GPUNodePoolNearLimit"]
 
 
-def test_a_scope_lets_only_those_of_amps_alerts_pass_that_name_what_it_names(table: DynamoTable) -> None:
+def test_scope_matches_only_amp_alerts_with_its_labels(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules("rule: external, scope: {business_units: [res*]}"))
-    heard = []
+    subjects = []
     for labels in ({"business_unit": "research"}, {"business_unit": "sales"}, {"namespace": "research"}, {}):
         fleet.service().amp_alerts(amp("firing", **labels))
-        heard += [(news.subject.business_unit, news.subject.detail) for news in fleet.email.notifications]
+        subjects += [(sent.subject.business_unit, sent.subject.detail) for sent in fleet.email.notifications]
         fleet.email.take()
-    assert heard == [("research", "GPUNodePoolNearLimit")]
+    assert subjects == [("research", "GPUNodePoolNearLimit")]
     fleet.service().amp_alerts(amp("resolved", business_unit="research"))
     assert len(fleet.email.take()) == 1

@@ -22,7 +22,7 @@ NOTIFICATION = notification()
 
 @dataclass
 class Webhook:
-    """Answers what it is told to, then 200; keeps what it was sent."""
+    """Returns the prepared responses, then 200, and records requests."""
 
     url: str
     answers: list[tuple[int, dict[str, str], str]] = field(default_factory=list)
@@ -60,21 +60,26 @@ def webhook() -> Iterator[Webhook]:
         thread.join()
 
 
-def test_says_who_how_much_since_when_and_by_which_rule(webhook: Webhook) -> None:
+def test_message_has_summary_subject_figures_and_rule(webhook: Webhook) -> None:
     webhook.notifier().send([NOTIFICATION])
 
     (body,) = webhook.received
     assert body["text"] == (
-        "GPU waste alert: research in cluster demo wastes $1,234.57 per hour, 82.3% of the GPUs it holds"
+        "GPU waste alert: research in cluster demo wastes $1,234.57 per hour, 82.3% of the cost of its GPUs"
     )
     shown = json.dumps(body["blocks"], ensure_ascii=False)
-    told = ("research", "demo", "$1,234.57 (82.3%)", "$901,232.45", "$1,500.00", "2026-11-19T09:00:00Z")
-    for part in (*told, "for 2 hours on end", "training/llm-7b (Job): wastes $90.50 per hour", "give back GPUs"):
-        assert part in shown
+    fields = ("research", "demo", "$1,234.57 (82.3%)", "$901,232.45", "$1,500.00", "2026-11-19T09:00:00Z")
+    for text in (
+        *fields,
+        "for 2 consecutive hours",
+        "training/llm-7b (Job): wastes $90.50 per hour",
+        "release unused GPUs",
+    ):
+        assert text in shown
     assert limit_violations(body) == []
 
 
-def test_several_alerts_are_one_message(webhook: Webhook) -> None:
+def test_several_alerts_share_a_message(webhook: Webhook) -> None:
     webhook.notifier().send([NOTIFICATION, notification("idle-workload")])
 
     (body,) = webhook.received
@@ -83,7 +88,7 @@ def test_several_alerts_are_one_message(webhook: Webhook) -> None:
     assert [block["type"] for block in body["blocks"]].count("header") == 2
 
 
-def test_waits_as_long_as_slack_asks_and_tries_again(webhook: Webhook) -> None:
+def test_retry_waits_as_long_as_slack_asks(webhook: Webhook) -> None:
     webhook.answers = [(429, {"Retry-After": "3"}, "")]
 
     webhook.notifier().send([NOTIFICATION])
@@ -92,7 +97,7 @@ def test_waits_as_long_as_slack_asks_and_tries_again(webhook: Webhook) -> None:
     assert webhook.waits == [3.0]
 
 
-def test_a_server_error_is_tried_again(webhook: Webhook) -> None:
+def test_server_errors_are_retried(webhook: Webhook) -> None:
     webhook.answers = [(500, {}, "oops"), (503, {}, "")]
 
     webhook.notifier().send([NOTIFICATION])
@@ -104,14 +109,14 @@ def test_a_server_error_is_tried_again(webhook: Webhook) -> None:
     ("answers", "tries", "sentence"),
     [
         ([(500, {}, "")] * 3, 3, "answered HTTP 500"),
-        ([(429, {"Retry-After": "3600"}, "")], 1, "asks to wait 3600 s"),
+        ([(429, {"Retry-After": "3600"}, "")], 1, "asks to retry after 3600 s"),
         ([(429, {"Retry-After": "soon"}, "")] * 3, 3, "HTTP 429"),
         ([(400, {}, "invalid_payload")], 1, "refused the message: HTTP 400 invalid_payload"),
         ([(404, {}, "no_service")], 1, "no_service"),
         ([(302, {"Location": "http://127.0.0.1:9/"}, "")], 1, "HTTP 302"),
     ],
 )
-def test_a_failure_is_one_sentence_without_the_address(
+def test_error_message_does_not_contain_the_url(
     webhook: Webhook, answers: list[tuple[int, dict[str, str], str]], tries: int, sentence: str
 ) -> None:
     webhook.answers = list(answers)
@@ -123,7 +128,7 @@ def test_a_failure_is_one_sentence_without_the_address(
     assert "topsecret" not in str(failure.value)
 
 
-def test_a_server_that_does_not_answer_in_time(webhook: Webhook) -> None:
+def test_timeout_is_retried_and_reported(webhook: Webhook) -> None:
     webhook.delay = 1.5
 
     with pytest.raises(SourceError, match="could not be reached") as failure:
@@ -133,7 +138,7 @@ def test_a_server_that_does_not_answer_in_time(webhook: Webhook) -> None:
     assert "topsecret" not in str(failure.value)
 
 
-def test_a_server_that_is_not_there_leaks_no_address() -> None:
+def test_connection_error_does_not_contain_the_url() -> None:
     notifier = SlackNotifier("gpucost/slack", secret_value=lambda _: "http://127.0.0.1:9/topsecret", sleep=print)
 
     with pytest.raises(SourceError, match="could not be reached") as failure:
@@ -143,8 +148,8 @@ def test_a_server_that_is_not_there_leaks_no_address() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "topsecret", "ftp://topsecret"])
-def test_a_secret_that_is_no_address(value: str) -> None:
-    with pytest.raises(SourceError, match="gpucost/slack does not hold a webhook's address") as failure:
+def test_secret_without_url_is_rejected(value: str) -> None:
+    with pytest.raises(SourceError, match="gpucost/slack does not contain a webhook's URL") as failure:
         SlackNotifier("gpucost/slack", secret_value=lambda _: value).send([NOTIFICATION])
 
     assert "topsecret" not in str(failure.value)
@@ -153,9 +158,9 @@ def test_a_secret_that_is_no_address(value: str) -> None:
 NASTY = "<!here> <@U123> <https://evil.example|click> *b* _i_ ~s~ `c` @channel &amp; http://evil.example\n> quote\u202e"
 
 
-@pytest.mark.parametrize("place", ["business_unit", "cluster"])
-def test_no_name_becomes_markup(place: str) -> None:
-    body = message([replace(NOTIFICATION, subject=NOTIFICATION.subject._replace(**{place: NASTY}))])
+@pytest.mark.parametrize("field_name", ["business_unit", "cluster"])
+def test_names_cannot_become_markup(field_name: str) -> None:
+    body = message([replace(NOTIFICATION, subject=NOTIFICATION.subject._replace(**{field_name: NASTY}))])
 
     texts = [body["text"], *(text["text"] for block in body["blocks"] for text in _texts(block))]
     for text in texts:
@@ -173,17 +178,17 @@ LONG = Subject("c" * 100, *["&" * 5_000] * 6)
 
 @pytest.mark.parametrize("kind", SUBJECTS)
 @pytest.mark.parametrize("event", ["firing", "repeat", "resolved"])
-def test_every_message_keeps_slacks_documented_limits(kind: Kind, event: EventType) -> None:
+def test_every_message_is_within_slacks_limits(kind: Kind, event: EventType) -> None:
     for subject in (SUBJECTS[kind], LONG):
         for url in ("", "https://costs.example.com"):
-            worst = [TopWaster("<" * 300, ">" * 300, "&" * 300, Decimal(1), Decimal(10**12))] * 3
-            news = notification(kind, event, subject=subject, workloads=tuple(worst), note="&" * 5000)
-            full = message([news] * SlackNotifier.max_batch_size, url)
+            workloads = [TopWaster("<" * 300, ">" * 300, "&" * 300, Decimal(1), Decimal(10**12))] * 3
+            long_notification = notification(kind, event, subject=subject, workloads=tuple(workloads), note="&" * 5000)
+            full = message([long_notification] * SlackNotifier.max_batch_size, url)
             assert limit_violations(full) == []
             assert len(full["blocks"]) <= 50
 
 
-def test_the_validator_finds_what_slack_would_refuse() -> None:
+def test_validator_reports_messages_that_slack_rejects() -> None:
     body = message([NOTIFICATION])
     header = {"type": "header", "text": {"type": "mrkdwn", "text": "x" * 151}}
     fields = {"type": "section", "fields": [{"type": "plain_text", "text": "x" * 2001}] * 11}
@@ -192,7 +197,7 @@ def test_the_validator_finds_what_slack_would_refuse() -> None:
     assert limit_violations({"blocks": body["blocks"]}) == ["no fallback text"]
 
 
-def test_a_link_only_where_the_address_is_public() -> None:
+def test_message_has_link_only_with_public_url() -> None:
     assert "http" not in json.dumps(message([NOTIFICATION]))
 
     body = json.dumps(

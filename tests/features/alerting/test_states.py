@@ -1,4 +1,4 @@
-"""What alerting remembers, in the real database engine: conditions, and what is empty."""
+"""Alert states in the real database engine: conditional writes and empty groups."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ import pytest
 
 from gpucost.core.errors import ConflictError
 from gpucost.features.alerting.model import Alert, AlertGroup, Cursor, Evaluation, EvaluationState, OutboxEntry, Subject
-from gpucost.features.alerting.storage import states as alert_memory
+from gpucost.features.alerting.storage import states as states_module
 from gpucost.features.alerting.storage.states import DynamoAlertStates
 from tests.conftest import DynamoTable
 from tests.features.alerting.sample_notifications import notification
@@ -17,44 +17,42 @@ ALERT = Alert(
     "waste", Subject("demo", "research"), "firing", NOON, (Evaluation(NOON, is_breach=True),), EvaluationState(breach_run=3), NOON,
     notification(), "alice", NOON,
 )  # fmt: skip
-BOOK = AlertGroup(
+GROUP = AlertGroup(
     "demo", "research", (ALERT,), (OutboxEntry("email", notification("budget")),), NOON, (("weekly", "week x"),)
 )
 
 
-def test_what_is_written_is_read(table: DynamoTable) -> None:
-    memory = DynamoAlertStates(table.client, table.name)
-    saved = memory.save_group(BOOK)
-    cursor = memory.save_cursor(Cursor("demo", NOON, ((NOON, 2),)))
-    loaded = memory.load("demo")
+def test_saved_group_and_cursor_are_loaded(table: DynamoTable) -> None:
+    states = DynamoAlertStates(table.client, table.name)
+    saved = states.save_group(GROUP)
+    cursor = states.save_cursor(Cursor("demo", NOON, ((NOON, 2),)))
+    loaded = states.load("demo")
     assert (loaded.cursor, loaded.groups) == (cursor, (saved,))
-    assert memory.load("other").groups == ()
+    assert states.load("other").groups == ()
 
 
-def test_who_writes_second_writes_nothing(table: DynamoTable) -> None:
-    memory = DynamoAlertStates(table.client, table.name)
-    first = memory.save_group(BOOK)
+def test_second_writer_of_a_version_fails(table: DynamoTable) -> None:
+    states = DynamoAlertStates(table.client, table.name)
+    first = states.save_group(GROUP)
     with pytest.raises(ConflictError):
-        memory.save_group(BOOK)
-    memory.save_group(replace(first, alerts=()))
+        states.save_group(GROUP)
+    states.save_group(replace(first, alerts=()))
     with pytest.raises(ConflictError):
-        memory.save_group(first)
-    memory.save_cursor(Cursor("demo"))
+        states.save_group(first)
+    states.save_cursor(Cursor("demo"))
     with pytest.raises(ConflictError):
-        memory.save_cursor(Cursor("demo"))
+        states.save_cursor(Cursor("demo"))
 
 
-def test_an_empty_book_is_remembered_for_a_while_and_then_makes_room(
-    table: DynamoTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So that somebody who read before it was filled and emptied cannot decide the same hours again."""
-    memory = DynamoAlertStates(table.client, table.name)
-    full = memory.save_group(BOOK)
-    memory.save_group(replace(full, alerts=(), outbox=()))
+def test_empty_group_keeps_its_version_until_it_expires(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that read the group before it was filled and emptied cannot evaluate the same hours again."""
+    states = DynamoAlertStates(table.client, table.name)
+    full = states.save_group(GROUP)
+    states.save_group(replace(full, alerts=(), outbox=()))
     with pytest.raises(ConflictError):
-        memory.save_group(BOOK)
-    monkeypatch.setattr(alert_memory, "EMPTY_GROUP_RETENTION_SECONDS", -60)
-    (empty,) = memory.load("demo").groups
-    memory.save_group(empty)
-    assert memory.load("demo").groups == ()
-    assert memory.save_group(BOOK).version == 1
+        states.save_group(GROUP)
+    monkeypatch.setattr(states_module, "EMPTY_GROUP_RETENTION_SECONDS", -60)
+    (empty,) = states.load("demo").groups
+    states.save_group(empty)
+    assert states.load("demo").groups == ()
+    assert states.save_group(GROUP).version == 1

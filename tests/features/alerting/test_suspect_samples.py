@@ -1,4 +1,4 @@
-"""Rules of kind `data` fire on hours whose samples contradict each other or reason."""
+"""Rules of kind `data` fire on hours with contradictory or impossible samples."""
 
 from decimal import Decimal
 
@@ -22,8 +22,12 @@ def test_suspect_samples_fire_once_and_resolve(table: DynamoTable) -> None:
     assert fleet.tick(1) == []
     publish(fleet, 1, NOTE, "another note")
     fleet.service().tick(fleet.tick_message(2))
-    (news,) = fleet.email.notifications
-    assert (news.note, news.figures["notes"], news.subject.cluster) == (NOTE, Decimal(1), "demo")
+    (notification,) = fleet.email.notifications
+    assert (notification.note, notification.figures["notes"], notification.subject.cluster) == (
+        NOTE,
+        Decimal(1),
+        "demo",
+    )
     assert fleet.email.take() == ["firing data suspect-samples"]
     publish(fleet, 2, NOTE)
     assert fleet.tick(3) == []

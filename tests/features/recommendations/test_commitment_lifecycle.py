@@ -76,7 +76,7 @@ def test_it_is_applied_and_verified_where_something_tells(
     assert [one.state for one in told] == ["open", "applied", "verified"]
     assert told[1].applied_at == sim.START + timedelta(hours=BOUGHT)
     assert told[2].verified_usd == SAVED
-    assert ("dismiss this once it is bought" in told[0].content.risk_note) is (source == "constant")
+    assert ("dismiss this after you buy one" in told[0].content.risk_note) is (source == "constant")
 
 
 def test_hours_that_the_bill_does_not_have_yet_tell_nothing() -> None:
@@ -95,7 +95,7 @@ def test_a_plan_that_list_prices_do_not_show_stays_open_and_says_so() -> None:
     told = life(fleet(), fleet())
     assert [one.state for one in told] == ["open", "open", "open"]
     assert told[2].content.risk_note.endswith(
-        "List prices do not show a Savings Plan or Reserved Instance: dismiss this once it is bought, or price it in "
+        "List prices do not show a Savings Plan or Reserved Instance: dismiss this after you buy one, or add its price to "
         "the settings' rates."
     )
 

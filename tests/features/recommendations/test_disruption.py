@@ -84,7 +84,7 @@ def test_what_kept_nodes_is_said_as_far_as_metrics_tell(
     (one,) = recommend_consolidation(look)
     command = "kubectl get nodepool spread -o jsonpath='{.spec.disruption}'"
     assert one.evidence.facts["Karpenter"] == said
-    assert one.evidence.facts["its settings"] == f"no metric tells them: {command}"
+    assert one.evidence.facts["its settings"] == f"not in its metrics: {command}"
     assert _disruption(one) == {
         "consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "5m",
         **({"budgets": [{"nodes": "10%"}]} if has_budget else {}),

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import jsonschema
 import pytest
-from functions.recommend import app as advise
+from functions.recommend import app as recommend
 
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
@@ -91,7 +91,7 @@ def metrics() -> str:
 
 def run(at_hour: int, **more: Any) -> dict[str, Any]:
     scheduled = format_timestamp(sim.START + HOUR * at_hour)
-    answer: dict[str, Any] = advise.handler(
+    answer: dict[str, Any] = recommend.handler(
         {"version": 1, "scheduled_time": scheduled, **more}, Lambda(), container=Container()
     )  # type: ignore[arg-type]  # what Lambda passes, in short
     return answer
@@ -215,7 +215,7 @@ def test_running_again_changes_nothing() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(MessageError, match="scheduled_time"):
-        advise.handler({"version": 1}, Lambda(), container=Container())  # type: ignore[arg-type]  # what Lambda passes, in short
+        recommend.handler({"version": 1}, Lambda(), container=Container())  # type: ignore[arg-type]  # what Lambda passes, in short
     with pytest.raises(InvalidInputError, match="nowhere"):
         run(HOURS, cluster="nowhere")
 

@@ -217,7 +217,7 @@ def test_advice_that_a_change_of_currency_ends_says_so() -> None:
     (*_, last) = nightly(records, [10, 11])
     assert [(one.state, one.reason) for one in last.values()] == [(
         "withdrawn",
-        "newer figures no longer support it: hours of the look-back are in JPY and USD, which are never added up",
+        "newer figures no longer support it: hours of the look-back are in JPY and USD, which cannot be added up",
     )]  # fmt: skip
 
 
@@ -280,7 +280,7 @@ def test_an_object_that_gets_a_second_gpu_model_loses_its_advice_with_the_reason
     assert (one.content.kind, one.state) == ("fewer-gpus", "open")
     assert after[key].state == "withdrawn"
     assert after[key].reason == (
-        "newer figures no longer support it: 12% used on average, 12% in the busiest hour; its other pods have another "
+        "newer figures no longer support it: utilization 12% on average, 12% in the busiest hour; its other pods have another "
         "GPU model or resource, and what changes these changes those"
     )
 
@@ -290,7 +290,7 @@ def test_advice_that_figures_no_longer_support_says_what_they_show() -> None:
     before, after = nightly(list(sim.simulate([load], 24 * 12)), [10, 12])
     (key,) = before
     assert after[key].state == "withdrawn"
-    assert after[key].reason.startswith("newer figures no longer support it: 14% used on average, 60% in the busiest")
+    assert after[key].reason.startswith("newer figures no longer support it: utilization 14% on average, 60% in the busiest")
 
 
 def test_what_was_applied_and_undone_is_open_again_the_same_night() -> None:

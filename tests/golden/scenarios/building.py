@@ -41,7 +41,7 @@ class Script:
         self.steps: list[Step] = []
 
     def add(self, name: str, do: str, **more: Any) -> None:
-        """One step; names are told apart by a number."""
+        """Add a step. A number makes its name unique."""
         names = {step["name"] for step in self.steps}
         unique = next(text for text in (name, *(f"{name} ({n})" for n in range(2, 10_000))) if text not in names)
         self.steps.append({"name": unique, "at": self.now.isoformat(), "do": do, **more})

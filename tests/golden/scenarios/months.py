@@ -25,7 +25,7 @@ REVIEWED = 21
 CHANGED = 1440 * REVIEWED + 720
 """The minute at which some of them are followed."""
 ODD = MONDAY + 28 * DAY + 10 * HOUR
-"""Hours of clusters whose metrics have gaps, contradict themselves, or do not tell who used what."""
+"""Hours of clusters whose metrics have gaps, contradict each other, or lack utilization by pod."""
 ODD_CLUSTERS = ("more-than-there-is", "gaps-at-both-edges", "exporter-replaced", "not-mapped", "nodes-join-and-leave")
 
 

@@ -48,7 +48,9 @@ def fleets() -> list[Scenario]:
     general = _node("general-1", "a10g", whole("a10g"), _labels("general", "on-demand"))
     planned = _node("general-2", "a10g", whole("a10g", allocatable={GPU: 3}), _labels("general", "on-demand"))
     until = 60 * 6 + 24
-    spot = _node("spot-1", "a10g-one", whole("a10g-one"), _labels("spot", "spot", "eu-central-1b"), lifetime=(-200, until))
+    spot = _node(
+        "spot-1", "a10g-one", whole("a10g-one"), _labels("spot", "spot", "eu-central-1b"), lifetime=(-200, until)
+    )
     joins = until + 10
     again = _node(
         "spot-2", "a10g-one", whole("a10g-one", (joins + 2, 1e6)), _labels("spot", "spot", "eu-central-1b"),

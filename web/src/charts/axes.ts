@@ -1,15 +1,15 @@
-// What axes of uPlot share. Colours are read when they are drawn: paper is light.
+// What axes of uPlot share. Colors are read when they are drawn: paper is light.
 
 import type uPlot from "uplot";
-import { styleColour } from "./colours";
+import { styleColor } from "./colors";
 
 export function axisOf(element: Element) {
-  const ink = () => styleColour(element, "--ink");
-  const grid = () => styleColour(element, "--grid");
+  const ink = () => styleColor(element, "--ink");
+  const grid = () => styleColor(element, "--grid");
   return { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
 }
 
-/** Room for the longest label beside an axis. */
+/** Room for the longest label next to an axis. */
 export function sizeOf(_plot: uPlot, labels: readonly string[] | null): number {
   return 18 + 7 * Math.max(5, ...(labels ?? []).map((label) => label.length));
 }

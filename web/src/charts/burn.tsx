@@ -6,7 +6,7 @@ import { axisTime, money, utcDay } from "../format";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
 import { axisOf, sizeOf } from "./axes";
 import { HatchSwatch, Swatch } from "../parts";
-import { hatch, styleColour } from "./colours";
+import { hatch, styleColor } from "./colors";
 
 interface Props {
   start: number;
@@ -14,7 +14,7 @@ interface Props {
   /** Cumulative spending at the end of each period with data. */
   points: readonly { from: number; at: number; spent: number }[];
   /** Periods with missing data, and the share that is known, 0 to 1. */
-  gaps: readonly { from: number; to: number; known: number }[];
+  gaps: readonly { from: number; to: number; coverage: number }[];
   projected: number | null;
   budget: number | null;
   currency: string;
@@ -38,8 +38,8 @@ export function BurnChart(props: Props) {
       times.push(at);
       spent.push(amount);
     };
-    points.forEach((point, place) => {
-      const before = points[place - 1];
+    points.forEach((point, index) => {
+      const before = points[index - 1];
       if (before === undefined || before.at < point.from) {
         if (before !== undefined) put(before.at + 1, null); // draw a gap, not a slope
         put(point.from, before?.spent ?? 0);
@@ -69,15 +69,15 @@ export function BurnChart(props: Props) {
         },
         axes: [
           { ...axis, values: (_plot, splits) => splits.map((at) => axisTime(at, "utc")) },
-          { ...axis, size: sizeOf, values: (_plot, splits) => splits.map((one) => money(one, props.currency)) },
+          { ...axis, size: sizeOf, values: (_plot, splits) => splits.map((amount) => money(amount, props.currency)) },
         ],
         hooks: {
           drawClear: [
             (drawn) => {
-              drawn.ctx.fillStyle = hatch(drawn.ctx, styleColour(element, "--missing"));
-              for (const { from, to, known } of gaps) {
+              drawn.ctx.fillStyle = hatch(drawn.ctx, styleColor(element, "--missing"));
+              for (const { from, to, coverage } of gaps) {
                 const [left, right] = [from, to].map((at) => drawn.valToPos(at / 1000, "x", true));
-                const tall = drawn.bbox.height * (1 - known);
+                const tall = drawn.bbox.height * (1 - coverage);
                 drawn.ctx.fillRect(left ?? 0, drawn.bbox.top, (right ?? 0) - (left ?? 0), tall);
               }
             },
@@ -111,7 +111,7 @@ export function BurnChart(props: Props) {
     <figure class="chart">
       <ul class="legend">
         <li>
-          <Swatch colour={SPENT} /> spent
+          <Swatch color={SPENT} /> spent
         </li>
         {projected !== null && (
           <li>
@@ -123,7 +123,7 @@ export function BurnChart(props: Props) {
         )}
         {budget !== null && (
           <li>
-            <Swatch colour={BUDGET} /> budget
+            <Swatch color={BUDGET} /> budget
           </li>
         )}
         <li>

@@ -3,10 +3,10 @@
 import { useEffect, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { useAppearance, useRedrawForPrint, useWidth } from "../hooks";
-import { hatch, styleColour } from "./colours";
+import { hatch, styleColor } from "./colors";
 
 export interface Painted {
-  /** A colour, or "missing" for hatching, or null for nothing. */
+  /** A color, or "missing" for hatching, or null for nothing. */
   fill: string | null;
   /** Share of the cell's width, 0 to 1. */
   part?: number;
@@ -40,7 +40,7 @@ export interface GridProps {
 }
 
 export interface Pages {
-  place: number;
+  index: number;
   count: number;
   /** Goes to the previous (-1) or next (1) page. */
   turn: (by: number) => void;
@@ -64,7 +64,7 @@ export function Grid(props: GridProps) {
     canvas.width = Math.round(width * scale);
     canvas.height = Math.round(height * scale);
     pen.scale(scale, scale);
-    draw(pen, props, width, styleColour(canvas, "--missing"), styleColour(canvas, "--grid"));
+    draw(pen, props, width, styleColor(canvas, "--missing"), styleColor(canvas, "--grid"));
   };
   useEffect(redraw, [width, height, appearance, props.dataKey]);
   useRedrawForPrint(redraw);
@@ -88,7 +88,7 @@ export function Grid(props: GridProps) {
     };
     const next = to[event.key];
     const by = turnOf(event.key, row);
-    if (by !== 0 && pages !== undefined && pages.place + by >= 0 && pages.place + by < pages.count) {
+    if (by !== 0 && pages !== undefined && pages.index + by >= 0 && pages.index + by < pages.count) {
       event.preventDefault();
       setAt([event.key === "ArrowUp" ? Number.MAX_SAFE_INTEGER : event.key === "ArrowDown" ? 0 : row, column]);
       pages.turn(by);

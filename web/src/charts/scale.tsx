@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { HatchSwatch } from "../parts";
-import { useColour } from "./colours";
+import { useColor } from "./colors";
 
 export function Scale({ children }: { children?: ComponentChildren }) {
   const steps = [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1];
@@ -10,8 +10,8 @@ export function Scale({ children }: { children?: ComponentChildren }) {
     <p class="scale">
       0%
       <svg viewBox={`0 0 ${steps.length} 1`} preserveAspectRatio="none" aria-hidden="true">
-        {steps.map((step, place) => (
-          <rect key={step} x={place} width="1.02" height="1" fill={useColour(step)} />
+        {steps.map((step, index) => (
+          <rect key={step} x={index} width="1.02" height="1" fill={useColor(step)} />
         ))}
       </svg>
       100% utilization; <HatchSwatch /> missing or unmeasured {children}

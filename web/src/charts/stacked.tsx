@@ -9,14 +9,14 @@ import type { Part, PartFigures } from "../identity";
 import { HatchSwatch, Swatch } from "../parts";
 import { type Buckets, endOf, type Priced, pricedShare, stack } from "../series";
 import { axisOf, sizeOf } from "./axes";
-import { hatch, OUTLINE, PART_COLOURS, styleColour } from "./colours";
+import { hatch, OUTLINE, PART_COLORS, styleColor } from "./colors";
 
 interface Props {
   label: string;
   buckets: Buckets;
   /** One per bucket; undefined without data. */
   rows: readonly ((PartFigures & Priced) | undefined)[];
-  known: readonly number[];
+  coverage: readonly number[];
   parts: readonly Part[];
   /** Sums of the parts over the period. */
   totals: PartFigures;
@@ -68,15 +68,15 @@ export function StackedChart(props: Props) {
         series: [
           {},
           ...[...parts].reverse().map((part) => ({
-            fill: PART_COLOURS[part.key],
-            stroke: PART_COLOURS[part.key],
+            fill: PART_COLORS[part.key],
+            stroke: PART_COLORS[part.key],
             width: 0,
             ...(bars === undefined ? {} : { paths: bars }),
             points: { show: false },
           })),
         ],
         hooks: {
-          drawClear: [(drawn) => hatchGaps(drawn, latestRef.current, styleColour(element, "--missing"))],
+          drawClear: [(drawn) => hatchGaps(drawn, latestRef.current, styleColor(element, "--missing"))],
           draw: [(drawn) => outline(drawn, latestRef.current)],
           setCursor: [(drawn) => setAt(bucketAt(latestRef.current.buckets, drawn))],
           setSelect: [(drawn) => choose(drawn, latestRef.current)],
@@ -87,10 +87,10 @@ export function StackedChart(props: Props) {
     );
     plot.current = made;
     const open = () => {
-      const place = bucketAt(latestRef.current.buckets, made);
-      const start = place === null ? undefined : latestRef.current.buckets.starts[place];
-      if (place !== null && start !== undefined && made.select.width === 0) {
-        latestRef.current.onOpen(start, endOf(latestRef.current.buckets, place));
+      const index = bucketAt(latestRef.current.buckets, made);
+      const start = index === null ? undefined : latestRef.current.buckets.starts[index];
+      if (index !== null && start !== undefined && made.select.width === 0) {
+        latestRef.current.onOpen(start, endOf(latestRef.current.buckets, index));
       }
     };
     made.over.addEventListener("click", open);
@@ -120,7 +120,7 @@ export function StackedChart(props: Props) {
       <ul class="legend">
         {parts.map((part) => (
           <li key={part.key} title={part.meaning}>
-            <Swatch colour={PART_COLOURS[part.key]} />
+            <Swatch color={PART_COLORS[part.key]} />
             {part.name} {money(props.totals[part.key], props.currency)}
           </li>
         ))}
@@ -147,11 +147,11 @@ export function StackedChart(props: Props) {
 }
 
 function Readout(props: Props & { at: number }) {
-  const { at, buckets, rows, parts, known } = props;
+  const { at, buckets, rows, parts, coverage } = props;
   const row = rows[at];
   const start = buckets.starts[at] ?? buckets.end;
   const when = buckets.step > HOUR ? utcDay(start) : moment(start, props.zone);
-  const share = known[at] ?? 1;
+  const share = coverage[at] ?? 1;
   const priced = row === undefined ? 1 : pricedShare(row);
   return (
     <>
@@ -160,7 +160,7 @@ function Readout(props: Props & { at: number }) {
         ? " no data: missing or incomplete"
         : parts.map((part) => (
             <span key={part.key}>
-              <Swatch colour={PART_COLOURS[part.key]} />
+              <Swatch color={PART_COLORS[part.key]} />
               {part.name} {money(row[part.key], props.currency)}
             </span>
           ))}
@@ -181,22 +181,22 @@ function bucketAt(buckets: Buckets, plot: uPlot): number | null {
 function choose(plot: uPlot, { buckets, onSelect }: Props): void {
   const { left, width } = plot.select;
   if (width < 1) return;
-  const [from, to] = [left, left + width].map((place) => plot.posToVal(place, "x") * 1000);
+  const [from, to] = [left, left + width].map((index) => plot.posToVal(index, "x") * 1000);
   const hour = HOUR;
   const start = Math.max(buckets.starts[0] ?? 0, Math.floor((from ?? 0) / hour) * hour);
   const end = Math.min(buckets.end, Math.ceil((to ?? 0) / hour) * hour);
   if (end > start) onSelect(start, end);
 }
 
-function hatchGaps(plot: uPlot, { buckets, rows, known }: Props, colour: string): void {
+function hatchGaps(plot: uPlot, { buckets, rows, coverage }: Props, color: string): void {
   const { ctx: pen, bbox } = plot;
   pen.save();
-  pen.fillStyle = hatch(pen, colour);
-  buckets.starts.forEach((start, place) => {
-    const row = rows[place];
-    const share = row === undefined ? 0 : (known[place] ?? 1) * pricedShare(row);
+  pen.fillStyle = hatch(pen, color);
+  buckets.starts.forEach((start, index) => {
+    const row = rows[index];
+    const share = row === undefined ? 0 : (coverage[index] ?? 1) * pricedShare(row);
     if (share >= 1) return;
-    const [from, to] = [start, endOf(buckets, place)].map((time) => plot.valToPos(time / 1000, "x", true));
+    const [from, to] = [start, endOf(buckets, index)].map((time) => plot.valToPos(time / 1000, "x", true));
     // For partial days, the hatched part of the height is the part without data or price.
     const tall = bbox.height * (1 - share);
     pen.fillRect(from ?? 0, bbox.top, (to ?? 0) - (from ?? 0), tall);
@@ -216,10 +216,10 @@ function outline(plot: uPlot, { buckets }: Props): void {
   const floor = plot.valToPos(0, "y", true);
   for (const sums of plot.data.slice(1)) {
     let before = floor;
-    buckets.starts.forEach((start, place) => {
-      const sum = sums[place];
+    buckets.starts.forEach((start, index) => {
+      const sum = sums[index];
       const above = sum == null ? floor : plot.valToPos(sum, "y", true);
-      const [from = 0, to = 0] = [start, endOf(buckets, place)].map((time) => plot.valToPos(time / 1000, "x", true));
+      const [from = 0, to = 0] = [start, endOf(buckets, index)].map((time) => plot.valToPos(time / 1000, "x", true));
       if (to - from >= NARROW && above !== before) {
         pen.moveTo(from, before);
         pen.lineTo(from, above);

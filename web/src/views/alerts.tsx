@@ -13,7 +13,7 @@ export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
   return (
     <ul class="alerts" data-testid="alerts">
       {alerts.map((alert) => {
-        const about = Object.entries(alert.subject).filter((one): one is [string, string] => one[1] !== null);
+        const about = Object.entries(alert.subject).filter((entry): entry is [string, string] => entry[1] !== null);
         const to: Record<string, (value: string) => string> = {
           business_unit: (unit) => linkTo(route, "unit", unit),
           node_pool: (pool) => linkTo(route, "nodes", "", { pool, cluster: alert.subject["cluster"] ?? "" }),

@@ -36,7 +36,12 @@ export async function fetchMonth(unit: string): Promise<Month> {
   const forecast = await fetchJson<Forecast>("v1/forecasts", { business_unit: unit });
   const { start, known_until: end } = forecast;
   if (start === end) return { costs: null, forecast, hours: null };
-  const costs = await fetchJson<CostsResponse>("v1/costs", { start, end, business_unit: exactly(unit), granularity: "day" });
+  const costs = await fetchJson<CostsResponse>("v1/costs", {
+    start,
+    end,
+    business_unit: exactly(unit),
+    granularity: "day",
+  });
   // If all hours are known, days without a row are zeros.
   const hours = forecast.hours_unknown === 0 ? null : await fetchHours({ start, end }, costs.coverage);
   return { costs, forecast, hours };
@@ -44,7 +49,7 @@ export async function fetchMonth(unit: string): Promise<Month> {
 
 interface Burn {
   points: { from: number; at: number; spent: number }[];
-  gaps: { from: number; to: number; known: number }[];
+  gaps: { from: number; to: number; coverage: number }[];
 }
 
 /** Cumulative spending and gaps. A day without data is a gap, not a slope. */
@@ -53,12 +58,12 @@ export function burnOf({ costs, forecast, hours }: Month): Burn {
   if (costs === null) return burn;
   const buckets = bucketsOf(costs.start, costs.end, "day");
   const rows = align(buckets, costs.rows);
-  const known = completeShare(buckets, hours?.rows ?? null, rows, forecast.hours_unknown === 0);
+  const coverage = completeShare(buckets, hours?.rows ?? null, rows, forecast.hours_unknown === 0);
   let spent = 0;
-  rows.forEach((row, place) => {
-    const [from, at] = [buckets.starts[place] ?? 0, endOf(buckets, place)];
-    const share = (known[place] ?? 0) * (row === undefined ? 1 : pricedShare(row));
-    if (share < 1) burn.gaps.push({ from, to: at, known: share });
+  rows.forEach((row, index) => {
+    const [from, at] = [buckets.starts[index] ?? 0, endOf(buckets, index)];
+    const share = (coverage[index] ?? 0) * (row === undefined ? 1 : pricedShare(row));
+    if (share < 1) burn.gaps.push({ from, to: at, coverage: share });
     if (share > 0) burn.points.push({ from, at, spent: (spent += row?.allocated_usd ?? 0) });
   });
   return burn;
@@ -69,8 +74,8 @@ export function Budget({ month }: { month: Month }) {
   const { forecast } = month;
   const { currency, budget_usd: budget, projected_usd: projected } = forecast;
   const burn = useMemo(() => burnOf(month), [month]);
-  const known = forecast.hours_known;
-  const passed = known + forecast.hours_unknown;
+  const knownHours = forecast.hours_known;
+  const endedHours = knownHours + forecast.hours_unknown;
   const range = `${forecast.interval_percent}% interval: ${money(forecast.low_usd, currency)} to ${money(forecast.high_usd, currency)}`;
   return (
     <Section title="This month, all clusters">
@@ -95,8 +100,8 @@ export function Budget({ month }: { month: Month }) {
         />
         <Stat
           name="Coverage"
-          value={percent(ratio(known, passed))}
-          note={`${gpuHours(known, 0)} of ${gpuHours(passed, 0)} hours`}
+          value={percent(ratio(knownHours, endedHours))}
+          note={`${gpuHours(knownHours, 0)} of ${gpuHours(endedHours, 0)} hours`}
         />
       </dl>
       {burn.points.length === 0 ? (

@@ -2,7 +2,7 @@
 // are loaded when they are shown.
 
 import { fetchJson, fetchAll, type CostRow, type CostsResponse, type FleetResponse, type HoursResponse } from "../api";
-import { useColour } from "../charts/colours";
+import { useColor } from "../charts/colors";
 import { Grid, type Pages } from "../charts/grid";
 import { Scale } from "../charts/scale";
 import { gpuHours, HOUR, money, moment, percent, tick, utcDay, utilization } from "../format";
@@ -31,10 +31,10 @@ export function Heat(props: Props) {
   const names = units.rows.map(unitOf);
   const count = (Date.parse(units.end) - Date.parse(units.start)) / HOUR;
   if (names.length === 0) return <Empty>No GPUs were allocated in this period.</Empty>;
-  const own: Grain = route.query["grain"] === "day" || count > MAX_HOURS ? "day" : "hour";
-  if (own !== timeGrain)
+  const mapGrain: Grain = route.query["grain"] === "day" || count > MAX_HOURS ? "day" : "hour";
+  if (mapGrain !== timeGrain)
     return <Paged units={units} names={names} hours={hours} perPage={rowsOfPage(count, names.length)} />;
-  const page = { names, grain: own, rows: byTime.rows, fleet: grain === own ? fleet.rows : null, hours };
+  const page = { names, grain: mapGrain, rows: byTime.rows, fleet: grain === mapGrain ? fleet.rows : null, hours };
   return <HeatMap units={units} page={page} />;
 }
 
@@ -47,34 +47,39 @@ interface Page {
   hours: HoursResponse | null;
 }
 
-function Paged(props: { units: CostsResponse; names: readonly string[]; hours: HoursResponse | null; perPage: number }) {
+function Paged(props: {
+  units: CostsResponse;
+  names: readonly string[];
+  hours: HoursResponse | null;
+  perPage: number;
+}) {
   const route = useRoute();
   const { units, names, hours, perPage } = props;
   const pages = Math.ceil(names.length / perPage);
-  const wanted = Math.trunc(Number(route.query["page"] ?? 1)) || 1;
-  const place = Math.min(pages, Math.max(1, wanted)) - 1;
-  const shown = names.slice(place * perPage, (place + 1) * perPage);
+  const requested = Math.trunc(Number(route.query["page"] ?? 1)) || 1;
+  const index = Math.min(pages, Math.max(1, requested)) - 1;
+  const shown = names.slice(index * perPage, (index + 1) * perPage);
   const cluster = route.query["cluster"];
-  const question = JSON.stringify([units.start, units.end, cluster, shown]);
-  const asked = useFetch(question, () => fetchPage(units, shown, cluster, hours));
-  const turn = (by: number) => go(changed(route, { page: String(place + by + 1) }));
+  const requestKey = JSON.stringify([units.start, units.end, cluster, shown]);
+  const request = useFetch(requestKey, () => fetchPage(units, shown, cluster, hours));
+  const turn = (by: number) => go(changed(route, { page: String(index + by + 1) }));
   return (
     <>
       {pages > 1 && (
         <p class="pages">
-          <button type="button" disabled={place === 0} onClick={() => turn(-1)}>
+          <button type="button" disabled={index === 0} onClick={() => turn(-1)}>
             ↑ Previous
           </button>{" "}
-          <button type="button" disabled={place === pages - 1} onClick={() => turn(1)}>
+          <button type="button" disabled={index === pages - 1} onClick={() => turn(1)}>
             ↓ Next
           </button>{" "}
           <span role="status" data-testid="heat-page">
-            {place * perPage + 1} to {place * perPage + shown.length} of {names.length}, most waste first
+            {index * perPage + 1} to {index * perPage + shown.length} of {names.length}, most waste first
           </span>
         </p>
       )}
-      <Loaded asked={asked}>
-        {(page) => <HeatMap units={units} page={page} pages={{ place, count: pages, turn }} />}
+      <Loaded request={request}>
+        {(page) => <HeatMap units={units} page={page} pages={{ index, count: pages, turn }} />}
       </Loaded>
     </>
   );
@@ -86,23 +91,29 @@ async function fetchPage(
   cluster: string | undefined,
   hours: HoursResponse | null,
 ): Promise<Page> {
-  const questions: string[] = [];
+  const unitFilters: string[] = [];
   for (let from = 0; from < names.length; from += UNITS_PER_REQUEST) {
-    questions.push(
+    unitFilters.push(
       names
         .slice(from, from + UNITS_PER_REQUEST)
         .map(exactly)
         .join(","),
     );
   }
-  const asked = { start, end, cluster, granularity: "hour" };
+  const request = { start, end, cluster, granularity: "hour" };
   const [fleet, ...viewData] = await Promise.all([
-    hours === null && !isWhole(coverage) ? fetchJson<FleetResponse>("v1/fleet", asked) : null,
-    ...questions.map((units) =>
-      fetchAll<CostRow, CostsResponse>("v1/costs", { ...asked, business_unit: units, group_by: "business_unit" }),
+    hours === null && !isWhole(coverage) ? fetchJson<FleetResponse>("v1/fleet", request) : null,
+    ...unitFilters.map((units) =>
+      fetchAll<CostRow, CostsResponse>("v1/costs", { ...request, business_unit: units, group_by: "business_unit" }),
     ),
   ]);
-  return { names, grain: "hour", rows: viewData.flatMap((answer) => answer.rows), fleet: fleet?.rows ?? null, hours };
+  return {
+    names,
+    grain: "hour",
+    rows: viewData.flatMap((response) => response.rows),
+    fleet: fleet?.rows ?? null,
+    hours,
+  };
 }
 
 function HeatMap({ units, page, pages }: { units: CostsResponse; page: Page; pages?: Pages }) {
@@ -113,7 +124,7 @@ function HeatMap({ units, page, pages }: { units: CostsResponse; page: Page; pag
   const series = byUnit(page.rows);
   const rows = names.map((name) => align(buckets, series.get(name) ?? []));
   const fleet = page.fleet === null ? [] : align(buckets, page.fleet);
-  const known = completeShare(buckets, page.hours?.rows ?? null, fleet, isWhole(units.coverage));
+  const coverage = completeShare(buckets, page.hours?.rows ?? null, fleet, isWhole(units.coverage));
   return (
     <>
       <Scale />
@@ -132,13 +143,13 @@ function HeatMap({ units, page, pages }: { units: CostsResponse; page: Page; pag
         {...(pages === undefined ? {} : { pages })}
         ticks={(most) => ticksOf(buckets, (start) => tick(start, buckets.step, zone), most)}
         paint={(row, column) => {
-          const one = rows[row]?.[column];
-          if (one === undefined) return { fill: (known[column] ?? 1) < 1 ? "missing" : null };
-          const use = utilization(one);
-          return { fill: use === null ? "missing" : useColour(use), isHatched: (known[column] ?? 1) < 1 };
+          const cell = rows[row]?.[column];
+          if (cell === undefined) return { fill: (coverage[column] ?? 1) < 1 ? "missing" : null };
+          const use = utilization(cell);
+          return { fill: use === null ? "missing" : useColor(use), isHatched: (coverage[column] ?? 1) < 1 };
         }}
         describe={(row, column) => {
-          const one = rows[row]?.[column];
+          const cell = rows[row]?.[column];
           const start = buckets.starts[column] ?? 0;
           return (
             <>
@@ -146,11 +157,11 @@ function HeatMap({ units, page, pages }: { units: CostsResponse; page: Page; pag
                 <Name>{names[row] ?? ""}</Name>
               </strong>{" "}
               {grain === "day" ? utcDay(start) : moment(start, zone)}:{" "}
-              {one === undefined
-                ? (known[column] ?? 1) < 1
+              {cell === undefined
+                ? (coverage[column] ?? 1) < 1
                   ? "missing or incomplete"
                   : "no GPUs allocated"
-                : `${percent(utilization(one))} of ${gpuHours(one.allocated_gpu_hours)} GPU-hours used, ${money(one.waste_usd, units.currency)} wasted`}
+                : `${percent(utilization(cell))} of ${gpuHours(cell.allocated_gpu_hours)} GPU-hours used, ${money(cell.waste_usd, units.currency)} wasted`}
             </>
           );
         }}

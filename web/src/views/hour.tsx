@@ -15,7 +15,18 @@ import {
 import { HOUR, instant, money, moment } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
-import { Optional, DownloadButton, Empty, ErrorMessage, Name, ClusterSuffix, Section, Stat, UnpricedNote, Loaded } from "../parts";
+import {
+  Optional,
+  DownloadButton,
+  Empty,
+  ErrorMessage,
+  Name,
+  ClusterSuffix,
+  Section,
+  Stat,
+  UnpricedNote,
+  Loaded,
+} from "../parts";
 import { exactly, linkTo, type Route } from "../route";
 import { Lines, NodeTable } from "./lines";
 import { lineKey, Why } from "./why";
@@ -52,7 +63,9 @@ async function fetchHour(route: Route): Promise<ViewData | null> {
     fetchAll<Line, Rows<Line>>("v1/lines", { ...period, ...filtersOf(route), limit: "2000" }, 10),
     fetchJson<FleetResponse>("v1/fleet", { ...period, granularity: "total" }),
     fetchIfAllowed<HoursResponse>("v1/hours", period),
-    span.count > 1 ? { answer: null } : settle(fetchIfAllowed<Rows<NodeRow>>("v1/nodes", { ...period, limit: "2000" })),
+    span.count > 1
+      ? { response: null }
+      : settle(fetchIfAllowed<Rows<NodeRow>>("v1/nodes", { ...period, limit: "2000" })),
   ]);
   return { ...span, lines, fleet, hours, nodes };
 }
@@ -75,14 +88,15 @@ async function latest(route: Route): Promise<string> {
 export function Hour() {
   const route = useRoute();
   const zone = useZone();
-  const question = JSON.stringify([route.name, route.query["hours"], route.query["cluster"], filtersOf(route)]);
-  const asked = useFetch(question, async () => {
+  const requestKey = JSON.stringify([route.name, route.query["hours"], route.query["cluster"], filtersOf(route)]);
+  const request = useFetch(requestKey, async () => {
     if (route.name !== "") return fetchHour(route);
     go(linkTo(route, "hour", await latest(route)));
     return undefined;
   });
   const span = spanOf(route);
-  if (route.name !== "" && span === null) return <ErrorMessage error={new Error(`${route.name} is not a full hour.`)} />;
+  if (route.name !== "" && span === null)
+    return <ErrorMessage error={new Error(`${route.name} is not a full hour.`)} />;
   return (
     <>
       <h1>
@@ -93,7 +107,7 @@ export function Hour() {
             : `${moment(span.start, zone)}, ${span.count} hours`}
         <ClusterSuffix />
       </h1>
-      <Loaded asked={asked}>{(viewData) => viewData && <Shown {...viewData} />}</Loaded>
+      <Loaded request={request}>{(viewData) => viewData && <Shown {...viewData} />}</Loaded>
     </>
   );
 }
@@ -104,7 +118,7 @@ function Shown(props: ViewData) {
   const { totals } = fleet;
   const open = lines.rows.find((line) => lineKey(line) === route.query["line"]);
   const step = Date.parse(props.end) - Date.parse(props.start);
-  const to = (start: number) => linkTo(route, "hour", instant(start), { ...own(route), line: "" });
+  const to = (start: number) => linkTo(route, "hour", instant(start), { ...keptQuery(route), line: "" });
   return (
     <>
       <nav class="steps" aria-label="Hours">
@@ -173,12 +187,10 @@ function Shown(props: ViewData) {
 
 function nothing({ coverage }: FleetResponse): string {
   if (coverage.hours_expected === 0) return "No data yet: the hour has not ended.";
-  return coverage.hours_complete === 0
-    ? "No data: missing or incomplete."
-    : "No pod held a GPU.";
+  return coverage.hours_complete === 0 ? "No data: missing or incomplete." : "No pod held a GPU.";
 }
 
-function own(route: Route): Record<string, string> {
+function keptQuery(route: Route): Record<string, string> {
   return Object.fromEntries(Object.entries(route.query).filter(([key]) => key in FILTERS || key === "hours"));
 }
 

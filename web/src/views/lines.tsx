@@ -19,7 +19,10 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
     title: key.replace("_usd", ""),
     isFigure: true,
     cell: (line) => (
-      <a href={changed(route, { line: lineKey(line) })} aria-label={`${money(line[key], line.currency)}: how calculated`}>
+      <a
+        href={changed(route, { line: lineKey(line) })}
+        aria-label={`${money(line[key], line.currency)}: how calculated`}
+      >
         {money(line[key], line.currency)}
       </a>
     ),
@@ -50,7 +53,12 @@ export function Lines({ rows, areSeveral }: { rows: readonly Line[]; areSeveral:
         ...clusterColumns(rows, (line) => line.cluster),
         ...AMOUNTS.map(why),
         gpuHoursColumn(),
-        { key: "units", title: "Requested", cell: (line) => `${line.units} × ${line.resource}`, by: (line) => line.units },
+        {
+          key: "units",
+          title: "Requested",
+          cell: (line) => `${line.units} × ${line.resource}`,
+          by: (line) => line.units,
+        },
         figureColumn("gpu_share", "GPU share", (line: Line) => line.gpu_share, gpuHours),
         figureColumn("utilization", "Utilization", (line: Line) => line.utilization, percent),
         {

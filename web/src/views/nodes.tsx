@@ -1,7 +1,7 @@
 // Node pools and nodes: each GPU as a strip over time, with the pods that held it and their utilization.
 
 import { fetchJson, fetchAll, type CostsResponse, type NodeRow, type Rows } from "../api";
-import { PART_COLOURS, useColour } from "../charts/colours";
+import { PART_COLORS, useColor } from "../charts/colors";
 import { Grid, type Painted } from "../charts/grid";
 import { gpuHours, HOUR, instant, money, moment, percent, tick } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
@@ -15,7 +15,7 @@ import { Scale } from "../charts/scale";
 const MAX_HOURS = 48;
 const MAX_PAGES = 10;
 const MAX_NODES = 24;
-const FREE = PART_COLOURS.unallocated_usd;
+const FREE = PART_COLORS.unallocated_usd;
 
 interface ViewData {
   start: string;
@@ -28,28 +28,32 @@ interface ViewData {
 
 async function fetchNodes(route: Route): Promise<ViewData> {
   const cluster = route.query["cluster"];
-  const { start, end } = await fetchJson<CostsResponse>("v1/costs", { ...periodOf(route), cluster, granularity: "total" });
+  const { start, end } = await fetchJson<CostsResponse>("v1/costs", {
+    ...periodOf(route),
+    cluster,
+    granularity: "total",
+  });
   const isCut = Date.parse(end) - Date.parse(start) > MAX_HOURS * HOUR;
   const from = isCut ? instant(Date.parse(end) - 24 * HOUR) : start;
-  const found = await fetchAll<NodeRow, Rows<NodeRow>>(
+  const response = await fetchAll<NodeRow, Rows<NodeRow>>(
     "v1/nodes",
     { start: from, end, cluster, limit: "2000" },
     MAX_PAGES,
   );
-  return { start: from, end, isCut, isPartial: found.cursor !== null, rows: found.rows };
+  return { start: from, end, isCut, isPartial: response.cursor !== null, rows: response.rows };
 }
 
 export function Nodes() {
   const route = useRoute();
-  const question = JSON.stringify([periodOf(route), route.query["cluster"]]);
-  const asked = useFetch(question, () => fetchNodes(route));
+  const requestKey = JSON.stringify([periodOf(route), route.query["cluster"]]);
+  const request = useFetch(requestKey, () => fetchNodes(route));
   return (
     <>
       <h1>
         {heading(route)}
         <ClusterSuffix />
       </h1>
-      <Loaded asked={asked}>{(viewData) => <Shown {...viewData} />}</Loaded>
+      <Loaded request={request}>{(viewData) => <Shown {...viewData} />}</Loaded>
     </>
   );
 }
@@ -94,7 +98,7 @@ function Shown(props: ViewData) {
         aside={(pool ?? node) !== undefined && <a href={changed(route, { pool: "", node: "" })}>All node pools</a>}
       >
         <Scale>
-          <Swatch colour={FREE} /> unallocated <Swatch colour={PART_COLOURS.stranded_usd} /> stranded
+          <Swatch color={FREE} /> unallocated <Swatch color={PART_COLORS.stranded_usd} /> stranded
         </Scale>
         <p class="note">
           Metrics show how much of a node each pod held, but not which GPU. The placement of pods is illustrative.
@@ -122,19 +126,19 @@ function Pools({ rows }: { rows: readonly NodeRow[] }) {
   const pools = new Map<string, NodeRow[]>();
   for (const row of rows) {
     const key = JSON.stringify([row.cluster, row.node_pool]);
-    const known = pools.get(key);
-    if (known === undefined) pools.set(key, [row]);
-    else known.push(row);
+    const rowsOfKey = pools.get(key);
+    if (rowsOfKey === undefined) pools.set(key, [row]);
+    else rowsOfKey.push(row);
   }
-  const sums = [...pools.values()].map((own): Pool => ({
-    name: own[0]?.node_pool ?? "",
-    cluster: own[0]?.cluster ?? "",
-    nodes: new Set(own.map((row) => `${row.cluster}/${row.node}`)).size,
-    capacity: sum(own.map((row) => row.capacity_gpu_hours)),
-    unallocated: sum(own.map((row) => row.unallocated_gpu_hours)),
-    stranded: sum(own.map((row) => row.stranded_gpu_hours)),
-    cost: sum(own.map((row) => row.node_cost_usd)),
-    waste: sum(own.map((row) => row.waste_usd)),
+  const sums = [...pools.values()].map((poolRows): Pool => ({
+    name: poolRows[0]?.node_pool ?? "",
+    cluster: poolRows[0]?.cluster ?? "",
+    nodes: new Set(poolRows.map((row) => `${row.cluster}/${row.node}`)).size,
+    capacity: sum(poolRows.map((row) => row.capacity_gpu_hours)),
+    unallocated: sum(poolRows.map((row) => row.unallocated_gpu_hours)),
+    stranded: sum(poolRows.map((row) => row.stranded_gpu_hours)),
+    cost: sum(poolRows.map((row) => row.node_cost_usd)),
+    waste: sum(poolRows.map((row) => row.waste_usd)),
   }));
   return (
     <Table
@@ -176,19 +180,17 @@ function Strips({ rows, start, end }: ViewData) {
   const nodes = new Map<string, NodeRow[]>();
   for (const row of rows) {
     const key = `${row.cluster}\n${row.node}`;
-    const known = nodes.get(key);
-    if (known === undefined) nodes.set(key, [row]);
-    else known.push(row);
+    const rowsOfKey = nodes.get(key);
+    if (rowsOfKey === undefined) nodes.set(key, [row]);
+    else rowsOfKey.push(row);
   }
   const all = [...nodes.values()];
   return (
     <>
-      {all.slice(0, MAX_NODES).map((own) => (
-        <Strip key={`${own[0]?.cluster}/${own[0]?.node}`} rows={own} start={start} end={end} />
+      {all.slice(0, MAX_NODES).map((nodeRows) => (
+        <Strip key={`${nodeRows[0]?.cluster}/${nodeRows[0]?.node}`} rows={nodeRows} start={start} end={end} />
       ))}
-      {all.length > MAX_NODES && (
-        <p class="note">{all.length - MAX_NODES} more nodes. Select a node pool or a node.</p>
-      )}
+      {all.length > MAX_NODES && <p class="note">{all.length - MAX_NODES} more nodes. Select a node pool or a node.</p>}
     </>
   );
 }
@@ -240,10 +242,10 @@ function Strip({ rows, start, end }: { rows: NodeRow[]; start: string; end: stri
 function paint(cell: Cell, row: NodeRow | undefined): Painted {
   if (cell.kind === "absent") return { fill: null };
   if (cell.kind === "free") return { fill: FREE };
-  if (cell.kind === "stranded") return { fill: PART_COLOURS.stranded_usd };
+  if (cell.kind === "stranded") return { fill: PART_COLORS.stranded_usd };
   if (cell.kind !== "held") return { fill: "missing" };
   const use = cell.holder.utilization;
-  const fill = use === null ? "missing" : useColour(use);
+  const fill = use === null ? "missing" : useColor(use);
   // If the pod started or ended within the hour, the rest of the cell is unallocated.
   const rest = (row?.unallocated_gpu_hours ?? 0) > 0 ? { rest: FREE } : {};
   return { fill, part: cell.part, ...rest };
@@ -256,7 +258,8 @@ function describe(cell: Cell, row: NodeRow | undefined, when: string) {
       <>
         <strong>{when}</strong> <Name>{holder.pod}</Name> in <Name>{holder.namespace}</Name> (
         <Name>{holder.business_unit}</Name>): {holder.units} × {holder.resource}, {percent(holder.utilization)}{" "}
-        utilization, {money(holder.allocated_usd, row?.currency)} allocated, {money(holder.waste_usd, row?.currency)} wasted
+        utilization, {money(holder.allocated_usd, row?.currency)} allocated, {money(holder.waste_usd, row?.currency)}{" "}
+        wasted
       </>
     );
   }
@@ -278,15 +281,15 @@ function describe(cell: Cell, row: NodeRow | undefined, when: string) {
 function textsOf(lanes: Cell[][]) {
   const texts = [];
   for (let row = 0; row < lanes.length;) {
-    const own = lanes[row] ?? [];
-    const who = own.map(holderOf);
+    const laneCells = lanes[row] ?? [];
+    const holders = laneCells.map(holderOf);
     let tall = 1;
-    while (row + tall < lanes.length && lanes[row + tall]?.every((cell, place) => holderOf(cell) === who[place]))
+    while (row + tall < lanes.length && lanes[row + tall]?.every((cell, index) => holderOf(cell) === holders[index]))
       tall++;
-    for (let from = 0; from < own.length;) {
+    for (let from = 0; from < laneCells.length;) {
       let to = from + 1;
-      while (to < own.length && who[to] === who[from]) to++;
-      const cell = own[from];
+      while (to < laneCells.length && holders[to] === holders[from]) to++;
+      const cell = laneCells[from];
       if (cell?.kind === "held") {
         texts.push({ row, rows: tall, from, to, text: cell.holder.pod });
       }

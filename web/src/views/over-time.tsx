@@ -21,7 +21,7 @@ interface Props {
 interface TableRow extends Partial<Totals> {
   start: string;
   end: string;
-  known: Figure;
+  coverage: Figure;
 }
 
 export function CostOverTime({ fleet, grain, hours }: Props) {
@@ -30,10 +30,10 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
   const buckets = bucketsOf(fleet.start, fleet.end, grain);
   const rows = align(buckets, fleet.rows);
   const parts = partsOf([fleet.totals]);
-  const known = completeShare(buckets, hours?.rows ?? null, rows, isWhole(fleet.coverage));
-  const tableRows = buckets.starts.map((start, place): TableRow => {
-    const period = { start: instant(start), end: instant(endOf(buckets, place)) };
-    return { ...period, ...rows[place], known: known[place] };
+  const coverage = completeShare(buckets, hours?.rows ?? null, rows, isWhole(fleet.coverage));
+  const tableRows = buckets.starts.map((start, index): TableRow => {
+    const period = { start: instant(start), end: instant(endOf(buckets, index)) };
+    return { ...period, ...rows[index], coverage: coverage[index] };
   });
   return (
     <Section title="Cost over time">
@@ -41,7 +41,7 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
         label="Cost over time by part of the node cost"
         buckets={buckets}
         rows={rows}
-        known={known}
+        coverage={coverage}
         parts={parts}
         totals={fleet.totals}
         whole={fleet.totals.node_cost_usd ?? fleet.totals.allocated_usd}
@@ -72,9 +72,9 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
             },
             ...parts.map((part) => moneyColumn<keyof Totals, TableRow>(part.key, part.name, fleet.currency)),
             moneyColumn("node_cost_usd", "node cost", fleet.currency),
-            ...(tableRows.every((row) => row.known === 1)
+            ...(tableRows.every((row) => row.coverage === 1)
               ? []
-              : [figureColumn("known", "coverage", (row: TableRow) => row.known, percent)]),
+              : [figureColumn("coverage", "coverage", (row: TableRow) => row.coverage, percent)]),
           ]}
         />
       </details>

@@ -43,9 +43,9 @@ interface ViewData {
 
 export async function fetchOverview(route: Route): Promise<ViewData> {
   const cluster = route.query["cluster"];
-  const asked = { ...periodOf(route), cluster };
+  const request = { ...periodOf(route), cluster };
   const whole = await fetchJson<CostsResponse>("v1/costs", {
-    ...asked,
+    ...request,
     granularity: "total",
     group_by: "business_unit",
     sort: "-waste_usd",
@@ -57,7 +57,7 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
   const hours = length / 3_600_000;
   const grain = grainOf(hours, route.query["grain"]);
   const timeGrain = grain === "hour" && hours * whole.rows.length <= MAX_FIGURES ? "hour" : "day";
-  const [fleet, before, byTime, known, lastHour, month, alerts, recommendations] = await Promise.all([
+  const [fleet, before, byTime, hourStatuses, lastHour, month, alerts, recommendations] = await Promise.all([
     fetchJson<FleetResponse>("v1/fleet", { ...period, granularity: grain }),
     fetchJson<CostsResponse>("v1/costs", {
       start: instant(Date.parse(start) - length),
@@ -80,7 +80,7 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
     before,
     byTime,
     timeGrain,
-    hours: known,
+    hours: hourStatuses,
     lastHour,
     month,
     alerts,
@@ -91,15 +91,15 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
 export function Overview() {
   const route = useRoute();
   const { query } = route;
-  const question = JSON.stringify([periodOf(route), query["cluster"], query["grain"]]);
-  const asked = useFetch(question, () => fetchOverview(route));
+  const requestKey = JSON.stringify([periodOf(route), query["cluster"], query["grain"]]);
+  const request = useFetch(requestKey, () => fetchOverview(route));
   return (
     <>
       <h1>
         Overview
         <ClusterSuffix />
       </h1>
-      <Loaded asked={asked}>{(viewData) => <Shown {...viewData} />}</Loaded>
+      <Loaded request={request}>{(viewData) => <Shown {...viewData} />}</Loaded>
     </>
   );
 }
@@ -112,16 +112,14 @@ function Shown(props: ViewData) {
   const { coverage } = units;
   if (coverage.hours_complete === 0) {
     return (
-      <Empty>
-        No data for this period yet: {coverage.hours_expected} cluster-hours expected, none with figures.
-      </Empty>
+      <Empty>No data for this period yet: {coverage.hours_expected} cluster-hours expected, none with figures.</Empty>
     );
   }
   const scope = { start: fleet.start, end: fleet.end, cluster: route.query["cluster"] };
   const isFleet = totals.capacity_gpu_hours !== null;
   const now = props.lastHour.rows.at(-1); // the newest hour with figures, because the last hour may not be published yet
   const month = props.month.totals;
-  const cost = (one: Totals) => one.node_cost_usd ?? one.allocated_usd;
+  const cost = (totals: Totals) => totals.node_cost_usd ?? totals.allocated_usd;
   return (
     <>
       <dl class="stats">
@@ -178,7 +176,7 @@ function Shown(props: ViewData) {
         <Optional side={props.alerts}>{(alerts) => <Alerts alerts={alerts} />}</Optional>
       </Section>
       <Section title="Recommendations">
-        <Optional side={props.recommendations}>{(found) => <Recommendations rows={found?.rows ?? []} />}</Optional>
+        <Optional side={props.recommendations}>{(list) => <Recommendations rows={list?.rows ?? []} />}</Optional>
       </Section>
     </>
   );

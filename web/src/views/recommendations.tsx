@@ -26,46 +26,64 @@ export function Recommendations({ rows }: { rows: readonly Recommendation[] }) {
       caption="Recommendations by monthly savings"
       sort="-usd"
       rows={rows}
-      rowKey={(one) => one.id}
+      rowKey={(recommendation) => recommendation.id}
       columns={[
         {
           key: "summary",
           title: "Recommendation",
-          cell: (one) => <Summary one={one} />,
+          cell: (recommendation) => <Summary recommendation={recommendation} />,
         },
-        { key: "kind", title: "Kind", cell: (one) => one.kind, by: (one) => one.kind },
+        {
+          key: "kind",
+          title: "Kind",
+          cell: (recommendation) => recommendation.kind,
+          by: (recommendation) => recommendation.kind,
+        },
         {
           key: "usd",
           title: "Monthly savings",
           isFigure: true,
-          cell: (one) => saved(one.saving.usd, one.currency),
-          by: (one) => one.saving.usd,
+          cell: (recommendation) => saved(recommendation.saving.usd, recommendation.currency),
+          by: (recommendation) => recommendation.saving.usd,
         },
         {
           key: "range",
           title: "Range",
           isFigure: true,
-          cell: (one) => `${saved(one.saving.low_usd, one.currency)} to ${saved(one.saving.high_usd, one.currency)}`,
+          cell: (recommendation) =>
+            `${saved(recommendation.saving.low_usd, recommendation.currency)} to ${saved(recommendation.saving.high_usd, recommendation.currency)}`,
         },
         {
           key: "cash",
           title: "Cash savings",
           isFigure: true,
-          cell: (one) => (
+          cell: (recommendation) => (
             <span title="Reduction of the AWS bill. Zero while a commitment applies; a dash if not known">
-              {one.saving.cash_usd === null ? "–" : saved(one.saving.cash_usd, one.currency)}
+              {recommendation.saving.cash_usd === null
+                ? "–"
+                : saved(recommendation.saving.cash_usd, recommendation.currency)}
             </span>
           ),
-          by: (one) => one.saving.cash_usd,
+          by: (recommendation) => recommendation.saving.cash_usd,
         },
-        { key: "confidence", title: "Confidence", cell: (one) => one.confidence, by: (one) => one.confidence },
+        {
+          key: "confidence",
+          title: "Confidence",
+          cell: (recommendation) => recommendation.confidence,
+          by: (recommendation) => recommendation.confidence,
+        },
         {
           key: "risk",
           title: "Risk",
-          cell: (one) => <span title={one.risk_note}>{one.risk}</span>,
-          by: (one) => one.risk,
+          cell: (recommendation) => <span title={recommendation.risk_note}>{recommendation.risk}</span>,
+          by: (recommendation) => recommendation.risk,
         },
-        { key: "effort", title: "Effort", cell: (one) => one.effort, by: (one) => one.effort },
+        {
+          key: "effort",
+          title: "Effort",
+          cell: (recommendation) => recommendation.effort,
+          by: (recommendation) => recommendation.effort,
+        },
       ]}
     />
   );
@@ -76,18 +94,18 @@ function saved(usd: number, currency: string): string {
   return usd < 0 ? `costs ${money(-usd, currency)}` : money(usd, currency);
 }
 
-function Summary({ one }: { one: Recommendation }) {
+function Summary({ recommendation }: { recommendation: Recommendation }) {
   const [isOpen, setIsOpen] = useState(false);
   return (
     <>
       <span class="wide">
-        <Name>{one.summary}</Name>
-        {one.part_of !== null && <> (savings included in {one.part_of})</>}
+        <Name>{recommendation.summary}</Name>
+        {recommendation.part_of !== null && <> (savings included in {recommendation.part_of})</>}
       </span>
-      {one.patch !== null && (
+      {recommendation.patch !== null && (
         <details onToggle={(event) => setIsOpen(event.currentTarget.open)}>
           <summary>Show patch</summary>
-          {isOpen && <pre>{one.patch}</pre>}
+          {isOpen && <pre>{recommendation.patch}</pre>}
         </details>
       )}
     </>

@@ -17,7 +17,18 @@ import { StackedChart } from "../charts/stacked";
 import { change, gpuHours, instant, money, percent, ratio, utilization } from "../format";
 import { changed, go, useFetch, useRoute, useZone } from "../hooks";
 import { PARTS, partsOf } from "../identity";
-import { Optional, DownloadButton, Empty, ErrorMessage, Name, ClusterSuffix, Section, Stat, UnpricedNote, Loaded } from "../parts";
+import {
+  Optional,
+  DownloadButton,
+  Empty,
+  ErrorMessage,
+  Name,
+  ClusterSuffix,
+  Section,
+  Stat,
+  UnpricedNote,
+  Loaded,
+} from "../parts";
 import { exactly, periodOf, type Route } from "../route";
 import { align, bucketsOf, type Grain, grainOf, isWhole, completeShare } from "../series";
 import { Alerts } from "./alerts";
@@ -44,10 +55,10 @@ interface ViewData {
 
 async function fetchUnit(route: Route): Promise<ViewData> {
   const cluster = route.query["cluster"];
-  const own = { cluster, business_unit: exactly(route.name) };
+  const unitFilter = { cluster, business_unit: exactly(route.name) };
   const whole = await fetchJson<CostsResponse>("v1/costs", {
     ...periodOf(route),
-    ...own,
+    ...unitFilter,
     granularity: "total",
     group_by: "business_unit",
   });
@@ -57,16 +68,16 @@ async function fetchUnit(route: Route): Promise<ViewData> {
   const grain = grainOf(length / 3_600_000, route.query["grain"]);
   const [before, byTime, workloads, hardware, hours, month, alerts, recommendations] = await Promise.all([
     fetchJson<CostsResponse>("v1/costs", {
-      ...own,
+      ...unitFilter,
       start: instant(Date.parse(start) - length),
       end: start,
       granularity: "total",
     }),
-    fetchJson<CostsResponse>("v1/costs", { ...own, ...period, granularity: grain }),
+    fetchJson<CostsResponse>("v1/costs", { ...unitFilter, ...period, granularity: grain }),
     fetchAll<CostRow, CostsResponse>(
       "v1/costs",
       {
-        ...own,
+        ...unitFilter,
         ...period,
         granularity: "total",
         group_by: "cluster,namespace,workload_kind,workload",
@@ -76,7 +87,7 @@ async function fetchUnit(route: Route): Promise<ViewData> {
       1,
     ),
     fetchJson<CostsResponse>("v1/costs", {
-      ...own,
+      ...unitFilter,
       ...period,
       granularity: "total",
       group_by: "gpu_model,node_pool,capacity_type",
@@ -107,15 +118,15 @@ async function fetchUnit(route: Route): Promise<ViewData> {
 export function Unit() {
   const route = useRoute();
   const { query } = route;
-  const question = JSON.stringify([route.name, periodOf(route), query["cluster"], query["grain"]]);
-  const asked = useFetch(question, () => fetchUnit(route));
+  const requestKey = JSON.stringify([route.name, periodOf(route), query["cluster"], query["grain"]]);
+  const request = useFetch(requestKey, () => fetchUnit(route));
   return (
     <>
       <h1>
         Business unit <Name>{route.name}</Name>
         <ClusterSuffix />
       </h1>
-      <Loaded asked={asked}>{(viewData) => <Shown {...viewData} />}</Loaded>
+      <Loaded request={request}>{(viewData) => <Shown {...viewData} />}</Loaded>
     </>
   );
 }
@@ -183,7 +194,7 @@ function Shown(props: ViewData) {
       </Section>
       <ThisMonth month={month} />
       <Section title="Recommendations">
-        <Optional side={props.recommendations}>{(found) => <Recommendations rows={found?.rows ?? []} />}</Optional>
+        <Optional side={props.recommendations}>{(list) => <Recommendations rows={list?.rows ?? []} />}</Optional>
       </Section>
       <Section title="Active alerts">
         <Optional side={props.alerts}>
@@ -195,7 +206,7 @@ function Shown(props: ViewData) {
 }
 
 function ThisMonth({ month }: { month: Settled<Month> }) {
-  if ("answer" in month) return <Budget month={month.answer} />;
+  if ("response" in month) return <Budget month={month.response} />;
   return (
     <Section title="This month">
       <ErrorMessage error={month.error} />
@@ -207,18 +218,18 @@ function OverTime({ total, whole, byTime, grain, hours }: ViewData) {
   const route = useRoute();
   const zone = useZone();
   const buckets = bucketsOf(whole.start, whole.end, grain);
-  const found = align(buckets, byTime.rows);
-  const known = completeShare(buckets, hours?.rows ?? null, found, isWhole(whole.coverage));
+  const list = align(buckets, byTime.rows);
+  const coverage = completeShare(buckets, hours?.rows ?? null, list, isWhole(whole.coverage));
   // In hours with data, a missing row means that the unit held nothing: a zero, not a gap.
   const nothing = { effective_usd: 0, waste_usd: 0, unmeasured_usd: 0 };
-  const rows = found.map((row, place) => row ?? ((known[place] ?? 0) > 0 ? nothing : undefined));
+  const rows = list.map((row, index) => row ?? ((coverage[index] ?? 0) > 0 ? nothing : undefined));
   return (
     <Section title="Cost over time">
       <StackedChart
         label="Cost of this business unit over time: effective, waste, unmeasured"
         buckets={buckets}
         rows={rows}
-        known={known}
+        coverage={coverage}
         parts={partsOf(byTime.rows, PARTS.slice(0, 3))}
         totals={total ?? nothing}
         whole={total === undefined ? 0 : total.allocated_usd}

@@ -28,11 +28,11 @@ export function Units({ units, before, byTime, timeGrain, hours }: Props) {
     const old = wasted.get(unitOf(row));
     return ratio(row.waste_usd === null || old == null ? null : row.waste_usd - old, old);
   };
-  const known = completeShare(buckets, hours?.rows ?? null, [], isWhole(units.coverage));
+  const coverage = completeShare(buckets, hours?.rows ?? null, [], isWhole(units.coverage));
   // In buckets with data, a missing row means that the unit held nothing: a zero, not a gap.
   const trend = (row: CostRow) =>
-    align(buckets, series.get(unitOf(row)) ?? []).map((one, place) =>
-      one === undefined ? (known[place] === 1 ? 0 : null) : one.waste_usd,
+    align(buckets, series.get(unitOf(row)) ?? []).map((bucket, index) =>
+      bucket === undefined ? (coverage[index] === 1 ? 0 : null) : bucket.waste_usd,
     );
   if (units.rows.length === 0) return <Empty>No GPUs were allocated in this period.</Empty>;
   return (
@@ -66,11 +66,11 @@ export function unitOf(row: CostRow): string {
 }
 
 export function byUnit(rows: readonly CostRow[]): Map<string, CostRow[]> {
-  const found = new Map<string, CostRow[]>();
+  const rowsByUnit = new Map<string, CostRow[]>();
   for (const row of rows) {
-    const known = found.get(unitOf(row));
-    if (known === undefined) found.set(unitOf(row), [row]);
-    else known.push(row);
+    const unitRows = rowsByUnit.get(unitOf(row));
+    if (unitRows === undefined) rowsByUnit.set(unitOf(row), [row]);
+    else unitRows.push(row);
   }
-  return found;
+  return rowsByUnit;
 }

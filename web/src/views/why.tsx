@@ -40,8 +40,8 @@ export function Why({ line, notes, close }: { line: Line; notes: string[] | null
       </p>
       <ol>
         <li>
-          <strong>Allocated time:</strong> {line.units} × {line.resource}, each {gpuHours(line.gpu_share, 3)} of a physical GPU
-          (source: {line.gpu_share_source}), for {gpuHours(held)} h:{" "}
+          <strong>Allocated time:</strong> {line.units} × {line.resource}, each {gpuHours(line.gpu_share, 3)} of a
+          physical GPU (source: {line.gpu_share_source}), for {gpuHours(held)} h:{" "}
           <b>{gpuHours(line.allocated_gpu_hours)} GPU-hours</b>.
         </li>
         <li>

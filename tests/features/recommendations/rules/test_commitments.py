@@ -57,7 +57,7 @@ def test_the_floor_is_committed_to_and_saves_what_the_fleet_would_cost_less() ->
     before = sum(1.5 * nodes(hour) for hour in range(HOURS))
     after = sum(2 * 0.9 + 1.5 * max(0, nodes(hour) - 2) for hour in range(HOURS))
     assert float(one.saving.usd) == pytest.approx((before - after) / HOURS * 730, rel=1e-4)
-    assert one.evidence.facts["floor in use"] == "99.7% of its hours"
+    assert one.evidence.facts["utilization of the commitment"] == "99.7%"
     assert one.recommended_gpus == one.current_gpus - 2
 
 
@@ -192,7 +192,7 @@ def test_sizes_that_take_turns_are_no_floor_of_a_type_and_one_of_the_family() ->
     assert one.summary.startswith("Commit to $2.400 an hour of g5.* (a Savings Plan of the family)")
     assert float(one.saving.usd) == pytest.approx((2.4 / 0.6 - 2.4) * 730, rel=1e-6), "$4 of list price an hour"
     assert one.evidence.facts["steady"] == "4 GPUs"
-    assert one.evidence.facts["floor in use"] == "100.0% of its hours"
+    assert one.evidence.facts["utilization of the commitment"] == "100.0%"
     assert one.current_gpus == 4
     assert one.recommended_gpus == 0
 

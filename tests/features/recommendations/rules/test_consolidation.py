@@ -46,7 +46,7 @@ def test_what_packing_would_have_emptied_is_what_the_moved_fleet_costs_less() ->
     assert one.subject.node_pool == "spread"
     assert not one.subject.is_workload
     assert "WhenEmptyOrUnderutilized" in one.patch
-    assert "GPUs alone" in one.evidence.facts["packed"]
+    assert "GPUs only" in one.evidence.facts["packing"]
 
 
 @pytest.mark.parametrize("pool", [replace(SPREAD, packs=True, keeps=0, moves=True), sim.Pool("solo")])
@@ -136,5 +136,5 @@ def test_of_pools_of_slices_the_nodes_that_hold_nothing_are_spare() -> None:
     assert float(one.saving.usd) == pytest.approx(3 * 16 * 730)
     assert float(one.saving.usd) == pytest.approx(before - after)
     assert one.summary.endswith("of 4, 3 held no pod")
-    assert one.evidence.facts["packed"].startswith("not at all")
+    assert one.evidence.facts["packing"].startswith("none")
     assert one.evidence.facts["unallocated"] == "31.3 of 32 GPUs, on average"

@@ -163,7 +163,7 @@ def test_what_was_dismissed_stays_so_until_somebody_opens_it() -> None:
 
 def test_dismissing_needs_a_reason_and_something_open() -> None:
     one = opened(advice())
-    with pytest.raises(InvalidInputError, match="a reason is needed"):
+    with pytest.raises(InvalidInputError, match="reason: required"):
         dismiss(one, author="ann", reason=" ", now=NOW)
     with pytest.raises(InvalidInputError, match="only open recommendations"):
         dismiss(replace(one, state="applied"), author="ann", reason="x", now=NOW)

@@ -195,7 +195,7 @@ def test_a_pool_s_plan_is_the_smallest_nobody_waits_and_the_saving_is_there(pool
     assert names == {load.name for load in loads if load.name != "whole"}
     assert {one.part_of for one in by_kind["mig-slice"]} == {pooled.id}
     assert played(loads, pooled.patch, by_kind["mig-slice"]) == 0
-    assert "0 pod-hours waited" in pooled.evidence.facts["replayed"]
+    assert "0 pod-hours waited" in pooled.evidence.facts["replay"]
 
     # The best plan by hand: each workload's slice from its work, the fewest GPUs by brute force, the nodes they fill.
     profiles = ("1g.5gb", "2g.10gb", "3g.20gb") if pool is POOL else ("1g.10gb", "2g.20gb", "3g.40gb")

@@ -92,7 +92,7 @@ def test_without_a_price_for_more_than_a_tenth_nothing_is_said_of_money(records:
     assert not found.recommendations
     (old,) = [one for one in found.assessments if one.subject.workload == "old"]
     assert (old.finding, old.reason) == (
-        "unknown", "all of what it held has a price in 89.9% of its hours; advice needs 90%"
+        "unknown", "89.9% of its hours are completely priced; a recommendation needs 90%"
     )  # fmt: skip
 
 

@@ -80,7 +80,7 @@ def test_nothing_is_advised_where_data_does_not_support_it(fleets: Fleets) -> No
         why = {one.subject.workload: one for one in found.assessments}
         for name in silent - {one for one in silent if one.startswith("gone")}:
             assert why[name].finding == "unknown"
-            assert "advice needs" in why[name].reason
+            assert "a recommendation needs" in why[name].reason
 
 
 def test_what_is_healthy_is_said_to_be(fleets: Fleets) -> None:

@@ -73,7 +73,7 @@ def test_a_job_of_several_pods_keeps_some_of_each() -> None:
     assert one.current_gpus == 32
     assert one.recommended_gpus == 8
     assert one.saving.usd == 24 * 4 * 730
-    assert one.evidence.facts["busiest hour with the advice"] == "40%"
+    assert one.evidence.facts["busiest hour after the change"] == "40%"
 
 
 @pytest.mark.parametrize(("gib", "units"), [(None, 2), (4.0, 2), (12.0, 3), (20.0, 5), (35.5, None)])
@@ -86,7 +86,7 @@ def test_gpus_are_not_taken_from_a_model_that_fills_their_memory(gib: float | No
     assert [int(own.recommended_gpus) for own in found] == ([] if units is None else [units])
     if gib is None:
         assert found[0].risk == "high"
-        assert "Nobody saw its GPU memory" in found[0].risk_note
+        assert "Its GPU memory was not observed" in found[0].risk_note
 
 
 def of_two_models(work: float) -> list[RecommendationContent]:
@@ -130,7 +130,7 @@ def test_gpus_of_a_node_that_others_hold_are_said_to_be_no_cash_yet() -> None:
     busy = sim.Load("busy", lambda _: 4.2, lambda _: 7, pool=A100)
     idle = sim.Load("notebook", lambda _: 0.0, lambda _: 1, kind="StatefulSet", pool=A100)
     (one,) = review_of(list(sim.simulate([busy, idle], 192))).recommendations
-    assert one.evidence.facts["cash"] == "once a node goes: 1 of 8 GPUs are given back, others may hold the rest"
+    assert one.evidence.facts["cash"] == "when a node is removed: 1 of 8 GPUs become free, others may be held"
     assert one.saving.cash_usd is None
     (alone,) = review_of(list(sim.simulate([replace(idle, pool=L4)], 192))).recommendations
     assert "cash" not in alone.evidence.facts
@@ -159,7 +159,7 @@ def test_a_large_fleet_is_told_in_whole_numbers() -> None:
     pool.pods = [tuple((size, count * 1000) for size, count in hour) for hour in pool.pods]
     told = {one.kind: str((one.summary, dict(one.evidence.facts))) for one in review_cluster(look, sim.START, {}).recommendations}
     assert told.keys() == {"consolidate", "commitment"}
-    assert "of 6,000, 4,875 could have been empty" in told["consolidate"]
+    assert "of 6,000, 4,875 would be empty" in told["consolidate"]
     assert "39,000 of 48,000 GPUs" in told["consolidate"]
     assert "48,000 GPUs" in told["commitment"]
     assert "48,000 to 48,000" in told["commitment"]

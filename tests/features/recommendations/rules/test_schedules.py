@@ -152,7 +152,7 @@ def test_a_schedule_follows_the_clock_of_the_settings_zone_over_the_end_of_summe
     (in_utc,) = review_cluster(look, start, {}).recommendations
     look.time_zone = zone
     (local,) = review_cluster(look, start, {}).recommendations
-    assert "alerts.time_zone names their zone" in in_utc.risk_note
+    assert "unless alerts.time_zone in the settings names the time zone" in in_utc.risk_note
     assert "UTC" not in local.risk_note
     assert local.evidence.facts["needed (Europe/Berlin)"].startswith("Mon 09:00 to Mon 19:00, Tue 09:00 to Tue 19:00")
     triggers = [trigger["metadata"] for trigger in yaml.safe_load(local.patch)["spec"]["triggers"]]

@@ -147,13 +147,13 @@ def by_hand() -> list[sim.Load]:
 def test_day_and_night_share_a_gpu_and_what_is_said_of_it() -> None:
     (one,) = [one for one in reviewed(by_hand()).recommendations if one.kind == "sharing"]
     assert one.summary == (
-        "Let 2 pods take turns on 1 GPU of node pool a10g (time-slicing or MPS, 2 replicas): 3 g5.xlarge nodes become 2"
+        "Let 2 pods share 1 GPU of node pool a10g (time-slicing or MPS, 2 replicas): 3 g5.xlarge nodes become 2"
     )
     assert float(one.saving.usd) == pytest.approx(1.5 * 730, rel=1e-4)
-    assert one.evidence.facts["together"] in {"day + night", "night + day"}
-    assert one.evidence.facts["replayed"] == "192 hours: no GPU was used more than 65% in any"
+    assert one.evidence.facts["groups"] in {"day + night", "night + day"}
+    assert one.evidence.facts["replay"] == "192 hours: no GPU above 65% in any"
     assert one.evidence.facts["GPU memory"] == "16.0 GiB at most of 24 GB"
-    assert one.evidence.facts["grouped"] == "exactly"
+    assert one.evidence.facts["grouping"] == "exact"
     assert one.confidence == "low", "eight days"
     assert one.risk == "high"
     assert "No memory isolation" in one.risk_note

@@ -85,8 +85,8 @@ def test_risk_and_manifest_are_of_the_kind() -> None:
     service, cron, batch = (given[f"{name}-0"] for name in ("service", "cron", "checkpoints"))
     assert {one.risk for one in given.values()} == {"high"}
     assert "PodDisruptionBudget" in service.risk_note
-    assert "it has 3 replicas at least" in service.summary
-    assert "its pods say gpucost/interruptible" in batch.summary
+    assert "it always has 3 replicas or more" in service.summary
+    assert "its pods have the label gpucost/interruptible" in batch.summary
     assert "since the last checkpoint" in batch.risk_note
     assert yaml.safe_load(service.patch)["spec"]["template"]["spec"]["affinity"]
     template = yaml.safe_load(cron.patch)["spec"]["jobTemplate"]["spec"]["template"]
@@ -121,4 +121,4 @@ def test_the_range_is_that_of_the_prices() -> None:
         moved = replace(service[0], pool=replace(service[0].pool, price=Decimal(str(price))))
         before, after = (sim.costs(list(sim.simulate([each], HOURS)))[0] for each in (service[0], moved))
         assert float(found) == pytest.approx(before - after, rel=0.01)
-    assert moving.evidence.facts["spot"] == "g5.xlarge $0.600 an hour (0.450 to 1.200): mean of the dearest zone"
+    assert moving.evidence.facts["spot"] == "g5.xlarge $0.600 an hour (0.450 to 1.200): mean of the most expensive zone"

@@ -61,7 +61,7 @@ def test_the_nodes_are_those_with_which_the_simulated_queue_is_gone(
         assert more == line.fewest_more(one.jobs, one.pool, one.nodes), one.pool.name
         before, after = (line.waited(one.jobs, one.pool, one.nodes + added) for added in (0, more))
         assert f"{before:,.1f} GPU-hours" in advice.summary
-        left = float(advice.evidence.facts["replayed"].split("with the nodes ")[1].split(" of ")[0].replace(",", ""))
+        left = float(advice.evidence.facts["replay"].split("with the nodes, ")[1].split(" of ")[0].replace(",", ""))
         assert left == pytest.approx(after, abs=0.1 * before), "what the re-simulated queue still waits"
         grown = replace(one.pool, keeps=one.nodes + more)
         costs = [
@@ -88,8 +88,8 @@ def test_waiting_is_valued_beside_the_nodes_by_hand() -> None:
     assert one.saving.usd == one.saving.low_usd == one.saving.high_usd == one.saving.cash_usd == -3 * 730
     facts = one.evidence.facts
     assert facts["longest wait"] == "4.0 hours (research-ns/j0-2-0)"
-    assert facts["wanted at once"] == "1 GPUs, mean of the busiest hour"
-    assert facts["waiting is worth"].startswith("$365.00 a month at $3.000 a GPU-hour"), "a sixth of the month's hours"
+    assert facts["requested at once"] == "1 GPUs, mean of the busiest hour"
+    assert facts["cost of waiting"].startswith("$365.00 a month at $3.000 per GPU-hour"), "a sixth of the month's hours"
     assert facts["nodes in hours of waiting only"] == "$365.00 a month"
     assert facts["waited by namespace"] == "research-ns 56.0"
     assert one.current_gpus == 1
@@ -166,5 +166,5 @@ def test_amounts_are_in_the_ledger_s_currency() -> None:
         look.add(record.hour, map(use_of, record.lines), record.nodes, "EUR")
     (one,) = [one for one in review_cluster(look, sim.START, {}).recommendations if one.kind == "pending"]
     assert one.currency == "EUR"
-    assert one.evidence.facts["waiting is worth"].startswith("EUR ")
+    assert one.evidence.facts["cost of waiting"].startswith("EUR ")
     assert "$" not in str(one.evidence.facts)

@@ -127,7 +127,7 @@ def test_a_model_is_named_by_its_words(model: str) -> None:
 def test_models_that_one_word_names_together_are_told_apart() -> None:
     larger = replace(POOL, name="large", instance_type="p4de.24xlarge", model="NVIDIA A100-SXM4-80GB")
     both = [*loads(), sim.Load("big", lambda _: 4.0, lambda _: 8, pool=larger)]
-    named = "'A100' means NVIDIA A100-SXM4-40GB and NVIDIA A100-SXM4-80GB here: name one of them"
+    named = "'A100' matches NVIDIA A100-SXM4-40GB and NVIDIA A100-SXM4-80GB; name one of them"
     with pytest.raises(InvalidInputError, match=named):
         what_if(MOVE, days_of(both))
     found = what_if(replace(MOVE, model="A100 40GB"), days_of(both))

@@ -30,7 +30,7 @@ class AlertSettings(Section):
         for kind in RULE_KINDS:
             of_kind = [rule for rule in rules if rule.rule == kind]
             if len(of_kind) > 1 and any(rule.name is None for rule in of_kind):
-                raise ValueError(f"{len(of_kind)} rules of kind {kind}: each of them needs a name")
+                raise ValueError(f"{len(of_kind)} rules of kind {kind}: each needs a name")
         return rules
 
     @model_validator(mode="after")

@@ -1,9 +1,9 @@
-// Colors that color-blind people can distinguish (measured in tests/colours.test.ts): for parts, adjusted Okabe-Ito hues;
+// Colors that color-blind people can distinguish (measured in tests/colors.test.ts): for parts, adjusted Okabe-Ito hues;
 // for utilization, cividis.
 
 import type { PartKey } from "../identity";
 
-export const PART_COLOURS: Record<PartKey, string> = {
+export const PART_COLORS: Record<PartKey, string> = {
   effective_usd: "#03a379",
   waste_usd: "#bf3e07",
   unmeasured_usd: "#ffe111",
@@ -31,31 +31,31 @@ const CIVIDIS = [
 ] as const;
 
 /** The color of a utilization, 0 to 1. */
-export function useColour(value: number): string {
+export function useColor(value: number): string {
   const at = Math.min(1, Math.max(0, value)) * (CIVIDIS.length - 1);
   const low = CIVIDIS[Math.floor(at)] ?? CIVIDIS[0];
   const high = CIVIDIS[Math.ceil(at)] ?? CIVIDIS[9];
-  const mixed = low.map((one, place) => Math.round(one + ((high[place] ?? one) - one) * (at % 1)));
+  const mixed = low.map((channel, index) => Math.round(channel + ((high[index] ?? channel) - channel) * (at % 1)));
   return `rgb(${mixed.join(",")})`;
 }
 
 /** Reads a custom property of the style sheet, which depends on the color scheme. */
-export function styleColour(element: Element, name: string): string {
+export function styleColor(element: Element, name: string): string {
   return getComputedStyle(element).getPropertyValue(name).trim();
 }
 
 const hatches = new Map<string, CanvasPattern>();
 
 /** The diagonal pattern of missing data. */
-export function hatch(context: CanvasRenderingContext2D, colour: string): CanvasPattern | string {
-  const known = hatches.get(colour);
-  if (known !== undefined) return known;
+export function hatch(context: CanvasRenderingContext2D, color: string): CanvasPattern | string {
+  const cached = hatches.get(color);
+  if (cached !== undefined) return cached;
   const size = 8;
   const tile = document.createElement("canvas");
   tile.width = tile.height = size;
   const pen = tile.getContext("2d");
-  if (pen === null) return colour;
-  pen.strokeStyle = colour;
+  if (pen === null) return color;
+  pen.strokeStyle = color;
   pen.lineWidth = 1.5;
   pen.beginPath();
   for (const shift of [-size, 0, size]) {
@@ -64,7 +64,7 @@ export function hatch(context: CanvasRenderingContext2D, colour: string): Canvas
   }
   pen.stroke();
   const pattern = context.createPattern(tile, "repeat");
-  if (pattern === null) return colour;
-  hatches.set(colour, pattern);
+  if (pattern === null) return color;
+  hatches.set(color, pattern);
   return pattern;
 }

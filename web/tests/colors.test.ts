@@ -1,7 +1,6 @@
-// That colours can be told apart, measured: by people who see all of them, by those who lack a kind of cone, and on paper
-// without any.
+// Measures that colors are distinguishable: with normal vision, with color blindness, and in black-and-white print.
 import { describe, expect, test } from "vitest";
-import { OUTLINE, PART_COLOURS, useColour } from "../src/charts/colours";
+import { OUTLINE, PART_COLORS, useColor } from "../src/charts/colors";
 import { PARTS } from "../src/identity";
 import style from "../src/style.css?raw";
 
@@ -31,27 +30,29 @@ const VISIONS: Record<string, readonly [Three, Three, Three]> = {
   ],
 };
 
-function linear(colour: string): Three {
-  const short = colour.replace(/^#(.)(.)(.)$/, "#$1$1$2$2$3$3");
-  const found = short.startsWith("#")
+function linear(color: string): Three {
+  const short = color.replace(/^#(.)(.)(.)$/, "#$1$1$2$2$3$3");
+  const digits = short.startsWith("#")
     ? [1, 3, 5].map((at) => parseInt(short.slice(at, at + 2), 16))
     : (short.match(/\d+/g) ?? []).map(Number);
-  const [red = 0, green = 0, blue = 0] = found.map((one) =>
-    one / 255 <= 0.04045 ? one / 255 / 12.92 : ((one / 255 + 0.055) / 1.055) ** 2.4,
+  const [red = 0, green = 0, blue = 0] = digits.map((partColor) =>
+    partColor / 255 <= 0.04045 ? partColor / 255 / 12.92 : ((partColor / 255 + 0.055) / 1.055) ** 2.4,
   );
   return [red, green, blue];
 }
 
-const dot = (one: Three, other: Three) => one[0] * other[0] + one[1] * other[1] + one[2] * other[2];
+const dot = (partColor: Three, other: Three) =>
+  partColor[0] * other[0] + partColor[1] * other[1] + partColor[2] * other[2];
 
-function seen(colour: string, vision: string): Three {
+function seen(color: string, vision: string): Three {
   const rows = VISIONS[vision] ?? [];
-  const [red = 0, green = 0, blue = 0] = rows.map((row) => Math.min(1, Math.max(0, dot(row, linear(colour)))));
+  const [red = 0, green = 0, blue = 0] = rows.map((row) => Math.min(1, Math.max(0, dot(row, linear(color)))));
   return lab([red, green, blue]);
 }
 
 function lab(rgb: Three): Three {
-  const root = (one: number) => (one > 216 / 24389 ? Math.cbrt(one) : ((24389 / 27) * one + 16) / 116);
+  const root = (partColor: number) =>
+    partColor > 216 / 24389 ? Math.cbrt(partColor) : ((24389 / 27) * partColor + 16) / 116;
   const x = root(dot([0.4124564, 0.3575761, 0.1804375], rgb) / 0.95047);
   const y = root(dot([0.2126729, 0.7151522, 0.072175], rgb));
   const z = root(dot([0.0193339, 0.119192, 0.9503041], rgb) / 1.08883);
@@ -83,52 +84,52 @@ function distance([l1, a1, b1]: Three, [l2, a2, b2]: Three): number {
 }
 
 /** WCAG 2.2. */
-function contrast(one: string, other: string): number {
-  const [light = 0, dark = 0] = [one, other]
-    .map((colour) => dot([0.2126, 0.7152, 0.0722], linear(colour)) + 0.05)
+function contrast(partColor: string, other: string): number {
+  const [light = 0, dark = 0] = [partColor, other]
+    .map((color) => dot([0.2126, 0.7152, 0.0722], linear(color)) + 0.05)
     .sort((left, right) => right - left);
   return light / dark;
 }
 
 const [LIGHT = {}, DARK = {}] = [...style.matchAll(/:root[^{]*\{([^}]*--back:[^}]*)\}/g)].map(([, rules = ""]) =>
-  Object.fromEntries([...rules.matchAll(/--(\w+): (#\w+);/g)].map(([, name = "", colour = ""]) => [name, colour])),
+  Object.fromEntries([...rules.matchAll(/--(\w+): (#\w+);/g)].map(([, name = "", color = ""]) => [name, color])),
 );
-const PART = PARTS.map((part) => PART_COLOURS[part.key]);
+const PART = PARTS.map((part) => PART_COLORS[part.key]);
 
 test("the distance is CIEDE2000", () => {
   // Sharma et al., table 1: pairs 1, 7, 9 and 16.
-  for (const [one, other, tableRows] of [
+  for (const [partColor, other, tableRows] of [
     [[50, 2.6772, -79.7751], [50, 0, -82.7485], 2.0425],
     [[50, 0, 0], [50, -1, 2], 2.3669],
     [[50, 2.49, -0.001], [50, -2.49, 0.0009], 7.1792],
     [[50, 2.5, 0], [50, 0, -2.5], 4.3065],
   ] as [Three, Three, number][]) {
-    expect(distance(one, other)).toBeCloseTo(tableRows, 4);
+    expect(distance(partColor, other)).toBeCloseTo(tableRows, 4);
   }
   expect(contrast("#000", "#fff")).toBeCloseTo(21, 10);
 });
 
 describe.each(Object.keys(VISIONS))("with %s", (vision) => {
-  test("any two parts differ: which of them meet in a stack, the figures decide", () => {
-    PART.forEach((one, at) => {
+  test("any two parts differ, because any two can be adjacent in a stack", () => {
+    PART.forEach((partColor, at) => {
       for (const other of PART.slice(at + 1)) {
-        expect(distance(seen(one, vision), seen(other, vision)), `${one} ${other}`).toBeGreaterThan(15);
+        expect(distance(seen(partColor, vision), seen(other, vision)), `${partColor} ${other}`).toBeGreaterThan(15);
       }
     });
   });
 
-  test("more use is lighter, and what nobody held or could hold is no use", () => {
-    const uses = Array.from({ length: 101 }, (_, percent) => seen(useColour(percent / 100), vision));
+  test("higher utilization is lighter, and differs from unallocated and stranded", () => {
+    const uses = Array.from({ length: 101 }, (_, percent) => seen(useColor(percent / 100), vision));
     for (let at = 10; at <= 100; at += 10) expect(uses[at]?.[0]).toBeGreaterThan((uses[at - 10]?.[0] ?? 0) + 4);
-    for (const one of [PART_COLOURS.unallocated_usd, PART_COLOURS.stranded_usd]) {
-      for (const use of uses) expect(distance(seen(one, vision), use), one).toBeGreaterThan(12);
+    for (const partColor of [PART_COLORS.unallocated_usd, PART_COLORS.stranded_usd]) {
+      for (const use of uses) expect(distance(seen(partColor, vision), use), partColor).toBeGreaterThan(12);
     }
   });
 });
 
-test("without colours, the two that always meet differ in lightness, and lines part all", () => {
-  const light = (colour: string) => seen(colour, "all cones")[0];
-  expect(Math.abs(light(PART_COLOURS.effective_usd) - light(PART_COLOURS.waste_usd))).toBeGreaterThan(10);
+test("without colors, effective and waste differ in lightness, and outlines separate all parts", () => {
+  const light = (color: string) => seen(color, "all cones")[0];
+  expect(Math.abs(light(PART_COLORS.effective_usd) - light(PART_COLORS.waste_usd))).toBeGreaterThan(10);
   for (const part of PART) {
     expect(contrast(part, OUTLINE), part).toBeGreaterThan(3); // WCAG 1.4.11
     expect(contrast(part, DARK["panel"] ?? ""), part).toBeGreaterThan(3);
