@@ -41,9 +41,7 @@ def test_unreachable_prometheus_makes_hours_incomplete_with_reason_and_next_atte
     assert system.heard.closed[0].status == "incomplete"
 
 
-def test_incomplete_hour_is_retried_only_when_due(
-    system: System, impatient: None, refused_url: str
-) -> None:
+def test_incomplete_hour_is_retried_only_when_due(system: System, impatient: None, refused_url: str) -> None:
     url = system.store.current().settings.clusters[0].prometheus.url
     system.push(refused_url)
     system.attribute(version=2)

@@ -167,7 +167,9 @@ def test_stalled_backfill_raises_an_error(queue: Queue) -> None:
     run = backfill(queue)
     run.send(1, "why")
     queue.sent = queue.sent[:2]
-    with pytest.raises(GpuCostError, match="the backfill queue is empty and no hour was done for 65 minutes, but 43 hours are missing"):
+    with pytest.raises(
+        GpuCostError, match="the backfill queue is empty and no hour was done for 65 minutes, but 43 hours are missing"
+    ):
         run.follow(lambda _: None, queue.work)
     assert queue.now - NOW == timedelta(minutes=68)
 

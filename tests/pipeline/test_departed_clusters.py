@@ -74,7 +74,9 @@ class Fleet:
 
 
 def asked(start: datetime, end: datetime, group_by: str = "", cluster: str | None = None) -> QueryParameters:
-    return QueryParameters(format_timestamp(start), format_timestamp(end), granularity="total", group_by=group_by, cluster=cluster)
+    return QueryParameters(
+        format_timestamp(start), format_timestamp(end), granularity="total", group_by=group_by, cluster=cluster
+    )
 
 
 @pytest.fixture
@@ -136,9 +138,7 @@ def test_departure_with_a_damaged_version_is_recorded(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("damage", [{"S": "x"}, {"M": {"west": {"N": "7"}}}])
-def test_departures_are_reconstructed_from_the_history(
-    fleet: Fleet, damage: dict[str, Any]
-) -> None:
+def test_departures_are_reconstructed_from_the_history(fleet: Fleet, damage: dict[str, Any]) -> None:
     fleet.change(2, "SET l = :cut", {":cut": damage})
     assert fleet.store().current().version == 1
     assert "west" in fleet.push(LEFT + DAY, "east").departed

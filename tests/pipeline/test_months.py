@@ -193,7 +193,9 @@ def test_month_closed_before_any_call_of_a_publication_rejects_it(system: System
         system.publish(FIRST, "10", "back")
         before = system.answers()
     assert crossed > 6
-    assert system.ledger.versions.closed_month(MONTH) is not None, "frozen after the version was put, it is in the month"
+    assert system.ledger.versions.closed_month(MONTH) is not None, (
+        "frozen after the version was put, it is in the month"
+    )
     assert system.month() == 30 + 10 + at
 
 

@@ -54,7 +54,15 @@ def idle_workloads(count: int, numbers: random.Random) -> Iterator[Alert]:
         figures = {**told.figures, "waste_usd_per_hour": amount(numbers), "gpus": amount(numbers)}
         worst = (TopWaster(subject.namespace, "Job", name, amount(numbers), amount(numbers)),)
         told = replace(told, id=f"demo/idle-workload/{name}", figures=figures, workloads=worst)
-        yield Alert("idle-workload", subject, "firing", NOON, (Evaluation(NOON, is_breach=True),), notified_at=NOON, notification=told)
+        yield Alert(
+            "idle-workload",
+            subject,
+            "firing",
+            NOON,
+            (Evaluation(NOON, is_breach=True),),
+            notified_at=NOON,
+            notification=told,
+        )
 
 
 def sizes(table: DynamoTable, pk: str) -> list[int]:
@@ -64,10 +72,14 @@ def sizes(table: DynamoTable, pk: str) -> list[int]:
 
 
 @pytest.mark.parametrize("count", [5_000, 10_000])
-def test_recommendations_for_thousands_of_idle_workloads_are_stored(table: DynamoTable, numbers: random.Random, count: int) -> None:
+def test_alert_group_of_thousands_of_idle_workloads_is_stored(
+    table: DynamoTable, numbers: random.Random, count: int
+) -> None:
     alerts = tuple(idle_workloads(count, numbers))
     receivers = ("history", "slack:gpucost/slack", "email")
-    outbox = tuple(OutboxEntry(name, alert.notification) for alert in alerts if alert.notification for name in receivers)
+    outbox = tuple(
+        OutboxEntry(name, alert.notification) for alert in alerts if alert.notification for name in receivers
+    )
     memory = DynamoAlertStates(table.client, table.name)
     saved = memory.save_group(AlertGroup("demo", "research", outbox=outbox).with_alerts(alerts))
     assert sum(sizes(table, "C#demo#alerts")) > ITEM > max(sizes(table, "C#demo#alerts"))

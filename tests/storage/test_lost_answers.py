@@ -66,7 +66,9 @@ def test_push_whose_answer_was_lost_succeeds(client: Any, table: DynamoTable) ->
     assert [one.version for one in store.history()] == [2, 1]
 
 
-def test_repeated_call_that_closed_the_month_succeeds_and_other_writers_conflict(client: Any, table: DynamoTable) -> None:
+def test_repeated_call_that_closed_the_month_succeeds_and_other_writers_conflict(
+    client: Any, table: DynamoTable
+) -> None:
     versions = Ledger(client, table.name).versions
     versions.close_month(ClosedMonth("2026-10", NOW, "me", "chargeback"))
     with pytest.raises(ConflictError):

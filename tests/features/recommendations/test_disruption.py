@@ -56,22 +56,22 @@ def look() -> LookBack:
 @pytest.mark.parametrize(
     ("eligible", "allowed", "said", "has_budget"),
     [
-        ({}, {}, "no metric of Karpenter's tells why nodes stayed", False),
+        ({}, {}, "its metrics do not show why nodes were not removed", False),
         (
             {"underutilized": 0, "empty": 2}, {},
-            "no node of the cluster was eligible as underutilized in the last week: settings, pods or PDBs kept them",
+            "no node of the cluster was eligible as underutilized in the last week, because of settings, pods or PDBs",
             False,
         ),
         (
             {"underutilized": 4}, {("spread", "underutilized"): 0, ("spread", "empty"): 1},
-            "up to 4 nodes of the cluster were eligible as underutilized in the last week; this pool's budgets let "
-            "none go at once",
+            "up to 4 nodes of the cluster were eligible as underutilized in the last week; the pool's disruption budgets "
+            "allow none at once",
             True,
         ),
         (
             {"underutilized": 4}, {("spread", "underutilized"): 2, ("other", "underutilized"): 0},
-            "up to 4 nodes of the cluster were eligible as underutilized in the last week; this pool's budgets let "
-            "2 go at once",
+            "up to 4 nodes of the cluster were eligible as underutilized in the last week; the pool's disruption budgets "
+            "allow 2 at once",
             False,
         ),
     ],

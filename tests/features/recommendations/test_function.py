@@ -92,8 +92,8 @@ def metrics() -> str:
 def run(at_hour: int, **more: Any) -> dict[str, Any]:
     scheduled = format_timestamp(sim.START + HOUR * at_hour)
     answer: dict[str, Any] = recommend.handler(
-        {"version": 1, "scheduled_time": scheduled, **more}, Lambda(), container=Container()
-    )  # type: ignore[arg-type]  # what Lambda passes, in short
+        {"version": 1, "scheduled_time": scheduled, **more}, Lambda(), container=Container()  # type: ignore[arg-type]  # a reduced Lambda context
+    )
     return answer
 
 
@@ -215,7 +215,7 @@ def test_running_again_changes_nothing() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(MessageError, match="scheduled_time"):
-        recommend.handler({"version": 1}, Lambda(), container=Container())  # type: ignore[arg-type]  # what Lambda passes, in short
+        recommend.handler({"version": 1}, Lambda(), container=Container())  # type: ignore[arg-type]  # a reduced Lambda context
     with pytest.raises(InvalidInputError, match="nowhere"):
         run(HOURS, cluster="nowhere")
 

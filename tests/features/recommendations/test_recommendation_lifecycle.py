@@ -281,7 +281,7 @@ def test_an_object_that_gets_a_second_gpu_model_loses_its_advice_with_the_reason
     assert after[key].state == "withdrawn"
     assert after[key].reason == (
         "newer figures no longer support it: utilization 12% on average, 12% in the busiest hour; its other pods have another "
-        "GPU model or resource, and what changes these changes those"
+        "GPU model or resource, and a change would affect all of them"
     )
 
 
