@@ -268,7 +268,7 @@ def test_queries_of_a_whole_message_stay_within_amps_limits(system: System, monk
         asked.append((path, dict(form)))
         return ask(self, path, form)
 
-    monkeypatch.setattr(PrometheusClient, "_ask", watched)
+    monkeypatch.setattr(PrometheusClient, "_send_query", watched)
     tally.drain()
     system.attribute(hours=24, start=HOUR - timedelta(hours=23))
     counted = tally.drain()

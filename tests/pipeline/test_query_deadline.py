@@ -196,7 +196,7 @@ def record_queries(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
         sent.append(form)
         return ask(self, path, form)
 
-    monkeypatch.setattr(PrometheusClient, "_ask", watched)
+    monkeypatch.setattr(PrometheusClient, "_send_query", watched)
     return sent
 
 

@@ -142,7 +142,7 @@ def test_no_redirect_is_followed_with_a_signature() -> None:
 @pytest.mark.parametrize("auth", [BearerAuth("gpucost/x", lambda _: secret_for("http://prometheus.example"))])
 def test_credentials_never_leave_without_tls(auth: BearerAuth) -> None:
     for signer in (auth, SerializedSigner(lambda request: request)):  # type: ignore[arg-type]
-        with pytest.raises(SourceError, match="has no TLS, and credentials are sent to https"):
+        with pytest.raises(SourceError, match="has no TLS, and credentials are sent over https"):
             requests.Request("GET", "http://prometheus.example", auth=signer).prepare()
 
 

@@ -36,7 +36,7 @@ def aws() -> Iterator[str]:
 
 
 class Waits(list[float]):
-    """Remembers how long was waited in place of waiting."""
+    """Records the waiting times instead of waiting."""
 
     def __call__(self, seconds: float) -> None:
         self.append(seconds)
@@ -165,7 +165,7 @@ def test_a_query_that_takes_too_long_is_stopped() -> None:
     ("call", "what"),
     [
         ("start_query_execution", "start the query"),
-        ("get_query_execution", "look at the query"),
+        ("get_query_execution", "get the query's status"),
         ("get_query_results", "fetch the rows"),
     ],
 )
@@ -186,7 +186,7 @@ def test_an_answer_with_other_columns_is_refused() -> None:
     athena.look("SUCCEEDED")
     header, row = athena_rows([ROW])
     athena.page([{"Data": header["Data"][::-1]}, row])
-    with pytest.raises(SourceError, match="in place of"):
+    with pytest.raises(SourceError, match="instead of"):
         list(athena.bill.read(NOVEMBER, DECEMBER).lines)
 
 

@@ -145,7 +145,8 @@ def test_node_label_missing_on_some_nodes_is_a_finding(examined: Examine) -> Non
         lambda line: re.sub(r'label_karpenter_sh_capacity_type="[^"]*",?', "", line) if '"n2"' in line else line,
     )
     check = only(examined(cluster), "node label karpenter.sh/capacity-type or eks.amazonaws.com/capacityType",
-                 says="1 of 2 GPU nodes have no label for the capacity type (n2)", change=NODES, status="missing")  # fmt: skip
+                 says="1 of 2 GPU nodes have no label for the capacity type (n2)", change=NODES,
+                 status="missing")  # fmt: skip
     assert check.series == 1
 
 
@@ -166,7 +167,7 @@ def test_different_and_long_scrape_intervals_are_findings(examined: Examine) -> 
     slow.families["up"] += other.families["up"]
     check = named(examined(slow), "scrape interval of GPU exporter")
     assert check.scrape_interval_seconds == 120
-    assert "every 60 to 120 s (n2:9400)" in (check.finding or "")
+    assert "60 to 120 s (n2:9400)" in (check.finding or "")
 
     coarse = Recent(step=240)
     coarse.up()

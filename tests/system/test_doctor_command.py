@@ -52,7 +52,7 @@ def test_table_shows_checks_and_changes(tmp_path: Path, prometheus: Callable[[st
     assert "→ dcgm-exporter, version 4.1.1 or later: env KUBERNETES_VIRTUAL_GPUS=true" in done.stdout
 
 
-def test_unreachable_cluster_does_not_affect_others(
+def test_only_the_unreachable_cluster_is_impossible(
     tmp_path: Path, prometheus: Callable[[str], str], refused_url: str
 ) -> None:
     good, bad = prometheus(healthy().text()), refused_url

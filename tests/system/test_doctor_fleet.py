@@ -55,9 +55,7 @@ def _examined(scenario: Scenario, url: str) -> Report:
 
 
 @pytest.mark.parametrize("name", STEADY)
-def test_predicted_utilization_sources_are_those_of_the_lines(
-    reports: Mapping[str, tuple[Report, Any]], name: str
-) -> None:
+def test_predicted_sources_are_those_of_the_lines(reports: Mapping[str, tuple[Report, Any]], name: str) -> None:
     report, hour = reports[name]
     lines: dict[str, Decimal] = defaultdict(Decimal)
     for line in hour["lines"]:

@@ -31,7 +31,8 @@ def test_spot_nodes_need_their_zone_id(diagnose: Diagnose) -> None:
     sources = "{sources: [spot, on-demand]}"
     spot = {"karpenter_sh_capacity_type": "spot"}
     report = diagnose(healthy(labels=spot), sources)
-    only(report, ZONE_ID, status="missing", says="1 of 1 GPU nodes have no label for the zone ID (n1): spot prices do not apply",
+    only(report, ZONE_ID, status="missing",
+         says="1 of 1 GPU nodes have no label for the zone ID (n1): spot prices do not apply",
          change="topology.k8s.aws/zone-id,")  # fmt: skip
     assert faults(diagnose(healthy(labels={**spot, "topology_k8s_aws_zone_id": "usw2-az1"}), sources)) == {}
 

@@ -101,7 +101,8 @@ def test_exporters_own_pod_on_idle_devices_is_a_finding(examined: Examine) -> No
         return plain.replace("exported_", "")
 
     report = examined(healthy().edited(GR, honor))
-    check = only(report, "honorLabels", says="2 idle devices are labeled with the exporter's own pod (dcgm-exporter-n1)",
+    check = only(report, "honorLabels",
+                 says="2 idle devices are labeled with the exporter's own pod (dcgm-exporter-n1)",
                  change="honorLabels: false")  # fmt: skip
     assert check.severity == "optional"
     assert sources(report) == [(GR, "pod", Decimal(2))]

@@ -170,7 +170,7 @@ def intervals(context: CheckContext) -> Iterable[Check]:
             fault = Fault(finding, f"scrape configuration of {name}: interval: 60s")
         elif longest > shortest * _SIMILAR_INTERVALS:
             slowest = first_few(target.instance for target, interval in by_target.items() if interval == longest)
-            note = f"instances are scraped every {shortest:f} to {longest:f} s ({slowest}): each counts by its own interval"
+            note = f"scrape intervals differ: {shortest:f} to {longest:f} s ({slowest}); each target counts by its own"
         severity: Severity = "recommended" if fault else "optional"
         yield context.check(f"scrape interval of {name}", metric, severity, fault, note=note, series=len(by_target))
 
