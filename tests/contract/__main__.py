@@ -30,16 +30,16 @@ def main(arguments: list[str]) -> int:
         with running_api(url) as address, ThreadPoolExecutor(processes) as pool:
             print(f"a month is there after {time.monotonic() - began:.0f} s", flush=True)
 
-            def one(seed: int, who: str, phases: str) -> Done:
+            def run_once(seed: int, identity: str, phases: str) -> Done:
                 started = time.monotonic()
-                done = run(address, who, examples=examples, phases=phases, seed=seed)
-                told = f"{done.cases:,} cases in {time.monotonic() - started:.0f} s, exit status {done.status}"
-                print(done.output if done.status else "", f"{who}, {phases}, seed {seed}: {told}", sep="\n", flush=True)
+                done = run(address, identity, examples=examples, phases=phases, seed=seed)
+                summary = f"{done.cases:,} cases in {time.monotonic() - started:.0f} s, exit status {done.status}"
+                print(done.output if done.status else "", f"{identity}, {phases}, seed {seed}: {summary}", sep="\n", flush=True)
                 return done
 
-            found = list(pool.map(lambda job: one(job[0], *job[1]), enumerate(RUNS, 1)))
-    print(f"{sum(done.cases for done in found):,} cases in {time.monotonic() - began:.0f} s")
-    return max(done.status for done in found)
+            runs = list(pool.map(lambda job: run_once(job[0], *job[1]), enumerate(RUNS, 1)))
+    print(f"{sum(done.cases for done in runs):,} cases in {time.monotonic() - began:.0f} s")
+    return max(done.status for done in runs)
 
 
 if __name__ == "__main__":

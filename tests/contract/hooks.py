@@ -55,7 +55,7 @@ def map_case(_context: schemathesis.HookContext, case: Any) -> Any:
     choice = random.Random(repr((case.path, sorted((case.query or {}).items(), key=repr))))
     if not generated or choice.random() < 1 / 3:
         return case
-    query, taken = dict(case.query or {}), {one.name for one in case.operation.query}
+    query, taken = dict(case.query or {}), {parameter.name for parameter in case.operation.query}
     if case.operation.path == "/allocation/compute":
         query["window"] = choice.choice(WINDOWS)
     elif "window" in taken and choice.random() < 1 / 3:

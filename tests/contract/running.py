@@ -110,7 +110,7 @@ def fill(client: Any, table: str, *, days: int = DAYS) -> None:
     PriceStore(client, table).replace("on-demand", [listed], rated_until=midnight, now=NOW)
 
 
-def who(_target: str, headers: Mapping[str, str]) -> dict[str, Any]:
+def identify(_target: str, headers: Mapping[str, str]) -> dict[str, Any]:
     """An authorizer that knows two tokens: what API Gateway would do with signatures."""
     token = headers.get("authorization", "").removeprefix("Bearer ")
     if token in (ADMIN, RESEARCH):
@@ -119,7 +119,7 @@ def who(_target: str, headers: Mapping[str, str]) -> dict[str, Any]:
 
 
 @contextmanager
-def running_api(dynamodb_url: str, *, days: int = DAYS, identify: Identify = who) -> Iterator[str]:
+def running_api(dynamodb_url: str, *, days: int = DAYS, identify: Identify = identify) -> Iterator[str]:
     """Serve a filled ledger; yields the API's address."""
     client, table, lock = local_client("dynamodb", dynamodb_url), f"contract-{uuid4()}", Lock()
     create_table(client, table)

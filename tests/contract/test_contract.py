@@ -44,7 +44,7 @@ def examples() -> list[str]:
 EXAMPLES = sorted(set(examples()))
 
 
-def who(target: str, headers: Mapping[str, str]) -> dict[str, Any]:
+def identify_signer(target: str, headers: Mapping[str, str]) -> dict[str, Any]:
     """The administrator, for whoever signs with the right secret or sends the token."""
     url = f"http://{headers['host']}{target}"
     if headers.get("authorization") == f"Bearer {ADMIN}" or is_signed("GET", url, headers):
@@ -54,7 +54,7 @@ def who(target: str, headers: Mapping[str, str]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def api(dynamodb_url: str) -> Iterator[str]:
-    with running_api(dynamodb_url, days=2, identify=who) as address:
+    with running_api(dynamodb_url, days=2, identify=identify_signer) as address:
         yield address
 
 
@@ -82,38 +82,38 @@ def test_examples_run_as_written(example: str, api: str, proxy: str) -> None:
     command = example.replace(DEPLOYED, api)
     for host in LOCAL:
         command = command.replace(host, proxy)
-    frozen = CREDENTIALS.get_frozen_credentials()
-    known = {
+    credentials = CREDENTIALS.get_frozen_credentials()
+    environment = {
         "PATH": f"{BIN}:{os.environ['PATH']}", "HOME": "/nonexistent", "TOKEN": ADMIN, "LANG": "C.UTF-8",
-        "AWS_ACCESS_KEY_ID": str(frozen.access_key), "AWS_SECRET_ACCESS_KEY": str(frozen.secret_key),
-        "AWS_SESSION_TOKEN": str(frozen.token),
+        "AWS_ACCESS_KEY_ID": str(credentials.access_key), "AWS_SECRET_ACCESS_KEY": str(credentials.secret_key),
+        "AWS_SESSION_TOKEN": str(credentials.token),
     }  # fmt: skip
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=known, timeout=60)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=environment, timeout=60)
     assert done.returncode == 0, done.stderr
     if "format=" in example:  # a download: a header, or a line about the whole
         assert re.match(r'start,|{"', done.stdout), done.stdout
         assert '"status": 4' not in done.stdout
         return
-    found = json.loads(done.stdout)
-    assert found.get("status") in (None, "success"), done.stdout
+    body = json.loads(done.stdout)
+    assert body.get("status") in (None, "success"), done.stdout
 
 
 @pytest.mark.parametrize("signed", [["awscurl", "--service", "execute-api", "--region", "us-east-1"], ["curl", "-s"]])
 def test_what_is_not_signed_rightly_is_refused(signed: list[str], api: str) -> None:
-    known = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": "/nonexistent", "AWS_ACCESS_KEY_ID": "x",
+    environment = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": "/nonexistent", "AWS_ACCESS_KEY_ID": "x",
              "AWS_SECRET_ACCESS_KEY": "y", "AWS_SESSION_TOKEN": "z", "LANG": "C.UTF-8"}  # fmt: skip
     done = subprocess.run(
-        [*signed, f"{api}/v1/hours?window=24h"], capture_output=True, text=True, check=False, env=known, timeout=60
+        [*signed, f"{api}/v1/hours?window=24h"], capture_output=True, text=True, check=False, env=environment, timeout=60
     )
     assert "the request says nothing of who sent it" in done.stdout
 
 
-def asked_of(example: str) -> tuple[str, dict[str, str]]:
+def request_of(example: str) -> tuple[str, dict[str, str]]:
     """Path and parameters of an example."""
     expanded = subprocess.run(["bash", "-c", f"printf '%s\\n' {example}"], capture_output=True, text=True, check=True)
     words = expanded.stdout.splitlines() if "$(" in example else shlex.split(example)
     address = urlsplit(next(word for word in words if word.startswith("http")))
-    data = [words[place + 1] for place, word in enumerate(words) if word in ("-d", "--data-urlencode")]
+    data = [words[index + 1] for index, word in enumerate(words) if word in ("-d", "--data-urlencode")]
     return address.path, dict(parse_qsl("&".join([address.query, *data])))
 
 
@@ -146,9 +146,9 @@ def operation_of(path: str) -> tuple[str, str, dict[str, str]]:
     raise AssertionError(f"no operation answers {path}")
 
 
-@pytest.mark.parametrize("example", [one for one in EXAMPLES if "format=" not in one])
+@pytest.mark.parametrize("example", [example for example in EXAMPLES if "format=" not in example])
 def test_a_generated_client_asks_what_the_examples_ask(example: str, client: Any) -> None:
-    path, query = asked_of(example)
+    path, query = request_of(example)
     tag, name, parts = operation_of(path)
     module = importlib.import_module(f"gpucost_client.api.{tag}.{name}")
     snake = {re.sub(r"(?<=[a-z])([A-Z])", r"_\1", key).lower(): value for key, value in query.items()}

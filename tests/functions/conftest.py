@@ -22,9 +22,9 @@ def nothing_is_denied(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def prepared() -> Iterator[Prepared]:
-    known = Prepared()
-    with serving(Container(clock=lambda: NOW, ledger=known, rollups=known, settings_store=known)):
-        yield known
+    ledger = Prepared()
+    with serving(Container(clock=lambda: NOW, ledger=ledger, rollups=ledger, settings_store=ledger)):
+        yield ledger
 
 
 @pytest.fixture

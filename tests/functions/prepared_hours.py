@@ -36,7 +36,7 @@ class Prepared:
     """Settings and hours as a test prepares them; raises what a test wants."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[str, datetime], HourSummary] = {}
+        self.summaries_by_hour: dict[tuple[str, datetime], HourSummary] = {}
         self.failure: Exception | None = None
 
     def current(self) -> StoredSettings:
@@ -54,14 +54,14 @@ class Prepared:
     ) -> None:
         totals = None if status == "incomplete" else Totals(Costs.total(groups.values()), capacity)
         coverage = Coverage(Decimal("0.25") if totals is None else Decimal(1), None)
-        self.known[cluster, hour] = HourSummary(cluster, hour, status, 1, coverage, totals, groups)
+        self.summaries_by_hour[cluster, hour] = HourSummary(cluster, hour, status, 1, coverage, totals, groups)
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
-        found = sorted(self.known.items())
-        return [summary for (name, hour), summary in found if name == cluster and start <= hour < end]
+        sorted_summaries = sorted(self.summaries_by_hour.items())
+        return [summary for (name, hour), summary in sorted_summaries if name == cluster and start <= hour < end]
 
     def summaries_of(self, manifests: Sequence[Manifest]) -> list[HourSummary]:
-        return [self.known[one.cluster, one.hour] for one in manifests]
+        return [self.summaries_by_hour[manifest.cluster, manifest.hour] for manifest in manifests]
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         return [
@@ -71,11 +71,11 @@ class Prepared:
 
     def days_of(self, manifests: Sequence[Manifest]) -> list[DaySummary]:
         """Each from its hours, as the table's own do (tests/storage/test_rollups.py)."""
-        found = []
+        days = []
         for day in days_with_hours(manifest.hour for manifest in manifests):
-            own = [one for one in manifests if floor_day(one.hour) == day]
-            found.append(sum_day(own[0].cluster, day, own, self.summaries_of(own)))
-        return found
+            day_manifests = [manifest for manifest in manifests if floor_day(manifest.hour) == day]
+            days.append(sum_day(day_manifests[0].cluster, day, day_manifests, self.summaries_of(day_manifests)))
+        return days
 
     def facts_of(
         self, manifests: Sequence[Manifest], business_unit: str | None = None
@@ -84,13 +84,13 @@ class Prepared:
         assert business_unit is None
         return [
             (
-                floor_day(one.hour),
+                floor_day(summary.hour),
                 {
                     FactKey(unit, namespace, "", "", "", "", "", "", "", "", ()): costs
-                    for (unit, namespace), costs in one.groups.items()
+                    for (unit, namespace), costs in summary.groups.items()
                 },
             )
-            for one in self.summaries_of(manifests)
+            for summary in self.summaries_of(manifests)
         ]  # fmt: skip
 
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
@@ -100,29 +100,29 @@ class Prepared:
     def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """One with a price and one without, beside a commitment that nobody used."""
         two = quantize(Decimal(2))
-        known = Capacity(capacity_gpu_hours=two, unallocated_gpu_hours=two, node_cost_usd=two, unallocated_usd=two)
+        priced = Capacity(capacity_gpu_hours=two, unallocated_gpu_hours=two, node_cost_usd=two, unallocated_usd=two)
         unknown = Capacity(capacity_gpu_hours=two, unallocated_gpu_hours=two, unpriced_capacity_gpu_hours=two)
         facts = ("pool", "g5.xlarge", "spot", "a", "A10G")
         nodes = (
-            NodeHour("n1", "aws:///a/i-1", *facts, "spot", "scad", None, quantize(Decimal(0)), known),
+            NodeHour("n1", "aws:///a/i-1", *facts, "spot", "scad", None, quantize(Decimal(0)), priced),
             NodeHour("n2", "aws:///a/i-2", *facts, "", "", None, quantize(Decimal(0)), unknown),
         )
         return nodes, (ClusterCharge("unused-savings-plan", "sp-1", Decimal(3)),)
 
     def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:
         """The first hour of every cluster cost twice as much before."""
-        found = self.summaries(cluster, start, end)[:1]
+        summaries = self.summaries(cluster, start, end)[:1]
         return [
             Restatement(
-                cluster, one.hour, 2, NOW, 3, "a deal", doubled(one.totals), one.totals,
-                {unit: (doubled(Totals(costs, None)).costs, costs) for (unit, _), costs in one.groups.items()},
+                cluster, summary.hour, 2, NOW, 3, "a deal", doubled(summary.totals), summary.totals,
+                {unit: (doubled(Totals(costs, None)).costs, costs) for (unit, _), costs in summary.groups.items()},
             )
-            for one in found
-            if one.totals is not None
+            for summary in summaries
+            if summary.totals is not None
         ]  # fmt: skip
 
     def notes_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[str, ...]]:
-        return {one.hour: ("a note",) for one in manifests}
+        return {manifest.hour: ("a note",) for manifest in manifests}
 
 
 def doubled(totals: Totals) -> Totals:

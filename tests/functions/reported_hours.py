@@ -56,10 +56,10 @@ class Store:
 
 def held(hour: int, unit: str, workload: str, usd: str, waste: str, **more: Any) -> Line:
     """A line of that cost and waste; the rest was used."""
-    found = line(unit, f"ns-{unit}", f"{workload}-{hour}", usd)._replace(workload=workload, uid=f"{workload}{hour}",
+    pod_line = line(unit, f"ns-{unit}", f"{workload}-{hour}", usd)._replace(workload=workload, uid=f"{workload}{hour}",
         waste_usd=Decimal(waste), effective_usd=Decimal(usd) - Decimal(waste),
     )  # fmt: skip
-    return found._replace(**more)
+    return pod_line._replace(**more)
 
 
 def published(cluster: str, hour: int, lines: list[Line], *, twins: bool = False) -> HourRecord:
@@ -82,14 +82,14 @@ def published(cluster: str, hour: int, lines: list[Line], *, twins: bool = False
 
 def hours() -> list[HourRecord]:
     """Every fourth hour. East: research trains, wasting from the second day on; a job runs on the first day only."""
-    found = []
+    records = []
     for hour in (*range(0, 3 * 24, 4), 72, 73):
         lines = [held(hour, "research", "train", "10", "0" if hour < 24 else "4", labels={"team": "x"})]
         if hour < 24:
             lines.append(held(hour, "=w", "job", "1", "1", labels={}))
-        found.append(published("east", hour, lines, twins=hour == 72))
+        records.append(published("east", hour, lines, twins=hour == 72))
     west = [published("west", hour, [held(hour, "research", "serve", "2", "0.5")]) for hour in (0, 28, 73)]
-    return [*found, *west, *partly_priced(), *in_yen_and_dollars()]
+    return [*records, *west, *partly_priced(), *in_yen_and_dollars()]
 
 
 def partly_priced() -> list[HourRecord]:
@@ -105,7 +105,7 @@ def partly_priced() -> list[HourRecord]:
 def in_yen_and_dollars() -> list[HourRecord]:
     """Weeks before, days with an hour each, the last two side by side: the settings' currency changed in between."""
     made = [published("east", hour, [held(hour, "abroad", "job", "4", "1")]) for hour in (-1008, -960, -936)]
-    return [*(replace(one, currency="JPY") for one in made[:2]), made[2]]
+    return [*(replace(hour_record, currency="JPY") for hour_record in made[:2]), made[2]]
 
 
 @contextmanager
@@ -114,8 +114,8 @@ def reported(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[None]:
     api = enforced.client("dynamodb", "ApiFunction")
     client, table = local_client("dynamodb", dynamodb_url), f"reports-{uuid4()}"
     create_table(client, table)
-    for one in hours():
-        Ledger(client, table).publish(one, replacing=None, settings_version=1, now=NOW)
+    for hour in hours():
+        Ledger(client, table).publish(hour, replacing=None, settings_version=1, now=NOW)
     for number in range(3):
         RollupStore(client, table).roll_up("east", FIRST + number * DAY, NOW)
     pools = (

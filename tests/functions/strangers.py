@@ -15,7 +15,7 @@ HOUR = timedelta(hours=1)
 
 
 @dataclass
-class Strangers:
+class DistinctFleet:
     """Two clusters, three hours; units `a` (first cluster only), `b` and `c`; every name ends in a tag of its own."""
 
     first: datetime
@@ -31,57 +31,57 @@ class Strangers:
             for number in range(3):
                 hour = self.first + HOUR * number
                 present = [letter for letter in self.units if letter != "a" or cluster == self.clusters[0]]
-                lines = [one for letter in present for one in self._lines(letter)]
+                lines = [pod_line for letter in present for pod_line in self._lines(letter)]
                 self.records.append(self._record(cluster, hour, lines))
 
     def secrets(self, *seen: str) -> set[str]:
         """Every name and amount that those who may see some units must not read: the others', the fleet's, and sums."""
         mine = {self.units[letter] for letter in seen}
         names: set[str] = set()
-        own: set[str] = set()
-        for one in self.records:
-            for held in one.lines:
-                (own if held.business_unit in mine else names).update({*_names(held), one.cluster})
-            names.update(one.notes)
-            names.update(node.node for node in one.nodes)
-            names.update(charge.reference for charge in one.charges)
-        return (names - own) | (set(self._amounts(mine)) - set(self._own(mine)))
+        visible: set[str] = set()
+        for hour_record in self.records:
+            for held in hour_record.lines:
+                (visible if held.business_unit in mine else names).update({*_names(held), hour_record.cluster})
+            names.update(hour_record.notes)
+            names.update(node.node for node in hour_record.nodes)
+            names.update(charge.reference for charge in hour_record.charges)
+        return (names - visible) | (set(self._amounts(mine)) - set(self._visible_amounts(mine)))
 
-    def news(self) -> Iterator[Notification]:
+    def notifications(self) -> Iterator[Notification]:
         """An alert on every unit's waste in every hour, and one on every cluster, which names the last unit's pod."""
-        for one in self.records:
-            for unit in {held.business_unit: None for held in one.lines}:
-                costs = Costs.total(held.costs() for held in one.lines if held.business_unit == unit)
-                told: dict[str, Decimal | None] = {"waste_usd": costs.waste_usd, "allocated_usd": costs.allocated_usd}
-                yield self._notification(one, Subject(one.cluster, unit), told, "")
-            assert one.totals is not None
-            assert one.totals.capacity is not None
-            told = {"unallocated_usd": one.totals.capacity.unallocated_usd}
-            yield self._notification(one, Subject(one.cluster, node_pool=one.lines[-1].node_pool), told, one.notes[0])
+        for hour_record in self.records:
+            for unit in {held.business_unit: None for held in hour_record.lines}:
+                costs = Costs.total(held.costs() for held in hour_record.lines if held.business_unit == unit)
+                figures: dict[str, Decimal | None] = {"waste_usd": costs.waste_usd, "allocated_usd": costs.allocated_usd}
+                yield self._notification(hour_record, Subject(hour_record.cluster, unit), figures, "")
+            assert hour_record.totals is not None
+            assert hour_record.totals.capacity is not None
+            figures = {"unallocated_usd": hour_record.totals.capacity.unallocated_usd}
+            yield self._notification(hour_record, Subject(hour_record.cluster, node_pool=hour_record.lines[-1].node_pool), figures, hour_record.notes[0])
 
     def _notification(
-        self, one: HourRecord, subject: Subject, figures: dict[str, Decimal | None], note: str
+        self, hour_record: HourRecord, subject: Subject, figures: dict[str, Decimal | None], note: str
     ) -> Notification:
         return Notification(
             id=self._tag(), event="firing", kind="waste", rule="waste", severity="warning", subject=subject,
-            since=one.hour, hour=one.hour, threshold="more than 1 an hour", figures=figures,
+            since=hour_record.hour, hour=hour_record.hour, threshold="more than 1 an hour", figures=figures,
             note=note if not subject.business_unit else "",
         )  # fmt: skip
 
-    def _own(self, mine: set[str]) -> Iterator[str]:
+    def _visible_amounts(self, mine: set[str]) -> Iterator[str]:
         for records in self._slices():
             for units in _subsets(sorted(mine)):
-                yield from _texts(held.costs() for one in records for held in one.lines if held.business_unit in units)
+                yield from _texts(held.costs() for hour_record in records for held in hour_record.lines if held.business_unit in units)
 
     def _amounts(self, mine: set[str]) -> Iterator[str]:
         everybody = set(self.units.values())
         for records in self._slices():
             for units in ({other} for other in everybody - mine):
-                yield from _texts(held.costs() for one in records for held in one.lines if held.business_unit in units)
-            yield from _texts(held.costs() for one in records for held in one.lines)
+                yield from _texts(held.costs() for hour_record in records for held in hour_record.lines if held.business_unit in units)
+            yield from _texts(held.costs() for hour_record in records for held in hour_record.lines)
             others = everybody - mine
-            yield from _texts(held.costs() for one in records for held in one.lines if held.business_unit in others)
-            yield from _texts(one.totals.capacity for one in records if one.totals and one.totals.capacity)
+            yield from _texts(held.costs() for hour_record in records for held in hour_record.lines if held.business_unit in others)
+            yield from _texts(hour_record.totals.capacity for hour_record in records if hour_record.totals and hour_record.totals.capacity)
 
     def _slices(self) -> Iterator[list[HourRecord]]:
         """Hours that follow one another, of one cluster or of both."""
@@ -89,7 +89,7 @@ class Strangers:
             for begin in range(3):
                 for end in range(begin, 3):
                     hours = {self.first + HOUR * number for number in range(begin, end + 1)}
-                    yield [one for one in self.records if one.cluster in clusters and one.hour in hours]
+                    yield [hour_record for hour_record in self.records if hour_record.cluster in clusters and hour_record.hour in hours]
 
     def _tag(self) -> str:
         return f"{self.random.getrandbits(48):012x}"
@@ -110,14 +110,14 @@ class Strangers:
 
     def _record(self, cluster: str, hour: datetime, lines: list[Line]) -> HourRecord:
         made = record(lines, hour=hour, cluster=cluster, notes=(f"note{self._tag()} names {lines[-1].pod}",))
-        costs = Costs.total(one.costs() for one in lines)
+        costs = Costs.total(pod_line.costs() for pod_line in lines)
         capacity = Capacity(*(self._usd() for _ in Capacity.names()))
         nodes = tuple(
             NodeHour(
-                one.node, f"aws:///a/i-{self._tag()}", one.node_pool, one.instance_type, "spot", "a", "A100",
-                "spot", "scad", None, one.allocated_usd or Decimal(0), capacity,
+                pod_line.node, f"aws:///a/i-{self._tag()}", pod_line.node_pool, pod_line.instance_type, "spot", "a", "A100",
+                "spot", "scad", None, pod_line.allocated_usd or Decimal(0), capacity,
             )
-            for one in lines
+            for pod_line in lines
         )  # fmt: skip
         charge = ClusterCharge("unused-savings-plan", f"sp{self._tag()}", self._usd())
         return replace(made, totals=Totals(costs, capacity), nodes=nodes, charges=(charge,))
@@ -131,12 +131,12 @@ def _names(held: Line) -> set[str]:
 
 
 def _texts(parts: Iterable[Costs | Capacity]) -> Iterator[str]:
-    found = list(parts)
-    if found:
-        total = type(found[0]).total(found)  # type: ignore[arg-type]  # all parts are of one kind
+    amounts = list(parts)
+    if amounts:
+        total = type(amounts[0]).total(amounts)  # type: ignore[arg-type]  # all parts are of one kind
         yield from (decimal_text(value) for name in total.names() if (value := getattr(total, name)))
 
 
 def _subsets(units: list[str]) -> Iterator[set[str]]:
     for mask in range(1, 2 ** len(units)):
-        yield {unit for place, unit in enumerate(units) if mask >> place & 1}
+        yield {unit for bit, unit in enumerate(units) if mask >> bit & 1}

@@ -119,11 +119,11 @@ def filled(dynamodb_url: str) -> DynamoTable:
 
 @pytest.fixture(autouse=True)
 def document(filled: DynamoTable, enforced: EnforcedAws) -> Iterator[Document]:
-    known = Document()
+    settings_store = Document()
     client = enforced.client("dynamodb", "ApiFunction")
     environment = Environment(table=filled.name)
-    with serving(Container(environment, clock=lambda: NOW, client=lambda _service: client, settings_store=known)):
-        yield known
+    with serving(Container(environment, clock=lambda: NOW, client=lambda _service: client, settings_store=settings_store)):
+        yield settings_store
 
 
 def routes() -> dict[str, Any]:

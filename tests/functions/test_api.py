@@ -217,9 +217,9 @@ def test_amounts_in_several_currencies_are_never_added(prepared: Prepared, ask: 
     figures = {("research", "bu-a"): Costs(allocated_usd=quantize(Decimal(1)))}
     prepared.put("east", NOON, figures)
     prepared.put("west", NOON, figures)
-    for key, summary in prepared.known.items():
+    for key, summary in prepared.summaries_by_hour.items():
         if key[0] == "west":
-            prepared.known[key] = replace(summary, currency="EUR")
+            prepared.summaries_by_hour[key] = replace(summary, currency="EUR")
     period = {"start": format_timestamp(NOON), "end": format_timestamp(NOON + HOUR)}
     refused = ask("/v1/costs", period)
     assert refused.status == 400
@@ -242,8 +242,8 @@ def test_where_no_hour_has_figures_the_settings_name_the_currency(
 def test_money_is_null_where_nothing_has_a_price(prepared: Prepared, ask: Ask) -> None:
     hours = quantize(Decimal(2))
     unknown = Costs(allocated_gpu_hours=hours, unpriced_gpu_hours=hours)
-    known = Costs(allocated_gpu_hours=hours, allocated_usd=quantize(Decimal(5)), unmeasured_usd=quantize(Decimal(5)))
-    prepared.put("east", NOON, {("dark", "a"): unknown, ("bright", "b"): known}, "provisional")
+    costs = Costs(allocated_gpu_hours=hours, allocated_usd=quantize(Decimal(5)), unmeasured_usd=quantize(Decimal(5)))
+    prepared.put("east", NOON, {("dark", "a"): unknown, ("bright", "b"): costs}, "provisional")
     answer = ask(
         "/v1/costs",
         {"start": format_timestamp(NOON), "end": format_timestamp(NOON + HOUR), "group_by": "business_unit"},

@@ -40,7 +40,7 @@ PARTS = ("effective_usd", "waste_usd", "unmeasured_usd", "unallocated_usd", "str
 def hour_record(number: int, lines: list[Line], idle: Capacity) -> HourRecord:
     made = record(lines, hour=HOUR + timedelta(hours=number), notes=("a note",))
     assert made.totals is not None
-    costs = Costs.total(one.costs() for one in lines)
+    costs = Costs.total(pod_line.costs() for pod_line in lines)
     capacity = replace(idle, node_cost_usd=costs.allocated_usd + idle.unallocated_usd + idle.stranded_usd)
     return replace(made, totals=Totals(costs, capacity))
 
@@ -62,8 +62,8 @@ def filled(dynamodb_url: str) -> DynamoTable:
     table = DynamoTable(local_client("dynamodb", dynamodb_url), f"lines-{uuid4()}")
     create_table(table.client, table.name)
     ledger = Ledger(table.client, table.name)
-    for one in PUBLISHED:
-        ledger.publish(one, replacing=None, settings_version=1, now=NOW)
+    for published_record in PUBLISHED:
+        ledger.publish(published_record, replacing=None, settings_version=1, now=NOW)
     return table
 
 
@@ -79,20 +79,20 @@ def api(filled: DynamoTable, enforced: EnforcedAws) -> Iterator[None]:
         yield
 
 
-def ask(path: str, query: Mapping[str, str] | None = None, who: Caller = VIEWER) -> Any:
-    answer = ask_as(who, path, {**PERIOD, **(query or {})})
+def ask(path: str, query: Mapping[str, str] | None = None, caller: Caller = VIEWER) -> Any:
+    answer = ask_as(caller, path, {**PERIOD, **(query or {})})
     assert answer.status == 200, answer.body
     return answer.json
 
 
 def test_every_line_is_told_as_it_was_published() -> None:
-    told = ask("/v1/lines")["rows"]
-    published = {(one.hour, own.business_unit, own.pod): own for one in PUBLISHED for own in one.lines}
-    assert len(told) == len(published) == 4
-    for row in told:
-        own = published[datetime.fromisoformat(row["hour"]), row["business_unit"], row["pod"]]
+    rows = ask("/v1/lines")["rows"]
+    published = {(published_record.hour, pod_line.business_unit, pod_line.pod): pod_line for published_record in PUBLISHED for pod_line in published_record.lines}
+    assert len(rows) == len(published) == 4
+    for row in rows:
+        pod_line = published[datetime.fromisoformat(row["hour"]), row["business_unit"], row["pod"]]
         assert (row["cluster"], row["currency"]) == ("demo", "USD")
-        for name, value in own._asdict().items():
+        for name, value in pod_line._asdict().items():
             assert row[name] == value, name
 
 
@@ -128,12 +128,12 @@ def test_pages_are_the_whole_answer_cut(query: dict[str, str], limit: str) -> No
 
 def test_a_cursor_fits_no_other_question_and_nobody_elses() -> None:
     cursor = ask("/v1/lines", {"limit": "1"})["cursor"]
-    for who, query in ((VIEWER, {"limit": "2"}), (VIEWER, {"limit": "1", "pod": "p*"}), (ANN, {"limit": "1"})):
-        assert ask_as(who, "/v1/lines", {**PERIOD, **query, "cursor": cursor}).status == 400
+    for caller, query in ((VIEWER, {"limit": "2"}), (VIEWER, {"limit": "1", "pod": "p*"}), (ANN, {"limit": "1"})):
+        assert ask_as(caller, "/v1/lines", {**PERIOD, **query, "cursor": cursor}).status == 400
 
 
 def test_a_business_unit_sees_its_own_lines_and_no_others() -> None:
-    assert {row["business_unit"] for row in ask("/v1/lines", who=ANN)["rows"]} == {"research"}
+    assert {row["business_unit"] for row in ask("/v1/lines", caller=ANN)["rows"]} == {"research"}
     assert ask_as(ANN, "/v1/lines", {**PERIOD, "business_unit": "assistant"}).status == 403
     assert ask("/v1/lines", {"business_unit": "!research"}, ANN)["rows"] == []
 
@@ -155,16 +155,16 @@ def test_the_identity_holds_in_every_period_and_over_all(granularity: str) -> No
 
 def test_hours_of_the_fleet_are_as_published() -> None:
     rows = {datetime.fromisoformat(row["start"]): row for row in ask("/v1/fleet")["rows"]}
-    for one in PUBLISHED:
-        if one.totals is None or one.totals.capacity is None:
-            assert one.hour not in rows
+    for published_record in PUBLISHED:
+        if published_record.totals is None or published_record.totals.capacity is None:
+            assert published_record.hour not in rows
             continue
-        expected = {**one.totals.costs.figures(), **one.totals.capacity.figures()}
-        assert {name: rows[one.hour][name] for name in expected} == expected
+        expected = {**published_record.totals.costs.figures(), **published_record.totals.capacity.figures()}
+        assert {name: rows[published_record.hour][name] for name in expected} == expected
 
 
 def test_a_business_unit_is_told_no_capacity() -> None:
-    answer = ask("/v1/fleet", who=ANN)
+    answer = ask("/v1/fleet", caller=ANN)
     for row in [*answer["rows"], answer["totals"]]:
         assert {row[name] for name in Capacity.names()} == {None}
     assert answer["totals"]["allocated_usd"] == Decimal("1.714285714286") + Decimal("7.125")

@@ -33,16 +33,16 @@ def container(table: DynamoTable, enforced: EnforcedAws) -> Iterator[Container]:
 
 @pytest.fixture
 def book(table: DynamoTable, container: Container) -> PriceStore:
-    found = PriceStore(table.client, table.name)
+    store = PriceStore(table.client, table.name)
     for kind, amount in (("g5.xlarge", "1.006"), ("p5.48xlarge", "55.04"), ("p5en.48xlarge", "63.296")):
         applies_to = {"instance_type": kind, "region": "us-east-1", "operating_system": "linux"}
         listed = Price("on-demand", "node-hour", Decimal(amount), applies_to, "USD", NOON - timedelta(9), None, NOON)
-        found.replace("on-demand", [listed], rated_until=NOON, now=NOON)
+        store.replace("on-demand", [listed], rated_until=NOON, now=NOON)
     by_hand = Price(
         "override", "gpu-hour", Decimal("2.5"), {"instance_type": "p5.*"}, "USD", NOON, None, NOON, "ann", "EDP"
     )
-    found.set_override(by_hand, now=NOON)
-    return found
+    store.set_override(by_hand, now=NOON)
+    return store
 
 
 def ask(**query: str) -> tuple[int, Any]:
@@ -86,14 +86,14 @@ def test_pages_join_to_the_whole(container: Container, monkeypatch: pytest.Monke
     whole = shown()
     page = container.price_listing.page
     monkeypatch.setattr(
-        container.price_listing, "page", lambda *given, **more: page(*given, **{**more, "limit": 3}), raising=False
+        container.price_listing, "page", lambda *arguments, **more: page(*arguments, **{**more, "limit": 3}), raising=False
     )
-    found, cursor, pages = [], None, 0
+    rows, cursor, pages = [], None, 0
     while pages == 0 or cursor:
         _, answer = ask(**DAY, **({"cursor": cursor} if cursor else {}))
-        found += [(row["applies_to"]["instance_type"], str(row["amount"])) for row in answer["rows"]]
+        rows += [(row["applies_to"]["instance_type"], str(row["amount"])) for row in answer["rows"]]
         cursor, pages = answer["cursor"], pages + 1
-    assert (found, pages) == (whole, 2)
+    assert (rows, pages) == (whole, 2)
 
 
 @pytest.mark.usefixtures("book")

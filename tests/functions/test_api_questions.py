@@ -27,16 +27,16 @@ def test_every_parameter_refuses_what_it_cannot_be(route: str) -> None:
     parameters = SCHEMAS["paths"][route]["get"].get("parameters", [])
     right = {"start": "2026-11-16T00:00:00Z", "end": "2026-11-17T00:00:00Z"}
     right |= {
-        one["name"]: one["schema"]["examples"][0] for one in parameters if one["required"] and one["in"] == "query"
+        parameter["name"]: parameter["schema"]["examples"][0] for parameter in parameters if parameter["required"] and parameter["in"] == "query"
     }
-    base = {one["name"]: right[one["name"]] for one in parameters if one["name"] in right}
+    base = {parameter["name"]: right[parameter["name"]] for parameter in parameters if parameter["name"] in right}
     for parameter in parameters:
         if parameter["in"] != "query":
             continue
         name = parameter["name"]
         for wrong in (HUGE, "", *ODD):
-            given = {name: wrong} if name == "window" else {**base, name: wrong}
-            answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), path, given)
+            query = {name: wrong} if name == "window" else {**base, name: wrong}
+            answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), path, query)
             if wrong == "" and name in {"group_by", "sort", "source", "instance_type"}:
                 continue  # nothing is a value of these
             assert answer.status == 400, (name, wrong[:10], answer.body[:300])
@@ -45,7 +45,7 @@ def test_every_parameter_refuses_what_it_cannot_be(route: str) -> None:
         twice = "&".join([*(f"{one}={value}" for one, value in base.items()), f"{name}=a&{name}=b"])
         answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), path, twice)
         assert answer.status == 400, name
-        assert name in {one["parameter"] for one in answer.json["errors"]}, (name, answer.body)
+        assert name in {error["parameter"] for error in answer.json["errors"]}, (name, answer.body)
 
 
 @pytest.mark.parametrize(
@@ -84,16 +84,16 @@ def test_a_question_that_cannot_be_answered_says_what_can(query: dict[str, str],
 OF_A_PERIOD = sorted(
     path
     for path, methods in SCHEMAS["paths"].items()
-    if path.startswith("/v1/") and "window" in {one["name"] for one in methods["get"].get("parameters", [])}
+    if path.startswith("/v1/") and "window" in {parameter["name"] for parameter in methods["get"].get("parameters", [])}
 )
 
 
 @pytest.mark.parametrize("route", OF_A_PERIOD)
 def test_report_without_a_window_answers_the_last_24_hours_and_says_so(route: str) -> None:
     path = route.replace("{name}", "research")
-    answer, asked = ask(path, {}, route=route).json, ask(path, {"window": "24h"}, route=route).json
-    assert (answer.pop("default_window"), asked.pop("default_window")) == ("24h", None)
-    assert answer == asked
+    answer, windowed = ask(path, {}, route=route).json, ask(path, {"window": "24h"}, route=route).json
+    assert (answer.pop("default_window"), windowed.pop("default_window")) == ("24h", None)
+    assert answer == windowed
     period = answer["current"] if route.endswith("/trend") else answer
     assert (period["start"], period["end"]) == ("2026-11-18T02:00:00Z", "2026-11-19T02:00:00Z")
     between = ask(path, {"start": "2026-11-18", "end": "2026-11-19"}, route=route).json
@@ -101,10 +101,10 @@ def test_report_without_a_window_answers_the_last_24_hours_and_says_so(route: st
 
 
 def test_rows_without_a_window_say_so_in_a_header() -> None:
-    answer, asked = ask("/v1/costs", {"format": "csv"}), ask("/v1/costs", {"format": "csv", "window": "24h"})
-    assert answer.body == asked.body
+    answer, windowed = ask("/v1/costs", {"format": "csv"}), ask("/v1/costs", {"format": "csv", "window": "24h"})
+    assert answer.body == windowed.body
     assert answer.headers["X-Default-Window"] == "24h"
-    assert "X-Default-Window" not in asked.headers
+    assert "X-Default-Window" not in windowed.headers
     assert json.loads(ask("/v1/costs", {"format": "jsonl"}).body.partition("\n")[0])["default_window"] == "24h"
 
 

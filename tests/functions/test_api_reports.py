@@ -58,10 +58,10 @@ def test_what_filters_leave_out_is_said_and_totals_stay() -> None:
 def test_idle(idle: str, research: Any, other: Any, nobody: Any) -> None:
     day = {"start": "2026-11-16", "end": "2026-11-17", "granularity": "day", "group_by": "business_unit"}
     answer = ask("/v1/costs", {**day, "cluster": "east", "idle": idle}).json
-    found = {
+    costs_by_unit = {
         row["group"]["business_unit"] or row["kind"]: (row["allocated_usd"], row["idle_usd"]) for row in answer["rows"]
     }
-    assert found == {"research": research, "=w": other, **({"idle": nobody} if nobody else {})}
+    assert costs_by_unit == {"research": research, "=w": other, **({"idle": nobody} if nobody else {})}
     assert sum(row["cost_usd"] for row in answer["rows"]) == answer["totals"]["node_cost_usd"] == 96
     assert sum(row["idle_gpu_hours"] for row in answer["rows"]) == 12
 
@@ -77,7 +77,7 @@ def test_pages_are_the_whole_in_order_and_totals_are_the_wholes() -> None:
     whole = ask("/v1/costs", {**query, "limit": "10000"}).json
     assert (len(answers), len(rows)) == (4, 26)
     assert rows == whole["rows"]
-    assert all(one == (whole["totals"], whole["coverage"], 26) for one in answers)
+    assert all(response == (whole["totals"], whole["coverage"], 26) for response in answers)
     wastes = [row["waste_usd"] for row in rows]
     assert wastes == sorted(wastes, reverse=True)
     assert wastes[0] == Decimal("4.5")
@@ -87,7 +87,7 @@ def test_json_lines_and_csv_say_the_same_and_how_to_go_on(monkeypatch: pytest.Mo
     query = {**PERIOD, "granularity": "day", "group_by": "business_unit", "idle": "separate"}
     plain = ask("/v1/costs", query).json
     lines = ask("/v1/costs", {**query, "format": "jsonl"})
-    head, *rows = [json.loads(one, parse_float=Decimal, parse_int=Decimal) for one in lines.body.splitlines()]
+    head, *rows = [json.loads(splitline, parse_float=Decimal, parse_int=Decimal) for splitline in lines.body.splitlines()]
     assert rows == plain["rows"]
     assert head == {name: value for name, value in plain.items() if name != "rows"}
     table = list(csv.DictReader(io.StringIO(ask("/v1/costs", {**query, "format": "csv"}).body, newline="")))
@@ -200,7 +200,7 @@ def test_nodes_say_who_held_them_and_close_on_their_cost() -> None:
     for row in answer["rows"]:
         parts = ("effective", "waste", "unmeasured", "unallocated", "stranded", "unobserved", "host", "residual")
         assert sum(row[f"{name}_usd"] for name in parts) == row["node_cost_usd"]
-        assert sum(one["allocated_usd"] for one in row["holders"]) == row["allocated_usd"]
+        assert sum(holder["allocated_usd"] for holder in row["holders"]) == row["allocated_usd"]
     seen, cursor = [], None
     while cursor != "":
         page = ask("/v1/nodes", {**query, "limit": "3"} | ({"cursor": cursor} if cursor else {})).json
@@ -245,11 +245,11 @@ def _selected(row: Any, selector: str) -> Any:
 @pytest.mark.parametrize("window", ["7d", "24h"])
 def test_grafanas_ledger_asks_what_is_answered(window: str) -> None:
     """Every query of its dashboard for the Infinity data source: path, parameters, and the fields of its columns."""
-    targets = [one for panel in panels(dashboards()["ledger"]) for one in panel.get("targets", ())]
+    targets = [target for panel in panels(dashboards()["ledger"]) for target in panel.get("targets", ())]
     assert len(targets) == 5
     kinds: dict[str, tuple[type, ...]] = {"number": (Decimal, type(None)), "string": (str,), "timestamp": (str,)}
     for target in targets:
-        query = {one["key"]: one["value"].replace("${window}", window) for one in target["url_options"]["params"]}
+        query = {param["key"]: param["value"].replace("${window}", window) for param in target["url_options"]["params"]}
         answer = ask(target["url"], query)
         assert answer.status == 200, answer.body
         rows = answer.json[target["root_selector"]]

@@ -104,7 +104,7 @@ def hour_of(moment: datetime, *, is_restated: bool = False, note: str = "") -> H
             (3, Decimal(0), free),
         ]
     ]
-    whole = Capacity.total(one.capacity for one in nodes)
+    whole = Capacity.total(node.capacity for node in nodes)
     return replace(made, totals=Totals(made.totals.costs, whole), nodes=tuple(nodes))
 
 
@@ -184,11 +184,11 @@ def crossed(table: DynamoTable, enforced: EnforcedAws) -> Iterator[Crossed]:
 
 def bodies(crossed: Crossed, questions: Sequence[tuple[str, str, dict[str, str]]]) -> list[set[str]]:
     """What each question is answered before and after."""
-    told: list[list[str]] = []
+    answers: list[list[str]] = []
     for _ in range(2):
-        told.append([ask(question).body for question in questions])
+        answers.append([ask(question).body for question in questions])
         crossed.restate_and_roll_up()
-    return [{*pair} for pair in zip(*told, strict=True)]
+    return [{*pair} for pair in zip(*answers, strict=True)]
 
 
 def crossings(
@@ -209,14 +209,14 @@ def mixed(
     crossed: Crossed, questions: Sequence[tuple[str, str, dict[str, str]]], restate: Callable[[], None]
 ) -> list[tuple[tuple[str, str, dict[str, str]], int]]:
     """Questions and calls before which a restatement makes an answer another one than before and after."""
-    found = []
+    answers = []
     for question, allowed in zip(questions, bodies(crossed, questions), strict=True):
         assert len(allowed) == 2
         for number, answer in enumerate(crossings(crossed, question, restate), 1):
             if answer.body not in allowed:
-                found.append((question, number))
+                answers.append((question, number))
             crossed.roll_up()
-    return found
+    return answers
 
 
 def test_an_answer_from_hours_is_the_one_before_or_the_one_after(crossed: Crossed) -> None:
@@ -228,7 +228,7 @@ def test_an_answer_from_days_is_the_one_before_or_the_one_after(crossed: Crossed
 
 
 def test_so_is_one_from_days_that_are_not_summed_again_yet(crossed: Crossed) -> None:
-    assert mixed(crossed, [one for one in OF_DAYS if one[0] == "two"], crossed.restate) == []
+    assert mixed(crossed, [of_day for of_day in OF_DAYS if of_day[0] == "two"], crossed.restate) == []
 
 
 @pytest.mark.parametrize("path", ["/v1/lines", "/v1/nodes", "/v1/costs"])

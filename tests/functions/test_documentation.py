@@ -15,10 +15,10 @@ from tests.functions.asking import ask_as
 
 DOCUMENT: dict[str, Any] = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
 PARAMETERS = [
-    (path, one)
+    (path, parameter)
     for path, methods in DOCUMENT["paths"].items()
     for operation in methods.values()
-    for one in operation.get("parameters", [])
+    for parameter in operation.get("parameters", [])
 ]
 OF_TIME = {"start", "end", "window", "step", "granularity", "from", "to", "since", "until"}
 UNITS = re.compile(r"UTC|hours?\b|days?\b|weeks?|USD|GPU-hours|seconds|rows?\b|workloads|percent|ratio", re.I)

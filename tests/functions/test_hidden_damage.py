@@ -63,7 +63,7 @@ def published(table: DynamoTable, enforced: EnforcedAws) -> Iterator[DynamoTable
 
 @pytest.mark.parametrize(
     ("kind", "path", "query"),
-    [(kind, *one) for kind, asked in (("summaries", OF_SUMMARIES), ("lines", OF_LINES)) for one in asked],
+    [(kind, *request) for kind, requests in (("summaries", OF_SUMMARIES), ("lines", OF_LINES)) for request in requests],
 )
 def test_who_sees_some_units_is_told_of_no_cluster_and_no_key(
     published: DynamoTable, kind: str, path: str, query: dict[str, str], caplog: pytest.LogCaptureFixture
@@ -84,5 +84,5 @@ def test_who_sees_some_units_is_told_of_no_cluster_and_no_key(
         "detail": "what the answer is made of could not be read; the api function's log says what, under the request "
         "id 'request-1'",
     }  # fmt: skip
-    (reason,) = [vars(one)["reason"] for one in caplog.records if one.message == "the answer is an error"]
+    (reason,) = [vars(hour_record)["reason"] for hour_record in caplog.records if hour_record.message == "the answer is an error"]
     assert CLUSTER in reason

@@ -61,13 +61,13 @@ def told(
         capsys.readouterr()
         handler(event, Context(), container=container)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    (found,) = [line for line in lines if "_aws" in line]
-    (counted,) = found["_aws"]["CloudWatchMetrics"]
+    (metrics,) = [line for line in lines if "_aws" in line]
+    (counted,) = metrics["_aws"]["CloudWatchMetrics"]
     assert counted["Namespace"] == "GpuCost"
     assert [sorted(names) for names in counted["Dimensions"]] == [["service", "stack"]], "no series per cluster"
-    assert (found["service"], found["stack"]) == (service, "gpucost-test")
+    assert (metrics["service"], metrics["stack"]) == (service, "gpucost-test")
     return Told(
-        {name["Name"]: sum(found[name["Name"]]) for name in counted["Metrics"]},
+        {name["Name"]: sum(metrics[name["Name"]]) for name in counted["Metrics"]},
         [line for line in lines if "_aws" not in line],
     )
 
@@ -94,14 +94,14 @@ def dispatched(world: World, number: int, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_closed_hour_is_counted_with_what_it_took(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    found = attributed(world, 0, capsys).metrics
-    counted = {name: found[name] for name in ("HoursClosed", "HoursIncomplete", "HoursGivenUp", "LinesWritten")}
+    metrics = attributed(world, 0, capsys).metrics
+    counted = {name: metrics[name] for name in ("HoursClosed", "HoursIncomplete", "HoursGivenUp", "LinesWritten")}
     assert counted == {"HoursClosed": 1, "HoursIncomplete": 0, "HoursGivenUp": 0, "LinesWritten": 2}
-    assert found["AllocationCoverage"] == 1
-    assert found["LagSeconds"] == 300
-    assert found["CapacityUnits"] >= 10
-    assert found["MeterSeconds"] > 0
-    assert found["PublishSeconds"] > 0
+    assert metrics["AllocationCoverage"] == 1
+    assert metrics["LagSeconds"] == 300
+    assert metrics["CapacityUnits"] >= 10
+    assert metrics["MeterSeconds"] > 0
+    assert metrics["PublishSeconds"] > 0
 
 
 def test_a_clusters_figures_are_in_the_log(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,19 +120,19 @@ def test_a_clusters_figures_are_in_the_log(world: World, capsys: pytest.CaptureF
 
 def test_an_hour_without_metrics_is_counted_as_incomplete(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     world.run(*range(UNREACHABLE_HOUR))
-    found = attributed(world, UNREACHABLE_HOUR, capsys).metrics
-    assert (found["HoursClosed"], found["HoursIncomplete"], found["HoursGivenUp"]) == (1, 1, 0)
-    assert "LagSeconds" not in found
-    assert "AllocationCoverage" not in found
+    metrics = attributed(world, UNREACHABLE_HOUR, capsys).metrics
+    assert (metrics["HoursClosed"], metrics["HoursIncomplete"], metrics["HoursGivenUp"]) == (1, 1, 0)
+    assert "LagSeconds" not in metrics
+    assert "AllocationCoverage" not in metrics
 
 
 def test_an_hour_beyond_its_look_back_is_told_as_given_up(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     world.run(*range(UNREACHABLE_HOUR))
     world.skew = timedelta(days=8)
     world.readers = lambda cluster, _: ScriptedReader(cluster.name, world.first, lambda: world.first)
-    found = attributed(world, UNREACHABLE_HOUR, capsys)
-    assert (found.metrics["HoursGivenUp"], found.metrics["HoursIncomplete"]) == (1, 1)
-    (line,) = [line for line in found.log if line["level"] == "ERROR"]
+    outcome = attributed(world, UNREACHABLE_HOUR, capsys)
+    assert (outcome.metrics["HoursGivenUp"], outcome.metrics["HoursIncomplete"]) == (1, 1)
+    (line,) = [line for line in outcome.log if line["level"] == "ERROR"]
     assert (line["message"], line["notes"]) == ("an hour stays incomplete and is not tried again", ["out of reach"])
     assert line["hour"].startswith(f"{world.first + UNREACHABLE_HOUR * HOUR:%Y-%m-%d %H}")
 
@@ -142,9 +142,9 @@ def test_settings_that_are_not_in_force_are_told_with_the_reason(
 ) -> None:
     assert dispatched(world, 0, capsys).metrics["SettingsRefused"] == 0
     why = push_unreadable(world.dynamodb, world.table, 2)
-    found = dispatched(world, 1, capsys)
-    assert found.metrics["SettingsRefused"] == 1
-    assert found.errors == [("newer settings are not in force", why)]
+    outcome = dispatched(world, 1, capsys)
+    assert outcome.metrics["SettingsRefused"] == 1
+    assert outcome.errors == [("newer settings are not in force", why)]
 
 
 def test_a_cluster_whose_work_cannot_be_sent_is_told_with_the_reason(
@@ -152,9 +152,9 @@ def test_a_cluster_whose_work_cannot_be_sent_is_told_with_the_reason(
 ) -> None:
     assert dispatched(world, 0, capsys).metrics["ClustersFailed"] == 0
     world.external_calls.rule = lambda name, _: "throttled" if name == "send_message_batch" else None
-    found = dispatched(world, 1, capsys)
-    assert (found.metrics["ClustersFailed"], found.metrics["HoursSent"]) == (1, 0)
-    assert found.errors == [("a cluster could not be checked", "west: could not send messages: ThrottlingException")]
+    outcome = dispatched(world, 1, capsys)
+    assert (outcome.metrics["ClustersFailed"], outcome.metrics["HoursSent"]) == (1, 0)
+    assert outcome.errors == [("a cluster could not be checked", "west: could not send messages: ThrottlingException")]
 
 
 def test_hours_that_an_earlier_tick_should_have_seen_closed_are_counted(

@@ -47,7 +47,7 @@ def policy(answer: dict[str, Any]) -> dict[str, str]:
 def test_every_file_is_served_as_it_was_built_compressed_and_plain() -> None:
     assets = sorted((BUILT / "assets").iterdir())
     assert {path.suffix for path in assets} == {".js", ".css", ".svg"}
-    for path, file in [("/", BUILT / "index.html"), *((f"/assets/{one.name}", one) for one in assets)]:
+    for path, file in [("/", BUILT / "index.html"), *((f"/assets/{asset.name}", asset) for asset in assets)]:
         answer = ask(path)
         assert (answer["statusCode"], answer["isBase64Encoded"]) == (200, True)
         assert answer["headers"]["Content-Encoding"] == "gzip"
@@ -55,9 +55,9 @@ def test_every_file_is_served_as_it_was_built_compressed_and_plain() -> None:
         plain = ask(path, accept="identity")
         assert (plain["isBase64Encoded"], plain["body"].encode()) == (False, file.read_bytes())
         assert "Content-Encoding" not in plain["headers"]
-        for one in (answer, plain):
-            assert one["headers"]["Vary"] == "Accept-Encoding"
-            assert one["headers"]["X-Content-Type-Options"] == "nosniff"
+        for response in (answer, plain):
+            assert response["headers"]["Vary"] == "Accept-Encoding"
+            assert response["headers"]["X-Content-Type-Options"] == "nosniff"
 
 
 def test_what_never_changes_is_kept_and_the_page_is_asked_for_again() -> None:

@@ -38,7 +38,7 @@ def container(table: DynamoTable, enforced: EnforcedAws, system: System) -> Cont
 
 def counted(printed: str) -> dict[str, list[float]]:
     """Metrics in the embedded format that CloudWatch reads from the log."""
-    (line,) = [one for one in map(json.loads, filter(None, printed.splitlines())) if "_aws" in one]
+    (line,) = [splitline for splitline in map(json.loads, filter(None, printed.splitlines())) if "_aws" in splitline]
     return {name: line[name] for name in ("PricesChanged", "PastPricesChanged", "PriceSourcesFailed")}
 
 

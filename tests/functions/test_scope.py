@@ -30,7 +30,7 @@ from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
 from tests.enforced import EnforcedAws
 from tests.functions.asking import Answer, ask_as, by_role, serving
-from tests.functions.strangers import HOUR, Strangers
+from tests.functions.strangers import HOUR, DistinctFleet
 
 NOW = datetime(2026, 11, 20, 5, 5, tzinfo=UTC)
 DAYS = [datetime(2026, 11, day, tzinfo=UTC) for day in (17, 18, 19)]
@@ -44,7 +44,7 @@ SEEN = {"only-a": "a", "a-and-b": "ab"}
 class Published:
     """A fleet in the real ledger."""
 
-    fleet: Strangers
+    fleet: DistinctFleet
     table: Any
     secrets: Mapping[str, frozenset[str]]
     client: Any
@@ -92,17 +92,17 @@ def fleets(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[Published]
     client = local_client("dynamodb", dynamodb_url)
     published = []
     for seed, day in enumerate(DAYS):
-        fleet = Strangers(day, random.Random(seed))
+        fleet = DistinctFleet(day, random.Random(seed))
         table = f"scope-{uuid4()}"
         create_table(client, table)
         ledger = Ledger(client, table)
-        for one in fleet.records:
-            is_restated = one is fleet.records[0]  # the version before is another one's secret, too
-            before = replace(one, notes=("first",)) if is_restated else one
+        for record in fleet.records:
+            is_restated = record is fleet.records[0]  # the version before is another one's secret, too
+            before = replace(record, notes=("first",)) if is_restated else record
             first = ledger.publish(before, replacing=None, settings_version=1, now=NOW)
             if is_restated:
-                ledger.publish(one, replacing=first, settings_version=1, now=NOW, reason=fleet.units["c"])
-        for news in fleet.news():
+                ledger.publish(record, replacing=first, settings_version=1, now=NOW, reason=fleet.units["c"])
+        for news in fleet.notifications():
             AlertHistory(client, table).add(news.subject.cluster, [news])
         for cluster in fleet.clusters:
             RollupStore(client, table).roll_up(cluster, day, NOW)
@@ -111,7 +111,7 @@ def fleets(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[Published]
     yield published
 
 
-def instants(fleet: Strangers) -> list[str]:
+def instants(fleet: DistinctFleet) -> list[str]:
     return [f"{fleet.first + HOUR * number:%Y-%m-%dT%H:%M:%SZ}" for number in (0, 1, 2, 3, 24)]
 
 
@@ -125,44 +125,44 @@ ALLOCATED_BY = ("all", "cluster", "node", "namespace", "pod", "controller", "con
 def values_of(parameter: Mapping[str, Any], names: list[str]) -> st.SearchStrategy[str]:
     """What a parameter may be given: mostly what it takes, sometimes any name of the fleet."""
     if parameter["name"] in ("group_by", "aggregate"):
-        known = DIMENSIONS if parameter["name"] == "group_by" else ALLOCATED_BY
-        return st.lists(st.sampled_from(known), min_size=1, max_size=3, unique=True).map(",".join)
+        dimensions = DIMENSIONS if parameter["name"] == "group_by" else ALLOCATED_BY
+        return st.lists(st.sampled_from(dimensions), min_size=1, max_size=3, unique=True).map(",".join)
     if parameter["name"] == "filter":
         return st.sampled_from(names).map(lambda name: f'namespace!:"{name}"')
     if parameter["name"] == "label":
         return st.sampled_from(["team:*", "team:team*", "!team:x"])
     schema = parameter["schema"]
-    taken = [str(one) for one in (*enumerated(schema), *schema.get("examples", []))]
+    taken = [str(example) for example in (*enumerated(schema), *schema.get("examples", []))]
     if enumerated(schema) or any(each.get("type") == "integer" for each in (schema, *schema.get("anyOf", []))):
         return st.sampled_from(taken)
     return st.sampled_from([*taken, "*", "!x", *names])
 
 
 @st.composite
-def queries(draw: st.DrawFn, route: str, fleet: Strangers) -> dict[str, str]:
+def queries(draw: st.DrawFn, route: str, fleet: DistinctFleet) -> dict[str, str]:
     """Parameters of a route: those that it needs, and up to three others."""
     first, last = sorted(draw(st.lists(st.sampled_from(instants(fleet)), min_size=2, max_size=2, unique=True)))
     names = [*fleet.units.values(), *fleet.clusters, *sorted({held.namespace for held in fleet.records[0].lines})]
     parameters = {
-        one["name"]: one for one in DOCUMENT["paths"][route]["get"].get("parameters", []) if one["in"] == "query"
+        parameter["name"]: parameter for parameter in DOCUMENT["paths"][route]["get"].get("parameters", []) if parameter["in"] == "query"
     }
-    given = {name: moment for name, moment in (("start", first), ("end", last)) if name in parameters}
+    period = {name: moment for name, moment in (("start", first), ("end", last)) if name in parameters}
     for name in draw(st.lists(st.sampled_from(sorted(parameters)), max_size=3, unique=True)) if parameters else ():
         if name not in ("start", "end"):
-            given[name] = draw(values_of(parameters[name], names))
+            period[name] = draw(values_of(parameters[name], names))
     if route == "/allocation/compute":
-        return {**given, "window": f"{first},{last}"}
-    return {name: value for name, value in given.items() if "window" not in given or name not in ("start", "end")}
+        return {**period, "window": f"{first},{last}"}
+    return {name: value for name, value in period.items() if "window" not in period or name not in ("start", "end")}
 
 
 def enumerated(schema: Mapping[str, Any]) -> list[Any]:
-    return [*schema.get("enum", []), *(value for one in schema.get("anyOf", []) for value in enumerated(one))]
+    return [*schema.get("enum", []), *(value for option in schema.get("anyOf", []) for value in enumerated(option))]
 
 
-def leaked(answer: Answer, secrets: frozenset[str], asked: str) -> set[str]:
+def leaked(answer: Answer, secrets: frozenset[str], request: str) -> set[str]:
     """Secrets that stand in an answer, but for those that stood in the question."""
     words = set(re.findall(r"[A-Za-z0-9.]+", answer.body + json.dumps(answer.headers)))
-    return {secret for secret in secrets if (secret in words or secret in answer.body) and secret not in asked}
+    return {secret for secret in secrets if (secret in words or secret in answer.body) and secret not in request}
 
 
 @settings(max_examples=CASES, deadline=timedelta(seconds=20), derandomize=True, suppress_health_check=list(HealthCheck))
@@ -192,9 +192,9 @@ def test_a_leak_would_be_seen_and_what_is_theirs_is_there(fleets: list[Published
         assert len(leaked(whole, secrets, "")) >= 3
         assert not leaked(part, secrets, "")
         sums = sum(row["allocated_usd"] for row in part.json["rows"]) if "format" not in query else None
-        own = [held for one in fleet.records for held in one.lines if held.business_unit in
+        visible_lines = [held for record in fleet.records for held in record.lines if held.business_unit in
                {fleet.units[letter] for letter in SEEN[role]}]  # fmt: skip
         if sums is not None:
-            assert sums == sum(held.allocated_usd or 0 for held in own) == part.json["totals"]["allocated_usd"]
+            assert sums == sum(held.allocated_usd or 0 for held in visible_lines) == part.json["totals"]["allocated_usd"]
     for path in ("/v1/hours", "/v1/nodes", "/v1/restatements", "/v1/alerts"):
         assert leaked(fleets[0].ask("admins", path, {"start": start, "end": end}), secrets, ""), path

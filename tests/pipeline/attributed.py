@@ -78,9 +78,9 @@ class System:
         self.service.attribute(message)
 
     def figures(self) -> list[tuple[str, str, int]]:
-        found = self.ledger.summaries("demo", HOUR - timedelta(days=2), HOUR + timedelta(days=1))
-        totals = [summary.totals.costs.allocated_usd.normalize() if summary.totals else "" for summary in found]
-        return [(one.status, str(usd), one.version) for one, usd in zip(found, totals, strict=True)]
+        summaries = self.ledger.summaries("demo", HOUR - timedelta(days=2), HOUR + timedelta(days=1))
+        totals = [summary.totals.costs.allocated_usd.normalize() if summary.totals else "" for summary in summaries]
+        return [(summary.status, str(usd), summary.version) for summary, usd in zip(summaries, totals, strict=True)]
 
 
 def busy_hour(table: DynamoTable, prometheus: Callable[[str], str]) -> System:

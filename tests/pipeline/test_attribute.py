@@ -43,8 +43,8 @@ def test_limits_of_published_hours_are_recorded(table: DynamoTable, prometheus: 
     system = System(table, prometheus(timeline.text()))
     system.attribute(hours=2)
     assert [status for status, _, _ in system.figures()] == ["complete", "incomplete"]
-    found = system.limits.limits("demo", HOUR - timedelta(days=1), HOUR + timedelta(days=1))
-    assert [(one.hour, one.quotas[0].hard) for one in found] == [(HOUR, Decimal(4))]
+    limits = system.limits.limits("demo", HOUR - timedelta(days=1), HOUR + timedelta(days=1))
+    assert [(hour_limits.hour, hour_limits.quotas[0].hard) for hour_limits in limits] == [(HOUR, Decimal(4))]
 
 
 def test_limits_are_recorded_after_a_crash_of_the_first_delivery(
@@ -67,7 +67,7 @@ def test_limits_are_recorded_after_a_crash_of_the_first_delivery(
         system.attribute()
     assert [status for status, _, _ in system.figures()] == ["complete"]
     system.attribute()
-    assert [one.hour for one in system.limits.limits("demo", HOUR, HOUR + timedelta(hours=1))] == [HOUR]
+    assert [hour_limits.hour for hour_limits in system.limits.limits("demo", HOUR, HOUR + timedelta(hours=1))] == [HOUR]
     monkeypatch.setattr("gpucost.sources.prometheus.limits.PrometheusLimits.at_ends", kill)
     system.attribute()  # nothing is asked for twice
 
@@ -103,8 +103,8 @@ def test_repeated_delivery_sends_the_event_again_and_changes_nothing(system: Sys
 
 
 def test_prices_are_those_of_the_book_in_that_hour(system: System) -> None:
-    half = HOUR + timedelta(minutes=30)
-    for amount, start, end in (("30", HOUR - timedelta(days=1), half), ("48", half, None)):
+    half_past = HOUR + timedelta(minutes=30)
+    for amount, start, end in (("30", HOUR - timedelta(days=1), half_past), ("48", half_past, None)):
         price = Price("override", "gpu-hour", Decimal(amount), {}, "USD", start, end, NOW, "me", "negotiated")
         system.book.set_override(price, now=NOW)
     system.attribute()
@@ -261,27 +261,27 @@ def test_hours_past_the_retention_are_refused_with_the_reason(system: System) ->
 
 def test_queries_of_a_whole_message_stay_within_amps_limits(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """32 days for instant queries, 95 for range queries: a message's 24 hours reach hardly beyond themselves."""
-    asked: list[tuple[str, dict[str, str]]] = []
+    queries: list[tuple[str, dict[str, str]]] = []
     ask = PrometheusClient._send_query
 
     def watched(self: PrometheusClient, path: str, form: dict[str, str]) -> Any:
-        asked.append((path, dict(form)))
+        queries.append((path, dict(form)))
         return ask(self, path, form)
 
     monkeypatch.setattr(PrometheusClient, "_send_query", watched)
     tally.drain()
     system.attribute(hours=24, start=HOUR - timedelta(hours=23))
     counted = tally.drain()
-    assert {path for path, _ in asked} >= {"query_range"}
+    assert {path for path, _ in queries} >= {"query_range"}
     samples = 0
-    for path, form in asked:
+    for path, form in queries:
         first, last = (form["start"], form["end"]) if path == "query_range" else (form["time"], form["time"])
-        told = re.findall(r"[\[:\s](\d+[a-z\d]*)[\]:\s]", form["query"])
-        reach = [parse_duration(found) or timedelta(0) for found in told]
+        durations = re.findall(r"[\[:\s](\d+[a-z\d]*)[\]:\s]", form["query"])
+        reach = [parse_duration(duration) or timedelta(0) for duration in durations]
         back = timedelta(seconds=float(last) - float(first)) + sum(reach, timedelta(0))
         assert back < timedelta(days=2), form
         answer = requests.post(f"{system.url}/api/v1/{path}", data={**form, "stats": "all"}, timeout=60).json()
         samples += answer["data"]["stats"]["samples"]["totalQueryableSamples"]
     assert samples > 0
     assert counted["SamplesProcessed"] == samples, "the metric is what Prometheus says of the same queries"
-    assert counted["Queries"] == len(asked)
+    assert counted["Queries"] == len(queries)

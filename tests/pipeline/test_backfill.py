@@ -65,11 +65,11 @@ class Queue:
             for hour in message.starts():
                 is_away = hour in self.out_of_reach or message.hours > self.most_hours
                 status: Status = "incomplete" if is_away else "complete"
-                what = record(
+                hour_record = record(
                     [] if status == "incomplete" else [line()], cluster=message.cluster, hour=hour, status=status
                 )
                 old = self.ledger.newest_version(message.cluster, hour)
-                self.ledger.publish(what, replacing=old, settings_version=1, now=self.now + self.skew)
+                self.ledger.publish(hour_record, replacing=old, settings_version=1, now=self.now + self.skew)
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_hours_of_a_month_closed_meanwhile_become_adjustments(queue: Queue) -> N
         assert run.send(1, "why") == sent
         assert run.follow(lambda _: None, queue.work) == Progress(10, 10, len(missing))
     in_force = queue.ledger.manifests("blue", start, start + 10 * HOUR)
-    assert {one.hour for one in in_force if one.status == "incomplete"} == out_of_reach, "what is frozen stays"
+    assert {manifest.hour for manifest in in_force if manifest.status == "incomplete"} == out_of_reach, "what is frozen stays"
     assert Backfill(queue.ledger, queue, ["blue"], start, start + 10 * HOUR, lambda: queue.now).send(1, "why") == 0
 
 
@@ -180,15 +180,15 @@ def test_backfill_waits_for_earlier_messages(queue: Queue) -> None:
     others.send(1, "others")
     run = backfill(queue)
     run.send(1, "why")
-    told: list[Progress] = []
+    reports: list[Progress] = []
 
     def slowly() -> None:
         for _ in range(70):
             queue.idle()
         queue.work()
 
-    assert run.follow(told.append, slowly) == Progress(70, 70, 0)
-    seen = [(one.done, one.ahead) for one in told]
+    assert run.follow(reports.append, slowly) == Progress(70, 70, 0)
+    seen = [(progress.done, progress.ahead) for progress in reports]
     assert seen == [(0, 0), (0, 3), (0, 2), (0, 1), (0, 0), (3, 0), (27, 0), (51, 0), (70, 0)]
 
 
@@ -197,7 +197,7 @@ def test_backfill_waits_for_a_message_that_fails_repeatedly(queue: Queue) -> Non
     run = backfill(queue)
     run.send(1, "why")
     failing = queue.sent.pop()
-    told: list[Progress] = []
+    reports: list[Progress] = []
 
     def work() -> None:
         queue.work()
@@ -207,12 +207,12 @@ def test_backfill_waits_for_a_message_that_fails_repeatedly(queue: Queue) -> Non
         if queue.now - NOW == timedelta(minutes=120):
             del queue.work
 
-    assert run.follow(told.append, work) == Progress(70, 70, 0)
-    assert {one.ahead for one in told} == {0}, "its own messages are nobody else's"
+    assert run.follow(reports.append, work) == Progress(70, 70, 0)
+    assert {progress.ahead for progress in reports} == {0}, "its own messages are nobody else's"
     assert queue.now - NOW > timedelta(minutes=120)
 
 
 def test_stall_timeout_covers_a_message_that_fails_twice() -> None:
-    found = yaml_parse(TEMPLATE.read_text())["Resources"]
-    visible = found["BackfillQueue"]["Properties"]["VisibilityTimeout"]
-    assert timedelta(seconds=2 * visible + found["AttributeFunction"]["Properties"]["Timeout"]) == STALLED
+    resources = yaml_parse(TEMPLATE.read_text())["Resources"]
+    visible = resources["BackfillQueue"]["Properties"]["VisibilityTimeout"]
+    assert timedelta(seconds=2 * visible + resources["AttributeFunction"]["Properties"]["Timeout"]) == STALLED

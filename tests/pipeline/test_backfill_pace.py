@@ -66,7 +66,7 @@ class Workers:
         return []
 
 
-def sayings(work: Workers, days: int) -> list[tuple[timedelta | None, timedelta]]:
+def estimates(work: Workers, days: int) -> list[tuple[timedelta | None, timedelta]]:
     """What was said at each poll, and what it took."""
     run = Backfill(cast("Ledger", work), work, ["blue"], START, START + timedelta(days=days), lambda: work.now)
     run.send(1, "why")
@@ -79,13 +79,13 @@ def sayings(work: Workers, days: int) -> list[tuple[timedelta | None, timedelta]
     return [(progress.remaining, work.now - at) for at, progress in said]
 
 
-def wrong(work: Workers, said: Sequence[tuple[timedelta | None, timedelta]]) -> list[tuple[timedelta, timedelta]]:
+def wrong_estimates(work: Workers, said: Sequence[tuple[timedelta | None, timedelta]]) -> list[tuple[timedelta, timedelta]]:
     """What is off by more than a half, and by more than a message: the last ones keep fewer workers busy."""
     message = timedelta(seconds=work.metering + work.publishing)
     return [
-        (told, took)
-        for told, took in said
-        if told is not None and not took / 1.5 <= told <= took * 1.5 and abs(told - took) > message
+        (estimate, took)
+        for estimate, took in said
+        if estimate is not None and not took / 1.5 <= estimate <= took * 1.5 and abs(estimate - took) > message
     ]
 
 
@@ -104,21 +104,21 @@ def wrong(work: Workers, said: Sequence[tuple[timedelta | None, timedelta]]) -> 
     ids=["24 s", "a minute", "apart", "8 minutes", "10 s", "five at once", "behind others", "hour by hour"],
 )
 def test_estimate_is_right_within_half(work: Workers) -> None:
-    found = sayings(work, 40)
+    estimates_seen = estimates(work, 40)
     waited = (work.busy_until - NOW) // POLL
-    assert {told for told, _ in found[:waited]} <= {None}, "while others are worked on, nothing is known"
-    own = found[waited:]
-    assert sum(told is not None for told, _ in own) > len(own) * 0.7
-    assert wrong(work, own) == []
-    assert own[-1] == (timedelta(0), timedelta(0))
+    assert {estimate for estimate, _ in estimates_seen[:waited]} <= {None}, "while others are worked on, nothing is known"
+    later = estimates_seen[waited:]
+    assert sum(estimate is not None for estimate, _ in later) > len(later) * 0.7
+    assert wrong_estimates(work, later) == []
+    assert later[-1] == (timedelta(0), timedelta(0))
 
 
 def test_hours_done_before_do_not_affect_the_estimate() -> None:
     work = Workers(50, 10)
     work.closed = {START + HOUR * number: NOW - timedelta(days=1) for number in range(24 * 20)}
-    found = sayings(work, 40)
-    assert sum(told is not None for told, _ in found) > len(found) * 0.7
-    assert wrong(work, found) == []
+    estimates_seen = estimates(work, 40)
+    assert sum(estimate is not None for estimate, _ in estimates_seen) > len(estimates_seen) * 0.7
+    assert wrong_estimates(work, estimates_seen) == []
 
 
 def test_hanging_message_keeps_an_estimate() -> None:
@@ -134,4 +134,4 @@ def test_hanging_message_keeps_an_estimate() -> None:
         work.now += POLL
 
     run.follow(lambda now: said.append(now.remaining) if now.remaining is not None else None, pause)
-    assert min(one for one in said[: len(said) // 2]) > timedelta(minutes=4)
+    assert min(estimate for estimate in said[: len(said) // 2]) > timedelta(minutes=4)

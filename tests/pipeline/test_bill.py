@@ -53,7 +53,7 @@ class World:
         self.table = table
         self.now = NOW
         self.pools: dict[str, str] = {}
-        self.pools_asked: list[datetime] = []
+        self.node_pool_reads: list[datetime] = []
         self.reader = DuckDbBill(folder, cur_settings())
 
     @property
@@ -61,7 +61,7 @@ class World:
         return BillStore(self.table.client, self.table.name, clock=lambda: self.now)
 
     def node_pools(self, start: datetime, end: datetime) -> Mapping[str, str]:
-        self.pools_asked.append(start)
+        self.node_pool_reads.append(start)
         return self.pools
 
     def service(self, client: Any = None) -> BillService:
@@ -74,8 +74,8 @@ class World:
         return self.service().refresh(settings_of(**cur), months)
 
     def pays(self, hour: datetime = HOUR) -> dict[str, str]:
-        found = self.store.bill(hour)
-        return {} if found is None else {name: f"{one.amount:.2f}" for name, one in found.instances.items()}
+        bill = self.store.bill(hour)
+        return {} if bill is None else {name: f"{billed.amount:.2f}" for name, billed in bill.instances.items()}
 
 
 @pytest.fixture
@@ -93,14 +93,14 @@ def test_bill_is_stored_and_its_hours_are_recorded_as_changed(world: World) -> N
         on_demand("i-0a", "p5.48xlarge", OCTOBER, "55"),
     ]
     write_export(world.folder, items)
-    found = world.refresh()
-    assert found == BillRefresh(
+    refresh = world.refresh()
+    assert refresh == BillRefresh(
         months=(OCTOBER, NOVEMBER), changed=(OCTOBER, HOUR, HOUR + ONE_HOUR), bytes_scanned=2_000
     )
     assert world.pays() == {"i-0a": "43.00", "i-0b": "43.00"}
     bill = world.store.bill(HOUR)
     assert bill is not None
-    assert {one.kind: one.amount for one in bill.charges_to("demo")} == {
+    assert {charge.kind: charge.amount for charge in bill.charges_to("demo")} == {
         "unused-savings-plan": 9,
         "unused-capacity-reservation": 55,
     }
@@ -108,9 +108,9 @@ def test_bill_is_stored_and_its_hours_are_recorded_as_changed(world: World) -> N
     later = world.store.bill(HOUR + ONE_HOUR)
     assert later is not None
     assert later.instances["i-0c"].billed_ms == HOUR_MS // 2
-    told = {hour for change in world.store.changes() for hour in change.hours}
-    assert told == {OCTOBER, HOUR, HOUR + ONE_HOUR}
-    assert world.pools_asked == [], "the ledger is asked with blend: node_pool alone"
+    changed = {hour for change in world.store.changes() for hour in change.hours}
+    assert changed == {OCTOBER, HOUR, HOUR + ONE_HOUR}
+    assert world.node_pool_reads == [], "the ledger is asked with blend: node_pool alone"
 
 
 def test_same_bill_again_changes_nothing(world: World) -> None:
@@ -141,15 +141,15 @@ def test_closed_bill_restates_its_month_once_and_is_not_read_again(world: World)
     assert world.refresh().changed == (HOUR,), "what of the reservation is unused is not known yet"
     world.now = DECEMBER + timedelta(days=4)
     write_export(world.folder, items, invoice="EUINDE26-1")
-    found = world.refresh()
-    assert found.closed == (NOVEMBER,)
-    assert len(found.changed) == 720
+    refresh = world.refresh()
+    assert refresh.closed == (NOVEMBER,)
+    assert len(refresh.changed) == 720
     bill = world.store.bill(HOUR)
     assert bill is not None
     assert bill.is_final
-    assert [(one.kind, one.amount) for one in bill.charges_to("demo")] == [("unused-reservation", Decimal(1))]
+    assert [(charge.kind, charge.amount) for charge in bill.charges_to("demo")] == [("unused-reservation", Decimal(1))]
     month = world.store.bills(NOVEMBER, DECEMBER)
-    assert sum(charge.amount for one in month.values() for charge in one.charges_to("demo")) == 720
+    assert sum(charge.amount for bill in month.values() for charge in bill.charges_to("demo")) == 720
     world.refresh()
     assert NOVEMBER not in world.reader.reads
     assert world.refresh(months=(NOVEMBER,)).changed == ()
@@ -211,8 +211,8 @@ def test_empty_bill_of_a_month_keeps_stored_bills(world: World) -> None:
     write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")])
     world.refresh()
     write_export(world.folder, [on_demand("i-0a", "m5.large", HOUR, "55")])
-    found = world.refresh()
-    assert (found.changed, found.empty) == ((), (OCTOBER, NOVEMBER))
+    refresh = world.refresh()
+    assert (refresh.changed, refresh.empty) == ((), (OCTOBER, NOVEMBER))
     assert world.pays() == {"i-0a": "55.00"}
 
 
@@ -226,7 +226,7 @@ def test_node_pools_come_from_the_ledger(world: World) -> None:
     world.pools = {"i-0a": "train", "i-0b": "train", "i-0c": "serve"}
     world.refresh(blend="node_pool")
     assert world.pays() == {"i-0a": "43.00", "i-0b": "43.00", "i-0c": "29.00"}
-    assert world.pools_asked == [OCTOBER, NOVEMBER]
+    assert world.node_pool_reads == [OCTOBER, NOVEMBER]
     world.refresh(blend="none")
     assert world.pays() == {"i-0a": "55.00", "i-0b": "31.00", "i-0c": "29.00"}
 
@@ -234,13 +234,13 @@ def test_node_pools_come_from_the_ledger(world: World) -> None:
 def test_instance_billed_in_two_currencies_uses_the_next_source_with_a_note(world: World) -> None:
     class Mixed(DuckDbBill):
         def lines(self, start: datetime, end: datetime) -> list[BillLine]:
-            return [line for one in super().lines(start, end) for line in (one, replace(one, currency="EUR"))]
+            return [line for original in super().lines(start, end) for line in (original, replace(original, currency="EUR"))]
 
     write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")])
     world.reader = Mixed(world.folder, cur_settings())
-    found = world.refresh()
+    refresh = world.refresh()
     assert world.pays() == {}
-    (note,) = found.notes
+    (note,) = refresh.notes
     assert "instance i-0a in two currencies" in note
 
 
@@ -308,8 +308,8 @@ def test_run_again_after_a_crash_at_any_call_ends_the_same(world: World) -> None
         write_export(world.folder, first_days()[2:], invoice="EUINDE26-1")
 
     def seen() -> tuple[dict[datetime, Bill], set[datetime], dict[datetime, bool]]:
-        told = {hour for change in world.store.changes() for hour in change.hours}
-        return world.store.bills(OCTOBER, DECEMBER), told, world.store.months()
+        changed = {hour for change in world.store.changes() for hour in change.hours}
+        return world.store.bills(OCTOBER, DECEMBER), changed, world.store.months()
 
     start_over()
     whole = Dying(world.table.client, 0)
@@ -346,9 +346,9 @@ def test_failure_while_reading_athena_rows_loses_nothing(world: World) -> None:
     assert world.store.months() == {}, "not marked as read"
     world.reader = DuckDbBill(world.folder, cur_settings())
     world.refresh(months=(NOVEMBER,))
-    told = {hour for change in world.store.changes() for hour in change.hours}
-    assert told == set(world.store.bills(OCTOBER, DECEMBER))
-    assert len(told) == 6
+    changed = {hour for change in world.store.changes() for hour in change.hours}
+    assert changed == set(world.store.bills(OCTOBER, DECEMBER))
+    assert len(changed) == 6
 
 
 def test_amounts_of_a_month_equal_its_bill(world: World) -> None:
@@ -362,6 +362,6 @@ def test_amounts_of_a_month_equal_its_bill(world: World) -> None:
     write_export(world.folder, items)
     world.refresh()
     stored = world.store.bills(NOVEMBER, DECEMBER)
-    total = sum(one.amount for bill in stored.values() for one in bill.instances.values())
+    total = sum(billed.amount for bill in stored.values() for billed in bill.instances.values())
     assert total == sum(item.effective for item in items if item.effective)
     assert len(stored) == len([item for item in items if item.effective])

@@ -109,7 +109,7 @@ def test_hour_is_provisional_until_its_bill_arrives(billed: Billed) -> None:
     assert billed.status() == ("provisional", 1)
     billed.lines = [BILLED]
     result = billed.refresh(PricesDue())
-    assert [(one.source, one.changes) for one in result.refreshed] == [("cur", 1)]
+    assert [(refresh.source, refresh.changes) for refresh in result.refreshed] == [("cur", 1)]
     assert billed.reprice() == 1
     assert (billed.line().price_source, billed.line().allocated_usd) == ("cur", Decimal("3.2"))
     assert billed.status() == ("complete", 2)

@@ -39,7 +39,7 @@ def system(table: DynamoTable) -> System:
 
 def test_every_policy_sums_to_the_same_node_cost(system: System) -> None:
     system.attribute(hours=3, version=2)
-    found = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + 3 * ONE_HOUR)
+    comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + 3 * ONE_HOUR)
     # One of two GPUs is held: half of the GPUs' part of $10, three times. By hand: scad 18 / (18 + 7.2 + 3.2), opencost
     # 1.9 / (1.9 + 0.252888 + 0.135584), own 6 / (6 + 4 + 8).
     parts = {
@@ -49,33 +49,33 @@ def test_every_policy_sums_to_the_same_node_cost(system: System) -> None:
         "datadog": Fraction(95, 100),
         "own": Fraction(1, 3),
     }
-    assert {one.policy for one in found} == parts.keys()
-    for one in found:
-        assert abs(Fraction(one.units["a"].allocated_usd) - 15 * parts[one.policy]) <= Fraction(3, 10**12)
-        assert one.capacity is not None
-        assert (one.hours, one.capacity.node_cost_usd, one.notes) == (3, Decimal(30), {})
-        assert one.capacity.host_usd == 30 - 3 * quantize(10 * parts[one.policy])
+    assert {sums.policy for sums in comparison} == parts.keys()
+    for sums in comparison:
+        assert abs(Fraction(sums.units["a"].allocated_usd) - 15 * parts[sums.policy]) <= Fraction(3, 10**12)
+        assert sums.capacity is not None
+        assert (sums.hours, sums.capacity.node_cost_usd, sums.notes) == (3, Decimal(30), {})
+        assert sums.capacity.host_usd == 30 - 3 * quantize(10 * parts[sums.policy])
 
 
 def test_comparison_changes_nothing_and_skips_hours_without_usage(system: System) -> None:
     system.attribute(hours=1, version=2)
     before = system.ledger.manifests("demo", HOUR, HOUR + 5 * ONE_HOUR)
-    found = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + 5 * ONE_HOUR)
-    assert {one.hours for one in found} == {1}
+    comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + 5 * ONE_HOUR)
+    assert {sums.hours for sums in comparison} == {1}
     assert system.ledger.manifests("demo", HOUR, HOUR + 5 * ONE_HOUR) == before
 
 
 def test_missing_price_under_a_policy_is_null_with_a_note(system: System) -> None:
     system.metrics.instance_type = "x9.unheard-of"
     system.attribute(hours=1, version=2)
-    found = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + ONE_HOUR)
-    shown = {one.policy: one.units["a"].figures()["allocated_usd"] for one in found}
+    comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + ONE_HOUR)
+    shown = {sums.policy: sums.units["a"].figures()["allocated_usd"] for sums in comparison}
     assert shown == {"gpu-bears-all": 5, "datadog": Decimal("4.75"), "scad": None, "opencost": None, "own": None}
-    assert hours_commands.amounts(found, "a") == [*shown.values()]
-    for one in found:
-        assert bool(one.notes) == (shown[one.policy] is None)
-        assert one.capacity is not None
-        assert (one.capacity.figures()["node_cost_usd"] is None) == (shown[one.policy] is None)
+    assert hours_commands.amounts(comparison, "a") == [*shown.values()]
+    for sums in comparison:
+        assert bool(sums.notes) == (shown[sums.policy] is None)
+        assert sums.capacity is not None
+        assert (sums.capacity.figures()["node_cost_usd"] is None) == (shown[sums.policy] is None)
 
 
 def test_hours_in_two_currencies_are_not_added(system: System) -> None:
@@ -84,6 +84,6 @@ def test_hours_in_two_currencies_are_not_added(system: System) -> None:
     system.store.push(json.dumps({**DOCUMENT, "pricing": pricing}), author="me", now=NOW)
     system.restate(version=3)
     comparison = SplitComparison(system.store, system.ledger, system.pricer)
-    assert {one.currency for one in comparison.compare(["demo"], HOUR, HOUR + ONE_HOUR)} == {"EUR"}
+    assert {sums.currency for sums in comparison.compare(["demo"], HOUR, HOUR + ONE_HOUR)} == {"EUR"}
     with pytest.raises(InvalidInputError, match="the hours are in EUR and USD, which cannot be added up"):
         comparison.compare(["demo"], HOUR, HOUR + 2 * ONE_HOUR)

@@ -40,8 +40,8 @@ class Fleet:
         self.push(SEPTEMBER, "east", "west")
         for hour in (OCTOBER - HOUR, OCTOBER, OCTOBER + HOUR):
             for cluster, usd in (("east", "10"), ("west", "1")):
-                what = record([line(usd=usd)], cluster=cluster, hour=hour)
-                self.ledger.publish(what, replacing=None, settings_version=1, now=LEFT)
+                hour_record = record([line(usd=usd)], cluster=cluster, hour=hour)
+                self.ledger.publish(hour_record, replacing=None, settings_version=1, now=LEFT)
         self.push(LEFT, "east")
 
     def push(self, at: datetime, *clusters: str) -> StoredSettings:
@@ -66,14 +66,14 @@ class Fleet:
         return ReportService(self.store(), self.ledger, rollups, lambda: NOW)
 
     def costs(self, start: datetime, end: datetime) -> dict[str, Decimal]:
-        report = self.reports().costs(asked(start, end, group_by="cluster"), scope=FULL_ACCESS)
+        report = self.reports().costs(parameters(start, end, group_by="cluster"), scope=FULL_ACCESS)
         assert report.totals is not None
-        found = {row.group["cluster"]: row.costs.allocated_usd for row in report.rows}
-        assert sum(found.values()) == report.totals.costs.allocated_usd
-        return found
+        costs = {row.group["cluster"]: row.costs.allocated_usd for row in report.rows}
+        assert sum(costs.values()) == report.totals.costs.allocated_usd
+        return costs
 
 
-def asked(start: datetime, end: datetime, group_by: str = "", cluster: str | None = None) -> QueryParameters:
+def parameters(start: datetime, end: datetime, group_by: str = "", cluster: str | None = None) -> QueryParameters:
     return QueryParameters(
         format_timestamp(start), format_timestamp(end), granularity="total", group_by=group_by, cluster=cluster
     )
@@ -88,33 +88,33 @@ def test_past_of_a_departed_cluster_stays_and_months_add_up_to_their_quarter(fle
     assert fleet.costs(SEPTEMBER, OCTOBER) == {"east": 10, "west": 1}
     assert fleet.costs(OCTOBER, NOVEMBER) == {"east": 20, "west": 2}
     assert fleet.costs(SEPTEMBER, NOVEMBER) == {"east": 30, "west": 3}
-    only = fleet.reports().costs(asked(OCTOBER, OCTOBER + DAY, cluster="west"), scope=FULL_ACCESS)
+    only = fleet.reports().costs(parameters(OCTOBER, OCTOBER + DAY, cluster="west"), scope=FULL_ACCESS)
     assert only.totals is not None
     assert only.totals.costs.allocated_usd == 2
 
 
 def test_no_further_hours_of_a_departed_cluster_are_expected(fleet: Fleet) -> None:
-    report = fleet.reports().costs(asked(OCTOBER, OCTOBER + DAY), scope=FULL_ACCESS)
+    report = fleet.reports().costs(parameters(OCTOBER, OCTOBER + DAY), scope=FULL_ACCESS)
     assert (report.coverage.hours_complete, report.coverage.hours_expected) == (4, 24 + 2)
-    _, rows, coverage = fleet.reports().hours(asked(OCTOBER, OCTOBER + DAY), scope=FULL_ACCESS)
+    _, rows, coverage = fleet.reports().hours(parameters(OCTOBER, OCTOBER + DAY), scope=FULL_ACCESS)
     assert [row.cluster for row in rows].count("west") == 2
     assert (coverage.hours_complete, coverage.hours_expected) == (4, len(rows))
 
 
 def test_departed_cluster_is_not_in_later_responses(fleet: Fleet) -> None:
     with pytest.raises(ParameterError, match="'west' is not in the settings; allowed: east"):
-        fleet.reports().costs(asked(LEFT.replace(hour=8, minute=0), NOVEMBER, cluster="west"), scope=FULL_ACCESS)
-    one = fleet.reports().costs(asked(OCTOBER + 10 * DAY, OCTOBER + 11 * DAY), scope=FULL_ACCESS)
-    assert one.coverage.hours_expected == 24
+        fleet.reports().costs(parameters(LEFT.replace(hour=8, minute=0), NOVEMBER, cluster="west"), scope=FULL_ACCESS)
+    report = fleet.reports().costs(parameters(OCTOBER + 10 * DAY, OCTOBER + 11 * DAY), scope=FULL_ACCESS)
+    assert report.coverage.hours_expected == 24
 
 
 def test_scoped_caller_sees_only_own_units_of_a_departed_cluster(fleet: Fleet) -> None:
     unit = line().business_unit
-    report = fleet.reports().business_unit(unit, asked(SEPTEMBER, NOVEMBER), scope=Scope(frozenset({unit})))
+    report = fleet.reports().business_unit(unit, parameters(SEPTEMBER, NOVEMBER), scope=Scope(frozenset({unit})))
     assert report.totals is not None
     assert report.totals.costs.allocated_usd == 33
     with pytest.raises(AccessDeniedError):
-        fleet.reports().business_unit(unit, asked(SEPTEMBER, NOVEMBER), scope=Scope(frozenset({"others"})))
+        fleet.reports().business_unit(unit, parameters(SEPTEMBER, NOVEMBER), scope=Scope(frozenset({"others"})))
 
 
 def test_settings_record_when_clusters_left(fleet: Fleet) -> None:
@@ -162,8 +162,8 @@ class Exported:
     """A catalogue in which each cluster has one day, and a bucket that names addresses."""
 
     def days(self, cluster: str, start: datetime, end: datetime) -> list[ExportedDay]:
-        found = ExportedDay(cluster, OCTOBER, 1, "complete", 1, 1, 1, "USD", NOW, "f", 1)
-        return [found] if start <= OCTOBER < end else []
+        exported = ExportedDay(cluster, OCTOBER, 1, "complete", 1, 1, 1, "USD", NOW, "f", 1)
+        return [exported] if start <= OCTOBER < end else []
 
     def url(self, key: str, **_: object) -> str:
         return key
@@ -172,8 +172,8 @@ class Exported:
 def test_exports_of_a_departed_cluster_are_listed(fleet: Fleet) -> None:
     exported = Exported()
     listing = ExportListing(fleet.store(), fleet.ledger, exported, exported, clock=lambda: NOW)  # type: ignore[arg-type]
-    found = listing.exports(SEPTEMBER, NOVEMBER)
-    assert [one.exported.cluster for one in found] == ["east", "west"]
+    exports = listing.exports(SEPTEMBER, NOVEMBER)
+    assert [listed.exported.cluster for listed in exports] == ["east", "west"]
     with pytest.raises(ParameterError, match="allowed: east"):
         listing.exports(OCTOBER + 10 * DAY, NOVEMBER, "west")
 
@@ -193,6 +193,6 @@ def test_month_is_not_closed_while_its_last_hours_are_retried(fleet: Fleet) -> N
     freezing = MonthService(fleet.store(), fleet.ledger, fleet.ledger.versions, rollups, lambda: NOW)
     before = freezing.open_hours(OCTOBER, OCTOBER + 2 * HOUR)
     assert (before.missing, before.waiting) == (0, 0)
-    what = record(cluster="west", hour=OCTOBER + 2 * HOUR, status="incomplete")
-    fleet.ledger.publish(what, replacing=None, settings_version=1, now=LEFT)
+    hour_record = record(cluster="west", hour=OCTOBER + 2 * HOUR, status="incomplete")
+    fleet.ledger.publish(hour_record, replacing=None, settings_version=1, now=LEFT)
     assert freezing.open_hours(OCTOBER + HOUR, OCTOBER + 3 * HOUR).waiting == 1

@@ -58,12 +58,12 @@ class Fleet:
         self.bus = bus
 
     def taken(self, queue: str) -> list[str]:
-        found: list[str] = []
+        bodies: list[str] = []
         while answer := self._sqs.receive_message(QueueUrl=self._queues[queue], MaxNumberOfMessages=10).get("Messages"):
             for message in answer:
-                found.append(message["Body"])
+                bodies.append(message["Body"])
                 self._sqs.delete_message(QueueUrl=self._queues[queue], ReceiptHandle=message["ReceiptHandle"])
-        return found
+        return bodies
 
     def work(self, queue: str = "hours") -> list[tuple[str, datetime, int]]:
         sent = [read_message(HoursDue, body) for body in self.taken(queue)]
@@ -72,9 +72,9 @@ class Fleet:
     def ticks(self) -> list[Tick]:
         return [read_message(Tick, json.loads(body)["Message"]) for body in self.taken("events")]
 
-    def publish(self, what: HourRecord, now: datetime = TICK.scheduled_time) -> None:
-        old = self.ledger.manifest(what.cluster, what.hour)
-        self.ledger.publish(what, replacing=old, settings_version=1, now=now)
+    def publish(self, hour_record: HourRecord, now: datetime = TICK.scheduled_time) -> None:
+        old = self.ledger.manifest(hour_record.cluster, hour_record.hour)
+        self.ledger.publish(hour_record, replacing=old, settings_version=1, now=now)
 
 
 @pytest.fixture(scope="module")
@@ -183,12 +183,12 @@ BACKFILLED: tuple[tuple[int, Status], ...] = ((20, "complete"), (9, "complete"),
 def test_backfilled_hours_do_not_move_the_start_of_the_schedule(fleet: Fleet) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     for days, status in BACKFILLED:
-        what = record([line()], cluster="blue", hour=NEWEST - days * DAY, status=status)
-        fleet.ledger.publish(what, replacing=None, settings_version=1, now=TICK.scheduled_time - DAY, backfilled=True)
+        hour_record = record([line()], cluster="blue", hour=NEWEST - days * DAY, status=status)
+        fleet.ledger.publish(hour_record, replacing=None, settings_version=1, now=TICK.scheduled_time - DAY, backfilled=True)
     fleet.service.dispatch(TICK, "why")
     assert fleet.work() == [("blue", NEWEST, 1), ("green", NEWEST, 1)]
     assert fleet.work("backfill") == [("blue", NEWEST - 5 * DAY, 1)], "tried again, and nobody is told"
-    assert [(one.cluster, one.hours_overdue) for one in fleet.ticks()[0].clusters] == [("blue", 0), ("green", 0)]
+    assert [(state.cluster, state.hours_overdue) for state in fleet.ticks()[0].clusters] == [("blue", 0), ("green", 0)]
     fleet.publish(record([line()], cluster="blue", hour=NEWEST - 3 * HOUR))
     fleet.service.dispatch(TICK, "why")
     assert fleet.work()[0] == ("blue", NEWEST - 2 * HOUR, 3), "since the first hour of its own"
@@ -197,8 +197,8 @@ def test_backfilled_hours_do_not_move_the_start_of_the_schedule(fleet: Fleet) ->
 def test_backfill_without_recent_publications_keeps_due_hours(fleet: Fleet) -> None:
     fleet.publish(record([line()], cluster="blue", hour=NEWEST - 16 * DAY))
     for hours in range(1, 25):
-        what = record([line()], cluster="blue", hour=NEWEST - hours * HOUR)
-        fleet.ledger.publish(what, replacing=None, settings_version=1, now=TICK.scheduled_time, backfilled=True)
+        hour_record = record([line()], cluster="blue", hour=NEWEST - hours * HOUR)
+        fleet.ledger.publish(hour_record, replacing=None, settings_version=1, now=TICK.scheduled_time, backfilled=True)
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - HOUR)
     fleet.service.dispatch(TICK, "why")
     blue = [(first, hours) for cluster, first, hours in fleet.work() if cluster == "blue"]
@@ -250,10 +250,10 @@ def test_due_hours_of_a_departed_cluster_are_sent_until_published(fleet: Fleet) 
     later = ScheduledTick(scheduled_time=TICK.scheduled_time + 2 * HOUR)
     fleet.service.dispatch(later, "why")
     sent = [read_message(HoursDue, body) for body in fleet.taken("hours")]
-    (blue,) = [one for one in sent if one.cluster == "blue"]
+    (blue,) = [message for message in sent if message.cluster == "blue"]
     assert (blue.first_hour, blue.hours, blue.settings_version, blue.origin) == (NEWEST - 2 * HOUR, 3, 1, "schedule")
-    assert not [one for one in sent if one.cluster == "green"], "of which nothing was ever known"
-    assert {one.cluster for one in fleet.ticks()[0].clusters} == {"red", "white"}
+    assert not [message for message in sent if message.cluster == "green"], "of which nothing was ever known"
+    assert {state.cluster for state in fleet.ticks()[0].clusters} == {"red", "white"}
     for hours in range(3):
         fleet.publish(record([line()], cluster="blue", hour=NEWEST - hours * HOUR))
     assert sent_of_blue(fleet, later.scheduled_time) == set()
@@ -335,13 +335,13 @@ def test_hour_that_waited_before_a_long_pause_is_tried_once_more(fleet: Fleet, b
     for hour in waiting:
         fleet.publish(record(cluster="blue", hour=hour, status="incomplete"), last + HOUR)
     for hour, last_attempt in ((last - DAY, None), (last - 2 * DAY, last)):  # the second is given up
-        asked = record(cluster="blue", hour=hour, status="incomplete")
+        hour_record = record(cluster="blue", hour=hour, status="incomplete")
         fleet.ledger.publish(
-            asked, replacing=None, settings_version=1, now=last + HOUR, last_attempt=last_attempt, backfilled=True
+            hour_record, replacing=None, settings_version=1, now=last + HOUR, last_attempt=last_attempt, backfilled=True
         )
     for days in range(1, backfilled + 1):
-        asked = record([line()], cluster="blue", hour=NEWEST - days * DAY)
-        fleet.ledger.publish(asked, replacing=None, settings_version=1, now=TICK.scheduled_time, backfilled=True)
+        hour_record = record([line()], cluster="blue", hour=NEWEST - days * DAY)
+        fleet.ledger.publish(hour_record, replacing=None, settings_version=1, now=TICK.scheduled_time, backfilled=True)
     fleet.service.dispatch(TICK, "why")
     sent = {hour for cluster, first, hours in fleet.work() if cluster == "blue" for hour in hours_from(first, hours)}
     assert {hour for hour in sent if hour <= last} == waiting
@@ -389,7 +389,7 @@ def test_damaged_settings_leave_the_last_valid_ones_in_force(fleet: Fleet) -> No
     assert "damaged" in result.settings_refused[1]
     assert "format 99" in result.settings_refused[2]
     assert result.hours_sent == 2
-    assert [one.version for one in fresh.history()] == [1]
+    assert [stored.version for stored in fresh.history()] == [1]
     assert fresh.push(SETTINGS, author="me", now=TICK.scheduled_time).version == 5
     assert fresh.current().refused == ()
 
@@ -419,10 +419,10 @@ def test_all_missing_hours_within_the_look_back_are_sent(known: set[int], lookba
     assert due == sorted(due)
 
 
-def _manifest(what: HourRecord) -> Any:
+def _manifest(hour_record: HourRecord) -> Any:
     from gpucost.core.ledger import Manifest
 
-    return Manifest("demo", what.hour, "complete", 1, "1-x", 1, what.coverage, 0, None, TICK.scheduled_time)
+    return Manifest("demo", hour_record.hour, "complete", 1, "1-x", 1, hour_record.coverage, 0, None, TICK.scheduled_time)
 
 
 def test_hours_of_a_closed_month_are_not_sent(fleet: Fleet) -> None:

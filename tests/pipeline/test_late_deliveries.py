@@ -24,12 +24,12 @@ from tests.records import HOUR
 class Meanwhile:
     """The real client; something else happens right before its first transaction, or first call of another name."""
 
-    def __init__(self, client: Any, what: Callable[[], object], call: str = "transact_write_items") -> None:
-        self._client, self._what, self._call = client, [what], call
+    def __init__(self, client: Any, action: Callable[[], object], call: str = "transact_write_items") -> None:
+        self._client, self._actions, self._call = client, [action], call
 
     def __getattr__(self, name: str) -> Any:
-        if name == self._call and self._what:
-            self._what.pop()()
+        if name == self._call and self._actions:
+            self._actions.pop()()
         return getattr(self._client, name)
 
 
@@ -60,7 +60,7 @@ def test_late_restatement_keeps_the_chain_and_newer_settings(table: DynamoTable)
     assert system.restate(version=2, ledger=Ledger(Meanwhile(table.client, meanwhile), table.name)) == [3]
     assert system.restate(version=2) == [3], "delivered again"
     assert system.line().allocated_usd == 30
-    assert [one.after.costs.allocated_usd for one in system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)] == [
+    assert [restatement.after.costs.allocated_usd for restatement in system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)] == [
         20,
         30,
     ]
@@ -77,7 +77,7 @@ def test_older_settings_do_not_replace_newer_ones_without_changes(table: DynamoT
     assert system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR) == [], "nothing changed"
     system.push(20)
     assert system.restate(version=4) == [3]
-    assert [one.version for one in system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)] == [3]
+    assert [restatement.version for restatement in system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)] == [3]
 
 
 def test_cached_settings_of_a_warm_function_do_not_replace_newer_ones(table: DynamoTable) -> None:
@@ -117,8 +117,8 @@ def test_winning_restatement_of_two_with_the_same_figures_is_listed(table: Dynam
 
     late = Ledger(Meanwhile(table.client, meanwhile, "batch_write_item"), table.name)
     assert system.restate(why="just trying", ledger=late) == [2]
-    (told,) = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
-    assert told.reason == "approved by finance"
+    (restatement,) = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+    assert restatement.reason == "approved by finance"
 
 
 class Away(OnePod):

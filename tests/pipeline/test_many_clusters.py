@@ -85,7 +85,7 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
     endpoint: str, table: DynamoTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sqs, sns = local_client("sqs", endpoint), local_client("sns", endpoint)
-    queues = {one: sqs.create_queue(QueueName=f"{one}-{table.name}")["QueueUrl"] for one in ("hours", "dead", "events")}
+    queues = {queue: sqs.create_queue(QueueName=f"{queue}-{table.name}")["QueueUrl"] for queue in ("hours", "dead", "events")}
     topic = sns.create_topic(Name=table.name)["TopicArn"]
     arn = sqs.get_queue_attributes(QueueUrl=queues["events"], AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
@@ -98,12 +98,12 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
     ledger = Troubled(table.client, table.name)
     result = DispatchService(store, ledger, ledger.versions, bus).dispatch(ScheduledTick(scheduled_time=NOW), "why")
     assert result is not None
-    assert {one.split(":")[0] for one in result.failures} == {name(n) for n in UNREAD}
+    assert {failure.split(":")[0] for failure in result.failures} == {name(n) for n in UNREAD}
     assert result.hours_sent == CLUSTERS - len(UNREAD)
-    (told,) = _taken(sqs, queues["events"])
-    assert len(read_message(Tick, json.loads(told)["Message"]).clusters) == result.hours_sent, "one message holds all"
+    (tick,) = _taken(sqs, queues["events"])
+    assert len(read_message(Tick, json.loads(tick)["Message"]).clusters) == result.hours_sent, "one message holds all"
     due = {
-        message.cluster: message for message in (read_message(HoursDue, one) for one in _taken(sqs, queues["hours"]))
+        message.cluster: message for message in (read_message(HoursDue, body) for body in _taken(sqs, queues["hours"]))
     }
     assert set(due) == {name(n) for n in range(CLUSTERS)} - {name(n) for n in UNREAD}
 
@@ -124,24 +124,24 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
                 if n == NO_ROLE:
                     patched.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{refusing.server_port}")
                 attribute.attribute(due[name(n)])
-    found = {n: real.manifest(name(n), NEWEST) for n in around}
-    assert {n: one and one.status for n, one in found.items()} == {
+    manifests = {n: real.manifest(name(n), NEWEST) for n in around}
+    assert {n: manifest and manifest.status for n, manifest in manifests.items()} == {
         18: "complete", 19: "complete", AWAY: "incomplete", NO_ROLE: "incomplete", 22: "complete", 23: "complete",
     }  # fmt: skip
     for n, why in ((AWAY, "could not be reached"), (NO_ROLE, "is not authorized to perform: sts:AssumeRole")):
-        manifest = found[n]
+        manifest = manifests[n]
         assert manifest is not None
         assert why in manifest.notes[0]
     assert list(_taken(sqs, queues["dead"])) == [], "neither is a mistake of ours"
 
 
 def _taken(sqs: Any, queue: str) -> Iterator[str]:
-    while found := sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages"):
-        yield from (message["Body"] for message in found)
+    while received := sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages"):
+        yield from (message["Body"] for message in received)
 
 
 def test_workspaces_of_other_accounts_and_regions_are_queried_with_their_roles(endpoint: str) -> None:
-    asked: dict[str, tuple[str, str]] = {}
+    queried: dict[str, tuple[str, str]] = {}
     with answering((200, GOOD, {})) as server:
         for account, region in (("111122223333", "eu-central-1"), ("444455556666", "us-east-1")):
             prometheus = {
@@ -161,12 +161,12 @@ def test_workspaces_of_other_accounts_and_regions_are_queried_with_their_roles(e
             _, headers, _ = server.asked[-1]
             scope = headers["Authorization"].split("Credential=")[1].split(",")[0].split("/")
             assert headers["x-amz-security-token"]
-            asked[account] = scope[0], scope[2]
-    assert {account: region for account, (_, region) in asked.items()} == {
+            queried[account] = scope[0], scope[2]
+    assert {account: region for account, (_, region) in queried.items()} == {
         "111122223333": "eu-central-1",
         "444455556666": "us-east-1",
     }
-    for account, (key_id, _) in asked.items():
+    for account, (key_id, _) in queried.items():
         as_signed = boto3.client(
             "sts",
             endpoint_url=endpoint,
@@ -174,5 +174,5 @@ def test_workspaces_of_other_accounts_and_regions_are_queried_with_their_roles(e
             aws_access_key_id=key_id,
             aws_secret_access_key="x",
         )
-        who = as_signed.get_caller_identity()["Arn"]
-        assert who == f"arn:aws:sts::{account}:assumed-role/gpucost-query-metrics/gpucost"
+        caller = as_signed.get_caller_identity()["Arn"]
+        assert caller == f"arn:aws:sts::{account}:assumed-role/gpucost-query-metrics/gpucost"

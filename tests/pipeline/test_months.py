@@ -39,15 +39,15 @@ NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 class Before:
     """The real client; something else happens right before its n-th call of a name."""
 
-    def __init__(self, client: Any, name: str, what: Callable[[], object], at: int = 1) -> None:
-        self._client, self._name, self._what, self._left = client, name, what, at
+    def __init__(self, client: Any, name: str, action: Callable[[], object], at: int = 1) -> None:
+        self._client, self._name, self._action, self._left = client, name, action, at
 
     def __getattr__(self, name: str) -> Any:
         def call(**arguments: Any) -> Any:
             if name == self._name or not self._name:
                 self._left -= 1
                 if self._left == 0:
-                    self._what()
+                    self._action()
             return getattr(self._client, name)(**arguments)
 
         return call
@@ -66,8 +66,8 @@ class System:
         self.freezing = MonthService(store, self.ledger, self.ledger.versions, self.rollups, lambda: NOW)
         hour = FIRST
         while hour < END + 2 * HOUR:
-            what = record([line(usd="10")], hour=hour)
-            self.ledger.publish(what, replacing=None, settings_version=1, now=NOW)
+            hour_record = record([line(usd="10")], hour=hour)
+            self.ledger.publish(hour_record, replacing=None, settings_version=1, now=NOW)
             hour += HOUR
         self.rollups.roll_up("demo", END - DAY, NOW)
         self.rollups.roll_up("demo", END, NOW)
@@ -85,10 +85,10 @@ class System:
         ledger = Ledger(client or self.table.client, self.table.name)
         return self.put(ledger, record([line(usd=usd)], hour=hour), why)
 
-    def put(self, ledger: Ledger, what: HourRecord, why: str = "") -> Manifest:
-        old = ledger.newest_version(what.cluster, what.hour)
-        done = ledger.publish(what, replacing=old, settings_version=1, now=NOW, reason=why)
-        self.rollups.roll_up("demo", what.hour.replace(hour=0), NOW)
+    def put(self, ledger: Ledger, hour_record: HourRecord, why: str = "") -> Manifest:
+        old = ledger.newest_version(hour_record.cluster, hour_record.hour)
+        done = ledger.publish(hour_record, replacing=old, settings_version=1, now=NOW, reason=why)
+        self.rollups.roll_up("demo", hour_record.hour.replace(hour=0), NOW)
         return done
 
     def freeze(self) -> None:
@@ -97,9 +97,9 @@ class System:
     def answers(self) -> list[Any]:
         """Everything that reports say of October, by hour and by day, and what is below them."""
         return [
-            self.reports.costs(asked("hour", "business_unit,namespace"), scope=FULL_ACCESS),
-            self.reports.costs(asked("day", "business_unit"), scope=FULL_ACCESS),
-            self.reports.business_units(asked(), scope=FULL_ACCESS),
+            self.reports.costs(parameters("hour", "business_unit,namespace"), scope=FULL_ACCESS),
+            self.reports.costs(parameters("day", "business_unit"), scope=FULL_ACCESS),
+            self.reports.business_units(parameters(), scope=FULL_ACCESS),
             [(row.hour, row.manifest and row.manifest.run_id) for row in self.rows()],
             self.rollups.unit_hours("demo", "research", START, END),
             self.rollups.facts("demo", START, END),
@@ -108,30 +108,30 @@ class System:
 
     def month(self, end: datetime = END) -> Decimal:
         """What the days up to then cost."""
-        totals = self.reports.costs(asked("day", end=end), scope=FULL_ACCESS).totals
+        totals = self.reports.costs(parameters("day", end=end), scope=FULL_ACCESS).totals
         return totals.costs.allocated_usd if totals else Decimal(0)
 
     def clusters(self, end: datetime = END) -> dict[str, Decimal]:
         """What each cluster cost until then."""
-        report = self.reports.costs(asked("total", "cluster", end), scope=FULL_ACCESS)
+        report = self.reports.costs(parameters("total", "cluster", end), scope=FULL_ACCESS)
         return {row.group["cluster"]: row.costs.allocated_usd for row in report.rows}
 
     def opencost(self) -> dict[str, Decimal | None]:
         """The same of the month's last day, through OpenCost's API."""
         service = AllocationService(self.store, self.ledger, self.rollups, lambda: NOW)
-        (found,) = service.compute(AllocationQuery(END - DAY, END, DAY, ("cluster",), Filter()), scope=FULL_ACCESS)
-        return {one.name: one.costs.allocated_usd for one in found}
+        (allocations,) = service.compute(AllocationQuery(END - DAY, END, DAY, ("cluster",), Filter()), scope=FULL_ACCESS)
+        return {allocation.name: allocation.costs.allocated_usd for allocation in allocations}
 
     def rows(self) -> list[HourRow]:
         """Where every hour stands."""
-        return self.reports.hours(asked(), scope=FULL_ACCESS)[1]
+        return self.reports.hours(parameters(), scope=FULL_ACCESS)[1]
 
     def restatements(self) -> list[Restatement]:
         """What replaced figures, or stands beside them."""
-        return self.reports.restatements(asked(), scope=FULL_ACCESS)[1]
+        return self.reports.restatements(parameters(), scope=FULL_ACCESS)[1]
 
 
-def asked(granularity: Granularity = "hour", group_by: str = "", end: datetime = END) -> QueryParameters:
+def parameters(granularity: Granularity = "hour", group_by: str = "", end: datetime = END) -> QueryParameters:
     """What a report is asked of the two days."""
     return QueryParameters(format_timestamp(START), format_timestamp(end), granularity=granularity, group_by=group_by)
 
@@ -149,17 +149,17 @@ def test_closed_month_keeps_its_figures_and_later_versions_are_adjustments(syste
     assert system.publish(FIRST, "14", "again").version == 3
     assert system.publish(FIRST + HOUR, "7", "bill").is_adjustment
     assert system.answers() == before
-    told = [(one.hour, one.version, one.reason, one.is_adjustment) for one in system.restatements()]
-    assert told == [
+    restatements = [(restatement.hour, restatement.version, restatement.reason, restatement.is_adjustment) for restatement in system.restatements()]
+    assert restatements == [
         (FIRST, 2, "spot price corrected", True),
         (FIRST, 3, "again", True),
         (FIRST + HOUR, 2, "bill", True),
     ]
-    found = system.freezing.adjustments(MONTH)
-    assert found.hours == 2
-    assert moved(found) == [20, 21]
-    assert json.loads(adjustments_json(found))["rows"][0]["now"]["allocated_usd"] == 21
-    assert adjustments_csv(found).splitlines()[1].startswith("2026-10,demo,research,USD,0.285714285714,")
+    adjustments = system.freezing.adjustments(MONTH)
+    assert adjustments.hours == 2
+    assert moved(adjustments) == [20, 21]
+    assert json.loads(adjustments_json(adjustments))["rows"][0]["now"]["allocated_usd"] == 21
+    assert adjustments_csv(adjustments).splitlines()[1].startswith("2026-10,demo,research,USD,0.285714285714,")
     assert not system.publish(END, "11", "November is open").is_adjustment
     assert system.month(END + DAY) == 40 + 11 + 10
 
@@ -171,7 +171,7 @@ def test_reopened_month_applies_its_adjustments(system: System) -> None:
     system.publish(FIRST + HOUR, "9", "three")
     assert system.freezing.reopen(MONTH) == 2
     assert system.month() == 2 * 10 + 14 + 9
-    assert [one.is_adjustment for one in system.restatements()] == [False] * 3
+    assert [restatement.is_adjustment for restatement in system.restatements()] == [False] * 3
     assert system.publish(FIRST, "15", "open again").version == 4
     with pytest.raises(NotFoundError, match="2026-10 is not closed"):
         system.freezing.adjustments(MONTH)
@@ -229,7 +229,7 @@ def test_adjustment_recorded_while_a_month_was_briefly_closed_is_not_skipped(sys
         system.publish(FIRST, "11", "older", opened)
     assert system.freezing.reopen(MONTH) == 1
     assert system.month() == 30 + 13
-    assert [one.reason for one in system.restatements()] == ["newer"]
+    assert [restatement.reason for restatement in system.restatements()] == ["newer"]
 
 
 def test_late_figures_of_a_missing_hour_in_a_closed_month_are_an_adjustment(system: System) -> None:
@@ -250,7 +250,7 @@ def test_late_figures_of_a_missing_hour_in_a_closed_month_are_an_adjustment(syst
     assert system.publish(gap.hour, "5").is_adjustment
     assert system.publish(never, "6").is_adjustment
     assert system.answers() == before
-    assert [(one.hour, one.before, one.reason) for one in system.restatements()] == [
+    assert [(restatement.hour, restatement.before, restatement.reason) for restatement in system.restatements()] == [
         (never, None, CLOSED_MONTH_REASON),
         (gap.hour, None, CLOSED_MONTH_REASON),
     ]
@@ -277,7 +277,7 @@ def test_one_of_two_concurrent_adjustments_wins(system: System) -> None:
     assert moved(system.freezing.adjustments(MONTH)) == [10, 13]
     newest = system.ledger.newest_version("demo", FIRST)
     assert newest is not None
-    assert [one.allocated_usd for one in system.ledger.lines_of(newest)] == [13]
+    assert [hour_line.allocated_usd for hour_line in system.ledger.lines_of(newest)] == [13]
 
 
 def test_departed_cluster_stays_in_closed_months_and_is_reopened_with_them(system: System) -> None:
@@ -371,7 +371,7 @@ def test_month_that_may_still_change_is_not_closed(system: System) -> None:
     system.freezing.close(MONTH, author="me", reason="x", force=True)
     with pytest.raises(ConflictError, match="closed already"):
         system.freezing.close(MONTH, author="me", reason="x", force=True)
-    assert [one.month for one in system.ledger.versions.closed_months()] == [MONTH]
+    assert [closed.month for closed in system.ledger.versions.closed_months()] == [MONTH]
 
 
 def test_hours_at_the_start_of_a_month_are_missing_if_the_cluster_existed(system: System) -> None:
@@ -389,9 +389,9 @@ def test_hours_at_the_start_of_a_month_are_missing_if_the_cluster_existed(system
     assert freezing.open_hours(START, END).missing == 0, "it was not there before October's last hours"
 
 
-def moved(found: Adjustments) -> list[Decimal]:
+def moved(adjustments: Adjustments) -> list[Decimal]:
     """The one unit's cost as frozen, and as it would be now."""
-    (row,) = found.rows
+    (row,) = adjustments.rows
     return [row.closed.allocated_usd, row.now.allocated_usd]
 
 

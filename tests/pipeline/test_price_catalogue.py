@@ -55,12 +55,12 @@ def book(table: DynamoTable) -> PriceStore:
     aws = Aws()
     aws.offers = [Offer(kind, "us-east-1", listed) for kind, (listed, *_) in TABLE.items()]
     aws.points = [Point(kind, "us-east-1a", NOON - 40 * HOUR, spot) for kind, (_, spot, *_) in TABLE.items()]
-    found = PriceStore(table.client, table.name)
+    price_store = PriceStore(table.client, table.name)
     listed = AwsPriceList(aws.client).fetch("us-east-1", [*TABLE], ["linux"], tenancy="Shared", now=NOON)
-    found.replace("on-demand", listed, rated_until=NOON, now=NOON)
+    price_store.replace("on-demand", listed, rated_until=NOON, now=NOON)
     spot = Ec2SpotHistory(aws.client).fetch("us-east-1", [*TABLE], ["linux"], since=NOON - 9 * HOUR, now=NOON)
-    found.replace("spot", spot, since=NOON - 9 * HOUR, rated_until=NOON, now=NOON)
-    return found
+    price_store.replace("spot", spot, since=NOON - 9 * HOUR, rated_until=NOON, now=NOON)
+    return price_store
 
 
 @pytest.mark.parametrize("kind", [*TABLE])
@@ -89,10 +89,10 @@ def test_built_in_shapes_match_the_article_and_ec2(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     with mock_aws():
         catalogue = Ec2InstanceTypes(lambda service, region: boto3.client(service, region_name=region))  # type: ignore[call-overload]
-        told = {shape.instance_type: shape.gpus for shape in catalogue.fetch("us-east-1", [*COUNTS])}
+        gpus_by_type = {shape.instance_type: shape.gpus for shape in catalogue.fetch("us-east-1", [*COUNTS])}
     # EC2 itself no longer lists what it has retired.
-    assert told.keys() >= COUNTS.keys() - {"p3.2xlarge", "p3.8xlarge"}
-    assert told == {kind: count for kind, count in COUNTS.items() if kind in told}
+    assert gpus_by_type.keys() >= COUNTS.keys() - {"p3.2xlarge", "p3.8xlarge"}
+    assert gpus_by_type == {kind: count for kind, count in COUNTS.items() if kind in gpus_by_type}
     assert {kind: GPUS_OF_INSTANCE[kind] for kind in COUNTS} == COUNTS
 
 

@@ -69,8 +69,8 @@ class System:
 
     def rated(self, hour: datetime, *uses: tuple[str, str], cluster: str = "demo") -> None:
         """Publish an hour with nodes, idle perhaps, of these (instance type, zone)."""
-        nodes = tuple(NodeHour(f"n{place}", "", "", kind, "", zone, "", "", "", None, Decimal(0), Capacity())
-                      for place, (kind, zone) in enumerate(uses))  # fmt: skip
+        nodes = tuple(NodeHour(f"n{number}", "", "", kind, "", zone, "", "", "", None, Decimal(0), Capacity())
+                      for number, (kind, zone) in enumerate(uses))  # fmt: skip
         self.ledger.publish(
             replace(record(cluster=cluster, hour=hour), nodes=nodes), replacing=self.ledger.manifest(cluster, hour),
             settings_version=1, now=datetime.now(UTC),
@@ -82,15 +82,15 @@ class System:
         return result
 
     def amounts(self, at: datetime) -> set[tuple[str, str, str]]:
-        found = self.book.in_force(at, at + MINUTE).prices
-        return {(one.source, one.applies_to["instance_type"], str(one.amount)) for one in found}
+        prices = self.book.in_force(at, at + MINUTE).prices
+        return {(price.source, price.applies_to["instance_type"], str(price.amount)) for price in prices}
 
 
 @pytest.fixture
 def aws() -> Aws:
     aws = Aws(page=5)
     aws.points = [
-        *every(5, G5, "us-east-1a", NOON - 95 * DAY, " ".join(f"0.{10 + place % 7}" for place in range(456))),
+        *every(5, G5, "us-east-1a", NOON - 95 * DAY, " ".join(f"0.{10 + number % 7}" for number in range(456))),
         Point(P5, "us-east-1b", NOON - 30 * DAY, "20"), Point(P5, "eu-west-1a", NOON - 30 * DAY, "21"),
     ]  # fmt: skip
     aws.offers = [
@@ -109,7 +109,7 @@ def system(table: DynamoTable, aws: Aws) -> System:
 
 
 def told(changes: list[PriceChange]) -> set[tuple[str, datetime | None, datetime]]:
-    return {(one.source, one.start, one.end) for one in changes}
+    return {(change.source, change.start, change.end) for change in changes}
 
 
 def test_types_in_use_are_fetched_once_per_region(system: System) -> None:

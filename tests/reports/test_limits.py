@@ -47,8 +47,8 @@ def test_both_dialects_of_karpenter_and_quotas(table: DynamoTable, prometheus: C
     seen.add("karpenter_nodepool_limit", -65, 50, 7, nodepool="old", resource_type="nvidia.com/mig-1g.5gb")
     for kind, value in (("hard", 4), ("used", 3)):
         for instance in ("a", "b"):  # two replicas say the same
-            own: dict[str, Any] = {"namespace": "ml", "resourcequota": "gpus", "type": kind, "instance": instance}
-            seen.add("kube_resourcequota", value=value, resource=f"requests.{GPU}", **own)
+            labels: dict[str, Any] = {"namespace": "ml", "resourcequota": "gpus", "type": kind, "instance": instance}
+            seen.add("kube_resourcequota", value=value, resource=f"requests.{GPU}", **labels)
         # Where the scrape's own namespace took the name:
         seen.add("kube_resourcequota", value=value, namespace="kube-system", exported_namespace="cv", resourcequota="q",
                  resource=f"requests.{GPU}", type=kind)  # fmt: skip

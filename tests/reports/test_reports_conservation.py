@@ -63,9 +63,9 @@ def _escaped(name: str) -> str:
 
 @st.composite
 def filters(draw: st.DrawFn) -> Wanted:
-    dimension = draw(st.sampled_from(["business_unit", *(one for one in DIMENSIONS if one != "cluster")]))
-    known = [one for one in (TEAMS if dimension.startswith("label") else NAMES[dimension]) if one]
-    names = draw(st.lists(st.tuples(st.sampled_from(known), st.booleans(), st.booleans()), min_size=1, max_size=3))
+    dimension = draw(st.sampled_from(["business_unit", *(dimension for dimension in DIMENSIONS if dimension != "cluster")]))
+    candidates = [name for name in (TEAMS if dimension.startswith("label") else NAMES[dimension]) if name]
+    names = draw(st.lists(st.tuples(st.sampled_from(candidates), st.booleans(), st.booleans()), min_size=1, max_size=3))
     shortened = tuple((name[:2] if is_prefix else name, is_prefix, is_out) for name, is_prefix, is_out in names)
     plain = tuple((name, False, False) for name, _, _ in names)
     return Wanted(dimension, draw(st.sampled_from([plain, shortened, (("", True, True),)])))
@@ -88,7 +88,7 @@ class Case:
             end=f"{self.end:%Y-%m-%dT%H:%M:%SZ}",
             granularity=self.granularity,
             group_by=",".join(self.group_by),
-            filters={one.dimension.partition(":")[0]: one.text() for one in self.filters},
+            filters={filter.dimension.partition(":")[0]: filter.text() for filter in self.filters},
             cluster=",".join(self.clusters),
             idle=self.idle,
             limit=self.limit,
@@ -102,7 +102,7 @@ def cases(draw: st.DrawFn) -> Case:
     if draw(st.booleans()):
         first, last = first // 24 * 24, last // 24 * 24 + 24
     dimensions = draw(st.sampled_from([DIMENSIONS, ("business_unit", "cluster"), ("business_unit", "namespace")]))
-    chosen = draw(st.lists(filters(), max_size=2, unique_by=lambda one: one.dimension))
+    chosen = draw(st.lists(filters(), max_size=2, unique_by=lambda filter: filter.dimension))
     return Case(
         FIRST + first * HOUR,
         min(FIRST + last * HOUR, FIRST + DAYS * DAY),
@@ -164,14 +164,14 @@ def whole(fleet: SmallFleet, case: Case) -> tuple[list[Row], CostReport]:
 def begin(case: Case, moment: datetime) -> datetime:
     """Start of a moment's row, clipped to the period."""
     day = datetime(moment.year, moment.month, moment.day, tzinfo=moment.tzinfo)
-    found = {
+    starts = {
         "hour": moment,
         "day": day,
         "week": day - timedelta(days=day.isoweekday() - 1),
         "month": day.replace(day=1),
         "total": case.start,
     }[case.granularity]
-    return max(found, case.start)
+    return max(starts, case.start)
 
 
 Key = tuple[datetime, tuple[str, ...]]
@@ -184,7 +184,7 @@ def held(fleet: SmallFleet, case: Case) -> tuple[dict[Key, list[Line]], list[Lin
     for record in fleet.hours(case.start, case.end, case.clusters):
         for line in record.lines:
             every.append(line)
-            if all(one.passes(small_fleets.value(line, record.cluster, one.dimension)) for one in case.filters):
+            if all(filter.passes(small_fleets.value(line, record.cluster, filter.dimension)) for filter in case.filters):
                 key = tuple(small_fleets.value(line, record.cluster, name) for name in case.group_by)
                 groups.setdefault((begin(case, record.hour), key), []).append(line)
             else:
@@ -217,8 +217,8 @@ def check(fleet: SmallFleet, case: Case) -> None:
         return
     groups, left, every = held(fleet, case)
 
-    told = {(row.start, tuple(row.group.values())): row for row in rows if row.kind == "held"}
-    named = {key: row for key, row in told.items() if key in groups or row.costs != Costs()}
+    rows_by_key = {(row.start, tuple(row.group.values())): row for row in rows if row.kind == "held"}
+    named = {key: row for key, row in rows_by_key.items() if key in groups or row.costs != Costs()}
     # Grouped by nothing, an hour without a holder has a row: it is known to be nothing.
     assert set(named) == set(groups)
     for key, row in named.items():
@@ -242,8 +242,8 @@ def check(fleet: SmallFleet, case: Case) -> None:
 
 def check_identity(report: CostReport, hours: list[Any]) -> None:
     assert report.totals is not None
-    known = all(one.totals.capacity is not None for one in hours)
-    assert (report.totals.capacity is not None) == known
+    has_capacity = all(hour.totals.capacity is not None for hour in hours)
+    assert (report.totals.capacity is not None) == has_capacity
     if report.totals.capacity is not None:
         costs, capacity = report.totals.costs, report.totals.capacity
         parts = [costs.effective_usd, costs.waste_usd, costs.unmeasured_usd]
@@ -251,7 +251,7 @@ def check_identity(report: CostReport, hours: list[Any]) -> None:
         assert sum(map(Fraction, parts)) == Fraction(capacity.node_cost_usd)
         for name in Capacity.names():
             assert Fraction(getattr(capacity, name)) == sum(
-                Fraction(getattr(one.totals.capacity, name)) for one in hours
+                Fraction(getattr(hour.totals.capacity, name)) for hour in hours
             )
 
 
@@ -263,17 +263,17 @@ def check_idle(fleet: SmallFleet, case: Case, rows: list[Row], report: CostRepor
         before = exact.get((kind, key), Fraction(0))
         exact[kind, key] = None if amount is None or before is None else before + amount
 
-    idle_passes = all(one.passes("") for one in case.filters)
+    idle_passes = all(filter.passes("") for filter in case.filters)
     all_idle: Fraction | None = Fraction(0)
     slices: dict[tuple[datetime, str], list[Any]] = {}
     for record in fleet.hours(case.start, case.end, case.clusters):
         slices.setdefault((begin(case, record.hour), record.cluster), []).append(record)
     for (start, cluster), records in slices.items():
-        amounts = [small_fleets.idle(one) for one in records]
-        amount = None if None in amounts else sum((one[1] for one in amounts if one is not None), Fraction(0))
+        amounts = [small_fleets.idle(record) for record in records]
+        amount = None if None in amounts else sum((amount[1] for amount in amounts if amount is not None), Fraction(0))
         all_idle = None if amount is None or all_idle is None else all_idle + amount
         nobody = ("idle", (start, tuple(cluster if name == "cluster" else "" for name in case.group_by)))
-        lines = [line for one in records for line in one.lines]
+        lines = [line for record in records for line in record.lines]
         groups: dict[tuple[str, ...], list[Line]] = {}
         for line in lines:
             groups.setdefault(tuple(small_fleets.value(line, cluster, name) for name in case.group_by), []).append(line)
@@ -287,7 +287,7 @@ def check_idle(fleet: SmallFleet, case: Case, rows: list[Row], report: CostRepor
             kept = [
                 line
                 for line in own
-                if all(one.passes(small_fleets.value(line, cluster, one.dimension)) for one in case.filters)
+                if all(filter.passes(small_fleets.value(line, cluster, filter.dimension)) for filter in case.filters)
             ]
             if not kept:
                 continue
@@ -299,12 +299,12 @@ def check_idle(fleet: SmallFleet, case: Case, rows: list[Row], report: CostRepor
                 bear("held", (start, key), None if amount is None else amount / len(groups) * part / weight)
             else:
                 return  # what lines without a price share among themselves is nobody's to check
-    told: dict[tuple[str, Key], Row] = {(row.kind, (row.start, tuple(row.group.values()))): row for row in rows}
-    assert {one for one in told if one[0] == "idle"} <= exact.keys()
-    for place, amount in exact.items():
-        row = told.get(place)
+    rows_by_key: dict[tuple[str, Key], Row] = {(row.kind, (row.start, tuple(row.group.values()))): row for row in rows}
+    assert {key for key in rows_by_key if key[0] == "idle"} <= exact.keys()
+    for key, amount in exact.items():
+        row = rows_by_key.get(key)
         if row is None:  # an idle row of nothing is not shown where idle is shared
-            assert place[0] == "idle"
+            assert key[0] == "idle"
             assert not amount
         elif amount is None:
             assert row.idle is None
@@ -313,7 +313,7 @@ def check_idle(fleet: SmallFleet, case: Case, rows: list[Row], report: CostRepor
             assert abs(Fraction(row.idle.idle_usd) - amount) <= Fraction(QUANTUM) * len(slices)
     borne = [row.idle for row in [*rows, *([report.filtered_out] if report.filtered_out else [])]]
     if all_idle is not None:
-        assert sum(Fraction(one.idle_usd) for one in borne if one is not None) == all_idle
+        assert sum(Fraction(row.idle_usd) for row in borne if row is not None) == all_idle
         if report.totals is not None and report.totals.capacity is not None and None not in borne:
             costs = [row.costs.allocated_usd for row in rows]
             costs += [report.filtered_out.costs.allocated_usd] if report.filtered_out else []

@@ -59,8 +59,8 @@ def read(table: DynamoTable, ledger: Ledger) -> Any:
 def test_an_hour_that_never_rests_is_answered_as_it_was_first(table: DynamoTable) -> None:
     ledger = Restless(table)
     for price in (2, 3, 4):
-        found, known = read(table, ledger)
-        (costs,) = to_costs([*found.cells.values()])
+        result, known = read(table, ledger)
+        (costs,) = to_costs([*result.cells.values()])
         assert costs.allocated_usd == known.totals().costs.allocated_usd == price
 
 

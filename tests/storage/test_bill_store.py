@@ -46,8 +46,8 @@ class Watched:
             assert name not in {"get_item", "query"} or arguments.get("ConsistentRead") is True
             answer = getattr(self._client, name)(**arguments, ReturnConsumedCapacity="TOTAL")
             spent = answer.get("ConsumedCapacity", [])
-            for one in spent if isinstance(spent, list) else [spent]:
-                self.units[name] = self.units.get(name, 0.0) + one["CapacityUnits"]
+            for units in spent if isinstance(spent, list) else [spent]:
+                self.units[name] = self.units.get(name, 0.0) + units["CapacityUnits"]
             if is_last:
                 raise KeyboardInterrupt("killed")
             return answer
@@ -136,8 +136,8 @@ CHARGES = st.lists(
         gpu_hours=st.sampled_from([None, Decimal(8)]),
     ),
     max_size=2,
-    unique_by=lambda one: one.reference,
-).map(lambda found: sorted(found, key=lambda one: one.reference))
+    unique_by=lambda charge: charge.reference,
+).map(lambda charges: sorted(charges, key=lambda charge: charge.reference))
 BILLS = st.builds(
     Bill,
     instances=st.dictionaries(st.sampled_from(["i-a", "i-b"]), BILLED),
@@ -317,8 +317,8 @@ def test_chunks_of_two_versions_are_never_joined(table: DynamoTable) -> None:
 
             return call
 
-    found = store_of(table, Overtaken(table.client)).bills(DAY, DAY + ONE_DAY)
-    assert found == large(40, seed=9)
+    bills = store_of(table, Overtaken(table.client)).bills(DAY, DAY + ONE_DAY)
+    assert bills == large(40, seed=9)
 
 
 @pytest.mark.usefixtures("small_pieces")

@@ -18,13 +18,13 @@ def test_every_access_of_a_large_fleet_stays_within_its_budget(table: DynamoTabl
     large_ledger.fill(table.client, table.name, "large", start, DAYS)
     days = RollupStore(table.client, table.name).days("large", start, start + DAYS * DAY)
     assert [len(day.units) for day in days] == [large_ledger.UNITS] * DAYS, "measured on what it is about"
-    found = list(measure(table.client, table.name, "large", start, DAYS))
-    assert len(found) == 7
-    assert [budget for budget in found if not budget.is_kept()] == []
-    assert min(budget.units for budget in found) >= 1
-    kept = {one.access: one for one in ledger_page.kept_budgets()}
-    assert [*kept] == [budget.access for budget in found]
-    for budget in found:
+    measurements = list(measure(table.client, table.name, "large", start, DAYS))
+    assert len(measurements) == 7
+    assert [budget for budget in measurements if not budget.is_kept()] == []
+    assert min(budget.units for budget in measurements) >= 1
+    kept = {budget.access: budget for budget in ledger_page.kept_budgets()}
+    assert [*kept] == [budget.access for budget in measurements]
+    for budget in measurements:
         of_a_month = budget.access.endswith("one month")
         most = (budget.most_units - budget.requests) * MONTH / DAYS if of_a_month else budget.most_units
         assert kept[budget.access].most_units == pytest.approx(most)
@@ -33,5 +33,5 @@ def test_every_access_of_a_large_fleet_stays_within_its_budget(table: DynamoTabl
 
 def test_ledger_page_matches_the_measurements() -> None:
     assert all(budget.is_kept() for budget in ledger_page.kept_budgets())
-    told = ledger_page.on_page(ledger_page.PAGE.read_text(), ledger_page.ACCESS)
-    assert told == ledger_page.access_table(ledger_page.kept_budgets()), "python -m benchmarks.ledger --write"
+    published = ledger_page.on_page(ledger_page.PAGE.read_text(), ledger_page.ACCESS)
+    assert published == ledger_page.access_table(ledger_page.kept_budgets()), "python -m benchmarks.ledger --write"

@@ -46,18 +46,18 @@ class Kept:
 
     def publish(self, usd: str, why: str = "") -> None:
         lines = [line("research", "bu-a", "p", usd)]
-        what = replace(record(lines, hour=DAY_1, notes=("a note",)), charges=(CHARGE,))
+        hour_record = replace(record(lines, hour=DAY_1, notes=("a note",)), charges=(CHARGE,))
         usage = meter(observation(), MeteringRules())
         old = self.ledger.newest_version("demo", DAY_1)
-        self.ledger.publish(what, replacing=old, settings_version=1, now=NOW, usage=usage, reason=why)
+        self.ledger.publish(hour_record, replacing=old, settings_version=1, now=NOW, usage=usage, reason=why)
 
     def newest(self, kind: str) -> Item:
         """The item of a kind; of the hour's newest version, where it has several."""
-        found = [
-            one for one in self._table.client.scan(TableName=self._table.name)["Items"]
-            if one["pk"]["S"].split("#")[2] == kind
+        items = [
+            item for item in self._table.client.scan(TableName=self._table.name)["Items"]
+            if item["pk"]["S"].split("#")[2] == kind
         ]  # fmt: skip
-        return max(found, key=lambda one: str(one["sk"]["S"]))
+        return max(items, key=lambda item: str(item["sk"]["S"]))
 
     def cut(self, kind: str) -> Item:
         item = self.newest(kind)
@@ -79,11 +79,11 @@ def kept(table: DynamoTable) -> Kept:
 
 
 READERS: dict[str, Callable[[Kept], object]] = {
-    "summaries": lambda kept: [dict(one.groups) for one in kept.ledger.summaries("demo", DAY_1, DAY_1 + DAY)],
+    "summaries": lambda kept: [dict(summary.groups) for summary in kept.ledger.summaries("demo", DAY_1, DAY_1 + DAY)],
     "lines": lambda kept: kept.ledger.lines("demo", DAY_1),
     "nodes": lambda kept: kept.ledger.nodes("demo", DAY_1)[1],
     "notes": lambda kept: kept.ledger.notes_of(kept.ledger.manifests("demo", DAY_1, DAY_1 + DAY)),
-    "usage": lambda kept: [kept.ledger.usage(one) for one in kept.ledger.manifests("demo", DAY_1, DAY_1 + HOUR)],
+    "usage": lambda kept: [kept.ledger.usage(manifest) for manifest in kept.ledger.manifests("demo", DAY_1, DAY_1 + HOUR)],
     "restatements": lambda kept: kept.ledger.restatements("demo", DAY_1, DAY_1 + DAY),
     "days": lambda kept: kept.rollups.days("demo", DAY_1, DAY_1 + DAY),
     "unit": lambda kept: kept.rollups.unit_hours("demo", "research", DAY_1, DAY_1 + DAY),
@@ -114,12 +114,12 @@ def test_damaged_item_is_repaired_by_restating_its_hour(kept: Kept, kind: str) -
         assert read(kept)
     (day,) = kept.rollups.days("demo", DAY_1, DAY_1 + DAY)
     assert {unit: costs.allocated_usd for unit, costs in day.units.items()} == {"research": 5}
-    told = [
-        (one.before.costs.allocated_usd if one.before else None, one.after.costs.allocated_usd, set(one.units))
-        for one in kept.ledger.restatements("demo", DAY_1, DAY_1 + DAY)
+    restatements = [
+        (restatement.before.costs.allocated_usd if restatement.before else None, restatement.after.costs.allocated_usd, set(restatement.units))
+        for restatement in kept.ledger.restatements("demo", DAY_1, DAY_1 + DAY)
     ]
     expected = [(Decimal(2), Decimal(3), {"research"}), (Decimal(3), Decimal(5), {"research"})]
-    assert told == expected, "what was damaged is known from its lines"
+    assert restatements == expected, "what was damaged is known from its lines"
 
 
 @pytest.mark.parametrize("kind", ["days", "unit", "facts"])
@@ -152,6 +152,6 @@ def test_missing_summary_does_not_count_as_zero(kept: Kept) -> None:
 def test_missing_summary_is_written_again_by_restating_its_hour(kept: Kept) -> None:
     kept.lose("summaries")
     kept.publish("5", why="it was lost")
-    (own,) = kept.ledger.summaries("demo", DAY_1, DAY_1 + DAY)
-    assert own.totals is not None
-    assert own.totals.costs.allocated_usd == 5
+    (summary,) = kept.ledger.summaries("demo", DAY_1, DAY_1 + DAY)
+    assert summary.totals is not None
+    assert summary.totals.costs.allocated_usd == 5

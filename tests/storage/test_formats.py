@@ -51,4 +51,4 @@ def test_field_of_a_later_version_is_ignored() -> None:
 def test_equal_amounts_keep_all_digits() -> None:
     lines = [line()._replace(gpu_hourly_usd=Decimal("12.0")), line()._replace(gpu_hourly_usd=Decimal(12))]
     stored = read_line_items(line_items(PARTITION, "1-x#u", lines, 1))
-    assert [str(one.gpu_hourly_usd) for one in stored] == ["12.0", "12"]
+    assert [str(price.gpu_hourly_usd) for price in stored] == ["12.0", "12"]

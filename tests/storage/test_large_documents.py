@@ -47,13 +47,13 @@ def amount(numbers: random.Random) -> Decimal:
 
 def idle_workloads(count: int, numbers: random.Random) -> Iterator[Alert]:
     """Alerts as the rule idle-workload makes them, of names and figures that hardly compress."""
-    for place in range(count):
+    for number in range(count):
         name = f"train-{numbers.getrandbits(60):015x}"
-        subject = Subject("demo", "research", f"team-{place % 50}", "Job", name)
-        told = notification("idle-workload", since=NOON, hour=NOON, subject=subject)
-        figures = {**told.figures, "waste_usd_per_hour": amount(numbers), "gpus": amount(numbers)}
+        subject = Subject("demo", "research", f"team-{number % 50}", "Job", name)
+        alert_notification = notification("idle-workload", since=NOON, hour=NOON, subject=subject)
+        figures = {**alert_notification.figures, "waste_usd_per_hour": amount(numbers), "gpus": amount(numbers)}
         worst = (TopWaster(subject.namespace, "Job", name, amount(numbers), amount(numbers)),)
-        told = replace(told, id=f"demo/idle-workload/{name}", figures=figures, workloads=worst)
+        alert_notification = replace(alert_notification, id=f"demo/idle-workload/{name}", figures=figures, workloads=worst)
         yield Alert(
             "idle-workload",
             subject,
@@ -61,7 +61,7 @@ def idle_workloads(count: int, numbers: random.Random) -> Iterator[Alert]:
             NOON,
             (Evaluation(NOON, is_breach=True),),
             notified_at=NOON,
-            notification=told,
+            notification=alert_notification,
         )
 
 
@@ -164,11 +164,11 @@ def test_day_of_thousands_of_business_units_is_summed(
 ) -> None:
     """A namespace that no business unit matches is one of its own."""
     lines = []
-    for place in range(UNITS):
+    for number in range(UNITS):
         unit, usd = f"team-{numbers.getrandbits(60):015x}", amount(numbers)
         effective, unmeasured = quantize(usd / 3), quantize(usd / 7)
         lines.append(
-            line(unit, unit, f"pod-{place}")._replace(
+            line(unit, unit, f"pod-{number}")._replace(
                 allocated_usd=usd,
                 effective_usd=effective,
                 unmeasured_usd=unmeasured,

@@ -27,11 +27,11 @@ FIGURES = [line(pod="p1"), line(pod="p2", usd="0.000000000001"), line("idle", "n
 def seen(ledger: Ledger) -> tuple[list[HourSummary], list[Line]]:
     """What every reader sees of the day."""
     lines = ledger.lines("demo", HOUR)
-    return ledger.summaries("demo", HOUR, HOUR + 5 * ONE_HOUR), sorted(lines, key=lambda one: one.pod)
+    return ledger.summaries("demo", HOUR, HOUR + 5 * ONE_HOUR), sorted(lines, key=lambda line: line.pod)
 
 
-def publish(ledger: Ledger, what: HourRecord) -> None:
-    ledger.publish(what, replacing=ledger.manifest(what.cluster, what.hour), settings_version=1, now=NOW)
+def publish(ledger: Ledger, hour_record: HourRecord) -> None:
+    ledger.publish(hour_record, replacing=ledger.manifest(hour_record.cluster, hour_record.hour), settings_version=1, now=NOW)
 
 
 def test_published_records_are_read_unchanged(table: DynamoTable) -> None:
@@ -41,7 +41,7 @@ def test_published_records_are_read_unchanged(table: DynamoTable) -> None:
     assert (manifest.version, manifest.settings_version, manifest.attempts) == (1, 3, 0)
     assert ledger.manifest("demo", HOUR) == manifest
     assert ledger.summaries("demo", HOUR, HOUR + ONE_HOUR) == [summarize(published, 1)]
-    assert seen(ledger)[1] == sorted(FIGURES, key=lambda one: one.pod)
+    assert seen(ledger)[1] == sorted(FIGURES, key=lambda line: line.pod)
     assert ledger.lines("demo", HOUR, "idle") == [FIGURES[2]]
     assert ledger.lines("demo", HOUR, "nobody") == []
     assert ledger.notes_of(ledger.manifests("demo", HOUR, HOUR + ONE_HOUR)) == {HOUR: ("a note",)}
@@ -49,15 +49,15 @@ def test_published_records_are_read_unchanged(table: DynamoTable) -> None:
 
 def test_totals_are_read_without_groups(table: DynamoTable) -> None:
     """Even where these are damaged; a summary without its totals is damaged."""
-    ledger, own = Ledger(table.client, table.name), record()
-    ledger.publish(own, replacing=None, settings_version=1, now=NOW)
-    (item,) = [one for one in table.client.scan(TableName=table.name)["Items"] if "#summaries" in one["pk"]["S"]]
+    ledger, hour_record = Ledger(table.client, table.name), record()
+    ledger.publish(hour_record, replacing=None, settings_version=1, now=NOW)
+    (item,) = [scanned for scanned in table.client.scan(TableName=table.name)["Items"] if "#summaries" in scanned["pk"]["S"]]
     without = {name: value for name, value in item.items() if name != "t"}
     table.client.put_item(TableName=table.name, Item=without)
     with pytest.raises(IntegrityError):
         read_totals(ledger)
     table.client.put_item(TableName=table.name, Item={**item, "b": {"B": b"damaged"}})
-    assert read_totals(ledger) == own.totals
+    assert read_totals(ledger) == hour_record.totals
 
 
 def read_totals(ledger: Ledger) -> Totals | None:
@@ -70,15 +70,15 @@ def test_only_hours_within_the_range_are_read(table: DynamoTable) -> None:
     for hours in (0, 1, 2, 3):
         publish(ledger, record(FIGURES, hour=HOUR + hours * ONE_HOUR))
     publish(ledger, record(FIGURES, cluster="demo-2"))
-    found = ledger.summaries("demo", HOUR + ONE_HOUR, HOUR + 3 * ONE_HOUR)
-    assert [summary.hour for summary in found] == [HOUR + ONE_HOUR, HOUR + 2 * ONE_HOUR]
+    summaries = ledger.summaries("demo", HOUR + ONE_HOUR, HOUR + 3 * ONE_HOUR)
+    assert [summary.hour for summary in summaries] == [HOUR + ONE_HOUR, HOUR + 2 * ONE_HOUR]
 
 
 @pytest.mark.parametrize("name", ['a"b', "line\nbreak", "hash#hash", "ü" * 200, "<script>", "=1+1", "~", ""])
 def test_business_unit_may_have_any_name(table: DynamoTable, name: str) -> None:
     ledger = Ledger(table.client, table.name)
     publish(ledger, record([line(name, "n"), line("other", "n")]))
-    assert [one.business_unit for one in ledger.lines("demo", HOUR, name)] == [name]
+    assert [read_line.business_unit for read_line in ledger.lines("demo", HOUR, name)] == [name]
 
 
 def test_readers_see_the_same_after_a_crash_at_any_call_and_a_second_run(dynamodb_url: str, table: DynamoTable) -> None:
@@ -118,8 +118,8 @@ def test_one_of_two_concurrent_writers_wins_and_the_other_is_never_seen(table: D
     ledger.publish(winner, replacing=None, settings_version=1, now=NOW)
     with pytest.raises(ConflictError):
         ledger.publish(loser, replacing=None, settings_version=1, now=NOW)
-    assert [one.pod for one in ledger.lines("demo", HOUR)] == ["winner"]
-    assert [one.groups for one in ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)] == [winner.by_namespace()]
+    assert [read_line.pod for read_line in ledger.lines("demo", HOUR)] == ["winner"]
+    assert [summary.groups for summary in ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)] == [winner.by_namespace()]
     items = table.client.scan(TableName=table.name)["Items"]
     assert all("expires_at" in item for item in items), "what the other wrote goes in time"
     assert len(items) == 5, "and not before: a third writer of its figures may be about to put them in force"
@@ -137,7 +137,7 @@ def test_superseded_items_expire_and_are_not_seen(table: DynamoTable) -> None:
     ledger = Ledger(table.client, table.name)
     publish(ledger, record([line(pod="old")]))
     publish(ledger, record([line(pod="new")]))
-    assert [one.pod for one in ledger.lines("demo", HOUR)] == ["new"]
+    assert [read_line.pod for read_line in ledger.lines("demo", HOUR)] == ["new"]
     (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
     assert summary.version == 2
     ends = sorted(int(item["expires_at"]["N"]) for item in table.client.scan(TableName=table.name)["Items"])
@@ -183,9 +183,9 @@ def test_number_of_failed_attempts_is_unlimited(table: DynamoTable) -> None:
     ledger = Ledger(table.client, table.name)
     end = HOUR + timedelta(days=30)
     for at in range(70):
-        what = record(hour=HOUR, status="incomplete", notes=(f"attempt {at}",))
+        hour_record = record(hour=HOUR, status="incomplete", notes=(f"attempt {at}",))
         ledger.publish(
-            what, replacing=ledger.newest_version("demo", HOUR), settings_version=1, now=HOUR + (2 + at) * ONE_HOUR,
+            hour_record, replacing=ledger.newest_version("demo", HOUR), settings_version=1, now=HOUR + (2 + at) * ONE_HOUR,
             last_attempt=end,
         )  # fmt: skip
     manifest = ledger.manifest("demo", HOUR)
@@ -214,13 +214,13 @@ def test_incomplete_attempt_never_replaces_figures(table: DynamoTable) -> None:
 def test_week_of_manifests_is_one_cheap_query(table: DynamoTable) -> None:
     ledger = Ledger(table.client, table.name)
     for hours in range(168):
-        what = record(
+        hour_record = record(
             hour=HOUR + hours * ONE_HOUR, status="incomplete" if hours % 3 else "complete", notes=("x" * 300,)
         )
-        publish(ledger, what)
+        publish(ledger, hour_record)
     watched = Watched(table.client)
-    found = Ledger(watched, table.name).manifests("demo", HOUR, HOUR + 168 * ONE_HOUR)
-    assert len(found) == 168
+    manifests = Ledger(watched, table.name).manifests("demo", HOUR, HOUR + 168 * ONE_HOUR)
+    assert len(manifests) == 168
     assert watched.calls == ["query"]
     assert watched.units["query"] <= 10
 
@@ -259,10 +259,10 @@ def test_restatement_of_more_units_than_an_item_holds_is_complete(
         lines = [line(f"unit-{number}", "n", "p", usd) for number in range(40)]
         manifest = ledger.manifest("demo", HOUR)
         ledger.publish(record(lines), replacing=manifest, settings_version=1, now=NOW, reason="prices changed")
-    found = ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
-    assert [one.version for one in found] == [2, 3]
-    assert [(unit, after) for unit, (_, after) in sorted(found[1].units.items())] == sorted(
-        (one.business_unit, one.costs()) for one in lines
+    restatements = ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+    assert [restatement.version for restatement in restatements] == [2, 3]
+    assert [(unit, after) for unit, (_, after) in sorted(restatements[1].units.items())] == sorted(
+        (hour_line.business_unit, hour_line.costs()) for hour_line in lines
     )
     items = table.client.scan(TableName=table.name)["Items"]
     assert sum("#restatements" in item["pk"]["S"] for item in items) > 2
@@ -282,17 +282,17 @@ def test_the_largest_items_of_a_crowded_namespace_stay_below_400_kb(table: Dynam
         for i in range(5_000)
     ]
     ledger = Ledger(table.client, table.name)
-    what = record(lines, notes=tuple(noise(999) for _ in range(1_000)))
-    ledger.publish(what, replacing=None, settings_version=1, now=NOW)
+    hour_record = record(lines, notes=tuple(noise(999) for _ in range(1_000)))
+    ledger.publish(hour_record, replacing=None, settings_version=1, now=NOW)
     pages = table.client.get_paginator("scan").paginate(TableName=table.name)
     sizes = [_size(item) for page in pages for item in page["Items"]]
     assert 290_000 < max(sizes) < 310_000
-    assert sorted(ledger.lines("demo", HOUR), key=lambda one: one.uid) == sorted(lines, key=lambda one: one.uid)
+    assert sorted(ledger.lines("demo", HOUR), key=lambda read_line: read_line.uid) == sorted(lines, key=lambda one: one.uid)
     assert len(ledger.lines("demo", HOUR, "unit-3")) == 1_000
     manifest = ledger.manifest("demo", HOUR)
     assert manifest is not None
     *kept, last = manifest.notes
-    assert tuple(kept) == what.notes[: len(kept)]
+    assert tuple(kept) == hour_record.notes[: len(kept)]
     assert (len(kept) >= 250, last) == (True, f"and {1_000 - len(kept)} more notes")
 
 
@@ -300,8 +300,8 @@ def _size(item: dict[str, Any]) -> int:
     """As DynamoDB counts: names and values (a number takes a byte for two digits, and one more)."""
     total = 0
     for name, value in item.items():
-        ((kind, told),) = value.items()
-        total += len(name) + (len(told) // 2 + 2 if kind == "N" else len(told))
+        ((kind, content),) = value.items()
+        total += len(name) + (len(content) // 2 + 2 if kind == "N" else len(content))
     return total
 
 
@@ -313,9 +313,9 @@ def stubbed() -> tuple[Any, Stubber]:
 def test_unprocessed_items_are_written_again() -> None:
     client, stub = stubbed()
     items = [{"pk": {"S": "p"}, "sk": {"S": str(i)}} for i in range(3)]
-    asked = [{"PutRequest": {"Item": item}} for item in items]
-    stub.add_response("batch_write_item", {"UnprocessedItems": {"t": asked[1:]}}, {"RequestItems": {"t": asked}})
-    stub.add_response("batch_write_item", {"UnprocessedItems": {}}, {"RequestItems": {"t": asked[1:]}})
+    requests = [{"PutRequest": {"Item": item}} for item in items]
+    stub.add_response("batch_write_item", {"UnprocessedItems": {"t": requests[1:]}}, {"RequestItems": {"t": requests}})
+    stub.add_response("batch_write_item", {"UnprocessedItems": {}}, {"RequestItems": {"t": requests[1:]}})
     waits: list[float] = []
     with stub:
         Table(client, "t", sleep=waits.append).put_all(items)
@@ -336,7 +336,7 @@ def test_amounts_keep_all_digits(table: DynamoTable) -> None:
     ledger = Ledger(table.client, table.name)
     amount = "987654321098.123456789012"
     publish(ledger, record([line(usd=amount)]))
-    (found,) = ledger.lines("demo", HOUR)
-    assert found.allocated_usd == Decimal(amount)
+    (read_line,) = ledger.lines("demo", HOUR)
+    assert read_line.allocated_usd == Decimal(amount)
     (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
     assert summary.groups["research", "bu-a"].allocated_usd == Decimal(amount)

@@ -63,7 +63,7 @@ def client(dynamodb_url: str) -> Iterator[Any]:
 def test_push_whose_answer_was_lost_succeeds(client: Any, table: DynamoTable) -> None:
     store = DocumentStore(client, table.name, clock=lambda: NOW)
     assert [store.push(SETTINGS, author="me", now=NOW).version for _ in range(2)] == [1, 2]
-    assert [one.version for one in store.history()] == [2, 1]
+    assert [stored.version for stored in store.history()] == [2, 1]
 
 
 def test_repeated_call_that_closed_the_month_succeeds_and_other_writers_conflict(

@@ -45,7 +45,7 @@ def by_hand(amount: str, start: datetime, end: datetime | None = None, why: str 
 def history(moves: str = "0.30 0.35 0.40", start: datetime = NOON - 40 * HOUR, kind: str = G5) -> list[Price]:
     """Prices that change every ten hours."""
     amounts = moves.split()
-    starts = [start + 10 * HOUR * place for place in range(len(amounts))]
+    starts = [start + 10 * HOUR * number for number in range(len(amounts))]
     ends = [*starts[1:], NOON.replace(hour=0) + 2 * DAY]
     return [spot(kind, begins, stops, amount) for begins, stops, amount in zip(starts, ends, amounts, strict=True)]
 
@@ -56,7 +56,7 @@ def book(table: DynamoTable) -> PriceStore:
 
 
 def amounts(book: PriceStore, start: datetime, hours: int = 1) -> set[tuple[str, str]]:
-    return {(one.source, str(one.amount)) for one in book.in_force(start, start + hours * HOUR).prices}
+    return {(price.source, str(price.amount)) for price in book.in_force(start, start + hours * HOUR).prices}
 
 
 def contents(table: DynamoTable) -> list[Any]:
@@ -65,8 +65,8 @@ def contents(table: DynamoTable) -> list[Any]:
     return sorted(({name: value for name, value in item.items() if name != "n"} for item in items), key=str)
 
 
-def told(changes: tuple[PriceChange, ...] | list[PriceChange]) -> list[tuple[str, datetime | None, datetime]]:
-    return [(one.source, one.start, one.end) for one in changes]
+def periods(changes: tuple[PriceChange, ...] | list[PriceChange]) -> list[tuple[str, datetime | None, datetime]]:
+    return [(change.source, change.start, change.end) for change in changes]
 
 
 def test_fetched_prices_are_in_force_from_their_time(book: PriceStore) -> None:
@@ -92,18 +92,18 @@ def test_same_response_again_writes_nothing(table: DynamoTable) -> None:
     def refresh(client: Any, now: datetime) -> Any:
         book = PriceStore(client, table.name)
         shape = InstanceShape(G5, 1, 4, 16384)
-        again = [replace(one, fetched_at=now) for one in history()]
+        again = [replace(price, fetched_at=now) for price in history()]
         return [
             book.replace("spot", again, since=NOON - 41 * HOUR, rated_until=floor_hour(now), now=now),
             book.replace("on-demand", [listed(G5, NOON - 30 * DAY, "1.006", now)], rated_until=NOON, now=now),
             book.replace_shapes([shape], rated_until=NOON, now=now),
         ]
 
-    assert [one.prices for one in refresh(table.client, NOW)] == [1, 1, 1]
+    assert [update.prices for update in refresh(table.client, NOW)] == [1, 1, 1]
     before, changes = contents(table), PriceStore(table.client, table.name).pending_changes()
     watched = Watched(table.client)
     second = refresh(watched, NOW + 5 * HOUR)
-    assert [(one.prices, one.changes) for one in second] == [(0, ())] * 3
+    assert [(update.prices, update.changes) for update in second] == [(0, ())] * 3
     assert set(watched.calls) == {"query"}
     assert contents(table) == before
     assert len(changes) == 3
@@ -111,7 +111,7 @@ def test_same_response_again_writes_nothing(table: DynamoTable) -> None:
 
 def test_first_price_is_a_change_and_its_continuation_is_none(book: PriceStore) -> None:
     first = book.replace("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
-    assert told(first.changes) == [("spot", NOON - 40 * HOUR, RATED)]
+    assert periods(first.changes) == [("spot", NOON - 40 * HOUR, RATED)]
     later = NOW + DAY
     longer = [spot(G5, NOON - 40 * HOUR, NOON.replace(hour=0) + 3 * DAY, "0.30", at=later)]
     second = book.replace("spot", longer, since=NOON - 2 * HOUR, rated_until=RATED + DAY, now=later)
@@ -128,7 +128,7 @@ def test_new_price_is_a_change_only_within_rated_hours(book: PriceStore) -> None
     assert (made.prices, made.changes) == (1, ()), "the hour that it lies in was not rated yet"
     late = [spot(G5, NOON - 40 * HOUR, RATED - 4 * HOUR, "0.30"), spot(G5, RATED - 4 * HOUR, ends, "0.31")]
     made = book.replace("spot", late, since=RATED - 10 * HOUR, rated_until=RATED, now=NOW)
-    assert told(made.changes) == [("spot", RATED - 4 * HOUR, RATED)]
+    assert periods(made.changes) == [("spot", RATED - 4 * HOUR, RATED)]
     assert made.changes[0] in book.pending_changes()
     assert made.changes[0].affects({"instance_type": G5, "zone_id": "use1-az1", "capacity_type": "spot",
                                      "operating_system": "linux"})  # fmt: skip
@@ -141,7 +141,7 @@ def test_prices_fetched_after_an_outage_change_hours_without_a_price(book: Price
     ended, later = NOON.replace(hour=0) + 2 * DAY, NOW + 5 * DAY
     back = [spot(G5, NOON - 40 * HOUR, NOON.replace(hour=0) + 7 * DAY, "0.30", at=later)]
     made = book.replace("spot", back, since=NOON - 2 * HOUR, rated_until=RATED + 5 * DAY, now=later)
-    assert told(made.changes) == [("spot", ended, RATED + 5 * DAY)]
+    assert periods(made.changes) == [("spot", ended, RATED + 5 * DAY)]
     assert amounts(book, NOON + 3 * DAY) == {("spot", "0.30")}
 
 
@@ -154,8 +154,8 @@ def test_distant_changes_are_separate(book: PriceStore) -> None:
         spot(P5, NOON - 57 * HOUR, NOON + DAY, "1"),
     ]  # fmt: skip
     made = book.replace("spot", answer, since=NOON - 3 * DAY, rated_until=RATED, now=NOW)
-    assert told(made.changes) == [("spot", NOON - 58 * HOUR, NOON - 57 * HOUR), ("spot", NOON - 6 * HOUR, RATED)]
-    assert [one.applies_to["instance_type"] for one in made.changes] == [(P5,), (G5,)]
+    assert periods(made.changes) == [("spot", NOON - 58 * HOUR, NOON - 57 * HOUR), ("spot", NOON - 6 * HOUR, RATED)]
+    assert [change.applies_to["instance_type"] for change in made.changes] == [(P5,), (G5,)]
 
 
 def test_price_missing_from_a_response_stays(book: PriceStore) -> None:
@@ -166,7 +166,7 @@ def test_price_missing_from_a_response_stays(book: PriceStore) -> None:
     book.replace("on-demand", [listed(P5, NOON - 9 * DAY, "55.04")], rated_until=RATED, now=NOW)
     assert amounts(book, NOON) == {("spot", "0.30"), ("spot", "9"), ("on-demand", "1.006"), ("on-demand", "55.04")}
     listed_only = book.in_force(NOON, NOON + HOUR, sources=["on-demand"]).prices
-    assert {one.source for one in listed_only} == {"on-demand"}, "what nobody asks for is not read"
+    assert {price.source for price in listed_only} == {"on-demand"}, "what nobody asks for is not read"
 
 
 def test_list_price_changes_from_its_effective_date(book: PriceStore) -> None:
@@ -175,7 +175,7 @@ def test_list_price_changes_from_its_effective_date(book: PriceStore) -> None:
     same = book.replace("on-demand", [listed(G5, july, "1.0060")], rated_until=RATED, now=NOW)
     assert (same.prices, same.changes) == (0, ()), "published again at the same price"
     made = book.replace("on-demand", [listed(G5, july, "0.9")], rated_until=RATED, now=NOW)
-    assert told(made.changes) == [("on-demand", july, RATED)]
+    assert periods(made.changes) == [("on-demand", july, RATED)]
     assert amounts(book, july - HOUR) == {("on-demand", "1.006")}
     assert amounts(book, july) == {("on-demand", "0.9")}
 
@@ -183,7 +183,7 @@ def test_list_price_changes_from_its_effective_date(book: PriceStore) -> None:
 def test_new_shape_makes_hours_ratable(book: PriceStore) -> None:
     shape = InstanceShape(P5, 8, 192, 2 * 1024 * 1024)
     made = book.replace_shapes([shape], rated_until=RATED, now=NOW)
-    assert told(made.changes) == [("shapes", None, RATED)]
+    assert periods(made.changes) == [("shapes", None, RATED)]
     assert book.in_force(NOON, NOON + HOUR).shapes == {P5: shape}
 
 
@@ -200,7 +200,7 @@ def test_override_is_set_dropped_and_kept_in_history(book: PriceStore) -> None:
     assert amounts(book, NOON - 2 * HOUR) == set()
     assert book.overrides() == [ended]
     assert (ended.price.author, ended.dropped_by, ended.drop_reason, ended.set_to) == ("ann", "bob", "typo", None)
-    assert told(book.pending_changes())[1:] == [("override", NOON - 2 * HOUR, NOON + HOUR)]
+    assert periods(book.pending_changes())[1:] == [("override", NOON - 2 * HOUR, NOON + HOUR)]
     assert book.drop_override(override.id, at=NOON, author="eve", reason="again", now=NOW + 2 * HOUR) == ended
 
 
@@ -208,7 +208,7 @@ def test_override_dropped_from_its_start_was_never_in_force(book: PriceStore) ->
     override = book.set_override(by_hand("2.5", NOON - 5 * HOUR), now=NOW)
     book.drop_override(override.id, at=NOON - 9 * DAY, author="bob", reason="typo", now=NOW)
     assert amounts(book, NOON - 9 * HOUR, 24) == set()
-    assert told(book.pending_changes())[1:] == [("override", NOON - 5 * HOUR, NOON)]
+    assert periods(book.pending_changes())[1:] == [("override", NOON - 5 * HOUR, NOON)]
     assert len(book.overrides()) == 1
 
 
@@ -218,7 +218,7 @@ def test_override_set_twice_is_stored_once_and_again_after_a_drop(book: PriceSto
     assert book.set_override(price, now=NOW) == first
     book.drop_override(first.id, at=NOON, author="bob", reason="no", now=NOW)
     second = book.set_override(price, now=NOW)
-    assert [one.id for one in book.overrides()] == [first.id, second.id]
+    assert [override.id for override in book.overrides()] == [first.id, second.id]
     assert first.id != second.id
 
 
@@ -238,8 +238,8 @@ def test_change_is_pending_until_settled(book: PriceStore) -> None:
     for _ in range(2):
         book.settle(first.id, now=NOW + 9 * HOUR)
     assert book.pending_changes() == others
-    (settled, *_) = found = book.changes(NOW, NOW + DAY)
-    assert (settled.id, settled.settled_at, len(found)) == (first.id, NOW + 9 * HOUR, 3)
+    (settled, *_) = changes = book.changes(NOW, NOW + DAY)
+    assert (settled.id, settled.settled_at, len(changes)) == (first.id, NOW + 9 * HOUR, 3)
     assert book.changes(NOW + 2 * HOUR, NOW + 3 * HOUR) == [others[0]]
     with pytest.raises(NotFoundError):
         book.settle("nothing", now=NOW)
@@ -263,8 +263,8 @@ def _set(client: Any, name: str) -> None:
 
 def _drop(client: Any, name: str) -> None:
     book = PriceStore(client, name)
-    (known,) = book.overrides()
-    book.drop_override(known.id, at=NOON - 3 * HOUR, author="bob", reason="no", now=NOW)
+    (override,) = book.overrides()
+    book.drop_override(override.id, at=NOON - 3 * HOUR, author="bob", reason="no", now=NOW)
 
 
 def _settle(client: Any, name: str) -> None:
@@ -329,7 +329,7 @@ def test_changes_of_two_concurrent_writers_are_kept(table: DynamoTable, times: i
     other().set_override(by_hand("2.5", NOON), now=NOW)
     other().replace("on-demand", [listed(P5, NOON, "55")], rated_until=RATED, now=NOW)
     other().replace("spot", history("9", kind=P5), since=NOON - 3 * DAY, rated_until=RATED, now=NOW)
-    assert len({one.price.amount for one in direct.overrides()}) == times + 1
+    assert len({override.price.amount for override in direct.overrides()}) == times + 1
     assert len(direct.newest("on-demand")) == times + 1
     assert len(direct.newest("spot")) == times + 1
 
@@ -341,8 +341,8 @@ def test_last_override_wins_even_if_set_before(table: DynamoTable) -> None:
     book = PriceStore(table.client, table.name)
     for number, amount in enumerate(("40", "50", "40")):
         book.set_override(by_hand(amount, PAST), now=NOW + timedelta(minutes=number))
-    assert [str(one.price.amount) for one in book.overrides()] == ["40", "50", "40"]
-    assert len({one.id for one in book.overrides()}) == 3
+    assert [str(override.price.amount) for override in book.overrides()] == ["40", "50", "40"]
+    assert len({override.id for override in book.overrides()}) == 3
     assert len(book.pending_changes()) == 3
 
 
@@ -354,7 +354,7 @@ def test_ended_override_can_still_be_dropped(table: DynamoTable) -> None:
     taken_back = book.drop_override(wrong.id, at=PAST, author="me", reason="typo", now=NOW)
     assert taken_back.price.valid_to == PAST
     assert not book.in_force(PAST, PAST + HOUR).prices
-    assert {(one.start, one.end) for one in book.pending_changes()} == {(PAST, PAST + HOUR)}
+    assert {(change.start, change.end) for change in book.pending_changes()} == {(PAST, PAST + HOUR)}
     assert book.drop_override(wrong.id, at=NOW, author="me", reason="again", now=NOW) == taken_back
 
 
@@ -363,7 +363,7 @@ def test_writer_that_always_loses_raises_a_conflict(table: DynamoTable) -> None:
     rival = Rival(table.client, lambda left: void(direct.set_override(by_hand(f"{left + 1}", NOON), now=NOW)), 99)
     with pytest.raises(ConflictError):
         PriceStore(rival, table.name).set_override(by_hand("2.5", NOON), now=NOW)
-    assert "2.5" not in {str(one.price.amount) for one in direct.overrides()}
+    assert "2.5" not in {str(override.price.amount) for override in direct.overrides()}
 
 
 def void(_: object) -> None:
@@ -375,13 +375,13 @@ def test_document_of_several_chunks_is_read_again_if_it_changes(
 ) -> None:
     monkeypatch.setattr("gpucost.storage.compressed_documents.CHUNK_BYTES", 100)
     book = PriceStore(table.client, table.name)
-    many = [by_hand(f"{place}.5", NOON, why=f"{place}" * 9) for place in range(1, 30)]
+    many = [by_hand(f"{number}.5", NOON, why=f"{number}" * 9) for number in range(1, 30)]
     for price in many:
         book.set_override(price, now=NOW)
-    assert [one.price for one in book.overrides()] == many
+    assert [override.price for override in book.overrides()] == many
     assert book.replace("spot", history(), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW).prices == 1
     assert amounts(book, NOON - 40 * HOUR) == {("spot", "0.30")}
-    assert {str(one.amount) for one in book.newest("spot")} == {"0.40"}
+    assert {str(price.amount) for price in book.newest("spot")} == {"0.40"}
     monkeypatch.setattr("gpucost.storage.compressed_documents.CHUNK_BYTES", 300_000)
     book.set_override(by_hand("99", NOON), now=NOW)
     flat = [spot(G5, NOON - 40 * HOUR, NOON + DAY, "1")]
@@ -401,7 +401,7 @@ def test_document_of_several_chunks_is_read_again_if_it_changes(
 def test_item_of_a_newer_release_is_refused(table: DynamoTable) -> None:
     book = PriceStore(table.client, table.name)
     book.set_override(by_hand("1", NOON), now=NOW)
-    (item,) = [one for one in table.client.scan(TableName=table.name)["Items"] if one["pk"]["S"] == "PRICES"]
+    (item,) = [scanned for scanned in table.client.scan(TableName=table.name)["Items"] if scanned["pk"]["S"] == "PRICES"]
     table.client.put_item(TableName=table.name, Item={**item, "v": {"N": "99"}})
     with pytest.raises(SourceError, match="schema version 99"):
         book.in_force(NOON, NOON + HOUR)

@@ -15,7 +15,7 @@ from tests.watched import Watched
 
 def fleet_history(days: int, now: datetime) -> list[Price]:
     """50 instance types in 6 zones, 300 pools, whose prices change by chance, six times a day on the average."""
-    found = []
+    prices = []
     for kind in range(50):
         for zone in range(6):
             chance = random.Random(f"{kind} {zone}")
@@ -24,9 +24,9 @@ def fleet_history(days: int, now: datetime) -> list[Price]:
                 amount *= 1 + chance.choice((-1, 1)) * chance.uniform(0.005, 0.03)
                 end = start + timedelta(seconds=chance.randrange(3600, 7 * 3600))
                 ends = end if end < now else floor_hour(now).replace(hour=0) + 2 * DAY
-                found.append(spot(f"g{kind}.xlarge", start, ends, f"{amount:.4f}", f"use1-az{zone}", at=now))
+                prices.append(spot(f"g{kind}.xlarge", start, ends, f"{amount:.4f}", f"use1-az{zone}", at=now))
                 start = end
-    return found
+    return prices
 
 
 def test_hour_needs_few_requests_and_units(table: DynamoTable) -> None:
@@ -40,11 +40,11 @@ def test_hour_needs_few_requests_and_units(table: DynamoTable) -> None:
     for hours, units in ((1, 10), (24, 15)):
         watched = Watched(table.client)
         start = NOON - 30 * HOUR
-        found = PriceStore(watched, table.name).in_force(start, start + hours * HOUR).prices
-        wanted = [one for one in year if one.valid_from and one.valid_from < start + hours * HOUR
-                  and one.valid_to and one.valid_to > start]  # fmt: skip
-        shown = {(key_of(one), one.amount, one.valid_from) for one in found if one.source == "spot"}
-        assert shown == {(key_of(one), one.amount, one.valid_from) for one in wanted}
+        prices = PriceStore(watched, table.name).in_force(start, start + hours * HOUR).prices
+        wanted = [price for price in year if price.valid_from and price.valid_from < start + hours * HOUR
+                  and price.valid_to and price.valid_to > start]  # fmt: skip
+        shown = {(key_of(price), price.amount, price.valid_from) for price in prices if price.source == "spot"}
+        assert shown == {(key_of(price), price.amount, price.valid_from) for price in wanted}
         assert len(watched.calls) == 2
         assert watched.units["query"] <= units, watched.units
     items = table.client.scan(TableName=table.name, ConsistentRead=True)["Items"]
@@ -56,7 +56,7 @@ def test_refresh_reads_and_writes_little(table: DynamoTable) -> None:
     book.replace("spot", fleet_history(5, NOW), since=NOON - 5 * DAY, rated_until=RATED, now=NOW)
     watched, later = Watched(table.client), NOW + HOUR
     since = NOON - 2 * HOUR
-    fresh = [one for one in fleet_history(5, later) if one.valid_to and one.valid_to > since]
+    fresh = [price for price in fleet_history(5, later) if price.valid_to and price.valid_to > since]
     made = PriceStore(watched, table.name).replace(
         "spot", fresh, since=since, rated_until=RATED + HOUR, now=later
     )  # fmt: skip

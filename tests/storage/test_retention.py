@@ -33,8 +33,8 @@ def fill(table: DynamoTable) -> Ledger:
     """Two hours of a day, rolled up; one with a note, one restated."""
     ledger = Ledger(table.client, table.name)
     for hour in (LAST, LAST + HOUR):
-        what = record([line(), line("other", "ns", "q")], hour=hour, notes=("note",))
-        first = ledger.publish(what, replacing=None, settings_version=1, now=NOW, retention=LEVELS)
+        hour_record = record([line(), line("other", "ns", "q")], hour=hour, notes=("note",))
+        first = ledger.publish(hour_record, replacing=None, settings_version=1, now=NOW, retention=LEVELS)
     again = record([line(usd="7")], hour=LAST + HOUR)
     ledger.publish(again, replacing=first, settings_version=1, now=NOW, reason="w", retention=LEVELS)
     RollupStore(table.client, table.name).roll_up("demo", LAST, NOW, LEVELS)
@@ -48,8 +48,8 @@ def expire(table: DynamoTable, *kinds: str) -> None:
             old = {**item, "expires_at": {"N": str(int(time.time()) - 1)}}
             table.client.put_item(TableName=table.name, Item=old)
         if item["pk"]["S"].endswith("#hours") and "summaries" in kinds:  # a manifest says when its summary ends
-            told = {**item, "e": {"N": str(int(time.time()) - 1)}}
-            table.client.put_item(TableName=table.name, Item=told)
+            expired = {**item, "e": {"N": str(int(time.time()) - 1)}}
+            table.client.put_item(TableName=table.name, Item=expired)
 
 
 def test_each_retention_level_expires_as_configured(table: DynamoTable) -> None:
@@ -75,17 +75,17 @@ def test_each_retention_level_expires_as_configured(table: DynamoTable) -> None:
 def test_expired_details_are_missing_and_their_sums_stay(table: DynamoTable) -> None:
     ledger, rollups = fill(table), RollupStore(table.client, table.name)
     day, facts = rollups.days("demo", LAST, LAST + DAY), rollups.facts("demo", LAST, LAST + DAY)
-    assert [one.totals is not None for one in day] == [True]
+    assert [summary.totals is not None for summary in day] == [True]
     expire(table, "lines")
     assert ledger.lines("demo", LAST) == []
     assert rollups.facts("demo", LAST, LAST + DAY) == facts, "summed before"
     expire(table, "lines", "summaries", "unit")
     head = table.client.get_item(TableName=table.name, Key=_key("rollups"))["Item"]
     table.client.put_item(TableName=table.name, Item={**head, "u": {"N": str(int(time.time()) - 1)}})
-    assert [one.costs for one in rollups.unit_hours("demo", "research", LAST, LAST + DAY)] == [None, None]
-    assert [one.totals for one in ledger.summaries("demo", LAST, LAST + DAY)] == [None, None]
+    assert [unit_hour.costs for unit_hour in rollups.unit_hours("demo", "research", LAST, LAST + DAY)] == [None, None]
+    assert [summary.totals for summary in ledger.summaries("demo", LAST, LAST + DAY)] == [None, None]
     (outlived,) = rollups.days("demo", LAST, LAST + DAY)
-    assert [(outlived.totals, outlived.units)] == [(one.totals, one.units) for one in day], "a day outlives its hours"
+    assert [(outlived.totals, outlived.units)] == [(summary.totals, summary.units) for summary in day], "a day outlives its hours"
     expire(table, "days", "facts", "rollups")
     assert rollups.facts("demo", LAST, LAST + DAY) == [], "no sum of lines that are gone"
     (gone,) = rollups.days("demo", LAST, LAST + DAY)

@@ -30,54 +30,54 @@ class Day:
         self.table = table
         self.ledger = Ledger(table.client, table.name)
         self.rollups = RollupStore(table.client, table.name)
-        self.told: dict[datetime, HourRecord] = {}
+        self.records: dict[datetime, HourRecord] = {}
 
     def publish(self, number: int, *lines: Line, status: Any = "complete") -> None:
-        what = record(lines, hour=DAY_1 + HOUR * number, status=status)
-        old = self.ledger.manifest("demo", what.hour)
-        self.ledger.publish(what, replacing=old, settings_version=1, now=datetime.now(UTC))
-        self.told[what.hour] = what
+        hour_record = record(lines, hour=DAY_1 + HOUR * number, status=status)
+        old = self.ledger.manifest("demo", hour_record.hour)
+        self.ledger.publish(hour_record, replacing=old, settings_version=1, now=datetime.now(UTC))
+        self.records[hour_record.hour] = hour_record
 
     def check(self, rollups: RollupStore | None = None) -> None:
         """Everything read equals what adding up all lines by hand gives."""
         rollups = rollups or self.rollups
         days = rollups.days("demo", DAY_1, DAY_1 + 3 * DAY)
-        assert [one.day for one in days] == sorted({hour.replace(hour=0) for hour in self.told})
+        assert [summary.day for summary in days] == sorted({hour.replace(hour=0) for hour in self.records})
         facts = dict(rollups.facts("demo", DAY_1, DAY_1 + 3 * DAY))
-        one_units = dict(rollups.facts("demo", DAY_1, DAY_1 + 3 * DAY, "research"))
+        unit_facts = dict(rollups.facts("demo", DAY_1, DAY_1 + 3 * DAY, "research"))
         for day in days:
-            hours = [what for hour, what in self.told.items() if hour.replace(hour=0) == day.day]
-            lines = [one for what in hours for one in what.lines]
+            hours = [hour_record for hour, hour_record in self.records.items() if hour.replace(hour=0) == day.day]
+            lines = [hour_line for hour_record in hours for hour_line in hour_record.lines]
             assert len(day.hours) == len(hours)
-            assert day.units == by_hand(lines, lambda one: one.business_unit)
-            known = [what.totals for what in hours if what.totals]
-            assert (day.totals is None) == (not known)
+            assert day.units == by_hand(lines, lambda hour_line: hour_line.business_unit)
+            totals = [hour_record.totals for hour_record in hours if hour_record.totals]
+            assert (day.totals is None) == (not totals)
             if day.totals and day.totals.capacity:
-                node_cost = sum(one.capacity.node_cost_usd for one in known if one.capacity)
+                node_cost = sum(hour_totals.capacity.node_cost_usd for hour_totals in totals if hour_totals.capacity)
                 assert day.totals.capacity.node_cost_usd == node_cost
-                assert day.totals.costs == Costs.total(one.costs() for one in lines)
-            expected = by_hand(lines, lambda one: (*(getattr(one, name) for name in FIELDS), str(one.labels)))
+                assert day.totals.costs == Costs.total(hour_line.costs() for hour_line in lines)
+            expected = by_hand(lines, lambda hour_line: (*(getattr(hour_line, name) for name in FIELDS), str(hour_line.labels)))
             assert {(*key[:-1], str(dict(key.labels))): costs for key, costs in facts[day.day].items()} == expected
-            assert one_units[day.day] == {
+            assert unit_facts[day.day] == {
                 key: costs for key, costs in facts[day.day].items() if key.business_unit == "research"
             }
         for unit in ("research", "idle", "nobody"):
-            found = rollups.unit_hours("demo", unit, DAY_1, DAY_1 + 3 * DAY)
-            assert {one.manifest.hour: one.costs for one in found} == {
-                hour: None if what.status == "incomplete"
-                else by_hand(what.lines, lambda one: one.business_unit).get(unit, Costs())
-                for hour, what in sorted(self.told.items())
+            unit_hours = rollups.unit_hours("demo", unit, DAY_1, DAY_1 + 3 * DAY)
+            assert {unit_hour.manifest.hour: unit_hour.costs for unit_hour in unit_hours} == {
+                hour: None if hour_record.status == "incomplete"
+                else by_hand(hour_record.lines, lambda hour_line: hour_line.business_unit).get(unit, Costs())
+                for hour, hour_record in sorted(self.records.items())
             }  # fmt: skip
 
 
 def by_hand(lines: Any, key: Callable[[Line], Any]) -> dict[Any, Costs]:
     """Sums without any of the product's own."""
     sums: dict[Any, dict[str, Decimal]] = {}
-    for one in lines:
-        own = sums.setdefault(key(one), dict.fromkeys(Costs.names(), Decimal(0)))
+    for summed_line in lines:
+        sum_of_key = sums.setdefault(key(summed_line), dict.fromkeys(Costs.names(), Decimal(0)))
         for name in Costs.names():
             if name != "unpriced_gpu_hours":
-                own[name] += getattr(one, name) or 0
+                sum_of_key[name] += getattr(summed_line, name) or 0
     return {name: Costs(**amounts) for name, amounts in sums.items()}
 
 
@@ -283,7 +283,7 @@ def test_concurrent_reader_sees_the_old_or_the_new_day_and_no_mixture(day: Day, 
         ((_, facts),) = rollups.facts("demo", DAY_1, DAY_1 + DAY)
         return (
             only.units,
-            [one.version for one in only.hours],
+            [manifest.version for manifest in only.hours],
             facts,
             rollups.unit_hours("demo", "idle", DAY_1, DAY_1 + DAY),
         )
@@ -294,10 +294,10 @@ def test_concurrent_reader_sees_the_old_or_the_new_day_and_no_mixture(day: Day, 
         day.publish(1, line("idle", "notebooks", "n", "3"))
         day.rollups.roll_up("demo", DAY_1, OVER)
 
-    found = seen(RollupStore(Meddled(day.table.client, call, another), day.table.name))
+    between = seen(RollupStore(Meddled(day.table.client, call, another), day.table.name))
     after = seen(day.rollups)
-    assert all(one in pair for one, *pair in zip(found, before, after, strict=True))
-    assert found[:2] in (before[:2], after[:2])
+    assert all(during in pair for during, *pair in zip(between, before, after, strict=True))
+    assert between[:2] in (before[:2], after[:2])
 
 
 def test_hour_published_again_after_deletion_differs_from_the_deleted_version(day: Day) -> None:
@@ -332,5 +332,5 @@ def test_facts_larger_than_an_item_are_stored_in_chunks(day: Day, monkeypatch: p
 
 
 def items(day: Day) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = day.table.client.scan(TableName=day.table.name)["Items"]
-    return found
+    items: list[dict[str, Any]] = day.table.client.scan(TableName=day.table.name)["Items"]
+    return items

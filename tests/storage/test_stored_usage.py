@@ -31,7 +31,7 @@ PRICES = PriceBook(
 @given(cluster_observations(), metering_rules)
 def test_stored_usage_equals_the_original(observation: Observation, metering: MeteringRules) -> None:
     usage = meter(observation, metering)
-    asked = AttributionRules(Pricing(PRICES, ("on-demand", "rates")), UNITS, cost_labels={"team": "label_team"})
+    rules = AttributionRules(Pricing(PRICES, ("on-demand", "rates")), UNITS, cost_labels={"team": "label_team"})
     items = [{"b": {"B": piece}} for piece in compressed_documents.pack(usage_document(usage))]
     stored = read_usage("c", datetime(2026, 11, 19, 10, tzinfo=UTC), compressed_documents.unpack(items))
-    assert attribute(stored, asked) == attribute(usage, asked)
+    assert attribute(stored, rules) == attribute(usage, rules)

@@ -1,6 +1,6 @@
-"""The alert function killed in the middle, tried again as Lambda does: who hears what then.
+"""The alert function is killed and retried as by Lambda: each notification arrives once or twice, and none is lost.
 
-At every message it sends and every fourth write; CRASH_ALL=1 tries all of them.
+It is killed at every message and every fourth write; CRASH_ALL=1 tries all writes.
 """
 
 import os
@@ -22,7 +22,6 @@ RULES = (
     "rule: data, overdue_hours: 1",
 )
 IDLE = (pod(gpus=2, use="0"), pod(name="other", gpus=3, use="0.01"))
-Calls = Callable[[Fleet], None]
 
 
 class CrashingNotifier(RecordingNotifier):
@@ -117,9 +116,7 @@ def test_crash_at_any_call_repeats_at_most_one_message_and_loses_none(table: Dyn
 
 def _history_ids(fleet: Fleet) -> list[str]:
     end = START + timedelta(days=2)
-    return [
-        notification.id for scope in ("demo", "*") for notification in fleet.history.between(scope, START, end)
-    ]
+    return [notification.id for scope in ("demo", "*") for notification in fleet.history.between(scope, START, end)]
 
 
 def _delete_all_items(table: DynamoTable) -> None:

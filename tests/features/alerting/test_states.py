@@ -14,8 +14,8 @@ from tests.features.alerting.sample_notifications import notification
 
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
 ALERT = Alert(
-    "waste", Subject("demo", "research"), "firing", NOON, (Evaluation(NOON, is_breach=True),), EvaluationState(breach_run=3), NOON,
-    notification(), "alice", NOON,
+    "waste", Subject("demo", "research"), "firing", NOON, (Evaluation(NOON, is_breach=True),),
+    EvaluationState(breach_run=3), NOON, notification(), "alice", NOON,
 )  # fmt: skip
 GROUP = AlertGroup(
     "demo", "research", (ALERT,), (OutboxEntry("email", notification("budget")),), NOON, (("weekly", "week x"),)

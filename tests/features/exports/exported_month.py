@@ -66,12 +66,12 @@ def an_hour(cluster: str, start: datetime, seed: int) -> HourRecord:
     ]
     nodes = tuple(_node(node, begin, pods, seed) for node in (large, small, bare))
     # Prices whose division over GPU time never comes out even; the third type has one in odd hours alone.
-    known = [Price("on-demand", "node-hour", Decimal(10_000 + seed) / 997, {"instance_type": "p4d.24xlarge"}),
+    prices = [Price("on-demand", "node-hour", Decimal(10_000 + seed) / 997, {"instance_type": "p4d.24xlarge"}),
              Price("on-demand", "node-hour", Decimal("1.006"), {"instance_type": "g5.xlarge"})]  # fmt: skip
     if seed % 2:
-        known.append(Price("on-demand", "node-hour", Decimal("0.8048"), {"instance_type": "g6.xlarge"}))
+        prices.append(Price("on-demand", "node-hour", Decimal("0.8048"), {"instance_type": "g6.xlarge"}))
     usage = Usage(cluster, start, Coverage(Decimal(1), Decimal("0.983333333333")), tuple(pods), nodes, ())
-    return attribute(usage, AttributionRules(Pricing(PriceBook(known), ("on-demand",)), UNITS, {"team": "label_team"}))
+    return attribute(usage, AttributionRules(Pricing(PriceBook(prices), ("on-demand",)), UNITS, {"team": "label_team"}))
 
 
 def _pod(

@@ -26,7 +26,7 @@ PublisherName ServiceCategory ServiceName ServiceProviderName ServiceSubcategory
 """)
 MANDATORY = [*NEVER_NULL, "BillingAccountName", "ChargeClass", "ChargeDescription", "PricingQuantity", "PricingUnit"]
 SPLIT = _names("AllocatedMethodDetails AllocatedMethodId AllocatedResourceId AllocatedResourceName AllocatedTags")
-KNOWN = {
+FOCUS_COLUMNS = {
     *MANDATORY, *SPLIT, "AvailabilityZone", "BillingAccountType", "CapacityReservationId", "CapacityReservationStatus",
     "CommitmentDiscountCategory", "CommitmentDiscountId", "CommitmentDiscountName", "CommitmentDiscountQuantity",
     "CommitmentDiscountStatus", "CommitmentDiscountType", "CommitmentDiscountUnit", "ConsumedQuantity", "ConsumedUnit",
@@ -65,22 +65,22 @@ OF_THE_ORIGIN = (
 
 def columns_violated(names: Sequence[str]) -> list[str]:
     """What is wrong with the columns that are there."""
-    found = [f"{name} MUST be present" for name in [*MANDATORY, *SPLIT] if name not in names]
+    violations = [f"{name} MUST be present" for name in [*MANDATORY, *SPLIT] if name not in names]
     for name in names:
-        if name not in KNOWN and not re.fullmatch(r"x_[A-Z][A-Za-z0-9]*", name):
-            found.append(f"{name} is no column of FOCUS and MUST be prefixed with x_, in PascalCase")
-    return found
+        if name not in FOCUS_COLUMNS and not re.fullmatch(r"x_[A-Z][A-Za-z0-9]*", name):
+            violations.append(f"{name} is no column of FOCUS and MUST be prefixed with x_, in PascalCase")
+    return violations
 
 
 def violated(rows: Sequence[Row]) -> list[str]:
     """What is wrong with rows; each thing once, with how often."""
     counts: dict[str, int] = defaultdict(int)
     for row in rows:
-        for one in _of_row(row):
-            counts[one] += 1
-    for one in _of_splits(rows):
-        counts[one] += 1
-    return [f"{what} ({times} times)" for what, times in sorted(counts.items())]
+        for violation in _of_row(row):
+            counts[violation] += 1
+    for of_split in _of_splits(rows):
+        counts[of_split] += 1
+    return [f"{violation} ({times} times)" for violation, times in sorted(counts.items())]
 
 
 def _of_row(row: Row) -> Iterator[str]:
@@ -90,9 +90,9 @@ def _of_row(row: Row) -> Iterator[str]:
     for name, allowed in ALLOWED.items():
         if row[name] is not None and row[name] not in allowed:
             yield f"{name} MUST be one of the allowed values"
-    for one, other in TOGETHER:
-        if (row[one] is None) != (row[other] is None):
-            yield f"{other} MUST be null exactly where {one} is"
+    for first, other in TOGETHER:
+        if (row[first] is None) != (row[other] is None):
+            yield f"{other} MUST be null exactly where {first} is"
     for name, value in row.items():
         if not name.startswith("x_"):
             yield from _of_value(name, value)
@@ -151,20 +151,20 @@ def _of_split_row(row: Row) -> Iterator[str]:
     if row["AllocatedMethodDetails"] is not None:
         details = json.loads(row["AllocatedMethodDetails"])
         for element in details["Elements"]:
-            own = {key for key in element if not key.startswith("x_")}
-            if not {"AllocatedRatio"} <= own <= {"AllocatedRatio", "UsageUnit", "UsageQuantity"}:
+            focus_keys = {key for key in element if not key.startswith("x_")}
+            if not {"AllocatedRatio"} <= focus_keys <= {"AllocatedRatio", "UsageUnit", "UsageQuantity"}:
                 yield "an element of AllocatedMethodDetails MUST have AllocatedRatio and FOCUS's keys"
-            if "UsageQuantity" in own and "UsageUnit" not in own:
+            if "UsageQuantity" in focus_keys and "UsageUnit" not in focus_keys:
                 yield "UsageUnit MUST be present with UsageQuantity"
 
 
 def origins(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
     """The rows of each origin charge: a resource in a charge period."""
-    found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    rows_by_origin: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
         if row["AllocatedMethodId"] is not None:
-            found[row["x_Cluster"], row["ResourceId"], row["ChargePeriodStart"]].append(row)
-    return found
+            rows_by_origin[row["x_Cluster"], row["ResourceId"], row["ChargePeriodStart"]].append(row)
+    return rows_by_origin
 
 
 def _of_splits(rows: Sequence[Row]) -> Iterator[str]:

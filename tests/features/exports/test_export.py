@@ -84,8 +84,8 @@ class World(NamedTuple):
     settings: Settings
 
     def service(self, calls: Calls | None = None, kept: int = 400) -> ExportService:
-        own = calls or Calls()
-        dynamodb, s3 = own.client(self.table.client), own.client(self.s3)
+        recorded_calls = calls or Calls()
+        dynamodb, s3 = recorded_calls.client(self.table.client), recorded_calls.client(self.s3)
         return ExportService(
             self.settings,  # type: ignore[arg-type]  # the part that is read
             Ledger(dynamodb, self.table.name),
@@ -97,30 +97,30 @@ class World(NamedTuple):
             clock=lambda: datetime.now(UTC),
         )
 
-    def run(self, calls: Calls | None = None, at: datetime = NEXT + 3 * HOUR, **asked: Any) -> ExportResult:
-        result = self.service(calls).export(ExportDue(scheduled_time=at, **asked), lambda: 900.0)
+    def run(self, calls: Calls | None = None, at: datetime = NEXT + 3 * HOUR, **message_fields: Any) -> ExportResult:
+        result = self.service(calls).export(ExportDue(scheduled_time=at, **message_fields), lambda: 900.0)
         assert result is not None
         return result
 
-    def publish(self, what: HourRecord) -> None:
+    def publish(self, hour_record: HourRecord) -> None:
         ledger = Ledger(self.table.client, self.table.name)
-        old = ledger.manifest(what.cluster, what.hour)
-        ledger.publish(what, replacing=old, settings_version=1, now=datetime.now(UTC))
+        old = ledger.manifest(hour_record.cluster, hour_record.hour)
+        ledger.publish(hour_record, replacing=old, settings_version=1, now=datetime.now(UTC))
 
     def listed(self) -> list[ExportedDay]:
         catalogue = DynamoExports(self.table.client, self.table.name, timedelta(days=400))
         return catalogue.days("demo", DAY - timedelta(days=30), DAY + timedelta(days=30))
 
     def keys(self) -> list[str]:
-        return [one["Key"] for one in self.s3.list_objects_v2(Bucket=self.bucket).get("Contents", [])]
+        return [listed_object["Key"] for listed_object in self.s3.list_objects_v2(Bucket=self.bucket).get("Contents", [])]
 
     def read(self, folder: Path, day: datetime = DAY) -> dict[str, Decimal]:
         """What each pod cost, as the Parquet file has it."""
         path = folder / f"{uuid4()}.parquet"
         path.write_bytes(self.s3.get_object(Bucket=self.bucket, Key=object_key("demo", day))["Body"].read())
         with duckdb.connect() as connection:
-            found = connection.execute(f"SELECT x_Pod, sum(EffectiveCost) FROM '{path}' GROUP BY 1").fetchall()
-        return dict(found)
+            rows = connection.execute(f"SELECT x_Pod, sum(EffectiveCost) FROM '{path}' GROUP BY 1").fetchall()
+        return dict(rows)
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def test_the_last_day_of_a_cluster_that_left_the_settings_is_exported(world: Wor
     world.publish(hour(3))
     world.settings.text = SETTINGS.replace("demo", "other")
     world.settings.departed = {"demo": Departure(DAY + 5 * HOUR, 1)}
-    assert [(one.cluster, one.day) for one in world.run().exported] == [("demo", DAY)]
+    assert [(exported_day.cluster, exported_day.day) for exported_day in world.run().exported] == [("demo", DAY)]
 
 
 def test_a_day_is_exported_once_and_again_when_its_hours_change(world: World, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_day_is_exported_once_and_again_when_its_hours_change(world: World, tm
     assert sorted(world.keys()) == [CSV_KEY, KEY]
 
     world.publish(hour(1))
-    assert [one.version for one in world.run().exported] == [2], "an hour came late"
+    assert [exported_day.version for exported_day in world.run().exported] == [2], "an hour came late"
     world.publish(hour(0, "5"))
     (third,) = world.run().exported
     assert world.read(tmp_path) == {"p": 8, "q": 2}, "restated"
@@ -179,7 +179,7 @@ def test_an_hour_without_figures_adds_no_rows(world: World) -> None:
     (exported,) = world.run().exported
     assert (exported.status, exported.rows) == ("incomplete", 2)
     world.publish(hour(1, status="provisional"))
-    assert [one.rows for one in world.run().exported] == [4]
+    assert [exported_day.rows for exported_day in world.run().exported] == [4]
 
 
 def test_hour_beyond_reason_is_exported_as_incomplete_and_the_others_as_they_are(world: World, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_hour_beyond_reason_is_exported_as_incomplete_and_the_others_as_they_are
     world.publish(replace(hour(1), lines=lines, totals=Totals(costs, None)))
     result = world.run()
     assert (result.failures, result.expired) == ([], [])
-    assert [(one.status, one.rows) for one in result.exported] == [("incomplete", 2)]
+    assert [(exported_day.status, exported_day.rows) for exported_day in result.exported] == [("incomplete", 2)]
     assert world.read(tmp_path) == {"p": 3, "q": 1}
     assert world.run().exported == [], "nothing changed"
 
@@ -199,14 +199,14 @@ def test_whatever_one_day_raises_the_others_are_exported(world: World, monkeypat
     world.publish(hour(0))
     world.publish(hour(24))
 
-    def broken(what: ExportedHour, account: str) -> Iterator[Row]:
-        if what.manifest.hour >= NEXT:
+    def broken(exported_hour: ExportedHour, account: str) -> Iterator[Row]:
+        if exported_hour.manifest.hour >= NEXT:
             raise ArithmeticError("a figure of that day")
-        return focus_rows(what, account)
+        return focus_rows(exported_hour, account)
 
     monkeypatch.setattr("gpucost.features.exports.service.focus_rows", broken)
     result = world.run(at=NEXT + timedelta(days=1, hours=3))
-    assert [one.day for one in result.exported] == [DAY]
+    assert [exported_day.day for exported_day in result.exported] == [DAY]
     assert result.failures == [f"demo {NEXT:%Y-%m-%d}: ArithmeticError: a figure of that day"]
 
 
@@ -231,13 +231,13 @@ def test_killed_at_any_call_and_run_again_leaves_one_version(world: World, tmp_p
         assert world.read(tmp_path) == {"p": Decimal(usd), "q": 1}
         assert sorted(world.keys()) == [CSV_KEY, KEY]
         (listed,) = world.listed()
-        sizes = {one["Key"]: one["Size"] for one in world.s3.list_objects_v2(Bucket=world.bucket)["Contents"]}
+        sizes = {content["Key"]: content["Size"] for content in world.s3.list_objects_v2(Bucket=world.bucket)["Contents"]}
         assert (listed.parquet_bytes, listed.csv_bytes) == (sizes[KEY], sizes[CSV_KEY])
         assert world.run().exported == []
 
 
 def test_of_two_exports_at_once_the_one_that_saw_older_hours_loses(world: World, tmp_path: Path) -> None:
-    for known in (False, True):  # the first export of a day, and one that replaces another
+    for is_exported in (False, True):  # the first export of a day, and one that replaces another
         world.publish(hour(0, "3"))
         slow = Calls()
 
@@ -248,7 +248,7 @@ def test_of_two_exports_at_once_the_one_that_saw_older_hours_loses(world: World,
 
         slow.on_put = meanwhile
         world.run(slow)
-        assert world.read(tmp_path) == {"p": 7, "q": 1}, known
+        assert world.read(tmp_path) == {"p": 7, "q": 1}, is_exported
         assert world.run().exported == [], "the list names what lies there"
         assert sorted(world.keys()) == [CSV_KEY, KEY]
 
@@ -286,10 +286,10 @@ def test_lines_that_are_no_longer_kept_leave_the_export_as_it_was(world: World, 
     world.publish(hour(1))
     client, name = world.table.client, world.table.name
     partition = f"C#demo#lines#{DAY:%Y-%m-%d}T00"
-    found = client.query(
+    items = client.query(
         TableName=name, KeyConditionExpression="pk = :pk", ExpressionAttributeValues={":pk": {"S": partition}}
     )["Items"]
-    for item in found:
+    for item in items:
         client.delete_item(TableName=name, Key={"pk": item["pk"], "sk": item["sk"]})
     result = world.run()
     assert (result.exported, result.failures, len(result.expired)) == ([], [], 1)
@@ -312,8 +312,8 @@ def test_what_time_does_not_suffice_for_is_left_newest_first(world: World) -> No
     due = ExportDue(scheduled_time=DAY + timedelta(days=3))
     result = world.service().export(due, lambda: next(left))
     assert result is not None
-    assert ([one.day for one in result.exported], result.days_left) == ([DAY + timedelta(days=2)], 2)
-    assert [one.day for one in world.run(at=due.scheduled_time).exported] == [NEXT, DAY]
+    assert ([exported_day.day for exported_day in result.exported], result.days_left) == ([DAY + timedelta(days=2)], 2)
+    assert [exported_day.day for exported_day in world.run(at=due.scheduled_time).exported] == [NEXT, DAY]
 
 
 def test_a_day_that_fails_holds_up_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +328,7 @@ def test_a_day_that_fails_holds_up_no_other(world: World, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(S3Bucket, "put", refuse)
     result = world.run(at=DAY + timedelta(days=2))
-    assert [one.day for one in result.exported] == [DAY]
+    assert [exported_day.day for exported_day in result.exported] == [DAY]
     assert result.failures == [f"demo {NEXT:%Y-%m-%d}: S3 refuses"]
 
 

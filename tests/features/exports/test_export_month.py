@@ -58,8 +58,8 @@ class Exported:
     answer: dict[str, Any]
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = self.cursor(sql).fetchall()
-        return found
+        rows: list[tuple[Any, ...]] = self.cursor(sql).fetchall()
+        return rows
 
     def cursor(self, sql: str) -> Any:
         connection = duckdb.connect()
@@ -75,8 +75,8 @@ class Exported:
 def ask(path: str, **query: str) -> dict[str, Any]:
     answer = ask_as(by_role("finops"), path, query)
     assert answer.status == 200, answer.body
-    found: dict[str, Any] = answer.json
-    return found
+    body: dict[str, Any] = answer.json
+    return body
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +110,10 @@ def exported(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
         answer = export.handler({"version": 1, "scheduled_time": format_timestamp(NOW)}, Lambda(), container=deployed)
         folder = tmp_path_factory.mktemp("exported")
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
-            for one in page["Contents"]:
-                target = folder / one["Key"]
+            for content in page["Contents"]:
+                target = folder / content["Key"]
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(s3.get_object(Bucket=bucket, Key=one["Key"])["Body"].read())
+                target.write_bytes(s3.get_object(Bucket=bucket, Key=content["Key"])["Body"].read())
         yield Exported(folder, answer)
 
 
@@ -123,9 +123,9 @@ def by_hand(key: Callable[[Any], tuple[str, ...]]) -> Sums:
     for cluster in CLUSTERS:
         for manifest in Container().ledger.manifests(cluster, START, END):
             for line in Container().ledger.lines_of(manifest):
-                own = sums[(f"{manifest.hour:%Y-%m-%d}", *key(line))]
+                sums_of_key = sums[(f"{manifest.hour:%Y-%m-%d}", *key(line))]
                 for name in (*USD, *HOURS):
-                    own[name] += getattr(line, name) or 0
+                    sums_of_key[name] += getattr(line, name) or 0
     return dict(sums)
 
 
@@ -177,13 +177,13 @@ def test_every_row_together_is_what_the_fleet_cost(exported: Exported) -> None:
 
 
 def test_each_node_s_rows_sum_to_the_node_s_cost(exported: Exported) -> None:
-    found = {
+    exported_costs = {
         (cluster, resource, start.replace(tzinfo=UTC)): cost
         for cluster, resource, start, cost in exported.query(
             "SELECT x_Cluster, ResourceId, ChargePeriodStart, sum(EffectiveCost) FROM focus GROUP BY 1, 2, 3"
         )
     }
-    known = {
+    ledger_costs = {
         (cluster, node.provider_id.rpartition("/")[2], manifest.hour): node.capacity.node_cost_usd
         if node.price_source
         else None
@@ -191,8 +191,8 @@ def test_each_node_s_rows_sum_to_the_node_s_cost(exported: Exported) -> None:
         for manifest in Container().ledger.manifests(cluster, START, END)
         for node in Container().ledger.nodes_of(manifest)[0]
     }
-    assert len(known) == 3 * (len(exported_month.HOURS_OF_A_DAY) * sum(CLUSTERS.values()) - 1)
-    assert found == known, "None where nobody knows the price"
+    assert len(ledger_costs) == 3 * (len(exported_month.HOURS_OF_A_DAY) * sum(CLUSTERS.values()) - 1)
+    assert exported_costs == ledger_costs, "None where nobody knows the price"
 
 
 def test_a_month_of_rows_keeps_focus_s_rules(exported: Exported) -> None:
@@ -202,7 +202,7 @@ def test_a_month_of_rows_keeps_focus_s_rules(exported: Exported) -> None:
     assert focus_rules.violated(priced) == []
     # A cost that nobody knows yet is null: the one rule that is broken on purpose, in provisional hours alone.
     unpriced = [row for row in rows if row["x_PriceSource"] is None]
-    broken = {what.split()[0] for what in focus_rules.violated(unpriced)}
+    broken = {violation.split()[0] for violation in focus_rules.violated(unpriced)}
     assert broken == {"ContractedCost", "EffectiveCost", "ListCost"}
     assert {row["x_HourStatus"] for row in unpriced} == {"provisional"}
 

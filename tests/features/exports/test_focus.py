@@ -48,11 +48,11 @@ def held(pod: str, gpu_hours: str, usd: str | None, **more: object) -> Line:
 def rows_of(
     lines: Sequence[Line], nodes: Sequence[NodeHour], charges: Sequence[ClusterCharge] = (), **rest: str
 ) -> list[Row]:
-    capacity = Capacity.total([one.capacity for one in nodes] + [Capacity(**{k: D(v) for k, v in rest.items()})])
-    totals = Totals(Costs.total(one.costs() for one in lines), capacity)
-    found = [*focus_rows(ExportedHour(manifest(), totals, lines, nodes, charges), "123456789012")]
-    assert {name for row in found for name in row} <= COLUMNS.keys()
-    return [{name: row.get(name) for name in COLUMNS} for row in found]
+    capacity = Capacity.total([node_hour.capacity for node_hour in nodes] + [Capacity(**{k: D(v) for k, v in rest.items()})])
+    totals = Totals(Costs.total(pod_line.costs() for pod_line in lines), capacity)
+    rows = [*focus_rows(ExportedHour(manifest(), totals, lines, nodes, charges), "123456789012")]
+    assert {name for row in rows for name in row} <= COLUMNS.keys()
+    return [{name: row.get(name) for name in COLUMNS} for row in rows]
 
 
 A_NODE = node(
@@ -63,17 +63,17 @@ A_NODE = node(
 
 def test_a_node_s_hour_by_hand() -> None:
     rows = rows_of([held("p", "1", "4"), held("q", "4", "16")], [A_NODE])
-    found = [
+    summaries = [
         (row["x_CostPart"], row["AllocatedResourceId"], row["EffectiveCost"], row["PricingQuantity"])
         for row in rows
     ]  # fmt: skip
-    assert found == [
+    assert summaries == [
         ("allocated", "uid-p", 4, 1), ("allocated", "uid-q", 16, 4),
         ("unallocated", None, 4, 1), ("stranded", None, 8, 2), ("host", None, 8, 0),
     ]  # fmt: skip
     ratios = [json.loads(str(row["AllocatedMethodDetails"]))["Elements"][0] for row in rows]
-    assert [one["AllocatedRatio"] for one in ratios] == [0.1, 0.4, 0.1, 0.2, 0.2]
-    assert [one["UsageQuantity"] for one in ratios] == [1, 4, 1, 2, 0]
+    assert [ratio["AllocatedRatio"] for ratio in ratios] == [0.1, 0.4, 0.1, 0.2, 0.2]
+    assert [ratio["UsageQuantity"] for ratio in ratios] == [1, 4, 1, 2, 0]
     assert {row["ResourceId"] for row in rows} == {"i-1"}
     assert {(row["RegionId"], row["AvailabilityZone"]) for row in rows} == {("eu-central-1", "eu-central-1a")}
     first = rows[0]
@@ -100,13 +100,13 @@ def test_what_nobody_knows_is_null_and_never_zero() -> None:
         assert costs == [None] * 3
         assert (row["x_PriceSource"], row["x_SplitPolicy"]) == (None, None)
     pod, free = rows
-    own = ("x_UsedCost", "x_WasteCost", "x_UnmeasuredCost", "x_EffectiveGpuHours", "x_Utilization", "x_GpuHourlyPrice")
-    assert [pod[name] for name in own] == [None] * 6
+    columns = ("x_UsedCost", "x_WasteCost", "x_UnmeasuredCost", "x_EffectiveGpuHours", "x_Utilization", "x_GpuHourlyPrice")
+    assert [pod[name] for name in columns] == [None] * 6
     assert (pod["x_GpuHours"], free["x_GpuHours"]) == (1, 1)
     ratios = [json.loads(str(row["AllocatedMethodDetails"]))["Elements"][0]["AllocatedRatio"] for row in rows]
     assert ratios == [0.5, 0.5], "by GPU time"
     # Of FOCUS's rules this breaks one, on purpose: three costs that must not be null.
-    assert [what.split()[0] for what in focus_rules.violated(rows)] == ["ContractedCost", "EffectiveCost", "ListCost"]
+    assert [violation.split()[0] for violation in focus_rules.violated(rows)] == ["ContractedCost", "EffectiveCost", "ListCost"]
 
 
 def test_instances_that_followed_each_other_under_one_name_are_one_origin() -> None:
@@ -175,17 +175,17 @@ def test_rows_sum_to_the_hour_on_fleets_nobody_thought_of(
     observation: Observation, metering: MeteringRules, rate: Pricing
 ) -> None:
     units = (BusinessUnit("first", ("a",)), BusinessUnit("rest", ("c-*",)))
-    found = attribute(meter(observation, metering), AttributionRules(rate, units))
-    rows = exported(found)
+    hour_record = attribute(meter(observation, metering), AttributionRules(rate, units))
+    rows = exported(hour_record)
     assert focus_rules.violated(rows) == []
-    assert found.totals is not None
+    assert hour_record.totals is not None
     costs = [D(str(row["EffectiveCost"])) for row in rows if row["x_CostPart"] == "allocated"]
-    assert sum(costs) == found.totals.costs.allocated_usd
-    if found.totals.capacity is not None:
-        assert sum(D(str(row["EffectiveCost"])) for row in rows) == found.totals.capacity.node_cost_usd
+    assert sum(costs) == hour_record.totals.costs.allocated_usd
+    if hour_record.totals.capacity is not None:
+        assert sum(D(str(row["EffectiveCost"])) for row in rows) == hour_record.totals.capacity.node_cost_usd
         by_name: dict[str, Decimal] = {}
-        for one in found.nodes:
-            by_name[one.node] = by_name.get(one.node, D(0)) + one.capacity.node_cost_usd
+        for node_hour in hour_record.nodes:
+            by_name[node_hour.node] = by_name.get(node_hour.node, D(0)) + node_hour.capacity.node_cost_usd
         sums: dict[object, Decimal] = {}
         for row in rows:
             name = row["ResourceName"] or row["ResourceId"]
@@ -209,10 +209,10 @@ def test_no_cluster_name_leads_out_of_its_folder(odd: str, name: str) -> None:
     day = datetime(2026, 11, 19, tzinfo=UTC)
     for cluster in (odd, name):
         key = object_key(cluster, day)
-        folder, month, own, date, file = key.split("/")
+        folder, month, cluster_part, date, file = key.split("/")
         assert (folder, month, date, file) == ("focus", "billing_period=2026-11", "date=2026-11-19", "rows.parquet")
-        assert own.startswith("cluster=")
-        assert unquote(own.removeprefix("cluster=")) == cluster, "no two clusters share a folder"
+        assert cluster_part.startswith("cluster=")
+        assert unquote(cluster_part.removeprefix("cluster=")) == cluster, "no two clusters share a folder"
         assert key.isascii()
 
 
@@ -233,13 +233,13 @@ def test_a_day_is_as_good_as_its_worst_hour() -> None:
 def test_days_are_due_until_they_hold_the_versions_in_force() -> None:
     day = HOUR.replace(hour=0)
     hours = day_of("complete", "complete")
-    known = ExportedDay("demo", day, 1, "incomplete", 2, 3, 4, "USD", HOUR, fingerprint(hours), 2)
+    exported_day = ExportedDay("demo", day, 1, "incomplete", 2, 3, 4, "USD", HOUR, fingerprint(hours), 2)
     over = day + timedelta(days=1)
     assert due_days({}, hours, over) == [day]
     assert due_days({}, hours, over - timedelta(minutes=1)) == [], "not over yet"
-    assert due_days({day: known}, hours, over) == []
-    assert due_days({day: known}, hours[::-1], over) == [], "whatever the order"
-    assert due_days({day: known}, [hours[0], manifest(hours[1].hour, version=2)], over) == [day], "restated"
-    assert due_days({day: known}, [*hours, manifest(day + timedelta(hours=2))], over) == [day], "came late"
+    assert due_days({day: exported_day}, hours, over) == []
+    assert due_days({day: exported_day}, hours[::-1], over) == [], "whatever the order"
+    assert due_days({day: exported_day}, [hours[0], manifest(hours[1].hour, version=2)], over) == [day], "restated"
+    assert due_days({day: exported_day}, [*hours, manifest(day + timedelta(hours=2))], over) == [day], "came late"
     earlier = [manifest(day - timedelta(days=1))]
     assert due_days({}, [*earlier, *hours], over) == [day, day - timedelta(days=1)], "newest first"

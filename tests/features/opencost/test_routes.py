@@ -95,10 +95,10 @@ def fleet() -> list[HourRecord]:
 
 @pytest.fixture(scope="module")
 def records(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[HourRecord]]:
-    client, table, known = local_client("dynamodb", dynamodb_url), f"opencost-{uuid4()}", fleet()
+    client, table, hour_records = local_client("dynamodb", dynamodb_url), f"opencost-{uuid4()}", fleet()
     create_table(client, table)
-    for one in known:
-        Ledger(client, table).publish(one, replacing=None, settings_version=1, now=NOW)
+    for hour_record in hour_records:
+        Ledger(client, table).publish(hour_record, replacing=None, settings_version=1, now=NOW)
 
     class Store:
         def current(self) -> StoredSettings:
@@ -107,7 +107,7 @@ def records(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[HourRecor
     api = enforced.client("dynamodb", "ApiFunction")
     environment = Environment(table=table)
     with serving(Container(environment, clock=lambda: NOW, client=lambda _service: api, settings_store=Store())):
-        yield known
+        yield hour_records
 
 
 def ask(role: str = "viewer", **query: str) -> Answer:
@@ -118,15 +118,15 @@ def sets(role: str = "viewer", **query: str) -> list[dict[str, Any]]:
     answer = ask(role, **query)
     assert answer.status == 200, answer.body
     assert (answer.json["code"], answer.json["status"]) == (200, "success")
-    found: list[dict[str, Any]] = answer.json["data"]
-    return found
+    allocation_sets: list[dict[str, Any]] = answer.json["data"]
+    return allocation_sets
 
 
 def truth(records: list[HourRecord], key: Any, start: datetime, end: datetime) -> dict[str, Decimal]:
     sums: dict[str, Decimal] = {}
-    for one in records:
-        for each in one.lines if start <= one.hour < end else ():
-            name = key(one.cluster, each)
+    for hour_record in records:
+        for each in hour_record.lines if start <= hour_record.hour < end else ():
+            name = key(hour_record.cluster, each)
             sums[name] = sums.get(name, Decimal(0)) + (each.allocated_usd or 0)
     return sums
 
@@ -153,10 +153,10 @@ KEYS = {
 
 @pytest.mark.parametrize("aggregate", KEYS)
 def test_every_aggregation_is_the_sum_of_the_lines(records: list[HourRecord], aggregate: str) -> None:
-    (found,) = sets(aggregate=aggregate)
+    (allocations,) = sets(aggregate=aggregate)
     expected = truth(records, KEYS[aggregate], FIRST, LAST)
-    assert {name: one["gpuCost"] for name, one in found.items()} == expected
-    assert all(name == one["name"] for name, one in found.items())
+    assert {name: one["gpuCost"] for name, one in allocations.items()} == expected
+    assert all(name == one["name"] for name, one in allocations.items())
 
 
 @pytest.mark.parametrize(
@@ -166,42 +166,42 @@ def test_every_aggregation_is_the_sum_of_the_lines(records: list[HourRecord], ag
 def test_steps_go_forward_from_the_windows_start(
     records: list[HourRecord], aggregate: str, step: str, length: int
 ) -> None:
-    found = sets(aggregate=aggregate, step=step)
-    assert len(found) == -(-29 // length)
-    for number, each in enumerate(found):
+    allocation_sets = sets(aggregate=aggregate, step=step)
+    assert len(allocation_sets) == -(-29 // length)
+    for number, each in enumerate(allocation_sets):
         start = FIRST + HOUR * length * number
         end = min(start + HOUR * length, LAST)
         expected = truth(records, KEYS[aggregate], start, end)
         assert {name: one["gpuCost"] for name, one in each.items()} == expected
-        for one in each.values():
-            assert (one["start"], one["end"]) == (f"{start:%Y-%m-%dT%H:%M:%SZ}", f"{end:%Y-%m-%dT%H:%M:%SZ}")
-            assert one["minutes"] == (end - start) / HOUR * 60
+        for allocation in each.values():
+            assert (allocation["start"], allocation["end"]) == (f"{start:%Y-%m-%dT%H:%M:%SZ}", f"{end:%Y-%m-%dT%H:%M:%SZ}")
+            assert allocation["minutes"] == (end - start) / HOUR * 60
     (whole,) = sets(aggregate=aggregate, step=step, accumulate="true")
-    for name, one in whole.items():
-        assert one["gpuCost"] == sum(each[name]["gpuCost"] for each in found if name in each)
+    for name, allocation in whole.items():
+        assert allocation["gpuCost"] == sum(each[name]["gpuCost"] for each in allocation_sets if name in each)
 
 
 def test_the_fields_are_opencosts_and_worked_out_by_hand(records: list[HourRecord]) -> None:
-    (found,) = sets(window="2026-11-18T00:00:00Z,2026-11-18T10:00:00Z", aggregate="controller", step="10h")
-    one = found["deployment:web"]
-    assert set(one) == OPENCOST_FIELDS | {"rawAllocationOnly", "gpuAllocation"}
-    assert one["properties"] == {
+    (allocations,) = sets(window="2026-11-18T00:00:00Z,2026-11-18T10:00:00Z", aggregate="controller", step="10h")
+    allocation = allocations["deployment:web"]
+    assert set(allocation) == OPENCOST_FIELDS | {"rawAllocationOnly", "gpuAllocation"}
+    assert allocation["properties"] == {
         "cluster": "east", "node": "n1", "namespace": "bu-a", "controller": "web", "controllerKind": "deployment",
     }  # fmt: skip
     # Ten hours of one whole GPU at 3.000000000001, a quarter of it used.
-    assert (one["gpuHours"], one["gpuCount"], one["gpuRequestAverage"]) == (10, 1, 1)
-    assert (one["gpuUsageAverage"], one["gpuEfficiency"], one["totalEfficiency"]) == (
+    assert (allocation["gpuHours"], allocation["gpuCount"], allocation["gpuRequestAverage"]) == (10, 1, 1)
+    assert (allocation["gpuUsageAverage"], allocation["gpuEfficiency"], allocation["totalEfficiency"]) == (
         Decimal("0.25"), Decimal("0.25"), Decimal("0.25"),
     )  # fmt: skip
-    assert one["gpuCost"] == one["totalCost"] == Decimal("30.00000000001")
-    assert one["gpuAllocation"] == {
+    assert allocation["gpuCost"] == allocation["totalCost"] == Decimal("30.00000000001")
+    assert allocation["gpuAllocation"] == {
         "isGPUShared": None, "gpuUsageAverage": Decimal("0.25"), "gpuRequestAverage": 1,
     }  # fmt: skip
-    assert {name: one[name] for name in ("pvs", "lbAllocations", "rawAllocationOnly")} == dict.fromkeys(
+    assert {name: allocation[name] for name in ("pvs", "lbAllocations", "rawAllocationOnly")} == dict.fromkeys(
         ("pvs", "lbAllocations", "rawAllocationOnly")
     )
     zero = {name for name in OPENCOST_FIELDS if name.startswith(("cpu", "ram", "network", "load", "pv"))} - {"pvs"}
-    assert {one[name] for name in zero | {"sharedCost", "externalCost", "gpuCostAdjustment", "gpuCostIdle"}} == {0}
+    assert {allocation[name] for name in zero | {"sharedCost", "externalCost", "gpuCostAdjustment", "gpuCostIdle"}} == {0}
 
 
 def test_the_answer_is_what_the_openapi_document_says(records: list[HourRecord]) -> None:
@@ -224,17 +224,17 @@ def test_what_has_no_price_costs_null_and_what_nobody_observed_was_used_by_nobod
 
     two = Decimal(2)
     costs = Costs(allocated_gpu_hours=two, unmeasured_gpu_hours=two, unpriced_gpu_hours=two)
-    found = allocation_fields(Allocation("x", Properties("east"), FIRST, FIRST + 4 * HOUR, costs))
-    assert (found["gpuCost"], found["totalCost"], found["gpuEfficiency"], found["gpuUsageAverage"]) == (None,) * 4
-    assert (found["gpuHours"], found["gpuCount"]) == (2, Decimal("0.5"))
+    fields = allocation_fields(Allocation("x", Properties("east"), FIRST, FIRST + 4 * HOUR, costs))
+    assert (fields["gpuCost"], fields["totalCost"], fields["gpuEfficiency"], fields["gpuUsageAverage"]) == (None,) * 4
+    assert (fields["gpuHours"], fields["gpuCount"]) == (2, Decimal("0.5"))
 
 
 def test_idle_is_what_no_pod_held_and_sums_to_the_nodes_cost(records: list[HourRecord]) -> None:
-    (found,) = sets(aggregate="namespace", includeIdle="true")
-    cost = sum(one.totals.capacity.node_cost_usd for one in records if one.totals and one.totals.capacity)
-    assert sum(one["totalCost"] for one in found.values()) == cost
-    assert found["__idle__"]["gpuCost"] == 29 * Decimal("4.000000000007") + 14 * Decimal("0.5")
-    assert found["__idle__"]["gpuHours"] == 29 + 14
+    (allocations,) = sets(aggregate="namespace", includeIdle="true")
+    cost = sum(hour_record.totals.capacity.node_cost_usd for hour_record in records if hour_record.totals and hour_record.totals.capacity)
+    assert sum(allocation["totalCost"] for allocation in allocations.values()) == cost
+    assert allocations["__idle__"]["gpuCost"] == 29 * Decimal("4.000000000007") + 14 * Decimal("0.5")
+    assert allocations["__idle__"]["gpuHours"] == 29 + 14
 
 
 @pytest.mark.parametrize(("aggregate", "step"), [("namespace", "1h"), ("controller", "29h"), ("namespace,pod", "1d")])
@@ -250,16 +250,16 @@ def test_shared_idle_goes_by_cost_within_each_cluster_and_step(
         assert before.keys() == after.keys()
         expected: dict[str, Fraction] = {}
         for cluster in ("east", "west"):
-            hours = [one for one in records if one.cluster == cluster and start <= one.hour < end]
+            hours = [hour_record for hour_record in records if hour_record.cluster == cluster and start <= hour_record.hour < end]
             held_by = truth(hours, name_of, start, end)
             total = sum(held_by.values())
-            idle = sum(one.totals.capacity.node_cost_usd for one in hours if one.totals and one.totals.capacity) - total
+            idle = sum(hour.totals.capacity.node_cost_usd for hour in hours if hour.totals and hour.totals.capacity) - total
             for name, usd in held_by.items():
                 expected[name] = expected.get(name, Fraction(0)) + Fraction(idle) * Fraction(usd) / Fraction(total)
         for name, one in after.items():
             assert one["gpuCost"] == before[name]["gpuCost"] + one["gpuCostIdle"]
             assert abs(Fraction(one["gpuCostIdle"]) - expected[name]) < Fraction(1, 10**10)
-        assert sum(one["gpuCostIdle"] for one in after.values()) == sum(expected.values())
+        assert sum(allocation["gpuCostIdle"] for allocation in after.values()) == sum(expected.values())
 
 
 def test_a_filter_keeps_its_part_of_idle(records: list[HourRecord]) -> None:
@@ -273,11 +273,11 @@ def test_a_filter_keeps_its_part_of_idle(records: list[HourRecord]) -> None:
 
 
 def test_a_unit_sees_its_own_and_no_idle(records: list[HourRecord]) -> None:
-    own = truth(records, KEYS["namespace"], FIRST, LAST)["bu-a"]
+    expected = truth(records, KEYS["namespace"], FIRST, LAST)["bu-a"]
     for query in ({"aggregate": "namespace"}, {"aggregate": "namespace,controller"}, {"aggregate": "namespace,pod"}):
-        (found,) = sets("one", **query)
-        assert {name.partition("/")[0] for name in found} == {"bu-a"}
-        assert sum(one["gpuCost"] for one in found.values()) == own
+        (allocations,) = sets("one", **query)
+        assert {name.partition("/")[0] for name in allocations} == {"bu-a"}
+        assert sum(allocation["gpuCost"] for allocation in allocations.values()) == expected
     assert ask("one", aggregate="namespace", includeIdle="true").status == 403
 
 
@@ -315,8 +315,8 @@ PIECES = {
     ],
 )
 def test_filters_mean_what_opencosts_mean(text: str, lets_through: str) -> None:
-    found = parse_filter(text, ("team", "app"))
-    assert " ".join(name for name, piece in PIECES.items() if found.matches(piece)) == lets_through
+    parsed_filter = parse_filter(text, ("team", "app"))
+    assert " ".join(name for name, piece in PIECES.items() if parsed_filter.matches(piece)) == lets_through
 
 
 @pytest.mark.parametrize(
@@ -363,8 +363,8 @@ def test_a_filter_that_cannot_be_answered_says_why(text: str, says: str) -> None
     ],
 )
 def test_windows_are_opencosts(text: str, start: str, end: str) -> None:
-    found = parse_window(text, NOW)
-    assert tuple(f"{moment:%Y-%m-%dT%H}" for moment in found) == (start, end)
+    window = parse_window(text, NOW)
+    assert tuple(f"{moment:%Y-%m-%dT%H}" for moment in window) == (start, end)
 
 
 @pytest.mark.parametrize(

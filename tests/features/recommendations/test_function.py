@@ -112,9 +112,9 @@ def stored(dynamodb_url: str, enforced: EnforcedAws, tmp_path_factory: pytest.Te
         table = DynamoTable(local_client("dynamodb", dynamodb_url), f"advice-{uuid4()}")
         create_table(*table)
         variables = {"GPUCOST_TABLE": table.name, **enforced.environment("RecommendFunction")}
-        patch.setattr("gpucost.features.recommendations.measuring.LEAST_HOURS", 20)
-        patch.setattr("gpucost.features.recommendations.rules.waiting_pods.LEAST_DAYS", 1)
-        patch.setattr("gpucost.features.recommendations.rules.waiting_pods.LEAST_WAITED", 1)
+        patch.setattr("gpucost.features.recommendations.measuring.MIN_HOURS", 20)
+        patch.setattr("gpucost.features.recommendations.rules.waiting_pods.MIN_DAYS_OBSERVED", 1)
+        patch.setattr("gpucost.features.recommendations.rules.waiting_pods.MIN_DAYS_WAITED", 1)
         for name, value in variables.items():
             patch.setenv(name, value)
         DocumentStore(*table, clock=utc_now).push(
