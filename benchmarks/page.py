@@ -19,8 +19,8 @@ import requests
 from playwright.sync_api import Browser, Page
 
 from benchmarks.figures import Figure, against, stand_alone
-from tests.browser.made_up import ADDRESS, BUILT
-from tests.browser.made_up import large as large_fleet
+from tests.browser.simulated_fleet import ADDRESS, BUILT
+from tests.browser.simulated_fleet import large as large_fleet
 from tests.browser.tabs import running_chromium, settled
 from tests.system.running_demo import running_demo
 

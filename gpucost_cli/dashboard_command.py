@@ -18,12 +18,16 @@ from gpucost_cli.signing_proxy import Sign, region_of, serve_proxy, signer
     default=8081,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="port to listen on; 0 for any free port",
+    help="Port to listen on; 0 for any free port.",
 )
 def dashboard(stack: str, port: int) -> None:
     """Serve a deployment's page and API on this machine, and sign each request with your credentials.
 
     For browsers and OpenCost's tools, which cannot sign requests. Only GET and HEAD from 127.0.0.1 are forwarded.
+
+    \b
+    Example:
+      gpucost dashboard --stack gpucost
     """
     url = deployment.find(stack).api_url
     with serve_proxy(url, None if is_demo(stack) else caller_signer(url), port) as address:

@@ -19,14 +19,18 @@ LOCAL_ACCOUNT = "123456789012"
 @click.command()
 @stack_option
 @click.option(
-    "--from", "--start", "start", required=True, type=HourType(), help="first UTC day, for example 2026-10-01"
+    "--from", "--start", "start", required=True, type=HourType(), help="First UTC day, for example 2026-10-01."
 )
-@click.option("--to", "--end", "end", required=True, type=HourType(), help="end, exclusive")
-@click.option("--cluster", help="only this cluster; default: all")
+@click.option("--to", "--end", "end", required=True, type=HourType(), help="End, exclusive.")
+@click.option("--cluster", help="Only this cluster; default: all.")
 def export(stack: str, start: datetime, end: datetime, cluster: str | None) -> None:
     """Export days as FOCUS rows to the deployment's bucket, also days that are not due.
 
     The command can be repeated. The current day is exported with the hours that have been computed.
+
+    \b
+    Example:
+      gpucost export --stack gpucost --from 2026-10-01 --to 2026-11-01
     """
     from gpucost_cli import deployment
 

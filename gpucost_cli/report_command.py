@@ -16,33 +16,40 @@ FILTERS = (*(name for name in DIMENSIONS if name != "cluster"), "label")
 @click.command()
 @click.option("--stack", help=STACK_HELP)
 @aws_options
-@click.option("--api", help="URL of an API that needs no signature, such as the demo's")
+@click.option("--api", help="URL of an API that needs no signature, such as the demo's.")
 @click.option(
     "--start",
     "--from",
     "start",
     type=HourType(),
-    help="start of the period: an hour or a day; by default one day before the end",
+    help="Start of the period: an hour or a day; by default one day before the end.",
 )
 @click.option(
-    "--end", "--to", "end", type=HourType(), help="end of the period, exclusive; by default the last full hour"
+    "--end", "--to", "end", type=HourType(), help="End of the period, exclusive; by default the last full hour."
 )
 @click.option(
     "--window",
-    help="instead of --start and --end: 24h (the default), 7d, today, yesterday, week, lastweek, month, lastmonth",
+    help="Instead of --start and --end: 24h (the default), 7d, today, yesterday, week, lastweek, month, lastmonth.",
 )
-@click.option("--days", type=click.IntRange(1, 371), help="instead of --window: the last UTC days, including today")
-@click.option("--group-by", help="comma-separated dimensions: business_unit,workload,label:team …")
+@click.option("--days", type=click.IntRange(1, 371), help="Instead of --window: the last UTC days, including today.")
+@click.option("--group-by", help="Comma-separated dimensions: business_unit,workload,label:team …")
 @click.option(
-    "--granularity", type=click.Choice(["hour", "day", "week", "month", "total"]), help="length of each row's period"
+    "--granularity", type=click.Choice(["hour", "day", "week", "month", "total"]), help="Length of each row's period."
 )
 @click.option("--filter", "filters", multiple=True, metavar="DIMENSION=VALUES",
               help="namespace=a,b or workload=train-* or zone=!x; can be repeated for other dimensions")  # fmt: skip
-@click.option("--cluster", help="only these clusters")
+@click.option("--cluster", help="Only these clusters.")
 @click.option("--idle", type=click.Choice(["hidden", "separate", "shared-by-allocation", "shared-evenly"]),
-              help="how to report idle costs")  # fmt: skip
-@click.option("--sort", help="comma-separated figures, with - for descending order: -waste_usd")
-@click.option("--format", "form", default="table", show_default=True, type=click.Choice(["table", "json", "csv"]))
+              help="How to report idle costs.")  # fmt: skip
+@click.option("--sort", help="Comma-separated figures, with - for descending order: -waste_usd.")
+@click.option(
+    "--format",
+    "form",
+    default="table",
+    show_default=True,
+    type=click.Choice(["table", "json", "csv"]),
+    help="Format of the output.",
+)
 def report(
     stack: str | None,
     api: str | None,
@@ -58,7 +65,12 @@ def report(
     sort: str | None,
     form: str,
 ) -> None:
-    """Report costs by business unit, or by other dimensions."""
+    """Report costs by business unit, or by other dimensions.
+
+    \b
+    Example:
+      gpucost report --stack gpucost --window 7d --group-by namespace,workload
+    """
     from gpucost_cli import report as reports
 
     if (stack is None) == (api is None):

@@ -1,4 +1,4 @@
-"""Real parts that several kinds of tests need."""
+"""Fixtures with real services for several kinds of tests."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,15 +12,15 @@ from hypothesis import HealthCheck, settings
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
 from devstack.prometheus import refusing_url, running_prometheus
-from tests.enforced import EnforcedAws, enforcing
+from tests.enforced_permissions import EnforcedAws, enforcing
 
-# A busy machine makes no property wrong: neither a deadline nor slow generation may fail one.
+# A property test must not fail on a busy machine because of a deadline or slow generation.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
 
 class DynamoTable(NamedTuple):
-    """A fresh table in the real engine."""
+    """A new table in DynamoDB Local."""
 
     client: Any
     name: str
@@ -28,21 +28,21 @@ class DynamoTable(NamedTuple):
 
 @pytest.fixture(scope="session")
 def dynamodb_url() -> Iterator[str]:
-    """Amazon's DynamoDB Local, once for all tests."""
+    """Amazon's DynamoDB Local, shared by all tests."""
     with running_dynamodb() as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def enforced(dynamodb_url: str) -> Iterator[EnforcedAws]:
-    """DynamoDB Local behind the template's policies, with which every table is the ledger's."""
+    """DynamoDB Local behind the template's policies, which treat every table as the ledger."""
     with enforcing(dynamodb_url) as aws:
         yield aws
 
 
 @pytest.fixture
 def table(dynamodb_url: str) -> DynamoTable:
-    """A fresh table with the template's keys."""
+    """A new table with the template's keys."""
     client = local_client("dynamodb", dynamodb_url)
     name = f"ledger-{uuid4()}"
     create_table(client, name)
@@ -51,7 +51,7 @@ def table(dynamodb_url: str) -> DynamoTable:
 
 @pytest.fixture
 def prometheus(tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """Serves OpenMetrics text from a real Prometheus and answers its address."""
+    """A function that serves OpenMetrics text from a real Prometheus and returns its URL."""
     with ExitStack() as running:
 
         def serve(openmetrics: str) -> str:
@@ -64,6 +64,6 @@ def prometheus(tmp_path: Path) -> Iterator[Callable[[str], str]]:
 
 @pytest.fixture
 def refused_url() -> Iterator[str]:
-    """A URL at which connections are refused, whatever other processes start meanwhile."""
+    """A URL that refuses connections during the whole test."""
     with refusing_url() as url:
         yield url

@@ -1,4 +1,4 @@
-"""A TCP server whose answers are written byte by byte, for everything that HTTP servers never send."""
+"""A TCP server that sends scripted bytes, for responses that HTTP servers never send."""
 
 import socket
 import time
@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 
 
 class Exchange:
-    """One request, and the way to answer it."""
+    """A request, with methods to answer it."""
 
     def __init__(self, connection: socket.socket, head: bytes, body: bytes, ended: Event) -> None:
         self._connection = connection
@@ -18,16 +18,16 @@ class Exchange:
         self.form = {name: values[0] for name, values in parse_qs(body.decode()).items()}
 
     def send(self, data: bytes) -> None:
-        """Send bytes as they are."""
+        """Send raw bytes."""
         self._connection.sendall(data)
 
     def answer(self, body: bytes, *headers: str, status: str = "200 OK") -> None:
-        """Send a whole answer."""
+        """Send a complete response."""
         lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
         self.send("\r\n".join(lines).encode() + body)
 
     def drip(self, data: bytes, seconds: float) -> None:
-        """Send a byte now and then, for as long as somebody reads."""
+        """Send single bytes at intervals until the client disconnects."""
         while not self._ended.wait(seconds):
             self.send(data)
 
@@ -46,10 +46,10 @@ class RawServer:
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.connections = 0
         self.queries: list[dict[str, str]] = []
-        """The forms of all requests, in order."""
+        """The form parameters of all requests, in order."""
 
     def run(self) -> None:
-        """Accept connections until the server stops."""
+        """Accept connections until the server is stopped."""
         with suppress(OSError):
             while True:
                 connection, _ = self._listener.accept()
@@ -57,7 +57,7 @@ class RawServer:
                 Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def stop(self) -> None:
-        """Close the listener and end every exchange."""
+        """Close the listener and all connections."""
         self._ended.set()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -93,7 +93,7 @@ def raw_server(script: Callable[[Exchange], None]) -> Iterator[RawServer]:
 
 
 def elapsed(work: Callable[[], object]) -> float:
-    """The seconds that something takes."""
+    """Measure the seconds of a block."""
     began = time.monotonic()
     work()
     return time.monotonic() - began

@@ -1,4 +1,4 @@
-"""Hour records for tests of what comes after attribution."""
+"""Hour records for tests of the steps after attribution."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 
 
 def line(unit: str = "research", namespace: str = "bu-a", pod: str = "p", usd: str = "1.714285714286") -> Line:
-    """A line that used a quarter of what it held."""
+    """A line with 25% utilization."""
     allocated = Decimal(usd)
     effective = (allocated / 4).quantize(Decimal("1e-12"))
     return Line(
@@ -56,7 +56,7 @@ def record(
     status: Status = "complete",
     notes: tuple[str, ...] = (),
 ) -> HourRecord:
-    """A record whose totals are its lines'."""
+    """A record with the totals of its lines."""
     if status == "incomplete":
         return HourRecord(cluster, hour, status, None, None, notes=notes or ("no scrape was seen",))
     costs = Costs.total(line.costs() for line in lines)

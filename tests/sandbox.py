@@ -1,8 +1,8 @@
-"""What Lambda does between two execution environments of a function, for tests that run several in one process."""
+"""Resets a process like a new Lambda execution environment, for tests that run several."""
 
 
 def forget() -> None:
-    """Forget clients and credentials that were made for another environment."""
+    """Discard cached clients and credentials."""
     import boto3
 
     from gpucost.runtime import aws

@@ -1,4 +1,4 @@
-"""What API Gateway does with a signature, by botocore."""
+"""Verifies signatures like API Gateway, with botocore."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ REGION = "eu-central-1"
 
 
 def is_signed(method: str, url: str, headers: Mapping[str, str]) -> bool:
-    """Recomputed by botocore from what arrived, with the secret that the caller has."""
+    """Recompute a request's signature with the caller's secret, and compare it."""
     scheme, _, rest = headers.get("authorization", "").partition(" ")
     if scheme != "AWS4-HMAC-SHA256":
         return False

@@ -1,4 +1,4 @@
-"""Series of what a unit spends by hour: simulated kinds of noise, and the shapes of public GPU traces.
+"""Hourly spend of a business unit: simulated noise, and the shapes of public GPU traces.
 
 Shapes are not the traces, and not fitted to them: medians, tails and cycles are the published ones as far as named
 below; arrivals are drawn. The traces themselves are too large to carry, and their licences differ.
@@ -24,18 +24,18 @@ Series = list[float | None]
 
 
 def weekly(hour: int) -> float:
-    """Busy on weekdays by day; 1 September 2026 is a Tuesday."""
+    """High spend during weekdays. 1 September 2026 is a Tuesday."""
     day, clock = (hour // DAY + 1) % 7, hour % DAY
     return 160.0 if day < 5 and 8 <= clock < 20 else 100.0
 
 
 def independent(chance: random.Random, hours: int) -> Series:
-    """Every hour for itself."""
+    """Independent noise for each hour."""
     return [weekly(hour) * (1 + chance.gauss(0, 0.1)) for hour in range(hours)]
 
 
 def correlated(chance: random.Random, hours: int) -> Series:
-    """Good days follow good days, as jobs and releases make them."""
+    """Autocorrelated days, as caused by jobs and releases."""
     series: Series = []
     day = 0.0
     for hour in range(hours):
@@ -45,7 +45,7 @@ def correlated(chance: random.Random, hours: int) -> Series:
 
 
 def wandering(chance: random.Random, hours: int) -> Series:
-    """The level is a random walk of 3% a day."""
+    """A level that follows a random walk of 3% a day."""
     level, series = 1.0, Series()
     for hour in range(hours):
         level *= math.exp(chance.gauss(0, 0.03)) if hour % DAY == 0 else 1.0
@@ -109,7 +109,7 @@ def philly(chance: random.Random, hours: int) -> Series:
 
 
 def azure(chance: random.Random, hours: int) -> Series:
-    """Each replica serves so much; bursts last a part of an hour."""
+    """Replicas follow demand, with bursts that last part of an hour."""
     series: Series = []
     for hour in range(hours):
         demand = 40 * _cycle(hour, 0.3, 0.5) * (1 + chance.gauss(0, 0.05))
@@ -119,7 +119,7 @@ def azure(chance: random.Random, hours: int) -> Series:
 
 
 def launch(chance: random.Random, hours: int) -> Series:
-    """A service of half the size comes at some time of the series, to stay."""
+    """A service of half the size starts at some time and stays."""
     at = chance.randint(2 * WEEK, hours)
     return [(value or 0) + (20.0 if hour >= at else 0.0) for hour, value in enumerate(azure(chance, hours))]
 
@@ -130,7 +130,7 @@ def growth(chance: random.Random, hours: int) -> Series:
 
 
 def campaign(chance: random.Random, hours: int) -> Series:
-    """64 GPUs for one to three weeks, now and then."""
+    """64 GPUs for one to three weeks at a time."""
     series = philly(chance, hours)
     at = chance.randint(0, 3 * WEEK)
     while at < hours:

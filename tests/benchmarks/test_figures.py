@@ -1,4 +1,4 @@
-"""The arithmetic of the report, and the report itself on one small part."""
+"""The report's arithmetic, and a report on a small part."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ def test_an_aim_is_for_the_ratio_where_there_is_a_floor() -> None:
 
 
 def test_a_ratio_is_the_median_of_the_turns() -> None:
-    """A turn in which the machine was slow moves both: 4 ÷ 2, 40 ÷ 20 and 5 ÷ 1."""
+    """A slow turn of the machine affects both: 4 ÷ 2, 40 ÷ 20 and 5 ÷ 1."""
     figure = against("f", [4, 40, 5], [2, 20, 1], None)
     assert (figure.value, figure.ratio) == (5, 2)
 
@@ -34,7 +34,7 @@ def test_processor_time_excludes_waiting() -> None:
 
 
 def large() -> None:
-    """For a process of its own."""
+    """Runs in a separate process."""
     sys.stdout.write(f"{len(bytes(range(256)) * 4096 * 80)}\n")
 
 

@@ -1,8 +1,8 @@
 """Figures that repeat exactly, so that `make test` detects a more expensive hour. Times are for `make bench`.
 
-Other guards are next to the code they protect: units and requests of each access to the ledger (tests/storage/test_budgets.py,
-test_read_units.py, test_price_book_costs.py, test_bill_store.py), modules and bytes of each function
-(tests/infra/test_built.py), what running it costs (tests/system/test_aws_cost.py).
+Other guards are next to the code they protect: units and requests of each access to the ledger
+(tests/storage/test_budgets.py, test_read_units.py, test_price_book_costs.py, test_bill_store.py), modules and bytes of
+each function (tests/infra/test_built.py), the cost on AWS (tests/system/test_aws_cost.py).
 """
 
 import sys
@@ -17,7 +17,7 @@ from benchmarks.hour import attribute, cluster, raw_samples, recorded_queries, s
 
 PODS, UNITS = 200, 20
 INSTRUCTIONS = {(3, 11): 6_520, (3, 13): 5_450}
-"""Of the pure core for each of 100 pods, by Python; of another one it may be the larger."""
+"""Instructions of the core per pod, for 100 pods, by Python version. Other versions may use the largest."""
 MARGIN = 1.02
 QUERIES = 7
 SAMPLES_A_POD = 286

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.made_up import ADDRESS, Fleet, large, written
+from tests.browser.simulated_fleet import ADDRESS, Fleet, large, written
 from tests.browser.tabs import Tabs, settled
 
 AUTUMN = datetime(2026, 11, 1, 3, tzinfo=UTC)
@@ -105,7 +105,7 @@ def test_the_hour_that_is_there_twice(visit: Callable[..., Page]) -> None:
     expect(page.get_by_label("Period")).to_contain_text("Sat 31 Oct, 23:00 GMT-4 to Sun 1 Nov, 04:00 GMT-5")
 
 
-def test_hours_in_a_half_hour_time_zone(visit: Callable[..., Page]) -> None:
+def test_hours_with_an_offset_of_30_minutes(visit: Callable[..., Page]) -> None:
     page = visit(Fleet(["research"], AUTUMN, 6), timezone_id="Asia/Kolkata")
     settled(page)
     heat(page).focus()

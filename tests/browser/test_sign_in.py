@@ -38,7 +38,7 @@ from tests.browser.tabs import Tabs, settled
 from tests.records import line, record
 
 EVIL = "<img src=x onerror=alert(document.domain)>"
-PEOPLE = {"ann": {"groups": ["research"]}, "vera": {"groups": ["viewers"]}, "eve": {"groups": ["strangers"]}}
+PEOPLE = {"ann": {"groups": ["research"]}, "vera": {"groups": ["viewers"]}, "eve": {"groups": ["unknown"]}}
 SETTINGS = f"""
 clusters: [{{name: demo, prometheus: {{url: "http://127.0.0.1:9"}}}}]
 pricing: {{source: constant, gpu_hourly_usd: 12}}
@@ -144,7 +144,8 @@ def node_of(line: Line) -> NodeHour:
     assert line.allocated_usd is not None
     capacity = Capacity(capacity_gpu_hours=Decimal(1), node_cost_usd=line.allocated_usd)
     return NodeHour(
-        line.node, f"aws:///{line.node}", line.node_pool, line.instance_type, line.capacity_type, line.zone, line.gpu_model,
+        line.node, f"aws:///{line.node}", line.node_pool, line.instance_type, line.capacity_type, line.zone,
+        line.gpu_model,
         line.price_source, line.split_policy, None, line.allocated_usd, capacity,
     )  # fmt: skip
 

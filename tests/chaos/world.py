@@ -32,7 +32,7 @@ from gpucost.storage.rollups import RollupStore
 from gpucost.storage.table import Table
 from tests.chaos.external_calls import ExternalCalls, KilledError
 from tests.chaos.script import UNUSED_URL, ScriptedReader, document
-from tests.enforced import enforcing
+from tests.enforced_permissions import enforcing
 
 RECEIVES = 4
 """`maxReceiveCount` of the template's queues."""

@@ -34,7 +34,12 @@ def main(arguments: list[str]) -> int:
                 started = time.monotonic()
                 done = run(address, identity, examples=examples, phases=phases, seed=seed)
                 summary = f"{done.cases:,} cases in {time.monotonic() - started:.0f} s, exit status {done.status}"
-                print(done.output if done.status else "", f"{identity}, {phases}, seed {seed}: {summary}", sep="\n", flush=True)
+                print(
+                    done.output if done.status else "",
+                    f"{identity}, {phases}, seed {seed}: {summary}",
+                    sep="\n",
+                    flush=True,
+                )
                 return done
 
             runs = list(pool.map(lambda job: run_once(job[0], *job[1]), enumerate(RUNS, 1)))

@@ -26,7 +26,7 @@ from gpucost.settings_document import DocumentStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
-from tests.enforced import enforcing
+from tests.enforced_permissions import enforcing
 from tests.functions.asking import APP, Context
 from tests.functions.asking import serving as answering
 from tests.records import line, record

@@ -88,7 +88,9 @@ def test_examples_run_as_written(example: str, api: str, proxy: str) -> None:
         "AWS_ACCESS_KEY_ID": str(credentials.access_key), "AWS_SECRET_ACCESS_KEY": str(credentials.secret_key),
         "AWS_SESSION_TOKEN": str(credentials.token),
     }  # fmt: skip
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=environment, timeout=60)
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, env=environment, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     if "format=" in example:  # a download: a header, or a line about the whole
         assert re.match(r'start,|{"', done.stdout), done.stdout
@@ -103,7 +105,12 @@ def test_what_is_not_signed_rightly_is_refused(signed: list[str], api: str) -> N
     environment = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": "/nonexistent", "AWS_ACCESS_KEY_ID": "x",
              "AWS_SECRET_ACCESS_KEY": "y", "AWS_SESSION_TOKEN": "z", "LANG": "C.UTF-8"}  # fmt: skip
     done = subprocess.run(
-        [*signed, f"{api}/v1/hours?window=24h"], capture_output=True, text=True, check=False, env=environment, timeout=60
+        [*signed, f"{api}/v1/hours?window=24h"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=60,
     )
     assert "the request says nothing of who sent it" in done.stdout
 

@@ -13,7 +13,7 @@ from devstack import dynamodb_local
 from devstack.dynamodb_local import running_dynamodb
 from devstack.template import REPOSITORY
 from gpucost.core.errors import GpuCostError
-from tests.listening import listening_addresses
+from tests.listening_addresses import listening_addresses
 
 
 def test_dynamodb_local_listens_on_the_loopback_address_only(dynamodb_url: str) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from gpucost.container import Container
-from tests.enforced import EnforcedAws
+from tests.enforced_permissions import EnforcedAws
 from tests.functions.asking import ask_as, serving
 from tests.functions.prepared_hours import NASTY, NOW, SOMEBODY, Ask, Prepared, at, usd
 from tests.functions.reported_hours import reported

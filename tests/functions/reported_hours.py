@@ -25,7 +25,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.limits import LimitsStore
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
-from tests.enforced import EnforcedAws
+from tests.enforced_permissions import EnforcedAws
 from tests.functions.asking import Answer, ask_as, by_iam, serving
 from tests.records import line, record
 

@@ -52,12 +52,20 @@ class DistinctFleet:
         for hour_record in self.records:
             for unit in {held.business_unit: None for held in hour_record.lines}:
                 costs = Costs.total(held.costs() for held in hour_record.lines if held.business_unit == unit)
-                figures: dict[str, Decimal | None] = {"waste_usd": costs.waste_usd, "allocated_usd": costs.allocated_usd}
+                figures: dict[str, Decimal | None] = {
+                    "waste_usd": costs.waste_usd,
+                    "allocated_usd": costs.allocated_usd,
+                }
                 yield self._notification(hour_record, Subject(hour_record.cluster, unit), figures, "")
             assert hour_record.totals is not None
             assert hour_record.totals.capacity is not None
             figures = {"unallocated_usd": hour_record.totals.capacity.unallocated_usd}
-            yield self._notification(hour_record, Subject(hour_record.cluster, node_pool=hour_record.lines[-1].node_pool), figures, hour_record.notes[0])
+            yield self._notification(
+                hour_record,
+                Subject(hour_record.cluster, node_pool=hour_record.lines[-1].node_pool),
+                figures,
+                hour_record.notes[0],
+            )
 
     def _notification(
         self, hour_record: HourRecord, subject: Subject, figures: dict[str, Decimal | None], note: str
@@ -71,17 +79,27 @@ class DistinctFleet:
     def _visible_amounts(self, mine: set[str]) -> Iterator[str]:
         for records in self._slices():
             for units in _subsets(sorted(mine)):
-                yield from _texts(held.costs() for hour_record in records for held in hour_record.lines if held.business_unit in units)
+                yield from _texts(
+                    held.costs() for hour_record in records for held in hour_record.lines if held.business_unit in units
+                )
 
     def _amounts(self, mine: set[str]) -> Iterator[str]:
         everybody = set(self.units.values())
         for records in self._slices():
             for units in ({other} for other in everybody - mine):
-                yield from _texts(held.costs() for hour_record in records for held in hour_record.lines if held.business_unit in units)
+                yield from _texts(
+                    held.costs() for hour_record in records for held in hour_record.lines if held.business_unit in units
+                )
             yield from _texts(held.costs() for hour_record in records for held in hour_record.lines)
             others = everybody - mine
-            yield from _texts(held.costs() for hour_record in records for held in hour_record.lines if held.business_unit in others)
-            yield from _texts(hour_record.totals.capacity for hour_record in records if hour_record.totals and hour_record.totals.capacity)
+            yield from _texts(
+                held.costs() for hour_record in records for held in hour_record.lines if held.business_unit in others
+            )
+            yield from _texts(
+                hour_record.totals.capacity
+                for hour_record in records
+                if hour_record.totals and hour_record.totals.capacity
+            )
 
     def _slices(self) -> Iterator[list[HourRecord]]:
         """Hours that follow one another, of one cluster or of both."""
@@ -89,7 +107,11 @@ class DistinctFleet:
             for begin in range(3):
                 for end in range(begin, 3):
                     hours = {self.first + HOUR * number for number in range(begin, end + 1)}
-                    yield [hour_record for hour_record in self.records if hour_record.cluster in clusters and hour_record.hour in hours]
+                    yield [
+                        hour_record
+                        for hour_record in self.records
+                        if hour_record.cluster in clusters and hour_record.hour in hours
+                    ]
 
     def _tag(self) -> str:
         return f"{self.random.getrandbits(48):012x}"

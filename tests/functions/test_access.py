@@ -21,7 +21,7 @@ from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
-from tests.enforced import EnforcedAws
+from tests.enforced_permissions import EnforcedAws
 from tests.functions.asking import APP, Answer, Caller, ask_as, by_iam, by_role, by_token, serving
 from tests.records import line, record
 
@@ -122,7 +122,9 @@ def document(filled: DynamoTable, enforced: EnforcedAws) -> Iterator[Document]:
     settings_store = Document()
     client = enforced.client("dynamodb", "ApiFunction")
     environment = Environment(table=filled.name)
-    with serving(Container(environment, clock=lambda: NOW, client=lambda _service: client, settings_store=settings_store)):
+    with serving(
+        Container(environment, clock=lambda: NOW, client=lambda _service: client, settings_store=settings_store)
+    ):
         yield settings_store
 
 

@@ -134,7 +134,7 @@ def test_repeated_parameter_is_refused_by_its_name(name: str) -> None:
     repeated = "&".join(f"{key}={text}" for key, text in query.items()) + f"&{name}={value}"
     answer = ask_as(SOMEBODY, "/v1/costs", repeated)
     assert answer.status == 400
-    assert {"parameter": name, "detail": "is given more than once"} in answer.json["errors"]
+    assert {"parameter": name, "detail": "sent more than once. Send it once."} in answer.json["errors"]
 
 
 @pytest.mark.usefixtures("day")
@@ -166,7 +166,7 @@ FORGED = by_token({"sub": "x", "groups": ["a", "b", "c"]})
 def test_two_authorization_headers_are_refused(day: Prepared, authorization: str) -> None:
     answer = ask_as(Caller(VERIFIED.authorizer, authorization), "/v1/costs", DAY)
     assert answer.status == 400
-    assert answer.json["detail"].startswith("Authorization: the request has more than one value; send the header once")
+    assert answer.json["detail"].startswith("the Authorization header has more than one value. Send it once")
     assert "e30" not in answer.body
 
 

@@ -15,7 +15,7 @@ from gpucost.core.pricing.prices import Price
 from gpucost.runtime.environment import Environment
 from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
-from tests.enforced import EnforcedAws
+from tests.enforced_permissions import EnforcedAws
 from tests.functions.asking import ask_as, by_iam, serving
 from tests.functions.prepared_hours import Prepared
 
@@ -86,7 +86,10 @@ def test_pages_join_to_the_whole(container: Container, monkeypatch: pytest.Monke
     whole = shown()
     page = container.price_listing.page
     monkeypatch.setattr(
-        container.price_listing, "page", lambda *arguments, **more: page(*arguments, **{**more, "limit": 3}), raising=False
+        container.price_listing,
+        "page",
+        lambda *arguments, **more: page(*arguments, **{**more, "limit": 3}),
+        raising=False,
     )
     rows, cursor, pages = [], None, 0
     while pages == 0 or cursor:
@@ -100,12 +103,12 @@ def test_pages_join_to_the_whole(container: Container, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("query", "parameter", "says"),
     [
-        ({"end": "2027-11-19T00:00:00Z"}, "end", "35 days at most"),
+        ({"end": "2027-11-19T00:00:00Z"}, "end", "at most 35 days after start"),
         ({"end": DAY["start"]}, "end", "must be after start"),
         ({"start": "noon"}, "start", "is not a UTC time"),
         ({"source": "wish"}, "source", "must be 'override'"),
         ({"cursor": "%%%"}, "cursor", "is invalid; pass the cursor of a previous response"),
-        ({"kind": "x"}, "kind", "is not a parameter"),
+        ({"kind": "x"}, "kind", "unknown parameter"),
     ],
 )  # fmt: skip
 def test_a_wrong_parameter_is_named(query: dict[str, str], parameter: str, says: str) -> None:

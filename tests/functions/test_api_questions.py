@@ -27,7 +27,9 @@ def test_every_parameter_refuses_what_it_cannot_be(route: str) -> None:
     parameters = SCHEMAS["paths"][route]["get"].get("parameters", [])
     right = {"start": "2026-11-16T00:00:00Z", "end": "2026-11-17T00:00:00Z"}
     right |= {
-        parameter["name"]: parameter["schema"]["examples"][0] for parameter in parameters if parameter["required"] and parameter["in"] == "query"
+        parameter["name"]: parameter["schema"]["examples"][0]
+        for parameter in parameters
+        if parameter["required"] and parameter["in"] == "query"
     }
     base = {parameter["name"]: right[parameter["name"]] for parameter in parameters if parameter["name"] in right}
     for parameter in parameters:
@@ -61,14 +63,14 @@ def test_every_parameter_refuses_what_it_cannot_be(route: str) -> None:
         ({**PERIOD, "node": "n1"}, "node", "GET /v1/exports"),
         ({**PERIOD, "label": "app:x"}, "label", "allowed: team"),
         ({**PERIOD, "cluster": "north,east"}, "cluster", "'north' is not in the settings; allowed: east, west"),
-        ({**PERIOD, "cluster": "!east,!west"}, "cluster", "no cluster of the settings is meant"),
+        ({**PERIOD, "cluster": "!east,!west"}, "cluster", "matches no cluster in the settings"),
         ({**PERIOD, "sort": "cost_usd"}, "sort", "is not sortable; allowed, with a leading - for descending order: start, allocated"),
         ({**PERIOD, "limit": "0"}, "limit", "greater than or equal to 1"),
         ({**PERIOD, "limit": "10001"}, "limit", "less than or equal to 10000"),
         ({**PERIOD, "limit": "many"}, "limit", "valid integer"),
         ({**PERIOD, "idle": "shared"}, "idle", "must be 'hidden', 'separate', 'shared-by-allocation' or"),
         ({**PERIOD, "cursor": "x"}, "cursor", "is invalid; pass the cursor of a previous response"),
-        ({**PERIOD, HUGE: "x"}, "x" * 60, "is not a parameter"),
+        ({**PERIOD, HUGE: "x"}, "x" * 60, "unknown parameter"),
     ],
 )  # fmt: skip
 def test_a_question_that_cannot_be_answered_says_what_can(query: dict[str, str], parameter: str, says: str) -> None:
@@ -144,11 +146,11 @@ def test_a_question_that_reads_too_much_says_what_to_narrow(monkeypatch: pytest.
         assert answer.status == 400
         return str(answer.json["detail"])
 
-    assert "at most 48 hours at once; ask for granularity=day" in detail({**PERIOD, "group_by": "workload"})
+    assert "48 is the maximum. Use granularity=day" in detail({**PERIOD, "group_by": "workload"})
     monkeypatch.setattr(aggregation, "MAX_FACT_DAYS", 5)
     by_day = {**PERIOD, "group_by": "workload", "granularity": "day"}
-    assert "summed from 6 days of clusters, at most 5 are; shorten" in detail(by_day)
+    assert "reads 6 cluster-days, and 5 is the maximum. Shorten" in detail(by_day)
     assert ask("/v1/costs", {**by_day, "business_unit": "research"}).status == 200
     assert ask("/v1/costs", {**by_day, "cluster": "east"}).status == 200
     monkeypatch.setattr(aggregation, "MAX_LINES", 1)
-    assert "more than 1 pods' hours" in detail({**by_day, "cluster": "east"})
+    assert "more than 1 pod-hours" in detail({**by_day, "cluster": "east"})

@@ -28,10 +28,10 @@ from tests.functions.prepared_hours import DAY, Ask, Prepared, at, usd
         (
             {**DAY, "groupby": "namespace"},
             "groupby",
-            "is not a parameter; allowed: start, end, window, granularity, group_by",
+            "unknown parameter. Allowed: start, end, window, granularity, group_by",
         ),
         ({**DAY, "start": "2026-01-01T00:00:00Z"}, "end", "at most 35 days; granularity=day allows 100"),
-        (urlencode(DAY) + "&start=2026-11-18T00:00:00Z", "start", "is given more than once"),
+        (urlencode(DAY) + "&start=2026-11-18T00:00:00Z", "start", "sent more than once. Send it once."),
     ],
 )
 def test_a_wrong_parameter_is_named_with_what_is_allowed(
@@ -60,11 +60,10 @@ def test_a_wrong_parameter_is_named_with_what_is_allowed(
         (
             SourceError("secret"),
             502,
-            "what the answer is made of could not be read; the api function's log says what, under "
-            "the request id 'request-1'",
+            "a record could not be read. Details are in the api function's log, request ID 'request-1'.",
         ),
-        (GpuCostError("secret"), 500, "something went wrong that should not; the function's log says what"),
-        (KeyError("secret"), 500, "something went wrong that should not; the function's log says what"),
+        (GpuCostError("secret"), 500, "internal error. Details are in the function's log."),
+        (KeyError("secret"), 500, "internal error. Details are in the function's log."),
     ],
 )
 def test_every_failure_is_a_problem_document_that_leaks_nothing(
@@ -81,7 +80,7 @@ def test_every_failure_is_a_problem_document_that_leaks_nothing(
 @pytest.mark.parametrize(
     ("method", "path", "says"),
     [
-        ("GET", "/v2/costs", "there is no GET /v2/costs; /openapi.json lists what there is"),
+        ("GET", "/v2/costs", "there is no GET /v2/costs. /openapi.json lists all routes."),
         ("GET", "/v1/costs/", "no slash at the end"),
         ("POST", "/v1/costs", "there is no POST /v1/costs"),
     ],
@@ -103,7 +102,7 @@ def test_an_answer_too_long_to_send_says_how_to_narrow_it(
     monkeypatch.setattr(service, "MAX_ROWS", 47)
 
     assert ask("/v1/costs", {**DAY, "granularity": "day", "group_by": "business_unit"}).status == 200
-    for path, says in (("/v1/costs", "more than 19 rows; shorten the period, ask for"), ("/v1/hours", "than 47 rows")):
+    for path, says in (("/v1/costs", "more than 19 rows. Shorten the period, use"), ("/v1/hours", "than 47 rows")):
         answer = ask(path, {**DAY, "group_by": "business_unit"} if path == "/v1/costs" else DAY)
         assert answer.status == 400
         assert says in json.loads(answer.body)["detail"]

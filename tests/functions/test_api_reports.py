@@ -87,7 +87,9 @@ def test_json_lines_and_csv_say_the_same_and_how_to_go_on(monkeypatch: pytest.Mo
     query = {**PERIOD, "granularity": "day", "group_by": "business_unit", "idle": "separate"}
     plain = ask("/v1/costs", query).json
     lines = ask("/v1/costs", {**query, "format": "jsonl"})
-    head, *rows = [json.loads(splitline, parse_float=Decimal, parse_int=Decimal) for splitline in lines.body.splitlines()]
+    head, *rows = [
+        json.loads(splitline, parse_float=Decimal, parse_int=Decimal) for splitline in lines.body.splitlines()
+    ]
     assert rows == plain["rows"]
     assert head == {name: value for name, value in plain.items() if name != "rows"}
     table = list(csv.DictReader(io.StringIO(ask("/v1/costs", {**query, "format": "csv"}).body, newline="")))
@@ -123,24 +125,24 @@ def test_one_business_unit_its_workloads_and_its_trend() -> None:
 
     route = "/v1/business-units/{name}/trend"
     trend = ask(f"{path}/trend", {"start": "2026-11-17", "end": "2026-11-18"}, route=route).json
-    assert (trend["current"]["costs"]["waste_usd"], trend["before"]["costs"]["waste_usd"]) == (
+    assert (trend["current"]["costs"]["waste_usd"], trend["previous"]["costs"]["waste_usd"]) == (
         Decimal("24.5"),
         Decimal("0.5"),
     )
     assert (trend["change"]["waste_usd"], trend["percent"]["waste_usd"]) == (24, 4800)
     assert (trend["change"]["allocated_usd"], trend["percent"]["allocated_usd"]) == (0, 0)
     first = ask(f"{path}/trend", {"start": "2026-11-16", "end": "2026-11-17"}, route=route).json
-    assert set(first["before"]["costs"].values()) == {None} == set(first["percent"].values())
+    assert set(first["previous"]["costs"].values()) == {None} == set(first["percent"].values())
     other = ask("/v1/business-units/=w/trend", {"start": "2026-11-17", "end": "2026-11-18"}, route=route).json
     assert (other["current"]["costs"]["waste_usd"], other["percent"]["waste_usd"]) == (0, -100)
     zero = ask("/v1/business-units/nobody/trend", {"start": "2026-11-18", "end": "2026-11-19"}, route=route).json
     assert (zero["change"]["waste_usd"], zero["percent"]["waste_usd"]) == (0, None)
     part = ask("/v1/business-units/part/trend", {"start": "2026-11-13", "end": "2026-11-14"}, route=route).json
-    assert part["current"]["costs"]["allocated_usd"] == part["before"]["costs"]["allocated_usd"] == 4
+    assert part["current"]["costs"]["allocated_usd"] == part["previous"]["costs"]["allocated_usd"] == 4
     assert {name: value for name, value in part["change"].items() if name.endswith("_usd")} == dict.fromkeys(
         name for name in part["change"] if name.endswith("_usd")
     ), "what half of it costs is not known"
-    assert part["change"]["allocated_gpu_hours"] == part["before"]["costs"]["allocated_gpu_hours"]
+    assert part["change"]["allocated_gpu_hours"] == part["previous"]["costs"]["allocated_gpu_hours"]
     assert part["percent"]["allocated_gpu_hours"] == 100
 
 
@@ -154,7 +156,7 @@ def test_a_trend_compares_no_two_currencies() -> None:
     assert trend(-40).json["currency"] == "JPY", "the day before has no figures"
     refused = trend(-39)
     assert refused.status == 400
-    assert "the one before have hours in JPY and USD, which are never compared" in refused.json["detail"]
+    assert "the previous one have amounts in JPY and USD, which cannot be compared" in refused.json["detail"]
     assert trend(-41).json["currency"] == "JPY", "the day itself has no figures"
 
 
@@ -233,7 +235,7 @@ def test_node_pools_and_quotas_stand_against_what_was_held() -> None:
     ]  # fmt: skip
     assert ask("/v1/quotas", {**day, "cluster": "west"}).json["rows"] == []
     for path in ("/v1/nodepools", "/v1/quotas"):
-        assert "at most 48 hours" in ask(path, PERIOD).json["detail"]
+        assert "more than 48 hours" in ask(path, PERIOD).json["detail"]
 
 
 def _selected(row: Any, selector: str) -> Any:

@@ -36,7 +36,7 @@ ROWS = st.lists(
 
 
 def written(rows: list[Row], idle: str) -> list[str]:
-    report: Any = SimpleNamespace(rows=rows, question=SimpleNamespace(idle=idle))
+    report: Any = SimpleNamespace(rows=rows, query=SimpleNamespace(idle=idle))
     return list(cost_rows(report))
 
 

@@ -14,7 +14,7 @@ from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
-from tests.enforced import EnforcedAws
+from tests.enforced_permissions import EnforcedAws
 from tests.functions.asking import ask_as, by_role, serving
 from tests.records import line, record
 
@@ -81,8 +81,9 @@ def test_who_sees_some_units_is_told_of_no_cluster_and_no_key(
     assert answer.status == 502
     assert json.loads(answer.body) == {
         "type": "about:blank", "title": "Bad Gateway", "status": 502, "instance": path,
-        "detail": "what the answer is made of could not be read; the api function's log says what, under the request "
-        "id 'request-1'",
+        "detail": "a record could not be read. Details are in the api function's log, request ID 'request-1'.",
     }  # fmt: skip
-    (reason,) = [vars(hour_record)["reason"] for hour_record in caplog.records if hour_record.message == "the answer is an error"]
+    (reason,) = [
+        vars(hour_record)["reason"] for hour_record in caplog.records if hour_record.message == "request failed"
+    ]
     assert CLUSTER in reason

@@ -20,7 +20,7 @@ from tests.chaos.script import UNREACHABLE_HOUR, ScriptedReader
 from tests.chaos.setting import start
 from tests.chaos.world import Context, Endpoints, World
 from tests.conftest import DynamoTable
-from tests.unreadable import push_unreadable
+from tests.newer_settings import push_newer_format
 
 
 @pytest.fixture
@@ -61,13 +61,13 @@ def told(
         capsys.readouterr()
         handler(event, Context(), container=container)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    (metrics,) = [line for line in lines if "_aws" in line]
-    (counted,) = metrics["_aws"]["CloudWatchMetrics"]
+    (emf_line,) = [line for line in lines if "_aws" in line]
+    (counted,) = emf_line["_aws"]["CloudWatchMetrics"]
     assert counted["Namespace"] == "GpuCost"
     assert [sorted(names) for names in counted["Dimensions"]] == [["service", "stack"]], "no series per cluster"
-    assert (metrics["service"], metrics["stack"]) == (service, "gpucost-test")
+    assert (emf_line["service"], emf_line["stack"]) == (service, "gpucost-test")
     return Told(
-        {name["Name"]: sum(metrics[name["Name"]]) for name in counted["Metrics"]},
+        {name["Name"]: sum(emf_line[name["Name"]]) for name in counted["Metrics"]},
         [line for line in lines if "_aws" not in line],
     )
 
@@ -141,7 +141,7 @@ def test_settings_that_are_not_in_force_are_told_with_the_reason(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert dispatched(world, 0, capsys).metrics["SettingsRefused"] == 0
-    why = push_unreadable(world.dynamodb, world.table, 2)
+    why = push_newer_format(world.dynamodb, world.table, 2)
     outcome = dispatched(world, 1, capsys)
     assert outcome.metrics["SettingsRefused"] == 1
     assert outcome.errors == [("newer settings are not in force", why)]
@@ -164,7 +164,7 @@ def test_hours_that_an_earlier_tick_should_have_seen_closed_are_counted(
 
 
 def test_one_id_leads_from_the_tick_through_all_logs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    push_unreadable(world.dynamodb, world.table, 2)  # for dispatch to have something to say
+    push_newer_format(world.dynamodb, world.table, 2)  # for dispatch to have something to say
     written = io.StringIO()
     monkeypatch.setattr(logger.logger_handler, "stream", written)
     world.run(0)

@@ -9,7 +9,7 @@ from functions.prices import app as function
 from gpucost.container import Container
 from gpucost.core.errors import MessageError, SourceError
 from tests.conftest import DynamoTable
-from tests.enforced import EnforcedAws
+from tests.enforced_permissions import EnforcedAws
 from tests.functions.asking import Context
 from tests.pipeline.test_prices import HOUR, NOON, P5, System
 from tests.sources.aws_prices import Aws, Offer, gpus

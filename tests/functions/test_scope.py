@@ -28,7 +28,7 @@ from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
-from tests.enforced import EnforcedAws
+from tests.enforced_permissions import EnforcedAws
 from tests.functions.asking import Answer, ask_as, by_role, serving
 from tests.functions.strangers import HOUR, DistinctFleet
 
@@ -144,7 +144,9 @@ def queries(draw: st.DrawFn, route: str, fleet: DistinctFleet) -> dict[str, str]
     first, last = sorted(draw(st.lists(st.sampled_from(instants(fleet)), min_size=2, max_size=2, unique=True)))
     names = [*fleet.units.values(), *fleet.clusters, *sorted({held.namespace for held in fleet.records[0].lines})]
     parameters = {
-        parameter["name"]: parameter for parameter in DOCUMENT["paths"][route]["get"].get("parameters", []) if parameter["in"] == "query"
+        parameter["name"]: parameter
+        for parameter in DOCUMENT["paths"][route]["get"].get("parameters", [])
+        if parameter["in"] == "query"
     }
     period = {name: moment for name, moment in (("start", first), ("end", last)) if name in parameters}
     for name in draw(st.lists(st.sampled_from(sorted(parameters)), max_size=3, unique=True)) if parameters else ():
@@ -195,6 +197,8 @@ def test_a_leak_would_be_seen_and_what_is_theirs_is_there(fleets: list[Published
         visible_lines = [held for record in fleet.records for held in record.lines if held.business_unit in
                {fleet.units[letter] for letter in SEEN[role]}]  # fmt: skip
         if sums is not None:
-            assert sums == sum(held.allocated_usd or 0 for held in visible_lines) == part.json["totals"]["allocated_usd"]
+            assert (
+                sums == sum(held.allocated_usd or 0 for held in visible_lines) == part.json["totals"]["allocated_usd"]
+            )
     for path in ("/v1/hours", "/v1/nodes", "/v1/restatements", "/v1/alerts"):
         assert leaked(fleets[0].ask("admins", path, {"start": start, "end": end}), secrets, ""), path

@@ -9,7 +9,7 @@ from devstack.iam.simulator import simulator
 
 
 def unnoticed_statements(policies: Policies, accesses: Sequence[Access]) -> list[str]:
-    """Titles of the statements without which every access would be decided as it is.
+    """Titles of statements that can be removed without changing the evaluation of any access.
 
     AWS's managed policies are left out: the template names them, but does not write their statements.
     """
@@ -22,7 +22,7 @@ def unnoticed_statements(policies: Policies, accesses: Sequence[Access]) -> list
 
 
 def unnoticed_parts(policies: Policies, accesses: Sequence[Access]) -> list[str]:
-    """The same for each action, resource, service and value of a condition of statements that have several."""
+    """The same for single actions, resources, services and condition values of statements with several."""
     removals = [
         (f"{statement.title} without {part}", statement, policies.replacing(statement, body))
         for statement in policies.statements
@@ -53,14 +53,14 @@ def _unnoticed(
 
 
 def _concerns(statement: Statement, access: Access) -> bool:
-    """Other accesses are decided without the statement."""
+    """Whether an access is evaluated differently without a statement."""
     if statement.is_resource_policy:
         return access.call.resource.startswith(statement.holder)
     return access.principal == statement.holder
 
 
 def _smaller(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A statement's body without one of several values, with a name of the value."""
+    """(description of a value, body without it) for each value of a statement with several."""
     for name in ("Action", "Resource"):
         for value, rest in _each_removed(body.get(name)):
             yield value, {**body, name: rest}

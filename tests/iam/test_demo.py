@@ -1,4 +1,4 @@
-"""The demo fails where a function is denied something, and says what."""
+"""The demo fails if a function lacks a permission, and names it."""
 
 import os
 import re

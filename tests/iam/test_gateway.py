@@ -1,4 +1,4 @@
-"""Requests are decided, and denied, as AWS does it."""
+"""The gateway evaluates and denies requests like AWS."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ KEY = "LOCALfunction"
 
 @dataclass
 class Front:
-    """The embedded AWS behind policies that a test writes."""
+    """The embedded AWS behind a test's policies."""
 
     authorizer: Authorizer
     aws: str
@@ -56,7 +56,7 @@ class Front:
         return boto3.client(service, endpoint_url=address, **keys)  # type: ignore[call-overload]  # any service
 
     def is_allowed(self, call: Callable[[], Any]) -> bool:
-        """Whether a call is passed on, whatever becomes of it there."""
+        """Whether a call is forwarded, whatever its result."""
         try:
             call()
         except ClientError as error:
@@ -255,7 +255,7 @@ def test_action_without_declared_key_permissions_is_refused(front: Front) -> Non
         front.client("sqs").purge_queue(QueueUrl=QUEUE)
 
 
-def test_access_keys_of_nobody_are_refused(front: Front) -> None:
+def test_unknown_access_keys_are_refused(front: Front) -> None:
     with pytest.raises(ClientError, match="the access key AKIASTRANGER is unknown"):
         front.client("sqs", "AKIASTRANGER1234").list_queues()
     assert requests.get(f"{front.aws}/bucket/key", timeout=10).status_code == 403
@@ -267,7 +267,7 @@ def test_unmapped_request_is_refused(front: Front) -> None:
         front.client("s3").get_bucket_policy(Bucket="b")
 
 
-def test_unknown_action_is_an_error_and_no_denial(front: Front) -> None:
+def test_unknown_action_is_an_error_and_not_a_denial(front: Front) -> None:
     front.allow("sqs:*")
     body = json.dumps({"QueueUrl": f"http://x/{ACCOUNT}/q"})
     headers = {"X-Amz-Target": "AmazonSQS.MakeCoffee", "Content-Type": "application/x-amz-json-1.0"}

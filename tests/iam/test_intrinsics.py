@@ -1,4 +1,4 @@
-"""Policies are resolved as CloudFormation does it: as moto's does, and by hand where moto has none."""
+"""Intrinsic functions are resolved like CloudFormation does, compared with moto or with manual results."""
 
 import pytest
 

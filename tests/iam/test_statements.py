@@ -1,4 +1,4 @@
-"""Each statement of the template is needed: without it, a call of one whole run would be decided in another way."""
+"""Every statement of the template is needed: without it, an access of a whole run is evaluated differently."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,15 +27,17 @@ NOT_EXERCISED = {
         "reads an item back when the answer to a conditional write was lost",
     "RecommendFunctionRole/RecommendFunctionRolePolicy0/WriteRecommendations without dynamodb:DeleteItem":
         "deletes what a review needed when it was larger than 300 KB",
-    "RecommendFunctionRole/RecommendFunctionRolePolicy0/WriteRecommendations without dynamodb:LeadingKeys C#*#recommendations":
-        "a week of hours gives recommendations; tests/features/recommendations/test_function.py writes some with these policies",
+    "RecommendFunctionRole/RecommendFunctionRolePolicy0/WriteRecommendations without dynamodb:LeadingKeys "
+    "C#*#recommendations":
+        "a week of hours gives recommendations; tests/features/recommendations/test_function.py writes some "
+        "with these policies",
 }  # fmt: skip
-"""Parts of statements that the run does not need, and what they are for."""
+"""Parts of statements that the run does not need, with their purpose."""
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Policies, list[Access]]]:
-    """The policies of the run, and every permission that it needed."""
+    """The run's policies, and all permissions that it needed."""
     with whole_run(tmp_path_factory.mktemp("metrics")) as stack:
         yield stack.authorizer.policies, sorted(stack.authorizer.accesses, key=repr)
 
@@ -76,7 +78,7 @@ def test_no_statement_of_the_template_is_overlooked(recorded: tuple[Policies, li
 
 
 def _statements(part: Any) -> Iterator[dict[str, Any]]:
-    """Everything in a template that has an effect."""
+    """The statements and resources of a template that have an effect."""
     if isinstance(part, dict):
         if "Effect" in part:
             yield part

@@ -1,4 +1,4 @@
-"""One run of the deployment, with every option on, in which each permission of the template is used.
+"""Runs a deployment with every option, so that each permission of the template is used.
 
 It is small and artificial: what the functions compute is tested elsewhere. What counts is what they ask AWS for.
 """
@@ -32,6 +32,7 @@ from gpucost.core.hours import HOUR, floor_day, floor_hour, format_timestamp
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.dispatch import due_messages
 from gpucost.pipeline.reprice import SETTLE_DELAY, restate_messages
+from gpucost.runtime.messages import Origin
 from gpucost.settings_document import DocumentStore
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.price_book import PriceStore
@@ -59,13 +60,13 @@ DATABASES = {"bill": "billing", "payer": "payer"}
 """By the buckets of the bills: the account's own, and that of the other account."""
 NOW = datetime.now(UTC)
 FIRST = floor_day(NOW) - timedelta(days=2) - HOUR
-"""The first hour with metrics: two whole days follow it."""
+"""The first hour with metrics, which two whole days follow."""
 CLUSTERS = ("own-workspace", "other-account", "bearer")
 
 
 @contextmanager
 def whole_run(folder: Path) -> Iterator[LocalStack]:
-    """The deployment after everything happened to it that its policies are for."""
+    """Run everything for which the deployment has policies."""
     metrics = folder / "metrics.om"
     metrics.write_text(_timeline().text())
     with ExitStack() as running:
@@ -104,7 +105,7 @@ def whole_run(folder: Path) -> Iterator[LocalStack]:
 
 @contextmanager
 def _price_list() -> Iterator[str]:
-    """A Price List without any offer."""
+    """A price list without offers."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -177,7 +178,7 @@ def _pricing(bill: str = "bill", **more: str) -> dict[str, Any]:
 
 
 def _other_account() -> Policies:
-    """The role for metrics that the repository proposes, and one that reads a bill."""
+    """The documented role for metrics, and a role that reads a bill."""
     template = yaml_parse((REPOSITORY / "cluster" / "aws" / "query-role.yaml").read_text())
     name = QUERY_ROLE.rpartition("/")[2]
     parameters = {
@@ -199,7 +200,7 @@ def _other_account() -> Policies:
 
 
 def _key_policies() -> Policies:
-    """The key policy that docs/encryption.md asks for; keys of secrets and bills are used by roles alone."""
+    """The key policy from docs/encryption.md. Only roles use the keys of secrets and bills."""
     (text,) = re.findall(r"```json\n(.*?)```", (REPOSITORY / "docs/encryption.md").read_text(), re.DOTALL)
     by_account, by_services = json.loads(text.replace("111122223333", ACCOUNT))["Statement"]
     statements = [(KEYS["KmsKeyArn"], by_services), *((key, by_account) for key in KEYS.values())]
@@ -237,13 +238,13 @@ def _push(stack: LocalStack, document: dict[str, Any]) -> None:
 
 
 def _fire(stack: LocalStack, hour: int) -> None:
-    """Fire today's schedules of an hour."""
+    """Fire the schedules of an hour of today."""
     stack.fire_schedule(floor_day(NOW) + HOUR * hour + timedelta(minutes=5))
     stack.pump_until_quiet()
 
 
 def _attribute(stack: LocalStack) -> None:
-    """The hours of the whole days, by the queue of the backfill; and the newest, by that of the schedule."""
+    """Attribute the whole days through the backfill queue, and the newest hours through the schedule's queue."""
     hours = [FIRST + HOUR * number for number in (0, 1, 25)]
     for cluster in CLUSTERS:
         for message in due_messages(cluster, hours, settings_version=1, origin="backfill", correlation_id="test"):
@@ -265,7 +266,7 @@ def _send(stack: LocalStack, output: str, body: str) -> None:
 
 
 def _change_prices(stack: LocalStack) -> None:
-    """A price set by hand and a bill that was read: both so long ago that they can be settled."""
+    """Record a manual price and a read bill, long enough ago to be settled."""
     table, dynamodb = stack.outputs["TableName"], local_client("dynamodb", stack.dynamodb)
     before = floor_day(NOW) - 2 * SETTLE_DELAY
     applies_to = {"cluster": CLUSTERS[0]}
@@ -275,7 +276,7 @@ def _change_prices(stack: LocalStack) -> None:
 
 
 def _dispatch(stack: LocalStack) -> None:
-    """Find what is due, settle the changes of prices, and send a tick; the work that is sent is not done."""
+    """Run dispatch: queue due hours, settle price changes, and send a tick, without processing the queue."""
     stack.unavailable.clear()
     stack.fire_schedule(floor_day(NOW) + HOUR * 5 + timedelta(minutes=5))
     for queue in ("HoursQueueUrl", "BackfillQueueUrl"):
@@ -294,7 +295,7 @@ def _restate_and_export_again(stack: LocalStack) -> None:
 
 
 def _ask(stack: LocalStack) -> None:
-    """Quotas are compared with the lines of their hour, which is looked up."""
+    """Request quotas, which are compared with the lines of their hour."""
     last = floor_hour(NOW)
     period = {"start": format_timestamp(last - HOUR), "end": format_timestamp(last)}
     answer = requests.get(f"{stack.outputs['ApiUrl']}/v1/quotas", period, timeout=60)
@@ -302,7 +303,7 @@ def _ask(stack: LocalStack) -> None:
 
 
 def _download(stack: LocalStack) -> None:
-    """The API's presigned addresses; over plain HTTP the bucket refuses them."""
+    """Use the API's presigned URLs. The bucket refuses them over plain HTTP."""
     period = {"start": f"{FIRST:%Y-%m-%d}", "end": f"{NOW:%Y-%m-%d}"}
     days = requests.get(f"{stack.outputs['ApiUrl']}/v1/exports", period, timeout=60).json()["rows"]
     for address in (days[0]["parquet_url"], days[0]["csv_url"]):
@@ -318,15 +319,16 @@ def _download(stack: LocalStack) -> None:
 
 
 def _refuse_messages(stack: LocalStack) -> None:
-    """Messages that can never be handled, and work that is sent on in parts because it failed twice."""
+    """Send messages that can never be handled, and work that is split after two failures."""
     _send(stack, "HoursQueueUrl", "not JSON")
     _send(stack, "BackfillQueueUrl", "not JSON")
     stack.publish_alert(WORKSPACE, "not JSON")
     stack.pump_until_quiet()
-    for origin, queue in (("schedule", "HoursQueueUrl"), ("backfill", "BackfillQueueUrl")):
+    origins: tuple[tuple[Origin, str], ...] = (("schedule", "HoursQueueUrl"), ("backfill", "BackfillQueueUrl"))
+    for origin, queue in origins:
         (message,) = due_messages(
             CLUSTERS[0], [FIRST, FIRST + HOUR], settings_version=1, origin=origin, correlation_id="test"
-        )  # type: ignore[arg-type]  # literals
+        )
         record = {
             "messageId": "1", "body": message.model_dump_json(), "attributes": {"ApproximateReceiveCount": "3"},
             "eventSource": "aws:sqs", "eventSourceARN": queue, "receiptHandle": "1", "messageAttributes": {},
@@ -337,7 +339,7 @@ def _refuse_messages(stack: LocalStack) -> None:
 
 
 def _fail(stack: LocalStack) -> None:
-    """Functions that fail, and functions that cannot be invoked: their events become dead letters."""
+    """Let functions fail or be unavailable, so that their events become dead letters."""
     for function in ("DispatchFunction", "PricesFunction", "AlertFunction", "ExportFunction", "RecommendFunction"):
         with pytest.raises(FunctionError):
             stack.invoke_asynchronously(function, {"version": 99})

@@ -1,4 +1,4 @@
-"""The template as CloudFormation sees it, and the artefacts as Lambda gets them."""
+"""Fixtures: the template as CloudFormation sees it, and the artifacts as deployed to Lambda."""
 
 import os
 import shutil
@@ -17,25 +17,25 @@ Template = dict[str, Any]
 
 @pytest.fixture(scope="session")
 def template() -> Template:
-    """Transformed."""
+    """The transformed template."""
     return transform()
 
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`sam build` for this machine."""
+    """The result of `sam build` for this machine."""
     return build(tmp_path_factory.mktemp("sam"))
 
 
 @pytest.fixture(scope="session")
 def built_for_lambda(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The dependencies layer as it is deployed: arm64, Python 3.13."""
+    """The deployed dependencies layer: arm64, Python 3.13."""
     return _layer_for_lambda("deps", "DependenciesLayer", tmp_path_factory.mktemp("arm64"))
 
 
 @pytest.fixture(scope="session")
 def duckdb_for_lambda(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The layer of `export` alone, as it is deployed."""
+    """The deployed layer of `export`."""
     return _layer_for_lambda("duckdb", "DuckDbLayer", tmp_path_factory.mktemp("arm64"))
 
 

@@ -1,4 +1,4 @@
-"""What CloudFormation makes of a template in one stack: parameters, conditions, rules and functions resolved."""
+"""Resolves a template like CloudFormation for a stack: parameters, conditions, rules and functions."""
 
 import re
 import uuid
@@ -17,7 +17,7 @@ PARTITIONS = {"us-gov-": "aws-us-gov", "cn-": "aws-cn"}
 
 
 def read_template(path: Path, region: str = "eu-central-1") -> Template:
-    """A template, transformed where it is one for SAM."""
+    """Read a template. SAM templates are transformed."""
     document: Template = yaml_parse(path.read_text())
     return transform(path, region=region) if "Transform" in document else document
 
@@ -55,7 +55,7 @@ class Stack:
         return bool(self.resolve(self.template["Conditions"][condition]))
 
     def resources(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """Logical id, type and resolved properties of each resource whose condition holds."""
+        """(logical ID, type, resolved properties) of each resource whose condition is true."""
         for logical, body in self.template["Resources"].items():
             if "Condition" not in body or self.holds(body["Condition"]):
                 yield logical, body["Type"], self.resolve(body.get("Properties", {}))
@@ -69,14 +69,14 @@ class Stack:
         return {name: properties for name, _, properties in self.resources()}[logical]
 
     def nested(self) -> Iterator["Stack"]:
-        """The stacks that this one makes."""
+        """The nested stacks."""
         for logical, kind, properties in self.resources():
             if kind == "AWS::CloudFormation::Stack":
                 document = read_template(REPOSITORY / properties["TemplateURL"])
                 yield Stack(f"{self.name}-{logical}", document, properties.get("Parameters"), self.region)
 
     def refusals(self) -> list[str]:
-        """What the template's rules say against the parameters."""
+        """Violations of the template's rules by the parameters."""
         return [
             assertion["AssertDescription"]
             for rule in self.template.get("Rules", {}).values()
@@ -86,7 +86,7 @@ class Stack:
         ]
 
     def resolve(self, value: Any) -> Any:
-        """A value without functions; keys and elements that resolve to `AWS::NoValue` are left out."""
+        """Resolve a value's functions. Keys and elements with `AWS::NoValue` are removed."""
         if isinstance(value, list):
             return [resolved for element in value if (resolved := self.resolve(element)) is not None]
         if not isinstance(value, dict):
@@ -101,7 +101,7 @@ class Stack:
         if function == "Ref":
             return self._ref(argument)
         if function == "Condition":
-            # A statement of a policy has a key of this name, too.
+            # Policy statements also have a key with this name.
             return self.holds(argument) if isinstance(argument, str) else {"Condition": self.resolve(argument)}
         if function == "Fn::If":
             condition, then, otherwise = argument

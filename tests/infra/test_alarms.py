@@ -1,4 +1,4 @@
-"""What watches the service: each alarm its own metric, which somebody counts, and a page of the runbook for each."""
+"""Alarms: each watches a different metric that a function emits, and has a section in the runbook."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def test_alarms_watch_distinct_metrics(template: Template) -> None:
     assert rising == alarms.keys() - {"ScheduleSilentAlarm"}
 
 
-def test_the_tables_alarm_watches_all_that_reads_and_writes_it(template: Template) -> None:
+def test_table_alarm_watches_all_operations(template: Template) -> None:
     alarm = template["Resources"]["CapacityUnitsAlarm"]["Properties"]
     total, *parts = alarm["Metrics"]
     assert (total["Expression"], "ReturnData" in total) == ("FILL(reads, 0) + FILL(writes, 0)", False)
@@ -74,7 +74,7 @@ def test_alarms_reach_operations_and_treat_missing_data_as_documented(template: 
     assert policy["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
 
 
-def test_every_alarm_has_its_page(template: Template) -> None:
+def test_every_alarm_has_a_runbook_section(template: Template) -> None:
     pages = [line for line in (REPOSITORY / "docs/runbook.md").read_text().splitlines() if line.startswith("## ")]
     for name, _ in of_type(template, "AWS::CloudWatch::Alarm"):
         page = name if not name.endswith("ErrorsAlarm") or name == "PricesErrorsAlarm" else "…ErrorsAlarm"
@@ -82,7 +82,7 @@ def test_every_alarm_has_its_page(template: Template) -> None:
 
 
 def test_watched_metrics_are_emitted_and_series_are_few(template: Template) -> None:
-    """A series per metric and function, whatever the fleet; alarms and dashboard name no other ones."""
+    """A series per metric and function, independent of the fleet. Alarms and dashboard use no others."""
     counted = {
         (path.parent.name, name)
         for path in (REPOSITORY / "functions").glob("*/app.py")

@@ -1,4 +1,4 @@
-"""What is deployed is built without Lambda's Python, and is the same whatever Python builds it."""
+"""Builds work without Lambda's Python version, and give the same result with every Python."""
 
 import os
 import shutil
@@ -22,13 +22,13 @@ TARGETS = {
 
 
 def other_python() -> Path:
-    """The system's Python, which is mostly another version than the environment's; else the environment's own."""
+    """The system's Python, which is usually another version than the environment's."""
     return Path(shutil.which("python3", path="/usr/bin:/bin") or sys.executable)
 
 
 @pytest.fixture(scope="module")
 def poor(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment without a `python3.13`, in which `python` is another one."""
+    """An environment without `python3.13`, in which `python` is another version."""
     tools = tmp_path_factory.mktemp("tools")
     for tool in TOOLS:
         path = shutil.which(tool)
@@ -47,7 +47,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def make(makefile: Path, source: Path, target: str, folder: Path, environment: dict[str, str]) -> dict[str, bytes]:
-    """Run a makefile as SAM does: in a copy of the source."""
+    """Run a makefile like SAM, in a copy of the source."""
     copy = folder / "source"
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
     command = ["make", "-s", "--makefile", str(makefile), "-C", str(copy), target, f"ARTIFACTS_DIR={folder / 'made'}"]
@@ -71,7 +71,7 @@ def test_layer_is_the_same_whatever_python_builds_it(name: str, poor: dict[str, 
 
 
 def test_functions_are_built_by_make_as_well(template: Template, poor: dict[str, str], tmp_path: Path) -> None:
-    """SAM's own builder of Python functions asks for an installed interpreter of their version."""
+    """SAM's builder of Python functions needs an installed interpreter of their version."""
     functions = dict(of_type(template, "AWS::Lambda::Function"))
     for name in functions:
         metadata = template["Resources"][name]["Metadata"]

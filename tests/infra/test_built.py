@@ -1,4 +1,4 @@
-"""Built as deployed: each handler from the built artefacts alone, on the event that its trigger sends."""
+"""Runs each handler from the built artifacts only, with the event of its trigger."""
 
 import ast
 import base64
@@ -42,11 +42,11 @@ MODULES = {
     "ExportFunction": 275,
     "RecommendFunction": 275,
 }
-"""At most so many in a process that has imported the handler."""
+"""The largest number of modules in a process that has imported the handler."""
 UNZIPPED = {"DependenciesLayer": 34.5, "CommonLayer": 4.1}
 """Megabytes of this machine's build at most: four fifths of the dependencies are their bytecode and compiled parts."""
 UNCHECKED_HASH = 1
-"""Flags of bytecode that is taken without looking at its source (PEP 552): SAM and zip change its time."""
+"""Flags of bytecode that Python uses without checking its source (PEP 552). SAM and zip change file times."""
 
 
 def event(name: str) -> Any:
@@ -82,7 +82,7 @@ def push(aws: tuple[str, Deployed], text: str) -> None:
 
 
 def metrics_of_a_tick(built: Path, aws: tuple[str, Deployed]) -> list[dict[str, Any]]:
-    """What dispatch counts, in the embedded format that CloudWatch reads from the log."""
+    """The metrics of dispatch in CloudWatch's embedded metric format."""
     endpoint, deployed = aws
     handler, folders = function(built, "DispatchFunction")
     done = subprocess.run(
@@ -132,9 +132,7 @@ def test_before_the_first_push_nothing_is_done(run: Any, built: Path, aws: tuple
     assert "settings push" in answer["body"]
 
 
-def test_each_handler_does_its_job_from_the_artefacts_alone(
-    run: Any, aws: tuple[str, Deployed], prometheus: Any
-) -> None:
+def test_each_handler_works_with_only_the_built_artifacts(run: Any, aws: tuple[str, Deployed], prometheus: Any) -> None:
     timeline = Timeline(cluster="demo")
     timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 2})
@@ -145,7 +143,7 @@ def test_each_handler_does_its_job_from_the_artefacts_alone(
     body = json.loads(hours["Records"][0]["body"]) | {"first_hour": format_timestamp(HOUR)}
     hours["Records"][0]["body"] = json.dumps(body)
     assert run("AttributeFunction", hours) == {"batchItemFailures": []}
-    # The recorded hour itself lies before every sample: incomplete, not lost, and not in the dead letters.
+    # The recorded hour is before all samples, so it is incomplete, and not a dead letter.
     assert run("AttributeFunction", event("hours")) == {"batchItemFailures": []}
 
     costs = event("api-costs")
@@ -168,11 +166,11 @@ def test_each_handler_does_its_job_from_the_artefacts_alone(
     request = {**event("export"), "first_day": day, "days": 1}
     (exported,) = run("ExportFunction", request)["exported"]
     assert exported == {"cluster": "demo", "day": day[:10], "status": "incomplete", "rows": 2}, "a pod, and a free GPU"
-    # At the schedule's time the recorded hour has just closed; its attempt waits, so nothing else is due.
+    # At the scheduled time the recorded hour has just closed and waits for its retry, so nothing else is due.
     assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0, "hours_to_restate": 0}
 
 
-def test_the_page_travels_with_the_api_function_alone(run: Any, built: Path) -> None:
+def test_only_the_api_function_contains_the_page(run: Any, built: Path) -> None:
     committed = event("api-costs")
     request = {**committed, "routeKey": "GET /", "rawPath": "/", "rawQueryString": ""}
     request["requestContext"] = {
@@ -188,7 +186,7 @@ def test_the_page_travels_with_the_api_function_alone(run: Any, built: Path) -> 
     assert not list((built / "CommonLayer").rglob("*.js"))
 
 
-def test_a_message_that_fits_nothing_is_put_aside_with_the_reason(run: Any, aws: tuple[str, Deployed]) -> None:
+def test_invalid_message_goes_to_the_dead_letter_queue_with_the_reason(run: Any, aws: tuple[str, Deployed]) -> None:
     endpoint, deployed = aws
     broken = event("hours")
     broken["Records"][0]["body"] = broken["Records"][0]["body"].replace('"hours":1', '"hours":99')
@@ -250,7 +248,7 @@ def imported(built: Path, name: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_functions_import_no_more_than_they_did_and_nothing_that_only_the_api_needs(built: Path) -> None:
+def test_functions_import_no_more_modules_than_before(built: Path) -> None:
     for name in FUNCTIONS:
         modules = imported(built, name)
         assert len(modules) <= MODULES[name], f"{name}: if this is intended, raise the bound"
@@ -261,14 +259,14 @@ def test_functions_import_no_more_than_they_did_and_nothing_that_only_the_api_ne
 
 
 @pytest.mark.parametrize("layer", UNZIPPED)
-def test_no_layer_is_larger_than_it_was(built: Path, layer: str) -> None:
+def test_no_layer_is_larger_than_before(built: Path, layer: str) -> None:
     size = sum(path.stat().st_size for path in (built / layer).rglob("*") if path.is_file()) / MEGABYTE
     assert size <= UNZIPPED[layer], "if this is intended, raise the bound"
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_every_module_has_bytecode_that_lambda_takes_as_it_is(built: Path, layer: str) -> None:
-    """Lambda cannot write to /opt: what has none is compiled again in every cold start."""
+def test_every_module_has_unchecked_bytecode(built: Path, layer: str) -> None:
+    """Lambda cannot write to /opt, so modules without bytecode are compiled in every cold start."""
     sources = list((built / layer / "python").rglob("*.py"))
     assert len(sources) > 150
     for source in sources:
@@ -280,7 +278,7 @@ def test_every_module_has_bytecode_that_lambda_takes_as_it_is(built: Path, layer
             assert marshal.loads(content[16:]).co_filename == "/opt/python/gpucost/container.py", "as tracebacks say"
 
 
-def test_the_services_kept_are_those_that_are_called(built: Path) -> None:
+def test_only_called_aws_services_are_kept(built: Path) -> None:
     called = set()
     for source in (REPOSITORY / "layers" / "common" / "gpucost").rglob("*.py"):
         for node in ast.walk(ast.parse(source.read_text())):

@@ -1,4 +1,4 @@
-"""`make compat`: it reads the machine's own apt sources, and its lists name tests and servers that are there."""
+"""`make compat` reads the machine's apt sources, and its lists name existing tests and servers."""
 
 import importlib.util
 import re

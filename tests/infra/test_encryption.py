@@ -1,4 +1,4 @@
-"""A customer's key on what the stack keeps: each resource uses it, and each role may use it where it must."""
+"""A customer managed key encrypts every resource of the stack, and each role has the permissions that it needs."""
 
 import json
 import re
@@ -47,7 +47,7 @@ NEEDS = {
     "s3:ListMultipartUploadParts": set(),
     "secretsmanager:GetSecretValue": READ,
 }
-"""What a caller of each action needs of the key, as AWS documents it for the service."""
+"""Key permissions that a caller of each action needs, as documented by AWS."""
 
 
 def as_list(value: Any) -> list[Any]:
@@ -55,7 +55,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def statements(stack: Stack) -> dict[str, list[dict[str, Any]]]:
-    """The statements of each role, by its logical id."""
+    """The statements of each role, by logical ID."""
     statements: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for logical, kind, properties in stack.resources():
         if kind == "AWS::IAM::Role":
@@ -70,7 +70,7 @@ def statements(stack: Stack) -> dict[str, list[dict[str, Any]]]:
 
 
 def grants(stack: Stack) -> dict[tuple[str, str, str], set[str]]:
-    """Actions on keys by role, key and service, all regions of S3 as one."""
+    """Key actions by role, key and service. All regions of S3 count as one service."""
     actions_by_target: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for role, of_role in statements(stack).items():
         for statement in of_role:
@@ -83,7 +83,7 @@ def grants(stack: Stack) -> dict[tuple[str, str, str], set[str]]:
 
 
 def needs(stack: Stack) -> dict[tuple[str, str, str], set[str]]:
-    """What each role needs by its own statements and by what is triggered with it."""
+    """Key actions that each role needs, from its statements and its triggers."""
     actions_by_target: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for role, of_role in statements(stack).items():
         for statement in of_role:
@@ -137,7 +137,7 @@ def test_roles_have_exactly_the_key_permissions_that_their_calls_need(
     keys = KEYS if options else {name: value for name, value in KEYS.items() if name != "BillKmsKeyArn"}
     stack = Stack("gpucost-dev", template, {**options, **keys})
     expected = needs(stack)
-    # Lambda polls a queue, and sends what failed to the dead letters, in the function's name.
+    # Lambda polls queues and sends failed events to the dead-letter queue with the function's role.
     for _, kind, properties in stack.resources():
         if kind == "AWS::Lambda::EventSourceMapping":
             role = properties["FunctionName"].removeprefix("<gpucost-dev/").removesuffix(">") + "Role"

@@ -104,7 +104,7 @@ def test_a_page_that_was_not_built_is_said_and_tried_again(checkout: Path, way: 
     assert setup(checkout, "page").returncode == 1, "a source has"
 
 
-@pytest.mark.parametrize("what", ["demo", "test"])
+@pytest.mark.parametrize("target", ["demo", "test"])
 def test_the_engine_of_the_table_is_installed_for_the_demo_too(checkout: Path, target: str) -> None:
     """With npm failing, it is the first that is missed once Python's packages are there."""
     succeed_for(checkout, "requirements/*.txt")
@@ -169,10 +169,10 @@ NEEDED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", NEEDED)
-def test_user_without_sudo_gets_a_single_list_of_missing_packages(bare: Path, what: str) -> None:
-    names = " ".join(NEEDED[what])
-    done = setup_bare(bare, what)
+@pytest.mark.parametrize("target", NEEDED)
+def test_user_without_sudo_gets_a_single_list_of_missing_packages(bare: Path, target: str) -> None:
+    names = " ".join(NEEDED[target])
+    done = setup_bare(bare, target)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
         f"setup: these Debian packages are missing, and installing them needs root: {names}",

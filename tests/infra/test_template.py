@@ -1,4 +1,4 @@
-"""What the transformed template declares, against what the product needs of AWS."""
+"""The transformed template declares what the product needs."""
 
 import json
 import subprocess
@@ -37,7 +37,7 @@ def of_type(template: Template, kind: str) -> Iterator[tuple[str, dict[str, Any]
 
 
 def statements(template: Template, role: str) -> list[dict[str, Any]]:
-    """The statements of a function's role that the template itself writes."""
+    """The inline statements of a function's role."""
     policies = template["Resources"][role]["Properties"].get("Policies", [])
     return [statement for policy in policies for statement in as_list(policy["PolicyDocument"]["Statement"])]
 
@@ -92,7 +92,7 @@ def test_every_function_runs_on_arm_with_a_retained_log_group(template: Template
     ]  # fmt: skip
 
 
-def test_queues_retry_single_messages_bounded_and_end_in_the_dead_letters(template: Template) -> None:
+def test_queues_retry_single_messages_and_end_in_the_dead_letter_queue(template: Template) -> None:
     sources = dict(of_type(template, "AWS::Lambda::EventSourceMapping"))
     assert len(sources) == 2
     bounds = {}
@@ -123,7 +123,7 @@ def test_schedule_passes_its_time_and_failures_become_dead_letters(template: Tem
     assert granted == {"lambda:InvokeFunction", "sqs:SendMessage"}
 
 
-def test_prices_are_refreshed_before_dispatch_and_only_where_a_source_is_on(template: Template) -> None:
+def test_prices_are_refreshed_before_dispatch_if_a_source_is_enabled(template: Template) -> None:
     schedules = {name: properties for name, properties in of_type(template, "AWS::Scheduler::Schedule")
                  if properties["Target"]["Arn"] == {"Fn::GetAtt": ["PricesFunction", "Arn"]}}  # fmt: skip
     assert {name: schedule["ScheduleExpression"] for name, schedule in schedules.items()} == {
@@ -148,7 +148,7 @@ def test_price_sources_add_their_permissions(template: Template) -> None:
         assert policy["Roles"] == [{"Ref": "PricesFunctionRole"}]
         for statement in policy["PolicyDocument"]["Statement"]:
             narrow = {"QueryBill", "ReadBillTable", "ReadExport", "WriteResults", "AssumeQueryRoles"}
-            # None of the others' actions knows a narrower resource.
+            # The other actions do not support resource-level permissions.
             assert (statement["Resource"] == "*") == (statement["Sid"] not in narrow)
             granted.setdefault(template["Resources"][name]["Condition"], set()).update(as_list(statement["Action"]))
     assert granted == {
@@ -167,7 +167,7 @@ def test_price_sources_add_their_permissions(template: Template) -> None:
         assert template["Parameters"][switch]["Default"] == "false"
 
 
-def test_asynchronous_functions_do_not_fail_in_silence(template: Template) -> None:
+def test_failures_of_asynchronous_functions_become_dead_letters(template: Template) -> None:
     configured = {body["FunctionName"]["Ref"] for _, body in of_type(template, "AWS::Lambda::EventInvokeConfig")}
     assert configured == {
         "RecommendFunction", "DispatchFunction", "AlertFunction", "PricesFunction", "ExportFunction",
@@ -181,7 +181,7 @@ def test_undeliverable_events_become_dead_letters(template: Template) -> None:
     assert [subscription["RedrivePolicy"]["deadLetterTargetArn"] for subscription in subscriptions] == [
         {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
     ]
-    # Without this SNS drops them: the redrive policy alone grants nothing.
+    # Without this policy SNS drops them, because a redrive policy grants no permission.
     policy = template["Resources"]["DeadLetterPolicy"]["Properties"]
     assert policy["Queues"] == [{"Ref": "DeadLetterQueue"}]
     (statement,) = policy["PolicyDocument"]["Statement"]
@@ -189,7 +189,7 @@ def test_undeliverable_events_become_dead_letters(template: Template) -> None:
     assert statement["Condition"] == {"ArnEquals": {"aws:SourceArn": subscriptions[0]["TopicArn"]}}
 
 
-def test_the_ledger_is_kept_whatever_happens_to_the_stack(template: Template) -> None:
+def test_ledger_is_retained_when_the_stack_is_deleted(template: Template) -> None:
     table = template["Resources"]["Table"]
     assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
     assert table["Properties"]["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
@@ -255,7 +255,7 @@ def test_every_route_except_public_ones_requires_authorization(template: Templat
 
 
 def test_public_routes_have_a_separate_throttle(template: Template) -> None:
-    """With the default's they would share it: a flood of the public page would take the reports away."""
+    """Otherwise a flood of requests for the public page would throttle the reports."""
     stage = template["Resources"]["HttpStage"]
     routes = {
         logical: body["RouteKey"]
@@ -300,7 +300,7 @@ def test_every_parameter_is_described() -> None:
 
 
 def test_no_alias_that_cloudformation_would_refuse() -> None:
-    """CloudFormation takes YAML without anchors and merges, though SAM's own parser does not mind them."""
+    """CloudFormation refuses YAML anchors and merges, although SAM's parser accepts them."""
     for number, text in enumerate((REPOSITORY / "template.yaml").read_text().splitlines(), start=1):
         assert "<<:" not in text, number
         assert not text.strip().startswith("*"), number
@@ -320,7 +320,7 @@ def test_recorded_events_are_parsed(name: str) -> None:
 
 
 def test_every_trigger_has_a_recorded_event(template: Template) -> None:
-    """Each names the resource it comes from, as real ones do, so that none outlives its trigger or misses one."""
+    """Each names its source, like real events, so that events and triggers correspond."""
     queues = {source["EventSourceArn"]["Fn::GetAtt"][0] for _, source in
               of_type(template, "AWS::Lambda::EventSourceMapping")}  # fmt: skip
     topics = {body["TopicArn"]["Ref"] for _, body in of_type(template, "AWS::SNS::Subscription")

@@ -1,4 +1,4 @@
-"""What the transformed template declares for the exports: a private bucket, a table for Athena, a daily schedule."""
+"""The transformed template's resources for exports: a private bucket, a table for Athena, a daily schedule."""
 
 import json
 import re
@@ -37,18 +37,18 @@ def test_the_table_has_the_columns_that_are_written(template: Template) -> None:
     assert declared == {name.lower(): IN_ATHENA[kind] for name, kind in COLUMNS.items()}
 
 
-def test_athena_works_out_every_month_s_folder_without_a_crawler(template: Template) -> None:
+def test_athena_derives_partition_folders_without_a_crawler(template: Template) -> None:
     table = properties(template, "ExportGlueTable")["TableInput"]
     parameters = table["Parameters"]
     (key,) = table["PartitionKeys"]
     assert (key["Name"], parameters["projection.enabled"]) == ("billing_period", "true")
     assert parameters["projection.billing_period.format"] == "yyyy-MM"
-    # What `Fn::Sub` makes of it: `${!name}` stays as `${name}`, for Athena to fill in.
+    # `Fn::Sub` turns `${!name}` into `${name}`, which Athena replaces.
     location = parameters["storage.location.template"]["Fn::Sub"][0].replace("${Bucket}", "b").replace("${!", "${")
     month = location.replace("${billing_period}", "2026-11")
     assert re.match(r"^s3://b/focus/billing_period=2026-11/$", month)
     assert f"s3://b/{object_key('demo', DAY)}".startswith(month)
-    # CSV files lie elsewhere: Athena would read them as Parquet.
+    # CSV files are elsewhere, because Athena would read them as Parquet.
     assert not object_key("demo", DAY, "csv").startswith("focus/")
 
 
@@ -79,7 +79,7 @@ def test_exports_are_written_where_functions_have_access(template: Template) -> 
             assert any(key.startswith(folder.removesuffix("*")) for folder in folders)
 
 
-def test_export_writes_its_catalogue_and_nothing_else_of_the_ledger(template: Template) -> None:
+def test_export_may_only_write_its_items_of_the_ledger(template: Template) -> None:
     statements = [
         statement for policy in properties(template, "ExportFunctionRole")["Policies"]
         for statement in policy["PolicyDocument"]["Statement"] if statement.get("Action") == "dynamodb:PutItem"
@@ -90,7 +90,7 @@ def test_export_writes_its_catalogue_and_nothing_else_of_the_ledger(template: Te
     assert not any(fnmatchcase(keys.partition("demo", kind), pattern) for kind in ("hours", "days", "rollups"))
 
 
-def test_only_export_carries_duckdb(template: Template) -> None:
+def test_only_export_contains_duckdb(template: Template) -> None:
     with_it = [
         name
         for name, body in template["Resources"].items()

@@ -29,21 +29,21 @@ EVERYTHING_ON = {
     "CreateGrafana": "true",
     "Grafana": "true",
 }
-"""Of every template: what it does not declare is left out."""
+"""Parameters for all templates. A template ignores those that it does not declare."""
 UNIQUE_PER_ACCOUNT = {"DomainName"}
-"""Parameters with a default that no two stacks can give the same value: a domain leads to one API."""
+"""Parameters that must differ between stacks, such as the domain of an API."""
 NAMED_WITHIN = {
     "AWS::Lambda::Alias": "FunctionName",
     "AWS::IAM::Policy": "Roles",
     "AWS::APS::RuleGroupsNamespace": "Workspace",
 }
-"""What a name is unique within, where the schema's primary identifier is an ARN and does not say so."""
+"""The scope of a name's uniqueness, if the schema's primary identifier is an ARN."""
 NAMES_OF_OTHERS = {("AWS::CloudWatch::Alarm", "MetricName"), ("AWS::SNS::Topic", "DisplayName")}
-"""Properties that end in Name and do not name the resource."""
+"""Properties that end in `Name` and are not the resource's name."""
 
 
 def templates() -> list[str]:
-    """Every CloudFormation template of the repository, also those of resources around the service."""
+    """All CloudFormation templates of the repository."""
     listed = subprocess.run(
         ["git", "ls-files", "*.yaml", "*.yml"], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
@@ -78,7 +78,7 @@ def value_at(properties: Mapping[str, Any], path: str) -> Any:
 
 
 def shared_names(first: Stack, second: Stack) -> Iterator[str]:
-    """The names that are the same in two stacks of one template, and in the stacks that these make."""
+    """Names that two stacks of a template, or their nested stacks, have in common."""
     theirs = {logical: properties for logical, _, properties in second.resources()}
     for logical, kind, properties in first.resources():
         names, identifiers = name_paths(kind)
@@ -94,7 +94,7 @@ def shared_names(first: Stack, second: Stack) -> Iterator[str]:
 
 
 def stack(name: str, template: Template, parameters: Mapping[str, Any], region: str = "eu-central-1") -> Stack:
-    """A stack with these parameters, as far as the template has them; required ones are the stack's own."""
+    """A stack with the parameters that its template declares. Required ones contain the stack's name."""
     declared = template.get("Parameters", {})
     required = {
         key: f"{name}-{key}" for key, body in declared.items() if "Default" not in body or key in UNIQUE_PER_ACCOUNT
@@ -115,7 +115,7 @@ def test_two_stacks_share_no_physical_name(path: str, parameters: Mapping[str, A
 
 
 def test_every_resource_is_compared() -> None:
-    """All conditions that make a resource hold with everything on, in the nested stacks as well."""
+    """With all options, every resource's condition is true, in nested stacks, too."""
     template = read_template(REPOSITORY / "template.yaml")
     whole = stack("gpucost-dev", template, EVERYTHING_ON)
     assert {logical for logical, _, _ in whole.resources()} == template["Resources"].keys()
@@ -125,7 +125,7 @@ def test_every_resource_is_compared() -> None:
 
 
 def test_alarms_and_dashboard_show_only_their_stack() -> None:
-    """Metrics that both stacks publish under the same name and dimensions would ring both stacks' alarms."""
+    """Metrics with the same name and dimensions in both stacks would trigger both stacks' alarms."""
     template = read_template(REPOSITORY / "template.yaml")
     first, second = (stack(name, template, EVERYTHING_ON) for name in ("gpucost-dev", "gpucost-prod"))
     watched = [

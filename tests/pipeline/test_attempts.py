@@ -121,4 +121,4 @@ def test_query_refused_by_amps_limit_makes_the_hour_incomplete_with_its_reason(
     assert manifest is not None
     assert manifest.next_attempt_at is not None
     assert "the error threshold is reached" in manifest.notes[0]
-    assert system.heard.letters == [], "it is nobody's mistake"
+    assert system.heard.letters == [], "it is no bug"

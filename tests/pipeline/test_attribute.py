@@ -73,7 +73,7 @@ def test_limits_are_recorded_after_a_crash_of_the_first_delivery(
 
 
 def test_hours_of_a_partly_expired_day_are_published(table: DynamoTable, system: System) -> None:
-    """Kept for a shorter time than days: the day cannot be summed anew, whatever is tried."""
+    """Hours are kept for a shorter time than days, so the day cannot be summed again."""
     system.attribute(start=HOUR - timedelta(hours=1))
     for item in table.client.scan(TableName=table.name)["Items"]:
         if "#summaries" in item["pk"]["S"]:
@@ -103,8 +103,8 @@ def test_repeated_delivery_sends_the_event_again_and_changes_nothing(system: Sys
 
 
 def test_prices_are_those_of_the_book_in_that_hour(system: System) -> None:
-    half_past = HOUR + timedelta(minutes=30)
-    for amount, start, end in (("30", HOUR - timedelta(days=1), half_past), ("48", half_past, None)):
+    mid_hour = HOUR + timedelta(minutes=30)
+    for amount, start, end in (("30", HOUR - timedelta(days=1), mid_hour), ("48", mid_hour, None)):
         price = Price("override", "gpu-hour", Decimal(amount), {}, "USD", start, end, NOW, "me", "negotiated")
         system.book.set_override(price, now=NOW)
     system.attribute()
@@ -148,7 +148,7 @@ def test_spot_and_on_demand_nodes_pay_their_own_prices(table: DynamoTable, prome
         "on-n1": ("spot", Decimal("0.4")),
         # 1.006 less 10%.
         "on-n2": ("on-demand", Decimal("0.9054")),
-        # Spot, but nothing tells its zone's id.
+        # Spot, but its zone's id is unknown.
         "on-n3": ("on-demand", Decimal("0.9054")),
     }
 

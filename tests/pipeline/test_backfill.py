@@ -44,7 +44,7 @@ class Queue:
             self.sent.append(message)
 
     def publish(self, message: object) -> None:
-        raise AssertionError("a backfill tells nobody")
+        raise AssertionError("a backfill sends no alerts")
 
     def dead_letter(self, body: str, reason: str) -> None:
         raise AssertionError("nothing goes to the dead-letter queue")
@@ -117,7 +117,7 @@ def test_progress_is_followed_to_the_end(queue: Queue) -> None:
     last = run.follow(seen.append, queue.work)
     assert last == Progress(70, 70, 1)
     assert [progress.done for progress in seen] == [0, 3, 27, 51, 70]
-    assert backfill(queue).send(1, "why") == 1, "an incomplete hour is tried anew"
+    assert backfill(queue).send(1, "why") == 1, "an incomplete hour is tried again"
 
 
 def test_hours_that_failed_together_are_tried_in_smaller_groups(queue: Queue) -> None:
@@ -134,18 +134,20 @@ def test_hours_that_failed_together_are_tried_in_smaller_groups(queue: Queue) ->
 
 
 def test_hours_of_a_month_closed_meanwhile_become_adjustments(queue: Queue) -> None:
-    """Tried in vain before it was frozen, in vain again, and with success: each counts for the run that sent it."""
+    """Failed before the month was closed, failed again, and then succeeded: each counts for the run that sent it."""
     start = datetime(2026, 10, 31, 20, tzinfo=UTC)
     out_of_reach = {start + HOUR, start + 2 * HOUR}
-    for freezes, missing, sent in ((False, out_of_reach, 10), (True, {start + HOUR}, 2), (False, set(), 1)):
-        if freezes:
+    for closes_month, missing, sent in ((False, out_of_reach, 10), (True, {start + HOUR}, 2), (False, set(), 1)):
+        if closes_month:
             queue.ledger.versions.close_month(ClosedMonth("2026-10", NOW, "me", "chargeback"))
         queue.out_of_reach = missing
         run = Backfill(queue.ledger, queue, ["blue"], start, start + 10 * HOUR, lambda: queue.now)
         assert run.send(1, "why") == sent
         assert run.follow(lambda _: None, queue.work) == Progress(10, 10, len(missing))
     in_force = queue.ledger.manifests("blue", start, start + 10 * HOUR)
-    assert {manifest.hour for manifest in in_force if manifest.status == "incomplete"} == out_of_reach, "what is frozen stays"
+    assert {manifest.hour for manifest in in_force if manifest.status == "incomplete"} == out_of_reach, (
+        "figures of a closed month stay"
+    )
     assert Backfill(queue.ledger, queue, ["blue"], start, start + 10 * HOUR, lambda: queue.now).send(1, "why") == 0
 
 
@@ -175,7 +177,7 @@ def test_stalled_backfill_raises_an_error(queue: Queue) -> None:
 
 
 def test_backfill_waits_for_earlier_messages(queue: Queue) -> None:
-    """Another backfill's messages are worked off first, each slower than the patience with an empty queue."""
+    """Another backfill's messages are processed first, each slower than the time-out of an empty queue."""
     others = Backfill(queue.ledger, queue, ["other"], START, END, lambda: queue.now)
     others.send(1, "others")
     run = backfill(queue)
@@ -208,7 +210,7 @@ def test_backfill_waits_for_a_message_that_fails_repeatedly(queue: Queue) -> Non
             del queue.work
 
     assert run.follow(reports.append, work) == Progress(70, 70, 0)
-    assert {progress.ahead for progress in reports} == {0}, "its own messages are nobody else's"
+    assert {progress.ahead for progress in reports} == {0}, "its own messages are not counted as others'"
     assert queue.now - NOW > timedelta(minutes=120)
 
 

@@ -27,11 +27,11 @@ class Workers:
     """Queue, workers and ledger: each message is metered for so long, and then published hour by hour.
 
     Args:
-        metering: seconds for a message of 24 hours.
-        publishing: likewise.
+        metering: seconds to meter a message of 24 hours.
+        publishing: seconds to publish its hours.
         workers: how many there are.
-        busy: how long they work for others first.
-        apart: seconds between one's start and the next one's.
+        busy: how long they process other messages first.
+        apart: seconds between the starts of two workers.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Workers:
         self.busy_until = NOW + busy
         self.free = [self.busy_until + timedelta(seconds=apart * number) for number in range(workers)]
         self.closed: dict[datetime, datetime] = {}
-        """When each hour is, or will be."""
+        """When each hour is published."""
 
     def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
         for message in messages:
@@ -67,7 +67,7 @@ class Workers:
 
 
 def estimates(work: Workers, days: int) -> list[tuple[timedelta | None, timedelta]]:
-    """What was said at each poll, and what it took."""
+    """The estimate at each poll, and the time that it really took."""
     run = Backfill(cast("Ledger", work), work, ["blue"], START, START + timedelta(days=days), lambda: work.now)
     run.send(1, "why")
     said: list[tuple[datetime, Progress]] = []
@@ -79,8 +79,10 @@ def estimates(work: Workers, days: int) -> list[tuple[timedelta | None, timedelt
     return [(progress.remaining, work.now - at) for at, progress in said]
 
 
-def wrong_estimates(work: Workers, said: Sequence[tuple[timedelta | None, timedelta]]) -> list[tuple[timedelta, timedelta]]:
-    """What is off by more than a half, and by more than a message: the last ones keep fewer workers busy."""
+def wrong_estimates(
+    work: Workers, said: Sequence[tuple[timedelta | None, timedelta]]
+) -> list[tuple[timedelta, timedelta]]:
+    """Estimates that are wrong by more than half and by more than a message: at the end, fewer workers are busy."""
     message = timedelta(seconds=work.metering + work.publishing)
     return [
         (estimate, took)
@@ -106,7 +108,9 @@ def wrong_estimates(work: Workers, said: Sequence[tuple[timedelta | None, timede
 def test_estimate_is_right_within_half(work: Workers) -> None:
     estimates_seen = estimates(work, 40)
     waited = (work.busy_until - NOW) // POLL
-    assert {estimate for estimate, _ in estimates_seen[:waited]} <= {None}, "while others are worked on, nothing is known"
+    assert {estimate for estimate, _ in estimates_seen[:waited]} <= {None}, (
+        "there is no estimate while other messages are processed"
+    )
     later = estimates_seen[waited:]
     assert sum(estimate is not None for estimate, _ in later) > len(later) * 0.7
     assert wrong_estimates(work, later) == []

@@ -207,7 +207,7 @@ def test_open_month_is_read_until_its_bill_is_closed(world: World) -> None:
 
 
 def test_empty_bill_of_a_month_keeps_stored_bills(world: World) -> None:
-    """An export that was set up anew, a table that points elsewhere."""
+    """An export that was created again, or a table that points elsewhere."""
     write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")])
     world.refresh()
     write_export(world.folder, [on_demand("i-0a", "m5.large", HOUR, "55")])
@@ -234,7 +234,9 @@ def test_node_pools_come_from_the_ledger(world: World) -> None:
 def test_instance_billed_in_two_currencies_uses_the_next_source_with_a_note(world: World) -> None:
     class Mixed(DuckDbBill):
         def lines(self, start: datetime, end: datetime) -> list[BillLine]:
-            return [line for original in super().lines(start, end) for line in (original, replace(original, currency="EUR"))]
+            return [
+                line for original in super().lines(start, end) for line in (original, replace(original, currency="EUR"))
+            ]
 
     write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")])
     world.reader = Mixed(world.folder, cur_settings())

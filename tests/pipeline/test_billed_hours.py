@@ -69,9 +69,9 @@ class Billed(System):
         return BillExtract(iter([line for line in self.lines if start <= line.start < end]), 1)
 
     def refresh(self, due: PricesDue) -> RefreshResult:
-        nobody = None  # no price is asked of EC2 or the list here
+        unused = None  # no price is fetched from EC2 or the price list here
         service = PricesService(
-            self.store, self.ledger, self.book, spot=nobody, price_list=nobody, catalogue=nobody,  # type: ignore[arg-type]
+            self.store, self.ledger, self.book, spot=unused, price_list=unused, catalogue=unused,  # type: ignore[arg-type]
             bill=self.bill, fetched={"cur"}, clock=lambda: NOW,
         )  # fmt: skip
         result = service.refresh(due)

@@ -39,7 +39,9 @@ def system(table: DynamoTable) -> System:
 
 def test_every_policy_sums_to_the_same_node_cost(system: System) -> None:
     system.attribute(hours=3, version=2)
-    comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + 3 * ONE_HOUR)
+    comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(
+        ["demo"], HOUR, HOUR + 3 * ONE_HOUR
+    )
     # One of two GPUs is held: half of the GPUs' part of $10, three times. By hand: scad 18 / (18 + 7.2 + 3.2), opencost
     # 1.9 / (1.9 + 0.252888 + 0.135584), own 6 / (6 + 4 + 8).
     parts = {
@@ -60,7 +62,9 @@ def test_every_policy_sums_to_the_same_node_cost(system: System) -> None:
 def test_comparison_changes_nothing_and_skips_hours_without_usage(system: System) -> None:
     system.attribute(hours=1, version=2)
     before = system.ledger.manifests("demo", HOUR, HOUR + 5 * ONE_HOUR)
-    comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + 5 * ONE_HOUR)
+    comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(
+        ["demo"], HOUR, HOUR + 5 * ONE_HOUR
+    )
     assert {sums.hours for sums in comparison} == {1}
     assert system.ledger.manifests("demo", HOUR, HOUR + 5 * ONE_HOUR) == before
 

@@ -190,9 +190,9 @@ def test_nodes_of_its_past_have_their_pools(fleet: Fleet) -> None:
 
 def test_month_is_not_closed_while_its_last_hours_are_retried(fleet: Fleet) -> None:
     rollups = RollupStore(fleet.table.client, fleet.table.name)
-    freezing = MonthService(fleet.store(), fleet.ledger, fleet.ledger.versions, rollups, lambda: NOW)
-    before = freezing.open_hours(OCTOBER, OCTOBER + 2 * HOUR)
+    month_service = MonthService(fleet.store(), fleet.ledger, fleet.ledger.versions, rollups, lambda: NOW)
+    before = month_service.open_hours(OCTOBER, OCTOBER + 2 * HOUR)
     assert (before.missing, before.waiting) == (0, 0)
     hour_record = record(cluster="west", hour=OCTOBER + 2 * HOUR, status="incomplete")
     fleet.ledger.publish(hour_record, replacing=None, settings_version=1, now=LEFT)
-    assert freezing.open_hours(OCTOBER + HOUR, OCTOBER + 3 * HOUR).waiting == 1
+    assert month_service.open_hours(OCTOBER + HOUR, OCTOBER + 3 * HOUR).waiting == 1

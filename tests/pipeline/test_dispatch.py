@@ -184,10 +184,12 @@ def test_backfilled_hours_do_not_move_the_start_of_the_schedule(fleet: Fleet) ->
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     for days, status in BACKFILLED:
         hour_record = record([line()], cluster="blue", hour=NEWEST - days * DAY, status=status)
-        fleet.ledger.publish(hour_record, replacing=None, settings_version=1, now=TICK.scheduled_time - DAY, backfilled=True)
+        fleet.ledger.publish(
+            hour_record, replacing=None, settings_version=1, now=TICK.scheduled_time - DAY, backfilled=True
+        )
     fleet.service.dispatch(TICK, "why")
     assert fleet.work() == [("blue", NEWEST, 1), ("green", NEWEST, 1)]
-    assert fleet.work("backfill") == [("blue", NEWEST - 5 * DAY, 1)], "tried again, and nobody is told"
+    assert fleet.work("backfill") == [("blue", NEWEST - 5 * DAY, 1)], "tried again, and no alert is sent"
     assert [(state.cluster, state.hours_overdue) for state in fleet.ticks()[0].clusters] == [("blue", 0), ("green", 0)]
     fleet.publish(record([line()], cluster="blue", hour=NEWEST - 3 * HOUR))
     fleet.service.dispatch(TICK, "why")
@@ -217,7 +219,7 @@ def test_hours_that_left_the_reach_are_searched_once_a_day(fleet: Fleet) -> None
 
 @pytest.mark.parametrize("first", [29, 31], ids=["a young cluster", "an old one"])
 def test_missing_hours_beyond_the_reach_are_searched_once_a_day(fleet: Fleet, first: int) -> None:
-    """A queue did not take them, or a month was frozen without them and is opened."""
+    """A queue did not accept them, or a month was closed without them and is reopened."""
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 60 * DAY)
     there = [NEWEST - days * DAY for days in (first, 20, 12, 1)]
     for hour in there:
@@ -240,7 +242,7 @@ def test_hours_that_waited_before_a_pause_of_months_are_tried_once_more(fleet: F
 
 
 def test_due_hours_of_a_departed_cluster_are_sent_until_published(fleet: Fleet) -> None:
-    """Under the last settings that name it, and up to the hour in which it left; nobody asks where it stands."""
+    """With the last settings that name it, and up to the hour in which it left; the tick has no state of it."""
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 5 * DAY)
     fleet.publish(record([line()], cluster="blue", hour=NEWEST - 3 * HOUR))
     fleet.publish(record(cluster="blue", hour=NEWEST - HOUR, status="incomplete"), TICK.scheduled_time - HOUR)
@@ -345,7 +347,7 @@ def test_hour_that_waited_before_a_long_pause_is_tried_once_more(fleet: Fleet, b
     fleet.service.dispatch(TICK, "why")
     sent = {hour for cluster, first, hours in fleet.work() if cluster == "blue" for hour in hours_from(first, hours)}
     assert {hour for hour in sent if hour <= last} == waiting
-    assert fleet.work("backfill") == [("blue", last - DAY, 1)], "tried again, and nobody is told"
+    assert fleet.work("backfill") == [("blue", last - DAY, 1)], "tried again, and no alert is sent"
     assert fleet.ticks()[0].clusters[0].hours_overdue == len(sent) - 1
 
 
@@ -407,22 +409,24 @@ def test_messages_name_every_hour_once(offsets: set[int], version: int) -> None:
 
 
 @given(st.sets(st.integers(0, 300)), st.integers(1, 300))
-def test_all_missing_hours_within_the_look_back_are_sent(known: set[int], lookback: int) -> None:
+def test_all_missing_hours_within_the_look_back_are_sent(published: set[int], lookback: int) -> None:
     from tests.records import record as make
 
     manifests = []
-    for offset in known:
+    for offset in published:
         hour = NEWEST - offset * HOUR
         manifests.append(_manifest(make([line()], hour=hour)))
     due = due_hours(manifests, NEWEST - lookback * HOUR, NEWEST, TICK.scheduled_time)
-    assert set(due) == {NEWEST - i * HOUR for i in range(lookback + 1) if i not in known}
+    assert set(due) == {NEWEST - i * HOUR for i in range(lookback + 1) if i not in published}
     assert due == sorted(due)
 
 
 def _manifest(hour_record: HourRecord) -> Any:
     from gpucost.core.ledger import Manifest
 
-    return Manifest("demo", hour_record.hour, "complete", 1, "1-x", 1, hour_record.coverage, 0, None, TICK.scheduled_time)
+    return Manifest(
+        "demo", hour_record.hour, "complete", 1, "1-x", 1, hour_record.coverage, 0, None, TICK.scheduled_time
+    )
 
 
 def test_hours_of_a_closed_month_are_not_sent(fleet: Fleet) -> None:

@@ -60,7 +60,10 @@ def test_late_restatement_keeps_the_chain_and_newer_settings(table: DynamoTable)
     assert system.restate(version=2, ledger=Ledger(Meanwhile(table.client, meanwhile), table.name)) == [3]
     assert system.restate(version=2) == [3], "delivered again"
     assert system.line().allocated_usd == 30
-    assert [restatement.after.costs.allocated_usd for restatement in system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)] == [
+    assert [
+        restatement.after.costs.allocated_usd
+        for restatement in system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+    ] == [
         20,
         30,
     ]
@@ -129,7 +132,7 @@ class Away(OnePod):
 
 
 def test_hour_is_tried_twice_with_the_shortest_look_back(table: DynamoTable) -> None:
-    """At the first attempt an outage may be open that the hour after tells of."""
+    """At the first attempt an outage may continue into the next hour."""
     system = System(table)
     system.push(12, lookback_hours=1)
     system.metrics = Away()

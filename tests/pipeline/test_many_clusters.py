@@ -85,7 +85,9 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
     endpoint: str, table: DynamoTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sqs, sns = local_client("sqs", endpoint), local_client("sns", endpoint)
-    queues = {queue: sqs.create_queue(QueueName=f"{queue}-{table.name}")["QueueUrl"] for queue in ("hours", "dead", "events")}
+    queues = {
+        queue: sqs.create_queue(QueueName=f"{queue}-{table.name}")["QueueUrl"] for queue in ("hours", "dead", "events")
+    }
     topic = sns.create_topic(Name=table.name)["TopicArn"]
     arn = sqs.get_queue_attributes(QueueUrl=queues["events"], AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
@@ -158,7 +160,7 @@ def test_workspaces_of_other_accounts_and_regions_are_queried_with_their_roles(e
             )
             client = metrics_reader(settings.clusters[0], settings)._client._client
             client.query_range("up", NEWEST, NEWEST)
-            _, headers, _ = server.asked[-1]
+            _, headers, _ = server.requests[-1]
             scope = headers["Authorization"].split("Credential=")[1].split(",")[0].split("/")
             assert headers["x-amz-security-token"]
             queried[account] = scope[0], scope[2]

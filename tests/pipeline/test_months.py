@@ -1,4 +1,4 @@
-"""Frozen months on the real engine: what they say stays, and what comes later stands beside it, whatever crosses."""
+"""Closed months on DynamoDB Local: their figures stay, and later versions become adjustments, in every race."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ class System:
         self.store = store = DocumentStore(table.client, table.name, clock=lambda: NOW)
         self.push("demo")
         self.reports = ReportService(store, self.ledger, self.rollups, lambda: NOW)
-        self.freezing = MonthService(store, self.ledger, self.ledger.versions, self.rollups, lambda: NOW)
+        self.month_service = MonthService(store, self.ledger, self.ledger.versions, self.rollups, lambda: NOW)
         hour = FIRST
         while hour < END + 2 * HOUR:
             hour_record = record([line(usd="10")], hour=hour)
@@ -91,8 +91,8 @@ class System:
         self.rollups.roll_up("demo", hour_record.hour.replace(hour=0), NOW)
         return done
 
-    def freeze(self) -> None:
-        self.freezing.close(MONTH, author="me", reason="chargeback")
+    def close(self) -> None:
+        self.month_service.close(MONTH, author="me", reason="chargeback")
 
     def answers(self) -> list[Any]:
         """Everything that reports say of October, by hour and by day, and what is below them."""
@@ -119,7 +119,9 @@ class System:
     def opencost(self) -> dict[str, Decimal | None]:
         """The same of the month's last day, through OpenCost's API."""
         service = AllocationService(self.store, self.ledger, self.rollups, lambda: NOW)
-        (allocations,) = service.compute(AllocationQuery(END - DAY, END, DAY, ("cluster",), Filter()), scope=FULL_ACCESS)
+        (allocations,) = service.compute(
+            AllocationQuery(END - DAY, END, DAY, ("cluster",), Filter()), scope=FULL_ACCESS
+        )
         return {allocation.name: allocation.costs.allocated_usd for allocation in allocations}
 
     def rows(self) -> list[HourRow]:
@@ -127,7 +129,7 @@ class System:
         return self.reports.hours(parameters(), scope=FULL_ACCESS)[1]
 
     def restatements(self) -> list[Restatement]:
-        """What replaced figures, or stands beside them."""
+        """Restatements, pending adjustments included."""
         return self.reports.restatements(parameters(), scope=FULL_ACCESS)[1]
 
 
@@ -142,20 +144,23 @@ def system(table: DynamoTable) -> System:
 
 
 def test_closed_month_keeps_its_figures_and_later_versions_are_adjustments(system: System) -> None:
-    system.freeze()
+    system.close()
     before = system.answers()
     assert system.month() == 40
     assert system.publish(FIRST, "13", "spot price corrected").is_adjustment
     assert system.publish(FIRST, "14", "again").version == 3
     assert system.publish(FIRST + HOUR, "7", "bill").is_adjustment
     assert system.answers() == before
-    restatements = [(restatement.hour, restatement.version, restatement.reason, restatement.is_adjustment) for restatement in system.restatements()]
+    restatements = [
+        (restatement.hour, restatement.version, restatement.reason, restatement.is_adjustment)
+        for restatement in system.restatements()
+    ]
     assert restatements == [
         (FIRST, 2, "spot price corrected", True),
         (FIRST, 3, "again", True),
         (FIRST + HOUR, 2, "bill", True),
     ]
-    adjustments = system.freezing.adjustments(MONTH)
+    adjustments = system.month_service.adjustments(MONTH)
     assert adjustments.hours == 2
     assert moved(adjustments) == [20, 21]
     assert json.loads(adjustments_json(adjustments))["rows"][0]["now"]["allocated_usd"] == 21
@@ -165,69 +170,69 @@ def test_closed_month_keeps_its_figures_and_later_versions_are_adjustments(syste
 
 
 def test_reopened_month_applies_its_adjustments(system: System) -> None:
-    system.freeze()
+    system.close()
     system.publish(FIRST, "13", "one")
     system.publish(FIRST, "14", "two")
     system.publish(FIRST + HOUR, "9", "three")
-    assert system.freezing.reopen(MONTH) == 2
+    assert system.month_service.reopen(MONTH) == 2
     assert system.month() == 2 * 10 + 14 + 9
     assert [restatement.is_adjustment for restatement in system.restatements()] == [False] * 3
     assert system.publish(FIRST, "15", "open again").version == 4
     with pytest.raises(NotFoundError, match="2026-10 is not closed"):
-        system.freezing.adjustments(MONTH)
-    system.freeze()
-    assert system.freezing.adjustments(MONTH).hours == 0, "what stood beside is no longer beside anything"
-    assert system.publish(FIRST, "16", "frozen again").is_adjustment
+        system.month_service.adjustments(MONTH)
+    system.close()
+    assert system.month_service.adjustments(MONTH).hours == 0, "the adjustment no longer belongs to the current version"
+    assert system.publish(FIRST, "16", "closed again").is_adjustment
     assert system.month() == 2 * 10 + 15 + 9
 
 
 def test_month_closed_before_any_call_of_a_publication_rejects_it(system: System) -> None:
     before, crossed = system.answers(), 0
     for at in range(1, 30):
-        done = system.publish(FIRST, f"{10 + at}", "why", Before(system.table.client, "", system.freeze, at))
+        done = system.publish(FIRST, f"{10 + at}", "why", Before(system.table.client, "", system.close, at))
         if not done.is_adjustment:
             break
-        assert system.answers() == before, f"frozen before call {at}"
+        assert system.answers() == before, f"closed before call {at}"
         crossed += 1
         system.ledger.versions.reopen_month(MONTH)
         system.publish(FIRST, "10", "back")
         before = system.answers()
     assert crossed > 6
     assert system.ledger.versions.closed_month(MONTH) is not None, (
-        "frozen after the version was put, it is in the month"
+        "closed after the version was written, so the month has it"
     )
     assert system.month() == 30 + 10 + at
 
 
 def test_month_closed_just_before_the_transaction_is_respected(system: System) -> None:
     before = system.answers()
-    done = system.publish(FIRST, "13", "why", Before(system.table.client, "transact_write_items", system.freeze))
+    done = system.publish(FIRST, "13", "why", Before(system.table.client, "transact_write_items", system.close))
     assert done.is_adjustment
     assert system.answers() == before
     opened = Before(system.table.client, "transact_write_items", lambda: system.ledger.versions.reopen_month(MONTH))
     assert not system.publish(FIRST, "17", "opened meanwhile", opened).is_adjustment
-    system.freeze()
-    system.publish(FIRST, "18", "beside")
-    opened = Before(system.table.client, "transact_write_items", lambda: system.freezing.reopen(MONTH))
+    system.close()
+    system.publish(FIRST, "18", "adjustment")
+    opened = Before(system.table.client, "transact_write_items", lambda: system.month_service.reopen(MONTH))
     with pytest.raises(ConflictError):
-        system.publish(FIRST, "19", "the version beside was put in force meanwhile", opened)
+        system.publish(FIRST, "19", "the adjustment was applied meanwhile", opened)
     assert system.month() == 30 + 18
     assert not system.publish(FIRST, "17", "tried again").is_adjustment
     assert system.month() == 3 * 10 + 17
 
 
 def test_adjustment_recorded_while_a_month_was_briefly_closed_is_not_skipped(system: System) -> None:
-    """A publication reads that nothing stands beside; a version comes there, and the month is opened again."""
+    """A publication reads that there is no adjustment; then one is recorded, and the month is reopened."""
 
     def frozen_for_a_moment() -> None:
-        system.freeze()
+        system.close()
         system.publish(FIRST, "13", "newer")
         system.ledger.versions.reopen_month(MONTH)
 
     opened = Before(system.table.client, "transact_write_items", frozen_for_a_moment)
     with pytest.raises(ConflictError):
         system.publish(FIRST, "11", "older", opened)
-    assert system.freezing.reopen(MONTH) == 1
+    assert system.month_service.reopen(MONTH) == 1
     assert system.month() == 30 + 13
     assert [restatement.reason for restatement in system.restatements()] == ["newer"]
 
@@ -235,7 +240,7 @@ def test_adjustment_recorded_while_a_month_was_briefly_closed_is_not_skipped(sys
 def test_late_figures_of_a_missing_hour_in_a_closed_month_are_an_adjustment(system: System) -> None:
     gap, never = record(hour=FIRST - HOUR, status="incomplete"), FIRST - 2 * HOUR
     system.put(system.ledger, gap)
-    system.freezing.close(MONTH, author="me", reason="late", force=True)
+    system.month_service.close(MONTH, author="me", reason="late", force=True)
     before = system.answers()
 
     class Queue:
@@ -254,15 +259,15 @@ def test_late_figures_of_a_missing_hour_in_a_closed_month_are_an_adjustment(syst
         (never, None, CLOSED_MONTH_REASON),
         (gap.hour, None, CLOSED_MONTH_REASON),
     ]
-    assert work.send(1, "why") == 0, "a backfill asks for no hour that has figures beside"
+    assert work.send(1, "why") == 0, "a backfill skips hours whose adjustment has figures"
     assert work.progress().done == 3
-    assert moved(system.freezing.adjustments(MONTH)) == [0, 11]
-    assert system.freezing.reopen(MONTH) == 2
+    assert moved(system.month_service.adjustments(MONTH)) == [0, 11]
+    assert system.month_service.reopen(MONTH) == 2
     assert system.month() == 51
 
 
 def test_one_of_two_concurrent_adjustments_wins(system: System) -> None:
-    system.freeze()
+    system.close()
     old = system.ledger.newest_version("demo", FIRST)
     for usd, why in (("13", "first"), ("13", "the same"), ("14", "another")):
         if why == "first":
@@ -274,7 +279,7 @@ def test_one_of_two_concurrent_adjustments_wins(system: System) -> None:
             system.ledger.publish(
                 record([line(usd=usd)], hour=FIRST), replacing=old, settings_version=1, now=NOW, reason=why
             )
-    assert moved(system.freezing.adjustments(MONTH)) == [10, 13]
+    assert moved(system.month_service.adjustments(MONTH)) == [10, 13]
     newest = system.ledger.newest_version("demo", FIRST)
     assert newest is not None
     assert [hour_line.allocated_usd for hour_line in system.ledger.lines_of(newest)] == [13]
@@ -283,17 +288,17 @@ def test_one_of_two_concurrent_adjustments_wins(system: System) -> None:
 def test_departed_cluster_stays_in_closed_months_and_is_reopened_with_them(system: System) -> None:
     system.push("demo", "west")
     system.put(system.ledger, record([line(usd="7")], cluster="west", hour=FIRST))
-    system.freezing.close(MONTH, author="me", reason="chargeback", force=True)
+    system.month_service.close(MONTH, author="me", reason="chargeback", force=True)
     system.put(system.ledger, record([line(usd="8")], cluster="west", hour=FIRST))
     system.push("demo")
     assert system.clusters() == system.opencost() == {"demo": 40, "west": 7}
     assert system.clusters(END + 2 * HOUR) == {"demo": 60, "west": 7}, "the sum of its months"
-    assert moved(system.freezing.adjustments(MONTH)) == [7, 8]
+    assert moved(system.month_service.adjustments(MONTH)) == [7, 8]
     with pytest.MonkeyPatch.context() as patch:  # killed once the month is open
         patch.setattr(system.ledger, "adjustments", killed)
         with pytest.raises(KeyboardInterrupt):
-            system.freezing.reopen(MONTH)
-    assert [system.freezing.reopen(MONTH) for _ in range(2)] == [1, 0]
+            system.month_service.reopen(MONTH)
+    assert [system.month_service.reopen(MONTH) for _ in range(2)] == [1, 0]
     in_force = system.ledger.manifest("west", FIRST)
     assert in_force is not None
     assert in_force.version == 2
@@ -303,16 +308,16 @@ def test_departed_cluster_stays_in_closed_months_and_is_reopened_with_them(syste
 def test_interrupted_reopening_is_continued(system: System) -> None:
     system.push("demo", "west")
     system.put(system.ledger, record([line(usd="7")], cluster="west", hour=FIRST))
-    system.freezing.close(MONTH, author="me", reason="chargeback", force=True)
+    system.month_service.close(MONTH, author="me", reason="chargeback", force=True)
     system.publish(FIRST, "13")
     system.put(system.ledger, record([line(usd="8")], cluster="west", hour=FIRST))
     system.push("demo")
     with pytest.MonkeyPatch.context() as patch:  # killed between a cluster's hours and its days
         patch.setattr(system.rollups, "roll_up", killed)
         with pytest.raises(KeyboardInterrupt):
-            system.freezing.reopen(MONTH)
-    system.freezing.close(MONTH, author="me", reason="again", force=True)
-    assert system.freezing.reopen(MONTH) == 1, "west's, though it is in no settings"
+            system.month_service.reopen(MONTH)
+    system.month_service.close(MONTH, author="me", reason="again", force=True)
+    assert system.month_service.reopen(MONTH) == 1, "west's, though it is in no settings"
     assert not system.rollups.roll_up("demo", END - DAY, NOW), "its day is summed"
 
 
@@ -328,7 +333,7 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(table: Dynam
         raise KilledError
 
     system, kills = System(table), 0
-    system.freeze()
+    system.close()
     before = system.answers()
     for at in range(1, 40):
         hour = FIRST + (at % 4) * HOUR
@@ -341,10 +346,10 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(table: Dynam
         else:
             break
     assert kills > 5
-    late = system.freezing.adjustments(MONTH).hours
+    late = system.month_service.adjustments(MONTH).hours
     for at in range(1, 60):
         killed = MonthService(
-            system.freezing._settings_store,
+            system.month_service._settings_store,
             Ledger(Before(table.client, "", kill, at), table.name),
             system.ledger.versions,
             system.rollups,
@@ -363,34 +368,34 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(table: Dynam
 def test_month_that_may_still_change_is_not_closed(system: System) -> None:
     for month, why in (("2026-11", "not over yet"), ("2026-13", "not a month like 2026-10")):
         with pytest.raises(InvalidInputError, match=why):
-            system.freezing.close(month, author="me", reason="x")
+            system.month_service.close(month, author="me", reason="x")
     system.put(system.ledger, record(hour=FIRST - 3 * HOUR, status="incomplete"))
     system.put(system.ledger, record([line()], hour=FIRST - HOUR, status="provisional"))
     with pytest.raises(InvalidInputError, match="1 are missing, 1 are incomplete, 1 are provisional"):
-        system.freeze()
-    system.freezing.close(MONTH, author="me", reason="x", force=True)
+        system.close()
+    system.month_service.close(MONTH, author="me", reason="x", force=True)
     with pytest.raises(ConflictError, match="closed already"):
-        system.freezing.close(MONTH, author="me", reason="x", force=True)
+        system.month_service.close(MONTH, author="me", reason="x", force=True)
     assert [closed.month for closed in system.ledger.versions.closed_months()] == [MONTH]
 
 
 def test_hours_at_the_start_of_a_month_are_missing_if_the_cluster_existed(system: System) -> None:
     ended = END + 40 * DAY
-    freezing = MonthService(
-        system.freezing._settings_store, system.ledger, system.ledger.versions, system.rollups, lambda: ended
+    month_service = MonthService(
+        system.month_service._settings_store, system.ledger, system.ledger.versions, system.rollups, lambda: ended
     )
     for hour in (END, END + HOUR):
         manifest = {"pk": {"S": "C#demo#hours"}, "sk": {"S": f"{hour:%Y-%m-%dT%H}"}}
         system.table.client.delete_item(TableName=system.table.name, Key=manifest)
     with pytest.raises(InvalidInputError, match="720 are missing"):
-        freezing.close("2026-11", author="me", reason="x")
+        month_service.close("2026-11", author="me", reason="x")
     system.publish(END + 5 * HOUR, "10")
-    assert freezing.open_hours(END, END + 6 * HOUR).missing == 5
-    assert freezing.open_hours(START, END).missing == 0, "it was not there before October's last hours"
+    assert month_service.open_hours(END, END + 6 * HOUR).missing == 5
+    assert month_service.open_hours(START, END).missing == 0, "the cluster did not exist before October's last hours"
 
 
 def moved(adjustments: Adjustments) -> list[Decimal]:
-    """The one unit's cost as frozen, and as it would be now."""
+    """The only business unit's cost as closed, and as it would be now."""
     (row,) = adjustments.rows
     return [row.closed.allocated_usd, row.now.allocated_usd]
 

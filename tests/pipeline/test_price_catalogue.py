@@ -51,7 +51,7 @@ def priced(book: PriceStore, kind: str, capacity: str, order: tuple[PriceSource,
 
 @pytest.fixture
 def book(table: DynamoTable) -> PriceStore:
-    """The article's prices as AWS would tell them."""
+    """The article's prices as AWS would return them."""
     aws = Aws()
     aws.offers = [Offer(kind, "us-east-1", listed) for kind, (listed, *_) in TABLE.items()]
     aws.points = [Point(kind, "us-east-1a", NOON - 40 * HOUR, spot) for kind, (_, spot, *_) in TABLE.items()]

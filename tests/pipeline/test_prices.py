@@ -28,9 +28,9 @@ from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
+from tests.metered_client import MeteredClient
 from tests.records import record
 from tests.sources.aws_prices import Aws, Offer, Point, every, gpus
-from tests.watched import Watched
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)
@@ -108,14 +108,14 @@ def system(table: DynamoTable, aws: Aws) -> System:
     return system
 
 
-def told(changes: list[PriceChange]) -> set[tuple[str, datetime | None, datetime]]:
+def periods(changes: list[PriceChange]) -> set[tuple[str, datetime | None, datetime]]:
     return {(change.source, change.start, change.end) for change in changes}
 
 
 def test_types_in_use_are_fetched_once_per_region(system: System) -> None:
     result = system.refresh()
     assert result.failures == []
-    assert {one.source: one.prices for one in result.refreshed} == {"spot": 3, "on-demand": 3, "shapes": 2}
+    assert {refresh.source: refresh.prices for refresh in result.refreshed} == {"spot": 3, "on-demand": 3, "shapes": 2}
     assert system.amounts(NOON) == {
         ("spot", G5, "0.10"), ("spot", P5, "20"), ("spot", P5, "21"),
         ("on-demand", G5, "1.006"), ("on-demand", P5, "55.04"), ("on-demand", P5, "60"),
@@ -124,7 +124,7 @@ def test_types_in_use_are_fetched_once_per_region(system: System) -> None:
     assert shapes == {G5: InstanceShape(G5, 1, 4, 16384), P5: InstanceShape(P5, 8, 192, 2097152)}
     assert [call for call in system.aws.calls if call[1] == "GetProducts"] == [("us-east-1", "GetProducts")] * 2
     # The hour 11 was just closed and not yet sent to be rated: it is no hour of the past.
-    ends = {end for _, _, end in told(system.book.pending_changes())}
+    ends = {end for _, _, end in periods(system.book.pending_changes())}
     assert max(ends) == NOON - HOUR
 
 
@@ -144,37 +144,37 @@ def test_second_refresh_fetches_little_and_writes_nothing(system: System, table:
     system.refresh()
     before = table.client.scan(TableName=table.name)["Items"]
     system.aws.calls.clear()
-    system.aws.asked.clear()
-    watched = Watched(table.client)
+    system.aws.requests.clear()
+    watched = MeteredClient(table.client)
     again = System(table, system.aws, watched)
     again.now = NOON + 31 * MINUTE
     result = again.refresh()
-    assert [(one.prices, one.changes) for one in result.refreshed] == [(0, 0)] * 3
+    assert [(refresh.prices, refresh.changes) for refresh in result.refreshed] == [(0, 0)] * 3
     assert set(watched.calls) <= {"query", "get_item"}
     assert table.client.scan(TableName=table.name)["Items"] == before
-    starts = [params["StartTime"] for params in system.aws.asked if "StartTime" in params]
+    starts = [params["StartTime"] for params in system.aws.requests if "StartTime" in params]
     assert min(starts) >= NOON.replace(hour=0) - 2 * HOUR
 
 
 def test_price_history_is_fetched_once_for_new_types(system: System) -> None:
     system.refresh("spot")
-    first = min(params["StartTime"] for params in system.aws.asked if "StartTime" in params)
+    first = min(params["StartTime"] for params in system.aws.requests if "StartTime" in params)
     assert first == NOON + MINUTE - 90 * DAY
     for hours in range(1, 89 * 24, 37):
-        truth = [one for one in system.aws.points if one.instance_type == G5 and one.at <= NOON - hours * HOUR]
-        assert ("spot", G5, max(truth, key=lambda one: one.at).amount) in system.amounts(NOON - hours * HOUR)
+        truth = [point for point in system.aws.points if point.instance_type == G5 and point.at <= NOON - hours * HOUR]
+        assert ("spot", G5, max(truth, key=lambda point: point.at).amount) in system.amounts(NOON - hours * HOUR)
     system.aws.points += every(6, "g6.xlarge", "us-east-1a", NOON - 40 * DAY, "0.5 " * 8)
-    system.aws.asked.clear()
+    system.aws.requests.clear()
     system.now += HOUR
     system.rated(NOON - HOUR, ("g6.xlarge", "us-east-1a"))
     system.refresh("spot")
-    asked = {
+    requested = {
         tuple(params["Filters"][0]["Values"]): params["StartTime"]
-        for params in system.aws.asked
+        for params in system.aws.requests
         if "StartTime" in params
     }
-    assert asked["g6.xlarge",] == system.now - 90 * DAY
-    assert asked[G5, P5] >= NOON - 16 * HOUR
+    assert requested["g6.xlarge",] == system.now - 90 * DAY
+    assert requested[G5, P5] >= NOON - 16 * HOUR
     assert ("spot", "g6.xlarge", "0.5") in system.amounts(NOON - 39 * DAY)
 
 
@@ -190,33 +190,33 @@ def test_new_price_is_logged_for_rated_hours_and_not_for_the_current_hour(system
     system.now = NOON + HOUR + 4 * MINUTE
     system.aws.points += [Point(G5, "us-east-1a", NOON + 40 * MINUTE, "0.6")]
     system.refresh("spot")
-    assert told(system.book.pending_changes()) == {("spot", NOON + 40 * MINUTE, NOON + HOUR)}
+    assert periods(system.book.pending_changes()) == {("spot", NOON + 40 * MINUTE, NOON + HOUR)}
 
 
 def test_hour_attributed_before_the_schedule_counts_as_rated(system: System) -> None:
     system.refresh()
-    known = len(system.book.pending_changes())
+    pending = len(system.book.pending_changes())
     system.rated(NOON, (G5, "us-east-1a"))
     system.now = NOON + HOUR + MINUTE
     system.aws.points += [Point(G5, "us-east-1a", NOON + 20 * MINUTE, "0.5")]
     system.refresh("spot")
-    assert ("spot", NOON + 20 * MINUTE, NOON + HOUR) in told(system.book.pending_changes())
-    assert len(system.book.pending_changes()) == known + 1
+    assert ("spot", NOON + 20 * MINUTE, NOON + HOUR) in periods(system.book.pending_changes())
+    assert len(system.book.pending_changes()) == pending + 1
 
 
 @pytest.mark.parametrize("days", [1, 3, 20])
 def test_missing_hours_are_sent_after_an_outage(system: System, days: int) -> None:
     system.refresh()
     system.now = NOON + days * DAY + MINUTE
-    system.aws.points += every(6, G5, "us-east-1a", NOON + HOUR, " ".join(f"0.{place}" for place in range(50, 80)))
+    system.aws.points += every(6, G5, "us-east-1a", NOON + HOUR, " ".join(f"0.{number}" for number in range(50, 80)))
     system.refresh()
     for hours in range(2, 24 * days, 7):
         at = NOON + hours * HOUR
-        truth = [one for one in system.aws.points if one.instance_type == G5 and one.at <= at]
-        assert ("spot", G5, max(truth, key=lambda one: one.at).amount) in system.amounts(at)
+        truth = [point for point in system.aws.points if point.instance_type == G5 and point.at <= at]
+        assert ("spot", G5, max(truth, key=lambda point: point.at).amount) in system.amounts(at)
         assert ("spot", P5, "20") in system.amounts(at)
-    fetched = any(one.start == NOON + HOUR for one in system.book.pending_changes())
-    assert fetched, "what had been rated with the older price is told"
+    fetched = any(change.start == NOON + HOUR for change in system.book.pending_changes())
+    assert fetched, "hours rated with the older price are recorded as changed"
 
 
 def test_instance_type_no_longer_in_use_is_still_refreshed(system: System) -> None:
@@ -236,44 +236,44 @@ def test_hourly_refresh_looks_up_only_new_types_in_price_lists(system: System) -
     assert {name for _, name in system.aws.calls} == {"DescribeSpotPriceHistory"}
     system.rated(NOON - HOUR, (G5, "eu-west-1a"))
     system.aws.offers += [Offer(G5, "eu-west-1", "1.2")]
-    system.aws.asked.clear()
+    system.aws.requests.clear()
     system.refresh(new_only=True)
-    lists = [one for one in system.aws.asked if "ServiceCode" in one]
+    lists = [request for request in system.aws.requests if "ServiceCode" in request]
     assert len(lists) == 1
     assert ("on-demand", G5, "1.2") in system.amounts(NOON)
 
 
 def test_long_price_history_is_stored_in_parts(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     """A function that runs out of time goes on from there, and not from the beginning."""
-    types = sorted(f"g9.{place}xlarge" for place in range(15))
+    types = sorted(f"g9.{number}xlarge" for number in range(15))
     system.aws.points += [Point(name, "us-east-1a", NOON - 50 * DAY, "1") for name in types]
     system.rated(NOON - HOUR, *((name, "us-east-1a") for name in types))
 
-    def asked() -> list[tuple[list[str], bool]]:
+    def requested_types() -> list[tuple[list[str], bool]]:
         """Types of each chain of requests, and whether all their history was asked for."""
-        found = [
-            (one["Filters"][0]["Values"], one["StartTime"] == system.now - 90 * DAY)
-            for one in system.aws.asked
-            if "StartTime" in one and "NextToken" not in one
+        requests = [
+            (request["Filters"][0]["Values"], request["StartTime"] == system.now - 90 * DAY)
+            for request in system.aws.requests
+            if "StartTime" in request and "NextToken" not in request
         ]
-        system.aws.asked.clear()
-        return found
+        system.aws.requests.clear()
+        return requests
 
     kept: list[Any] = []
 
-    def until_time_is_out(*given: Any, **more: Any) -> Any:
+    def until_time_is_out(*arguments: Any, **more: Any) -> Any:
         if kept:
             raise KeyboardInterrupt("timed out")
-        kept.append(given)
-        return PriceStore.replace(system.book, *given, **more)
+        kept.append(arguments)
+        return PriceStore.replace(system.book, *arguments, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(system.book, "replace", until_time_is_out)
         with pytest.raises(KeyboardInterrupt):
             system.refresh("spot")
-    assert asked() == [(types[:10], True), (types[10:], True)]
+    assert requested_types() == [(types[:10], True), (types[10:], True)]
     system.refresh("spot")
-    assert asked() == [(types[:10], False), (types[10:], True)]
+    assert requested_types() == [(types[:10], False), (types[10:], True)]
     assert {kind for _, kind, _ in system.amounts(NOON)} == set(types)
 
 
@@ -294,7 +294,7 @@ def test_failing_source_leaves_others_refreshed(system: System) -> None:
 
 def test_instance_types_that_aws_does_not_list_are_reported(system: System) -> None:
     del system.aws.offers[0]
-    refreshed = {one.source: one for one in system.refresh().refreshed}
+    refreshed = {refresh.source: refresh for refresh in system.refresh().refreshed}
     assert refreshed["on-demand"].unknown == (f"us-east-1 {G5}",)
 
 
@@ -304,7 +304,7 @@ def test_disabled_source_is_refused_and_not_fetched(table: DynamoTable, aws: Aws
     system.rated(NOON - 2 * HOUR, (G5, "us-east-1a"))
     with pytest.raises(InvalidInputError, match="spot is not fetched by this deployment, which fetches: on-demand, sh"):
         system.refresh("spot")
-    assert [one.source for one in system.refresh().refreshed] == ["on-demand", "shapes"]
+    assert [refresh.source for refresh in system.refresh().refreshed] == ["on-demand", "shapes"]
     assert "DescribeSpotPriceHistory" not in {name for _, name in aws.calls}
 
 
@@ -316,7 +316,7 @@ def test_nothing_is_done_before_the_first_push(table: DynamoTable, aws: Aws) -> 
 def test_without_hours_nothing_is_in_use(table: DynamoTable, aws: Aws) -> None:
     system = System(table, aws)
     system.push()
-    assert [one.prices for one in system.refresh().refreshed] == [0, 0, 0]
+    assert [refresh.prices for refresh in system.refresh().refreshed] == [0, 0, 0]
     assert aws.calls == []
 
 
@@ -334,7 +334,7 @@ class Mortal(Aws):
 
 def test_price_book_is_the_same_after_a_crash_at_any_call_and_a_second_run(table: DynamoTable, aws: Aws) -> None:
     mortal = Mortal(page=40)
-    mortal.points = [one for one in aws.points if one.at > NOON - 16 * DAY or one.instance_type == P5]
+    mortal.points = [point for point in aws.points if point.at > NOON - 16 * DAY or point.instance_type == P5]
     mortal.offers, mortal.shapes = aws.offers, aws.shapes
 
     def start_over() -> None:
@@ -346,23 +346,23 @@ def test_price_book_is_the_same_after_a_crash_at_any_call_and_a_second_run(table
 
     def book() -> list[Any]:
         items = table.client.scan(TableName=table.name)["Items"]
-        own = [item for item in items if item["pk"]["S"].startswith("PRICES")]
-        return sorted(({name: value for name, value in item.items() if name != "n"} for item in own), key=str)
+        price_items = [item for item in items if item["pk"]["S"].startswith("PRICES")]
+        return sorted(({name: value for name, value in item.items() if name != "n"} for item in price_items), key=str)
 
     start_over()
     mortal.left = 0
-    watched = Watched(table.client)
+    watched = MeteredClient(table.client)
     System(table, mortal, watched).refresh()
-    after, asked = book(), -mortal.left
-    assert asked > 5
+    after, calls = book(), -mortal.left
+    assert calls > 5
     assert len(watched.calls) > 10
     for k in range(1, len(watched.calls) + 1):
         start_over()
         with pytest.raises(KeyboardInterrupt):
-            System(table, mortal, Watched(table.client, fail_at=k)).refresh()
+            System(table, mortal, MeteredClient(table.client, fail_at=k)).refresh()
         System(table, mortal).refresh()
         assert book() == after, f"call {k} of the table"
-    for k in range(1, asked + 1):
+    for k in range(1, calls + 1):
         start_over()
         mortal.left = k
         with pytest.raises(KeyboardInterrupt):

@@ -14,7 +14,7 @@ from gpucost.pipeline.pricing import pricing_of
 from gpucost.settings_document import parse_settings
 
 TEXT = (REPOSITORY / "docs" / "pricing.md").read_text()
-EXAMPLES = [yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)]
+EXAMPLES = [yaml.safe_load(example) for example in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)]
 CLUSTERS = [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9090"}}]
 
 

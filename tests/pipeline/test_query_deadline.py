@@ -91,8 +91,8 @@ def test_function_ends_in_time_and_incomplete_hours_have_a_reason(
     with raw_server(trouble) as server:
         system = System(table, server.url)
         invoke(system, monkeypatch, hours)
-    asked = {query["query"] for query in server.queries}
-    assert len(asked) <= CONCURRENT_QUERIES, "after the first failure no other query starts"
+    queried = {query["query"] for query in server.queries}
+    assert len(queried) <= CONCURRENT_QUERIES, "after the first failure no other query starts"
     for number in range(hours):
         manifest = system.ledger.manifest("demo", HOUR - timedelta(hours=number))
         assert manifest is not None
@@ -248,9 +248,9 @@ def test_hours_too_large_together_are_queried_separately(
     sent = record_queries(monkeypatch)
     system.attribute(hours=len(hours), start=hours[0])
     assert [(status, usd) for status, usd, _ in system.figures()] == [("complete", "12")] * len(hours)
-    asked = [1 + (float(form["end"]) - float(form["start"])) / 3600 for form in sent if "start" in form]
-    assert asked[0] == len(hours)
-    assert any(1 < together < len(hours) for together in asked), "in halves"
+    hours_queried = [1 + (float(form["end"]) - float(form["start"])) / 3600 for form in sent if "start" in form]
+    assert hours_queried[0] == len(hours)
+    assert any(1 < together < len(hours) for together in hours_queried), "in halves"
 
 
 def test_single_hour_that_is_too_large_is_incomplete_with_its_reason(
@@ -296,8 +296,8 @@ def test_review_waits_a_limited_time_for_metrics(table: DynamoTable) -> None:
     with raw_server(Exchange.hang) as server:
         system = System(table, server.url)
         (cluster,) = system.store.current().settings.clusters
-        keeper = gpu_memory_cache(PrometheusGpuMemory, Unkept(), clock=lambda: NOW)
-        assert keeper.days(cluster, NOW - timedelta(days=30), NOW, Deadline(1)) == {}
+        cache = gpu_memory_cache(PrometheusGpuMemory, Unkept(), clock=lambda: NOW)
+        assert cache.days(cluster, NOW - timedelta(days=30), NOW, Deadline(1)) == {}
     assert len({json.dumps(query) for query in server.queries}) == 1
 
 

@@ -51,8 +51,8 @@ class Repriced:
 
     def publish(self, cluster: str, *back: int, status: str = "complete") -> None:
         for hours in back:
-            one = record(cluster=cluster, hour=NEWEST - HOUR * hours, status=status)  # type: ignore[arg-type]
-            self.ledger.publish(one, replacing=None, settings_version=1, now=NOW)
+            hour_record = record(cluster=cluster, hour=NEWEST - HOUR * hours, status=status)  # type: ignore[arg-type]
+            self.ledger.publish(hour_record, replacing=None, settings_version=1, now=NOW)
 
     def set(self, start: int | None, end: int | None = None, **applies_to: str) -> None:
         first = None if start is None else NEWEST - HOUR * start

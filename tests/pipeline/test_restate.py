@@ -37,12 +37,12 @@ GPU = "nvidia_com_gpu"
 class OnePod:
     """A metrics source in which one pod holds one of two GPUs all the time."""
 
-    asked = 0
+    queries = 0
     instance_type = ""
     labels: Mapping[str, str] = {}
 
     def observe(self, hours: Sequence[datetime]) -> list[Observation]:
-        self.asked += 1
+        self.queries += 1
         return [self._observed(hour) for hour in hours]
 
     def retention(self) -> timedelta | None:
@@ -179,13 +179,13 @@ def test_new_price_restates_the_hour_from_stored_usage(system: System) -> None:
     system.attribute()
     system.push(20)
     assert system.restate() == [2]
-    assert system.metrics.asked == 1
+    assert system.metrics.queries == 1
     assert system.line().allocated_usd == 20
     (summary,) = system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
     assert summary.totals is not None
     assert summary.totals.capacity is not None
     assert (summary.version, summary.totals.capacity.node_cost_usd) == (2, Decimal(40))
-    assert [(one.record_version, one.origin) for one in system.heard.closed] == [(1, "schedule"), (2, "backfill")]
+    assert [(event.record_version, event.origin) for event in system.heard.closed] == [(1, "schedule"), (2, "backfill")]
 
 
 def test_implausibly_large_hour_becomes_incomplete_and_is_tried_again(system: System) -> None:
@@ -266,7 +266,7 @@ def test_damaged_or_missing_figures_are_written_again_unchanged(
     sound = dict(system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)[0].groups)
     nodes = system.ledger.nodes("demo", HOUR)
     items = system.table.client.scan(TableName=system.table.name)["Items"]
-    (item,) = [one for one in items if one["pk"]["S"].endswith(f"#{kind}")]
+    (item,) = [scanned for scanned in items if scanned["pk"]["S"].endswith(f"#{kind}")]
     system.table.client.delete_item(TableName=system.table.name, Key={"pk": item["pk"], "sk": item["sk"]})
     if damage:
         system.table.client.put_item(TableName=system.table.name, Item=item | damage)
@@ -295,14 +295,14 @@ def test_business_units_can_be_reorganized_for_past_hours(system: System) -> Non
 
 
 def test_hours_without_figures_or_usage_are_skipped(system: System) -> None:
-    nobody = record(hour=HOUR + ONE_HOUR, status="incomplete")
-    system.ledger.publish(nobody, replacing=None, settings_version=1, now=NOW)
+    incomplete = record(hour=HOUR + ONE_HOUR, status="incomplete")
+    system.ledger.publish(incomplete, replacing=None, settings_version=1, now=NOW)
     unkept = record(hour=HOUR + 2 * ONE_HOUR)
     system.ledger.publish(unkept, replacing=None, settings_version=1, now=NOW)
     system.push(20)
     assert system.restate(hours=4) == []
-    found = system.ledger.manifests("demo", HOUR, HOUR + 4 * ONE_HOUR)
-    assert [(one.status, one.version) for one in found] == [("incomplete", 1), ("complete", 1)]
+    manifests = system.ledger.manifests("demo", HOUR, HOUR + 4 * ONE_HOUR)
+    assert [(manifest.status, manifest.version) for manifest in manifests] == [("incomplete", 1), ("complete", 1)]
 
 
 def test_cluster_that_was_never_in_the_settings_is_refused(system: System) -> None:
@@ -333,8 +333,10 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(system: Syst
         raise AssertionError("there is always one more call")
     assert hours > 8
     restated = system.ledger.restatements("demo", HOUR, HOUR + hours * ONE_HOUR)
-    assert [(one.hour, one.version) for one in restated] == [(HOUR + at * ONE_HOUR, 2) for at in range(hours)]
-    assert {one.after.costs.allocated_usd for one in restated} == {Decimal(20)}
+    assert [(restatement.hour, restatement.version) for restatement in restated] == [
+        (HOUR + at * ONE_HOUR, 2) for at in range(hours)
+    ]
+    assert {restatement.after.costs.allocated_usd for restatement in restated} == {Decimal(20)}
     for at in range(hours):
         (line,) = system.ledger.lines("demo", HOUR + at * ONE_HOUR)
         assert line.allocated_usd == 20

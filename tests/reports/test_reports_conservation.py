@@ -63,7 +63,9 @@ def _escaped(name: str) -> str:
 
 @st.composite
 def filters(draw: st.DrawFn) -> Wanted:
-    dimension = draw(st.sampled_from(["business_unit", *(dimension for dimension in DIMENSIONS if dimension != "cluster")]))
+    dimension = draw(
+        st.sampled_from(["business_unit", *(dimension for dimension in DIMENSIONS if dimension != "cluster")])
+    )
     candidates = [name for name in (TEAMS if dimension.startswith("label") else NAMES[dimension]) if name]
     names = draw(st.lists(st.tuples(st.sampled_from(candidates), st.booleans(), st.booleans()), min_size=1, max_size=3))
     shortened = tuple((name[:2] if is_prefix else name, is_prefix, is_out) for name, is_prefix, is_out in names)
@@ -184,7 +186,9 @@ def held(fleet: SmallFleet, case: Case) -> tuple[dict[Key, list[Line]], list[Lin
     for record in fleet.hours(case.start, case.end, case.clusters):
         for line in record.lines:
             every.append(line)
-            if all(filter.passes(small_fleets.value(line, record.cluster, filter.dimension)) for filter in case.filters):
+            if all(
+                filter.passes(small_fleets.value(line, record.cluster, filter.dimension)) for filter in case.filters
+            ):
                 key = tuple(small_fleets.value(line, record.cluster, name) for name in case.group_by)
                 groups.setdefault((begin(case, record.hour), key), []).append(line)
             else:

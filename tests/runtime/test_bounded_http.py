@@ -1,4 +1,4 @@
-"""HTTP that ends in time and stays small, against servers that try to prevent both."""
+"""HTTP requests end in time and stay within their limits, against servers that try to prevent both."""
 
 import gzip
 import socket
@@ -28,7 +28,7 @@ from tests.raw_server import Exchange, elapsed, raw_server
 
 MIB = 1 << 20
 GENEROUS = 20.0
-"""Seconds: far more than any deadline here, far less than the time-outs without one."""
+"""Seconds: far more than any deadline in this file, far less than the timeouts without one."""
 
 
 def get(http: BoundedHttp, url: str, seconds: float = GENEROUS, limit: int = MIB) -> HttpResponse:
@@ -110,7 +110,7 @@ def test_signing_ends_at_deadline() -> None:
     assert server.queries == []
 
 
-def test_deadline_that_is_moved_up_breaks_off_an_exchange() -> None:
+def test_cancelled_deadline_ends_an_exchange() -> None:
     deadline = Deadline(3 * GENEROUS)
     with raw_server(Exchange.hang) as server, pytest.raises(FAILURES):
         Timer(0.2, deadline.cancel, ("no longer needed",)).start()
@@ -118,7 +118,7 @@ def test_deadline_that_is_moved_up_breaks_off_an_exchange() -> None:
         assert elapsed(lambda: BoundedHttp(server.url).send(request, deadline=deadline, limit=MIB)) < GENEROUS
 
 
-def test_error_of_a_work_is_its_own() -> None:
+def test_error_while_creating_the_request_is_raised() -> None:
     def fail() -> requests.PreparedRequest:
         raise KeyError("mine")
 
@@ -131,7 +131,7 @@ def bomb(size: int) -> bytes:
     return b"".join([*(packer.compress(bytes(MIB)) for _ in range(size // MIB)), packer.flush()])
 
 
-def test_compressed_answer_is_not_decompressed_beyond_its_limit() -> None:
+def test_response_is_decompressed_up_to_its_limit() -> None:
     body = bomb(256 * MIB)
     with raw_server(lambda exchange: exchange.answer(body, "Content-Encoding: gzip")) as server:
         tracemalloc.start()
@@ -164,27 +164,27 @@ def endless(head: bytes, part: bytes) -> Callable[[Exchange], None]:
     ],
     ids=["body", "chunks", "chunk of size -1", "empty gzip members", "headers", "continues"],
 )
-def test_endless_answer_is_read_up_to_its_limit(head: bytes, part: bytes) -> None:
+def test_endless_response_is_read_up_to_its_limit(head: bytes, part: bytes) -> None:
     with raw_server(endless(head, part)) as server, pytest.raises((ResponseTooLargeError, *FAILURES)) as failure:
         get(BoundedHttp(server.url), server.url)
     assert not is_timeout(failure.value)
 
 
 @pytest.mark.parametrize("status", ["400 Bad Request", "302 Found", "503 Service Unavailable"])
-def test_of_a_refusal_the_beginning_is_read(status: str) -> None:
+def test_beginning_of_an_error_response_is_read(status: str) -> None:
     with raw_server(lambda exchange: exchange.answer(b"why" * MIB, "Location: /", status=status)) as server:
-        answer = get(BoundedHttp(server.url), server.url, limit=8 * MIB)
-    assert len(answer.body) == ERROR_BODY_LIMIT
-    assert answer.text(6) == "whywhy"
+        response = get(BoundedHttp(server.url), server.url, limit=8 * MIB)
+    assert len(response.body) == ERROR_BODY_LIMIT
+    assert response.text(6) == "whywhy"
     assert len(server.queries) == 1, "a redirect is not followed"
 
 
-def test_posted_document_needs_no_short_answer() -> None:
+def test_long_response_to_a_post_is_truncated() -> None:
     with raw_server(lambda exchange: exchange.answer(b"ok" * MIB)) as server:
         assert post_json(server.url, {"a": 1}, seconds=GENEROUS).status == 200
 
 
-def test_gzip_of_several_members_is_read_whole() -> None:
+def test_gzip_with_several_members_is_read_completely() -> None:
     body = gzip.compress(b"one ") + gzip.compress(b"two")
     with raw_server(lambda exchange: exchange.answer(body, "Content-Encoding: gzip")) as server:
         assert get(BoundedHttp(server.url), server.url).body == b"one two"
@@ -201,7 +201,7 @@ def test_unreadable_body_is_a_failure(body: bytes, encoding: str) -> None:
         assert not is_timeout(failure.value)
 
 
-def test_body_that_breaks_off_is_a_failure() -> None:
+def test_incomplete_body_is_a_failure() -> None:
     def script(exchange: Exchange) -> None:
         exchange.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
         raise OSError
@@ -210,7 +210,7 @@ def test_body_that_breaks_off_is_a_failure() -> None:
         get(BoundedHttp(server.url), server.url)
 
 
-def test_connection_is_kept_and_replaced_once_it_is_closed() -> None:
+def test_connection_is_reused_until_it_is_closed() -> None:
     closing = [False, True, False]
 
     def script(exchange: Exchange) -> None:
@@ -233,7 +233,7 @@ NOW = datetime.now(UTC)
 
 
 @pytest.mark.parametrize(
-    ("text", "least", "most"),
+    ("text", "minimum", "maximum"),
     [
         ("7", 7, 7),
         (" 0 ", 0, 0),
@@ -242,12 +242,12 @@ NOW = datetime.now(UTC)
         (format_datetime(NOW - timedelta(hours=1), usegmt=True), 0, 0),
     ],
 )
-def test_retry_after_is_seconds_or_a_date(text: str, least: float, most: float) -> None:
+def test_retry_after_is_seconds_or_a_date(text: str, minimum: float, maximum: float) -> None:
     seconds = retry_after({"Retry-After": text})
     assert seconds is not None
-    assert least <= seconds <= most
+    assert minimum <= seconds <= maximum
 
 
 @pytest.mark.parametrize("text", ["", "²", "٣", "-1", "1.5", "1e3", "nan", "inf", "soon", "Xyz, 99 Foo 99999 99:99:99"])
-def test_retry_after_of_another_form_says_nothing(text: str) -> None:
+def test_invalid_retry_after_is_ignored(text: str) -> None:
     assert retry_after({"Retry-After": text}) is None

@@ -1,4 +1,4 @@
-"""Where secrets go: to the origin that they name, over TLS, and never on to the target of a redirect."""
+"""Secrets are sent to the origin that they name, over TLS, and never to the target of a redirect."""
 
 import json
 import socket
@@ -194,8 +194,8 @@ def test_connection_goes_to_the_origin_that_secrets_are_checked_against(
 ) -> None:
     resolved: list[tuple[Any, Any]] = []
 
-    def resolve(asked_host: Any, asked_port: Any, *_: Any, **__: Any) -> Any:
-        resolved.append((asked_host, asked_port))
+    def resolve(host_name: Any, port_number: Any, *_: Any, **__: Any) -> Any:
+        resolved.append((host_name, port_number))
         raise socket.gaierror
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
@@ -207,7 +207,7 @@ def test_connection_goes_to_the_origin_that_secrets_are_checked_against(
     assert (origin.host, origin.port) == (host, port)
 
 
-def test_nothing_is_connected_to_for_an_address_without_an_origin() -> None:
+def test_address_without_origin_opens_no_connection() -> None:
     with pytest.raises(FAILURES):
         post_json("https://", {}, seconds=20)
 
@@ -227,7 +227,7 @@ def test_nothing_is_connected_to_for_an_address_without_an_origin() -> None:
         ("http://127.0.0.1@am.example.com", False),
     ],
 )
-def test_plain_http_is_for_the_machine_itself(address: str, is_safe: bool) -> None:
+def test_plain_http_is_allowed_to_this_machine_only(address: str, is_safe: bool) -> None:
     assert protects_secrets(address) is is_safe
     origin = origin_of(address)
     assert origin is not None
@@ -275,7 +275,7 @@ def test_push_refuses_credentials_over_plain_http(text: str, says: str) -> None:
         document(receivers='[{type: alertmanager, url: "https://am.example", secret: gpucost/x}]'),
     ],
 )
-def test_push_takes_plain_http_where_no_credentials_go(text: str) -> None:
+def test_push_accepts_plain_http_without_credentials(text: str) -> None:
     parse_settings(text).check_new()
 
 
@@ -293,7 +293,10 @@ def test_slack_webhook_must_be_slacks_or_of_the_host_in_the_settings(monkeypatch
 
     for value, says in (
         ("http://hooks.slack.com/services/topsecret", "contains an http:// URL; a webhook must be https://"),
-        ("https://topsecret.example.com/x", "another host than hooks.slack-gov.com or hooks.slack.com; for a Slack-compatible"),
+        (
+            "https://topsecret.example.com/x",
+            "another host than hooks.slack-gov.com or hooks.slack.com; for a Slack-compatible",
+        ),
         ("https://hooks.slack.com.evil.example/topsecret", "another host than hooks.slack-gov.com or hooks.slack.com"),
         ("https://hooks.slack.com@evil.example/topsecret", "another host than hooks.slack-gov.com or hooks.slack.com"),
         (secret_for("https://hooks.slack.com"), "does not contain a webhook's URL"),

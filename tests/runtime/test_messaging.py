@@ -1,4 +1,4 @@
-"""What SQS and SNS answer beside success; the ways of messages have tests of their own."""
+"""Errors of SQS and SNS."""
 
 from datetime import UTC, datetime
 
@@ -16,26 +16,24 @@ DUE = HoursDue(
     cluster="c", first_hour=datetime(2026, 11, 19, 10, tzinfo=UTC), hours=3, settings_version=1, origin="schedule",
     correlation_id="w",
 )  # fmt: skip
-TAKEN = {"Id": "0", "MessageId": "m", "MD5OfMessageBody": "x"}
+ACCEPTED = {"Id": "0", "MessageId": "m", "MD5OfMessageBody": "x"}
 
 
 @pytest.mark.parametrize("refusals", [1, 2, 3])
-def test_what_a_queue_does_not_take_is_sent_again_and_at_last_an_error(
-    monkeypatch: pytest.MonkeyPatch, refusals: int
-) -> None:
+def test_refused_messages_are_sent_again_up_to_three_times(monkeypatch: pytest.MonkeyPatch, refusals: int) -> None:
     client = boto3.client("sqs", region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
     monkeypatch.setattr(aws, "client", lambda _: client)
     bus = MessageBus(hours_queue_url="h", backfill_queue_url="b", dead_letter_queue_url="d", events_topic_arn="t")
-    taken = [TAKEN]
+    accepted = [ACCEPTED]
     refused = [{"Id": "1", "SenderFault": False, "Code": "InternalError"}]
     with Stubber(client) as stub:
-        whole = [{"Id": one, "MessageBody": DUE.model_dump_json()} for one in ("0", "1")]
-        for entries in [whole, whole[1:], whole[1:]][:refusals]:
-            asked = {"QueueUrl": "h", "Entries": entries}
-            stub.add_response("send_message_batch", {"Successful": taken, "Failed": refused}, asked)
-            taken = []
+        batch = [{"Id": entry_id, "MessageBody": DUE.model_dump_json()} for entry_id in ("0", "1")]
+        for entries in [batch, batch[1:], batch[1:]][:refusals]:
+            expected = {"QueueUrl": "h", "Entries": entries}
+            stub.add_response("send_message_batch", {"Successful": accepted, "Failed": refused}, expected)
+            accepted = []
         if refusals < 3:
-            stub.add_response("send_message_batch", {"Successful": [{**TAKEN, "Id": "1"}], "Failed": []})
+            stub.add_response("send_message_batch", {"Successful": [{**ACCEPTED, "Id": "1"}], "Failed": []})
             bus.send_due([DUE, DUE])
         else:
             with pytest.raises(SourceError, match=r"did not accept 1 messages \(InternalError\)"):
@@ -43,7 +41,7 @@ def test_what_a_queue_does_not_take_is_sent_again_and_at_last_an_error(
         stub.assert_no_pending_responses()
 
 
-def test_the_backlog_is_what_waits_and_what_is_in_somebodys_hands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backlog_counts_waiting_and_received_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     with running_aws() as endpoint:
         sqs = local_client("sqs", endpoint)
         monkeypatch.setattr(aws, "client", lambda _: sqs)
@@ -52,9 +50,9 @@ def test_the_backlog_is_what_waits_and_what_is_in_somebodys_hands(monkeypatch: p
             hours_queue_url=hours, backfill_queue_url=backfill, dead_letter_queue_url="d", events_topic_arn="t"
         )
         bus.send_due([DUE.model_copy(update={"origin": "backfill"})] * 12)
-        (taken,) = sqs.receive_message(QueueUrl=backfill, MaxNumberOfMessages=1)["Messages"]
+        (received,) = sqs.receive_message(QueueUrl=backfill, MaxNumberOfMessages=1)["Messages"]
         assert (bus.backlog("backfill"), bus.backlog("schedule")) == (12, 0)
-        sqs.delete_message(QueueUrl=backfill, ReceiptHandle=taken["ReceiptHandle"])
+        sqs.delete_message(QueueUrl=backfill, ReceiptHandle=received["ReceiptHandle"])
         assert bus.backlog("backfill") == 11
         sqs.delete_queue(QueueUrl=backfill)
         with pytest.raises(SourceError, match="could not count messages"):

@@ -13,7 +13,7 @@ def parsed(cur: str, *, clusters: tuple[str, ...] = ("demo",), sources: str = "[
     return parse_settings(f"clusters: [{names}]\npricing:\n  sources: {sources}\n  gpu_hourly_usd: 12\n  {section}\n")
 
 
-def test_the_least_that_is_needed() -> None:
+def test_defaults() -> None:
     cur = parsed("database: billing, table: cur2_daily").pricing.cur
     assert cur is not None
     assert (cur.format, cur.workgroup, cur.blend, cur.refresh_days) == ("cur2", "primary", "instance_type", 45)
@@ -21,7 +21,7 @@ def test_the_least_that_is_needed() -> None:
     assert cur.cluster_of_unused(("demo",)) == "demo"
 
 
-def test_all_of_it() -> None:
+def test_all_keys() -> None:
     cur = parsed(
         "format: cur2, amount: amortized, database: billing, table: bill, workgroup: finops, "
         "output_location: 's3://results-bucket/athena/', region: us-east-1, "
@@ -59,13 +59,13 @@ def test_all_of_it() -> None:
         ("database: b, table: t, bucket: x", "unknown key 'pricing.cur.bucket'; allowed there: format, database"),
     ],
 )
-def test_what_it_does_not_take(cur: str, sentence: str) -> None:
+def test_invalid_settings_are_refused(cur: str, sentence: str) -> None:
     with pytest.raises(SettingsError) as caught:
         parsed(cur)
     assert sentence in str(caught.value)
 
 
-def test_with_several_clusters_somebody_must_pay_for_what_nobody_used() -> None:
+def test_unused_commitments_need_a_cluster_if_there_are_several() -> None:
     both = ("a", "b")
     with pytest.raises(SettingsError, match="unused_commitments_to needs one of the clusters a, b"):
         parsed("database: b, table: t", clusters=both)
@@ -81,6 +81,6 @@ def test_with_several_clusters_somebody_must_pay_for_what_nobody_used() -> None:
         ("database: b, table: t", "[constant]", "cur requires source cur, which is not in sources"),
     ],
 )
-def test_the_section_goes_with_the_source(cur: str, sources: str, sentence: str) -> None:
+def test_section_requires_source_cur(cur: str, sources: str, sentence: str) -> None:
     with pytest.raises(SettingsError, match=sentence):
         parsed(cur, sources=sources)

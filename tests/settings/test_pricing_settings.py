@@ -43,13 +43,13 @@ BLOCK = "reservation_id: cr-0a, instance_type: p5.48xlarge, instances: 2, fee_us
         ),
     ],
 )  # fmt: skip
-def test_what_is_refused(section: str, says: str) -> None:
+def test_invalid_settings_are_refused(section: str, says: str) -> None:
     with pytest.raises(SettingsError) as refused:
         parse_settings(HEAD + section)
     assert says in str(refused.value)
 
 
-def test_an_extended_block_is_two_entries() -> None:
+def test_extended_capacity_block_has_two_entries() -> None:
     first, then = (
         f"{{{BLOCK}, from: 2026-11-01, until: 2026-11-03}}",
         f"{{{BLOCK}, from: 2026-11-03, until: 2026-11-04}}",
@@ -58,6 +58,6 @@ def test_an_extended_block_is_two_entries() -> None:
     assert len(pricing.capacity_blocks) == 2
 
 
-def test_capacity_types_are_matched_in_any_spelling() -> None:
+def test_capacity_types_match_in_any_spelling() -> None:
     text = HEAD + "{source: rates, rates: [{gpu_hourly_usd: 1, capacity_type: CAPACITY_BLOCK}]}"
     assert parse_settings(text).pricing.rates[0].applies_to() == {"capacity_type": "capacity-block"}

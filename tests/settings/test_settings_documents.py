@@ -11,28 +11,28 @@ from gpucost.core.errors import SettingsError
 from gpucost.settings import _UniqueKeyLoader
 from gpucost.settings_document import parse_settings
 
-KIT = REPOSITORY / "cluster" / "settings.yaml"
+EXAMPLE = REPOSITORY / "cluster" / "settings.yaml"
 HEAD = '"clusters": [{"name": "demo", "prometheus": {"url": "http://127.0.0.1:9090"}}]'
 PRICE = '{"source": "constant", "gpu_hourly_usd": '
 
 
-def test_one_document_in_both_notations() -> None:
-    text = KIT.read_text()
+def test_yaml_and_json_are_equivalent() -> None:
+    text = EXAMPLE.read_text()
     document = yaml.safe_load(text)
     assert parse_settings(json.dumps(document, default=str)) == parse_settings(text)
 
 
 @pytest.mark.parametrize("price", ["2.1", "0.1", "12", "1e1", "2.123456789012", '"2.10"'])
-def test_a_price_is_the_same_number_in_both(price: str) -> None:
+def test_prices_are_equal_in_yaml_and_json(price: str) -> None:
     as_json = parse_settings(f'{{{HEAD}, "pricing": {PRICE}{price}}}}}')
     as_yaml = parse_settings(f'# a comment, which JSON has not\n{{{HEAD}, "pricing": {PRICE}{price}}}}}')
     assert as_json == as_yaml
 
 
-def test_letters_beyond_the_basic_plane_are_whole() -> None:
+def test_characters_outside_the_basic_plane_are_read() -> None:
     unit = '"business_units": [{"name": "\\ud83d\\ude00", "namespaces": ["a"]}]'
-    found = parse_settings(f'{{{HEAD}, "pricing": {PRICE}1}}, {unit}}}')
-    assert found.business_units[0].name == "\N{GRINNING FACE}"
+    settings = parse_settings(f'{{{HEAD}, "pricing": {PRICE}1}}, {unit}}}')
+    assert settings.business_units[0].name == "\N{GRINNING FACE}"
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_letters_beyond_the_basic_plane_are_whole() -> None:
         ('"text"', "must be a mapping"),
     ],
 )
-def test_what_is_refused_in_one_line(text: str, says: str) -> None:
+def test_invalid_document_is_refused_with_a_sentence(text: str, says: str) -> None:
     with pytest.raises(SettingsError) as refused:
         parse_settings(text)
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_duplicate_keys_are_found_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duplicate_keys_are_detected_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
     comparisons = 0
 
     class Key(str):
@@ -77,7 +77,7 @@ def test_duplicate_keys_are_found_in_linear_time(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("key", ["[a, b]", "{a: b}"])
-def test_key_that_is_no_text_is_refused_in_one_line(key: str) -> None:
+def test_key_that_is_not_text_is_refused(key: str) -> None:
     with pytest.raises(SettingsError, match="settings are not valid YAML or JSON in line 1: found unhashable key"):
         parse_settings(f"? {key}\n: 5\nclusters: []\n")
 
@@ -94,7 +94,7 @@ def test_key_that_is_no_text_is_refused_in_one_line(key: str) -> None:
         {"\ud800": 1},
     ],
 )
-def test_half_a_character_is_refused(more: dict[str, object], notation: Callable[[object], str]) -> None:
+def test_incomplete_character_is_refused(more: dict[str, object], notation: Callable[[object], str]) -> None:
     document = {**yaml.safe_load(f"{{{HEAD}}}"), "pricing": {"source": "constant", "gpu_hourly_usd": 12}, **more}
     with pytest.raises(SettingsError) as refused:
         parse_settings(notation(document))
@@ -109,7 +109,7 @@ def test_half_a_character_is_refused(more: dict[str, object], notation: Callable
         ("alerts", "rules: 'a' is named twice"),
     ],
 )
-def test_name_that_stands_twice_is_refused(section: str, says: str) -> None:
+def test_duplicate_name_is_refused(section: str, says: str) -> None:
     document: dict[str, object] = yaml.safe_load(f"{{{HEAD}, 'pricing': {PRICE}1}}}}")
     cluster = {"name": "a", "prometheus": {"url": "http://127.0.0.1:9090"}}
     document[section] = {
@@ -131,7 +131,7 @@ def test_name_that_stands_twice_is_refused(section: str, says: str) -> None:
         ("9" * 5000, f"'{'9' * 60}' is not a valid int"),
     ],
 )
-def test_value_that_yaml_cannot_convert_is_one_finding_with_its_line(value: str, finding: str) -> None:
+def test_value_that_yaml_cannot_convert_is_reported_with_its_line(value: str, finding: str) -> None:
     with pytest.raises(SettingsError) as caught:
         parse_settings(f"business_units:\n- {{name: a, from: {value}}}\n")
     assert str(caught.value) == (
@@ -139,7 +139,7 @@ def test_value_that_yaml_cannot_convert_is_one_finding_with_its_line(value: str,
     )
 
 
-def test_ladder_is_read_as_the_former_name_of_sources() -> None:
+def test_former_name_of_sources_is_read() -> None:
     """A fixed interface: both names are read until the next release."""
     cluster = "clusters: [{name: a, prometheus: {url: http://127.0.0.1:9090}}]"
     head = f"{cluster}\npricing: {{source: constant, gpu_hourly_usd: 1}}\n"

@@ -15,7 +15,7 @@ def sources(text: str) -> Sources:
     return Sources.from_settings(parse_settings(document).clusters[0].sources)
 
 
-def test_each_metric_is_asked_of_its_source_alone() -> None:
+def test_matchers_apply_to_metrics_of_their_source_only() -> None:
     queries = Queries({"cluster": "a"}, [], sources=sources(
         '{kube_state_metrics: {job: ksm, namespace: "kube-system"}, dcgm_exporter: {job: [dcgm, "dcgm.dra"]}}'
     ))  # fmt: skip
@@ -25,7 +25,7 @@ def test_each_metric_is_asked_of_its_source_alone() -> None:
     assert 'namespace="kube-system"' in queries.up(["ksm"], ["10.0.0.1:8080"], "kube_state_metrics")
 
 
-def test_sources_without_matchers_send_the_queries_of_old() -> None:
+def test_queries_without_matchers_are_unchanged() -> None:
     signals = [[SIGNALS["DCGM_FI_PROF_GR_ENGINE_ACTIVE"], NEURON]]
     assert len(Queries({}, signals).device_selectors(0, "UUID", ["GPU-1"])) == 1
     apart = Queries({}, signals, sources=sources("{neuron_monitor: {job: neuron}}"))
@@ -46,7 +46,7 @@ def test_sources_without_matchers_send_the_queries_of_old() -> None:
         ("{dcgm_exporter: {the-job: a}}", "must be a Prometheus label's name"),
     ],
 )
-def test_matchers_that_match_nothing_are_refused(text: str, says: str) -> None:
+def test_empty_matchers_are_refused(text: str, says: str) -> None:
     with pytest.raises(SettingsError) as refused:
         sources(text)
     assert says in str(refused.value)

@@ -1,6 +1,6 @@
-"""EC2's and the Price List's answers as their references document them, behind real boto3 clients.
+"""Responses of EC2 and the Price List as their references document them, behind real boto3 clients.
 
-moto knows instance types and zones truly; its spot history is one price of 2006, and it has no Price List.
+moto has real instance types and zones, but its spot history is a single price of 2006, and it has no Price List.
 """
 
 import json
@@ -49,7 +49,7 @@ class Offer:
 
 
 class Aws:
-    """What AWS knows, and what it was asked.
+    """Simulated AWS, which records requests.
 
     Attributes:
         points: all changes of spot prices.
@@ -64,26 +64,26 @@ class Aws:
         self.offers: list[Offer] = []
         self.shapes: dict[str, dict[str, Any]] = {}
         self.calls: list[tuple[str, str]] = []
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self.failing: set[str] = set()
         self._page, self._zone_ids, self._any_of = page, zone_ids, any_of
         self._clients: dict[tuple[str, str], Any] = {}
 
     def client(self, service: str, region: str) -> Any:
-        """A real boto3 client, answered from here; parameters and answers are validated against the service's model."""
+        """A real boto3 client with simulated responses, which are validated against the service's model."""
         if (service, region) not in self._clients:
             client = boto3.client(  # type: ignore[call-overload]
                 service, region_name=region, aws_access_key_id="x", aws_secret_access_key="x"
             )
-            given: list[dict[str, Any]] = []
+            pending: list[dict[str, Any]] = []
 
             def remember(params: dict[str, Any], **_: Any) -> None:
-                given.append(dict(params))
+                pending.append(dict(params))
 
             def answer(model: Any, **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
-                params = given.pop()
+                params = pending.pop()
                 self.calls.append((region, model.name))
-                self.asked.append(params)
+                self.requests.append(params)
                 if {model.name, region} & self.failing:
                     raise ClientError({"Error": {"Code": "UnauthorizedOperation", "Message": ""}}, model.name)
                 parsed = self._operations()[model.name](region, params)
@@ -106,11 +106,11 @@ class Aws:
 
     def _spot(self, region: str, params: dict[str, Any]) -> dict[str, Any]:
         """Changes since the start, newest first, and of each pool the last one before it."""
-        filters = {one["Name"]: one["Values"] for one in params["Filters"]}
+        filters = {matcher["Name"]: matcher["Values"] for matcher in params["Filters"]}
         since = params["StartTime"]
-        found: list[Point] = []
+        changes: list[Point] = []
         before: dict[tuple[str, str, str], Point] = {}
-        for point in sorted(self.points, key=lambda one: one.at):
+        for point in sorted(self.points, key=lambda point: point.at):
             if (
                 point.zone in ZONES[region]
                 and point.instance_type in filters["instance-type"]
@@ -119,7 +119,7 @@ class Aws:
                 if point.at <= since:
                     before[point.instance_type, point.zone, point.product] = point
                 else:
-                    found.append(point)
+                    changes.append(point)
         rows = [
             {
                 "InstanceType": point.instance_type,
@@ -129,7 +129,7 @@ class Aws:
                 "Timestamp": point.at,
                 **({"AvailabilityZoneId": ZONES[region][point.zone]} if self._zone_ids else {}),
             }
-            for point in sorted([*found, *before.values()], key=lambda one: one.at, reverse=True)
+            for point in sorted([*changes, *before.values()], key=lambda point: point.at, reverse=True)
         ]
         return self._paged(params, "SpotPriceHistory", rows, end={"NextToken": ""})
 
@@ -138,8 +138,8 @@ class Aws:
         return {"AvailabilityZones": [{"ZoneName": name, "ZoneId": id_} for name, id_ in ZONES[region].items()]}
 
     def _types(self, region: str, params: dict[str, Any]) -> dict[str, Any]:
-        (wanted,) = [one["Values"] for one in params["Filters"]]
-        rows = [{"InstanceType": name, **body} for name, body in self.shapes.items() if name in wanted]
+        (types,) = [matcher["Values"] for matcher in params["Filters"]]
+        rows = [{"InstanceType": name, **body} for name, body in self.shapes.items() if name in types]
         return self._paged(params, "InstanceTypes", rows)
 
     def _products(self, region: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class Aws:
                 "tenancy": "Shared", "capacitystatus": "Used", "preInstalledSw": "NA",
                 "licenseModel": "No License required", "marketoption": offer.market, **offer.more,
             }  # fmt: skip
-            if all(self._matches(attributes, one) for one in params["Filters"]):
+            if all(self._matches(attributes, matcher) for matcher in params["Filters"]):
                 rows.append(json.dumps(_product(offer, attributes)))
         return {"FormatVersion": "aws_v1", **self._paged(params, "PriceList", rows)}
 
@@ -167,7 +167,7 @@ class Aws:
 
 
 def _product(offer: Offer, attributes: dict[str, str]) -> dict[str, Any]:
-    """As GetProducts tells it, format aws_v1."""
+    """A product in the format aws_v1 of GetProducts."""
     sku = f"SKU{abs(hash((offer.instance_type, offer.region))) % 10**6}"
     dimension = {
         "unit": "Hrs", "beginRange": "0", "endRange": "Inf", "appliesTo": [],
@@ -186,7 +186,7 @@ def _product(offer: Offer, attributes: dict[str, str]) -> dict[str, Any]:
 
 
 def gpus(count: int, vcpus: int, mib: int, kind: str = "GpuInfo") -> dict[str, Any]:
-    """A shape as DescribeInstanceTypes tells it."""
+    """GPUs, vCPUs and memory in the format of DescribeInstanceTypes."""
     names = {"GpuInfo": "Gpus", "NeuronInfo": "NeuronDevices", "InferenceAcceleratorInfo": "Accelerators"}
     return {
         kind: {names[kind]: [{"Count": count, "Name": "x"}]},
@@ -196,6 +196,6 @@ def gpus(count: int, vcpus: int, mib: int, kind: str = "GpuInfo") -> dict[str, A
 
 
 def every(hours: float, instance_type: str, zone: str, start: datetime, amounts: str) -> list[Point]:
-    """Changes at a steady pace."""
+    """Price changes at regular intervals."""
     step = timedelta(hours=hours)
-    return [Point(instance_type, zone, start + step * place, one) for place, one in enumerate(amounts.split())]
+    return [Point(instance_type, zone, start + step * index, amount) for index, amount in enumerate(amounts.split())]

@@ -1,4 +1,4 @@
-"""The Athena client: moto for the calls' order and the rows, botocore's Stubber for what moto never answers."""
+"""The Athena client: with moto for the order of calls and rows, with botocore's Stubber for errors."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ class Waits(list[float]):
 
 
 class Stubbed:
-    """Athena's answers in the order of the calls."""
+    """A bill reader with stubbed responses of Athena, in the order of the calls."""
 
     def __init__(self, cur: CurSettings | None = None) -> None:
         client = local_client("athena", "http://127.0.0.1:9")
@@ -57,18 +57,18 @@ class Stubbed:
     def start(self, expected: dict[str, Any] | None = None) -> None:
         self.stub.add_response("start_query_execution", {"QueryExecutionId": "q" * 36}, expected)
 
-    def look(self, state: str, **status: Any) -> None:
-        execution = {"Status": {"State": state, **status}, "Statistics": {"DataScannedInBytes": 123_456_789}}
+    def status(self, state: str, **details: Any) -> None:
+        execution = {"Status": {"State": state, **details}, "Statistics": {"DataScannedInBytes": 123_456_789}}
         self.stub.add_response("get_query_execution", {"QueryExecution": execution}, {"QueryExecutionId": "q" * 36})
 
-    def page(self, rows: Sequence[dict[str, Any]], token: str = "", asked: str = "") -> None:
-        expected = {"QueryExecutionId": "q" * 36, "MaxResults": 1000} | ({"NextToken": asked} if asked else {})
-        answer = {"ResultSet": {"Rows": rows}} | ({"NextToken": token} if token else {})
-        self.stub.add_response("get_query_results", answer, expected)
+    def page(self, rows: Sequence[dict[str, Any]], token: str = "", after: str = "") -> None:
+        expected = {"QueryExecutionId": "q" * 36, "MaxResults": 1000} | ({"NextToken": after} if after else {})
+        response = {"ResultSet": {"Rows": rows}} | ({"NextToken": token} if token else {})
+        self.stub.add_response("get_query_results", response, expected)
 
 
-def test_what_duckdb_answers_comes_through_athenas_calls(aws: str, tmp_path: Path) -> None:
-    """moto hands out, as Athena would, the rows that the very statement finds in the export."""
+def test_rows_of_the_statement_are_read_through_athenas_api(aws: str, tmp_path: Path) -> None:
+    """moto returns, as Athena would, the rows that DuckDB reads from the export with the same statement."""
     items = [
         on_demand("i-0a", "p5.48xlarge", HOUR, "55.04"),
         spot("i-0b", "g5.xlarge", HOUR, "0.31", hours="0.3333333333"),
@@ -89,13 +89,13 @@ def test_what_duckdb_answers_comes_through_athenas_calls(aws: str, tmp_path: Pat
     extract = AthenaBill(client, cur, clock=lambda: NOW, sleep=lambda _: None).read(NOVEMBER, DECEMBER)
     assert list(extract.lines) == DuckDbBill(tmp_path, cur).lines(NOVEMBER, DECEMBER)
     (query_id,) = client.list_query_executions(WorkGroup="primary")["QueryExecutionIds"]
-    asked = client.get_query_execution(QueryExecutionId=query_id)["QueryExecution"]
-    assert asked["Query"] == statement(cur, NOVEMBER, DECEMBER, now=NOW)
-    assert asked["QueryExecutionContext"] == {"Database": "billing"}
-    assert asked["ResultConfiguration"]["OutputLocation"].startswith(LOCATION)
+    execution = client.get_query_execution(QueryExecutionId=query_id)["QueryExecution"]
+    assert execution["Query"] == statement(cur, NOVEMBER, DECEMBER, now=NOW)
+    assert execution["QueryExecutionContext"] == {"Database": "billing"}
+    assert execution["ResultConfiguration"]["OutputLocation"].startswith(LOCATION)
 
 
-def test_it_waits_then_turns_the_pages() -> None:
+def test_reader_waits_for_the_query_and_reads_all_pages() -> None:
     athena = Stubbed()
     athena.start(
         {
@@ -105,55 +105,55 @@ def test_it_waits_then_turns_the_pages() -> None:
             "ResultConfiguration": {"OutputLocation": LOCATION},
         }
     )
-    athena.look("QUEUED")
-    athena.look("RUNNING")
-    athena.look("SUCCEEDED")
+    athena.status("QUEUED")
+    athena.status("RUNNING")
+    athena.status("SUCCEEDED")
     extract = athena.bill.read(NOVEMBER, DECEMBER)
     assert extract.bytes_scanned == 123_456_789
     assert athena.waits == [0.5, 1.0]
     header, *rows = athena_rows([(*ROW[:5], f"i-{number:03x}", *ROW[6:]) for number in range(5)])
     athena.page([header, *rows[:2]], token="second")
-    athena.page(rows[2:4], token="third", asked="second")
-    athena.page(rows[4:], asked="third")
+    athena.page(rows[2:4], token="third", after="second")
+    athena.page(rows[4:], after="third")
     assert [line.resource for line in extract.lines] == ["i-000", "i-001", "i-002", "i-003", "i-004"]
     athena.stub.assert_no_pending_responses()
 
 
-def test_a_workgroup_with_its_own_place_for_results() -> None:
+def test_output_location_may_come_from_the_workgroup() -> None:
     athena = Stubbed(cur_settings(workgroup="finops"))
     athena.start(
         {"QueryString": ANY, "QueryExecutionContext": {"Database": "billing"}, "WorkGroup": "finops"},
     )
-    athena.look("SUCCEEDED")
+    athena.status("SUCCEEDED")
     athena.bill.read(NOVEMBER, DECEMBER)
     athena.stub.assert_no_pending_responses()
 
 
-def test_an_empty_bill_has_no_lines() -> None:
+def test_empty_bill_has_no_lines() -> None:
     athena = Stubbed()
     athena.start()
-    athena.look("SUCCEEDED")
+    athena.status("SUCCEEDED")
     athena.page(athena_rows([]))
     assert list(athena.bill.read(NOVEMBER, DECEMBER).lines) == []
 
 
 @pytest.mark.parametrize("state", ["FAILED", "CANCELLED"])
-def test_a_query_that_fails_says_why(state: str) -> None:
+def test_failed_query_reports_its_reason(state: str) -> None:
     athena = Stubbed()
     athena.start()
     reason = "COLUMN_NOT_FOUND: line 20:12: Column 'capacity_reservation_capacity_reservation_arn' cannot be resolved"
-    athena.look(state, StateChangeReason=reason)
+    athena.status(state, StateChangeReason=reason)
     with pytest.raises(SourceError, match=r"billing\.bill: COLUMN_NOT_FOUND.*cannot be resolved"):
         athena.bill.read(NOVEMBER, DECEMBER)
 
 
-def test_a_query_that_takes_too_long_is_stopped() -> None:
+def test_query_is_stopped_at_the_timeout() -> None:
     athena = Stubbed()
     athena.start()
     waits = accumulate(min(5.0, 0.5 * 2**number) for number in count())
     for _ in takewhile(lambda waited: waited < QUERY_TIMEOUT_SECONDS, chain([0.0], waits)):
-        athena.look("RUNNING")
-    athena.look("RUNNING")
+        athena.status("RUNNING")
+    athena.status("RUNNING")
     athena.stub.add_response("stop_query_execution", {}, {"QueryExecutionId": "q" * 36})
     with pytest.raises(SourceError, match="within 480 s"):
         athena.bill.read(NOVEMBER, DECEMBER)
@@ -162,35 +162,35 @@ def test_a_query_that_takes_too_long_is_stopped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "what"),
+    ("call", "action"),
     [
         ("start_query_execution", "start the query"),
         ("get_query_execution", "get the query's status"),
         ("get_query_results", "fetch the rows"),
     ],
 )
-def test_what_athena_refuses_is_one_sentence(call: str, what: str) -> None:
+def test_refused_request_names_the_action(call: str, action: str) -> None:
     athena = Stubbed()
     if call != "start_query_execution":
         athena.start()
     if call == "get_query_results":
-        athena.look("SUCCEEDED")
+        athena.status("SUCCEEDED")
     athena.stub.add_client_error(call, "AccessDeniedException", "not authorized to perform athena:Something")
-    with pytest.raises(SourceError, match=rf"could not {what} for the bill in billing\.bill: AccessDenied.*not auth"):
+    with pytest.raises(SourceError, match=rf"could not {action} for the bill in billing\.bill: AccessDenied.*not auth"):
         list(athena.bill.read(NOVEMBER, DECEMBER).lines)
 
 
-def test_an_answer_with_other_columns_is_refused() -> None:
+def test_result_with_other_columns_is_refused() -> None:
     athena = Stubbed()
     athena.start()
-    athena.look("SUCCEEDED")
+    athena.status("SUCCEEDED")
     header, row = athena_rows([ROW])
     athena.page([{"Data": header["Data"][::-1]}, row])
     with pytest.raises(SourceError, match="instead of"):
         list(athena.bill.read(NOVEMBER, DECEMBER).lines)
 
 
-def test_athena_cannot_be_reached() -> None:
+def test_unreachable_athena_is_an_error() -> None:
     class Unreachable:
         def start_query_execution(self, **_: Any) -> None:
             raise EndpointConnectionError(endpoint_url="https://athena.eu-central-1.amazonaws.com")
@@ -200,23 +200,21 @@ def test_athena_cannot_be_reached() -> None:
         bill.read(NOVEMBER, DECEMBER)
 
 
-def test_the_bill_of_another_account_is_read_under_a_role_in_its_region(
-    aws: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bill_of_another_account_is_read_with_a_role_in_its_region(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in credentials(aws).items():
         monkeypatch.setenv(name, value)
     from gpucost.runtime.aws import client
 
     client.cache_clear()
-    own = athena_client(cur_settings())
-    assert own.meta.region_name == credentials(aws)["AWS_REGION"]
+    default = athena_client(cur_settings())
+    assert default.meta.region_name == credentials(aws)["AWS_REGION"]
     other = athena_client(
         cur_settings(region="us-east-1", role_arn="arn:aws:iam::999988887777:role/gpucost-query-billing")
     )
     assert other.meta.region_name == "us-east-1"
     signer = other._request_signer._credentials
     assert signer.token, "temporary credentials"
-    assert signer.access_key != own._request_signer._credentials.access_key
+    assert signer.access_key != default._request_signer._credentials.access_key
     client.cache_clear()
 
 
@@ -240,7 +238,7 @@ def test_role_of_the_bill_is_assumed_with_the_external_id(
     client.cache_clear()
 
 
-def test_role_of_the_bill_that_cannot_be_assumed_is_named(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_role_that_cannot_be_assumed_is_named(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in credentials(aws).items():
         monkeypatch.setenv(name, value)
     from gpucost.runtime.aws import client

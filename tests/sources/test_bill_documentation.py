@@ -1,4 +1,4 @@
-"""What docs/bill.md says: its worked example and its columns, compared with the statements themselves."""
+"""The worked example and the columns in docs/bill.md, compared with the statements."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 
 
 def columns_of(**form: Any) -> set[str]:
-    """What a statement reads of its table."""
+    """The columns that a statement reads."""
     parsed = sqlglot.parse_one(statement(cur_settings(**form), HOUR, HOUR, now=NOW), read="athena")
     lines = parsed.find(exp.CTE)
     assert lines is not None
@@ -30,19 +30,19 @@ def columns_of(**form: Any) -> set[str]:
 
 
 def listed(name: str) -> set[str]:
-    """The columns under a mark in the document."""
-    found = re.search(rf"<!-- columns of {name} -->\n(.*)\n", DOCUMENT)
-    assert found is not None
-    return set(re.findall(r"`(\w+)`", found[1]))
+    """The columns under a marker in the document."""
+    match = re.search(rf"<!-- columns of {name} -->\n(.*)\n", DOCUMENT)
+    assert match is not None
+    return set(re.findall(r"`(\w+)`", match[1]))
 
 
-def test_the_columns_that_must_be_there() -> None:
+def test_documented_columns_are_those_of_the_statements() -> None:
     assert listed("cur2") == columns_of(amount="amortized")
     assert listed("cur2") | listed("cur2_net") == columns_of(amount="net_amortized")
     assert columns_of(amount="net_amortized") <= set(CUR2.names)
 
 
-def test_the_worked_example_is_what_comes_out(tmp_path: Path) -> None:
+def test_worked_example_is_correct(tmp_path: Path) -> None:
     items = [
         on_demand("i-0a", "p5.48xlarge", HOUR, "56"),
         *covered("i-0b", "p5.48xlarge", HOUR, "30", listed="56", plan="arn:plan"),
@@ -51,15 +51,15 @@ def test_the_worked_example_is_what_comes_out(tmp_path: Path) -> None:
     ]
     write_export(tmp_path, items)
     bill = build_bill(DuckDbBill(tmp_path, cur_settings()).lines(HOUR, HOUR + timedelta(hours=1)), BillSharing())
-    said = [
-        (name, str(one.billed_ms // 60_000), f"${one.unblended:.2f}", f"${one.amount:.2f}")
-        for name, one in bill.instances.items()
+    computed = [
+        (name, str(instance.billed_ms // 60_000), f"${instance.unblended:.2f}", f"${instance.amount:.2f}")
+        for name, instance in bill.instances.items()
     ]
     rows = re.findall(r"^\| (i-0\w) \| [^|]+ \| (\d+) \| (\S+) \| (\S+) \|$", DOCUMENT, re.MULTILINE)
-    assert said == rows
+    assert computed == rows
 
 
-def test_the_settings_shown_are_taken() -> None:
+def test_documented_settings_are_valid() -> None:
     shown = re.search(r"```yaml\n(pricing:\n.*?)```", DOCUMENT, re.DOTALL)
     assert shown is not None
     section = shown[1].replace("[capacity-block, cur, spot, on-demand, constant]", "[cur, spot, on-demand]")

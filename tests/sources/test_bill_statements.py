@@ -1,4 +1,4 @@
-"""The committed statements, run on DuckDB over Parquet in the exports' own columns, against tables made by hand."""
+"""The Athena statements, run with DuckDB on Parquet files in the exports' format, compared with results by hand."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -47,7 +47,7 @@ each_statement = pytest.mark.parametrize("form", EVERY, ids=lambda form: stateme
 
 
 def read(folder: Path, form: dict[str, Any], items: Sequence[LineItem], **export: Any) -> list[BillLine]:
-    """November, as a statement reads it."""
+    """The lines of November that a statement reads."""
     write_export(folder, items, form=form["format"], **export)
     return DuckDbBill(folder, cur_settings(**form)).lines(NOVEMBER, DECEMBER)
 
@@ -62,7 +62,7 @@ def instances(lines: Sequence[BillLine]) -> dict[str, tuple[str, str]]:
 
 
 @each_statement
-def test_every_way_to_pay_by_hand(tmp_path: Path, form: dict[str, Any]) -> None:
+def test_all_ways_to_pay(tmp_path: Path, form: dict[str, Any]) -> None:
     lines = read(
         tmp_path,
         form,
@@ -85,20 +85,20 @@ def test_every_way_to_pay_by_hand(tmp_path: Path, form: dict[str, Any]) -> None:
         "i-0f": ("55.040000000000", "1.000000"),
     }
     by_id = {line.resource: line for line in lines}
-    one = by_id["i-0a"]
-    assert (one.start, one.end) == (HOUR, HOUR + timedelta(hours=1))
-    assert (one.account, one.region, one.instance_type) == ("111122223333", "eu-central-1", "p5.48xlarge")
-    assert (one.operation, one.currency, one.is_final) == ("RunInstances", "USD", False)
+    line = by_id["i-0a"]
+    assert (line.start, line.end) == (HOUR, HOUR + timedelta(hours=1))
+    assert (line.account, line.region, line.instance_type) == ("111122223333", "eu-central-1", "p5.48xlarge")
+    assert (line.operation, line.currency, line.is_final) == ("RunInstances", "USD", False)
     kinds = {instance_id: line.capacity_type for instance_id, line in by_id.items()}
     assert (kinds["i-0a"], kinds["i-0b"], kinds["i-0c"]) == ("on-demand", "on-demand", "on-demand"), "discounts float"
     assert (kinds["i-0d"], kinds["i-0e"]) == ("spot", "spot")
-    tells_capacity = form["format"] != "focus-1.0"
-    assert kinds["i-0f"] == ("reserved" if tells_capacity else "on-demand")
+    has_capacity_column = form["format"] != "focus-1.0"
+    assert kinds["i-0f"] == ("reserved" if has_capacity_column else "on-demand")
     assert len(lines) == 6, "and nothing else"
 
 
 @each_statement
-def test_what_nobody_used_by_hand(tmp_path: Path, form: dict[str, Any]) -> None:
+def test_unused_commitments(tmp_path: Path, form: dict[str, Any]) -> None:
     lines = read(
         tmp_path,
         form,
@@ -122,7 +122,7 @@ def test_what_nobody_used_by_hand(tmp_path: Path, form: dict[str, Any]) -> None:
 
 
 @each_statement
-def test_private_discounts(tmp_path: Path, form: dict[str, Any]) -> None:
+def test_private_discounts_are_in_net_amounts_only(tmp_path: Path, form: dict[str, Any]) -> None:
     sp, _ = covered("i-0b", "p5.48xlarge", HOUR, "30", listed="55", plan=PLAN)
     lines = read(
         tmp_path,
@@ -146,7 +146,7 @@ def test_private_discounts(tmp_path: Path, form: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("unfilled", [None, Decimal(0)])
-def test_net_columns_that_aws_did_not_fill_do_not_make_nodes_free(tmp_path: Path, unfilled: Decimal | None) -> None:
+def test_empty_net_columns_do_not_make_nodes_free(tmp_path: Path, unfilled: Decimal | None) -> None:
     sp, _ = covered("i-0b", "p5.48xlarge", HOUR, "30", listed="55", plan=PLAN)
     items = [
         on_demand("i-0a", "p5.48xlarge", HOUR, "55"),
@@ -171,13 +171,13 @@ def test_instances_of_a_capacity_block_are_not_free(tmp_path: Path, form: dict[s
     assert instances(lines) == {"i-0b": ("55.040000000000", "1.000000")}
 
 
-def test_a_capacity_blocks_licence_fee_is_not_its_price_where_the_export_tells_the_type(tmp_path: Path) -> None:
+def test_license_fee_of_a_capacity_block_is_not_its_price(tmp_path: Path) -> None:
     licence = replace(block("i-0a", "p5.48xlarge", HOUR, BLOCK), unblended=Decimal("0.13"), listed=Decimal("0.13"))
     for form in EVERY[:2]:
         assert read(tmp_path, form, [replace(licence, effective=Decimal("0.13"))]) == []
 
 
-def test_a_capacity_block_is_known_by_its_price_where_no_column_tells_its_type(tmp_path: Path) -> None:
+def test_capacity_block_without_type_column_is_recognized_by_its_price(tmp_path: Path) -> None:
     unnamed = replace(
         block("i-0a", "p5.48xlarge", HOUR, BLOCK), capacity_reservation="", capacity_status="", capacity_type=""
     )
@@ -187,21 +187,21 @@ def test_a_capacity_block_is_known_by_its_price_where_no_column_tells_its_type(t
 
 
 @each_statement
-def test_usage_of_no_instance_is_no_instances_price(tmp_path: Path, form: dict[str, Any]) -> None:
+def test_usage_without_instance_is_left_out(tmp_path: Path, form: dict[str, Any]) -> None:
     """AWS leaves the resource empty on some lines."""
-    nobody = replace(on_demand("", "p5.48xlarge", HOUR, "55"), resource="")
-    assert read(tmp_path, form, [nobody]) == []
+    without_instance = replace(on_demand("", "p5.48xlarge", HOUR, "55"), resource="")
+    assert read(tmp_path, form, [without_instance]) == []
 
 
 @pytest.mark.parametrize("form", EVERY[2:], ids=str)
-def test_a_correction_of_an_earlier_bill_is_left_out(tmp_path: Path, form: dict[str, Any]) -> None:
-    one = on_demand("i-0a", "p5.48xlarge", HOUR, "55")
-    lines = read(tmp_path, form, [one, replace(one, effective=Decimal(-5), corrects=True)])
+def test_correction_of_an_earlier_bill_is_left_out(tmp_path: Path, form: dict[str, Any]) -> None:
+    charge = on_demand("i-0a", "p5.48xlarge", HOUR, "55")
+    lines = read(tmp_path, form, [charge, replace(charge, effective=Decimal(-5), corrects=True)])
     assert [line.amount for line in lines] == [55]
 
 
 @each_statement
-def test_several_lines_of_an_instance_hour_add_up_by_the_second(tmp_path: Path, form: dict[str, Any]) -> None:
+def test_lines_of_an_instance_hour_are_added_up(tmp_path: Path, form: dict[str, Any]) -> None:
     """25 minutes and 20 seconds on demand, the rest of the hour covered by a plan."""
     lines = read(
         tmp_path,
@@ -219,7 +219,7 @@ def test_several_lines_of_an_instance_hour_add_up_by_the_second(tmp_path: Path, 
 
 
 @each_statement
-def test_a_dollar_is_cast_before_it_is_added(tmp_path: Path, form: dict[str, Any]) -> None:
+def test_amounts_are_cast_before_they_are_added(tmp_path: Path, form: dict[str, Any]) -> None:
     """0.1 ten times is 1 and not 0.9999999999999999."""
     lines = read(tmp_path, form, [on_demand("i-0a", "g5.xlarge", HOUR, "0.1", hours="0.1")] * 10)
     assert [(line.amount, line.hours) for line in lines] == [(Decimal(1), Fraction(1))]
@@ -230,22 +230,22 @@ def test_a_dollar_is_cast_before_it_is_added(tmp_path: Path, form: dict[str, Any
     amounts=st.lists(st.decimals("0.0000000001", 900, places=10), min_size=20, max_size=40),
     statement_=st.sampled_from(EVERY),
 )
-def test_amounts_of_ten_decimals_come_through_exactly(
+def test_amounts_with_ten_decimals_are_exact(
     tmp_path_factory: pytest.TempPathFactory, amounts: list[Decimal], statement_: dict[str, Any]
 ) -> None:
-    items = [on_demand(f"i-{number:04x}", "p5.48xlarge", HOUR, str(one)) for number, one in enumerate(amounts)]
+    items = [on_demand(f"i-{number:04x}", "p5.48xlarge", HOUR, str(amount)) for number, amount in enumerate(amounts)]
     lines = read(tmp_path_factory.mktemp("export"), statement_, items)
     assert [line.amount for line in lines] == amounts
 
 
 @each_statement
-def test_another_currency_is_told(tmp_path: Path, form: dict[str, Any]) -> None:
+def test_other_currencies_are_returned(tmp_path: Path, form: dict[str, Any]) -> None:
     lines = read(tmp_path, form, [on_demand("i-0a", "p5.48xlarge", HOUR, "51.2")], currency="EUR")
     assert [(line.amount, line.currency) for line in lines] == [(Decimal("51.2"), "EUR")]
 
 
 @each_statement
-def test_a_bill_is_final_when_it_is_closed(tmp_path: Path, form: dict[str, Any]) -> None:
+def test_closed_bill_is_final(tmp_path: Path, form: dict[str, Any]) -> None:
     items = [on_demand("i-0a", "p5.48xlarge", HOUR, "55")]
     write_export(tmp_path, items, form=form["format"], invoice="EUINDE26-1")
     soon = DuckDbBill(tmp_path, cur_settings(**form), DECEMBER + timedelta(days=13))
@@ -256,9 +256,9 @@ def test_a_bill_is_final_when_it_is_closed(tmp_path: Path, form: dict[str, Any])
 
 
 @each_statement
-def test_only_the_months_and_hours_asked_for_are_read(tmp_path: Path, form: dict[str, Any]) -> None:
-    one_hour = timedelta(hours=1)
-    times = [NOVEMBER - one_hour, NOVEMBER, NOVEMBER + one_hour, DECEMBER - one_hour, DECEMBER]
+def test_only_the_requested_months_and_hours_are_read(tmp_path: Path, form: dict[str, Any]) -> None:
+    hour = timedelta(hours=1)
+    times = [NOVEMBER - hour, NOVEMBER, NOVEMBER + hour, DECEMBER - hour, DECEMBER]
     items = [on_demand(f"i-0{number}", "p5.48xlarge", at, "55") for number, at in enumerate(times)]
     write_export(tmp_path, items, form=form["format"])
     bill = DuckDbBill(tmp_path, cur_settings(**form))
@@ -269,7 +269,7 @@ def test_only_the_months_and_hours_asked_for_are_read(tmp_path: Path, form: dict
 
 
 @each_statement
-def test_lines_come_in_order_of_time(tmp_path: Path, form: dict[str, Any]) -> None:
+def test_lines_are_sorted_by_time(tmp_path: Path, form: dict[str, Any]) -> None:
     times = [HOUR + timedelta(hours=at) for at in (5, -30, 2, 0)]
     lines = read(tmp_path, form, [on_demand(f"i-0{at.hour}", "p5.48xlarge", at, "55") for at in times])
     assert [line.start for line in lines] == sorted(times)
@@ -285,13 +285,13 @@ def test_lines_come_in_order_of_time(tmp_path: Path, form: dict[str, Any]) -> No
         ("hpc7g.16xlarge", False), ("mac2.metal", False), ("d3.xlarge", False), ("t4g.small", False),
     ],
 )  # fmt: skip
-def test_accelerated_families_are_read_and_no_others(tmp_path: Path, instance_type: str, is_read: bool) -> None:
+def test_only_accelerated_families_are_read(tmp_path: Path, instance_type: str, is_read: bool) -> None:
     lines = read(tmp_path, EVERY[0], [on_demand("i-0a", instance_type, HOUR, "1")])
     assert [line.instance_type for line in lines] == ([instance_type] if is_read else [])
 
 
 @pytest.mark.parametrize("form", EVERY, ids=str)
-def test_a_statement_is_one_of_athenas(form: dict[str, Any]) -> None:
+def test_statements_are_valid_for_athena(form: dict[str, Any]) -> None:
     sql = statement(cur_settings(**form), NOVEMBER, DECEMBER, now=NOW)
     (parsed,) = sqlglot.parse(sql, read="trino")
     assert parsed is not None
@@ -299,7 +299,7 @@ def test_a_statement_is_one_of_athenas(form: dict[str, Any]) -> None:
     assert '"bill"' in sql
 
 
-def test_a_daily_export_is_refused(tmp_path: Path) -> None:
+def test_daily_export_is_refused(tmp_path: Path) -> None:
     daily = replace(on_demand("i-0a", "p5.48xlarge", HOUR.replace(hour=0), "1321"), end=HOUR.replace(hour=0, day=20))
     with pytest.raises(SourceError, match="not hourly"):
         read(tmp_path, EVERY[0], [daily])
@@ -321,7 +321,7 @@ def test_a_daily_export_is_refused(tmp_path: Path) -> None:
         (9, "1e308"),
     ],
 )
-def test_a_row_that_is_not_what_it_must_be_is_refused(tmp_path: Path, column: int, cell: str | None) -> None:
+def test_invalid_row_is_refused(tmp_path: Path, column: int, cell: str | None) -> None:
     form: Format = "cur2"
     write_export(tmp_path, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")], form=form)
     (row,) = run(statement(cur_settings(), NOVEMBER, DECEMBER, now=NOW), tmp_path)

@@ -1,4 +1,4 @@
-"""Which devices are looked at sample by sample: those whose sums and counts of an hour do not tell all."""
+"""Devices need raw samples if their sums and counts of an hour are not enough."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -18,7 +18,7 @@ HOUR = Interval(START, START + HOUR_MS)
 BUSY = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 EXPORTER = "dcgm|/n1:9400"
 FASTER_AT_FIRST = Scrapes((*range(START, START + 900_000, 30_000), *range(START + 900_000, HOUR.end, 60_000)))
-EVERY_MINUTE = Scrapes(tuple(START + at * 60_000 for at in range(-5, 65)))
+EVERY_MINUTE = Scrapes(tuple(START + minute * 60_000 for minute in range(-5, 65)))
 LABELS = {"job": "dcgm", "instance": "n1:9400", "Hostname": "n1", "UUID": "GPU-0", "namespace": "team", "pod": "p"}
 
 
@@ -29,16 +29,22 @@ def table(count: int = 60, total: str = "30", **more: Decimal) -> DeviceTable:
     return DeviceTable(0, [SIGNALS[BUSY]], rows, {"n1": "n1"})
 
 
-def test_sum_and_count_of_a_device_are_one_series() -> None:
-    found = table()
-    assert found.needing_raw_samples({EXPORTER: EVERY_MINUTE}, HOUR, set()) == {}
-    (one,) = found.series()
-    assert (one.node, one.uuid, one.instance) == ("n1", "GPU-0", EXPORTER)
-    assert (one.sample_count, int(one.total), one.samples, one.namespace, one.pod) == (60, 30, None, "team", "p")
+def test_sum_and_count_of_a_device_form_a_single_series() -> None:
+    device_table = table()
+    assert device_table.needing_raw_samples({EXPORTER: EVERY_MINUTE}, HOUR, set()) == {}
+    (device,) = device_table.series()
+    assert (device.node, device.uuid, device.instance) == ("n1", "GPU-0", EXPORTER)
+    assert (device.sample_count, int(device.total), device.samples, device.namespace, device.pod) == (
+        60,
+        30,
+        None,
+        "team",
+        "p",
+    )
 
 
 @pytest.mark.parametrize(
-    ("seen", "scrapes", "passing"),
+    ("device_table", "scrapes", "partial_pods"),
     [
         (table(), EVERY_MINUTE, {("team", "p")}),
         (table(59), EVERY_MINUTE, set()),
@@ -46,22 +52,23 @@ def test_sum_and_count_of_a_device_are_one_series() -> None:
         (table(total="NaN"), EVERY_MINUTE, set()),
         (table(75), FASTER_AT_FIRST, set()),
     ],
-    ids=["its pod was not there all hour", "a scrape missed it", "above full use", "no number", "another interval"],
+    ids=["pod of a part of the hour", "missing sample", "above full use", "not a number", "changed interval"],
 )  # fmt: skip
-def test_what_does_not_tell_all_is_looked_at(
-    seen: DeviceTable, scrapes: Scrapes, passing: set[tuple[str, str]]
+def test_incomplete_or_implausible_devices_need_raw_samples(
+    device_table: DeviceTable, scrapes: Scrapes, partial_pods: set[tuple[str, str]]
 ) -> None:
-    (one,) = seen.series()
-    assert seen.needing_raw_samples({EXPORTER: scrapes}, HOUR, passing) == {"UUID": {"GPU-0": one.sample_count}}
+    (device,) = device_table.series()
+    needed = device_table.needing_raw_samples({EXPORTER: scrapes}, HOUR, partial_pods)
+    assert needed == {"UUID": {"GPU-0": device.sample_count}}
 
 
-def test_a_series_that_two_closer_looks_brought_is_one() -> None:
-    found = table(59)
+def test_repeated_raw_samples_do_not_duplicate_series() -> None:
+    device_table = table(59)
     raw = Series({**LABELS, "__name__": BUSY}, ((START + 60_000, "0.5"),))
     only_before = Series({**LABELS, "__name__": BUSY, "pod": "before"}, ((START - 60_000, "0.5"),))
     for _ in range(2):
-        found.add_raw_samples([raw, only_before], HOUR)
-    assert [(one.pod, one.sample_count, len(one.samples or ())) for one in found.series()] == [
+        device_table.add_raw_samples([raw, only_before], HOUR)
+    assert [(device.pod, device.sample_count, len(device.samples or ())) for device in device_table.series()] == [
         ("p", 59, 1),
         ("before", 0, 1),
     ]

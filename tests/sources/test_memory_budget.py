@@ -1,4 +1,4 @@
-"""The sizes that answers are counted with, against the memory that they take."""
+"""The estimated sizes of responses, compared with the memory that they take."""
 
 import gc
 import tracemalloc
@@ -21,7 +21,7 @@ from gpucost.sources.prometheus.memory_budget import (
 
 SIZE = MIB // 4
 SLACK = 16 << 10
-"""What lists have in reserve, and the parser keeps."""
+"""Spare capacity of lists, and memory that the parser keeps."""
 
 
 def rows(row: Callable[[int], str]) -> bytes:
@@ -39,8 +39,8 @@ SERIES = {
     "few labels": rows(lambda i: series(f'"uid":"{i:08}"')),
     "no label": rows(lambda _: series("")),
     "many labels": rows(lambda i: series(",".join(f'"label_{k}":"value-{k}-{i}"' for k in range(30)))),
-    "labels of their own": rows(lambda i: series(",".join(f'"l{i}x{k}":"v{k}x{i}"' for k in range(9)))),
-    "one label set": rows(lambda i: series(",".join(f'"l{i}x{k}":"v{k}"' for k in range(12_000)))),
+    "unique labels": rows(lambda i: series(",".join(f'"l{i}x{k}":"v{k}x{i}"' for k in range(9)))),
+    "large label set": rows(lambda i: series(",".join(f'"l{i}x{k}":"v{k}"' for k in range(12_000)))),
     "many samples": rows(lambda i: series('"a":"b"', ",".join(f'[1795082{k:03}.5,"{i + k}.25"]' for k in range(1000)))),
     "texts": rows(lambda i: series(f'"a{i}":"{"x" * 9000}"')),
     "wide texts": rows(lambda i: series(f'"a{i}":"😀{"x" * 9000}"')),
@@ -57,18 +57,18 @@ OTHERS = {
 
 
 def traced(work: Callable[[], Any]) -> tuple[Any, int, int]:
-    """What some work gives, the bytes that are kept, and the most that there were."""
+    """The result of some work, the bytes that it keeps, and its peak."""
     gc.collect()
     tracemalloc.start()
     try:
-        found = work()
-        return found, *tracemalloc.get_traced_memory()
+        result = work()
+        return result, *tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
 
 @pytest.mark.parametrize("name", [*SERIES, *OTHERS])
-def test_parsed_answer_takes_no_more_than_it_is_counted_as(name: str) -> None:
+def test_parsed_response_takes_at_most_its_estimate(name: str) -> None:
     body = (SERIES | OTHERS)[name]
     from_json(body)
     _, _, peak = traced(lambda: from_json(body))
@@ -76,30 +76,30 @@ def test_parsed_answer_takes_no_more_than_it_is_counted_as(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERIES)
-def test_series_take_no_more_than_they_are_counted_as(name: str) -> None:
+def test_series_take_at_most_their_estimate(name: str) -> None:
     body = SERIES[name]
-    taken, kept, peak = traced(lambda: _parse_rows(from_json(body)))
-    assert kept - SLACK <= exact_series_size(taken, body) <= series_size(taken, body)
-    assert peak - SLACK <= parsed_size(body) + exact_series_size(taken, body)
+    parsed, kept, peak = traced(lambda: _parse_rows(from_json(body)))
+    assert kept - SLACK <= exact_series_size(parsed, body) <= series_size(parsed, body)
+    assert peak - SLACK <= parsed_size(body) + exact_series_size(parsed, body)
 
 
-def test_answers_of_prometheus_are_not_counted_as_much_more_than_they_take() -> None:
-    """Else large clusters would be refused for nothing."""
+def test_estimate_of_typical_responses_is_close() -> None:
+    """Otherwise large clusters would be refused without need."""
     labels = (
         '"namespace":"team-{0}","pod":"training-job-{1}-abcde","uid":"{1:08}-7f3c-4a5b-9d2e-1f0a","node":"node-{2}"'
     )
     body = rows(lambda i: series(labels.format(i % 20, i, i // 8) + ',"resource":"nvidia_com_gpu","job":"kube"'))
-    taken, kept, _ = traced(lambda: _parse_rows(from_json(body)))
-    assert exact_series_size(taken, body) < 1.7 * kept
+    parsed, kept, _ = traced(lambda: _parse_rows(from_json(body)))
+    assert exact_series_size(parsed, body) < 1.7 * kept
 
 
-def test_answer_that_takes_too_much_is_refused_before_it_is_parsed() -> None:
+def test_too_large_response_is_refused_before_parsing() -> None:
     body = b'{"metric":{}},' * (ANSWER_MEMORY // 300)
     with pytest.raises(MetricsTooLargeError, match="above 176"):
         MemoryBudget().admit(body)
 
 
-def test_answers_that_take_too_much_together_are_refused() -> None:
+def test_responses_that_are_too_large_together_are_refused() -> None:
     budget = MemoryBudget(10 * MIB)
     budget.charge(6 * MIB)
     with budget.temporary():
@@ -113,11 +113,11 @@ def test_answers_that_take_too_much_together_are_refused() -> None:
     budget.charge(10 * MIB)
 
 
-def test_rough_size_is_replaced_by_the_exact_one_where_memory_is_short() -> None:
+def test_size_is_computed_exactly_if_memory_is_short() -> None:
     body = SERIES["many labels"]
-    taken = _parse_rows(from_json(body))
-    exact = exact_series_size(taken, body)
-    assert exact < series_size(taken, body)
-    MemoryBudget(exact).charge_series(taken, body)
+    parsed = _parse_rows(from_json(body))
+    exact = exact_series_size(parsed, body)
+    assert exact < series_size(parsed, body)
+    MemoryBudget(exact).charge_series(parsed, body)
     with pytest.raises(HoursTooLargeError):
-        MemoryBudget(exact - 1).charge_series(taken, body)
+        MemoryBudget(exact - 1).charge_series(parsed, body)

@@ -27,30 +27,30 @@ def spot(aws: Aws, types: list[str], since: datetime = NOON - 10 * HOUR, region:
 
 
 @pytest.mark.parametrize("zone_ids", [False, True])
-def test_spot_points_hold_until_the_next_and_the_last_for_a_day_or_two(zone_ids: bool) -> None:
+def test_spot_price_is_valid_until_the_next_price(zone_ids: bool) -> None:
     aws = Aws(page=2, zone_ids=zone_ids)
     aws.points = every(4, "g5.xlarge", "us-east-1a", NOON - 13 * HOUR, "0.30 0.31 0.29 0.33")
     aws.points += [Point("g5.xlarge", "us-east-1b", NOON - 90 * HOUR, "0.20")]
     prices = spot(aws, ["g5.xlarge"])
-    found = {(one.applies_to["zone_id"], one.valid_from, one.valid_to, str(one.amount)) for one in prices}
-    assert found == {
+    periods = {(price.applies_to["zone_id"], price.valid_from, price.valid_to, str(price.amount)) for price in prices}
+    assert periods == {
         ("use1-az6", NOON - 13 * HOUR, NOON - 9 * HOUR, "0.30"),
         ("use1-az6", NOON - 9 * HOUR, NOON - 5 * HOUR, "0.31"),
         ("use1-az6", NOON - 5 * HOUR, NOON - HOUR, "0.29"),
         ("use1-az6", NOON - HOUR, TOMORROWS_END, "0.33"),
         ("use1-az1", NOON - 90 * HOUR, TOMORROWS_END, "0.20"),
     }  # fmt: skip
-    assert {(one.source, one.unit, one.currency, one.fetched_at) for one in prices} == {
+    assert {(price.source, price.unit, price.currency, price.fetched_at) for price in prices} == {
         ("spot", "node-hour", "USD", NOON)
     }
-    assert all(one.applies_to["capacity_type"] == "spot" and one.applies_to["operating_system"] == "linux"
-               for one in prices)  # fmt: skip
+    assert all(price.applies_to["capacity_type"] == "spot" and price.applies_to["operating_system"] == "linux"
+               for price in prices)  # fmt: skip
     history = [call for call in aws.calls if call[1] == "DescribeSpotPriceHistory"]
     assert len(history) == 3, "five points in pages of two: one chain"
-    assert len(aws.calls) - len(history) == (0 if zone_ids else 1), "zones are asked once, where their ids are missing"
+    assert len(aws.calls) - len(history) == (0 if zone_ids else 1), "zones are requested once, if their ids are missing"
 
 
-def test_all_types_of_a_region_are_one_chain_and_others_are_left_out() -> None:
+def test_all_types_of_a_region_are_read_and_others_left_out() -> None:
     aws = Aws()
     for kind in range(50):
         aws.points += every(3, f"g{kind}.xlarge", "us-east-1a", NOON - 9 * HOUR, "1 2 3")
@@ -62,17 +62,17 @@ def test_all_types_of_a_region_are_one_chain_and_others_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("odd", ["NaN", "Infinity", "-1", "1e308", "1e10"])
-def test_price_beyond_reason_is_left_out_and_costs_no_other_its_own(odd: str) -> None:
+def test_implausible_price_is_left_out_and_others_are_kept(odd: str) -> None:
     aws = Aws()
     aws.points = every(4, "g5.xlarge", "us-east-1a", NOON - 9 * HOUR, f"0.30 {odd} 0.29")
     aws.points += every(4, "g5.xlarge", "us-east-1b", NOON - 9 * HOUR, "0.20 0.21")
-    assert {one.applies_to["zone_id"] for one in spot(aws, ["g5.xlarge"])} == {"use1-az1"}
+    assert {price.applies_to["zone_id"] for price in spot(aws, ["g5.xlarge"])} == {"use1-az1"}
     aws.offers = [Offer("p5.48xlarge", "us-east-1", odd), Offer("g5.xlarge", "us-east-1", "1.006")]
-    found = listed(aws, ["p5.48xlarge", "g5.xlarge"])
-    assert [(one.applies_to["instance_type"], str(one.amount)) for one in found] == [("g5.xlarge", "1.006")]
+    prices = listed(aws, ["p5.48xlarge", "g5.xlarge"])
+    assert [(price.applies_to["instance_type"], str(price.amount)) for price in prices] == [("g5.xlarge", "1.006")]
 
 
-def test_windows_has_prices_of_its_own_and_vpc_products_are_the_same_thing() -> None:
+def test_windows_and_vpc_products_are_read() -> None:
     aws = Aws()
     aws.points = [
         Point("g5.xlarge", "us-east-1a", NOON - 3 * HOUR, "0.3", "Linux/UNIX (Amazon VPC)"),
@@ -83,11 +83,13 @@ def test_windows_has_prices_of_its_own_and_vpc_products_are_the_same_thing() -> 
     prices = Ec2SpotHistory(aws.client).fetch(
         "us-east-1", ["g5.xlarge"], ["linux", "windows"], since=NOON - 9 * HOUR, now=NOON
     )
-    found = {(one.applies_to["operating_system"], one.applies_to["zone_id"], str(one.amount)) for one in prices}
-    assert found == {("linux", "use1-az6", "0.3"), ("linux", "use1-az1", "0.5"), ("windows", "use1-az1", "0.7")}
+    amounts = {
+        (price.applies_to["operating_system"], price.applies_to["zone_id"], str(price.amount)) for price in prices
+    }
+    assert amounts == {("linux", "use1-az6", "0.3"), ("linux", "use1-az1", "0.5"), ("windows", "use1-az1", "0.7")}
 
 
-def test_a_refused_request_names_the_permission() -> None:
+def test_refused_request_names_the_permission() -> None:
     aws = Aws()
     aws.failing = {"DescribeSpotPriceHistory", "GetProducts", "DescribeInstanceTypes"}
     with pytest.raises(SourceError, match="the role needs the permission for ec2:DescribeSpotPriceHistory"):
@@ -98,7 +100,7 @@ def test_a_refused_request_names_the_permission() -> None:
         Ec2InstanceTypes(aws.client).fetch("us-east-1", ["g5.xlarge"])
 
 
-def test_an_answer_of_an_unknown_form_is_an_error_and_not_a_price() -> None:
+def test_unexpected_format_is_an_error() -> None:
     aws = Aws()
     aws.points = [Point("g5.xlarge", "us-east-1a", NOON, "cheap")]
     with pytest.raises(SourceError, match="unexpected format"):
@@ -109,7 +111,7 @@ def listed(aws: Aws, types: list[str], region: str = "us-east-1", systems: Any =
     return AwsPriceList(aws.client).fetch(region, types, systems, tenancy="Shared", now=NOON)
 
 
-def test_list_prices_are_exact_and_those_of_the_offer_meant() -> None:
+def test_list_prices_are_exact_and_of_the_right_offer() -> None:
     aws = Aws()
     aws.offers = [
         Offer("p5.48xlarge", "us-east-1", "55.0400000000"),
@@ -124,18 +126,18 @@ def test_list_prices_are_exact_and_those_of_the_offer_meant() -> None:
         Offer("g5.xlarge", "us-east-1", "1.0060000000", since="2026-06-01T00:00:00Z"),
     ]
     prices = listed(aws, ["p5.48xlarge", "g5.xlarge", "nope"])
-    assert {(one.applies_to["instance_type"], str(one.amount), one.valid_from) for one in prices} == {
+    assert {(price.applies_to["instance_type"], str(price.amount), price.valid_from) for price in prices} == {
         ("p5.48xlarge", "55.0400000000", datetime(2026, 11, 1, tzinfo=UTC)),
         ("g5.xlarge", "1.0060000000", datetime(2026, 6, 1, tzinfo=UTC)),
     }
     assert prices[0].applies_to.keys() == {"instance_type", "region", "operating_system"}
-    assert all((one.currency, one.valid_to, one.unit) == ("USD", None, "node-hour") for one in prices)
+    assert all((price.currency, price.valid_to, price.unit) == ("USD", None, "node-hour") for price in prices)
     assert aws.calls == [("us-east-1", "GetProducts")]
     (windows,) = listed(aws, ["p5.48xlarge"], systems=("windows",))
     assert (windows.amount, windows.applies_to["operating_system"]) == (Decimal(64), "windows")
 
 
-def test_fifty_types_are_two_requests_or_one_each_where_filters_take_one_value() -> None:
+def test_types_are_queried_in_batches_or_singly() -> None:
     types = [f"g{kind}.xlarge" for kind in range(50)]
     for any_of, calls in ((True, 2), (False, 2 + 50)):
         aws = Aws(any_of=any_of)
@@ -144,14 +146,14 @@ def test_fifty_types_are_two_requests_or_one_each_where_filters_take_one_value()
         assert len(aws.calls) == calls
 
 
-def test_pages_of_the_list_are_followed() -> None:
+def test_all_pages_of_the_price_list_are_read() -> None:
     aws = Aws(page=3)
     aws.offers = [Offer(f"g{kind}.xlarge", "us-east-1", "1") for kind in range(10)]
     assert len(listed(aws, [f"g{kind}.xlarge" for kind in range(10)])) == 10
     assert len(aws.calls) == 4
 
 
-def test_two_prices_for_one_thing_are_an_error() -> None:
+def test_two_prices_of_an_instance_type_are_an_error() -> None:
     aws = Aws()
     aws.offers = [Offer("g5.xlarge", "us-east-1", "1"), Offer("g5.xlarge", "us-east-1", "2")]
     with pytest.raises(SourceError, match=r"two prices of g5.xlarge \(linux, us-east-1\): 1 and 2 USD"):
@@ -160,7 +162,7 @@ def test_two_prices_for_one_thing_are_an_error() -> None:
     assert len(listed(aws, ["g5.xlarge"])) == 1
 
 
-def test_china_has_its_own_endpoint_and_currency() -> None:
+def test_china_has_another_endpoint_and_currency() -> None:
     aws = Aws()
     aws.offers = [Offer("g5.xlarge", "cn-north-1", "8.5", currency="CNY")]
     (price,) = listed(aws, ["g5.xlarge"], region="cn-north-1")
@@ -171,14 +173,14 @@ def test_china_has_its_own_endpoint_and_currency() -> None:
 @pytest.mark.parametrize(
     ("region", "endpoint"), [("us-west-2", "us-east-1"), ("eu-central-1", "eu-central-1"), ("ap-south-1", "ap-south-1")]
 )
-def test_the_price_list_is_asked_in_the_region_itself_where_it_answers_there(region: str, endpoint: str) -> None:
+def test_price_list_is_queried_in_the_region_if_it_has_an_endpoint(region: str, endpoint: str) -> None:
     aws = Aws()
     aws.offers = [Offer("g5.xlarge", region, "1.25")]
     assert [price.currency for price in listed(aws, ["g5.xlarge"], region=region)] == ["USD"]
     assert aws.calls == [(endpoint, "GetProducts")]
 
 
-def test_govcloud_has_no_price_list_and_says_what_to_do() -> None:
+def test_govcloud_without_price_list_suggests_manual_prices() -> None:
     aws = Aws()
     with pytest.raises(SourceError, match=r"no endpoint in the partition aws-us-gov of us-gov-west-1; set prices"):
         listed(aws, ["g5.xlarge"], region="us-gov-west-1")
@@ -194,26 +196,26 @@ def test_spot_prices_are_in_the_partitions_currency(region: str, zone: str, curr
     assert [price.currency for price in spot(aws, ["g5.xlarge"], region=region)] == [currency]
 
 
-def test_a_region_that_no_partition_has_is_an_error() -> None:
+def test_unknown_region_is_an_error() -> None:
     with pytest.raises(SourceError, match="UnknownRegionError"):
         listed(Aws(), ["g5.xlarge"], region="moon-1")
 
 
-def test_a_price_of_the_future_is_not_in_force() -> None:
+def test_future_price_is_left_out() -> None:
     aws = Aws()
     aws.offers = [Offer("g5.xlarge", "us-east-1", "1", since="2026-12-01T00:00:00Z")]
     assert listed(aws, ["g5.xlarge"]) == []
 
 
-def test_shapes_are_those_that_ec2_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """moto's catalogue is EC2's own; the numbers stand on AWS's pages of the instance types."""
+def test_shapes_equal_ec2s_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """moto has EC2's own catalog. The expected numbers are from AWS's pages about instance types."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
-    wanted = ["p5.48xlarge", "p4d.24xlarge", "g5.xlarge", "inf1.xlarge", "trn1.2xlarge", "m5.large", "nope.large",
+    types = ["p5.48xlarge", "p4d.24xlarge", "g5.xlarge", "inf1.xlarge", "trn1.2xlarge", "m5.large", "nope.large",
               "g6f.large", "gr6f.4xlarge"]  # fmt: skip
     with mock_aws():
         catalogue = Ec2InstanceTypes(lambda service, region: boto3.client(service, region_name=region))  # type: ignore[call-overload]
-        shapes = {shape.instance_type: shape for shape in catalogue.fetch("us-east-1", wanted)}
+        shapes = {shape.instance_type: shape for shape in catalogue.fetch("us-east-1", types)}
     assert shapes == {
         "p5.48xlarge": InstanceShape("p5.48xlarge", 8, 192, 2048 * 1024),
         "p4d.24xlarge": InstanceShape("p4d.24xlarge", 8, 96, 1152 * 1024),
@@ -226,7 +228,7 @@ def test_shapes_are_those_that_ec2_tells(monkeypatch: pytest.MonkeyPatch) -> Non
     }
 
 
-def test_accelerators_of_older_kinds_count_and_none_twice() -> None:
+def test_older_accelerators_count_once() -> None:
     aws = Aws(page=1)
     both = gpus(4, 24, 49152, "NeuronInfo") | gpus(4, 24, 49152, "InferenceAcceleratorInfo")
     aws.shapes = {"inf1.6xlarge": both, "eia.large": gpus(2, 4, 8192, "InferenceAcceleratorInfo")}
@@ -240,7 +242,7 @@ def test_accelerators_of_older_kinds_count_and_none_twice() -> None:
      ("us-west-2-lax-1a", "us-west-2"), ("us-east-1-wl1-bos-wlz-1", "us-east-1"), ("", ""), ("rack-7", ""),
      ("westeurope-1", "")],
 )  # fmt: skip
-def test_a_zone_tells_its_region(zone: str, region: str) -> None:
+def test_region_of_a_zone(zone: str, region: str) -> None:
     assert region_of(zone) == region
 
 
@@ -251,5 +253,5 @@ def test_a_zone_tells_its_region(zone: str, region: str) -> None:
      ("cnn1-az1", "cn-north-1"), ("usgw1-az1", "us-gov-west-1"), ("usw2-lax1-az1", "us-west-2"), ("", ""),
      ("rack", "")],
 )  # fmt: skip
-def test_a_zone_id_tells_its_region(zone_id: str, region: str) -> None:
+def test_region_of_a_zone_id(zone_id: str, region: str) -> None:
     assert region_of_zone_id(zone_id) == region

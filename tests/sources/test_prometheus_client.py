@@ -1,4 +1,4 @@
-"""The Prometheus client against a real HTTP server that answers everything but what was hoped for."""
+"""The Prometheus client against a real HTTP server with all kinds of faulty responses."""
 
 import json
 import time
@@ -32,14 +32,14 @@ GOOD = json.dumps(
         },
     }
 )
-Answer = tuple[int, str, dict[str, str]]
+Response = tuple[int, str, dict[str, str]]
 
 
 class Server(ThreadingHTTPServer):
-    """Gives prepared answers in turn, the last one for ever; remembers what it was asked."""
+    """Returns prepared responses in turn, the last one forever, and records requests."""
 
-    answers: list[Answer]
-    asked: list[tuple[str, dict[str, str], dict[str, list[str]]]]
+    responses: list[Response]
+    requests: list[tuple[str, dict[str, str], dict[str, list[str]]]]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -47,10 +47,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        self.server.asked.append((self.path, dict(self.headers), parse_qs(body)))
-        answers = self.server.answers
-        status, text, headers = answers.pop(0) if len(answers) > 1 else answers[0]
-        if status == 0:  # hang up in the middle of the answer
+        self.server.requests.append((self.path, dict(self.headers), parse_qs(body)))
+        responses = self.server.responses
+        status, text, headers = responses.pop(0) if len(responses) > 1 else responses[0]
+        if status == 0:  # close the connection in the middle of the response
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + text.encode())
             self.close_connection = True
             return
@@ -62,14 +62,14 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
+        """Log nothing."""
 
 
 class Dripping(Handler):
-    """Sends a byte now and then, each within the wait for the next one."""
+    """Sends a byte now and then, each within the read timeout."""
 
     def do_POST(self) -> None:
-        self.server.asked.append((self.path, {}, {}))
+        self.server.requests.append((self.path, {}, {}))
         self.send_response(200)
         self.send_header("Content-Length", "1000")
         self.end_headers()
@@ -82,27 +82,27 @@ class Dripping(Handler):
             self.close_connection = True
 
 
-def test_an_answer_that_drips_is_not_waited_for() -> None:
+def test_slow_response_ends_at_the_timeout() -> None:
     server = Server(("127.0.0.1", 0), Dripping)
-    server.answers, server.asked = [], []
+    server.responses, server.requests = [], []
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
         url = f"http://127.0.0.1:{server.server_port}"
-        impatient = PrometheusClient(url, cluster="blue", timeout=0.5, sleep=lambda _: None)
-        with pytest.raises(MetricsUnavailableError, match=r"did not answer within 0\.5 s, 4 times"):
-            impatient.query_range("up", HOUR, HOUR)
+        client = PrometheusClient(url, cluster="blue", timeout=0.5, sleep=lambda _: None)
+        with pytest.raises(MetricsUnavailableError, match=r"did not response within 0\.5 s, 4 times"):
+            client.query_range("up", HOUR, HOUR)
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
-    assert 0 < len(server.asked) <= ATTEMPTS
+    assert 0 < len(server.requests) <= ATTEMPTS
 
 
 @contextmanager
-def answering(*answers: Answer) -> Iterator[Server]:
+def answering(*responses: Response) -> Iterator[Server]:
     server = Server(("127.0.0.1", 0), Handler)
-    server.answers, server.asked = list(answers), []
+    server.responses, server.requests = list(responses), []
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -117,12 +117,12 @@ def client(server: Server, sleep: Callable[[float], None] = lambda _: None) -> P
     return PrometheusClient(f"http://127.0.0.1:{server.server_port}", cluster="blue", sleep=sleep)
 
 
-def test_a_query_is_posted_as_a_form_and_read_exactly() -> None:
+def test_query_is_posted_as_a_form_and_parsed_exactly() -> None:
     with answering((200, GOOD, {})) as server:
         (series,) = client(server).query_range('up{a="b+c d"}', HOUR, HOUR + timedelta(hours=2))
     assert series.labels == {"pod": "p"}
     assert series.samples == ((1795082400000, "3"), (1795086000500, "NaN"))
-    path, headers, form = server.asked[0]
+    path, headers, form = server.requests[0]
     assert path == "/api/v1/query_range"
     assert headers["Content-Type"] == "application/x-www-form-urlencoded"
     assert (form.pop("stats"), form.pop("max_lookback")) == (["true"], ["5m"])
@@ -135,15 +135,15 @@ def test_a_query_is_posted_as_a_form_and_read_exactly() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("response", "expected"),
     [
         ((400, '{"status":"error","errorType":"bad_data","error":"parse error"}', {}), "400 Bad Request: parse error"),
         ((422, '{"status":"error","errorType":"execution","error":"query timed out"}', {}), "query timed out"),
         ((413, "response larger than the max (181673024 vs 52428800)", {}), "response larger than the max"),
         ((403, "<html><body>Forbidden</body></html>", {}), "403 Forbidden"),
-        ((200, '{"status":"error","error":"half of it"}', {}), "half of it"),
+        ((200, '{"status":"error","error":"partial result"}', {}), "partial result"),
         ((200, '["a list"]', {}), "a list"),
-        ((200, GOOD.replace('"status"', '"warnings":["partial answer"],"status"'), {}), "partial answer"),
+        ((200, GOOD.replace('"status"', '"warnings":["partial response"],"status"'), {}), "partial response"),
         ((200, GOOD.replace('"status"', '"isPartial":true,"status"'), {}), "partial data"),
         ((422, "too long query; mustn't exceed `-search.maxQueryLen=16384` bytes", {}), "-search.maxQueryLen"),
         ((200, GOOD.replace("matrix", "vector"), {}), "vector"),
@@ -163,19 +163,19 @@ def test_a_query_is_posted_as_a_form_and_read_exactly() -> None:
         ((302, "", {"Location": "https://elsewhere.test/x"}), "redirects to 'https://elsewhere.test/x'"),
     ],
 )
-def test_an_answer_that_is_no_success_is_an_error_that_names_cluster_and_query(answer: Answer, says: str) -> None:
-    with answering(answer) as server, pytest.raises(MetricsResponseError) as error:
+def test_unsuccessful_response_is_an_error_with_cluster_and_query(response: Response, expected: str) -> None:
+    with answering(response) as server, pytest.raises(MetricsResponseError) as error:
         client(server).query_range("up", HOUR, HOUR)
-    assert says in str(error.value)
+    assert expected in str(error.value)
     assert "cluster blue" in str(error.value)
     assert "(query: up)" in str(error.value)
     assert len(str(error.value)) < 1000
     str(error.value).encode()
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         (429, "slow down", {}),
         (503, '{"status":"error","errorType":"unavailable","error":"not yet"}', {}),
@@ -186,21 +186,21 @@ def test_an_answer_that_is_no_success_is_an_error_that_names_cluster_and_query(a
         (0, GOOD[:60], {}),
     ],
 )
-def test_what_can_pass_is_tried_again_and_then_given_up(answer: Answer) -> None:
+def test_temporary_failures_are_retried(response: Response) -> None:
     waits: list[float] = []
-    with answering(answer) as server, pytest.raises(MetricsUnavailableError, match="cluster blue"):
+    with answering(response) as server, pytest.raises(MetricsUnavailableError, match="cluster blue"):
         client(server, waits.append).query_range("up", HOUR, HOUR)
-    assert len(server.asked) == ATTEMPTS
+    assert len(server.requests) == ATTEMPTS
     assert len(waits) == ATTEMPTS - 1
     assert waits[0] < waits[-1]
 
 
-def test_a_passing_fault_is_not_noticed() -> None:
+def test_query_succeeds_after_temporary_failures() -> None:
     with answering((503, "", {}), (0, "{", {}), (200, GOOD, {})) as server:
         assert len(client(server).query_range("up", HOUR, HOUR)) == 1
 
 
-def test_the_wait_that_a_server_asks_for_is_kept_within_bounds() -> None:
+def test_retry_after_is_limited() -> None:
     waits: list[float] = []
     with answering((429, "", {"Retry-After": "7"}), (429, "", {"Retry-After": "3600"}), (200, GOOD, {})) as server:
         client(server, waits.append).query_range("up", HOUR, HOUR)
@@ -208,14 +208,14 @@ def test_the_wait_that_a_server_asks_for_is_kept_within_bounds() -> None:
 
 
 @pytest.mark.parametrize("text", ["²", "-5", "1e400", "nan", "soon", ""])
-def test_retry_after_that_is_no_time_does_not_stop_the_retries(text: str) -> None:
+def test_invalid_retry_after_does_not_stop_retries(text: str) -> None:
     waits: list[float] = []
     with answering((429, "", {"Retry-After": text}), (200, GOOD, {})) as server:
         assert len(client(server, waits.append).query_range("up", HOUR, HOUR)) == 1
     assert 0 < waits[0] <= 1
 
 
-def test_after_a_failure_no_query_of_the_same_deadline_starts() -> None:
+def test_failure_cancels_other_queries_of_the_deadline() -> None:
     deadline = Deadline(60)
     with answering((503, "", {})) as server:
         url = f"http://127.0.0.1:{server.server_port}"
@@ -224,58 +224,60 @@ def test_after_a_failure_no_query_of_the_same_deadline_starts() -> None:
         )
         with pytest.raises(MetricsUnavailableError, match="answered 503") as first:
             failing.query_range("up", HOUR, HOUR)
-        asked = len(server.asked)
-        for again in (failing, other):
+        queries_before = len(server.requests)
+        for late_client in (failing, other):
             with pytest.raises(MetricsUnavailableError) as second:
-                again.query_range("other", HOUR, HOUR)
+                late_client.query_range("other", HOUR, HOUR)
             assert str(second.value) == str(first.value)
-    assert len(server.asked) == asked == ATTEMPTS
+    assert len(server.requests) == queries_before == ATTEMPTS
 
 
-def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
+def test_no_retry_after_the_deadline() -> None:
     waits: list[float] = []
     with answering((429, "", {"Retry-After": "9"})) as server:
-        hurried = PrometheusClient(
+        client_with_deadline = PrometheusClient(
             f"http://127.0.0.1:{server.server_port}", cluster="blue", deadline=Deadline(5), sleep=waits.append
         )
         with pytest.raises(MetricsUnavailableError, match=r"429 .*the time for all queries is used up"):
-            hurried.query_range("up", HOUR, HOUR)
-    assert (waits, len(server.asked)) == ([], 1)
+            client_with_deadline.query_range("up", HOUR, HOUR)
+    assert (waits, len(server.requests)) == ([], 1)
 
 
-def test_after_the_deadline_nothing_is_asked() -> None:
+def test_no_query_after_the_deadline() -> None:
     with answering((200, GOOD, {})) as server:
         late = PrometheusClient(f"http://127.0.0.1:{server.server_port}", cluster="blue", deadline=Deadline(0))
         with pytest.raises(MetricsUnavailableError, match="the 0 s for all queries are used up"):
             late.query_range("up", HOUR, HOUR)
-    assert server.asked == []
+    assert server.requests == []
 
 
-def test_an_answer_above_the_limit_is_asked_for_in_parts() -> None:
+def test_response_above_the_limit_is_too_large() -> None:
     big = GOOD.replace('"p"', '"' + "p" * ANSWER_BYTES + '"')
     with answering((200, big, {})) as server, pytest.raises(MetricsTooLargeError, match="more than 16 MiB"):
         client(server).query_range("up", HOUR, HOUR)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("kept", ["5", '"9' + "9" * 5000 + 'd"', '"²d"', '"٣d"', "null", "[]", '""'])
-def test_a_retention_of_another_form_is_not_known(kept: str) -> None:
-    with raw_server(lambda exchange: exchange.answer(f'{{"data": {{"storageRetention": {kept}}}}}'.encode())) as server:
+def test_invalid_retention_is_none(kept: str) -> None:
+    with raw_server(
+        lambda exchange: exchange.answer(f'{{"data": {{"storageRetention": {kept}}}}}'.encode())
+    ) as server:
         assert PrometheusClient(server.url, cluster="blue").retention() is None
 
 
-def test_nobody_there() -> None:
+def test_unreachable_server_is_unavailable() -> None:
     with answering((200, GOOD, {})) as server:
-        gone = client(server)
+        stopped = client(server)
     with pytest.raises(MetricsUnavailableError, match="could not be reached"):
-        gone.query_range("up", HOUR, HOUR)
+        stopped.query_range("up", HOUR, HOUR)
 
 
 @pytest.mark.parametrize(
     ("text", "length"),
     [("15d", timedelta(days=15)), ("1y2w", timedelta(days=379)), ("90m30s", timedelta(seconds=5430)), ("", None)],
 )
-def test_durations(text: str, length: timedelta | None) -> None:
+def test_prometheus_durations_are_parsed(text: str, length: timedelta | None) -> None:
     assert parse_duration(text) == length
 
 
@@ -288,14 +290,14 @@ def test_durations(text: str, length: timedelta | None) -> None:
         "the response contains more than -search.maxResponseSeries=2 time series",
     ],
 )
-def test_limits_of_victoria_metrics_ask_for_smaller_parts(limit: str) -> None:
+def test_limits_of_victoria_metrics_count_as_too_large(limit: str) -> None:
     refusal = json.dumps({"status": "error", "errorType": "422", "error": limit})
     with answering((422, refusal, {})) as server, pytest.raises(MetricsTooLargeError, match="422"):
         client(server).query_range("up", HOUR, HOUR)
 
 
-def test_staleness_markers_of_victoria_metrics_are_no_samples() -> None:
-    """It answers them as NaN where raw samples are asked for; Prometheus, whose answers carry stats, does not."""
+def test_staleness_markers_of_victoria_metrics_are_removed() -> None:
+    """VictoriaMetrics returns them as NaN in raw samples. Prometheus, whose responses contain stats, does not."""
     body = json.loads(GOOD)
     del body["data"]["stats"]
     ended = {"metric": {"pod": "ended"}, "values": [[1795082400, "NaN"]]}
@@ -305,7 +307,7 @@ def test_staleness_markers_of_victoria_metrics_are_no_samples() -> None:
     assert series.samples == ((1795082400000, "3"),)
 
 
-def test_whole_answer_of_victoria_metrics_cluster_is_taken() -> None:
+def test_complete_response_of_victoria_metrics_cluster_is_accepted() -> None:
     with answering((200, GOOD.replace('"status"', '"isPartial":false,"status"'), {})) as server:
         assert client(server).query_range("up", HOUR, HOUR)
 
@@ -316,45 +318,43 @@ THRESHOLD = json.dumps(
 
 
 @pytest.mark.parametrize(("auth", "limit"), [("sigv4", "500000000"), ("sigv4", "7000000"), ("none", None)])
-def test_only_amp_is_asked_to_refuse_dear_queries(
-    auth: str, limit: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sample_limit_is_sent_to_amp_only(auth: str, limit: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")
     with answering((200, GOOD, {})) as server:
         prometheus = {"url": f"http://127.0.0.1:{server.server_port}", "auth": auth}
         prometheus |= {"region": "eu-central-1"} if auth == "sigv4" else {}
-        own = {} if limit in {None, "500000000"} else {"max_samples_per_query": int(str(limit))}
+        limits = {} if limit in {None, "500000000"} else {"max_samples_per_query": int(str(limit))}
         document = {
-            "clusters": [{"name": "blue", "prometheus": {**prometheus, **own}}],
+            "clusters": [{"name": "blue", "prometheus": {**prometheus, **limits}}],
             "pricing": {"source": "constant", "gpu_hourly_usd": 12},
         }
         settings = parse_settings(json.dumps(document))
         with suppress(MetricsResponseError):
             metrics_reader(settings.clusters[0], settings).observe([HOUR])
-        observed = len(server.asked)
+        after_observation = len(server.requests)
         with suppress(MetricsResponseError):
             PrometheusLimits(settings.clusters[0]).at_ends([HOUR])
-        asked_of_limits = len(server.asked)
+        after_limits = len(server.requests)
         examine(settings.clusters[0], settings, HOUR)
-    assert 0 < observed < asked_of_limits < len(server.asked)
-    for path, headers, form in server.asked:
-        told = parse_qs(urlsplit(path).query)
-        assert told == ({"max_samples_processed_error_threshold": [limit]} if limit else {})
+    assert 0 < after_observation < after_limits < len(server.requests)
+    for path, headers, form in server.requests:
+        parameters = parse_qs(urlsplit(path).query)
+        assert parameters == ({"max_samples_processed_error_threshold": [limit]} if limit else {})
         assert ("Authorization" in headers) == (auth == "sigv4")
         assert not any("threshold" in name for name in form)
 
 
-def test_what_the_limit_refuses_is_neither_tried_again_nor_asked_in_parts() -> None:
+def test_query_over_the_sample_limit_is_not_retried() -> None:
     with answering((422, THRESHOLD, {})) as server:
         limited = PrometheusClient(f"http://127.0.0.1:{server.server_port}", cluster="blue", max_samples=10**6)
         with pytest.raises(MetricsResponseError, match="the error threshold is reached") as refused:
             limited.query_range("up", HOUR, HOUR)
     assert not isinstance(refused.value, MetricsTooLargeError)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
-def test_a_limit_without_amp_is_refused() -> None:
+def test_sample_limit_requires_amp() -> None:
     document = (
         '{"clusters": [{"name": "c", "prometheus": {"url": "http://x", "max_samples_per_query": 5000000}}], '
         '"pricing": {"source": "constant", "gpu_hourly_usd": 1}}'
@@ -364,7 +364,7 @@ def test_a_limit_without_amp_is_refused() -> None:
 
 
 def test_query_that_another_failure_cancels_reports_that_failure() -> None:
-    """Queries run in parallel: whichever of the two is reported, it says what went wrong first."""
+    """Queries run in parallel. Whichever of the two errors is raised, it reports the first failure."""
     with raw_server(Exchange.hang) as server:
         deadline = Deadline(60)
         client = PrometheusClient(server.url, cluster="demo", deadline=deadline)

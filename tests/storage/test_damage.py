@@ -1,4 +1,4 @@
-"""Items that are cut short, or lost: one sentence names them, and restating the hour mends what it writes anew."""
+"""Truncated or missing items are named in an error, and restating the hour writes them again."""
 
 import time
 from collections.abc import Callable
@@ -83,7 +83,9 @@ READERS: dict[str, Callable[[Kept], object]] = {
     "lines": lambda kept: kept.ledger.lines("demo", DAY_1),
     "nodes": lambda kept: kept.ledger.nodes("demo", DAY_1)[1],
     "notes": lambda kept: kept.ledger.notes_of(kept.ledger.manifests("demo", DAY_1, DAY_1 + DAY)),
-    "usage": lambda kept: [kept.ledger.usage(manifest) for manifest in kept.ledger.manifests("demo", DAY_1, DAY_1 + HOUR)],
+    "usage": lambda kept: [
+        kept.ledger.usage(manifest) for manifest in kept.ledger.manifests("demo", DAY_1, DAY_1 + HOUR)
+    ],
     "restatements": lambda kept: kept.ledger.restatements("demo", DAY_1, DAY_1 + DAY),
     "days": lambda kept: kept.rollups.days("demo", DAY_1, DAY_1 + DAY),
     "unit": lambda kept: kept.rollups.unit_hours("demo", "research", DAY_1, DAY_1 + DAY),
@@ -115,7 +117,11 @@ def test_damaged_item_is_repaired_by_restating_its_hour(kept: Kept, kind: str) -
     (day,) = kept.rollups.days("demo", DAY_1, DAY_1 + DAY)
     assert {unit: costs.allocated_usd for unit, costs in day.units.items()} == {"research": 5}
     restatements = [
-        (restatement.before.costs.allocated_usd if restatement.before else None, restatement.after.costs.allocated_usd, set(restatement.units))
+        (
+            restatement.before.costs.allocated_usd if restatement.before else None,
+            restatement.after.costs.allocated_usd,
+            set(restatement.units),
+        )
         for restatement in kept.ledger.restatements("demo", DAY_1, DAY_1 + DAY)
     ]
     expected = [(Decimal(2), Decimal(3), {"research"}), (Decimal(3), Decimal(5), {"research"})]

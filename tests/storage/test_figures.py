@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpucost.core.model import Costs
 from gpucost.storage.amount_columns import pack_table, unpack_table
 
-amounts = st.integers(-(10**27), 10**27).map(lambda quanta: Decimal(quanta).scaleb(-12))
+amounts = st.integers(-(10**27), 10**27).map(lambda units: Decimal(units).scaleb(-12))
 costs = st.builds(Costs, *(amounts for _ in Costs.names()))
 texts = st.text(max_size=4)
 

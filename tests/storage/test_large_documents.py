@@ -53,7 +53,9 @@ def idle_workloads(count: int, numbers: random.Random) -> Iterator[Alert]:
         alert_notification = notification("idle-workload", since=NOON, hour=NOON, subject=subject)
         figures = {**alert_notification.figures, "waste_usd_per_hour": amount(numbers), "gpus": amount(numbers)}
         worst = (TopWaster(subject.namespace, "Job", name, amount(numbers), amount(numbers)),)
-        alert_notification = replace(alert_notification, id=f"demo/idle-workload/{name}", figures=figures, workloads=worst)
+        alert_notification = replace(
+            alert_notification, id=f"demo/idle-workload/{name}", figures=figures, workloads=worst
+        )
         yield Alert(
             "idle-workload",
             subject,

@@ -17,8 +17,8 @@ from gpucost.storage import compressed_documents
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.table import MAX_ATTEMPTS, Table
 from tests.conftest import DynamoTable
+from tests.metered_client import MeteredClient
 from tests.records import HOUR, line, record
-from tests.watched import Watched
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 FIGURES = [line(pod="p1"), line(pod="p2", usd="0.000000000001"), line("idle", "notebooks", "n", "12")]
@@ -31,11 +31,13 @@ def seen(ledger: Ledger) -> tuple[list[HourSummary], list[Line]]:
 
 
 def publish(ledger: Ledger, hour_record: HourRecord) -> None:
-    ledger.publish(hour_record, replacing=ledger.manifest(hour_record.cluster, hour_record.hour), settings_version=1, now=NOW)
+    ledger.publish(
+        hour_record, replacing=ledger.manifest(hour_record.cluster, hour_record.hour), settings_version=1, now=NOW
+    )
 
 
 def test_published_records_are_read_unchanged(table: DynamoTable) -> None:
-    ledger = Ledger(Watched(table.client), table.name)
+    ledger = Ledger(MeteredClient(table.client), table.name)
     published = record(FIGURES, notes=("a note",))
     manifest = ledger.publish(published, replacing=None, settings_version=3, now=NOW)
     assert (manifest.version, manifest.settings_version, manifest.attempts) == (1, 3, 0)
@@ -43,7 +45,7 @@ def test_published_records_are_read_unchanged(table: DynamoTable) -> None:
     assert ledger.summaries("demo", HOUR, HOUR + ONE_HOUR) == [summarize(published, 1)]
     assert seen(ledger)[1] == sorted(FIGURES, key=lambda line: line.pod)
     assert ledger.lines("demo", HOUR, "idle") == [FIGURES[2]]
-    assert ledger.lines("demo", HOUR, "nobody") == []
+    assert ledger.lines("demo", HOUR, "absent") == []
     assert ledger.notes_of(ledger.manifests("demo", HOUR, HOUR + ONE_HOUR)) == {HOUR: ("a note",)}
 
 
@@ -51,7 +53,9 @@ def test_totals_are_read_without_groups(table: DynamoTable) -> None:
     """Even where these are damaged; a summary without its totals is damaged."""
     ledger, hour_record = Ledger(table.client, table.name), record()
     ledger.publish(hour_record, replacing=None, settings_version=1, now=NOW)
-    (item,) = [scanned for scanned in table.client.scan(TableName=table.name)["Items"] if "#summaries" in scanned["pk"]["S"]]
+    (item,) = [
+        scanned for scanned in table.client.scan(TableName=table.name)["Items"] if "#summaries" in scanned["pk"]["S"]
+    ]
     without = {name: value for name, value in item.items() if name != "t"}
     table.client.put_item(TableName=table.name, Item=without)
     with pytest.raises(IntegrityError):
@@ -98,14 +102,14 @@ def test_readers_see_the_same_after_a_crash_at_any_call_and_a_second_run(dynamod
 
     ledger = start_over()
     before = seen(ledger)
-    watched = Watched(table.client)
+    watched = MeteredClient(table.client)
     run(watched)
     after = seen(ledger)
     assert len(watched.calls) > 5
     for k in range(1, len(watched.calls) + 1):
         ledger = start_over()
         with pytest.raises(KeyboardInterrupt):
-            run(Watched(table.client, fail_at=k))
+            run(MeteredClient(table.client, fail_at=k))
         assert seen(ledger) in (before, after), f"half an hour was seen after call {k}"
         if seen(ledger) == before:
             run(table.client)
@@ -185,8 +189,8 @@ def test_number_of_failed_attempts_is_unlimited(table: DynamoTable) -> None:
     for at in range(70):
         hour_record = record(hour=HOUR, status="incomplete", notes=(f"attempt {at}",))
         ledger.publish(
-            hour_record, replacing=ledger.newest_version("demo", HOUR), settings_version=1, now=HOUR + (2 + at) * ONE_HOUR,
-            last_attempt=end,
+            hour_record, replacing=ledger.newest_version("demo", HOUR), settings_version=1,
+            now=HOUR + (2 + at) * ONE_HOUR, last_attempt=end,
         )  # fmt: skip
     manifest = ledger.manifest("demo", HOUR)
     assert manifest is not None
@@ -218,7 +222,7 @@ def test_week_of_manifests_is_one_cheap_query(table: DynamoTable) -> None:
             hour=HOUR + hours * ONE_HOUR, status="incomplete" if hours % 3 else "complete", notes=("x" * 300,)
         )
         publish(ledger, hour_record)
-    watched = Watched(table.client)
+    watched = MeteredClient(table.client)
     manifests = Ledger(watched, table.name).manifests("demo", HOUR, HOUR + 168 * ONE_HOUR)
     assert len(manifests) == 168
     assert watched.calls == ["query"]
@@ -227,11 +231,11 @@ def test_week_of_manifests_is_one_cheap_query(table: DynamoTable) -> None:
 
 def test_large_hour_stays_within_its_write_budget(table: DynamoTable) -> None:
     lines = [line(f"unit-{i % 200}", f"team-{i % 200}", f"workload-{i // 7}-{i:05d}") for i in range(10_000)]
-    watched = Watched(table.client)
+    watched = MeteredClient(table.client)
     ledger = Ledger(watched, table.name)
     ledger.publish(record(lines), replacing=None, settings_version=1, now=NOW)
     assert sum(watched.units.values()) <= 2_000
-    again = Watched(table.client)
+    again = MeteredClient(table.client)
     assert len(Ledger(again, table.name).lines("demo", HOUR, "unit-7")) == 50
     assert again.units["query"] + again.units["get_item"] <= 4
     assert len(again.calls) <= 3
@@ -287,7 +291,9 @@ def test_the_largest_items_of_a_crowded_namespace_stay_below_400_kb(table: Dynam
     pages = table.client.get_paginator("scan").paginate(TableName=table.name)
     sizes = [_size(item) for page in pages for item in page["Items"]]
     assert 290_000 < max(sizes) < 310_000
-    assert sorted(ledger.lines("demo", HOUR), key=lambda read_line: read_line.uid) == sorted(lines, key=lambda one: one.uid)
+    assert sorted(ledger.lines("demo", HOUR), key=lambda read_line: read_line.uid) == sorted(
+        lines, key=lambda original: original.uid
+    )
     assert len(ledger.lines("demo", HOUR, "unit-3")) == 1_000
     manifest = ledger.manifest("demo", HOUR)
     assert manifest is not None

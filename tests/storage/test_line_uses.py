@@ -1,4 +1,4 @@
-"""Lines as advice reads them: the same as those that reports read."""
+"""Recommendations read the same lines as reports."""
 
 from decimal import Decimal
 
@@ -15,7 +15,11 @@ LINES = [*RECORD.lines, ODD]
 
 def test_lines_are_what_reports_read() -> None:
     items = line_items("pk", "1-a#unit", LINES, 2**31)
-    assert read_line_uses(items) == [use_of(line) for line in read_line_items(items)] == [use_of(written) for written in LINES]
+    assert (
+        read_line_uses(items)
+        == [use_of(line) for line in read_line_items(items)]
+        == [use_of(written) for written in LINES]
+    )
 
 
 def test_single_line_is_stored_as_single_cells() -> None:

@@ -16,7 +16,7 @@ from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.pricing.prices import Price
 from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
-from tests.watched import Watched
+from tests.metered_client import MeteredClient
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
@@ -101,7 +101,7 @@ def test_same_response_again_writes_nothing(table: DynamoTable) -> None:
 
     assert [update.prices for update in refresh(table.client, NOW)] == [1, 1, 1]
     before, changes = contents(table), PriceStore(table.client, table.name).pending_changes()
-    watched = Watched(table.client)
+    watched = MeteredClient(table.client)
     second = refresh(watched, NOW + 5 * HOUR)
     assert [(update.prices, update.changes) for update in second] == [(0, ())] * 3
     assert set(watched.calls) == {"query"}
@@ -166,7 +166,7 @@ def test_price_missing_from_a_response_stays(book: PriceStore) -> None:
     book.replace("on-demand", [listed(P5, NOON - 9 * DAY, "55.04")], rated_until=RATED, now=NOW)
     assert amounts(book, NOON) == {("spot", "0.30"), ("spot", "9"), ("on-demand", "1.006"), ("on-demand", "55.04")}
     listed_only = book.in_force(NOON, NOON + HOUR, sources=["on-demand"]).prices
-    assert {price.source for price in listed_only} == {"on-demand"}, "what nobody asks for is not read"
+    assert {price.source for price in listed_only} == {"on-demand"}, "unrequested sources are not read"
 
 
 def test_list_price_changes_from_its_effective_date(book: PriceStore) -> None:
@@ -285,7 +285,7 @@ def test_price_book_is_the_same_after_a_crash_at_any_call_and_a_second_run(
 
     start_over()
     before = contents(table)
-    watched = Watched(table.client)
+    watched = MeteredClient(table.client)
     run(watched, table.name)
     after = contents(table)
     assert after != before
@@ -293,7 +293,7 @@ def test_price_book_is_the_same_after_a_crash_at_any_call_and_a_second_run(
     for k in range(1, len(watched.calls) + 1):
         start_over()
         with pytest.raises(KeyboardInterrupt):
-            run(Watched(table.client, fail_at=k), table.name)
+            run(MeteredClient(table.client, fail_at=k), table.name)
         run(table.client, table.name)
         assert contents(table) == after, f"call {k}"
 
@@ -401,7 +401,9 @@ def test_document_of_several_chunks_is_read_again_if_it_changes(
 def test_item_of_a_newer_release_is_refused(table: DynamoTable) -> None:
     book = PriceStore(table.client, table.name)
     book.set_override(by_hand("1", NOON), now=NOW)
-    (item,) = [scanned for scanned in table.client.scan(TableName=table.name)["Items"] if scanned["pk"]["S"] == "PRICES"]
+    (item,) = [
+        scanned for scanned in table.client.scan(TableName=table.name)["Items"] if scanned["pk"]["S"] == "PRICES"
+    ]
     table.client.put_item(TableName=table.name, Item={**item, "v": {"N": "99"}})
     with pytest.raises(SourceError, match="schema version 99"):
         book.in_force(NOON, NOON + HOUR)

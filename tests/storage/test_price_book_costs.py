@@ -9,8 +9,8 @@ from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.pricing.prices import Price
 from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
+from tests.metered_client import MeteredClient
 from tests.storage.test_price_book import DAY, HOUR, NOON, NOW, RATED, listed, spot
-from tests.watched import Watched
 
 
 def fleet_history(days: int, now: datetime) -> list[Price]:
@@ -38,12 +38,12 @@ def test_hour_needs_few_requests_and_units(table: DynamoTable) -> None:
     book.replace("on-demand", prices, rated_until=RATED, now=NOW)
     book.replace_shapes([InstanceShape(f"g{kind}", 1, 4, 16384) for kind in range(50)], rated_until=RATED, now=NOW)
     for hours, units in ((1, 10), (24, 15)):
-        watched = Watched(table.client)
+        watched = MeteredClient(table.client)
         start = NOON - 30 * HOUR
-        prices = PriceStore(watched, table.name).in_force(start, start + hours * HOUR).prices
+        in_force = PriceStore(watched, table.name).in_force(start, start + hours * HOUR).prices
         wanted = [price for price in year if price.valid_from and price.valid_from < start + hours * HOUR
                   and price.valid_to and price.valid_to > start]  # fmt: skip
-        shown = {(key_of(price), price.amount, price.valid_from) for price in prices if price.source == "spot"}
+        shown = {(key_of(price), price.amount, price.valid_from) for price in in_force if price.source == "spot"}
         assert shown == {(key_of(price), price.amount, price.valid_from) for price in wanted}
         assert len(watched.calls) == 2
         assert watched.units["query"] <= units, watched.units
@@ -54,14 +54,14 @@ def test_hour_needs_few_requests_and_units(table: DynamoTable) -> None:
 def test_refresh_reads_and_writes_little(table: DynamoTable) -> None:
     book = PriceStore(table.client, table.name)
     book.replace("spot", fleet_history(5, NOW), since=NOON - 5 * DAY, rated_until=RATED, now=NOW)
-    watched, later = Watched(table.client), NOW + HOUR
+    watched, later = MeteredClient(table.client), NOW + HOUR
     since = NOON - 2 * HOUR
     fresh = [price for price in fleet_history(5, later) if price.valid_to and price.valid_to > since]
     made = PriceStore(watched, table.name).replace(
         "spot", fresh, since=since, rated_until=RATED + HOUR, now=later
     )  # fmt: skip
     assert 0 < made.prices < 150
-    assert made.changes == (), "new points lie in the hour that nobody rated yet"
+    assert made.changes == (), "new prices are in the hour that is not rated yet"
     assert watched.calls == ["query", "query", "transact_write_items"]
     assert watched.units["query"] <= 8
     assert watched.units["transact_write_items"] <= 50

@@ -85,7 +85,9 @@ def test_expired_details_are_missing_and_their_sums_stay(table: DynamoTable) -> 
     assert [unit_hour.costs for unit_hour in rollups.unit_hours("demo", "research", LAST, LAST + DAY)] == [None, None]
     assert [summary.totals for summary in ledger.summaries("demo", LAST, LAST + DAY)] == [None, None]
     (outlived,) = rollups.days("demo", LAST, LAST + DAY)
-    assert [(outlived.totals, outlived.units)] == [(summary.totals, summary.units) for summary in day], "a day outlives its hours"
+    assert [(outlived.totals, outlived.units)] == [(summary.totals, summary.units) for summary in day], (
+        "a day outlives its hours"
+    )
     expire(table, "days", "facts", "rollups")
     assert rollups.facts("demo", LAST, LAST + DAY) == [], "no sum of lines that are gone"
     (gone,) = rollups.days("demo", LAST, LAST + DAY)

@@ -14,8 +14,8 @@ from gpucost.core.rollups import DAY
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import BUCKETS, RollupStore, _bucket
 from tests.conftest import DynamoTable
+from tests.metered_client import MeteredClient
 from tests.records import line, record
-from tests.watched import Watched
 
 DAY_1 = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - 10 * DAY
 OVER = DAY_1 + 9 * DAY
@@ -24,7 +24,7 @@ FIELDS = ("business_unit", "namespace", "workload_kind", "workload", "node_pool"
 
 
 class Day:
-    """A ledger, and beside it in plain lists what it was told: the truth to compare with."""
+    """A ledger, and the published records in a dictionary, to compare with."""
 
     def __init__(self, table: DynamoTable) -> None:
         self.table = table
@@ -56,12 +56,14 @@ class Day:
                 node_cost = sum(hour_totals.capacity.node_cost_usd for hour_totals in totals if hour_totals.capacity)
                 assert day.totals.capacity.node_cost_usd == node_cost
                 assert day.totals.costs == Costs.total(hour_line.costs() for hour_line in lines)
-            expected = by_hand(lines, lambda hour_line: (*(getattr(hour_line, name) for name in FIELDS), str(hour_line.labels)))
+            expected = by_hand(
+                lines, lambda hour_line: (*(getattr(hour_line, name) for name in FIELDS), str(hour_line.labels))
+            )
             assert {(*key[:-1], str(dict(key.labels))): costs for key, costs in facts[day.day].items()} == expected
             assert unit_facts[day.day] == {
                 key: costs for key, costs in facts[day.day].items() if key.business_unit == "research"
             }
-        for unit in ("research", "idle", "nobody"):
+        for unit in ("research", "idle", "absent"):
             unit_hours = rollups.unit_hours("demo", unit, DAY_1, DAY_1 + 3 * DAY)
             assert {unit_hour.manifest.hour: unit_hour.costs for unit_hour in unit_hours} == {
                 hour: None if hour_record.status == "incomplete"
@@ -111,10 +113,10 @@ def test_rollups_are_read_instead_of_hours(day: Day) -> None:
     assert not day.rollups.roll_up("demo", DAY_1, OVER), "nothing to do"
     day.check()
     for read, most in ((day.rollups.days, 2), (day.rollups.facts, 2 + BUCKETS)):
-        watched = Watched(day.table.client)
+        watched = MeteredClient(day.table.client)
         getattr(RollupStore(watched, day.table.name), read.__name__)("demo", DAY_1, DAY_1 + DAY)
         assert len(watched.calls) <= most
-    watched = Watched(day.table.client)
+    watched = MeteredClient(day.table.client)
     RollupStore(watched, day.table.name).unit_hours("demo", "research", DAY_1, DAY_1 + DAY)
     assert len(watched.calls) == 3
 
@@ -161,7 +163,7 @@ def test_renamed_unit_leaves_no_items_that_affect_its_day(day: Day) -> None:
     day.check()
     without_lines(day)
     day.check()
-    watched = Watched(day.table.client)
+    watched = MeteredClient(day.table.client)
     RollupStore(watched, day.table.name).facts("demo", DAY_1, DAY_1 + DAY)
     assert len(watched.calls) == 2 + BUCKETS + 1, "and the day's sums once, to see that it is left over"
 
@@ -183,7 +185,7 @@ def test_bucket_of_other_versions_is_empty_only_if_the_days_sums_name_none_of_it
 def test_slow_writer_does_not_overwrite_newer_facts(day: Day) -> None:
     """Nothing would ever write them again: the day's head is current."""
     day.publish(0, line("research", "bu-a", "p"))
-    slow = Watched(day.table.client)
+    slow = MeteredClient(day.table.client)
     RollupStore(slow, day.table.name).roll_up("demo", DAY_1, OVER)
     its_facts = len(slow.calls) - 1  # the head is last
     day.publish(0, line("research", "bu-a", "p", "5"))
@@ -203,20 +205,20 @@ def test_readers_see_the_hours_after_a_crash_at_any_call_of_the_roll_up(day: Day
     day.rollups.roll_up("demo", DAY_1, OVER)
     day.publish(1, *some(5))
     before = items(day)
-    watched = Watched(day.table.client)
+    watched = MeteredClient(day.table.client)
     RollupStore(watched, day.table.name).roll_up("demo", DAY_1, OVER)
     assert len(watched.calls) >= 8
     for k in range(1, len(watched.calls) + 1):
         for item in before:
             day.table.client.put_item(TableName=day.table.name, Item=item)
         with pytest.raises(KeyboardInterrupt):
-            RollupStore(Watched(day.table.client, fail_at=k), day.table.name).roll_up("demo", DAY_1, OVER)
+            RollupStore(MeteredClient(day.table.client, fail_at=k), day.table.name).roll_up("demo", DAY_1, OVER)
         day.check()
         day.rollups.roll_up("demo", DAY_1, OVER)
         day.check()
 
 
-class Meddled(Watched):
+class Meddled(MeteredClient):
     """Lets something else happen before a call."""
 
     def __init__(self, client: Any, meddle_at: int, meddle: Callable[[], None]) -> None:
@@ -265,7 +267,7 @@ def test_slow_writer_does_not_overwrite_newer_sums(day: Day) -> None:
 
     before_its_write = 4  # manifests, head, summaries
     RollupStore(Meddled(day.table.client, before_its_write, another), day.table.name).roll_up("demo", DAY_1, OVER)
-    watched = Watched(day.table.client)
+    watched = MeteredClient(day.table.client)
     RollupStore(watched, day.table.name).days("demo", DAY_1, DAY_1 + DAY)
     assert len(watched.calls) == 2, "the day itself, not its hours"
 

@@ -14,7 +14,7 @@ from gpucost.storage.rollups import RollupStore
 from gpucost_cli.main import main
 from tests.chaos.script import document
 from tests.chaos.world import Endpoints, World
-from tests.enforced import enforcing
+from tests.enforced_permissions import enforcing
 from tests.system.demo_record import announced_in
 from tests.system.test_cli import CommandResult
 

@@ -14,7 +14,7 @@ import pytest
 from botocore.credentials import Credentials
 
 from gpucost.core.errors import GpuCostError
-from gpucost_cli.signing_proxy import serve_proxy, region_of, signer
+from gpucost_cli.signing_proxy import region_of, serve_proxy, signer
 from tests.signatures import CREDENTIALS, is_signed
 
 

@@ -20,7 +20,7 @@ import simplejson
 from devstack.fleet import demo, truth
 from devstack.loopback import listen
 from devstack.template import REPOSITORY
-from tests.listening import listening_addresses
+from tests.listening_addresses import listening_addresses
 from tests.system.running_demo import GPUCOST, Demo, running_demo
 from tests.system.test_demo_records import another_demo
 
@@ -125,6 +125,10 @@ def rule_transitions(
             yield hour, "resolved", rule, about
 
 
+def subject_name(subject: Mapping[str, str]) -> str:
+    return subject["workload"] or subject["business_unit"] or subject["node_pool"]
+
+
 def unallocated_usd(end: datetime, number: int, pool: str) -> Fraction:
     """The unallocated cost of a node pool in an hour, from its nodes and their pods."""
     if not true_hours(end)[number].unallocated.value:
@@ -179,13 +183,16 @@ def test_alerts_are_exactly_the_expected_ones(running: Demo) -> None:
     answer = running.ask(f"/v1/alerts?{running.period}")
     history = [
         (running.hours.index(datetime.fromisoformat(transition["hour"])), transition["event"], transition["rule"],
-         transition["subject"]["workload"] or transition["subject"]["business_unit"] or transition["subject"]["node_pool"])
+         subject_name(transition["subject"]))
         for transition in answer["history"]
     ]  # fmt: skip
     assert sorted(history) == wanted
     last = {(rule, about): event for _, event, rule, about in wanted}
     firing = {
-        (alert["rule"], alert["subject"]["workload"] or alert["subject"]["business_unit"] or alert["subject"]["node_pool"])
+        (
+            alert["rule"],
+            subject_name(alert["subject"]),
+        )
         for alert in answer["active"]
         if alert["phase"] == "firing"
     }

@@ -47,7 +47,7 @@ def without_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     ids=["sigv4", "role", "bearer"],
 )
 @pytest.mark.usefixtures("without_credentials")
-def test_missing_aws_credentials_are_named_with_what_to_do(tmp_path: Path, auth: str) -> None:
+def test_missing_aws_credentials_are_a_finding(tmp_path: Path, auth: str) -> None:
     text = document("", clusters=f"[{{name: demo, prometheus: {auth}}}]")
     status, out, error = doctor(tmp_path, text, AWS_DEFAULT_REGION="us-west-2")
     assert status == 1

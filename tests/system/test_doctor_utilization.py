@@ -47,7 +47,7 @@ def test_node_with_only_the_fallback_signal_is_a_finding(examined: Examine) -> N
 
 
 @pytest.mark.parametrize("name", ["DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "dcgm_fi_prof_gr_engine_active"])
-def test_signal_is_found_under_its_other_names(examined: Examine, name: str) -> None:
+def test_signal_is_read_under_its_other_names(examined: Examine, name: str) -> None:
     cluster = healthy()
     cluster.families[name] = [line.replace(GR, name) for line in cluster.families.pop(GR)]
     report = examined(cluster)
@@ -65,7 +65,7 @@ def test_wrong_scale_is_a_finding(examined: Examine) -> None:
          says="reach 0.5 at a scale of 100: it is a ratio", change="scale: 1}")  # fmt: skip
 
 
-def test_percentage_of_one_is_a_note_only(examined: Examine) -> None:
+def test_percentage_that_reaches_1_is_a_note_only(examined: Examine) -> None:
     cluster = healthy().without(GR)
     held = {"exported_namespace": "team", "exported_pod": "n1-a0"}
     cluster.device(1, signal="DCGM_FI_DEV_GPU_UTIL", **held)
@@ -93,7 +93,7 @@ def test_devices_without_pods_are_a_finding(examined: Examine) -> None:
     assert sources(node) == [(GR, "node", Decimal(2))]
 
 
-def test_exporters_own_pod_on_idle_devices_is_a_finding(examined: Examine) -> None:
+def test_exporter_pod_on_idle_devices_is_a_finding(examined: Examine) -> None:
     def honor(line: str) -> str:
         if "exported_pod" not in line:
             return line

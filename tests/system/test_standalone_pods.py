@@ -67,7 +67,7 @@ def test_successive_pods_within_an_interval_are_unmeasured(attribute: Attribute)
     assert {pod_line.effective_usd for pod_line in record.lines} == {None}
 
 
-@pytest.mark.parametrize("what", ["half", "shared", "sliced", "missing", "disputed"])
+@pytest.mark.parametrize("case", ["half", "shared", "sliced", "missing", "disputed"])
 def test_pod_on_a_possibly_shared_node_is_unmeasured(attribute: Attribute, case: str) -> None:
     labels = {"nvidia_com_gpu_replicas": "2"} if case == "shared" else {}
     timeline = node(4 if case == "shared" else 14 if case == "sliced" else 2, **labels)

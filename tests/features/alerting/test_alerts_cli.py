@@ -157,7 +157,7 @@ def test_amp_definition_has_the_topic_of_the_deployment(stack: Stack) -> None:
         ("alerts acknowledge nonsense", 2, "'nonsense': not the id of an alert; `gpucost alerts list` shows ids"),
         ("alerts acknowledge 0123456789ab", 1, "no firing alert has the id '0123456789ab'"),
         ("alerts test --receiver sre", 2, "unknown receiver 'sre'; allowed: email, ml-costs"),
-        ("alerts replay --from 2026-11-02T00:00:00Z --to 2026-11-01T00:00:00Z", 2, "the period must be 1 hour to 62 days"),
+        ("alerts replay --from 2026-11-02T00:00:00Z --to 2026-11-01T00:00:00Z", 2, "the period must be 1 hour"),
         ("alerts replay --from 2026-11-32 --to 2026-11-03T00:00:00Z", 2, "'2026-11-32'"),
         ("alerts replay --from 2026-11-01T00:00:00Z --to 2026-11-02T00:00:00Z --settings no.yaml", 2, "cannot be read"),
         ("alerts silence add rule=x --comment y", 2, "Missing option '--hours'"),
@@ -173,7 +173,7 @@ def test_amp_definition_has_the_topic_of_the_deployment(stack: Stack) -> None:
         ("alerts silence expire nothing", 1, "no active or future silence has the id 'nothing'"),
     ],
 )  # fmt: skip
-def test_invalid_input_prints_one_sentence(stack: Stack, arguments: str, status: int, says: str) -> None:
+def test_invalid_input_prints_a_single_sentence(stack: Stack, arguments: str, status: int, says: str) -> None:
     done = gpucost(*arguments.split())
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (status, "", 1)
     assert says in done.stderr

@@ -77,7 +77,7 @@ def _tick(fleet: Fleet) -> None:
     fleet.service().tick(Tick(scheduled_time=at, clusters=(state,), correlation_id="t"))
 
 
-def test_crash_at_any_call_repeats_at_most_one_message_and_loses_none(table: DynamoTable) -> None:
+def test_crash_at_any_call_repeats_at_most_a_single_message(table: DynamoTable) -> None:
     undisturbed, calls_log = run_scenario(table, 0, None)
     expected, calls = delivery_counts(undisturbed), list(calls_log.calls)
     assert {describe(notification) for notification in undisturbed.email.notifications} == {

@@ -22,7 +22,7 @@ from gpucost.core.money import quantize
 from gpucost.runtime import secrets
 from gpucost.settings_document import DocumentStore
 from gpucost.storage.ledger import Ledger
-from tests.enforced import enforcing
+from tests.enforced_permissions import enforcing
 from tests.sandbox import forget
 
 HOUR_10 = datetime(2026, 11, 19, 10, tzinfo=UTC)

@@ -111,7 +111,7 @@ def test_single_rule_without_name_has_the_name_of_its_kind() -> None:
     assert list(parse_settings(settings_with_rules(RULES[0])).alerts.named_rules()) == ["waste"]
 
 
-def test_push_refuses_unnamed_rules_of_one_kind_and_unknown_time_zones(table: DynamoTable) -> None:
+def test_push_rejects_unnamed_rules_of_same_kind_and_unknown_time_zones(table: DynamoTable) -> None:
     two = settings_with_rules(RULES[0], RULES[0])
     fleet = Fleet(table, settings_with_rules(RULES[0]))
     with pytest.raises(SettingsError, match="2 rules of kind waste: each needs a name"):

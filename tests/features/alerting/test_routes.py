@@ -14,7 +14,7 @@ from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.alerting.queries import AlertQueries
 from gpucost.runtime.environment import Environment
 from tests.conftest import DynamoTable
-from tests.enforced import EnforcedAws
+from tests.enforced_permissions import EnforcedAws
 from tests.features.alerting.fleet import START, Fleet, node, pod, settings_with_rules
 from tests.functions.asking import ask_as, by_iam, serving
 

@@ -63,7 +63,7 @@ def test_scope_overrides_and_severity(table: DynamoTable) -> None:
     ]
 
 
-def test_idle_workloads_are_separate_alerts_in_one_message(table: DynamoTable) -> None:
+def test_idle_workloads_are_separate_alerts_in_the_same_message(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules("rule: idle-workload, gpus: 2, utilization_percent: 10"))
     fleet.publish(
         0, pod(name="a", gpus=2, use="0.05"), pod(name="b", gpus=2, use="0.099"), pod(name="busy", gpus=4, use="0.1"),

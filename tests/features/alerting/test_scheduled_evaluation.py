@@ -20,7 +20,7 @@ from gpucost.features.recommendations.storage.recommendations import DynamoRecom
 from gpucost.runtime.messages import ExternalAlerts, read_alert_input
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, pod, settings_with_rules
-from tests.unreadable import push_unreadable
+from tests.newer_settings import push_newer_format
 
 EIGHT = pod(gpus=8, use="0.5")
 """$96 an hour."""
@@ -73,7 +73,7 @@ def test_projections_by_hand() -> None:
     assert project([], START, START + 49 * HOUR, end) is None
 
 
-def test_spend_change_ignores_one_unusual_week(table: DynamoTable) -> None:
+def test_spend_change_ignores_an_unusual_week(table: DynamoTable) -> None:
     """Four weeks of the same weekday, one of them at ten times the cost; then one that doubles."""
     fleet = Fleet(table, settings_with_rules("rule: spend-change, percent: 50, usd: 100, weeks: 4, repeat_hours: 0"))
     descriptions = []
@@ -130,7 +130,7 @@ def test_data_rule_fires_and_resolves_for_each_problem(table: DynamoTable) -> No
     assert fleet.tick(31) == ["firing data prices"]
     fleet.prices_fetched_at = START + 31 * HOUR
     assert fleet.tick(32) == ["resolved data prices"]
-    reason = push_unreadable(table.client, table.name, 2)
+    reason = push_newer_format(table.client, table.name, 2)
     fleet.service().tick(fleet.tick_message(33))
     (notification,) = fleet.email.notifications
     assert (notification.note, fleet.email.take()) == (reason, ["firing data settings"])
@@ -182,12 +182,12 @@ RECOMMENDATIONS: tuple[tuple[str, int, RecommendationState], ...] = (
 def recommendation(name: str, usd: int, state: RecommendationState) -> Recommendation:
     about = RecommendationSubject("demo", "research", "ns", "Deployment", name)
     cost = Decimal(usd).quantize(Decimal("0.01"))
-    advice = RecommendationContent(
+    content = RecommendationContent(
         "idle", about, f"do {name}", Saving(cost, cost, cost, None, None, cost),
         Evidence(START, START, 700, 0, None, None, None), "high", "low", "", "low", "", Decimal(2), Decimal(0),
         Decimal(1),
     )  # fmt: skip
-    return Recommendation(advice, state, START, START, START)
+    return Recommendation(content, state, START, START, START)
 
 
 def amp(status: str, **labels: str) -> ExternalAlerts:

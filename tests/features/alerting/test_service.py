@@ -82,7 +82,7 @@ def test_duplicate_and_late_messages_change_nothing(harness: ServiceHarness) -> 
     ]  # fmt: skip
 
 
-def test_late_hour_before_the_evaluated_one_does_not_fire(harness: ServiceHarness) -> None:
+def test_late_hour_before_the_evaluated_hour_does_not_fire(harness: ServiceHarness) -> None:
     harness.ledger.put(5, research="1")
     harness.close_hours(5)
     for number in (2, 3, 4):
@@ -155,7 +155,7 @@ def test_tick_delivers_remaining_messages(harness: ServiceHarness) -> None:
 
 
 @pytest.mark.parametrize("fatal_write", range(12))
-def test_crash_at_any_write_loses_no_message_and_repeats_at_most_one(harness: ServiceHarness, fatal_write: int) -> None:
+def test_crash_at_any_write_repeats_at_most_a_single_message(harness: ServiceHarness, fatal_write: int) -> None:
     writes = 0
 
     def kill(_written: AlertGroup | Cursor) -> None:

@@ -47,7 +47,7 @@ def test_invalid_section_is_rejected_with_key_and_reason(section: str, says: str
     assert "\n" not in str(rejection.value)
 
 
-def test_a_secrets_value_in_the_place_of_its_name_is_not_repeated() -> None:
+def test_secret_value_instead_of_its_name_is_not_repeated() -> None:
     with pytest.raises(SettingsError) as rejection:
         parse_settings(HEAD + '{receivers: [{type: slack, secret: "https://hooks.slack.com/services/T/B/topsecret"}]}')
     assert str(rejection.value) == (

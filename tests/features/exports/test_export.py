@@ -112,7 +112,9 @@ class World(NamedTuple):
         return catalogue.days("demo", DAY - timedelta(days=30), DAY + timedelta(days=30))
 
     def keys(self) -> list[str]:
-        return [listed_object["Key"] for listed_object in self.s3.list_objects_v2(Bucket=self.bucket).get("Contents", [])]
+        return [
+            listed_object["Key"] for listed_object in self.s3.list_objects_v2(Bucket=self.bucket).get("Contents", [])
+        ]
 
     def read(self, folder: Path, day: datetime = DAY) -> dict[str, Decimal]:
         """What each pod cost, as the Parquet file has it."""
@@ -231,7 +233,9 @@ def test_killed_at_any_call_and_run_again_leaves_one_version(world: World, tmp_p
         assert world.read(tmp_path) == {"p": Decimal(usd), "q": 1}
         assert sorted(world.keys()) == [CSV_KEY, KEY]
         (listed,) = world.listed()
-        sizes = {content["Key"]: content["Size"] for content in world.s3.list_objects_v2(Bucket=world.bucket)["Contents"]}
+        sizes = {
+            content["Key"]: content["Size"] for content in world.s3.list_objects_v2(Bucket=world.bucket)["Contents"]
+        }
         assert (listed.parquet_bytes, listed.csv_bytes) == (sizes[KEY], sizes[CSV_KEY])
         assert world.run().exported == []
 
@@ -293,8 +297,8 @@ def test_lines_that_are_no_longer_kept_leave_the_export_as_it_was(world: World, 
         client.delete_item(TableName=name, Key={"pk": item["pk"], "sk": item["sk"]})
     result = world.run()
     assert (result.exported, result.failures, len(result.expired)) == ([], [], 1)
-    assert "no longer kept" in result.expired[0]
-    assert "no longer kept" in world.run(first_day=DAY).failures[0], "who asks for it is told"
+    assert "have expired" in result.expired[0]
+    assert "have expired" in world.run(first_day=DAY).failures[0], "who asks for it is told"
     assert world.read(tmp_path) == {"p": 3, "q": 1}
 
 
@@ -321,10 +325,10 @@ def test_a_day_that_fails_holds_up_no_other(world: World, monkeypatch: pytest.Mo
         world.publish(record([line()], hour=DAY + timedelta(days=day)))
     put = S3Bucket.put
 
-    def refuse(self: S3Bucket, key: str, path: Path, *, replacing: str | None) -> None:
+    def refuse(self: S3Bucket, key: str, path: Path, *, if_match: str | None) -> None:
         if f"date={NEXT:%Y-%m-%d}" in key:
             raise SourceError("S3 refuses")
-        put(self, key, path, if_match=replacing)
+        put(self, key, path, if_match=if_match)
 
     monkeypatch.setattr(S3Bucket, "put", refuse)
     result = world.run(at=DAY + timedelta(days=2))
@@ -333,7 +337,7 @@ def test_a_day_that_fails_holds_up_no_other(world: World, monkeypatch: pytest.Mo
 
 
 def test_before_the_first_push_nothing_is_done_and_unknown_clusters_are_said(world: World) -> None:
-    with pytest.raises(InvalidInputError, match="'nowhere' is not in the settings; there are: demo"):
+    with pytest.raises(InvalidInputError, match="'nowhere' is not in the settings; allowed: demo"):
         world.run(cluster="nowhere")
     world.settings.text = None
     assert world.service().export(ExportDue(scheduled_time=NEXT), lambda: 900.0) is None

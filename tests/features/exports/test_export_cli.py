@@ -8,9 +8,13 @@ from tests.system.test_cli import gpucost
 @pytest.mark.parametrize(
     ("start", "end", "sentence"),
     [
-        ("2026-11-01T05:00:00Z", "2026-11-02T00:00:00Z", "--from 2026-11-01T05:00:00Z is not the start of a UTC day"),
+        (
+            "2026-11-01T05:00:00Z",
+            "2026-11-02T00:00:00Z",
+            "--from 2026-11-01T05:00:00Z is not the start of a UTC day. Pass for example 2026-10-01",
+        ),
         ("2026-11-02T00:00:00Z", "2026-11-02T00:00:00Z", "--to must be after --from"),
-        ("2090-11-02T00:00:00Z", "2090-11-03T00:00:00Z", "--from 2090-11-02T00:00:00Z has not come yet"),
+        ("2090-11-02T00:00:00Z", "2090-11-03T00:00:00Z", "--from 2090-11-02T00:00:00Z is in the future"),
     ],
 )
 def test_wrong_days_are_said(start: str, end: str, sentence: str) -> None:

@@ -64,7 +64,9 @@ def test_an_amount_that_does_not_fit_is_refused_and_never_cut(tmp_path: Path) ->
 
 def test_another_engine_reads_the_same(tmp_path: Path) -> None:
     texts = TEXTS[: len(AMOUNTS)]
-    rows: list[Row] = [{"EffectiveCost": Decimal(amount), "x_Pod": text} for amount, text in zip(AMOUNTS, texts, strict=True)]
+    rows: list[Row] = [
+        {"EffectiveCost": Decimal(amount), "x_Pod": text} for amount, text in zip(AMOUNTS, texts, strict=True)
+    ]
     files = DuckDbFiles()([rows], tmp_path)
     table = pyarrow.parquet.read_table(files.parquet)
     assert table.column("EffectiveCost").to_pylist() == [Decimal(amount) for amount in AMOUNTS]

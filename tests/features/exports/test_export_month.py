@@ -27,7 +27,7 @@ from functions.export import app as export
 from gpucost.container import Container
 from gpucost.core.hours import format_timestamp
 from gpucost.features.exports.focus_columns import COLUMNS
-from tests.enforced import ANY_TABLE, enforcing
+from tests.enforced_permissions import ANY_TABLE, enforcing
 from tests.features.exports import exported_month, focus_rules
 from tests.features.exports.exported_month import DAYS, START
 from tests.functions.asking import Context, ask_as, by_role, serving

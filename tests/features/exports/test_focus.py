@@ -48,7 +48,9 @@ def held(pod: str, gpu_hours: str, usd: str | None, **more: object) -> Line:
 def rows_of(
     lines: Sequence[Line], nodes: Sequence[NodeHour], charges: Sequence[ClusterCharge] = (), **rest: str
 ) -> list[Row]:
-    capacity = Capacity.total([node_hour.capacity for node_hour in nodes] + [Capacity(**{k: D(v) for k, v in rest.items()})])
+    capacity = Capacity.total(
+        [node_hour.capacity for node_hour in nodes] + [Capacity(**{k: D(v) for k, v in rest.items()})]
+    )
     totals = Totals(Costs.total(pod_line.costs() for pod_line in lines), capacity)
     rows = [*focus_rows(ExportedHour(manifest(), totals, lines, nodes, charges), "123456789012")]
     assert {name for row in rows for name in row} <= COLUMNS.keys()
@@ -100,13 +102,24 @@ def test_what_nobody_knows_is_null_and_never_zero() -> None:
         assert costs == [None] * 3
         assert (row["x_PriceSource"], row["x_SplitPolicy"]) == (None, None)
     pod, free = rows
-    columns = ("x_UsedCost", "x_WasteCost", "x_UnmeasuredCost", "x_EffectiveGpuHours", "x_Utilization", "x_GpuHourlyPrice")
+    columns = (
+        "x_UsedCost",
+        "x_WasteCost",
+        "x_UnmeasuredCost",
+        "x_EffectiveGpuHours",
+        "x_Utilization",
+        "x_GpuHourlyPrice",
+    )
     assert [pod[name] for name in columns] == [None] * 6
     assert (pod["x_GpuHours"], free["x_GpuHours"]) == (1, 1)
     ratios = [json.loads(str(row["AllocatedMethodDetails"]))["Elements"][0]["AllocatedRatio"] for row in rows]
     assert ratios == [0.5, 0.5], "by GPU time"
     # Of FOCUS's rules this breaks one, on purpose: three costs that must not be null.
-    assert [violation.split()[0] for violation in focus_rules.violated(rows)] == ["ContractedCost", "EffectiveCost", "ListCost"]
+    assert [violation.split()[0] for violation in focus_rules.violated(rows)] == [
+        "ContractedCost",
+        "EffectiveCost",
+        "ListCost",
+    ]
 
 
 def test_instances_that_followed_each_other_under_one_name_are_one_origin() -> None:

@@ -24,7 +24,7 @@ from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
-from tests.enforced import EnforcedAws
+from tests.enforced_permissions import EnforcedAws
 from tests.functions.asking import Answer, ask_as, by_role, serving
 from tests.records import line, record
 
@@ -174,7 +174,10 @@ def test_steps_go_forward_from_the_windows_start(
         expected = truth(records, KEYS[aggregate], start, end)
         assert {name: one["gpuCost"] for name, one in each.items()} == expected
         for allocation in each.values():
-            assert (allocation["start"], allocation["end"]) == (f"{start:%Y-%m-%dT%H:%M:%SZ}", f"{end:%Y-%m-%dT%H:%M:%SZ}")
+            assert (allocation["start"], allocation["end"]) == (
+                f"{start:%Y-%m-%dT%H:%M:%SZ}",
+                f"{end:%Y-%m-%dT%H:%M:%SZ}",
+            )
             assert allocation["minutes"] == (end - start) / HOUR * 60
     (whole,) = sets(aggregate=aggregate, step=step, accumulate="true")
     for name, allocation in whole.items():
@@ -201,7 +204,9 @@ def test_the_fields_are_opencosts_and_worked_out_by_hand(records: list[HourRecor
         ("pvs", "lbAllocations", "rawAllocationOnly")
     )
     zero = {name for name in OPENCOST_FIELDS if name.startswith(("cpu", "ram", "network", "load", "pv"))} - {"pvs"}
-    assert {allocation[name] for name in zero | {"sharedCost", "externalCost", "gpuCostAdjustment", "gpuCostIdle"}} == {0}
+    assert {allocation[name] for name in zero | {"sharedCost", "externalCost", "gpuCostAdjustment", "gpuCostIdle"}} == {
+        0
+    }
 
 
 def test_the_answer_is_what_the_openapi_document_says(records: list[HourRecord]) -> None:
@@ -231,7 +236,11 @@ def test_what_has_no_price_costs_null_and_what_nobody_observed_was_used_by_nobod
 
 def test_idle_is_what_no_pod_held_and_sums_to_the_nodes_cost(records: list[HourRecord]) -> None:
     (allocations,) = sets(aggregate="namespace", includeIdle="true")
-    cost = sum(hour_record.totals.capacity.node_cost_usd for hour_record in records if hour_record.totals and hour_record.totals.capacity)
+    cost = sum(
+        hour_record.totals.capacity.node_cost_usd
+        for hour_record in records
+        if hour_record.totals and hour_record.totals.capacity
+    )
     assert sum(allocation["totalCost"] for allocation in allocations.values()) == cost
     assert allocations["__idle__"]["gpuCost"] == 29 * Decimal("4.000000000007") + 14 * Decimal("0.5")
     assert allocations["__idle__"]["gpuHours"] == 29 + 14
@@ -250,10 +259,17 @@ def test_shared_idle_goes_by_cost_within_each_cluster_and_step(
         assert before.keys() == after.keys()
         expected: dict[str, Fraction] = {}
         for cluster in ("east", "west"):
-            hours = [hour_record for hour_record in records if hour_record.cluster == cluster and start <= hour_record.hour < end]
+            hours = [
+                hour_record
+                for hour_record in records
+                if hour_record.cluster == cluster and start <= hour_record.hour < end
+            ]
             held_by = truth(hours, name_of, start, end)
             total = sum(held_by.values())
-            idle = sum(hour.totals.capacity.node_cost_usd for hour in hours if hour.totals and hour.totals.capacity) - total
+            idle = (
+                sum(hour.totals.capacity.node_cost_usd for hour in hours if hour.totals and hour.totals.capacity)
+                - total
+            )
             for name, usd in held_by.items():
                 expected[name] = expected.get(name, Fraction(0)) + Fraction(idle) * Fraction(usd) / Fraction(total)
         for name, one in after.items():
@@ -323,17 +339,17 @@ def test_filters_mean_what_opencosts_mean(text: str, lets_through: str) -> None:
     ("text", "says"),
     [
         ('namespace:"a"+node:"b"|pod:"c"', "mixes + and |"),
-        ("namespace:a", "expected a value in \"quotes\", found 'a'"),
+        ("namespace:a", "expected a value in \"quotes\" but got 'a'"),
         ('namespace:"a', "cannot be read from character 11"),
-        ('(namespace:"a"', "expected ), found ''"),
-        ('namespace:"a")', "expected the end, + or |, found ')'"),
+        ('(namespace:"a"', "expected ) but got ''"),
+        ('namespace:"a")', "expected the end, + or | but got ')'"),
         ('team:"a"', "cannot filter by team; allowed: cluster, node"),
         ('container:"a"', "cannot filter by container"),
         ('colour:"a"', "'colour' is not a field"),
-        ('label[colour]:"a"', "label 'colour' is not kept; cost_labels of the settings: team, app"),
-        ('label:"team"', "label needs a name: label[app]"),
+        ('label[colour]:"a"', "label 'colour' is not stored. cost_labels in the settings: team, app"),
+        ('label:"team"', "label needs a name, for example label[app]."),
         ("+", "expected a field"),
-        ("(" * 30, "more than 20 brackets"),
+        ("(" * 30, "more than 20 nested brackets"),
         ("x" * 5000, "is longer than 4000 characters"),
         ('namespace:"a"\N{SNOWMAN}', "cannot be read from character 14"),
     ],
@@ -370,25 +386,25 @@ def test_windows_are_opencosts(text: str, start: str, end: str) -> None:
 @pytest.mark.parametrize(
     ("query", "parameter", "says"),
     [
-        ({"window": "30m"}, "window", "'30m' is not a number of full hours"),
+        ({"window": "30m"}, "window", "'30m' is not a duration of full hours"),
         ({"window": "fortnight"}, "window", "allowed: today, yesterday, week"),
         ({"window": "999999w"}, "window", "begins before 1971"),
         ({"window": "1763424001,1763510400"}, "window", "full UTC hours"),
         ({"window": "999999999999,999999999999"}, "window", "outside the years"),
-        ({"window": "2026-11-19T00:00:00Z,2026-11-18T00:00:00Z"}, "window", "must end after it begins"),
-        ({"window": "60d"}, "window", "more than 35 days"),
-        ({"window": "3d", "aggregate": "pod"}, "window", "at most 48 hours are answered by node or pod, and this asks"),
+        ({"window": "2026-11-19T00:00:00Z,2026-11-18T00:00:00Z"}, "window", "must end after its start"),
+        ({"window": "60d"}, "window", "longer than 35 days"),
+        ({"window": "3d", "aggregate": "pod"}, "window", "hours by node or pod, and 48 is the maximum"),
         ({"window": "7d", "aggregate": "controller", "step": "5h"}, "window", "outside whole UTC days"),
-        ({"step": "90m"}, "step", "'90m' is not a number of full hours like 1h"),
+        ({"step": "90m"}, "step", "'90m' is not a duration of full hours"),
         ({"aggregate": "container"}, "aggregate", "cannot aggregate by 'container'; allowed: all, cluster"),
-        ({"aggregate": "label:colour"}, "aggregate", "cost_labels of the settings: team, app_kubernetes_io_name"),
-        ({"aggregate": "owner"}, "aggregate", "label 'owner' is not kept"),
+        ({"aggregate": "label:colour"}, "aggregate", "cost_labels in the settings: team, app_kubernetes_io_name"),
+        ({"aggregate": "owner"}, "aggregate", "label 'owner' is not stored"),
         ({"aggregate": ","}, "aggregate", "cannot aggregate by ''"),
         ({"filter": "namespace"}, "filter", "expected one of : !:"),
-        ({"shareIdle": "true"}, "shareIdle", "needs includeIdle=true"),
+        ({"shareIdle": "true"}, "shareIdle", "requires includeIdle=true"),
         ({"idleByNode": "true"}, "idleByNode", "must be 'false'"),
         ({"includeProportionalAssetResourceCosts": "true"}, "includeProportionalAssetResourceCosts", "must be 'false'"),
-        ({"offset": "1d"}, "offset", "is not a parameter; allowed: window, aggregate"),
+        ({"offset": "1d"}, "offset", "unknown parameter. Allowed: window, aggregate"),
     ],
 )
 def test_what_cannot_be_answered_is_named(

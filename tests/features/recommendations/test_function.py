@@ -9,12 +9,12 @@ from uuid import uuid4
 
 import jsonschema
 import pytest
-from functions.recommend import app as recommend
 
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from devstack.prometheus import running_prometheus
 from devstack.template import REPOSITORY
+from functions.recommend import app as recommend
 from gpucost.container import Container, utc_now
 from gpucost.core.errors import ConflictError, InvalidInputError, MessageError, NotFoundError
 from gpucost.core.hours import HOUR, format_timestamp
@@ -26,7 +26,7 @@ from gpucost.settings_document import DocumentStore
 from gpucost.storage.ledger import Ledger
 from gpucost_cli.main import main
 from tests.conftest import DynamoTable
-from tests.enforced import EnforcedAws
+from tests.enforced_permissions import EnforcedAws
 from tests.features.recommendations import simulated_fleet as sim
 from tests.functions.asking import Caller, Context, ask_as, by_iam, by_role, serving
 

@@ -140,7 +140,7 @@ def reject_unknown_parameters(app: APIGatewayHttpResolver, next_middleware: Next
     sent_parameters = [*parse_qsl(event["rawQueryString"], True), *(event["queryStringParameters"] or {}).items()]
     for name, value in sent_parameters:
         if name not in allowed:
-            hint = f"Allowed: {', '.join(allowed)}." if allowed else "This route has no parameters."
+            hint = f"Allowed: {', '.join(allowed)}" if allowed else "This route has no parameters."
             raise ParameterError(name[:_SHOWN_NAME_LENGTH], f"unknown parameter. {hint}")
         check_text(name, value)
     return next_middleware(app)

@@ -60,6 +60,6 @@ def _read_cursor(cursor: str | None) -> str:
         is_valid = False
     if not is_valid:
         raise ParameterError(
-            "cursor", "not a cursor of this route. Pass the cursor of the previous page, or none for the first page."
+            "cursor", "is invalid; pass the cursor of a previous response"
         )
     return position if cursor else ""

@@ -80,7 +80,7 @@ def select_clusters(
     if cluster_filter is None:
         return names
     pattern = parse_filter("cluster", cluster_filter)
-    allowed = f". Allowed: {', '.join(names)}" if scope.is_fleet else ""
+    allowed = f"; allowed: {', '.join(names)}" if scope.is_fleet else ""
     unknown = [name.text for name in pattern.allowed if not name.is_prefix and name.text not in names]
     if unknown:
         raise ParameterError("cluster", f"{unknown[0]!r} is not in the settings{allowed}")

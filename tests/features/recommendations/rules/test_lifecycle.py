@@ -8,14 +8,14 @@ from decimal import Decimal
 import pytest
 
 from gpucost.core.errors import InvalidInputError
-from gpucost.features.recommendations.lifecycle import SingleSubject, update_recommendations, dismiss, reopen
+from gpucost.features.recommendations.lifecycle import SingleSubject, dismiss, reopen, update_recommendations
 from gpucost.features.recommendations.model import (
     Evidence,
     Recommendation,
     RecommendationContent,
     RecommendationKind,
-    Saving,
     RecommendationSubject,
+    Saving,
     recommendation_id,
 )
 from tests.features.recommendations.simulated_fleet import START

@@ -10,7 +10,12 @@ from typing import get_args
 import pytest
 
 from gpucost.features.recommendations.history import LookBack
-from gpucost.features.recommendations.model import Recommendation, RecommendationContent, RecommendationKind, RecommendationSubject
+from gpucost.features.recommendations.model import (
+    Recommendation,
+    RecommendationContent,
+    RecommendationKind,
+    RecommendationSubject,
+)
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 from gpucost.features.recommendations.review import review_cluster
 from gpucost_cli.recommendation_screen import COLUMNS, render_recommendation

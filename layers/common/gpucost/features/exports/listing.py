@@ -86,7 +86,7 @@ class ExportListing:
         if cluster is None:
             return names
         if cluster not in names:
-            raise ParameterError("cluster", f"{cluster!r} is not in the settings. Allowed: {', '.join(names)}")
+            raise ParameterError("cluster", f"{cluster!r} is not in the settings; allowed: {', '.join(names)}")
         return [cluster]
 
     def _list_day(self, exported: ExportedDay, *, is_current: bool) -> ListedExport:

@@ -96,7 +96,7 @@ class ExportService:
         look_back = min(stored.settings.retention.periods().lines - EXPIRY_MARGIN, self._retention)
         names = stored.clusters(message.first_day or message.scheduled_time - look_back)
         if message.cluster is not None and message.cluster not in names:
-            raise InvalidInputError(f"cluster {message.cluster!r} is not in the settings. Allowed: {', '.join(names)}")
+            raise InvalidInputError(f"cluster {message.cluster!r} is not in the settings; allowed: {', '.join(names)}")
         result = ExportResult()
         days_to_export: list[tuple[datetime, str]] = []
         for name in names if message.cluster is None else [message.cluster]:

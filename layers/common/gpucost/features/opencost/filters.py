@@ -147,9 +147,9 @@ class _Parser:
             self.fields.add("labels")
             return lambda properties: properties.label(label) or ""
         if name in _UNSUPPORTED_FIELDS:
-            raise ValueError(f"cannot filter by {name}. Allowed: {', '.join(_FIELDS)}, label[name].")
+            raise ValueError(f"cannot filter by {name}; allowed: {', '.join(_FIELDS)}, label[name].")
         if name not in _FIELDS:
-            raise ValueError(f"{name!r} is not a field. Allowed: {', '.join(_FIELDS)}, label[name].")
+            raise ValueError(f"{name!r} is not a field; allowed: {', '.join(_FIELDS)}, label[name].")
         attribute = _FIELDS[name]
         self.fields.add(attribute)
         return lambda properties: str(getattr(properties, attribute))

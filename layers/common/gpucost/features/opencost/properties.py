@@ -81,7 +81,7 @@ def parse_aggregate(text: str, cost_labels: Sequence[str]) -> tuple[str, ...]:
         elif part.lower() in canonical_names:
             dimensions.append(canonical_names[part.lower()])
         else:
-            raise ValueError(f"cannot aggregate by {part!r}. Allowed: {', '.join(AGGREGATIONS)}")
+            raise ValueError(f"cannot aggregate by {part!r}; allowed: {', '.join(AGGREGATIONS)}")
     return tuple(dict.fromkeys(dimensions))
 
 

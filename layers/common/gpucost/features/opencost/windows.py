@@ -81,5 +81,5 @@ def _start_and_end(text: str) -> tuple[datetime, datetime]:
         return first, last
     begin, comma, end = text.partition(",")
     if not comma:
-        raise ValueError(f"{text!r} is not a window. Allowed: {WINDOW_FORMATS}.")
+        raise ValueError(f"{text!r} is not a window; allowed: {WINDOW_FORMATS}.")
     return parse_timestamp(begin), parse_timestamp(end)

@@ -1,7 +1,6 @@
-"""A fleet that is made up in the browser's place of the API: as many business units and hours as are wanted.
+"""A simulated fleet that answers the page's requests in the browser, with any number of business units and hours.
 
-The page itself is what was built, given by the browser too: no server runs. What the API really answers, other tests
-show the page.
+The browser also serves the built page, so no server runs. Other tests use the real API.
 """
 
 import json
@@ -23,16 +22,16 @@ HOUR = timedelta(hours=1)
 
 @dataclass
 class Fleet:
-    """Answers what the overview asks.
+    """Answers the requests of the overview.
 
     Attributes:
-        units: business units, those that waste most first.
-        start: of the period.
-        hours: its length.
+        units: business units, by descending waste.
+        start: start of the period.
+        hours: length of the period.
         missing: numbers of hours without figures.
-        asked: paths with their queries, as they were asked.
-        answers: what was answered, by address.
-        refuse: answers in place of the fleet where it returns something: a status and a body.
+        requests: paths with their queries, in order.
+        answers: responses by URL.
+        refuse: returns (status, body) for requests that must fail, else None.
     """
 
     units: Sequence[str]

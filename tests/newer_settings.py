@@ -1,12 +1,12 @@
-"""Settings that cannot be read: a later version of the product wrote them."""
+"""Stores settings that a later version of the product wrote, and this one cannot read."""
 
 from typing import Any
 
 from gpucost.storage.table import FORMAT
 
 
-def push_unreadable(client: Any, table: str, version: int) -> str:
-    """Store such a version; answers why it cannot be in force."""
+def push_newer_format(client: Any, table: str, version: int) -> str:
+    """Store such a version, and return the expected reason."""
     item = {"pk": {"S": "SETTINGS"}, "sk": {"S": f"{version:08d}"}, "v": {"N": "99"}}
     client.put_item(TableName=table, Item=item)
     return (

@@ -1,4 +1,4 @@
-"""Which addresses a process and its children listen on, as the kernel lists them."""
+"""The addresses on which a process and its descendants listen, from /proc."""
 
 import socket
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def _listeners() -> Iterator[tuple[str, str]]:
 
 
 def _readable(text: str, family: socket.AddressFamily) -> str:
-    """The kernel writes addresses as 32-bit words in the machine's byte order."""
+    """Decode an address. The kernel writes 32-bit words in the machine's byte order."""
     words = bytes.fromhex(text)
     packed = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))
     return socket.inet_ntop(family, packed).removeprefix("::ffff:")

@@ -1,11 +1,11 @@
-"""The real DynamoDB client under watch."""
+"""A DynamoDB client that records what it consumes."""
 
 from collections.abc import Callable
 from typing import Any
 
 
-class Watched:
-    """The real client, counting what it consumes, refusing inconsistent reads, and failing at a chosen call."""
+class MeteredClient:
+    """The real client, which counts consumed units, refuses eventually consistent reads, and fails at a chosen call."""
 
     def __init__(self, client: Any, fail_at: int = 0) -> None:
         self._client = client

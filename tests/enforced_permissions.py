@@ -1,4 +1,4 @@
-"""Clients with a function's permissions: what the template does not allow is denied to them."""
+"""Clients with exactly a function's permissions from the template."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -13,7 +13,7 @@ from devstack.iam.policies import policies_of
 from devstack.template import REGION, transform
 
 ANY_TABLE = {"ExistingTableName": "*"}
-"""Makes the policies allow what they allow on every table: each test has its own."""
+"""Extends the policies to every table, because each test has its own table."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class EnforcedAws:
     resolver: Resolver
 
     def access_key(self, function: str) -> str:
-        """An access key id of a function's role, by its logical name."""
+        """The access key ID of a function's role, by the function's logical name."""
         return self.authorizer.access_key(self.resolver.arn(f"{function}Role"))
 
     def client(self, service: str, function: str) -> Any:
@@ -41,12 +41,12 @@ class EnforcedAws:
         return local_client(service, self.dynamodb if service == "dynamodb" else self.aws, self.access_key(function))
 
     def administrator(self, *services: str) -> dict[str, Any]:
-        """boto3 clients to which nothing is denied."""
+        """boto3 clients with all permissions."""
         addresses = {"dynamodb": self.dynamodb}
         return {service: local_client(service, addresses.get(service, self.aws)) for service in services}
 
     def environment(self, function: str, region: str = REGION) -> dict[str, str]:
-        """Variables that give a process a function's permissions."""
+        """Environment variables that give a process a function's permissions."""
         return {
             "AWS_ENDPOINT_URL": self.aws,
             "AWS_ENDPOINT_URL_DYNAMODB": self.dynamodb,
@@ -65,7 +65,7 @@ def enforcing(
     physical: Mapping[str, str] | None = None,
     region: str = REGION,
 ) -> Iterator[EnforcedAws]:
-    """Put the template's policies before the embedded AWS.
+    """Enforce the template's policies in front of the embedded AWS.
 
     Args:
         dynamodb: address of the engine.
