@@ -152,7 +152,7 @@ def test_the_heat_map_is_read_by_keyboard_and_pointer(visit: Callable[..., Page]
     readout = page.locator(".grid .readout").first
     used = percent(first["effective_gpu_hours"], first["allocated_gpu_hours"])
     expect(readout).to_contain_text(f"{worst} ")
-    expect(readout).to_contain_text(f"{used} used")
+    expect(readout).to_contain_text(f"{used} of ")
     heat.click(position={"x": 3, "y": 3})
     page.wait_for_url(re.compile(f"#/hour/.*unit={worst}"))
 

@@ -136,7 +136,8 @@ class DistinctFleet:
         capacity = Capacity(*(self._usd() for _ in Capacity.names()))
         nodes = tuple(
             NodeHour(
-                pod_line.node, f"aws:///a/i-{self._tag()}", pod_line.node_pool, pod_line.instance_type, "spot", "a", "A100",
+                pod_line.node, f"aws:///a/i-{self._tag()}", pod_line.node_pool, pod_line.instance_type,
+                "spot", "a", "A100",
                 "spot", "scad", None, pod_line.allocated_usd or Decimal(0), capacity,
             )
             for pod_line in lines

@@ -90,7 +90,7 @@ class Case:
             end=f"{self.end:%Y-%m-%dT%H:%M:%SZ}",
             granularity=self.granularity,
             group_by=",".join(self.group_by),
-            filters={filter.dimension.partition(":")[0]: filter.text() for filter in self.filters},
+            filters={cost_filter.dimension.partition(":")[0]: cost_filter.text() for cost_filter in self.filters},
             cluster=",".join(self.clusters),
             idle=self.idle,
             limit=self.limit,
@@ -104,7 +104,7 @@ def cases(draw: st.DrawFn) -> Case:
     if draw(st.booleans()):
         first, last = first // 24 * 24, last // 24 * 24 + 24
     dimensions = draw(st.sampled_from([DIMENSIONS, ("business_unit", "cluster"), ("business_unit", "namespace")]))
-    chosen = draw(st.lists(filters(), max_size=2, unique_by=lambda filter: filter.dimension))
+    chosen = draw(st.lists(filters(), max_size=2, unique_by=lambda cost_filter: cost_filter.dimension))
     return Case(
         FIRST + first * HOUR,
         min(FIRST + last * HOUR, FIRST + DAYS * DAY),
@@ -187,7 +187,7 @@ def held(fleet: SmallFleet, case: Case) -> tuple[dict[Key, list[Line]], list[Lin
         for line in record.lines:
             every.append(line)
             if all(
-                filter.passes(small_fleets.value(line, record.cluster, filter.dimension)) for filter in case.filters
+                cost_filter.passes(small_fleets.value(line, record.cluster, cost_filter.dimension)) for cost_filter in case.filters
             ):
                 key = tuple(small_fleets.value(line, record.cluster, name) for name in case.group_by)
                 groups.setdefault((begin(case, record.hour), key), []).append(line)
@@ -267,7 +267,7 @@ def check_idle(fleet: SmallFleet, case: Case, rows: list[Row], report: CostRepor
         before = exact.get((kind, key), Fraction(0))
         exact[kind, key] = None if amount is None or before is None else before + amount
 
-    idle_passes = all(filter.passes("") for filter in case.filters)
+    idle_passes = all(cost_filter.passes("") for cost_filter in case.filters)
     all_idle: Fraction | None = Fraction(0)
     slices: dict[tuple[datetime, str], list[Any]] = {}
     for record in fleet.hours(case.start, case.end, case.clusters):
@@ -291,7 +291,7 @@ def check_idle(fleet: SmallFleet, case: Case, rows: list[Row], report: CostRepor
             kept = [
                 line
                 for line in own
-                if all(filter.passes(small_fleets.value(line, cluster, filter.dimension)) for filter in case.filters)
+                if all(cost_filter.passes(small_fleets.value(line, cluster, cost_filter.dimension)) for cost_filter in case.filters)
             ]
             if not kept:
                 continue
