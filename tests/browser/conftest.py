@@ -1,4 +1,4 @@
-"""A browser for each module: Playwright's loop would be in the way of other modules' own."""
+"""A browser per module, because Playwright's event loop would disturb other modules."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""An OIDC issuer on this machine: authorization code with PKCE, signed tokens, a page on which to choose who one is.
+"""A local OIDC issuer: authorization code with PKCE, signed tokens, and a page to choose a user.
 
 It checks what real ones check: client, redirect address, response type, S256 challenge and verifier; codes work once.
 """
@@ -26,13 +26,13 @@ CLIENT, AUDIENCE, SCOPES = "page", "gpucost", "openid api"
 
 @dataclass
 class Issuer:
-    """Its state, for tests to look at and change."""
+    """The issuer's state, which tests read and change."""
 
     people: Mapping[str, Mapping[str, Any]]
-    """Claims by name."""
+    """Claims by user."""
     address: str = ""
     redirect: str = ""
-    """The one address that it sends people back to."""
+    """The registered redirect URI."""
     key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "1"}))
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     sign_ins: list[str] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Issuer:
         return jwt.encode({"alg": "RS256", "kid": "1"}, claims, self.key)
 
     def claims(self, authorization: str) -> dict[str, Any] | None:
-        """What API Gateway's authorizer makes of a header: None unless it is a token of this issuer for this API."""
+        """The authorizer context of an Authorization header. None unless it is this issuer's token for this API."""
         try:
             claims = jwt.decode(authorization.removeprefix("Bearer "), self.key, algorithms=["RS256"]).claims
         except JoseError:

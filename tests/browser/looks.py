@@ -1,4 +1,4 @@
-"""What any view must be on any screen, on paper, and under the fingers of who has no mouse."""
+"""Checks of every view: screen sizes, color schemes, print and keyboard."""
 
 import re
 from typing import Any
@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 from tests.browser.tabs import violations
 
 NARROW, WIDE, PAPER = 360, 3840, 1030
-"""CSS pixels: a small telephone, 4K, A4 across without its margins."""
+"""Widths in CSS pixels: a small phone, 4K, and landscape A4 without margins."""
 
 _WATCH_FOCUS = """
 () => {
@@ -41,7 +41,7 @@ _WIDER_THAN_THEIR_ROOM = """
 
 
 def has_every_look(page: Page) -> None:
-    """Assert it of the view that a tab shows: 360 px and 4K, light and dark, print, keyboard."""
+    """Check the view in a tab: 360 px and 4K, light and dark, print, keyboard."""
     for width, height in ((NARROW, 740), (WIDE, 2160)):
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_function("(width) => document.documentElement.scrollWidth <= width", arg=width)  # nothing beside
@@ -70,7 +70,7 @@ def has_every_look(page: Page) -> None:
 
 
 def _is_reached_by_keyboard(page: Page) -> None:
-    """Tab comes to whatever can be pressed, shows where it is, and is caught nowhere."""
+    """The Tab key reaches every control, shows the focus, and is not trapped."""
     page.evaluate(_WATCH_FOCUS)
     for _ in range(page.evaluate(_REACHABLE) + 3):  # the scrolled regions that Chromium adds, and the way round
         page.keyboard.press("Tab")

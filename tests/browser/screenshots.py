@@ -22,7 +22,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status 0: the pictures are there."""
+    """Take the pictures. Returns exit status 0."""
     folder = Path(arguments[0] if arguments else "screenshots")
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as state, running_demo(Path(state)) as demo, running_chromium() as browser:

@@ -47,11 +47,11 @@ class Fleet:
         return self.start + self.hours * HOUR
 
     def serve(self, page: Page) -> None:
-        """Answer whatever a tab asks."""
+        """Answer all requests of a tab."""
         page.route(f"{ADDRESS}/**", self._give)
 
     def use(self, unit: int, hour: int) -> float:
-        """Share of what a unit held that it used."""
+        """A unit's utilization, 0 to 1."""
         return (unit * 37 + hour * 11) % 100 / 100
 
     def _give(self, route: Route) -> None:
@@ -66,7 +66,7 @@ class Fleet:
             status, body = refused
             route.fulfill(status=status, body=body, content_type="application/problem+json")
             return
-        # Once for each question: a large fleet's answers are megabytes.
+        # Computed once per request, because a large fleet's responses have megabytes.
         if request_url.geturl() not in self.answers:
             self.answers[request_url.geturl()] = json.dumps(
                 self._answer(request_url.path, query), separators=(",", ":")
@@ -139,5 +139,5 @@ def large(units: int = 200, days: int = 35) -> Fleet:
 
 
 def written(moment: datetime) -> str:
-    """As the API writes instants."""
+    """A time in the API's format."""
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,4 +1,4 @@
-"""Debian's Chromium, and tabs in which nothing may go wrong unseen."""
+"""Debian's Chromium, with tabs whose errors fail the test."""
 
 import shutil
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ FLAGS = (
     "--disable-sync",
 )  # fmt: skip
 AXE = REPOSITORY / "web" / "node_modules" / "axe-core" / "axe.min.js"
-_TELL_VIOLATIONS = """
+_REPORT_VIOLATIONS = """
 addEventListener("securitypolicyviolation", (one) =>
   console.error(`policy: ${one.violatedDirective} ${one.blockedURI} ${one.sourceFile}:${one.lineNumber}`));
 """
@@ -24,7 +24,7 @@ addEventListener("securitypolicyviolation", (one) =>
 
 @contextmanager
 def running_chromium() -> Iterator[Browser]:
-    """Start it once; tabs are cheap."""
+    """Start Chromium."""
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     assert path is not None, "Chromium is missing; install it with: make setup"
     with sync_playwright() as playwright:
@@ -35,7 +35,7 @@ def running_chromium() -> Iterator[Browser]:
 
 @dataclass
 class Tabs:
-    """Opens tabs and watches them.
+    """Opens tabs and records their errors.
 
     Attributes:
         faults: errors on the console, exceptions, violations of the policy, requests to other hosts.
@@ -49,7 +49,7 @@ class Tabs:
     contexts: list[BrowserContext] = field(default_factory=list)
 
     def open(self, address: str, **options: Any) -> Page:
-        """A tab of its own, as somebody in New York has it unless said otherwise."""
+        """Open a tab, by default in the time zone of New York."""
         context_options = {
             "locale": "en-GB",
             "timezone_id": "America/New_York",
@@ -58,7 +58,7 @@ class Tabs:
         context = self.browser.new_context(**{**context_options, **options})
         context.set_default_timeout(20_000)
         self.contexts.append(context)
-        context.add_init_script(_TELL_VIOLATIONS)
+        context.add_init_script(_REPORT_VIOLATIONS)
         page = context.new_page()
         page.on("console", self._console)
         page.on("pageerror", lambda error: self.faults.append(f"exception: {error}"))
@@ -67,7 +67,7 @@ class Tabs:
         return page
 
     def check(self) -> None:
-        """Fail on whatever went wrong in any tab; close them."""
+        """Close all tabs, and fail if any had an error."""
         for context in self.contexts:
             context.close()
         self.contexts.clear()
@@ -87,7 +87,7 @@ class Tabs:
 
 
 def settled(page: Page) -> None:
-    """Wait until everything that is asked for is there.
+    """Wait until all requests are complete.
 
     By a function: an expression would be evaluated at every look, which the page's policy refuses after the first.
     """
@@ -101,7 +101,7 @@ def settled(page: Page) -> None:
 
 
 def violations(page: Page, *rules: str) -> list[str]:
-    """What axe-core finds against WCAG 2.2 AA and good practice, or against some of its rules alone."""
+    """Violations of WCAG 2.2 AA and best practices found by axe-core, or of some rules only."""
     if page.evaluate("typeof axe") == "undefined":
         page.evaluate(AXE.read_text())
     options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}

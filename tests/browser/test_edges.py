@@ -1,4 +1,4 @@
-"""What the demo has none of: fleets too large for one look, the hour that is there twice, answers that do not come."""
+"""Cases that the demo lacks: large fleets, the repeated hour at the end of summer time, missing responses."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ HURRY = """
 const wait = window.setTimeout;
 window.setTimeout = (what, time, ...more) => wait(what, time > 400 && time < 3000 ? time / 20 : time, ...more);
 """
-"""The pauses before a question is put again are shorter: what is tested is how often it is."""
+"""Shortens the pauses before retries. The test checks the number of retries."""
 LONGEST_TASK = """
 () => { window.longest = 0; new PerformanceObserver((list) => {
   for (const one of list.getEntries()) window.longest = Math.max(window.longest, one.duration);
@@ -49,7 +49,7 @@ def heat(page: Page) -> Any:
     return page.get_by_role("application", name=re.compile("Utilization of business units by hour"))
 
 
-def test_200_units_over_35_days_are_a_map_by_hour_a_page_at_a_time(visit: Callable[..., Page]) -> None:
+def test_heat_map_of_200_units_over_35_days_is_paged(visit: Callable[..., Page]) -> None:
     fleet = large()
     page = visit(fleet, "&zone=utc")
     settled(page)
@@ -90,7 +90,7 @@ def test_200_units_over_35_days_are_a_map_by_hour_a_page_at_a_time(visit: Callab
     page.wait_for_url(re.compile("#/hour/.*unit=unit-160"))
 
 
-def test_the_hour_that_is_there_twice(visit: Callable[..., Page]) -> None:
+def test_repeated_hour_at_the_end_of_summer_time(visit: Callable[..., Page]) -> None:
     page = visit(Fleet(["research"], AUTUMN, 6), timezone_id="America/New_York")
     settled(page)
     page.get_by_role("application", name=re.compile("Cost over time")).focus()
@@ -113,7 +113,7 @@ def test_hours_with_an_offset_of_30_minutes(visit: Callable[..., Page]) -> None:
     expect(page.locator(".grid .readout")).to_contain_text("Sun 1 Nov, 08:30 GMT+5:30")
 
 
-def test_missing_hours_are_hatched_in_the_map_and_no_zero_in_the_trend(visit: Callable[..., Page]) -> None:
+def test_missing_hours_are_hatched_and_not_zero(visit: Callable[..., Page]) -> None:
     page = visit(Fleet(["research"], AUTUMN, 24, missing=frozenset(range(6, 18))), "&zone=utc")
     settled(page)
     painted = heat(page).evaluate(
@@ -203,7 +203,7 @@ def test_missing_response_times_out(tabs: Tabs) -> None:
     expect(page.get_by_role("alert")).to_contain_text("did not respond within one minute")
 
 
-def test_an_answer_that_is_no_answer_is_said_and_does_not_leave_an_empty_page(visit: Callable[..., Page]) -> None:
+def test_invalid_response_shows_an_error(visit: Callable[..., Page]) -> None:
     page = visit(Fleet(["research"], AUTUMN, 6, refuse=lambda path: (200, "{}") if path == "/v1/fleet" else None))
     expect(page.get_by_role("alert")).to_be_visible()
     expect(page.get_by_role("link", name="Nodes")).to_be_visible()

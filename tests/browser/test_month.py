@@ -49,13 +49,13 @@ alerts:
 """
 END = floor_hour(datetime.now(UTC))
 DAYS_OF_A_FORECAST = 352 * HOUR
-"""A forecast wants two weeks: publishing as many hours takes a while."""
+"""A forecast needs two weeks of hours, which take a while to publish."""
 MISSING = {END - HOUR * number for number in range(30, 36)}
 """Hours without metrics of cluster west."""
 UNPRICED = END - 20 * HOUR
 PATCH = "kind: Deployment\nmetadata: {name: '<b>app</b>'}"
 EAST = 10 * HOUR
-"""How long the east has been there: it has one unit, on a pool named as the west's."""
+"""Age of cluster east, which has one business unit, on a pool with the same name as in west."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def long_site(dynamodb_url: str) -> Iterator[Site]:
 
 @contextmanager
 def deployment(length: timedelta, dynamodb: str) -> Iterator[Site]:
-    """Table and API with that much of a past."""
+    """A table with some days of history, and the API."""
     with ExitStack() as running:
         endpoint = running.enter_context(running_aws())
         port = free_port()
@@ -110,7 +110,7 @@ def deployment(length: timedelta, dynamodb: str) -> Iterator[Site]:
 
 
 def records(length: timedelta) -> Iterator[HourRecord]:
-    """The nightly unit holds GPUs on even days alone."""
+    """Lines of an hour. The nightly unit only holds GPUs on even days."""
     for number in range(length // HOUR):
         hour = END - length + number * HOUR
         lines = [line(), *([line("nightly", "bu-n", "n", "3.5")] if hour.day % 2 == 0 else [])]
@@ -175,15 +175,15 @@ def visit(tabs: Tabs) -> Callable[..., Page]:
 
 
 @pytest.mark.heavy
-def test_the_month_burns_down_beside_its_budget_and_projection(visit: Callable[..., Page], long_site: Site) -> None:
+def test_month_shows_spend_with_budget_and_projection(visit: Callable[..., Page], long_site: Site) -> None:
     page = visit(long_site, "unit/research?window=48h&zone=utc")
     forecast = long_site.ask("forecasts?business_unit=research")
     assert forecast["projected_usd"] > 0
     is_burning_down(page, forecast)
 
 
-def test_the_month_burns_down_beside_its_budget(tabs: Tabs, visit: Callable[..., Page], site: Site) -> None:
-    """Two days are too few for a projection: one is put into the API's answer."""
+def test_month_shows_spend_with_budget(tabs: Tabs, visit: Callable[..., Page], site: Site) -> None:
+    """Two days are too few for a projection, so the test adds one to the API's response."""
     forecast = site.ask("forecasts?business_unit=research")
     assert forecast["projected_usd"] is None
     page = visit(site, "unit/research?window=48h&zone=utc")
@@ -213,7 +213,7 @@ def is_burning_down(page: Page, forecast: dict[str, Any]) -> None:
 
 
 def colours(chart: Locator) -> set[tuple[int, ...]]:
-    """What a chart is painted with."""
+    """The colors of a chart's pixels."""
     pixels: list[str] = chart.locator("canvas").evaluate(
         """(canvas) => {
           const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -225,7 +225,7 @@ def colours(chart: Locator) -> set[tuple[int, ...]]:
     return {tuple(map(int, pixel.split(","))) for pixel in pixels}
 
 
-def test_recommendations_are_those_of_the_api_and_say_how(visit: Callable[..., Page], site: Site) -> None:
+def test_recommendations_match_the_api(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, "unit/research?window=48h")
     rows = site.ask("recommendations?business_unit=research")["rows"]
     assert len(rows) == 2
@@ -244,7 +244,7 @@ def test_recommendations_are_those_of_the_api_and_say_how(visit: Callable[..., P
     has_every_look(page)
 
 
-def test_the_overview_has_the_pools_recommendations_too(visit: Callable[..., Page], site: Site) -> None:
+def test_overview_shows_recommendations_for_pools(visit: Callable[..., Page], site: Site) -> None:
     page = visit(site, "overview?window=48h")
     rows = site.ask("recommendations")["rows"]
     assert len(rows) == 4
@@ -255,7 +255,7 @@ def test_the_overview_has_the_pools_recommendations_too(visit: Callable[..., Pag
 
 
 def test_unpriced_costs_are_hatched_and_labeled(visit: Callable[..., Page], site: Site) -> None:
-    """An hour without a price, between hours that have one."""
+    """An hour without prices between priced hours."""
     start, end = UNPRICED - HOUR, UNPRICED + 2 * HOUR
     page = visit(site, f"overview?start={at(start)}&end={at(end)}&zone=utc&cluster=west")
     totals = site.ask(f"fleet?start={at(start)}&end={at(end)}&cluster=west")["totals"]
@@ -281,7 +281,7 @@ def test_unpriced_costs_are_hatched_and_labeled(visit: Callable[..., Page], site
 
 
 @pytest.mark.heavy
-def test_two_weeks_are_a_map_by_hour(visit: Callable[..., Page], long_site: Site) -> None:
+def test_two_weeks_are_an_hourly_heat_map(visit: Callable[..., Page], long_site: Site) -> None:
     begin = END - DAYS_OF_A_FORECAST
     page = visit(long_site, f"overview?start={at(begin)}&end={at(END)}&zone=utc")
     heat = page.get_by_role("application", name=re.compile("Utilization of business units by hour"))

@@ -1,4 +1,4 @@
-"""Every view of the page on the demo's data, against what the API says."""
+"""Every view of the page on the demo's data, compared with the API."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def tabs(chromium: Browser, demo: Demo) -> Iterator[Tabs]:
 
 @pytest.fixture
 def visit(tabs: Tabs, demo: Demo) -> Callable[..., Page]:
-    """Opens a view and waits until it is there. The period is fixed: the clock may pass an hour meanwhile."""
+    """Open a view and wait for it. The period is fixed, because an hour may end meanwhile."""
 
     def open_view(view: str, **options: Any) -> Page:
         path, _, query = view.partition("?")
@@ -55,7 +55,7 @@ def visit(tabs: Tabs, demo: Demo) -> Callable[..., Page]:
 
 
 def day(demo: Demo, begins: int = 24, ends: int = 0) -> str:
-    """A period by how many hours before the demo's end it begins and ends."""
+    """A period, given in hours before the demo's end."""
     start, end = (demo.end - timedelta(hours=hours) for hours in (begins, ends))
     return f"start={start:%Y-%m-%dT%H:00:00Z}&end={end:%Y-%m-%dT%H:00:00Z}"
 
@@ -71,7 +71,7 @@ def percent(part: Decimal, whole: Decimal) -> str:
 
 
 def cells(page: Page, table: str) -> list[dict[str, str]]:
-    """A table's rows by the titles of its columns."""
+    """A table's rows, with cells by column title."""
     rows: list[dict[str, str]] = page.get_by_test_id(table).evaluate(
         """(table) => {
           const titles = [...table.tHead.rows[0].cells].map((one) => one.innerText.replace(/ [↓↑]$/, ""));
@@ -127,7 +127,7 @@ def test_overview_matches_api(visit: Callable[..., Page], demo: Demo) -> None:
     assert page.get_by_test_id("cost-month").inner_text() == usd(month)
 
 
-def test_the_chart_is_read_and_opened_by_keyboard(visit: Callable[..., Page], demo: Demo) -> None:
+def test_chart_is_usable_by_keyboard(visit: Callable[..., Page], demo: Demo) -> None:
     page = visit("overview")
     rows = demo.ask(f"/v1/fleet?{day(demo)}")["rows"]
     chart = page.get_by_role("application", name=re.compile("Cost over time"))
@@ -142,7 +142,7 @@ def test_the_chart_is_read_and_opened_by_keyboard(visit: Callable[..., Page], de
     assert f"#/hour/{rows[-2]['start']}" in unquote(page.url)
 
 
-def test_the_heat_map_is_read_by_keyboard_and_pointer(visit: Callable[..., Page], demo: Demo) -> None:
+def test_heat_map_is_usable_by_keyboard_and_pointer(visit: Callable[..., Page], demo: Demo) -> None:
     page = visit("overview")
     heat = page.get_by_role("application", name=re.compile("Utilization of business units"))
     heat.focus()
@@ -157,7 +157,7 @@ def test_the_heat_map_is_read_by_keyboard_and_pointer(visit: Callable[..., Page]
     page.wait_for_url(re.compile(f"#/hour/.*unit={worst}"))
 
 
-def test_a_business_unit_and_the_way_down_to_why(visit: Callable[..., Page], demo: Demo) -> None:
+def test_drill_down_from_business_unit_to_explanation(visit: Callable[..., Page], demo: Demo) -> None:
     page = visit("unit/research")
     answer = demo.ask(f"/v1/business-units/research?{day(demo)}&granularity=total")["totals"]
     for name in ("allocated", "effective", "waste"):
@@ -193,7 +193,7 @@ def test_a_business_unit_and_the_way_down_to_why(visit: Callable[..., Page], dem
     assert sorted(row["allocated"] for row in rows) == sorted(usd(line["allocated_usd"]) for line in lines)
 
 
-def test_why_is_this_amount(visit: Callable[..., Page], demo: Demo) -> None:
+def test_amount_is_explained(visit: Callable[..., Page], demo: Demo) -> None:
     hour = demo.end - timedelta(hours=2)
     page = visit(f"hour/{hour:%Y-%m-%dT%H:00:00Z}")
     at = f"start={hour:%Y-%m-%dT%H:00:00Z}&end={hour + timedelta(hours=1):%Y-%m-%dT%H:00:00Z}"
@@ -205,7 +205,7 @@ def test_why_is_this_amount(visit: Callable[..., Page], demo: Demo) -> None:
     page.evaluate(WATCH_DIALOGS)
     row.get_by_role("link", name="how calculated").first.click()
     why = page.get_by_test_id("why")
-    # One of seven slices of an H100 at $12, used to 62% as the scenario says.
+    # One of seven slices of an H100 at $12, with the scenario's utilization of 62%.
     for text in (
         "How $1.714286 was calculated", "1 × nvidia.com/gpu, each 0.142857 of a physical GPU (source: product-label)",
         "for 1.000 h", "$12.00 per GPU-hour, source constant, split policy gpu-bears-all",
@@ -282,7 +282,7 @@ def test_missing_figures_are_hatched_and_not_zero(tabs: Tabs, demo: Demo) -> Non
     expect(page.locator("main")).to_contain_text("No data: missing or incomplete.")
 
 
-def test_choices_are_in_the_address_and_the_address_is_all(visit: Callable[..., Page], demo: Demo) -> None:
+def test_url_contains_the_whole_state(visit: Callable[..., Page], demo: Demo) -> None:
     page = visit("overview")
     page.get_by_label("Period").select_option("48h")
     page.wait_for_url(re.compile("window=48h"))
@@ -312,11 +312,11 @@ def test_choices_are_in_the_address_and_the_address_is_all(visit: Callable[..., 
 @pytest.mark.parametrize(
     "view", ["overview", "unit/research", "nodes", "nodes?pool=inference&node=inference-2", "hour"]
 )
-def test_every_view_has_every_look(visit: Callable[..., Page], view: str) -> None:
+def test_every_view_works_on_all_screens(visit: Callable[..., Page], view: str) -> None:
     has_every_look(visit(view))
 
 
-def test_the_why_of_a_figure_has_every_look(visit: Callable[..., Page]) -> None:
+def test_explanation_works_on_all_screens(visit: Callable[..., Page]) -> None:
     page = visit("hour")
     page.get_by_role("link", name="how calculated").first.click()
     expect(page.get_by_test_id("why")).to_be_visible()
@@ -355,14 +355,14 @@ def test_long_and_non_latin_names_fit_the_layout(visit: Callable[..., Page]) -> 
             expect(page.get_by_text(STRANGE["assistant"]).first).to_be_attached()
 
 
-def test_printed_are_figures_and_no_controls(visit: Callable[..., Page]) -> None:
+def test_print_shows_figures_without_controls(visit: Callable[..., Page]) -> None:
     page = visit("overview", color_scheme="dark")
     page.emulate_media(media="print")
     expect(page.get_by_label("Period")).to_be_hidden()
     expect(page.get_by_test_id("waste")).to_be_visible()
     paper = "getComputedStyle(document.documentElement).backgroundColor"
     assert page.evaluate(paper) == "rgb(255, 255, 255)"
-    # uPlot wrote the screen's width beside its canvas, which is wider than paper.
+    # uPlot set the screen's width next to its canvas, which is wider than paper.
     wide = page.evaluate(
         """() => {
           const plot = document.querySelector(".plot"), canvas = plot.querySelector("canvas");
@@ -392,7 +392,7 @@ def test_printed_are_figures_and_no_controls(visit: Callable[..., Page]) -> None
 
 
 def test_all_columns_are_printed(visit: Callable[..., Page], demo: Demo) -> None:
-    """A4 across, without its margins, is 1,030 pixels wide."""
+    """Landscape A4 without margins is 1,030 pixels wide."""
     page = visit(f"hour/{demo.end - timedelta(hours=2):%Y-%m-%dT%H:00:00Z}", viewport={"width": 1030, "height": 700})
     page.emulate_media(media="print")
     widths = page.get_by_test_id("lines").evaluate("(table) => [table.scrollWidth, table.parentElement.clientWidth]")
@@ -400,7 +400,7 @@ def test_all_columns_are_printed(visit: Callable[..., Page], demo: Demo) -> None
     expect(page.get_by_test_id("lines")).to_contain_text("constant")
 
 
-def test_a_download_is_the_apis_csv(visit: Callable[..., Page], demo: Demo, tmp_path: Path) -> None:
+def test_download_is_the_apis_csv(visit: Callable[..., Page], demo: Demo, tmp_path: Path) -> None:
     page = visit("unit/research")
     with page.expect_download() as coming:
         page.get_by_role("button", name="Download CSV").click()
@@ -415,7 +415,7 @@ def test_a_download_is_the_apis_csv(visit: Callable[..., Page], demo: Demo, tmp_
 
 
 def test_it_works_through_gpucost_dashboard(chromium: Browser, demo: Demo) -> None:
-    """As where IAM alone lets people in: the proxy signs what the page asks."""
+    """With IAM authentication only, the proxy signs the page's requests."""
     with serve_proxy(demo.url, None, 0) as address:
         tabs = Tabs(chromium, {address.removeprefix("http://")})
         page = tabs.open(f"{address}/#/overview?{day(demo)}")
@@ -425,7 +425,7 @@ def test_it_works_through_gpucost_dashboard(chromium: Browser, demo: Demo) -> No
         tabs.check()
 
 
-def test_errors_are_said_and_tried_again(tabs: Tabs, demo: Demo) -> None:
+def test_errors_are_shown_and_retried(tabs: Tabs, demo: Demo) -> None:
     tabs.expected = ("/v1/",)
     page = tabs.open(f"{demo.url}/#/hour/nonsense")
     expect(page.get_by_role("alert")).to_contain_text("nonsense is not a full hour")

@@ -1,4 +1,4 @@
-"""Signing in at an issuer, who sees what then, and names that would rather be something else."""
+"""Sign-in at an issuer, what each role sees, and names that contain markup."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -52,12 +52,12 @@ LAST = floor_hour(datetime.now(UTC)) - HOUR
 
 @dataclass
 class Site:
-    """A deployment with an issuer: API Gateway's part is played by a server that checks tokens."""
+    """A deployment with an issuer. A server checks tokens in place of API Gateway."""
 
     address: str
     issuer: Issuer
     refuses: bool = False
-    """Whether every token has run out."""
+    """Whether all tokens have expired."""
 
     def link(self, view: str) -> str:
         return f"{self.address}/#/{view}?zone=utc"
@@ -164,7 +164,7 @@ def sign_in(page: Page, user: str) -> None:
     page.get_by_role("link", name=user).click()
 
 
-def test_a_link_leads_through_the_issuer_to_the_view_that_it_names(tabs: Tabs, site: Site) -> None:
+def test_link_keeps_its_view_through_sign_in(tabs: Tabs, site: Site) -> None:
     page = tabs.open(site.link("unit/research"))
     sign_in(page, "vera")
     expect(page.get_by_role("heading", name="Business unit research")).to_be_visible()
@@ -215,7 +215,7 @@ def test_user_without_role_gets_an_explanation(tabs: Tabs, site: Site) -> None:
     expect(page.get_by_role("alert")).to_contain_text("(403)")
 
 
-def test_a_token_that_has_run_out_leads_to_the_issuer_again(tabs: Tabs, site: Site) -> None:
+def test_expired_token_leads_to_sign_in(tabs: Tabs, site: Site) -> None:
     tabs.expected = ("/v1/",)
     page = tabs.open(site.link("overview"))
     sign_in(page, "vera")
@@ -229,7 +229,7 @@ def test_a_token_that_has_run_out_leads_to_the_issuer_again(tabs: Tabs, site: Si
     assert "window=48h" in page.url, "where one was"
 
 
-def test_a_sign_in_that_was_refused_is_said(tabs: Tabs, site: Site) -> None:
+def test_refused_sign_in_is_shown(tabs: Tabs, site: Site) -> None:
     page = tabs.open(site.link("overview"))
     sign_in(page, "nobody")
     expect(page.get_by_role("alert")).to_contain_text("access_denied")
@@ -237,13 +237,13 @@ def test_a_sign_in_that_was_refused_is_said(tabs: Tabs, site: Site) -> None:
     expect(page).to_have_title("Who are you?")
 
 
-def test_a_code_that_somebody_else_brought_is_not_taken(tabs: Tabs, site: Site) -> None:
+def test_authorization_code_of_another_session_is_refused(tabs: Tabs, site: Site) -> None:
     page = tabs.open(f"{site.address}/?code=stolen&state=forged#/overview")
     expect(page.get_by_role("alert")).to_be_visible()
     assert page.get_by_test_id("cost-period").count() == 0
 
 
-def test_names_are_text_wherever_they_stand(tabs: Tabs, site: Site) -> None:
+def test_names_are_rendered_as_text(tabs: Tabs, site: Site) -> None:
     page = tabs.open(site.link("overview"))
     sign_in(page, "vera")
     settled(page)
@@ -280,7 +280,7 @@ def test_names_are_text_wherever_they_stand(tabs: Tabs, site: Site) -> None:
 
 
 def test_url_parameters_are_rendered_as_text(tabs: Tabs, site: Site) -> None:
-    """Anybody can write one and send it round: no cluster can be named so, and yet it is shown."""
+    """A crafted link can contain any cluster name, and the page shows it."""
     tabs.expected = ("/v1/",)
     page = tabs.open(site.link("overview"))
     sign_in(page, "vera")
@@ -299,7 +299,7 @@ def test_url_parameters_are_rendered_as_text(tabs: Tabs, site: Site) -> None:
         assert page.locator("img").count() == 0
 
 
-def test_signing_in_has_every_look(tabs: Tabs, site: Site) -> None:
+def test_sign_in_works_on_all_screens(tabs: Tabs, site: Site) -> None:
     page = tabs.open(site.link("overview"))
     sign_in(page, "nobody")
     expect(page.get_by_role("heading", name="Sign-in failed")).to_be_visible()

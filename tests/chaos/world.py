@@ -27,7 +27,7 @@ from gpucost.settings import ClusterSettings, Settings
 from gpucost.settings_document import DocumentStore
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.ports import MetricsReader
+from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.rollups import RollupStore
 from gpucost.storage.table import Table
 from tests.chaos.external_calls import ExternalCalls, KilledError
@@ -40,7 +40,7 @@ TRIES = 3
 """An asynchronous invocation and its two retries."""
 VISIBILITY = timedelta(minutes=30)
 RETRY = timedelta(seconds=61)
-Readers = Callable[[ClusterSettings, Settings], MetricsReader]
+Readers = Callable[[ClusterSettings, Settings], PrometheusReader]
 
 
 class Context:

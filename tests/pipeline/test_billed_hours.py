@@ -18,7 +18,7 @@ from gpucost.pipeline.reprice import SETTLE_DELAY, RepricingService
 from gpucost.pipeline.restate import RestateService
 from gpucost.runtime.messages import HoursDue, HoursToRestate, PricesDue
 from gpucost.settings.bill import CurSettings
-from gpucost.storage.bill_ports import BillReader
+from gpucost.sources.bill.athena import AthenaBill
 from tests.conftest import DynamoTable
 from tests.pipeline.test_restate import NOW, System
 from tests.records import HOUR
@@ -60,7 +60,7 @@ class Billed(System):
             self.export, self.bills, clock=lambda: NOW, node_pools=LedgerNodePools(self.store, self.ledger)
         )
 
-    def export(self, cur: CurSettings) -> BillReader:
+    def export(self, cur: CurSettings) -> AthenaBill:
         return self
 
     def read(self, start: datetime, end: datetime) -> BillExtract:

@@ -23,7 +23,7 @@ from gpucost.settings_document import DocumentStore, parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.ports import MetricsReader
+from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
 from tests.chaos.script import ScriptedReader
@@ -109,7 +109,7 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
     }
     assert set(due) == {name(n) for n in range(CLUSTERS)} - {name(n) for n in UNREAD}
 
-    def reader(cluster: ClusterSettings, settings: Settings, _deadline: Deadline | None = None) -> MetricsReader:
+    def reader(cluster: ClusterSettings, settings: Settings, _deadline: Deadline | None = None) -> PrometheusReader:
         if cluster.name in {name(AWAY), name(NO_ROLE)}:
             return metrics_reader(cluster, settings)  # nothing listens at its address
         return ScriptedReader(cluster.name, NEWEST, lambda: NOW)

@@ -23,7 +23,7 @@ from gpucost.settings_document import DocumentStore
 from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
-from gpucost.storage.bill_ports import BillReader
+from gpucost.sources.bill.athena import AthenaBill
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
@@ -37,7 +37,7 @@ HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)
 G5, P5 = "g5.xlarge", "p5.48xlarge"
 
 
-def no_bill(cur: CurSettings) -> BillReader:
+def no_bill(cur: CurSettings) -> AthenaBill:
     raise AssertionError("these settings do not name the bill")
 
 

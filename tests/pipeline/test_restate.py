@@ -24,7 +24,7 @@ from gpucost.settings import ClusterSettings, Settings
 from gpucost.settings_document import DocumentStore
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.ports import MetricsReader
+from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
@@ -116,7 +116,7 @@ class System:
         self.metrics = OnePod()
         self.push(12)
 
-    def reader(self, cluster: ClusterSettings, settings: Settings, _deadline: object = None) -> MetricsReader:
+    def reader(self, cluster: ClusterSettings, settings: Settings, _deadline: object = None) -> PrometheusReader:
         return self.metrics
 
     def push(self, price: int, **more: Any) -> None:

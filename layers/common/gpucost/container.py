@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from gpucost.storage.bill_store import BillStore
     from gpucost.storage.ledger import Ledger
     from gpucost.storage.limits import LimitsStore
-    from gpucost.storage.ports import LimitsReaders, MetricsReaders
+    from gpucost.pipeline.limits import LimitsReaders
+    from gpucost.pipeline.attribute import MetricsReaders
     from gpucost.storage.price_book import PriceStore
     from gpucost.storage.rollups import RollupStore
 

@@ -35,7 +35,9 @@ from gpucost.runtime.messages import HourClosed, HoursDue, Origin
 from gpucost.runtime.observability import logger, tally
 from gpucost.settings import ClusterSettings, Settings
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.ports import Bus, Clock, MetricsReader, MetricsReaders, Rollups, SettingsStore
+from gpucost.storage.ports import Clock, Rollups, SettingsStore
+from gpucost.runtime.messaging import MessageBus
+from gpucost.sources.prometheus.reader import PrometheusReader
 
 AMP_RETENTION = timedelta(days=150)
 """AMP's default. Readers of metrics cannot read the retention of a workspace."""
@@ -66,7 +68,7 @@ class RatedHour:
 class _Attempt:
     """What the attribution of all hours of a message needs."""
 
-    reader: MetricsReader
+    reader: PrometheusReader
     cluster: ClusterSettings
     settings: Settings
     now: datetime
@@ -82,7 +84,7 @@ class AttributeService:
         ledger: Ledger,
         rollups: Rollups,
         readers: MetricsReaders,
-        bus: Bus,
+        bus: MessageBus,
         *,
         pricer: Pricer,
         clock: Clock,
@@ -223,7 +225,7 @@ def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: date
 
 
 def attribute_hours(
-    reader: MetricsReader,
+    reader: PrometheusReader,
     cluster: ClusterSettings,
     settings: Settings,
     hours: Sequence[datetime],
@@ -239,7 +241,7 @@ def attribute_hours(
 
 
 def rate_hours(
-    reader: MetricsReader,
+    reader: PrometheusReader,
     cluster: ClusterSettings,
     settings: Settings,
     hours: Sequence[datetime],
@@ -299,7 +301,7 @@ def check_hour(hour: datetime, now: datetime) -> None:
         raise InvalidInputError(f"hour {format_timestamp(hour)} has not ended; the newest hour that has is {newest}")
 
 
-def check_retention(hour: datetime, cluster: ClusterSettings, reader: MetricsReader, now: datetime) -> None:
+def check_retention(hour: datetime, cluster: ClusterSettings, reader: PrometheusReader, now: datetime) -> None:
     """Check that the metrics of an hour are still stored.
 
     Raises:
@@ -359,7 +361,7 @@ def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: Exceptio
     return [RatedHour(HourRecord(cluster.name, hour, "incomplete", None, None, notes=(reason,))) for hour in hours]
 
 
-def publish_hour_closed(bus: Bus, manifest: Manifest, origin: Origin, correlation_id: str) -> None:
+def publish_hour_closed(bus: MessageBus, manifest: Manifest, origin: Origin, correlation_id: str) -> None:
     """Publish the event that a new version of an hour is current. Pending adjustments change no figure and have none.
 
     Raises:

@@ -15,7 +15,8 @@ from gpucost.core.ledger import Manifest
 from gpucost.pipeline.dispatch import due_messages, split_hours
 from gpucost.runtime.messages import HoursDue
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.ports import Clock, WorkQueue
+from gpucost.storage.ports import Clock
+from gpucost.runtime.messaging import MessageBus
 
 STALLED = timedelta(minutes=65)
 """If the queue is empty and no hour is done for this long, the backfill has stopped. A message that failed twice is
@@ -102,7 +103,7 @@ class Backfill:
     def __init__(
         self,
         ledger: Ledger,
-        queue: WorkQueue,
+        queue: MessageBus,
         clusters: Sequence[str],
         start: datetime,
         end: datetime,

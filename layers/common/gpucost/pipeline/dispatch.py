@@ -10,7 +10,8 @@ from gpucost.core.ledger import Manifest, due_hours
 from gpucost.runtime.messages import MAX_HOURS_PER_MESSAGE, ClusterState, HoursDue, Origin, ScheduledTick, Tick
 from gpucost.storage.hour_versions import HourVersions
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.ports import Bus, SettingsStore, StoredSettings
+from gpucost.storage.ports import SettingsStore, StoredSettings
+from gpucost.runtime.messaging import MessageBus
 
 CATCH_UP = timedelta(days=7)
 """How far before the look-back missing hours are searched, in case the schedule did not fire."""
@@ -59,7 +60,7 @@ class DueHours:
 class DispatchService:
     """Handles the hourly schedule. Called twice for the same time, it sends the same hours twice, which is harmless."""
 
-    def __init__(self, settings_store: SettingsStore, ledger: Ledger, months: HourVersions, bus: Bus) -> None:
+    def __init__(self, settings_store: SettingsStore, ledger: Ledger, months: HourVersions, bus: MessageBus) -> None:
         self._settings_store = settings_store
         self._ledger = ledger
         self._months = months

@@ -9,7 +9,7 @@ from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.observability import logger
 from gpucost.settings import ClusterSettings, Settings
 from gpucost.storage.limits import LimitsStore
-from gpucost.storage.ports import LimitsReaders
+
 
 
 class LimitsRecorder:

@@ -18,7 +18,7 @@ from gpucost.core.pricing.bill_lines import (
 )
 from gpucost.settings import Settings
 from gpucost.settings.bill import CurSettings
-from gpucost.storage.bill_ports import BillReader, BillReaders, NodePools, no_node_pools
+from gpucost.sources.bill.athena import AthenaBill
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ports import Clock
 
@@ -91,7 +91,7 @@ class BillService:
         return sorted(month for month in months if not is_closed.get(month))
 
     def _read(
-        self, reader: BillReader, month: datetime, cur: CurSettings, unused_to: str, so_far: BillRefresh
+        self, reader: AthenaBill, month: datetime, cur: CurSettings, unused_to: str, so_far: BillRefresh
     ) -> BillRefresh:
         end = _next(month)
         pools = self._node_pools(month, end) if cur.blend == "node_pool" else {}

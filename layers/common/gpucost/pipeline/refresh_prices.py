@@ -16,7 +16,10 @@ from gpucost.runtime.messages import PricesDue
 from gpucost.settings import Settings
 from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
 from gpucost.storage.price_book import PriceStore
-from gpucost.storage.price_ports import InstanceTypes, PriceList, PriceUpdate, SpotHistory
+from gpucost.storage.price_ports import PriceUpdate
+from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
+from gpucost.sources.aws_prices.on_demand import AwsPriceList
+from gpucost.sources.aws_prices.spot import Ec2SpotHistory
 
 Source = Literal["spot", "on-demand", "shapes", "cur"]
 SOURCES: tuple[Source, ...] = get_args(Source)
@@ -80,9 +83,9 @@ class PricesService:
         ledger: PublishedHours,
         book: PriceStore,
         *,
-        spot: SpotHistory,
-        price_list: PriceList,
-        catalogue: InstanceTypes,
+        spot: Ec2SpotHistory,
+        price_list: AwsPriceList,
+        catalogue: Ec2InstanceTypes,
         bill: BillService,
         fetched: Collection[str],
         clock: Clock,

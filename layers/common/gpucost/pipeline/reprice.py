@@ -11,7 +11,8 @@ from gpucost.core.pricing.price_changes import PriceChange
 from gpucost.runtime.messages import MAX_HOURS_PER_MESSAGE, HoursToRestate
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.ports import Bus, SettingsStore
+from gpucost.storage.ports import SettingsStore
+from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.price_book import PriceStore
 
 SETTLE_DELAY = timedelta(minutes=20)
@@ -26,7 +27,7 @@ class RepricingService:
     """Sends hours to be rated again. Sending an hour twice gives the same figures."""
 
     def __init__(
-        self, settings_store: SettingsStore, ledger: Ledger, prices: PriceStore, bills: BillStore, bus: Bus
+        self, settings_store: SettingsStore, ledger: Ledger, prices: PriceStore, bills: BillStore, bus: MessageBus
     ) -> None:
         self._settings_store = settings_store
         self._ledger = ledger

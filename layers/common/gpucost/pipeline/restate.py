@@ -10,7 +10,8 @@ from gpucost.pipeline.pricing import Pricer
 from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import HoursToRestate
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.ports import Bus, Clock, Rollups, SettingsStore
+from gpucost.storage.ports import Clock, Rollups, SettingsStore
+from gpucost.runtime.messaging import MessageBus
 
 MAX_ATTEMPTS = 3
 """How often an hour is tried if other writers publish it; each attempt reads the version that won."""
@@ -24,7 +25,7 @@ class RestateService:
         settings_store: SettingsStore,
         ledger: Ledger,
         rollups: Rollups,
-        bus: Bus,
+        bus: MessageBus,
         *,
         pricer: Pricer,
         clock: Clock,

@@ -13,7 +13,7 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.pricing.bill import Bill
 from gpucost.storage.bill_documents import day_document, read_day
-from gpucost.storage.bill_ports import BillChange
+
 from gpucost.storage.compressed_documents import pack, unpack
 from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text
 

@@ -1,6 +1,6 @@
 """Types that the ledger's readers share, and Protocols with more than one implementation."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Generic, Protocol
@@ -17,45 +17,8 @@ from gpucost.runtime.messages import HourClosed, HoursDue, HoursToRestate, Origi
 from gpucost.settings import ClusterSettings, Settings
 
 
-class Clock(Protocol):
-    """The time now, UTC."""
-
-    def __call__(self) -> datetime:
-        """Now."""
-        ...
-
-
-class MetricsReader(Protocol):
-    """What a cluster's Prometheus saw."""
-
-    def observe(self, hours: Sequence[datetime]) -> list[Observation]:
-        """The observations of consecutive hours, one each, in order.
-
-        Raises:
-            MetricsUnavailableError: not reachable after retries.
-            MetricsResponseError: an answer that must not be used.
-        """
-        ...
-
-    def retention(self) -> timedelta | None:
-        """How long metrics are kept; None where nothing tells."""
-        ...
-
-
-class MetricsReaders(Protocol):
-    """A reader for each cluster."""
-
-    def __call__(
-        self, cluster: ClusterSettings, settings: Settings, deadline: Deadline | None = None, /
-    ) -> MetricsReader:
-        """The reader of one cluster.
-
-        Args:
-            cluster: one of the settings'.
-            settings: the document in force.
-            deadline: for all of its queries together.
-        """
-        ...
+Clock = Callable[[], datetime]
+"""Returns the current time in UTC."""
 
 
 class Rollups(Protocol):
@@ -155,26 +118,6 @@ class PublishedHours(Protocol):
         ...
 
 
-class LimitsReader(Protocol):
-    """What a cluster's Prometheus says of node pools' limits and namespaces' quotas."""
-
-    def at_ends(self, hours: Sequence[datetime]) -> list[Limits]:
-        """What stood last in each of consecutive hours.
-
-        Raises:
-            SourceError: the metrics could not be had.
-        """
-        ...
-
-
-class LimitsReaders(Protocol):
-    """A reader for each cluster."""
-
-    def __call__(self, cluster: ClusterSettings, deadline: Deadline | None = None, /) -> LimitsReader:
-        """The reader of one cluster, whose queries all end by a deadline."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Departure:
     """That a cluster left the settings."""
@@ -248,29 +191,3 @@ class SettingsStore(Protocol[SettingsModel]):
         ...
 
 
-class Bus(Protocol):
-    """Messages to other functions."""
-
-    def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
-        """Send work to the queue of its origin."""
-        ...
-
-    def publish(self, message: HourClosed | Tick) -> None:
-        """Tell everybody who listens."""
-        ...
-
-    def dead_letter(self, body: str, reason: str) -> None:
-        """Put aside a message that can never be handled, with the reason."""
-        ...
-
-
-class WorkQueue(Protocol):
-    """Work for others, and how much of it waits; a `Bus` that somebody watches."""
-
-    def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
-        """Send work to the queue of its origin."""
-        ...
-
-    def backlog(self, origin: Origin) -> int:
-        """About how many messages wait in the queue of an origin, or are being worked on."""
-        ...
