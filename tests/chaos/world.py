@@ -26,8 +26,8 @@ from gpucost.runtime.messages import HourClosed, read_alert_input
 from gpucost.settings import ClusterSettings, Settings
 from gpucost.settings_document import DocumentStore
 from gpucost.sources.prometheus.client import PrometheusClient
-from gpucost.storage.ledger import Ledger
 from gpucost.sources.prometheus.reader import PrometheusReader
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
 from gpucost.storage.table import Table
 from tests.chaos.external_calls import ExternalCalls, KilledError

@@ -21,9 +21,9 @@ from gpucost.runtime.messaging import MessageBus
 from gpucost.settings import ClusterSettings, Settings
 from gpucost.settings_document import DocumentStore, parse_settings
 from gpucost.sources.prometheus import metrics_reader
+from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
-from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
 from tests.chaos.script import ScriptedReader

@@ -22,9 +22,9 @@ from gpucost.pipeline.restate import RestateService
 from gpucost.runtime.messages import HourClosed, HoursDue, HoursToRestate, Origin, Tick
 from gpucost.settings import ClusterSettings, Settings
 from gpucost.settings_document import DocumentStore
+from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
-from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from gpucost.features.recommendations.queries import RecommendationQueries
     from gpucost.features.recommendations.service import RecommendationService
     from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
-    from gpucost.pipeline.attribute import AttributeService
+    from gpucost.pipeline.attribute import AttributeService, MetricsReaders
     from gpucost.pipeline.dispatch import DispatchService
+    from gpucost.pipeline.limits import LimitsReaders
     from gpucost.pipeline.pricing import Pricer
     from gpucost.pipeline.refresh_bill import BillService
     from gpucost.pipeline.refresh_prices import PricesService
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from gpucost.storage.bill_store import BillStore
     from gpucost.storage.ledger import Ledger
     from gpucost.storage.limits import LimitsStore
-    from gpucost.pipeline.limits import LimitsReaders
-    from gpucost.pipeline.attribute import MetricsReaders
     from gpucost.storage.price_book import PriceStore
     from gpucost.storage.rollups import RollupStore
 

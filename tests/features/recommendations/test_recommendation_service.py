@@ -20,7 +20,7 @@ from gpucost.settings import ClusterSettings
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.price_book import PriceStore
-from gpucost.storage.price_ports import PricesInForce
+from gpucost.storage.price_types import PricesInForce
 from tests.conftest import DynamoTable
 
 NOW = datetime(2026, 11, 16, 4, 10, tzinfo=UTC)

@@ -4,9 +4,10 @@
 reason and the time of the next attempt, and its message counts as handled.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
 from gpucost.core.errors import (
@@ -32,12 +33,17 @@ from gpucost.pipeline.pricing import Pricer, pricing_of
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import HourClosed, HoursDue, Origin
+from gpucost.runtime.messaging import MessageBus
 from gpucost.runtime.observability import logger, tally
 from gpucost.settings import ClusterSettings, Settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
-from gpucost.runtime.messaging import MessageBus
-from gpucost.sources.prometheus.reader import PrometheusReader
+
+if TYPE_CHECKING:
+    from gpucost.sources.prometheus.reader import PrometheusReader
+
+MetricsReaders = Callable[[ClusterSettings, Settings, Deadline | None], "PrometheusReader"]
+"""Creates the reader of a cluster's metrics; the deadline applies to all of its queries together."""
 
 AMP_RETENTION = timedelta(days=150)
 """AMP's default. Readers of metrics cannot read the retention of a workspace."""
@@ -68,7 +74,7 @@ class RatedHour:
 class _Attempt:
     """What the attribution of all hours of a message needs."""
 
-    reader: PrometheusReader
+    reader: "PrometheusReader"
     cluster: ClusterSettings
     settings: Settings
     now: datetime
@@ -225,7 +231,7 @@ def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: date
 
 
 def attribute_hours(
-    reader: PrometheusReader,
+    reader: "PrometheusReader",
     cluster: ClusterSettings,
     settings: Settings,
     hours: Sequence[datetime],
@@ -241,7 +247,7 @@ def attribute_hours(
 
 
 def rate_hours(
-    reader: PrometheusReader,
+    reader: "PrometheusReader",
     cluster: ClusterSettings,
     settings: Settings,
     hours: Sequence[datetime],
@@ -301,7 +307,7 @@ def check_hour(hour: datetime, now: datetime) -> None:
         raise InvalidInputError(f"hour {format_timestamp(hour)} has not ended; the newest hour that has is {newest}")
 
 
-def check_retention(hour: datetime, cluster: ClusterSettings, reader: PrometheusReader, now: datetime) -> None:
+def check_retention(hour: datetime, cluster: ClusterSettings, reader: "PrometheusReader", now: datetime) -> None:
     """Check that the metrics of an hour are still stored.
 
     Raises:

@@ -14,9 +14,9 @@ from gpucost.core.hours import floor_day, hours_between
 from gpucost.core.ledger import Manifest
 from gpucost.pipeline.dispatch import due_messages, split_hours
 from gpucost.runtime.messages import HoursDue
+from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock
-from gpucost.runtime.messaging import MessageBus
 
 STALLED = timedelta(minutes=65)
 """If the queue is empty and no hour is done for this long, the backfill has stopped. A message that failed twice is

@@ -8,10 +8,10 @@ from gpucost.core.errors import SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour, month_of
 from gpucost.core.ledger import Manifest, due_hours
 from gpucost.runtime.messages import MAX_HOURS_PER_MESSAGE, ClusterState, HoursDue, Origin, ScheduledTick, Tick
+from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.hour_versions import HourVersions
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import SettingsStore, StoredSettings
-from gpucost.runtime.messaging import MessageBus
 
 CATCH_UP = timedelta(days=7)
 """How far before the look-back missing hours are searched, in case the schedule did not fire."""

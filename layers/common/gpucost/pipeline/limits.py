@@ -1,7 +1,8 @@
 """Records the limits of node pools and the quotas of namespaces, hour by hour."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, consecutive_runs
@@ -10,6 +11,11 @@ from gpucost.runtime.observability import logger
 from gpucost.settings import ClusterSettings, Settings
 from gpucost.storage.limits import LimitsStore
 
+if TYPE_CHECKING:
+    from gpucost.sources.prometheus.limits import PrometheusLimits
+
+LimitsReaders = Callable[[ClusterSettings, Deadline | None], "PrometheusLimits"]
+"""Creates the reader of a cluster's limits; the deadline applies to all of its queries together."""
 
 
 class LimitsRecorder:

@@ -3,9 +3,10 @@
 The bill arrives late and changes until it is closed. Hours whose bill changed are recorded, to be rated again.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import floor_day
@@ -18,9 +19,16 @@ from gpucost.core.pricing.bill_lines import (
 )
 from gpucost.settings import Settings
 from gpucost.settings.bill import CurSettings
-from gpucost.sources.bill.athena import AthenaBill
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ports import Clock
+
+if TYPE_CHECKING:
+    from gpucost.sources.bill.athena import AthenaBill
+
+BillReaders = Callable[[CurSettings], "AthenaBill"]
+"""Creates the reader of an export."""
+NodePools = Callable[[datetime, datetime], Mapping[str, str]]
+"""Returns the node pool by instance id, of nodes in a period."""
 
 _DAY = timedelta(days=1)
 
@@ -39,6 +47,11 @@ class BillRefresh:
     """Hours whose bill changed; `BillStore.changes` returns them until they are settled."""
     notes: tuple[str, ...] = ()
     bytes_scanned: int = 0
+
+
+def no_node_pools(_start: datetime, _end: datetime) -> Mapping[str, str]:
+    """The `NodePools` of a deployment that does not need them."""
+    return {}
 
 
 class BillService:
@@ -91,7 +104,7 @@ class BillService:
         return sorted(month for month in months if not is_closed.get(month))
 
     def _read(
-        self, reader: AthenaBill, month: datetime, cur: CurSettings, unused_to: str, so_far: BillRefresh
+        self, reader: "AthenaBill", month: datetime, cur: CurSettings, unused_to: str, so_far: BillRefresh
     ) -> BillRefresh:
         end = _next(month)
         pools = self._node_pools(month, end) if cur.blend == "node_pool" else {}

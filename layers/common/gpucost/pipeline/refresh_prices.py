@@ -6,7 +6,7 @@ Refreshing twice changes nothing. If a source or region fails, the others are st
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from gpucost.core.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour
@@ -16,10 +16,12 @@ from gpucost.runtime.messages import PricesDue
 from gpucost.settings import Settings
 from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
 from gpucost.storage.price_book import PriceStore
-from gpucost.storage.price_ports import PriceUpdate
-from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
-from gpucost.sources.aws_prices.on_demand import AwsPriceList
-from gpucost.sources.aws_prices.spot import Ec2SpotHistory
+from gpucost.storage.price_types import PriceUpdate
+
+if TYPE_CHECKING:
+    from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
+    from gpucost.sources.aws_prices.on_demand import AwsPriceList
+    from gpucost.sources.aws_prices.spot import Ec2SpotHistory
 
 Source = Literal["spot", "on-demand", "shapes", "cur"]
 SOURCES: tuple[Source, ...] = get_args(Source)
@@ -83,9 +85,9 @@ class PricesService:
         ledger: PublishedHours,
         book: PriceStore,
         *,
-        spot: Ec2SpotHistory,
-        price_list: AwsPriceList,
-        catalogue: Ec2InstanceTypes,
+        spot: "Ec2SpotHistory",
+        price_list: "AwsPriceList",
+        catalogue: "Ec2InstanceTypes",
         bill: BillService,
         fetched: Collection[str],
         clock: Clock,

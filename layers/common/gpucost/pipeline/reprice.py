@@ -9,10 +9,10 @@ from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.ledger import DEFAULT_RETENTION
 from gpucost.core.pricing.price_changes import PriceChange
 from gpucost.runtime.messages import MAX_HOURS_PER_MESSAGE, HoursToRestate
+from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import SettingsStore
-from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.price_book import PriceStore
 
 SETTLE_DELAY = timedelta(minutes=20)

@@ -9,9 +9,9 @@ from gpucost.pipeline.attribute import HourResult, attribution_rules, publish_ho
 from gpucost.pipeline.pricing import Pricer
 from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import HoursToRestate
+from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
-from gpucost.runtime.messaging import MessageBus
 
 MAX_ATTEMPTS = 3
 """How often an hour is tried if other writers publish it; each attempt reads the version that won."""

@@ -5,6 +5,7 @@ Each chunk carries the hash of the document: a reader that gets chunks of two ve
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -13,7 +14,6 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.pricing.bill import Bill
 from gpucost.storage.bill_documents import day_document, read_day
-
 from gpucost.storage.compressed_documents import pack, unpack
 from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text
 
@@ -24,6 +24,16 @@ MAX_READS = 5
 MAX_CHUNKS = 12
 """3.6 MB compressed, which holds thousands of instances; a transaction takes 4 MB."""
 _DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class BillChange:
+    """Hours of a day whose bill changed, which are to be rated again."""
+
+    id: str
+    hours: tuple[datetime, ...]
+    at: datetime
+    """When it was stored."""
 
 
 class BillStore:

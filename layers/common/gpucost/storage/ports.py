@@ -2,20 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Generic, Protocol
 
 from typing_extensions import TypeVar
 
 from gpucost.core.ledger import DEFAULT_RETENTION, HourSummary, Manifest, Restatement, Retention
-from gpucost.core.limits import Limits
-from gpucost.core.metering.observations import Observation
 from gpucost.core.model import ClusterCharge, Costs, Line, NodeHour
 from gpucost.core.rollups import DaySummary, FactKey, UnitHour
-from gpucost.runtime.deadline import Deadline
-from gpucost.runtime.messages import HourClosed, HoursDue, HoursToRestate, Origin, Tick
-from gpucost.settings import ClusterSettings, Settings
-
+from gpucost.settings import Settings
 
 Clock = Callable[[], datetime]
 """Returns the current time in UTC."""
@@ -189,5 +184,3 @@ class SettingsStore(Protocol[SettingsModel]):
             ConflictError: somebody else pushed at the same time; nothing was written.
         """
         ...
-
-

@@ -43,7 +43,7 @@ from gpucost.core.pricing.prices import Price, PriceSource
 from gpucost.storage import compressed_documents, packed_items, price_items
 from gpucost.storage.packed_items import PackedDocument, retry_conflicts
 from gpucost.storage.price_items import BOOK, PENDING, SETTLED
-from gpucost.storage.price_ports import FetchedSource, PricesInForce, PriceUpdate
+from gpucost.storage.price_types import FetchedSource, PricesInForce, PriceUpdate
 from gpucost.storage.spot_days import RETENTION, SpotDays, join_days
 from gpucost.storage.table import Item, Table, key, text
 

@@ -19,7 +19,7 @@ from gpucost.core.pricing.price_history import (
 )
 from gpucost.storage import compressed_documents, packed_items, price_items
 from gpucost.storage.packed_items import PackedDocument
-from gpucost.storage.price_ports import PriceUpdate
+from gpucost.storage.price_types import PriceUpdate
 from gpucost.storage.table import ConditionalDelete, ConditionalPut, Item, Table, key, text
 
 PARTITION = "PRICES#spot"

@@ -12,7 +12,7 @@ from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPric
 from gpucost.features.recommendations.pools import gpus_per_node
 from gpucost.settings import Settings
 from gpucost.settings.pricing import RateSettings
-from gpucost.storage.price_ports import PricesInForce
+from gpucost.storage.price_types import PricesInForce
 
 _FAMILY = re.compile(r"[a-z0-9-]+\.\*")
 """A pattern of instance types that matches all sizes of one family."""

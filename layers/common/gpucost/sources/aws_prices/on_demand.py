@@ -1,4 +1,4 @@
-"""On-demand prices by instance type, region and operating system; implements `price_ports.PriceList`."""
+"""On-demand prices by instance type, region and operating system; implements `price_types.PriceList`."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -20,7 +20,7 @@ def metrics_reader(
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> PrometheusReader:
-    """A reader for one cluster, as its settings say; fulfils `ports.MetricsReaders`."""
+    """Create the metrics reader of a cluster, as its settings say."""
     budget = MemoryBudget()
     best, *others = signals_by_preference(settings.utilization.signal, settings.utilization.scale)
     return PrometheusReader(

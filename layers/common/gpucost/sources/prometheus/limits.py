@@ -25,7 +25,7 @@ _RANGE = "[1h] offset 1ms"
 
 
 class PrometheusLimits(ClusterReader):
-    """Fulfils `ports.LimitsReader` for one cluster."""
+    """Reads the limits of one cluster's node pools and namespaces."""
 
     def at_ends(self, hours: Sequence[datetime]) -> list[Limits]:
         """The last limits and quotas in each of several consecutive hours.

@@ -45,7 +45,7 @@ class PartialHourPods(NamedTuple):
 
 
 class PrometheusReader:
-    """Fulfils `ports.MetricsReader` for one cluster.
+    """Reads the metrics of one cluster.
 
     Args:
         client: of the cluster's Prometheus.

@@ -1,13 +1,12 @@
-"""What services need of the price book and of AWS's prices, as Protocols; adapters fulfil them."""
+"""Types of the price book that its readers and its storage share."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Literal, Protocol
+from typing import Literal
 
 from gpucost.core.pricing.price_changes import PriceChange
 from gpucost.core.pricing.price_split import InstanceShape
-from gpucost.core.pricing.prices import OperatingSystem, Price
+from gpucost.core.pricing.prices import Price
 
 FetchedSource = Literal["spot", "on-demand"]
 
@@ -28,5 +27,3 @@ class PriceUpdate:
     """Things (types, zones, regions) whose known prices or their validity are not what they were."""
     changes: tuple[PriceChange, ...]
     """Of times that may have been rated; each is in the change log."""
-
-
