@@ -336,7 +336,7 @@ def figures(quick: bool) -> list[Figure]:
     """Measure the largest size again, and compute the bill of all committed sizes."""
     measurements = measured_units()
     measured_now = measure(1_000 if quick else 10_000)
-    of = "hour of 1,000 pods" if quick else "hour of 10,000 pods"
+    subject = "hour of 1,000 pods" if quick else "hour of 10,000 pods"
     bills = [
         Figure(
             f"AWS bill a month, {gpus:,} GPUs, ÷ GPU spend at $2.50 (%)",
@@ -346,7 +346,7 @@ def figures(quick: bool) -> list[Figure]:
         )
         for gpus, measured in measurements.items()
     ]
-    return [Figure(f"{of}: write units", measured_now.write_units_an_hour, aim=2_000), *bills]
+    return [Figure(f"{subject}: write units", measured_now.write_units_an_hour, aim=2_000), *bills]
 
 
 def main() -> None:

@@ -50,11 +50,11 @@ def start(path: list[Path], event: Path, environment: Mapping[str, str]) -> Star
     with event.open() as file:
         inputs = file.read().replace("\n", " ") + "\n"
     command = f"printf '%s' \"$EVENT\" | exec {sys.executable} -I -S -B {WORKER} app.handler {' '.join(map(str, path))}"
-    spent = run_process(["/bin/sh", "-c", command], {**environment, "EVENT": inputs, "PATH": os.environ["PATH"]})
-    answers = [json.loads(line) for line in spent.output.splitlines()]
+    usage = run_process(["/bin/sh", "-c", command], {**environment, "EVENT": inputs, "PATH": os.environ["PATH"]})
+    answers = [json.loads(line) for line in usage.output.splitlines()]
     if "error" in answers[-1]:
         raise RuntimeError(f"{event.stem}: {answers[-1]['error']}")
-    return Start(spent.processor_seconds, spent.processor_seconds - answers[0]["processor_seconds"])
+    return Start(usage.processor_seconds, usage.processor_seconds - answers[0]["processor_seconds"])
 
 
 def size(folder: Path, *, zipped: bool) -> float:
@@ -62,11 +62,11 @@ def size(folder: Path, *, zipped: bool) -> float:
     files = [path for path in folder.rglob("*") if path.is_file()]
     if not zipped:
         return sum(path.stat().st_size for path in files) / 1e6
-    with tempfile.NamedTemporaryFile(suffix=".zip") as made:
-        with ZipFile(made, "w", ZIP_DEFLATED) as archive:
+    with tempfile.NamedTemporaryFile(suffix=".zip") as file:
+        with ZipFile(archive, "w", ZIP_DEFLATED) as archive:
             for path in files:
                 archive.write(path, path.relative_to(folder))
-        return Path(made.name).stat().st_size / 1e6
+        return Path(archive.name).stat().st_size / 1e6
 
 
 def measure(built: Path, rounds: int) -> list[Figure]:
@@ -127,8 +127,8 @@ def imports(built: Path, name: str, most: int = 25) -> list[tuple[float, str]]:
             [sys.executable, "-I", "-S", "-B", "-X", "importtime", "-c", code],
             capture_output=True, text=True, check=True, env=environment,
         )  # fmt: skip
-        for alone, module in re.findall(r"import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)", done.stderr):
-            runs.setdefault(module, []).append(int(alone) / 1000)
+        for microseconds, module in re.findall(r"import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)", done.stderr):
+            runs.setdefault(module, []).append(int(microseconds) / 1000)
     return sorted(((median(took), module) for module, took in runs.items()), reverse=True)[:most]
 
 

@@ -44,7 +44,7 @@ def observation(pods: int, units: int) -> Observation:
         for n in range(-(-pods // PODS_PER_NODE))
     )
     request = (ContainerRequest("main", "container", GPU, Decimal(1)),)
-    seen = tuple(
+    pods_observed = tuple(
         PodObservation(f"team-{i % units}", f"pod-{i}", f"uid-{i:012d}", f"node-{i // PODS_PER_NODE}", request, None,
                        workload=f"app-{i // 4}")
         for i in range(pods)
@@ -55,21 +55,21 @@ def observation(pods: int, units: int) -> Observation:
             pod=pod.pod, uid="", slot="", resource_claim="", instance="d", scale=Decimal(1), rank=0, sample_count=60,
             total=60 * Decimal(i % 100) / 100,
         )
-        for i, pod in enumerate(seen)
+        for i, pod in enumerate(pods_observed)
     )  # fmt: skip
-    return Observation("large", HOUR, {"k": scrapes}, seen, nodes, devices, {"d": scrapes}, collects_nodes=True,
+    return Observation("large", HOUR, {"k": scrapes}, pods_observed, nodes, devices, {"d": scrapes}, collects_nodes=True,
                        collects_capacity=True)  # fmt: skip
 
 
 def hour_of(pods: int, units: int) -> Callable[[], HourRecord]:
     """A function that attributes the hour from scratch."""
-    settings, seen = settings_for("http://127.0.0.1:9", units), observation(pods, units)
+    settings, observed = settings_for("http://127.0.0.1:9", units), observation(pods, units)
     metering = MeteringRules(settings.utilization.sources, None)
     rules = attribution_rules(settings, pricing_of(settings))
 
     def run() -> HourRecord:
         with gc_paused():  # as the service does
-            return attribute(meter(seen, metering), rules)
+            return attribute(meter(observed, metering), rules)
 
     return run
 

@@ -273,22 +273,22 @@ def figures(quick: bool) -> list[Figure]:
     with running_dynamodb() as dynamodb:
         client = local_client("dynamodb", dynamodb)
         for run in hours(client, dynamodb, (625,) if quick else (625, 2_500, 10_000)):
-            of = f"hour of {run['pods']:,} pods, end to end"
+            subject = f"hour of {run['pods']:,} pods, end to end"
             seconds, worked = run["seconds"], run["cpu_seconds"]
             results += [
-                Figure(f"{of}: time, ÷ the same queries and writes", seconds, "s", seconds / run["ratio"], 1.3),
-                Figure(f"{of}: processor time, ÷ theirs", worked, "s", worked / run["cpu_ratio"]),
-                Figure(f"{of}: write units", run["write_units_per_hour"], aim=2_000),
-                Figure(f"{of}: peak memory", run["peak_memory_mib"], "MiB", aim=400),
+                Figure(f"{subject}: time, ÷ the same queries and writes", seconds, "s", seconds / run["ratio"], 1.3),
+                Figure(f"{subject}: processor time, ÷ theirs", worked, "s", worked / run["cpu_ratio"]),
+                Figure(f"{subject}: write units", run["write_units_per_hour"], aim=2_000),
+                Figure(f"{subject}: peak memory", run["peak_memory_mib"], "MiB", aim=400),
             ]
         for run in backfills(client, 100, (1,), 300, 1) if quick else backfills(client, 100, (1, 4), 300, 2):
             worked = run["cpu_seconds"] / run["hours"]
-            of = f"backfill of {run['days']} days of {run['pods']} pods, an hour of it"
+            subject = f"backfill of {run['days']} days of {run['pods']} pods, an hour of it"
             seconds = run["seconds"] / run["hours"]
             results += [
-                Figure(f"{of}: processor time, ÷ floor's", worked, "s", worked / run["cpu_ratio"]),
-                Figure(f"{of}: time, ÷ the same queries alone", seconds, "s", seconds / run["ratio_to_queries"]),
-                Figure(f"{of}: write units", run["write_units_per_hour"]),
+                Figure(f"{subject}: processor time, ÷ floor's", worked, "s", worked / run["cpu_ratio"]),
+                Figure(f"{subject}: time, ÷ the same queries alone", seconds, "s", seconds / run["ratio_to_queries"]),
+                Figure(f"{subject}: write units", run["write_units_per_hour"]),
                 Figure(
                     f"backfill of {run['days']} days of {run['pods']} pods", run["hours_per_second"], "hours a second"
                 ),

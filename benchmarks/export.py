@@ -85,13 +85,13 @@ def figures(quick: bool) -> list[Figure]:
     """Figures of a day."""
     pods = 1_000 if quick else 10_000
     rows, (parquet, csv), making, writing, memory = measure(pods)
-    of = f"a day of {pods:,} pods exported"
+    subject = f"a day of {pods:,} pods exported"
     return [
-        Figure(f"{of}: rows", rows),
-        Figure(f"{of}: Parquet", parquet, "MB"),
-        Figure(f"{of}: gzipped CSV", csv, "MB"),
-        Figure(f"{of}: processor time, ÷ making the rows", making + writing, "s", making),
-        Figure(f"{of}: peak memory", memory, "MiB"),
+        Figure(f"{subject}: rows", rows),
+        Figure(f"{subject}: Parquet", parquet, "MB"),
+        Figure(f"{subject}: gzipped CSV", csv, "MB"),
+        Figure(f"{subject}: processor time, ÷ making the rows", making + writing, "s", making),
+        Figure(f"{subject}: peak memory", memory, "MiB"),
     ]
 
 

@@ -65,7 +65,7 @@ def against(name: str, ours: Sequence[float], floor: Sequence[float], aim: float
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class ResourceUsage:
     """Resources that a separate process used."""
 
     seconds: float
@@ -75,7 +75,7 @@ class Spent:
     """Peak resident memory, known for processes of `called`."""
 
 
-def run_process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Spent:
+def run_process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> ResourceUsage:
     """Run a command to its end.
 
     Raises:
@@ -89,7 +89,7 @@ def run_process(command: Sequence[str], environment: Mapping[str, str] | None = 
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, list(command), output)
-    return Spent(seconds, used.ru_utime + used.ru_stime, output)
+    return ResourceUsage(seconds, used.ru_utime + used.ru_stime, output)
 
 
 def peak_mib() -> float:
@@ -101,14 +101,14 @@ def peak_mib() -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def called(function: str, *arguments: str) -> Spent:
+def called(function: str, *arguments: str) -> ResourceUsage:
     """Call `module:function` with text arguments in a separate process."""
     module, _, name = function.partition(":")
     code = f"import sys; from {module} import {name}; {name}(*sys.argv[1:])"
     code += "; from benchmarks.figures import peak_mib; print(); print(peak_mib())"
-    spent = run_process([sys.executable, "-c", code, *arguments])
-    output, _, peak = spent.output.rstrip("\n").rpartition("\n")
-    return replace(spent, output=output, peak_mib=float(peak))
+    usage = run_process([sys.executable, "-c", code, *arguments])
+    output, _, peak = usage.output.rstrip("\n").rpartition("\n")
+    return replace(usage, output=output, peak_mib=float(peak))
 
 
 def exponent(points: Iterable[tuple[float, float]]) -> float:

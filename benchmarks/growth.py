@@ -47,23 +47,25 @@ def core(pods: int) -> float:
     return min(tries)
 
 
-def fitted(of: str, points: Sequence[tuple[int, Measured]]) -> list[Figure]:
+def fitted(subject: str, points: Sequence[tuple[int, Measured]]) -> list[Figure]:
     """The figures of each size, and both exponents."""
-    figures = [Figure(f"{of} {size:,}: processor time", seconds, "s") for size, (seconds, _) in points]
-    figures += [Figure(f"{of} {size:,}: memory added", mib, "MiB") for size, (_, mib) in points]
-    figures.append(Figure(f"{of}: exponent of time", exponent((size, point[0]) for size, point in points), aim=AIM))
-    seen = [(size, mib) for size, (_, mib) in points if mib >= LEAST_MIB]
-    if len(seen) > 1:
-        figures.append(Figure(f"{of}: exponent of memory", exponent(seen), aim=AIM))
+    figures = [Figure(f"{subject} {size:,}: processor time", seconds, "s") for size, (seconds, _) in points]
+    figures += [Figure(f"{subject} {size:,}: memory added", mib, "MiB") for size, (_, mib) in points]
+    figures.append(
+        Figure(f"{subject}: exponent of time", exponent((size, point[0]) for size, point in points), aim=AIM)
+    )
+    measurable = [(size, mib) for size, (_, mib) in points if mib >= LEAST_MIB]
+    if len(measurable) > 1:
+        figures.append(Figure(f"{subject}: exponent of memory", exponent(measurable), aim=AIM))
     return figures
 
 
 def figures(quick: bool) -> list[Figure]:
     """Growth with pods (core only, and the whole hour), business units, and hours of a message."""
     pods = (100, 1_000, 4_000) if quick else (100, 1_000, 10_000, 40_000)
-    alone = [(size, core(size)) for size in pods]
-    figures = [Figure(f"the core alone, pods {size:,}: processor time", seconds, "s") for size, seconds in alone]
-    figures.append(Figure("the core alone, pods: exponent of time", exponent(alone), aim=AIM))
+    core_seconds = [(size, core(size)) for size in pods]
+    figures = [Figure(f"the core alone, pods {size:,}: processor time", seconds, "s") for size, seconds in core_seconds]
+    figures.append(Figure("the core alone, pods: exponent of time", exponent(core_seconds), aim=AIM))
     by_pods = []
     for size in pods[:-1] if quick else pods:
         with cluster(size) as (url, hour):

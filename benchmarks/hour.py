@@ -125,12 +125,12 @@ def measure(pods: int, rounds: int, step: int = large_cluster.STEP) -> list[Figu
         queries = recorded_queries(url, hour)
         ours, bare = in_turns(lambda: attribute(url, hour), lambda: send_bare(url, queries), rounds)
         processed, raw = samples_processed(url, queries), raw_samples(url, hour)
-        of = f"hour of {pods:,} pods" + (f" scraped every {step} s" if step != large_cluster.STEP else "")
+        subject = f"hour of {pods:,} pods" + (f" scraped every {step} s" if step != large_cluster.STEP else "")
         return [
-            against(f"{of}, ÷ its queries sent bare", ours, bare, 1.5),
-            Figure(f"{of}: queries", len(queries), aim=8),
-            Figure(f"{of}: samples processed, ÷ raw samples", processed, floor=raw, aim=1.2),
-            Figure(f"{of}: peak memory", peak_memory_mib(url, hour), "MiB", aim=300 if pods <= 10_000 else None),
+            against(f"{subject}, ÷ its queries sent bare", ours, bare, 1.5),
+            Figure(f"{subject}: queries", len(queries), aim=8),
+            Figure(f"{subject}: samples processed, ÷ raw samples", processed, floor=raw, aim=1.2),
+            Figure(f"{subject}: peak memory", peak_memory_mib(url, hour), "MiB", aim=300 if pods <= 10_000 else None),
         ]
 
 

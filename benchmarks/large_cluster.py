@@ -129,7 +129,7 @@ def _joined(families: Iterable[Family]) -> list[Family]:
     parts: dict[str, list[Iterator[tuple[str, str]]]] = {}
     for metric, series in families:
         parts.setdefault(metric, []).append(series)
-    return [(metric, chain.from_iterable(several)) for metric, several in parts.items()]
+    return [(metric, chain.from_iterable(series_lists)) for metric, series_lists in parts.items()]
 
 
 def _pod(i: int, units: int) -> str:

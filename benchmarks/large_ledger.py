@@ -173,9 +173,13 @@ def usage(cluster: str, hour: datetime, lines: list[Line], seed: int = 1) -> Usa
     pods = []
     for index, line in enumerate(lines):
         held = Interval(start, start + chance.randrange(1, HOUR_MS))
-        seen = PodObservation(line.namespace, line.pod, line.uid, line.node, (), None, workload=line.workload)
+        pod_observation = PodObservation(
+            line.namespace, line.pod, line.uid, line.node, (), None, workload=line.workload
+        )
         node = nodes[index // GPUS_PER_NODE]
-        holding = Holding(seen, node, "nvidia_com_gpu", 1, GpuShare(Fraction(1), "capacity"), held, held, held.end)
+        holding = Holding(
+            pod_observation, node, "nvidia_com_gpu", 1, GpuShare(Fraction(1), "capacity"), held, held, held.end
+        )
         mean = Fraction(chance.randrange(10**9), 10**9)
         pods.append(PodUsage(holding, Measurement("pod", mean, held.end - held.start, (held.end - held.start) * mean)))
     there, all_gpus = Interval(start, start + HOUR_MS), Fraction(GPUS_PER_NODE * HOUR_MS)

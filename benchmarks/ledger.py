@@ -69,9 +69,11 @@ class Metered:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(**arguments: Any) -> Any:
             answer = getattr(self._client, name)(**arguments, ReturnConsumedCapacity="TOTAL")
-            spent = answer.get("ConsumedCapacity", [])
+            capacity = answer.get("ConsumedCapacity", [])
             self.requests += 1
-            units = sum(consumed["CapacityUnits"] for consumed in (spent if isinstance(spent, list) else [spent]))
+            units = sum(
+                consumed["CapacityUnits"] for consumed in (capacity if isinstance(capacity, list) else [capacity])
+            )
             self.reads += units if name in {"get_item", "query"} else 0.0
             self.units += 0.0 if name in self._ignored else units
             return answer
@@ -85,7 +87,7 @@ def measure(client: Any, table: str, cluster: str, start: datetime, days: int = 
     Where it holds fewer days than a month, those budgets shrink with it.
     """
 
-    def spent(access: str, most: float, requests: int | None, run: Callable[[Any], object]) -> Budget:
+    def measure_access(access: str, most: float, requests: int | None, run: Callable[[Any], object]) -> Budget:
         metered = Metered(client)
         run(metered)
         if access.endswith("one month") and days < MONTH:
@@ -103,20 +105,28 @@ def measure(client: Any, table: str, cluster: str, start: datetime, days: int = 
         metered.only_writes()
         RollupStore(metered, table).roll_up(cluster, end, last)
 
-    yield spent("all units, by day, one month", 100, 10, lambda to: RollupStore(to, table).days(cluster, start, end))
-    yield spent(
+    yield measure_access(
+        "all units, by day, one month", 100, 10, lambda to: RollupStore(to, table).days(cluster, start, end)
+    )
+    yield measure_access(
         "one unit, by hour, one month", 60, 5, lambda to: RollupStore(to, table).unit_hours(cluster, unit, start, end)
     )
-    yield spent("all day facts, one month", 600, None, lambda to: RollupStore(to, table).facts(cluster, start, end))
-    yield spent(
+    yield measure_access(
+        "all day facts, one month", 600, None, lambda to: RollupStore(to, table).facts(cluster, start, end)
+    )
+    yield measure_access(
         "one unit's day facts, one month", 100, 5, lambda to: RollupStore(to, table).facts(cluster, start, end, unit)
     )
-    yield spent(
+    yield measure_access(
         "which hours are missing or due, 7 days", 10, 1,
         lambda to: Ledger(to, table).manifests(cluster, end - 7 * DAY, end),
     )  # fmt: skip
-    yield spent("writing a day's last hour, 10,000 pods: lines, usage, nodes, the day's sums", 2_000, None, write)
-    yield spent("one unit, one hour, down to 50 pods", 4, 3, lambda to: Ledger(to, table).lines(cluster, last, unit))
+    yield measure_access(
+        "writing a day's last hour, 10,000 pods: lines, usage, nodes, the day's sums", 2_000, None, write
+    )
+    yield measure_access(
+        "one unit, one hour, down to 50 pods", 4, 3, lambda to: Ledger(to, table).lines(cluster, last, unit)
+    )
 
 
 def filled_and_measured(days: int, clusters: int) -> list[Budget]:

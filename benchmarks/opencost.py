@@ -124,13 +124,13 @@ def figures(quick: bool) -> list[Figure]:
             send(url, hour)
             worked.append(between - before)
             floor.append(cpu_seconds() - between)
-        of = f"{pods:,} pods, whole hour ÷ OpenCost's queries alone"
+        subject = f"{pods:,} pods, whole hour ÷ OpenCost's queries alone"
         return [
-            against(f"{of}: time", ours, theirs, 0.3),
-            against(f"{of}: processor time", worked, floor, 0.3, "s"),
+            against(f"{subject}: time", ours, theirs, 0.3),
+            against(f"{subject}: processor time", worked, floor, 0.3, "s"),
             against(f"{pods:,} pods, our queries alone ÷ OpenCost's: time", bare, opencost, None),
-            Figure(f"{of}: queries", len(our_queries), floor=len(list(queries()))),
-            Figure(f"{of}: samples processed", samples_processed(url, our_queries), floor=samples(url, hour)),
+            Figure(f"{subject}: queries", len(our_queries), floor=len(list(queries()))),
+            Figure(f"{subject}: samples processed", samples_processed(url, our_queries), floor=samples(url, hour)),
         ]
 
 

@@ -27,7 +27,7 @@ START = datetime(2026, 11, 1, tzinfo=UTC)
 HOURS = 720
 GPUS = 8
 MODEL = "NVIDIA H100 80GB HBM3"
-SEVERAL = 4
+DISTINCT_HOURS = 4
 """Number of different hours, which the others repeat."""
 
 
@@ -36,7 +36,7 @@ def stored(workloads: int, pods: int) -> list[list[Item]]:
     chance = random.Random(3)
     busy = [chance.choice((0.0, 0.05, 0.2, 0.33, 0.5, 0.97)) for _ in range(workloads)]
     packed = []
-    for _ in range(SEVERAL):
+    for _ in range(DISTINCT_HOURS):
         lines = []
         for number in range(workloads):
             for pod in range(pods):
@@ -105,15 +105,15 @@ def measure(workloads: int, pods: int) -> tuple[Counter[str], float, float, floa
     there = list(nodes(workloads * pods // GPUS))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     began = time.process_time()
-    look = LookBack("demo", START, HOURS)
-    look.memory_peaks.update(peaks(workloads, pods))
-    look.add_waits(waits(workloads))
-    look.spot_prices["p5.48xlarge"] = SpotPrice(20.0, 15.0, 30.0)
-    look.reserved_prices["p5.48xlarge"] = ReservedPrice(25.0, "p5.*")
+    look_back = LookBack("demo", START, HOURS)
+    look_back.memory_peaks.update(peaks(workloads, pods))
+    look_back.add_waits(waits(workloads))
+    look_back.spot_prices["p5.48xlarge"] = SpotPrice(20.0, 15.0, 30.0)
+    look_back.reserved_prices["p5.48xlarge"] = ReservedPrice(25.0, "p5.*")
     for number in range(HOURS):
-        look.add(START + HOUR * number, read_line_uses(hours[number % SEVERAL]), there, "USD")
+        look_back.add(START + HOUR * number, read_line_uses(hours[number % DISTINCT_HOURS]), there, "USD")
     reading = time.process_time() - began
-    review = review_cluster(look, START, {})
+    review = review_cluster(look_back, START, {})
     thinking = time.process_time() - began - reading
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Counter(recommendation.kind for recommendation in review.recommendations), reading, thinking, memory, before
@@ -123,11 +123,11 @@ def figures(quick: bool) -> list[Figure]:
     """Figures of a review."""
     workloads = 20 if quick else 1_000
     _, reading, thinking, memory, _ = measure(workloads, 2)
-    of = f"30 days of {workloads:,} workloads reviewed"
+    subject = f"30 days of {workloads:,} workloads reviewed"
     return [
-        Figure(f"{of}: processor time, ÷ reading the lines", reading + thinking, "s", reading),
-        Figure(f"{of}: processor time", reading + thinking, "s", aim=60),
-        Figure(f"{of}: peak memory", memory, "MiB", aim=512),
+        Figure(f"{subject}: processor time, ÷ reading the lines", reading + thinking, "s", reading),
+        Figure(f"{subject}: processor time", reading + thinking, "s", aim=60),
+        Figure(f"{subject}: peak memory", memory, "MiB", aim=512),
     ]
 
 

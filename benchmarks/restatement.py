@@ -54,8 +54,8 @@ class Counted:
         def counted(**arguments: Any) -> Any:
             self.calls.append((name, arguments))
             answer = call(**arguments, ReturnConsumedCapacity="TOTAL")
-            spent = answer.get("ConsumedCapacity", [])
-            for consumed in spent if isinstance(spent, list) else [spent]:
+            capacity = answer.get("ConsumedCapacity", [])
+            for consumed in capacity if isinstance(capacity, list) else [capacity]:
                 kind = "read" if name in {"get_item", "query"} else "write"
                 self.units[kind] = self.units.get(kind, 0.0) + consumed["CapacityUnits"]
             return answer

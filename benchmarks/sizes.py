@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import large_ledger
 from benchmarks.end_to_end import BenchmarkSystem, metrics
-from benchmarks.figures import Figure, Spent, called, stand_alone
+from benchmarks.figures import Figure, ResourceUsage, called, stand_alone
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
 from devstack.template import transform
@@ -67,7 +67,7 @@ def recommend(workloads: str) -> None:
     recommendations.measure(int(workloads), 2)
 
 
-def measured(pods: int) -> Iterator[tuple[str, str, Spent]]:
+def measured(pods: int) -> Iterator[tuple[str, str, ResourceUsage]]:
     """(function, workload, used resources)."""
     start = floor_hour(datetime.now(UTC) - timedelta(minutes=10)) - HOUR
     days = 35
@@ -100,16 +100,18 @@ def least(peak_mib: float) -> int:
 def figures(quick: bool) -> list[Figure]:
     """Figures of each function whose work grows with the fleet."""
     resources, figures = transform()["Resources"], []
-    for name, did, spent in measured(1_000 if quick else 10_000):
+    for name, workload, usage in measured(1_000 if quick else 10_000):
         size = resources[name]["Properties"]["MemorySize"]
-        of = f"{name}, {did}"
-        figures.append(Figure(f"{of}: peak memory, ÷ its size", spent.peak_mib, "MiB", size, 1 / SPARE))
-        figures.append(Figure(f"{of}: size that costs least", least(spent.peak_mib), "MB"))
+        subject = f"{name}, {workload}"
+        figures.append(Figure(f"{subject}: peak memory, ÷ its size", usage.peak_mib, "MiB", size, 1 / SPARE))
+        figures.append(Figure(f"{subject}: size that costs least", least(usage.peak_mib), "MB"))
         if name == "AlertFunction":
             continue  # its time includes filling the table
         slowed = max(1.0, FULL_PROCESSOR_MB / size)
         most = resources[name]["Properties"]["Timeout"] / 2
-        figures.append(Figure(f"{of}: processor time at its size", spent.processor_seconds * slowed, "s", aim=most))
+        figures.append(
+            Figure(f"{subject}: processor time at its size", usage.processor_seconds * slowed, "s", aim=most)
+        )
     return figures
 
 

@@ -22,8 +22,8 @@ class MeteredClient:
                 assert arguments.get("ConsistentRead") is True
                 assert "IndexName" not in arguments
             answer = getattr(self._client, name)(**arguments, ReturnConsumedCapacity="TOTAL")
-            spent = answer.get("ConsumedCapacity", [])
-            for consumed in spent if isinstance(spent, list) else [spent]:
+            capacity = answer.get("ConsumedCapacity", [])
+            for consumed in capacity if isinstance(capacity, list) else [capacity]:
                 self.units[name] = self.units.get(name, 0.0) + consumed["CapacityUnits"]
             return answer
 

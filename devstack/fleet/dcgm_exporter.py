@@ -76,7 +76,7 @@ def _exposed_signals(exporter: Exporter, node: Node, device: Device, minute: Fra
 
 def _edges(exporter: Exporter, node: Node, pods: Sequence[Pod]) -> Iterator[Minutes]:
     """Times at which anything that a node's exporter exposes may change."""
-    yield from (edge for life in (*exporter.blank, *exporter.nan) for edge in life)
+    yield from (edge for interval in (*exporter.blank, *exporter.nan) for edge in interval)
     yield from (edge for geometry in node.geometries for edge in geometry.lifetime)
     yield from () if exporter.upgraded is None else (exporter.upgraded[0],)
     for pod in pods:

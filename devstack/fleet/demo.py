@@ -97,9 +97,9 @@ def _nightly_jobs(on: Node, end: datetime) -> Iterator[Pod]:
 
 def _spot_nodes(first_hour: int) -> Iterator[Node]:
     for day in range(DAYS + 1):
-        for number, (comes, stays) in enumerate(((9, 5.5), (10, 3.25), (14, 6))):
-            begin = day * 1440 + (comes - first_hour) * 60
-            lifetime = (begin, min(END, begin + stays * 60))
+        for number, (start_hour, lifetime_hours) in enumerate(((9, 5.5), (10, 3.25), (14, 6))):
+            begin = day * 1440 + (start_hour - first_hour) * 60
+            lifetime = (begin, min(END, begin + lifetime_hours * 60))
             if 0 <= lifetime[0] < lifetime[1]:
                 labels = _labels("batch", "spot")
                 yield node(

@@ -40,10 +40,10 @@ def large() -> None:
 
 def test_memory_excludes_the_parent_process() -> None:
     ours = b"x" * (200 * 2**20)
-    spent = called("tests.benchmarks.test_figures:large")
+    usage = called("tests.benchmarks.test_figures:large")
     assert len(ours) == 200 * 2**20
-    assert spent.output.strip() == str(80 * 2**20)
-    assert 80 < spent.peak_mib < 160
+    assert usage.output.strip() == str(80 * 2**20)
+    assert 80 < usage.peak_mib < 160
 
 
 def test_report_runs_a_part_in_a_separate_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,16 +33,18 @@ def main(arguments: list[str]) -> int:
             "overview": f"overview?{period}", "unit": f"unit/research?{period}", "nodes": f"nodes?{period}",
             "hour": f"hour/{hour:%Y-%m-%dT%H:00:00Z}?zone=utc",
         }  # fmt: skip
-        for look in arguments[1:] or LOOKS:
-            page = tabs.open(f"{demo.url}/docs", **LOOKS[look])
+        for appearance in arguments[1:] or LOOKS:
+            page = tabs.open(f"{demo.url}/docs", **LOOKS[appearance])
             for name, address in views.items():
                 page.goto(f"{demo.url}/#/{address}")
                 settled(page)
                 page.wait_for_timeout(500)
-                page.screenshot(path=folder / f"{name}-{look}.png", full_page=look not in ("readme", "wide"))
+                page.screenshot(
+                    path=folder / f"{name}-{appearance}.png", full_page=appearance not in ("readme", "wide")
+                )
             page.get_by_test_id("lines").get_by_role("link", name="how calculated").first.click()
             page.get_by_test_id("why").wait_for()
-            page.screenshot(path=folder / f"why-{look}.png")
+            page.screenshot(path=folder / f"why-{appearance}.png")
         tabs.check()
     sys.stderr.write(f"{len(list(folder.glob('*.png')))} pictures in {folder}\n")
     return 0

@@ -94,11 +94,11 @@ def test_repeated_hour_at_the_end_of_summer_time(visit: Callable[..., Page]) -> 
     page = visit(Fleet(["research"], AUTUMN, 6), timezone_id="America/New_York")
     settled(page)
     page.get_by_role("application", name=re.compile("Cost over time")).focus()
-    seen = []
+    hours = []
     for _ in range(6):
         page.keyboard.press("ArrowRight")
-        seen.append(page.get_by_test_id("readout").locator("strong").inner_text())
-    assert seen == [
+        hours.append(page.get_by_test_id("readout").locator("strong").inner_text())
+    assert hours == [
         "Sat 31 Oct, 23:00 GMT-4", "Sun 1 Nov, 00:00 GMT-4", "Sun 1 Nov, 01:00 GMT-4", "Sun 1 Nov, 01:00 GMT-5",
         "Sun 1 Nov, 02:00 GMT-5", "Sun 1 Nov, 03:00 GMT-5",
     ]  # fmt: skip

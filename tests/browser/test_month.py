@@ -96,8 +96,8 @@ def deployment(length: timedelta, dynamodb: str) -> Iterator[Site]:
             SETTINGS, author="test", now=datetime.now(UTC)
         )
         ledger = Ledger(client, table)
-        for made in records(length):
-            ledger.publish(made, replacing=None, settings_version=1, now=datetime.now(UTC))
+        for record in records(length):
+            ledger.publish(record, replacing=None, settings_version=1, now=datetime.now(UTC))
         store = DynamoRecommendations(client, table)
         for recommendation in recommendations():
             store.put(recommendation)
@@ -130,7 +130,7 @@ def unpriced(line: Line) -> Line:
 
 def recommendations() -> list[Recommendation]:
     about = RecommendationSubject("west", "research", "bu-a", "Deployment", "app")
-    seen = Evidence(END - 40 * HOUR, END, 40, 0, Decimal(1), Decimal("0.25"), Decimal("0.3"))
+    evidence = Evidence(END - 40 * HOUR, END, 40, 0, Decimal(1), Decimal("0.25"), Decimal("0.3"))
     recommendations: list[Recommendation] = []
     contents: tuple[tuple[RecommendationKind, int, str, str], ...] = (
         ("mig-slice", 512, "Take a 1g.5gb slice for <img src=x onerror=alert(1)>", PATCH),
@@ -139,7 +139,7 @@ def recommendations() -> list[Recommendation]:
     for kind, usd, summary, patch in contents:
         saving = Saving(Decimal(usd), Decimal(usd - 100), Decimal(usd + 100), None, None, Decimal(43))
         content = RecommendationContent(
-            kind, about, summary, saving, seen, "high", "low", "starts take a minute", "medium", patch, Decimal(1),
+            kind, about, summary, saving, evidence, "high", "low", "starts take a minute", "medium", patch, Decimal(1),
             Decimal(0), Decimal("1.71"),
         )  # fmt: skip
         recommendations.append(Recommendation(content, "open", END, END, END))
@@ -205,9 +205,9 @@ def is_burning_down(page: Page, forecast: dict[str, Any]) -> None:
     expect(section).to_contain_text(f"80% interval: {usd(forecast['low_usd'])} to {usd(forecast['high_usd'])}")
     expect(section).to_contain_text(f"{100 * forecast['spent_usd'] / 1500:.1f}% spent")
     chart = section.get_by_role("img", name=re.compile("Cumulative spending"))
-    said = chart.get_attribute("aria-label") or ""
-    assert f"{usd(forecast['spent_usd'])} spent by" in said, "the line ends at what is said to be spent"
-    assert f"{usd(forecast['projected_usd'])} projected for the month, a budget of $1,500.00" in said
+    label = chart.get_attribute("aria-label") or ""
+    assert f"{usd(forecast['spent_usd'])} spent by" in label, "the line ends at what is said to be spent"
+    assert f"{usd(forecast['projected_usd'])} projected for the month, a budget of $1,500.00" in label
     assert {(0, 114, 178), (213, 94, 0)} <= colours(chart)
     expect(section.locator(".legend")).to_contain_text("projected")
 

@@ -272,8 +272,8 @@ def test_missing_figures_are_hatched_and_not_zero(tabs: Tabs, demo: Demo) -> Non
     assert not gap & DATA_COLOURS
     assert 0.05 < painted[0] < 0.6, "lines, and what is between them"
     begin = demo.end - timedelta(hours=144)
-    said = f"{begin:%a} {begin.day} {begin:%b}, {begin:%H}:00 UTC to {demo.hours[0]:%a} {demo.hours[0].day}"
-    expect(page.get_by_test_id("gaps")).to_have_text(re.compile(f"^demo: {said} .* UTC, 72 hours missing$"))
+    period = f"{begin:%a} {begin.day} {begin:%b}, {begin:%H}:00 UTC to {demo.hours[0]:%a} {demo.hours[0].day}"
+    expect(page.get_by_test_id("gaps")).to_have_text(re.compile(f"^demo: {period} .* UTC, 72 hours missing$"))
     page.get_by_text("Show as table").click()
     rows = cells(page, "cost-over-time")
     assert [row["waste"] == "–" for row in rows] == [True] * 50, "of the 144, the first fifty are shown"
@@ -323,7 +323,7 @@ def test_explanation_works_on_all_screens(visit: Callable[..., Page]) -> None:
     has_every_look(page)
 
 
-STRANGE = {
+UNUSUAL_NAMES = {
     "assistant": "n" * 100 + "-" + "m" * 99,
     "research": "صندوق\u202eبحث",
     "bu-a": "🚀👩‍👩‍👧",
@@ -337,22 +337,22 @@ def test_long_and_non_latin_names_fit_the_layout(visit: Callable[..., Page]) -> 
 
     def rename(route: Route) -> None:
         url = route.request.url
-        for name, strange in STRANGE.items():
-            url = url.replace(quote_plus(strange), name).replace(quote(strange), name)
+        for name, unusual in UNUSUAL_NAMES.items():
+            url = url.replace(quote_plus(unusual), name).replace(quote(unusual), name)
         answer = route.fetch(url=url)
         text = answer.text()
-        for name, strange in STRANGE.items():
-            text = text.replace(f'"{name}"', json.dumps(strange))
+        for name, unusual in UNUSUAL_NAMES.items():
+            text = text.replace(f'"{name}"', json.dumps(unusual))
         route.fulfill(response=answer, body=text)
 
     page.route("**/v1/**", rename)
-    for view in ("overview", f"unit/{quote(STRANGE['assistant'])}", "nodes", "hour"):
+    for view in ("overview", f"unit/{quote(UNUSUAL_NAMES['assistant'])}", "nodes", "hour"):
         page.goto("about:blank")
         page.goto(re.sub("#/[^?]*", f"#/{view}", address))
         settled(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
         if view != "nodes":
-            expect(page.get_by_text(STRANGE["assistant"]).first).to_be_attached()
+            expect(page.get_by_text(UNUSUAL_NAMES["assistant"]).first).to_be_attached()
 
 
 def test_print_shows_figures_without_controls(visit: Callable[..., Page]) -> None:

@@ -119,11 +119,11 @@ def strange_alert() -> Alert:
 
 
 def strange_advice() -> Recommendation:
-    seen = Evidence(LAST, LAST + HOUR, 1, 0, Decimal(1), Decimal("0.25"), Decimal("0.3"))
+    evidence = Evidence(LAST, LAST + HOUR, 1, 0, Decimal(1), Decimal("0.25"), Decimal("0.3"))
     about = RecommendationSubject("demo", f"{EVIL}unit", f"{EVIL}namespace", f"{EVIL}kind", f"{EVIL}workload")
     saving = Saving(Decimal(9), Decimal(8), Decimal(10), None, None, Decimal(1))
     content = RecommendationContent(
-        "idle", about, f"{EVIL}summary", saving, seen, "high", "low", f"{EVIL}risk", "medium", f"{EVIL}patch",
+        "idle", about, f"{EVIL}summary", saving, evidence, "high", "low", f"{EVIL}risk", "medium", f"{EVIL}patch",
         Decimal(1), Decimal(0), Decimal(1),
     )  # fmt: skip
     return Recommendation(content, "open", LAST, LAST, LAST)
@@ -136,8 +136,8 @@ def hour_with_strange_names(hour: datetime) -> HourRecord:
         capacity_type=f"{EVIL}capacity", price_source=f"{EVIL}source", split_policy=f"{EVIL}split",
     )  # fmt: skip
     lines = [line()._replace(node="n1"), evil]
-    made = record(lines, hour=hour, notes=(f"{EVIL}note",))
-    return replace(made, nodes=tuple(node_of(line) for line in lines))
+    hour_record = record(lines, hour=hour, notes=(f"{EVIL}note",))
+    return replace(hour_record, nodes=tuple(node_of(line) for line in lines))
 
 
 def node_of(line: Line) -> NodeHour:
@@ -261,8 +261,8 @@ def test_names_are_rendered_as_text(tabs: Tabs, site: Site) -> None:
         settled(page)
         for name in names:
             expect(page.get_by_text(f"{EVIL}{name}").first).to_be_attached()
-        for how in page.get_by_text("Show patch", exact=True).all():
-            how.click()
+        for button in page.get_by_text("Show patch", exact=True).all():
+            button.click()
             expect(page.locator("pre")).to_have_text(f"{EVIL}patch")
         for picture in page.get_by_role("application").all():
             picture.focus()

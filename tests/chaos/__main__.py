@@ -33,10 +33,10 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="gpucost-chaos-") as folder,
         running_parts() as endpoints,
-        running_metrics(Path(folder)) as (prometheus, seen),
+        running_metrics(Path(folder)) as (prometheus, first_hour),
         Progress(*columns, console=Console(stderr=True)) as steps,
     ):
-        bench = Bench(endpoints, start(), prometheus, seen, others)
+        bench = Bench(endpoints, start(), prometheus, first_hour, others)
         task = steps.add_task("fault table", total=len(TABLE))
         for fault in TABLE:
             steps.update(task, description=f"fault table: {fault.__name__.replace('_', ' ')}")

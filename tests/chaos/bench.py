@@ -31,21 +31,27 @@ class Bench:
             world.close()
 
     def expect(
-        self, fault: str, disturbed: World, quiet: World, seen: Callable[[World], dict[str, Any]] = World.seen
+        self,
+        fault: str,
+        disturbed: World,
+        undisturbed: World,
+        state_of: Callable[[World], dict[str, Any]] = World.visible_state,
     ) -> None:
         """Compare a disturbed run with an undisturbed one."""
-        expected = Baseline(quiet.saved(), (), seen(quiet), {*quiet.messages()}, quiet.notifications())
-        compare(self.report, fault, disturbed, expected, seen=seen)
+        expected = Baseline(
+            undisturbed.saved(), (), state_of(undisturbed), {*undisturbed.messages()}, undisturbed.notifications()
+        )
+        compare(self.report, fault, disturbed, expected, state_of=state_of)
 
-    def expect_figures(self, fault: str, disturbed: World, quiet: World) -> None:
+    def expect_figures(self, fault: str, disturbed: World, undisturbed: World) -> None:
         """Compare figures only. In another order of hours, versions and messages may legitimately differ."""
         self.report.tried += 1
-        expected, seen = figures(quiet.seen()), figures(disturbed.seen())
-        self.report.lost += [f"{fault}: {name}" for name in expected.keys() - seen.keys()]
-        self.report.doubled += [f"{fault}: {name}" for name in seen if seen[name] != expected.get(name)]
+        expected, actual = figures(undisturbed.visible_state()), figures(disturbed.visible_state())
+        self.report.lost += [f"{fault}: {name}" for name in expected.keys() - actual.keys()]
+        self.report.doubled += [f"{fault}: {name}" for name in actual if actual[name] != expected.get(name)]
         received = {(cluster, hour) for cluster, hour, _ in disturbed.messages()}
         self.report.missing_messages += [
-            f"{fault}: {message[:2]}" for message in quiet.messages() if message[:2] not in received
+            f"{fault}: {message[:2]}" for message in undisturbed.messages() if message[:2] not in received
         ]
         self.report.dead += [f"{fault}: {message}" for message in disturbed.dead]
 

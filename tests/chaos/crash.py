@@ -47,7 +47,7 @@ class Baseline:
     before: Saved
     calls: tuple[str, ...]
     """The external calls of the first tick."""
-    seen: dict[str, Any]
+    state: dict[str, Any]
     messages: set[tuple[Any, ...]]
     notifications: set[str]
 
@@ -61,10 +61,14 @@ def baselines(world: World, ticks: range, *, with_later: bool = False) -> Iterat
         world.run(number)
         calls, after = tuple(world.external_calls.calls), world.saved()
         world.run(number + 1)
-        after_next_tick = Baseline(before, calls, world.seen(), {*world.messages()}, world.notifications())
+        after_next_tick = Baseline(before, calls, world.visible_state(), {*world.messages()}, world.notifications())
         if with_later:
             world.run(*range(number + 2, number + 1 + RECOVERED_AFTER))
-        yield number, after_next_tick, Baseline(before, calls, world.seen(), {*world.messages()}, world.notifications())
+        yield (
+            number,
+            after_next_tick,
+            Baseline(before, calls, world.visible_state(), {*world.messages()}, world.notifications()),
+        )
         before = after
 
 
@@ -75,7 +79,7 @@ def compare(
     expected: Baseline,
     *,
     delayed: bool = False,
-    seen: Callable[[World], dict[str, Any]] = World.seen,
+    state_of: Callable[[World], dict[str, Any]] = World.visible_state,
 ) -> None:
     """Add the differences between a disturbed run and the baseline to a report.
 
@@ -84,24 +88,24 @@ def compare(
     """
     if delayed:
         expected = replace(
-            expected, seen=figures(expected.seen), messages={message[:2] for message in expected.messages}
+            expected, seen=figures(expected.state), messages={message[:2] for message in expected.messages}
         )
     report.tried += 1
-    actual = figures(world.seen()) if delayed else seen(world)
+    actual = figures(world.visible_state()) if delayed else state_of(world)
     received: set[tuple[Any, ...]] = {message[:2] if delayed else message for message in world.messages()}
-    for name, value in expected.seen.items():
+    for name, value in expected.state.items():
         if name not in actual:
             report.lost.append(f"{fault}: {name}")
         elif actual[name] != value:
             report.doubled.append(f"{fault}: {name}: {actual[name]} instead of {value}")
-    report.doubled += [f"{fault}: {name}" for name in actual.keys() - expected.seen.keys()]
+    report.doubled += [f"{fault}: {name}" for name in actual.keys() - expected.state.keys()]
     report.doubled += [f"{fault}: {message}" for message in received - expected.messages]
     report.missing_messages += [f"{fault}: {message}" for message in expected.messages - received]
-    sent, wanted = (
+    sent, expected_ids = (
         Counter(map(_undated, ids) if delayed else ids) for ids in (world.notifications(), expected.notifications)
     )
-    report.missing_messages += [f"{fault}: {notification}" for notification in wanted - sent]
-    report.doubled += [f"{fault}: {notification}" for notification in sent - wanted]
+    report.missing_messages += [f"{fault}: {notification}" for notification in expected_ids - sent]
+    report.doubled += [f"{fault}: {notification}" for notification in sent - expected_ids]
     report.dead += [f"{fault}: {message}" for message in world.dead]
 
 
@@ -111,11 +115,11 @@ def _undated(notification: str) -> str:
     return f"{cluster}/{rule}/{unit}/{event}"
 
 
-def figures(seen: dict[str, Any]) -> dict[str, Any]:
+def figures(state: dict[str, Any]) -> dict[str, Any]:
     """All figures, without versions, attempts and alert state."""
     return {
         name: (value.totals, value.groups) if name.endswith("summary") else value
-        for name, value in seen.items()
+        for name, value in state.items()
         if not name.endswith("manifest") and " alert " not in name
     }
 
@@ -140,9 +144,9 @@ def enumerate_crashes(
 ) -> Iterator[tuple[str, FaultReport]]:
     """Try every fault at every call of these ticks. Yields (crash point, report so far)."""
     report = FaultReport()
-    quiet, world = World(endpoints, start, clusters), World(endpoints, start, clusters)
+    undisturbed, world = World(endpoints, start, clusters), World(endpoints, start, clusters)
     try:
-        for number, next_tick, later in baselines(quiet, ticks, with_later=not only_kills):
+        for number, next_tick, later in baselines(undisturbed, ticks, with_later=not only_kills):
             for call_number, fault in faults_of(next_tick.calls):
                 if only_kills and not fault.startswith("killed"):
                     continue
@@ -154,5 +158,5 @@ def enumerate_crashes(
                 compare(report, crash_point, world, later if delayed else next_tick, delayed=delayed)
                 yield crash_point, report
     finally:
-        quiet.close()
+        undisturbed.close()
         world.close()

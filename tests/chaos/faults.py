@@ -25,43 +25,43 @@ LAST = 4
 
 def everything_twice(bench: Bench) -> None:
     """Every message is delivered twice."""
-    with bench.world() as quiet, bench.world(deliveries=2) as disturbed:
-        for world in (quiet, disturbed):
+    with bench.world() as undisturbed, bench.world(deliveries=2) as disturbed:
+        for world in (undisturbed, disturbed):
             world.run(*range(LAST + 1))
-        bench.expect("every message twice", disturbed, quiet)
+        bench.expect("every message twice", disturbed, undisturbed)
 
 
 def work_in_reverse(bench: Bench) -> None:
     """Work arrives hours late and in reverse."""
-    with bench.world() as quiet, bench.world() as disturbed:
-        quiet.run(*range(LAST + 1))
+    with bench.world() as undisturbed, bench.world() as disturbed:
+        undisturbed.run(*range(LAST + 1))
         with disturbed.active():
             for number in range(LAST + 1):
                 disturbed.tick(number)
             disturbed.deliver("hours", disturbed.take("hours")[::-1])
             disturbed.drain()
         disturbed.run(LAST + 1)
-        quiet.run(LAST + 1)
-        bench.expect_figures("work late and in reverse", disturbed, quiet)
+        undisturbed.run(LAST + 1)
+        bench.expect_figures("work late and in reverse", disturbed, undisturbed)
 
 
 def messages_in_reverse(bench: Bench) -> None:
     """Messages about closed hours arrive late and in reverse."""
-    with bench.world() as quiet, bench.world() as disturbed:
-        quiet.run(*range(LAST + 1))
+    with bench.world() as undisturbed, bench.world() as disturbed:
+        undisturbed.run(*range(LAST + 1))
         disturbed.run(0)
         with disturbed.active():
             for number in range(1, LAST + 1):
                 disturbed.tick(number)
                 disturbed.deliver("hours", disturbed.take("hours"))
             disturbed.deliver("events", disturbed.take("events")[::-1])
-        bench.expect("messages late and in reverse", disturbed, quiet, since_alerts_began)
+        bench.expect("messages late and in reverse", disturbed, undisturbed, since_alerts_began)
 
 
 def since_alerts_began(world: World) -> dict[str, Any]:
     """Visible state without the evaluations before an alert, which depend on the order of messages."""
-    seen = world.seen()
-    for name, book in seen.items():
+    state = world.visible_state()
+    for name, book in state.items():
         if isinstance(book, AlertGroup):
             alerts = tuple(
                 replace(
@@ -70,34 +70,36 @@ def since_alerts_began(world: World) -> dict[str, Any]:
                 )
                 for alert in book.alerts
             )
-            seen[name] = replace(book, alerts=alerts)
-    return seen
+            state[name] = replace(book, alerts=alerts)
+    return state
 
 
 def schedule_twice(bench: Bench) -> None:
     """The schedule fires twice for each hour."""
-    with bench.world() as quiet, bench.world() as disturbed:
-        quiet.run(*range(LAST + 1))
+    with bench.world() as undisturbed, bench.world() as disturbed:
+        undisturbed.run(*range(LAST + 1))
         disturbed.run(*range(LAST + 1), fired=2)
-        bench.expect("schedule twice", disturbed, quiet)
+        bench.expect("schedule twice", disturbed, undisturbed)
 
 
 def schedule_skips(bench: Bench) -> None:
     """The schedule skips three hours."""
-    with bench.world() as quiet, bench.world() as disturbed:
-        quiet.run(*range(LAST + 2))
+    with bench.world() as undisturbed, bench.world() as disturbed:
+        undisturbed.run(*range(LAST + 2))
         disturbed.run(0, 1, LAST + 1)
-        bench.expect("schedule skips three hours", disturbed, quiet)
+        bench.expect("schedule skips three hours", disturbed, undisturbed)
 
 
 def two_workers(bench: Bench, every: int = 1) -> None:
     """Another worker processes the same hour completely before the k-th call of the first, for every k."""
-    with bench.world(clusters=("west",)) as quiet, bench.world(clusters=("west",)) as disturbed:
-        quiet.run(0)
-        before = quiet.saved()
-        quiet.restore(before)
-        quiet.run(1, 2)
-        expected = Baseline(before, (), quiet.seen(), {*quiet.messages()}, quiet.notifications())
+    with bench.world(clusters=("west",)) as undisturbed, bench.world(clusters=("west",)) as disturbed:
+        undisturbed.run(0)
+        before = undisturbed.saved()
+        undisturbed.restore(before)
+        undisturbed.run(1, 2)
+        expected = Baseline(
+            before, (), undisturbed.visible_state(), {*undisturbed.messages()}, undisturbed.notifications()
+        )
         k, was_there = 1, True
         while was_there:
             disturbed.restore(before)
@@ -133,12 +135,12 @@ def _second_worker(world: World, k: int) -> bool:
 
 def clocks(bench: Bench) -> None:
     """A function's clock is five minutes fast or slow."""
-    with bench.world() as quiet:
-        quiet.run(*range(3))
+    with bench.world() as undisturbed:
+        undisturbed.run(*range(3))
         for minutes in (-5, 5):
             with bench.world(skew=timedelta(minutes=minutes)) as disturbed:
                 disturbed.run(*range(3))
-                bench.expect(f"clock {minutes:+} minutes", disturbed, quiet)
+                bench.expect(f"clock {minutes:+} minutes", disturbed, undisturbed)
 
 
 def schedule_late(bench: Bench) -> None:
@@ -146,8 +148,8 @@ def schedule_late(bench: Bench) -> None:
 
     The schedule event determines the hour, whatever the clock says. Cluster west is left out, as its outage would end.
     """
-    with bench.world(clusters=("east",)) as quiet:
-        quiet.run(*range(3))
+    with bench.world(clusters=("east",)) as undisturbed:
+        undisturbed.run(*range(3))
         for minutes in (60, -10):
             with bench.world(clusters=("east",)) as disturbed, disturbed.active():
                 for number in range(3):
@@ -155,14 +157,14 @@ def schedule_late(bench: Bench) -> None:
                     disturbed.tick(number)
                     disturbed.skew = max(disturbed.skew, timedelta(0))  # what follows a late event is late
                     disturbed.drain()
-                bench.expect(f"schedule met at {minutes:+} minutes", disturbed, quiet)
+                bench.expect(f"schedule met at {minutes:+} minutes", disturbed, undisturbed)
 
 
 def calendars(bench: Bench) -> None:
     """Leap days, ends of years, and nights with a clock change."""
-    with bench.world() as quiet:
-        quiet.run(*range(LAST + 1))
-        expected = _in_order(quiet)
+    with bench.world() as undisturbed:
+        undisturbed.run(*range(LAST + 1))
+        expected = _in_order(undisturbed)
     for day in ((2028, 2, 28), (2028, 2, 29), (2027, 2, 28), (2026, 12, 31), (2027, 3, 27), (2027, 10, 30)):
         with bench.world(first=datetime(*day, 21, tzinfo=UTC)) as other:
             other.run(*range(LAST + 1))
@@ -188,8 +190,8 @@ def unreachable_cluster(bench: Bench) -> None:
     def refuse(_name: str, arguments: Any) -> Fault | None:
         return "throttled" if "C#east#" in str(arguments) else None
 
-    with bench.world() as quiet, bench.world() as disturbed:
-        quiet.run(*range(3))
+    with bench.world() as undisturbed, bench.world() as disturbed:
+        undisturbed.run(*range(3))
         disturbed.run(0)
         disturbed.external_calls.rule = refuse
         disturbed.run(1)
@@ -198,7 +200,7 @@ def unreachable_cluster(bench: Bench) -> None:
         disturbed.external_calls.rule = None
         disturbed.dead.clear()
         disturbed.run(2)
-        bench.expect_figures("one cluster away for an hour", disturbed, quiet)
+        bench.expect_figures("one cluster away for an hour", disturbed, undisturbed)
 
 
 def killing_hour(bench: Bench) -> None:
@@ -212,9 +214,9 @@ def killing_hour(bench: Bench) -> None:
                 raise KilledError
             return super().observe(hours)
 
-    with bench.world(clusters=("east",)) as quiet, bench.world(clusters=("east",)) as disturbed:
+    with bench.world(clusters=("east",)) as undisturbed, bench.world(clusters=("east",)) as disturbed:
         disturbed.readers = lambda cluster, _: Deadly(cluster.name, bench.start, lambda: disturbed.now)
-        quiet.run(*range(LAST + 1))
+        undisturbed.run(*range(LAST + 1))
         disturbed.run(0, LAST)
         (letter,) = {HoursDue.model_validate_json(body).model_dump_json() for body in disturbed.dead}
         named = HoursDue.model_validate_json(letter)
@@ -227,7 +229,7 @@ def killing_hour(bench: Bench) -> None:
         disturbed.sqs.send_message(QueueUrl=disturbed.queues["hours"], MessageBody=letter)
         with disturbed.active():
             disturbed.drain()
-        bench.expect_figures("the killing hour, redriven", disturbed, quiet)
+        bench.expect_figures("the killing hour, redriven", disturbed, undisturbed)
 
 
 def large_item(bench: Bench) -> None:
@@ -258,8 +260,8 @@ def settings_damaged(bench: Bench) -> None:
         "invalid": {"b": {"B": zlib.compress(b"clusters: []")}},
     }
     for name, damage in damages.items():
-        with bench.world() as quiet, bench.world() as disturbed:
-            quiet.run(*range(3))
+        with bench.world() as undisturbed, bench.world() as disturbed:
+            undisturbed.run(*range(3))
             disturbed.run(0)
             (item,) = disturbed.dynamodb.query(
                 TableName=disturbed.table, KeyConditionExpression="pk = :pk",
@@ -268,7 +270,7 @@ def settings_damaged(bench: Bench) -> None:
             newer = {**item, "sk": {"S": "00000002"}, "n": {"N": "2"}, **damage}
             disturbed.dynamodb.put_item(TableName=disturbed.table, Item=newer)
             disturbed.run(1, 2)
-            bench.expect(f"settings {name}", disturbed, quiet)
+            bench.expect(f"settings {name}", disturbed, undisturbed)
 
 
 def two_pushes(bench: Bench) -> None:

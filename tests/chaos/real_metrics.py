@@ -11,10 +11,10 @@ from tests.chaos.proxy import FAILURES, failing_proxy
 
 def killed_between_queries(bench: Bench) -> None:
     """Killed after every query of two hours. (In `crash`, the reader of an hour is a single call.)"""
-    how = {"first": bench.first_seen, "clusters": ("west",), "prometheus": bench.prometheus}
+    parameters = {"first": bench.first_seen, "clusters": ("west",), "prometheus": bench.prometheus}
     queries = 0
-    with bench.world(**how) as quiet, bench.world(**how) as disturbed:
-        for number, expected, _ in baselines(quiet, range(2)):
+    with bench.world(**parameters) as undisturbed, bench.world(**parameters) as disturbed:
+        for number, expected, _ in baselines(undisturbed, range(2)):
             for call_number, name in enumerate(expected.calls, start=1):
                 if name == "ask":
                     queries += 1
@@ -24,22 +24,24 @@ def killed_between_queries(bench: Bench) -> None:
                     compare(bench.report, f"real hour {number}, killed after call {call_number}", disturbed, expected)
         bench.check(
             "real hours were seen",
-            holds=any(pod_line.allocated_usd for pod_line in quiet.ledger.lines("west", bench.first_seen)),
+            holds=any(pod_line.allocated_usd for pod_line in undisturbed.ledger.lines("west", bench.first_seen)),
         )
     bench.check("killed between queries", holds=queries >= 16)
 
 
 def prometheus_failures(bench: Bench) -> None:
     """A real Prometheus with every kind of failure, for one query and for a whole attempt."""
-    quiet = _attributed(bench, bench.prometheus)
-    bench.check("without failure", holds=bool(quiet) and all(pod_line.allocated_usd for pod_line in quiet))
+    expected_lines = _attributed(bench, bench.prometheus)
+    bench.check(
+        "without failure", holds=bool(expected_lines) and all(pod_line.allocated_usd for pod_line in expected_lines)
+    )
     for failure in FAILURES:
         for queries in (1, 10_000):
             with failing_proxy(bench.prometheus, failure, queries) as (url, refused):
                 lines = _attributed(bench, url)
                 bench.check(f"{failure}, {queries}: was there", holds=refused() > 0)
             fault = f"{failure}, {'once' if queries == 1 else 'for an attempt'}"
-            bench.check(fault, holds=lines == quiet)
+            bench.check(fault, holds=lines == expected_lines)
 
 
 def _attributed(bench: Bench, url: str) -> list[Any]:

@@ -64,10 +64,10 @@ def test_fault_loses_and_doubles_nothing(endpoints: Endpoints, fault: Faulty) ->
 
 @pytest.fixture
 def first_tick(endpoints: Endpoints) -> Iterator[tuple[World, Baseline]]:
-    quiet, disturbed = (World(endpoints, start(), ("east",)) for _ in range(2))
-    ((_, expected, _),) = baselines(quiet, range(1))
+    undisturbed, disturbed = (World(endpoints, start(), ("east",)) for _ in range(2))
+    ((_, expected, _),) = baselines(undisturbed, range(1))
     yield disturbed, expected
-    quiet.close()
+    undisturbed.close()
     disturbed.close()
 
 

@@ -229,10 +229,10 @@ class World:
             else:
                 self._attribute(queue, message)
 
-    def _attribute(self, queue: str, taken: dict[str, Any] | None = None) -> bool:
+    def _attribute(self, queue: str, message: dict[str, Any] | None = None) -> bool:
         from functions.attribute import app
 
-        message = taken or self._receive(queue)
+        message = message or self._receive(queue)
         if message is None:
             return False
         for _ in range(self.deliveries - 1):
@@ -249,10 +249,10 @@ class World:
             self._delete(queue, message)
         return True
 
-    def _alert(self, taken: dict[str, Any] | None = None) -> bool:
+    def _alert(self, message: dict[str, Any] | None = None) -> bool:
         from functions.alert import app
 
-        message = taken or self._receive("events")
+        message = message or self._receive("events")
         if message is None:
             return False
         envelope = json.loads(message["Body"])
@@ -359,37 +359,37 @@ class World:
 
     # ------------------------------------------------------------ visible state
 
-    def seen(self) -> dict[str, Any]:
+    def visible_state(self) -> dict[str, Any]:
         """All figures and alert state, without fields that only depend on the time of writing."""
-        seen: dict[str, Any] = {}
+        state: dict[str, Any] = {}
         for cluster in self.clusters:
             try:
-                seen |= self._seen_of(cluster)
+                state |= self._state_of(cluster)
             except SourceError as error:
-                seen[f"{cluster} is unreadable"] = str(error)
-        return seen
+                state[f"{cluster} is unreadable"] = str(error)
+        return state
 
-    def _seen_of(self, cluster: str) -> dict[str, Any]:
-        seen: dict[str, Any] = {}
+    def _state_of(self, cluster: str) -> dict[str, Any]:
+        state: dict[str, Any] = {}
         end = self.first + 3 * DAY
         for manifest in self.ledger.manifests(cluster, self.first - DAY, end):
             comparable = replace(manifest, published_at=self.first, next_attempt_at=None, figures_until=None)
-            seen[f"{cluster} {manifest.hour:%dT%H} manifest"] = comparable
+            state[f"{cluster} {manifest.hour:%dT%H} manifest"] = comparable
             lines = self.ledger.lines(cluster, manifest.hour)
-            seen[f"{cluster} {manifest.hour:%dT%H} lines"] = sorted(lines, key=lambda line: line.uid)
+            state[f"{cluster} {manifest.hour:%dT%H} lines"] = sorted(lines, key=lambda line: line.uid)
         for summary in self.ledger.summaries(cluster, self.first - DAY, end):
-            seen[f"{cluster} {summary.hour:%dT%H} summary"] = summary
+            state[f"{cluster} {summary.hour:%dT%H} summary"] = summary
         for day in self.rollups.days(cluster, floor_day(self.first), end):
-            seen[f"{cluster} {day.day:%d} day"] = day.totals, day.units
+            state[f"{cluster} {day.day:%d} day"] = day.totals, day.units
         for day_start, facts in self.rollups.facts(cluster, floor_day(self.first), end):
-            seen[f"{cluster} {day_start:%d} facts"] = facts
+            state[f"{cluster} {day_start:%d} facts"] = facts
         for hour in self.rollups.unit_hours(cluster, "research", self.first - DAY, end):
-            seen[f"{cluster} {hour.manifest.hour:%dT%H} unit"] = hour.costs
+            state[f"{cluster} {hour.manifest.hour:%dT%H} unit"] = hour.costs
         memory = DynamoAlertStates(self.dynamodb, self.table).load(cluster)
-        seen[f"{cluster} alert cursor"] = replace(memory.cursor, version=0)
+        state[f"{cluster} alert cursor"] = replace(memory.cursor, version=0)
         for group in memory.groups:
-            seen[f"{cluster} alert {group.owner}"] = replace(group, version=0, delivery_lease_until=None)
-        return seen
+            state[f"{cluster} alert {group.owner}"] = replace(group, version=0, delivery_lease_until=None)
+        return state
 
     def messages(self) -> set[tuple[str, datetime, int]]:
         """Distinct messages that reached the alert function."""

@@ -40,13 +40,13 @@ def _unnoticed(
     after = iter(
         simulator().allows([
             simulation(changed, access)
-            for (_, _, changed), some in zip(removals, concerned, strict=True)
-            for access in some
+            for (_, _, changed), affected in zip(removals, concerned, strict=True)
+            for access in affected
         ])
     )  # fmt: skip
     unused = []
-    for (title, _, _), some in zip(removals, concerned, strict=True):
-        decisions = [(before[access], next(after)) for access in some]
+    for (title, _, _), affected in zip(removals, concerned, strict=True):
+        decisions = [(before[access], next(after)) for access in affected]
         if all(old == new for old, new in decisions):
             unused.append(title)
     return unused
@@ -62,16 +62,16 @@ def _concerns(statement: Statement, access: Access) -> bool:
 def _smaller(body: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """(description of a value, body without it) for each value of a statement with several."""
     for name in ("Action", "Resource"):
-        for value, rest in _each_removed(body.get(name)):
-            yield value, {**body, name: rest}
+        for value, remaining in _each_removed(body.get(name)):
+            yield value, {**body, name: remaining}
     principal = body.get("Principal")
     if isinstance(principal, dict):
-        for service, rest in _each_removed(principal.get("Service")):
-            yield service, {**body, "Principal": {**principal, "Service": rest}}
+        for service, remaining in _each_removed(principal.get("Service")):
+            yield service, {**body, "Principal": {**principal, "Service": remaining}}
     for operator, keys in body.get("Condition", {}).items():
         for key, values in keys.items():
-            for value, rest in _each_removed(values):
-                yield f"{key} {value}", {**body, "Condition": {**body["Condition"], operator: {**keys, key: rest}}}
+            for value, remaining in _each_removed(values):
+                yield f"{key} {value}", {**body, "Condition": {**body["Condition"], operator: {**keys, key: remaining}}}
 
 
 def _each_removed(values: object) -> Iterator[tuple[str, list[str]]]:

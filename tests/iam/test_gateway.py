@@ -206,10 +206,10 @@ def test_assumed_role_has_its_permissions(front: Front) -> None:
     front.allow("sqs:GetQueueUrl")
     front.trust(external_id="e-1")
     sts = front.client("sts")
-    wanted = {"RoleArn": OTHER_ROLE, "RoleSessionName": "gpucost"}
-    assert not front.is_allowed(lambda: sts.assume_role(**wanted))
-    assert not front.is_allowed(lambda: sts.assume_role(**wanted, ExternalId="e-2"))
-    keys = sts.assume_role(**wanted, ExternalId="e-1")["Credentials"]
+    request = {"RoleArn": OTHER_ROLE, "RoleSessionName": "gpucost"}
+    assert not front.is_allowed(lambda: sts.assume_role(**request))
+    assert not front.is_allowed(lambda: sts.assume_role(**request, ExternalId="e-2"))
+    keys = sts.assume_role(**request, ExternalId="e-1")["Credentials"]
     assumed = front.client("sqs", keys["AccessKeyId"], aws_session_token=keys["SessionToken"])
     with pytest.raises(ClientError, match=f"User: {OTHER_ROLE} is not authorized to perform: sqs:ListQueues"):
         assumed.list_queues()

@@ -95,16 +95,16 @@ def test_watched_metrics_are_emitted_and_series_are_few(template: Template) -> N
     }
     assert len(counted) <= 20
     (dashboard,) = [body for _, body in of_type(template, "AWS::CloudWatch::Dashboard")]
-    shown = set()
+    metrics = set()
     for widget in json.loads(dashboard["DashboardBody"]["Fn::Sub"])["widgets"]:
         before: list[str] = []
         for metric in widget["properties"]["metrics"]:
             parts = [part for part in metric if isinstance(part, str)]
             before = [before[index] if part == "." else part for index, part in enumerate(parts)]
             if before[0] == "GpuCost":
-                shown.add((before[3], before[1]))
-    assert shown <= counted
-    assert {name for _, name in shown} >= {"HoursClosed", "HoursOverdue", "LagSeconds", "Queries", "CapacityUnits"}
+                metrics.add((before[3], before[1]))
+    assert metrics <= counted
+    assert {name for _, name in metrics} >= {"HoursClosed", "HoursOverdue", "LagSeconds", "Queries", "CapacityUnits"}
     for _, alarm in of_type(template, "AWS::CloudWatch::Alarm"):
         if alarm.get("Namespace") == "GpuCost":
             assert (alarm["Dimensions"][0]["Value"], alarm["MetricName"]) in counted

@@ -63,10 +63,10 @@ def test_layer_is_the_same_whatever_python_builds_it(name: str, poor: dict[str, 
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     (tmp_path / "own").mkdir()
     (tmp_path / "other").mkdir()
-    made = make(source / "Makefile", source, target, tmp_path / "own", environment)
-    assert make(source / "Makefile", source, target, tmp_path / "other", poor) == made
-    compiled = [content for path, content in made.items() if path.endswith(".pyc")]
-    assert len(compiled) == sum(path.endswith(".py") for path in made) > 10
+    completed = make(source / "Makefile", source, target, tmp_path / "own", environment)
+    assert make(source / "Makefile", source, target, tmp_path / "other", poor) == completed
+    compiled = [content for path, content in completed.items() if path.endswith(".pyc")]
+    assert len(compiled) == sum(path.endswith(".py") for path in completed) > 10
     assert {content[:4] for content in compiled} == {MAGIC_OF_3_13}
 
 
@@ -77,8 +77,8 @@ def test_functions_are_built_by_make_as_well(template: Template, poor: dict[str,
         metadata = template["Resources"][name]["Metadata"]
         assert (metadata["BuildMethod"], metadata["ContextPath"]) == ("makefile", "functions"), name
     functions_folder = REPOSITORY / "functions"
-    made = make(functions_folder / "Makefile", functions_folder / "export", "build-ExportFunction", tmp_path, poor)
-    assert made == {"app.py": (functions_folder / "export" / "app.py").read_bytes()}
+    completed = make(functions_folder / "Makefile", functions_folder / "export", "build-ExportFunction", tmp_path, poor)
+    assert completed == {"app.py": (functions_folder / "export" / "app.py").read_bytes()}
 
 
 def test_another_version_than_lambdas_is_only_written_by_itself(tmp_path: Path) -> None:

@@ -84,10 +84,10 @@ def shared_names(first: Stack, second: Stack) -> Iterator[str]:
         names, identifiers = name_paths(kind)
         others = theirs[logical]
         scope = identifiers | {NAMED_WITHIN[kind]} if kind in NAMED_WITHIN else identifiers
-        apart = {path for path in scope if value_at(properties, path) != value_at(others, path)}
+        differing = {path for path in scope if value_at(properties, path) != value_at(others, path)}
         for path in sorted(names | identifiers):
             value = value_at(properties, path)
-            if value is not None and value == value_at(others, path) and not apart:
+            if value is not None and value == value_at(others, path) and not differing:
                 yield f"{first.name}: {logical} ({kind}): {path}: {value}"
     for nested, other in zip(first.nested(), second.nested(), strict=True):
         yield from shared_names(nested, other)

@@ -38,8 +38,8 @@ def attribute(prometheus: Callable[[str], str]) -> Attribute:
             f"pricing: {{source: constant, gpu_hourly_usd: 10}}\n{more}"
         )
         reader = metrics_reader(settings.clusters[0], settings)
-        wanted = [HOUR + timedelta(hours=start + i) for i in range(hours)]
-        records = attribute_hours(reader, settings.clusters[0], settings, wanted, now=datetime.now(UTC))
+        hour_starts = [HOUR + timedelta(hours=start + i) for i in range(hours)]
+        records = attribute_hours(reader, settings.clusters[0], settings, hour_starts, now=datetime.now(UTC))
         for record in records:
             assert_identity(record)
         return records

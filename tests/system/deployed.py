@@ -64,7 +64,7 @@ class Stack(World):
 
     def figures(self) -> dict[str, object]:
         """The figures that readers see, without alert state, which a backfill does not change."""
-        return {name: value for name, value in self.seen().items() if " alert " not in name}
+        return {name: value for name, value in self.visible_state().items() if " alert " not in name}
 
     def gpucost(self, *arguments: str) -> CommandResult:
         """Run the command line against this stack in this process."""

@@ -17,8 +17,8 @@ def assert_identity(record: HourRecord) -> None:
     costs, capacity = record.totals.costs, record.totals.capacity
     assert costs.allocated_usd == costs.effective_usd + costs.waste_usd + costs.unmeasured_usd
     if capacity is not None:
-        rest = sum((getattr(capacity, part) for part in Capacity.names() if part.endswith("_usd")), Decimal(0))
-        assert costs.allocated_usd + rest - capacity.node_cost_usd == capacity.node_cost_usd
+        parts = sum((getattr(capacity, part) for part in Capacity.names() if part.endswith("_usd")), Decimal(0))
+        assert costs.allocated_usd + parts - capacity.node_cost_usd == capacity.node_cost_usd
 
 
 def hours(record: HourRecord) -> dict[str, float]:

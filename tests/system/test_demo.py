@@ -110,17 +110,17 @@ def rule_transitions(
 
     It repeats once a day. The hourly run sends the repetition, with the evaluation of the hour before.
     """
-    run = quiet = 0
+    breached_hours = unbreached = 0
     notified_at: int | None = None
     for hour, breached in breaches.items():
         if notified_at is not None and hour + 1 - notified_at >= 24:
             notified_at = hour + 1
             yield hour - 1, "repeat", rule, about
-        run, quiet = (run + 1, 0) if breached else (0, quiet + 1)
-        if notified_at is None and run >= for_hours:
+        breached_hours, unbreached = (breached_hours + 1, 0) if breached else (0, unbreached + 1)
+        if notified_at is None and breached_hours >= for_hours:
             notified_at = hour + 1
             yield hour, "firing", rule, about
-        elif notified_at is not None and quiet >= keep_hours:
+        elif notified_at is not None and unbreached >= keep_hours:
             notified_at = None
             yield hour, "resolved", rule, about
 
@@ -137,8 +137,8 @@ def unallocated_usd(end: datetime, number: int, pool: str) -> Fraction:
     nodes = tuple(node for node in scenario.nodes if node.labels["karpenter_sh_nodepool"] == pool)
     names = {node.name for node in nodes}
     pods = [pod for pod in scenario.pods if pod.node and pod.node.name in names]
-    alone = truth.hour(replace(scenario, nodes=nodes, pods=pods), number)
-    return alone.unallocated.value * Fraction(demo.GPU_HOURLY_USD)
+    pool_hour = truth.hour(replace(scenario, nodes=nodes, pods=pods), number)
+    return pool_hour.unallocated.value * Fraction(demo.GPU_HOURLY_USD)
 
 
 def expected_alerts(end: datetime) -> list[Transition]:
@@ -163,9 +163,9 @@ def expected_alerts(end: datetime) -> list[Transition]:
         for name in sorted({*workloads, *idle}):
             lines = workloads[name]
             gpus = sum((line.allocated.value for line in lines), Fraction(0))
-            seen = gpus - sum((line.unmeasured.value for line in lines), Fraction(0))
+            measured = gpus - sum((line.unmeasured.value for line in lines), Fraction(0))
             used = sum((line.effective.value for line in lines if line.effective), Fraction(0))
-            idle[name][number] = gpus >= 2 and used < seen * Fraction(10, 100)
+            idle[name][number] = gpus >= 2 and used < measured * Fraction(10, 100)
         for pool in pools:
             free[pool][number] = unallocated_usd(end, number, pool) >= 20
     expected = [alert for unit, hours in wasting.items() for alert in rule_transitions(hours, 3, 1, "waste", unit)]
@@ -177,17 +177,17 @@ def expected_alerts(end: datetime) -> list[Transition]:
 
 
 def test_alerts_are_exactly_the_expected_ones(running: Demo) -> None:
-    wanted = expected_alerts(running.end)
-    assert {rule for _, _, rule, _ in wanted} == {"waste", "idle-workload", "unallocated"}
-    assert {event for _, event, _, _ in wanted} == {"firing", "resolved", "repeat"}
+    expected = expected_alerts(running.end)
+    assert {rule for _, _, rule, _ in expected} == {"waste", "idle-workload", "unallocated"}
+    assert {event for _, event, _, _ in expected} == {"firing", "resolved", "repeat"}
     answer = running.ask(f"/v1/alerts?{running.period}")
     history = [
         (running.hours.index(datetime.fromisoformat(transition["hour"])), transition["event"], transition["rule"],
          subject_name(transition["subject"]))
         for transition in answer["history"]
     ]  # fmt: skip
-    assert sorted(history) == wanted
-    last = {(rule, about): event for _, event, rule, about in wanted}
+    assert sorted(history) == expected
+    last = {(rule, about): event for _, event, rule, about in expected}
     firing = {
         (
             alert["rule"],
@@ -202,7 +202,7 @@ def test_alerts_are_exactly_the_expected_ones(running: Demo) -> None:
     units = {"chat": "assistant", "notebook": "research"}
     messages = {
         (max(hour, demo.HOURS - 24), event == "repeat", units.get(about, "" if rule == "unallocated" else about))
-        for hour, event, rule, about in wanted
+        for hour, event, rule, about in expected
     }
     assert f"{len(messages)} messages of the last 24 hours" in running.printed
     assert f"{len(messages)} emails, 0 dead letters" in running.printed
@@ -210,7 +210,7 @@ def test_alerts_are_exactly_the_expected_ones(running: Demo) -> None:
         ("waste", "GPU waste alert"), ("idle-workload", "Idle GPU workload"),
         ("unallocated", "Unallocated GPU capacity"),
     ):  # fmt: skip
-        events = [event for _, event, expected_rule, _ in wanted if expected_rule == rule]
+        events = [event for _, event, expected_rule, _ in expected if expected_rule == rule]
         assert running.printed.count(title) == len(events)
         assert running.printed.count(f"{title} resolved") == events.count("resolved")
 

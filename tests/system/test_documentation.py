@@ -28,8 +28,8 @@ def test_worked_example_matches_attribution(tmp_path: Path) -> None:
         price = "pricing: {source: constant, gpu_hourly_usd: 3}"
         settings.write_text(f'clusters: [{{name: example, prometheus: {{url: "{url}"}}}}]\n{price}\n')
         (hour,) = attribute(settings, BASE, 1)
-    shown = table((REPOSITORY / "docs" / "cost-model.md").read_text())
-    said = {
+    documented = table((REPOSITORY / "docs" / "cost-model.md").read_text())
+    actual = {
         line["pod"]: [
             f"{line['allocated_gpu_hours']:.4f}",
             *(f"${line[f'{part}_usd']:.2f}" for part in ("allocated", "effective", "waste", "unmeasured")),
@@ -37,6 +37,6 @@ def test_worked_example_matches_attribution(tmp_path: Path) -> None:
         for line in hour["lines"]
     }
     totals = hour["totals"]
-    said["unallocated"] = [f"{totals['unallocated_gpu_hours']:.4f}", f"${totals['unallocated_usd']:.2f}", "", "", ""]
-    said["the node"] = [f"{totals['capacity_gpu_hours']:.4f}", f"${totals['node_cost_usd']:.2f}", "", "", ""]
-    assert said == shown
+    actual["unallocated"] = [f"{totals['unallocated_gpu_hours']:.4f}", f"${totals['unallocated_usd']:.2f}", "", "", ""]
+    actual["the node"] = [f"{totals['capacity_gpu_hours']:.4f}", f"${totals['node_cost_usd']:.2f}", "", "", ""]
+    assert actual == documented

@@ -44,8 +44,8 @@ def attribute(url: str, hours: int = 1, more: str = "") -> list[HourRecord]:
         f"pricing: {{source: constant, gpu_hourly_usd: 10}}\n{more}"
     )
     reader = metrics_reader(settings.clusters[0], settings)
-    wanted = [HOUR + timedelta(hours=i - hours + 1) for i in range(hours)]
-    return attribute_hours(reader, settings.clusters[0], settings, wanted, now=datetime.now(UTC))
+    hour_starts = [HOUR + timedelta(hours=i - hours + 1) for i in range(hours)]
+    return attribute_hours(reader, settings.clusters[0], settings, hour_starts, now=datetime.now(UTC))
 
 
 @contextmanager
@@ -117,10 +117,10 @@ def test_pods_that_start_and_end_take_few_more_queries(prometheus: Callable[[str
     assert len(phases) == 1
     assert "0a1bdone" in phases[0]
     assert "1eef" not in phases[0], "pods that run at both ends need no second query"
-    closely = [query for query in traffic.queries if "GPU%5C%5C-n4" in query or "GPU-n4" in query]
-    assert len(closely) == 1
-    assert "n4%5C%5C-0" in closely[0]
-    assert "n4%5C%5C-1" not in closely[0], "a device seen at every scrape needs no second query"
+    device_queries = [query for query in traffic.queries if "GPU%5C%5C-n4" in query or "GPU-n4" in query]
+    assert len(device_queries) == 1
+    assert "n4%5C%5C-0" in device_queries[0]
+    assert "n4%5C%5C-1" not in device_queries[0], "a device seen at every scrape needs no second query"
     assert len(traffic.queries) <= 7 + 5
 
 

@@ -48,7 +48,7 @@ def test_every_part_of_the_identity_matches_the_truth(attributed: Hours, name: s
 @pytest.mark.parametrize("name", [name for name, scenario in SCENARIOS.items() if scenario.notes])
 def test_expected_notes_are_present(attributed: Hours, name: str) -> None:
     for note in SCENARIOS[name].notes:
-        assert any(note in said for said in attributed[name, SCENARIOS[name].hours[0]]["notes"])
+        assert any(note in text for text in attributed[name, SCENARIOS[name].hours[0]]["notes"])
 
 
 def test_lifetime_over_several_hours_adds_up(attributed: Hours) -> None:

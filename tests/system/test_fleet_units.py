@@ -84,5 +84,5 @@ def test_hour_below_coverage_has_no_figures(attributed: Hours, name: str) -> Non
     assert hour["status"] == "incomplete"
     assert hour["lines"] == []
     assert set(hour["totals"].values()) == {None}
-    seen = hour["coverage"]["allocation"]
-    assert seen is None or seen < Decimal("0.1")
+    coverage = hour["coverage"]["allocation"]
+    assert coverage is None or coverage < Decimal("0.1")

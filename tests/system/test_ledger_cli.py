@@ -112,18 +112,18 @@ def test_backfill_without_any_figures_is_a_failure(stack: Stack, monkeypatch: py
 
 def test_backfill_reports_waiting_behind_another(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     stack.gpucost("backfill", *period(FIRST - 9 * HOUR, 9), "--no-wait")
-    seen: list[Progress] = []
+    reports: list[Progress] = []
     original_follow = Backfill.follow
 
     def follow(self: Backfill, show: Callable[[Progress], None], pause: Callable[[], None]) -> Progress:
         def report(now: Progress) -> None:
-            seen.append(now)
+            reports.append(now)
             show(now)
 
         return original_follow(self, report, pause)
 
     def meanwhile(_seconds: float) -> None:
-        if seen[-1].ahead or seen[-1].done:
+        if reports[-1].ahead or reports[-1].done:
             stack.now = datetime.now(UTC)
             stack.drain()
 
@@ -131,7 +131,7 @@ def test_backfill_reports_waiting_behind_another(stack: Stack, monkeypatch: pyte
     monkeypatch.setattr("gpucost_cli.backfill_command.time", SimpleNamespace(sleep=meanwhile))
     done = stack.gpucost("backfill", *period(FIRST, 3))
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "3 hours have figures, 0 are incomplete")
-    assert 1 in {progress.ahead for progress in seen}
+    assert 1 in {progress.ahead for progress in reports}
 
 
 def test_interrupted_backfill_reports_that_sent_hours_continue(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,8 +165,8 @@ def test_backfill_skips_hours_before_their_scheduled_attribution(stack: Stack, m
         assert done.stdout.startswith(f"{sent} hours of 1 clusters"), done.stderr
         assert (f"hour {format_timestamp(newest)} has only just ended" in done.stderr) == (sent == 1)
     monkeypatch.setattr("gpucost_cli.backfill_command.datetime", SimpleNamespace(now=lambda _zone: newest + HOUR))
-    alone = stack.gpucost("backfill", *period(newest, 1))
-    assert (alone.returncode, alone.stdout) == (0, "")
+    refused = stack.gpucost("backfill", *period(newest, 1))
+    assert (refused.returncode, refused.stdout) == (0, "")
     assert stack.gpucost("backfill", *period(newest - HOUR, 1), "--no-wait").returncode == 0
 
 

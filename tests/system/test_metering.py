@@ -36,8 +36,8 @@ def test_consecutive_hours_add_up_to_a_pods_lifetime(attribute: Attribute) -> No
     timeline = fleet(phase=13.0)
     timeline.pod("p", 25, 95)
     together = attribute(timeline, hours=2)
-    apart = [*attribute(timeline), *attribute(timeline, start=1)]
-    assert [hours(record) for record in together] == [hours(record) for record in apart]
+    separate = [*attribute(timeline), *attribute(timeline, start=1)]
+    assert [hours(record) for record in together] == [hours(record) for record in separate]
     assert sum(hours(record)["p"] for record in together) == pytest.approx(70 / 60, abs=2 / 60)
 
 

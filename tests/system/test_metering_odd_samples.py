@@ -32,7 +32,7 @@ WHICH = {"all": range(1000), "one": (1830,), "last": (3570,)}
 KSM = {"job": "kube-state-metrics", "instance": "10.0.0.1:8080"}
 
 
-def seen(cluster: str) -> Timeline:
+def observed_cluster(cluster: str) -> Timeline:
     """A pod that stays, one with an init container, one that comes and goes, and a node that comes."""
     timeline = fleet(cluster=cluster, step=30)
     timeline.node("n2", 20, capacity={"nvidia_com_gpu": 2}, labels={"nvidia_com_gpu_count": "2"})
@@ -57,14 +57,14 @@ def seen(cluster: str) -> Timeline:
     return timeline
 
 
-def spoilt(timeline: Timeline, family: str, odd: str, which: str) -> Timeline:
+def with_odd_samples(timeline: Timeline, family: str, odd: str, which: str) -> Timeline:
     def spoil(row: str) -> str:
         labels, _, at = row.rsplit(" ", 2)
         second = float(at) - HOUR.timestamp()
-        hit = (
+        is_odd = (
             0 <= second < 3600 if which == "all" else any(abs(second - odd_second) < 15 for odd_second in WHICH[which])
         )
-        return f"{labels} {odd} {at}" if hit else row
+        return f"{labels} {odd} {at}" if is_odd else row
 
     assert timeline.families[family], family
     timeline.families[family] = [*map(spoil, timeline.families[family])]
@@ -81,7 +81,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     together = Timeline()
     cases = [(name_of(*case), case) for case in product(FAMILIES, ODD, WHICH)]
     for name, case in [("sound", None), *cases]:
-        timeline = seen(name) if case is None else spoilt(seen(name), *case)
+        timeline = observed_cluster(name) if case is None else with_odd_samples(observed_cluster(name), *case)
         for family, rows in timeline.families.items():
             together.families.setdefault(family, []).extend(rows)
     path = tmp_path_factory.mktemp("odd") / "metrics.om"

@@ -43,10 +43,10 @@ def test_scrape_labels_do_not_hide_exporter_labels(attribute: Attribute, label: 
     timeline.pod("p")
     owned(timeline, "p", "StatefulSet", "trainer")
     exporter_label = {"pod": "kube-state-metrics-5c9", "namespace": "monitoring"}[label]
-    taken = changed(
+    relabeled = changed(
         timeline, lambda row: re.sub(rf'([{{,])({label}="[^"]*")', rf'\1exported_\2,{label}="{exporter_label}"', row)
     )
-    (record,) = attribute(taken)
+    (record,) = attribute(relabeled)
     pod_line = line(record, "p")
     assert (pod_line.namespace, pod_line.workload_kind, pod_line.workload) == ("team", "StatefulSet", "trainer")
     assert pod_line.allocated_gpu_hours == 1

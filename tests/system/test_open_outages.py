@@ -32,9 +32,9 @@ def attributed(prometheus: Callable[[str], str]) -> At:
     return run
 
 
-def fleet(end: float = 125, **how: object) -> Timeline:
+def fleet(end: float = 125, **settings: object) -> Timeline:
     """Eight GPUs, held by two pods all the time."""
-    timeline = Timeline(**how)
+    timeline = Timeline(**settings)
     timeline.up(end=end)
     timeline.node(end=end, capacity={"nvidia_com_gpu": 8})
     for name in ("a", "b"):

@@ -22,7 +22,7 @@ def answer(costs: Costs, capacity: Capacity) -> dict[str, Any]:
     }
 
 
-def shown(costs: Costs, capacity: Capacity) -> str:
+def rendered(costs: Costs, capacity: Capacity) -> str:
     console = Console(width=200, file=io.StringIO(), record=True)
     for part in business_unit_tables(answer(costs, capacity)):
         console.print(part)
@@ -30,7 +30,7 @@ def shown(costs: Costs, capacity: Capacity) -> str:
 
 
 def test_missing_prices_are_reported() -> None:
-    partly = shown(
+    partly = rendered(
         Costs(allocated_gpu_hours=Decimal(9), allocated_usd=Decimal(2), unpriced_gpu_hours=Decimal(8)),
         Capacity(capacity_gpu_hours=Decimal(9), node_cost_usd=Decimal(2), unpriced_capacity_gpu_hours=Decimal(8)),
     )
@@ -39,7 +39,7 @@ def test_missing_prices_are_reported() -> None:
 
 
 def test_hour_without_prices_shows_its_gpu_hours() -> None:
-    unknown = shown(
+    unknown = rendered(
         Costs(allocated_gpu_hours=Decimal(9), unpriced_gpu_hours=Decimal(9)),
         Capacity(capacity_gpu_hours=Decimal(9), unpriced_capacity_gpu_hours=Decimal(9)),
     )
@@ -49,7 +49,7 @@ def test_hour_without_prices_shows_its_gpu_hours() -> None:
 
 
 def test_priced_hours_have_no_note() -> None:
-    report_text = shown(
+    report_text = rendered(
         Costs(allocated_gpu_hours=Decimal(9), allocated_usd=Decimal(2)),
         Capacity(capacity_gpu_hours=Decimal(9), node_cost_usd=Decimal(2)),
     )

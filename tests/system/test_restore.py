@@ -21,13 +21,13 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 def backfill(stack: Stack) -> str:
     """Run the runbook's command and process all resulting messages."""
     end = stack.first + HOURS * HOUR
-    said = stack.gpucost(
+    completed = stack.gpucost(
         "backfill", "--from", format_timestamp(stack.first), "--to", format_timestamp(end), "--no-wait"
     )
-    assert (said.returncode, said.stderr) == (0, "")
+    assert (completed.returncode, completed.stderr) == (0, "")
     with stack.active():
         stack.drain()
-    return said.stdout
+    return completed.stdout
 
 
 @pytest.mark.heavy

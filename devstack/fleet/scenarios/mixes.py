@@ -115,12 +115,12 @@ class _PodGenerator:
         at = ready + self.generator.choice([0, 0, _minute(self.generator, 1, 30)]) if ready > -1e5 else -1e6
         if at < -1e5 and self.generator.random() < 0.5:
             at = _minute(self.generator, -60, 40)
-        for turn in range(4):
+        for number in range(4):
             if at > min(100, self.node.lifetime[1] - 1):
                 return
             minutes = self.generator.choice([2e6, _minute(self.generator, 1, 8), _minute(self.generator, 10, 70)])
             ends = max(at, -60) + minutes
-            yield self._pod(geometry, indices, f"p{indices[0]}-{replica}-{turn}", at, ends)
+            yield self._pod(geometry, indices, f"p{indices[0]}-{replica}-{number}", at, ends)
             at = ends + self.generator.choice([0, _minute(self.generator, 0, 4), _minute(self.generator, 5, 25)])
 
     def _pod(self, geometry: Geometry, indices: Sequence[int], name: str, start: float, ends: float) -> Pod:

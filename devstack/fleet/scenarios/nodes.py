@@ -49,13 +49,13 @@ def _short() -> Iterator[Scenario]:
         for i, wave_node in enumerate(many)
     ]
     yield Scenario("nodes-in-waves", [stays, *many], pods)
-    thrice = [
+    replaced = [
         replace(_single_gpu_node("n1", lifetime), provider_id=f"aws:///eu-central-1a/i-{number}")
         for number, lifetime in enumerate([(-1e6, 20), (23, 40), (44, 1e6)])
     ]
     starts = (-70, 24, 46)  # the pods of nodes that are gone are never deleted
-    pods = [Pod(f"p{i}", version, [0], flat("0.5"), start=starts[i]) for i, version in enumerate(thrice)]
-    yield Scenario("node-replaced-twice", thrice, pods)
+    pods = [Pod(f"p{i}", version, [0], flat("0.5"), start=starts[i]) for i, version in enumerate(replaced)]
+    yield Scenario("node-replaced-twice", replaced, pods)
 
 
 def _health() -> Iterator[Scenario]:
@@ -64,9 +64,9 @@ def _health() -> Iterator[Scenario]:
     def offers(interval: Interval, healthy: int = 4) -> Geometry:
         return whole("a10g", lifetime=interval, allocatable={GPU: healthy})
 
-    sick = node("n1", "a10g", (offers((-1e6, 20)), offers((20, 45), 3), offers((45, 1e6))))
-    pods = [Pod("p", sick, [0], flat("0.5")), Pod("q", sick, [1], flat("0.5"), start=25)]
-    yield Scenario("unhealthy-for-a-while", [sick], pods)
+    unhealthy = node("n1", "a10g", (offers((-1e6, 20)), offers((20, 45), 3), offers((45, 1e6))))
+    pods = [Pod("p", unhealthy, [0], flat("0.5")), Pod("q", unhealthy, [1], flat("0.5"), start=25)]
+    yield Scenario("unhealthy-for-a-while", [unhealthy], pods)
     full = node("n1", "a10g", whole("a10g", allocatable={GPU: 3}))
     yield Scenario("unhealthy-and-held", [full], [Pod(f"p{i}", full, [i], flat("0.5")) for i in range(4)])
     # The device plugin crashes: nothing is advertised for a while, and running pods continue.

@@ -42,8 +42,8 @@ def _plain() -> Iterator[Scenario]:
     )
     idle = node("n1", "a10g", whole("a10g"))
     yield Scenario("whole-idle", [idle])
-    sick = node("n1", "h100", whole("h100", allocatable={GPU: 7}))
-    yield Scenario("unhealthy", [sick], [Pod("p", sick, [0], flat("0.5"))])
+    unhealthy = node("n1", "h100", whole("h100", allocatable={GPU: 7}))
+    yield Scenario("unhealthy", [unhealthy], [Pod("p", unhealthy, [0], flat("0.5"))])
 
 
 def _mig() -> Iterator[Scenario]:
@@ -53,8 +53,8 @@ def _mig() -> Iterator[Scenario]:
         [n],
         [Pod(f"p{i}", n, [i], flat("0.31"), namespace=f"bu-{'abc'[i % 3]}") for i in range(6)],
     )
-    twos = node("n1", "a100-40", mig_single("a100-40", "2g.10gb", 3))
-    yield Scenario("mig-stranded", [twos], [Pod(f"p{i}", twos, [i], flat("0.2")) for i in range(20)])
+    stranded = node("n1", "a100-40", mig_single("a100-40", "2g.10gb", 3))
+    yield Scenario("mig-stranded", [stranded], [Pod(f"p{i}", stranded, [i], flat("0.2")) for i in range(20)])
     for model, layouts in {
         "a100-40": [["3g.20gb", "3g.20gb"], ["1g.5gb"] * 7, ["1g.10gb"] * 4, ["7g.40gb"], [], [], [], []],
         "a100-80": [["4g.40gb", "2g.20gb", "1g.10gb"], *[["1g.20gb"] * 4] * 7],
@@ -140,8 +140,10 @@ def _containers() -> Iterator[Scenario]:
     sliced = replace(
         mig_single("h100", "1g.10gb", 7), labels={}, allocatable={GPU: 49}
     )  # without product labels, a slice's share is physical GPUs ÷ capacity, not ÷ allocatable units
-    sick = node("n1", "h100", sliced)
-    yield Scenario("unhealthy-slices", [sick], [Pod("p", sick, [0], flat("0.5")), Pod("q", sick, [9], flat("0.25"))])
+    unhealthy = node("n1", "h100", sliced)
+    yield Scenario(
+        "unhealthy-slices", [unhealthy], [Pod("p", unhealthy, [0], flat("0.5")), Pod("q", unhealthy, [9], flat("0.25"))]
+    )
     partly = Node("n1", "", 4, "NVIDIA A10G", (Geometry({GPU: 4}, {GPU: Fraction(1)}, whole("a10g").devices),))
     ksm = KubeStateMetrics(node_labels=False)
     yield Scenario("no-node-labels", [partly], [Pod("p", partly, [0], flat("0.5"))], ksm=[ksm])

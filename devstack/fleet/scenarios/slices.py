@@ -112,16 +112,16 @@ def _neuron() -> Iterator[Scenario]:
         ]
         yield Scenario(f"neuron-{name}", [n], pods)
     big = neuron("n1", "trn1.32xlarge", 16, 2)
-    several = [
+    pods = [
         Pod("four-devices", big, range(8), flat("0.8"), requests=request(DEVICE, 4)),
         Pod("three-cores", big, [8, 9, 10], uses=[flat("0.9"), flat("0.3"), flat("0")], requests=request(CORE, 3)),
     ]
-    yield Scenario("neuron-several", [big], several)
+    yield Scenario("neuron-several", [big], pods)
     gpus = node("n2", "a10g", whole("a10g"))
-    with_gpu_pod = [*several, Pod("gpu", gpus, [0], flat("0.5"))]
+    with_gpu_pod = [*pods, Pod("gpu", gpus, [0], flat("0.5"))]
     yield Scenario("neuron-beside-gpus", [big, gpus], with_gpu_pod)
-    unmapped = {pod.name: "none" for pod in several}
-    yield Scenario("neuron-not-mapped", [big], several, neuron_labels=False, sources=unmapped)
+    unmapped = {pod.name: "none" for pod in pods}
+    yield Scenario("neuron-not-mapped", [big], pods, neuron_labels=False, sources=unmapped)
     yield Scenario("neuron-idle", [big])
 
 

@@ -31,8 +31,8 @@ def _several_gaps() -> Iterator[Scenario]:
     yield silent(mixed_lifetimes("gaps-at-both-edges", hours=(0,)), "both", [(-20, 11), (49, 80)])
     yield silent(mixed_lifetimes("gap-just-short", hours=(0,)), "allocation", [(30.2, 34.7)])
     yield silent(mixed_lifetimes("gaps-apart", hours=(0,)), "utilization", three[:1])
-    apart = silent(mixed_lifetimes("gaps-overlap", hours=(0,)), "allocation", [(15, 27)])
-    yield silent(apart, "utilization", [(22, 35)])
+    allocation_gap = silent(mixed_lifetimes("gaps-overlap", hours=(0,)), "allocation", [(15, 27)])
+    yield silent(allocation_gap, "utilization", [(22, 35)])
     n = node("n1", "a10g", whole("a10g"))
     on_the_hour = [
         Pod("from-the-hour", n, [0], flat("0.5"), start=0),
@@ -57,9 +57,9 @@ def _exact_pod_times() -> Iterator[Scenario]:
     yield replace(with_times, ksm=[replace(instance, pod_times=True) for instance in with_times.ksm])
     # Each shard was last scraped at a different time, and exposes only its own pods.
     shards = [replace(ksm(f"s{i}", offset_seconds=30 * i), shard=(i, 2)) for i in range(2)]
-    several = [Pod(f"p{i}", n, [i], flat("0.5"), start=20.1) for i in range(4)]
+    pods_in_gap = [Pod(f"p{i}", n, [i], flat("0.5"), start=20.1) for i in range(4)]
     sharded = silent(
-        replace(with_times, name="times-told-to-shards", pods=several, ksm=shards), "allocation", [(20.6, 34)]
+        replace(with_times, name="times-told-to-shards", pods=pods_in_gap, ksm=shards), "allocation", [(20.6, 34)]
     )
     yield replace(sharded, ksm=[replace(instance, pod_times=True) for instance in sharded.ksm])
     across = silent(

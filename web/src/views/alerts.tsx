@@ -13,7 +13,7 @@ export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
   return (
     <ul class="alerts" data-testid="alerts">
       {alerts.map((alert) => {
-        const about = Object.entries(alert.subject).filter((entry): entry is [string, string] => entry[1] !== null);
+        const subject = Object.entries(alert.subject).filter((entry): entry is [string, string] => entry[1] !== null);
         const to: Record<string, (value: string) => string> = {
           business_unit: (unit) => linkTo(route, "unit", unit),
           node_pool: (pool) => linkTo(route, "nodes", "", { pool, cluster: alert.subject["cluster"] ?? "" }),
@@ -21,7 +21,7 @@ export function Alerts({ alerts }: { alerts: readonly Alert[] }) {
         return (
           <li key={alert.id}>
             <span class={`phase ${alert.phase}`}>{alert.phase}</span> <strong>{alert.rule}</strong>{" "}
-            {about.map(([key, value]) => (
+            {subject.map(([key, value]) => (
               <span key={key}>
                 {key.replaceAll("_", " ")}{" "}
                 {to[key] === undefined ? (

@@ -17,109 +17,111 @@ Clock = Callable[[], datetime]
 
 
 class Rollups(Protocol):
-    """Sums of published hours. What is read is always the sum of the hours in force, whatever has been rolled up."""
+    """Sums of published hours. Reads always return the sums of the current versions, whichever rollups exist."""
 
     def days(self, cluster: str, start: datetime, end: datetime) -> list[DaySummary]:
-        """Every UTC day of `[start, end)` that has a published hour, in order."""
+        """Return the sums of every UTC day of `[start, end)` that has a published hour, in order."""
         ...
 
     def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
-        """One unit in every published hour of `[start, end)`, in order."""
+        """Return one business unit's costs in every published hour of `[start, end)`, in order."""
         ...
 
     def facts(
         self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
     ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
-        """The facts of every UTC day of `[start, end)` that has a published hour, all or one unit's."""
+        """Return the facts of every UTC day of `[start, end)` that has a published hour, all or one business unit's."""
         ...
 
     def roll_up(self, cluster: str, day: datetime, now: datetime, retention: Retention = DEFAULT_RETENTION) -> bool:
-        """Bring a UTC day's sums up to its hours; False where they were. It makes reading cheap, not right."""
+        """Update a UTC day's rollups; return False if they were up to date. Rollups only make reading cheaper."""
         ...
 
 
 class RollupReader(Protocol):
-    """Sums of versions of one cluster's hours, which are in order: those of a day that was rolled up are read, the
-    others are summed from what the versions say, in force or not."""
+    """Reads sums of versions of one cluster's hours, which are in order.
+
+    Sums come from rollups if there are any of these versions, and otherwise from the versions themselves.
+    """
 
     def days_of(self, manifests: Sequence[Manifest]) -> list[DaySummary]:
-        """Their UTC days, in order."""
+        """Return the sums of their UTC days, in order."""
         ...
 
     def unit_hours_of(self, manifests: Sequence[Manifest], business_unit: str) -> list[UnitHour]:
-        """One unit in each of them."""
+        """Return one business unit's costs in each of them."""
         ...
 
     def facts_of(
         self, manifests: Sequence[Manifest], business_unit: str | None = None
     ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
-        """The facts of their UTC days, all or one unit's; without days whose lines are no longer kept."""
+        """Return the facts of their UTC days, all or one business unit's; days with expired lines are left out."""
         ...
 
 
 class PublishedHours(Protocol):
-    """What reports read beside.
+    """Reads published hours, all or those that a caller may see.
 
-    An answer reads the manifests once and then what these very versions say (`..._of`), so that it holds nothing of a
-    version that is put in force meanwhile. What is superseded is kept for longer than any answer takes.
+    A report reads the manifests once, and then these versions (`..._of`). So it has no figures of a version that is
+    published meanwhile. Items of superseded versions are kept for longer than any report takes.
     """
 
     def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
-        """The version of an hour that is in force."""
+        """Return the current version of an hour."""
         ...
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
-        """Those in `[start, end)`, oldest first, without their notes."""
+        """Return the current versions of the hours in `[start, end)`, oldest first, without notes."""
         ...
 
     def latest(self, cluster: str) -> Manifest | None:
-        """The newest hour that was ever published."""
+        """Return the newest published hour."""
         ...
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
-        """Published hours in `[start, end)`, oldest first."""
+        """Return the summaries of published hours in `[start, end)`, oldest first."""
         ...
 
     def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
-        """An hour's lines, all or one unit's; empty where the hour has none."""
+        """Return an hour's lines, all or one business unit's."""
         ...
 
     def summaries_of(self, manifests: Sequence[Manifest]) -> list[HourSummary]:
-        """The summaries of versions of one cluster's hours, which are in order."""
+        """Return the summaries of versions of one cluster's hours, which are in order."""
         ...
 
     def notes_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[str, ...]]:
-        """The notes of those versions of one cluster's hours, which are in order, that have some."""
+        """Return the notes, by hour, of versions of one cluster, which are in order; only of those with notes."""
         ...
 
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
-        """A version's lines, all or one unit's."""
+        """Return a version's lines, all or one business unit's."""
         ...
 
     def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
-        """What each node cost by a version, and what was paid for without one."""
+        """Return a version's nodes, and the charges that belong to no node."""
         ...
 
     def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
-        """What each node of an hour cost, and what was paid for without one."""
+        """Return an hour's nodes, and the charges that belong to no node."""
         ...
 
     def all_nodes(self, cluster: str, start: datetime, end: datetime) -> Iterator[NodeHour]:
-        """The nodes of every hour in `[start, end)`."""
+        """Yield the nodes of every hour in `[start, end)`."""
         ...
 
     def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:
-        """What replaced figures in hours of `[start, end)`: oldest hour first, its versions in their order."""
+        """Return the restatements of hours in `[start, end)`, by hour and version."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """That a cluster left the settings."""
+    """When a cluster left the settings."""
 
     left_at: datetime
     version: int
-    """Of the settings: the last one that names it."""
+    """The last version of the settings that names it."""
 
 
 SettingsModel = TypeVar("SettingsModel", bound=Settings, default=Settings, covariant=True)
@@ -135,21 +137,21 @@ class StoredSettings(Generic[SettingsModel]):
     author: str
     pushed_at: datetime
     refused: tuple[str, ...] = ()
-    """Why newer versions, which cannot be read, are not in force; newest first."""
+    """Why newer versions are unreadable, so that this one is in force; newest first."""
     departed: Mapping[str, Departure] = field(default_factory=dict)
-    """Clusters of earlier documents that left the settings: what is recorded of them stays in answers."""
+    """Clusters of earlier documents that left the settings. Their hours stay in reports."""
 
     def clusters(self, since: datetime) -> list[str]:
-        """Whose hours from then on there are, in order of name: the settings' clusters, and those that left later."""
-        left = {name for name, departure in self.departed.items() if departure.left_at > since}
-        return sorted({one.name for one in self.settings.clusters} | left)
+        """Return the names of clusters that may have hours from then on: current ones, and those that left later."""
+        departed = {name for name, departure in self.departed.items() if departure.left_at > since}
+        return sorted({cluster.name for cluster in self.settings.clusters} | departed)
 
 
 class SettingsStore(Protocol[SettingsModel]):
-    """The versioned settings document."""
+    """Reads and writes the versions of the settings document. Generic, so that a feature needs only its sections."""
 
     def current(self) -> StoredSettings[SettingsModel]:
-        """The newest version that can be read.
+        """Return the newest readable version, at most a minute old.
 
         Raises:
             SettingsMissingError: nothing was pushed yet.
@@ -157,7 +159,7 @@ class SettingsStore(Protocol[SettingsModel]):
         ...
 
     def newest(self) -> StoredSettings[SettingsModel]:
-        """The same, and never a minute old.
+        """Return the newest readable version, without a cache.
 
         Raises:
             As `current`.
@@ -165,7 +167,7 @@ class SettingsStore(Protocol[SettingsModel]):
         ...
 
     def version(self, number: int) -> StoredSettings[SettingsModel]:
-        """One version.
+        """Return one version.
 
         Raises:
             NotFoundError: there is no such version.
@@ -173,14 +175,14 @@ class SettingsStore(Protocol[SettingsModel]):
         ...
 
     def history(self) -> Sequence[StoredSettings[SettingsModel]]:
-        """Every version, newest first."""
+        """Return all readable versions, newest first."""
         ...
 
     def push(self, text: str, *, author: str, now: datetime) -> StoredSettings[SettingsModel]:
         """Validate a document and make it the newest version.
 
         Raises:
-            SettingsError: not valid; nothing was written.
-            ConflictError: somebody else pushed at the same time; nothing was written.
+            SettingsError: the document is invalid; nothing was written.
+            ConflictError: someone else pushed at the same time; nothing was written.
         """
         ...

@@ -13,7 +13,7 @@ FetchedSource = Literal["spot", "on-demand"]
 
 @dataclass(frozen=True, slots=True)
 class PricesInForce:
-    """What the book holds for some hours: prices set by hand and fetched ones, and the instance types' shapes."""
+    """The price book's content for some hours: fetched prices, prices set by hand, and shapes of instance types."""
 
     prices: Sequence[Price] = ()
     shapes: Mapping[str, InstanceShape] = field(default_factory=dict)
@@ -21,9 +21,9 @@ class PricesInForce:
 
 @dataclass(frozen=True, slots=True)
 class PriceUpdate:
-    """What an answer changed in the book."""
+    """What a write changed in the price book."""
 
     prices: int
-    """Things (types, zones, regions) whose known prices or their validity are not what they were."""
+    """How many keys (such as instance type and zone) have changed prices, validity or shapes."""
     changes: tuple[PriceChange, ...]
-    """Of times that may have been rated; each is in the change log."""
+    """Changes of times that may have been rated; each is in the change log."""
