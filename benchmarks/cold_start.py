@@ -63,10 +63,10 @@ def size(folder: Path, *, zipped: bool) -> float:
     if not zipped:
         return sum(path.stat().st_size for path in files) / 1e6
     with tempfile.NamedTemporaryFile(suffix=".zip") as file:
-        with ZipFile(archive, "w", ZIP_DEFLATED) as archive:
+        with ZipFile(file, "w", ZIP_DEFLATED) as archive:
             for path in files:
                 archive.write(path, path.relative_to(folder))
-        return Path(archive.name).stat().st_size / 1e6
+        return Path(file.name).stat().st_size / 1e6
 
 
 def measure(built: Path, rounds: int) -> list[Figure]:

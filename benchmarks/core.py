@@ -44,7 +44,7 @@ def observation(pods: int, units: int) -> Observation:
         for n in range(-(-pods // PODS_PER_NODE))
     )
     request = (ContainerRequest("main", "container", GPU, Decimal(1)),)
-    pods_observed = tuple(
+    observations = tuple(
         PodObservation(f"team-{i % units}", f"pod-{i}", f"uid-{i:012d}", f"node-{i // PODS_PER_NODE}", request, None,
                        workload=f"app-{i // 4}")
         for i in range(pods)
@@ -55,9 +55,9 @@ def observation(pods: int, units: int) -> Observation:
             pod=pod.pod, uid="", slot="", resource_claim="", instance="d", scale=Decimal(1), rank=0, sample_count=60,
             total=60 * Decimal(i % 100) / 100,
         )
-        for i, pod in enumerate(pods_observed)
+        for i, pod in enumerate(observations)
     )  # fmt: skip
-    return Observation("large", HOUR, {"k": scrapes}, pods_observed, nodes, devices, {"d": scrapes}, collects_nodes=True,
+    return Observation("large", HOUR, {"k": scrapes}, observations, nodes, devices, {"d": scrapes}, collects_nodes=True,
                        collects_capacity=True)  # fmt: skip
 
 

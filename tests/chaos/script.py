@@ -44,7 +44,7 @@ def document(clusters: Sequence[str], prometheus: str = UNUSED_URL) -> str:
 
 
 class ScriptedReader:
-    """A `MetricsReader` with scripted observations."""
+    """A metrics reader with scripted observations."""
 
     def __init__(self, cluster: str, first: datetime, clock: Callable[[], datetime]) -> None:
         self._cluster, self._first, self._clock = cluster, first, clock

@@ -249,12 +249,7 @@ def test_blend_preserves_total_amount(lines: list[BillLine], blend: Blend, pools
 @given(st.lists(LINES, max_size=25), st.sampled_from(["instance_type", "node_pool"]), POOLS)
 def test_instances_of_pool_pay_mean_rate(lines: list[BillLine], blend: Blend, pools: dict[str, str]) -> None:
     """Compares with the mean rate computed for each pool."""
-    instances: set[str] = set()
-    lines = [
-        bill_line
-        for bill_line in lines
-        if bill_line.resource not in instances and not instances.add(bill_line.resource)
-    ]  # type: ignore[func-returns-value]
+    lines = list({bill_line.resource: bill_line for bill_line in reversed(lines)}.values())
     bill = build_bill(lines, BillSharing(blend, pools))
     for bill_line in lines:
         pool = [

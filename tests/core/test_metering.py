@@ -104,7 +104,7 @@ def test_use_after_pod_ended_is_noted_as_not_requested() -> None:
 
 def test_device_is_observed_while_any_of_its_exporters_is_scraped() -> None:
     thirty_minutes = Scrapes(minutes(0, 30))
-    both = (device(), device(samples=30, total="15")._replace(instance="e"))
+    both = (device(), device(sample_count=30, total="15")._replace(instance="e"))
     for order in (both, both[::-1]):
         usage = meter(
             replace(observation(devices=order), utilization={"d": ALWAYS, "e": thirty_minutes}), MeteringRules()
@@ -194,8 +194,8 @@ def test_gap_is_noted_with_its_times() -> None:
     assert usage.coverage.allocation == Decimal("0.75")
     assert usage.notes == (
         "first",
-        "no scrapes from 2026-11-19T10:10:00Z to 2026-11-19T10:25:00Z: pods that started and ended within that time are "
-        "unknown",
+        "no scrapes from 2026-11-19T10:10:00Z to 2026-11-19T10:25:00Z: pods that started and ended within that time "
+        "are unknown",
     )
 
 

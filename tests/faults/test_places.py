@@ -8,7 +8,7 @@ from tests.faults.planted_manifests import MANIFEST_FAULTS
 from tests.faults.planted_rules import RULES_FAULTS
 
 
-@pytest.mark.parametrize("fault", [*FAULTS, *MANIFEST_FAULTS, *RULES_FAULTS], ids=lambda fault: fault.what)
+@pytest.mark.parametrize("fault", [*FAULTS, *MANIFEST_FAULTS, *RULES_FAULTS], ids=lambda fault: fault.mistake)
 def test_faults_original_text_occurs_once(fault: Fault) -> None:
     text = (REPOSITORY / fault.file).read_text(encoding="utf-8")
     assert text.count(fault.original) == 1

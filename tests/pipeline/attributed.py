@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.pipeline.pricing import Pricer
-from gpucost.runtime.messages import HourClosed, HoursDue, Origin, Tick
+from gpucost.runtime.messages import HourClosed, HoursDue, Origin
 from gpucost.settings_document import DocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.limits import PrometheusLimits
@@ -22,14 +22,14 @@ from tests.system.timeline import HOUR, Timeline
 NOW = datetime.now(UTC)
 
 
-class Heard:
+class Heard(MessageBus):
     """A bus that remembers what was published; the queues have tests of their own."""
 
     def __init__(self) -> None:
         self.closed: list[HourClosed] = []
         self.letters: list[tuple[str, str]] = []
 
-    def publish(self, message: HourClosed | Tick) -> None:
+    def publish(self, message: object) -> None:
         assert isinstance(message, HourClosed)
         self.closed.append(message)
 
