@@ -62,8 +62,8 @@ SERVERS = (
             "tests/system/test_metering_devices.py::test_values_above_1_are_capped_and_nan_is_not_a_measurement":
                 NO_NAN,
             "tests/system/test_metering_odd_samples.py::test_non_numeric_use_is_unobserved[NaN]": NO_NAN,
-            "tests/system/test_suspect_samples.py::test_use_beyond_reason_is_not_observed[1e308]": SAME_EXPONENT,
-            "tests/system/test_suspect_samples.py::test_use_beyond_reason_is_not_observed[9223372036854775794]":
+            "tests/system/test_suspect_samples.py::test_implausible_use_is_not_observed[1e308]": SAME_EXPONENT,
+            "tests/system/test_suspect_samples.py::test_implausible_use_is_not_observed[9223372036854775794]":
                 SAME_EXPONENT,
             f"{ODD}[kube_node_info]": NO_NAN,
             f"{ODD}[kube_node_status_capacity]": NO_NAN,

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what a target needs and is missing; does nothing, fast, when all is there.
+# Installs the missing tools of a target. Returns quickly if everything is installed.
 #   setup.sh demo    Python packages, Prometheus, Java and DynamoDB Local, the IAM simulator, the dashboard page
 #   setup.sh test    the above, Alertmanager, SAM, checkov, Chromium
 #   setup.sh page    the dashboard page
@@ -8,7 +8,7 @@
 #   setup.sh forecast  Python packages, and what benchmarks.forecast compares with
 set -euo pipefail
 cd "$(dirname "$0")/.."
-what=${1:-demo}
+target=${1:-demo}
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -36,26 +36,26 @@ has_any() { # has_any COMMAND...: whether one of them is installed
 
 missing() { # the Debian packages that this target needs and that are missing
   command -v sha256sum >/dev/null || echo coreutils
-  case $what in
+  case $target in
     page) ;;
     *) [ -x .venv/bin/pip ] || has_python || echo python3 python3-venv ;;
   esac
-  case $what in demo | test | mutate)
+  case $target in demo | test | mutate)
     command -v prometheus >/dev/null && command -v promtool >/dev/null || echo prometheus
   esac
-  case $what in demo | test)
+  case $target in demo | test)
     java -version 2>&1 | grep -qE '"(1[7-9]|[2-9][0-9])' || echo openjdk-17-jre-headless
   esac
-  case $what in demo | test | build | page)
+  case $target in demo | test | build | page)
     command -v npm >/dev/null || echo nodejs npm
   esac
-  if [ "$what" = test ]; then
+  if [ "$target" = test ]; then
     has_any prometheus-alertmanager alertmanager || echo prometheus-alertmanager
     has_any chromium chromium-browser google-chrome || echo chromium fonts-dejavu-core
   fi
 }
 
-system_packages() { # installs them all, or says all of them at once, before anything else is done
+system_packages() { # installs them all, or lists all of them, before anything else is done
   local packages as_root=() install="apt-get install -y --no-install-recommends"
   mapfile -t packages < <(missing | tr ' ' '\n')
   if [ ${#packages[@]} -eq 0 ]; then return; fi
@@ -68,20 +68,20 @@ setup: nothing was changed; run this again afterwards."
     as_root=(sudo)
   fi
   say "installing ${packages[*]}"
-  "${as_root[@]}" apt-get update -qq >&2 || say "apt-get update had trouble; trying all the same"
+  "${as_root[@]}" apt-get update -qq >&2 || say "apt-get update failed; continuing"
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive $install -qq "${packages[@]}" >/dev/null ||
     fail "could not install ${packages[*]}; try as root: $install ${packages[*]}"
 }
 
 sum_of() { cat "$@" | sha256sum | cut -d' ' -f1; }
 
-is_made_from() { # is_made_from STAMP FILE...: whether what the stamp marks was installed from these very files
+is_made_from() { # is_made_from STAMP FILE...: whether the stamp's installation was made from exactly these files
   local stamp=$1; shift
   [ "$(cat "$stamp" 2>/dev/null)" = "$(sum_of "$@")" ]
 }
 
-# venv FOLDER LOCK [COMMAND...]: the packages of a lock, then a command of their uv. Never call it in a condition:
-# bash would not stop at what fails in it, and the stamp would vouch for half an installation.
+# venv FOLDER LOCK [COMMAND...]: install the packages of a lock, then run a command of their uv. Never call it in a
+# condition: bash would not stop at a failure in it, and the stamp would mark an incomplete installation.
 venv() {
   local folder=$1 lock=$2 python uv; shift 2
   local stamp=$folder/.made-from
@@ -95,7 +95,7 @@ venv() {
   uv=.venv/bin/uv
   if [ ! -x "$uv" ]; then
     uv=$folder/bin/uv
-    # pip takes the one version that the lock has, by its hashes.
+    # pip installs the locked version and checks its hashes.
     sed -n '/^uv==/,/[^\\]$/p' requirements/dev.txt > "$folder/uv.txt"
     "$folder/bin/pip" install -q --require-hashes --no-deps -r "$folder/uv.txt" ||
       fail "could not install uv into $folder; is the Python package index reachable?"
@@ -106,15 +106,15 @@ venv() {
   sum_of "$lock" pyproject.toml .python-version > "$stamp"
 }
 
-modules() { # modules FOLDER WHAT: the packages of a folder's package-lock.json, as `venv`
-  local folder=$1 what=$2
+modules() { # modules FOLDER NAME: install the packages of a folder's package-lock.json, like `venv`
+  local folder=$1 name=$2
   local stamp=$folder/node_modules/.made-from
   if is_made_from "$stamp" "$folder/package-lock.json"; then return; fi
   node -e 'const [a, b] = process.versions.node.split("."); process.exit(+a > 18 || (+a === 18 && +b >= 18) ? 0 : 1)' ||
-    fail "Node $(node --version) is too old for $what: install 18.18 or newer (Debian 12 has 18.20)"
-  say "installing $what"
+    fail "Node $(node --version) is too old for $name: install 18.18 or newer (Debian 12 has 18.20)"
+  say "installing $name"
   npm ci --silent --ignore-scripts --no-audit --no-fund --prefix "$folder" >&2 ||
-    fail "could not install $what; is the npm registry reachable?"
+    fail "could not install $name; is the npm registry reachable?"
   sum_of "$folder/package-lock.json" > "$stamp"
 }
 
@@ -129,17 +129,17 @@ page() { # the dashboard page, from web/ into functions/api/page
 }
 
 system_packages
-if [ "$what" = page ]; then page; exit; fi
+if [ "$target" = page ]; then page; exit; fi
 venv .venv requirements/dev.txt pip install -q --no-deps --no-build-isolation --python .venv/bin/python -e .
 
-case $what in build | test)
+case $target in build | test)
   venv .tools/sam requirements/sam.txt
   modules authoring/bytecode "what compiles the layers' bytecode"
 esac
-case $what in mutate | forecast) venv ".tools/$what" "requirements/$what.txt" ;; esac
-case $what in test) venv .tools/checkov requirements/checkov.txt ;; esac
-case $what in demo | test)
+case $target in mutate | forecast) venv ".tools/$target" "requirements/$target.txt" ;; esac
+case $target in test) venv .tools/checkov requirements/checkov.txt ;; esac
+case $target in demo | test)
   modules devstack/dynamodb "Amazon's DynamoDB Local"
   modules devstack/iam "what evaluates IAM policies"
 esac
-case $what in demo | build | test) page ;; esac
+case $target in demo | build | test) page ;; esac

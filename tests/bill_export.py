@@ -10,6 +10,7 @@ import sqlglot
 
 from gpucost.core.pricing.bill_lines import BillExtract, BillLine
 from gpucost.settings.bill import CurSettings
+from gpucost.sources.bill.athena import AthenaBill
 from gpucost.sources.bill.statements import COLUMNS, read_row, statement
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -37,8 +38,8 @@ def run(sql: str, export: Path) -> list[tuple[str | None, ...]]:
         return [tuple(None if cell is None else str(cell) for cell in row) for row in answer.fetchall()]
 
 
-class DuckDbBill:
-    """A `BillReader` over an export on this machine."""
+class DuckDbBill(AthenaBill):
+    """Reads an export on this machine."""
 
     def __init__(self, export: Path, cur: CurSettings, now: datetime = NOW) -> None:
         self.export = export

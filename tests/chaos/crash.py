@@ -88,7 +88,7 @@ def compare(
     """
     if delayed:
         expected = replace(
-            expected, seen=figures(expected.state), messages={message[:2] for message in expected.messages}
+            expected, state=figures(expected.state), messages={message[:2] for message in expected.messages}
         )
     report.tried += 1
     actual = figures(world.visible_state()) if delayed else state_of(world)

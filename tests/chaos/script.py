@@ -16,6 +16,7 @@ from gpucost.core.metering.observations import (
     Observation,
     PodObservation,
 )
+from gpucost.sources.prometheus.reader import PrometheusReader
 
 GPU = "nvidia_com_gpu"
 UNREACHABLE_HOUR = 1
@@ -43,7 +44,7 @@ def document(clusters: Sequence[str], prometheus: str = UNUSED_URL) -> str:
     )
 
 
-class ScriptedReader:
+class ScriptedReader(PrometheusReader):
     """A metrics reader with scripted observations."""
 
     def __init__(self, cluster: str, first: datetime, clock: Callable[[], datetime]) -> None:

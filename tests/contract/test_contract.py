@@ -70,7 +70,7 @@ def test_schemathesis_finds_nothing(api: str) -> None:
     assert done.cases >= 60, done.output
 
 
-def test_the_documentation_has_examples_of_every_kind() -> None:
+def test_documentation_has_examples_of_every_kind() -> None:
     text = "\n".join(EXAMPLES)
     assert len(EXAMPLES) >= 8
     for kind in ("awscurl ", "--aws-sigv4", "Bearer", "/allocation/compute", "/v1/costs", "X-Act-As"):
@@ -101,7 +101,7 @@ def test_examples_run_as_written(example: str, api: str, proxy: str) -> None:
 
 
 @pytest.mark.parametrize("signed", [["awscurl", "--service", "execute-api", "--region", "us-east-1"], ["curl", "-s"]])
-def test_what_is_not_signed_rightly_is_refused(signed: list[str], api: str) -> None:
+def test_wrong_signatures_are_rejected(signed: list[str], api: str) -> None:
     environment = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": "/nonexistent", "AWS_ACCESS_KEY_ID": "x",
              "AWS_SECRET_ACCESS_KEY": "y", "AWS_SESSION_TOKEN": "z", "LANG": "C.UTF-8"}  # fmt: skip
     done = subprocess.run(
@@ -154,7 +154,7 @@ def operation_of(path: str) -> tuple[str, str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("example", [example for example in EXAMPLES if "format=" not in example])
-def test_a_generated_client_asks_what_the_examples_ask(example: str, client: Any) -> None:
+def test_generated_client_sends_the_requests_of_the_examples(example: str, client: Any) -> None:
     path, query = request_of(example)
     tag, name, parts = operation_of(path)
     module = importlib.import_module(f"gpucost_client.api.{tag}.{name}")

@@ -107,7 +107,7 @@ def ask(path: str, query: dict[str, str]) -> Any:
         {**WHOLE, "granularity": "day", "group_by": "business_unit", "idle": "shared-by-allocation"},
     ],
 )
-def test_costs_leave_out_the_hour_alone(published: DynamoTable, query: dict[str, str]) -> None:
+def test_costs_exclude_only_the_implausible_hour(published: DynamoTable, query: dict[str, str]) -> None:
     answer = ask("/v1/costs", query)
     assert sum(row["allocated_usd"] for row in answer["rows"]) == 15 * 12
     assert answer["totals"]["allocated_usd"] == 15 * 12
@@ -116,14 +116,14 @@ def test_costs_leave_out_the_hour_alone(published: DynamoTable, query: dict[str,
 
 
 @pytest.mark.parametrize("unit", ["research", "vision"])
-def test_lines_by_pod_of_one_unit_leave_out_the_hour(published: DynamoTable, unit: str) -> None:
+def test_costs_by_pod_exclude_the_implausible_hour(published: DynamoTable, unit: str) -> None:
     query = {**HOURS, "granularity": "hour", "group_by": "pod", "business_unit": unit}
     answer = ask("/v1/costs", query)
     assert sum(row["allocated_usd"] for row in answer["rows"]) == (4 if unit == "research" else 8)
     assert answer["totals"]["allocated_usd"] == 12
 
 
-def test_waste_units_nodes_lines_and_allocations_are_answered(published: DynamoTable) -> None:
+def test_other_reports_exclude_the_implausible_hour(published: DynamoTable) -> None:
     assert {row["workload"] for row in ask("/v1/waste", WHOLE)["rows"]} == {"app"}
     assert ask("/v1/waste", HOURS)["totals"]["allocated_usd"] == 12
     units = ask("/v1/business-units", WHOLE)["rows"]

@@ -137,7 +137,7 @@ def path_of(route: str) -> str:
     return route.replace("{name}", "research").replace("{file}", script.name)
 
 
-def test_every_route_says_what_it_needs_and_stands_in_the_matrix() -> None:
+def test_every_route_declares_a_role_and_is_in_the_matrix() -> None:
     assert {path: required_role(route) for path, route in routes().items()} == {
         path: need for path, (need, _) in MATRIX.items()
     }
@@ -145,7 +145,7 @@ def test_every_route_says_what_it_needs_and_stands_in_the_matrix() -> None:
 
 @pytest.mark.parametrize("who", CALLERS)
 @pytest.mark.parametrize("route", MATRIX)
-def test_every_route_for_every_role(route: str, who: str) -> None:
+def test_every_route_allows_only_its_roles(route: str, who: str) -> None:
     need, query = MATRIX[route]
     caller, may = CALLERS[who]
     answer = ask_as(caller, path_of(route), query)
@@ -158,7 +158,7 @@ def test_every_route_for_every_role(route: str, who: str) -> None:
 
 
 @pytest.mark.parametrize("route", MATRIX)
-def test_without_the_section_iam_is_the_grant_and_a_token_is_none(route: str, document: Document) -> None:
+def test_without_access_section_iam_sees_all_and_tokens_nothing(route: str, document: Document) -> None:
     document.text = PLAIN
     need, query = MATRIX[route]
     for caller in (by_role("stranger"), by_iam("arn:aws:iam::123456789012:root")):
@@ -170,12 +170,12 @@ def test_without_the_section_iam_is_the_grant_and_a_token_is_none(route: str, do
     assert ask_as(None, path_of(route), query).status == (200 if need == "public" else 403)
 
 
-def test_an_empty_section_lets_nobody_in(document: Document) -> None:
+def test_empty_access_section_denies_all(document: Document) -> None:
     document.text = PLAIN + "\naccess: []\n"
     assert ask_as(by_role("finops"), "/v1/costs", DAY).status == 403
 
 
-def test_a_route_that_says_nothing_is_open_to_nobody(document: Document, tmp_path: Path) -> None:
+def test_route_without_role_is_denied(document: Document, tmp_path: Path) -> None:
     app = build_app(Container(settings_store=document).api_services, tmp_path)
 
     @app.get("/v1/forgotten")
@@ -189,7 +189,7 @@ def test_a_route_that_says_nothing_is_open_to_nobody(document: Document, tmp_pat
     assert ask_as(by_role("finops"), "/v1/nowhere", app=app).status == 404
 
 
-def test_a_bu_sees_its_rows_and_closes_on_allocated() -> None:
+def test_bu_role_sees_its_rows_and_totals() -> None:
     answer = ask_as(ANN, "/v1/costs", {**DAY, "group_by": "business_unit,namespace"}).json
     (row,) = answer["rows"]
     assert row["group"] == {"business_unit": "research", "namespace": "bu-a"}
@@ -201,7 +201,7 @@ def test_a_bu_sees_its_rows_and_closes_on_allocated() -> None:
     assert answer["coverage"]["hours_complete"] == 1
 
 
-def test_several_bus_see_their_union_and_everybody_else_all() -> None:
+def test_several_bu_roles_see_their_union() -> None:
     def units(caller: Caller, path: str = "/v1/business-units") -> dict[str, Decimal]:
         rows = ask_as(caller, path, DAY).json["rows"]
         return {row["business_unit"]: row["allocated_usd"] for row in rows}
@@ -216,7 +216,7 @@ def test_several_bus_see_their_union_and_everybody_else_all() -> None:
     assert ask_as(by_role("nothing-there"), "/v1/costs", day).json["totals"]["allocated_usd"] == 0
 
 
-def test_an_unknown_cluster_names_the_known_ones_only_to_those_who_see_the_fleet() -> None:
+def test_unknown_cluster_error_lists_clusters_only_to_fleet_viewers() -> None:
     def detail(caller: Caller) -> str:
         answer: Answer = ask_as(caller, "/v1/costs", {**DAY, "cluster": "x"})
         assert answer.status == 400
@@ -249,7 +249,7 @@ def test_an_unknown_cluster_names_the_known_ones_only_to_those_who_see_the_fleet
         (Caller({"jwt": {"claims": {"groups": "[research]"}}}, "Bearer e30.W10.x"), set()),
     ],
 )  # fmt: skip
-def test_a_group_never_matches_by_the_way_lists_are_written(caller: Caller, sees: set[str]) -> None:
+def test_group_claim_matches_exactly_not_by_list_notation(caller: Caller, sees: set[str]) -> None:
     answer = ask_as(caller, "/v1/business-units", DAY)
     assert answer.status == (200 if sees else 403)
     assert {row["business_unit"] for row in answer.json.get("rows", [])} == sees
@@ -288,7 +288,7 @@ def test_roles_add_up() -> None:
         ("[{claim: {name: groups}, roles: [viewer]}]", "access[0].claim.value"),
     ],
 )
-def test_a_section_that_cannot_be_meant_is_refused(access: str, says: str) -> None:
+def test_invalid_access_section_is_rejected(access: str, says: str) -> None:
     with pytest.raises(SettingsError, match=None) as refused:
         parse_settings(f"{PLAIN}\naccess: {access}\n")
     assert says in str(refused.value)
@@ -306,6 +306,6 @@ def test_a_section_that_cannot_be_meant_is_refused(access: str, says: str) -> No
         ({"authorization": "Bearer nonsense"}, None),
     ],
 )
-def test_the_one_machine_stack_says_who_asks_as_api_gateway_does(headers: dict[str, str], caller: object) -> None:
+def test_local_stack_identifies_callers_as_api_gateway_does(headers: dict[str, str], caller: object) -> None:
     event = {"headers": headers, "requestContext": {"authorizer": authorizer_of("/v1/costs", headers)}}
     assert caller_of(event) == caller

@@ -49,7 +49,7 @@ def test_costs_by_unit_and_hour_sum_exactly_to_the_totals(ask: Ask) -> None:
 
 
 @pytest.mark.usefixtures("day")
-def test_gaps_add_nothing_and_are_seen(ask: Ask) -> None:
+def test_gaps_add_nothing_and_lower_coverage(ask: Ask) -> None:
     answer = ask("/v1/costs", {**DAY, "cluster": "east"}).json
 
     assert answer["coverage"] == {
@@ -79,7 +79,7 @@ def test_a_day_is_one_period_whatever_the_order_of_dimensions(ask: Ask) -> None:
     assert {(row["start"], row["end"]) for row in answer["rows"]} == {(DAY["start"], DAY["end"])}
 
 
-def test_a_capacity_that_one_hour_does_not_know_is_null(ask: Ask, day: Prepared) -> None:
+def test_capacity_is_null_if_one_hour_has_none(ask: Ask, day: Prepared) -> None:
     day.put("east", at(3), {("research", "r1"): usd("1")}, capacity=None)
     totals = ask("/v1/costs", DAY).json["totals"]
 
@@ -94,7 +94,7 @@ def test_hours_that_have_not_ended_are_not_expected(ask: Ask) -> None:
 
 
 @pytest.mark.usefixtures("day")
-def test_numbers_are_numbers_with_all_digits(ask: Ask) -> None:
+def test_amounts_are_exact_json_numbers(ask: Ask) -> None:
     body = ask("/v1/costs", {**DAY, "group_by": "business_unit,namespace"}).body
 
     assert '"allocated_usd": 0.000000000001,' in body
@@ -103,7 +103,7 @@ def test_numbers_are_numbers_with_all_digits(ask: Ask) -> None:
 
 
 @pytest.mark.usefixtures("day")
-def test_csv_is_a_download_that_no_spreadsheet_runs(ask: Ask) -> None:
+def test_csv_download_escapes_formulas(ask: Ask) -> None:
     answer = ask("/v1/costs", {**DAY, "group_by": "business_unit", "format": "csv"})
 
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
@@ -115,7 +115,7 @@ def test_csv_is_a_download_that_no_spreadsheet_runs(ask: Ask) -> None:
 
 
 @pytest.mark.usefixtures("day")
-def test_business_units_with_their_sums_idle_ones_included(ask: Ask) -> None:
+def test_business_units_include_units_without_gpus(ask: Ask) -> None:
     answer = ask("/v1/business-units", DAY).json
 
     assert [(row["business_unit"], row["allocated_usd"]) for row in answer["rows"]] == [
@@ -124,7 +124,7 @@ def test_business_units_with_their_sums_idle_ones_included(ask: Ask) -> None:
 
 
 @pytest.mark.usefixtures("day")
-def test_hours_say_where_each_stands(ask: Ask) -> None:
+def test_hours_report_the_status_of_each_hour(ask: Ask) -> None:
     answer = ask("/v1/hours", {**DAY, "end": "2026-11-19T04:00:00Z", "cluster": "east"}).json
 
     assert [row["status"] for row in answer["rows"]] == ["complete", "complete", "incomplete", "missing"]
@@ -135,7 +135,7 @@ def test_hours_say_where_each_stands(ask: Ask) -> None:
 
 
 @pytest.mark.usefixtures("day")
-def test_nodes_say_what_they_cost_and_where_that_comes_from(ask: Ask) -> None:
+def test_nodes_report_cost_and_price_source(ask: Ask) -> None:
     answer = ask("/v1/nodes", {**DAY, "end": "2026-11-19T01:00:00Z", "cluster": "east"}).json
     assert [(row["kind"], row["node"], row["price_source"], row["node_cost_usd"]) for row in answer["rows"]] == [
         ("node", "n1", "spot", 2),
@@ -151,7 +151,7 @@ def test_nodes_say_what_they_cost_and_where_that_comes_from(ask: Ask) -> None:
 
 
 @pytest.mark.usefixtures("day")
-def test_restatements_say_what_was_before_and_why(ask: Ask) -> None:
+def test_restatements_report_previous_figures_and_reason(ask: Ask) -> None:
     answer = ask("/v1/restatements", DAY).json
     assert [row["cluster"] for row in answer["rows"]] == ["east", "west"]
     row = answer["rows"][0]
@@ -167,7 +167,7 @@ def test_restatements_say_what_was_before_and_why(ask: Ask) -> None:
 @pytest.mark.parametrize(
     "path", ["/v1/costs", "/v1/business-units", "/v1/hours", "/v1/nodes", "/v1/restatements", "/health"]
 )
-def test_every_answer_is_what_the_openapi_document_says(ask: Ask, path: str) -> None:
+def test_every_response_matches_the_openapi_document(ask: Ask, path: str) -> None:
     answer = ask(path, {} if path == "/health" else DAY)
 
     assert answer.status == 200
@@ -186,14 +186,14 @@ def test_a_month_by_day_spans_several_reads(ask: Ask, prepared: Prepared) -> Non
 
 
 @pytest.mark.parametrize("path", ["/v1/costs", "/health", "/openapi.json", "/nowhere"])
-def test_every_answer_carries_the_security_headers(ask: Ask, path: str) -> None:
+def test_every_response_has_the_security_headers(ask: Ask, path: str) -> None:
     headers = ask(path).headers
 
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Cache-Control"] == "no-store"
 
 
-def test_the_committed_openapi_document_is_the_one_that_is_served(ask: Ask) -> None:
+def test_committed_openapi_document_is_the_served_one(ask: Ask) -> None:
     committed = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
 
     assert json.loads(ask("/openapi.json").body) == committed
@@ -213,7 +213,7 @@ def test_a_provisional_hour_counts_its_figures_but_is_not_complete(ask: Ask, pre
     assert answer["coverage"]["hours_complete"] == 0
 
 
-def test_amounts_in_several_currencies_are_never_added(prepared: Prepared, ask: Ask) -> None:
+def test_amounts_in_several_currencies_are_rejected(prepared: Prepared, ask: Ask) -> None:
     figures = {("research", "bu-a"): Costs(allocated_usd=quantize(Decimal(1)))}
     prepared.put("east", NOON, figures)
     prepared.put("west", NOON, figures)
@@ -228,7 +228,7 @@ def test_amounts_in_several_currencies_are_never_added(prepared: Prepared, ask: 
     assert ask("/v1/costs", {**period, "cluster": "east"}).json["currency"] == "USD"
 
 
-def test_where_no_hour_has_figures_the_settings_name_the_currency(
+def test_currency_comes_from_settings_without_figures(
     prepared: Prepared, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared.put("east", at(0), {("research", "r1"): usd("1")})
@@ -239,7 +239,7 @@ def test_where_no_hour_has_figures_the_settings_name_the_currency(
     assert ask("/v1/costs", {**DAY, "cluster": "east"}).json["currency"] == "USD", "the hours' own, where there are any"
 
 
-def test_money_is_null_where_nothing_has_a_price(prepared: Prepared, ask: Ask) -> None:
+def test_amounts_are_null_without_prices(prepared: Prepared, ask: Ask) -> None:
     hours = quantize(Decimal(2))
     unknown = Costs(allocated_gpu_hours=hours, unpriced_gpu_hours=hours)
     costs = Costs(allocated_gpu_hours=hours, allocated_usd=quantize(Decimal(5)), unmeasured_usd=quantize(Decimal(5)))

@@ -113,14 +113,14 @@ def test_malformed_event_gets_a_problem_document(kind: str, monkeypatch: pytest.
         (("version",), MISSING, "the event has payload format '1.0'"),
     ],
 )
-def test_malformed_event_is_refused_with_its_reason(path: tuple[str, ...], value: Any, says: str) -> None:
+def test_malformed_event_is_rejected_with_its_reason(path: tuple[str, ...], value: Any, says: str) -> None:
     answer = check_no_server_fault(changed(event_of(SOMEBODY, "/v1/costs", DAY), path, value))
     assert answer.status == 400
     assert says in answer.json["detail"]
 
 
 @pytest.mark.usefixtures("day")
-def test_event_without_headers_or_query_is_answered() -> None:
+def test_event_without_headers_or_query_is_handled() -> None:
     event = event_of(SOMEBODY, "/v1/costs", DAY)
     assert send({**event, "headers": None}).status == 200
     assert send({**event_of(None, "/health"), "queryStringParameters": None}).status == 200
@@ -128,7 +128,7 @@ def test_event_without_headers_or_query_is_answered() -> None:
 
 @pytest.mark.usefixtures("day")
 @pytest.mark.parametrize("name", ["start", "limit", "granularity", "format", "cluster", "business_unit", "cursor"])
-def test_repeated_parameter_is_refused_by_its_name(name: str) -> None:
+def test_repeated_parameter_is_rejected_by_name(name: str) -> None:
     value = {"limit": "1", "granularity": "day", "format": "json"}.get(name, "a")
     query = {**DAY, name: value}
     repeated = "&".join(f"{key}={text}" for key, text in query.items()) + f"&{name}={value}"
@@ -138,7 +138,7 @@ def test_repeated_parameter_is_refused_by_its_name(name: str) -> None:
 
 
 @pytest.mark.usefixtures("day")
-def test_parameter_that_only_the_parsed_query_has_is_refused() -> None:
+def test_parameter_only_in_parsed_query_is_rejected() -> None:
     event = event_of(SOMEBODY, "/v1/costs", DAY)
     event["queryStringParameters"]["granularty"] = "hour"
     answer = send(event)
@@ -163,14 +163,14 @@ FORGED = by_token({"sub": "x", "groups": ["a", "b", "c"]})
         f"Basic {FORGED.authorization.removeprefix('Bearer ')}",
     ],
 )
-def test_two_authorization_headers_are_refused(day: Prepared, authorization: str) -> None:
+def test_two_authorization_headers_are_rejected(day: Prepared, authorization: str) -> None:
     answer = ask_as(Caller(VERIFIED.authorizer, authorization), "/v1/costs", DAY)
     assert answer.status == 400
     assert answer.json["detail"].startswith("the Authorization header has more than one value. Send it once")
     assert "e30" not in answer.body
 
 
-def test_authorization_headers_in_two_spellings_are_refused(day: Prepared) -> None:
+def test_authorization_headers_in_two_spellings_are_rejected(day: Prepared) -> None:
     event = event_of(VERIFIED, "/v1/costs", DAY)
     event["headers"]["Authorization"] = FORGED.authorization
     answer = send(event)
@@ -184,7 +184,7 @@ def test_one_token_is_read_with_and_without_its_scheme(prefix: str) -> None:
     assert caller_of(event) == TokenCaller({"sub": ("x",), "groups": ("a b", "c")})
 
 
-def test_iam_identity_beside_a_token_is_refused(day: Prepared) -> None:
+def test_iam_identity_with_a_token_is_rejected(day: Prepared) -> None:
     both = Caller({**SOMEBODY.authorizer, **VERIFIED.authorizer}, VERIFIED.authorization)
     answer = ask_as(both, "/v1/costs", DAY)
     assert (answer.status, "not both" in answer.json["detail"]) == (400, True)

@@ -85,7 +85,7 @@ def ask(path: str, query: Mapping[str, str] | None = None, caller: Caller = VIEW
     return answer.json
 
 
-def test_every_line_is_told_as_it_was_published() -> None:
+def test_every_line_is_reported_as_published() -> None:
     rows = ask("/v1/lines")["rows"]
     published = {
         (published_record.hour, pod_line.business_unit, pod_line.pod): pod_line
@@ -112,13 +112,13 @@ def test_every_line_is_told_as_it_was_published() -> None:
         ({"node_pool": "pool", "workload": "ap*", "pod": "!p1"}, ["p2", "p3"]),
     ],
 )
-def test_filters_choose_lines(query: dict[str, str], pods: list[str]) -> None:
+def test_filters_select_lines(query: dict[str, str], pods: list[str]) -> None:
     assert sorted(row["pod"] for row in ask("/v1/lines", query)["rows"]) == sorted(pods)
 
 
 @pytest.mark.parametrize("query", [{}, {"business_unit": "!assistant"}])
 @pytest.mark.parametrize("limit", ["1", "2", "3"])
-def test_pages_are_the_whole_answer_cut(query: dict[str, str], limit: str) -> None:
+def test_pages_add_up_to_the_whole_response(query: dict[str, str], limit: str) -> None:
     whole = ask("/v1/lines", query)
     rows, cursor, pages = [], None, 0
     while pages == 0 or cursor is not None:
@@ -130,25 +130,25 @@ def test_pages_are_the_whole_answer_cut(query: dict[str, str], limit: str) -> No
     assert pages == -(-len(rows) // int(limit))
 
 
-def test_a_cursor_fits_no_other_question_and_nobody_elses() -> None:
+def test_cursor_is_rejected_for_other_queries_and_callers() -> None:
     cursor = ask("/v1/lines", {"limit": "1"})["cursor"]
     for caller, query in ((VIEWER, {"limit": "2"}), (VIEWER, {"limit": "1", "pod": "p*"}), (ANN, {"limit": "1"})):
         assert ask_as(caller, "/v1/lines", {**PERIOD, **query, "cursor": cursor}).status == 400
 
 
-def test_a_business_unit_sees_its_own_lines_and_no_others() -> None:
+def test_bu_role_sees_only_its_lines() -> None:
     assert {row["business_unit"] for row in ask("/v1/lines", caller=ANN)["rows"]} == {"research"}
     assert ask_as(ANN, "/v1/lines", {**PERIOD, "business_unit": "assistant"}).status == 403
     assert ask("/v1/lines", {"business_unit": "!research"}, ANN)["rows"] == []
 
 
-def test_lines_of_longer_than_two_days_are_refused() -> None:
+def test_lines_of_more_than_48_hours_are_rejected() -> None:
     answer = ask_as(VIEWER, "/v1/lines", {"start": "2026-11-17", "end": "2026-11-19T01:00:00Z"})
     assert (answer.status, "more than 48 hours" in answer.json["detail"]) == (400, True)
 
 
 @pytest.mark.parametrize("granularity", ["hour", "day", "total"])
-def test_the_identity_holds_in_every_period_and_over_all(granularity: str) -> None:
+def test_cost_parts_add_up_to_node_cost_in_every_period(granularity: str) -> None:
     answer = ask("/v1/fleet", {"granularity": granularity})
     assert len(answer["rows"]) == (3 if granularity == "hour" else 1), "the incomplete hour has no row"
     for row in [*answer["rows"], answer["totals"]]:
@@ -167,7 +167,7 @@ def test_hours_of_the_fleet_are_as_published() -> None:
         assert {name: rows[published_record.hour][name] for name in expected} == expected
 
 
-def test_a_business_unit_is_told_no_capacity() -> None:
+def test_bu_role_gets_no_capacity() -> None:
     answer = ask("/v1/fleet", caller=ANN)
     for row in [*answer["rows"], answer["totals"]]:
         assert {row[name] for name in Capacity.names()} == {None}

@@ -67,7 +67,7 @@ def test_prices_are_filtered_and_exact() -> None:
 
 
 @pytest.mark.usefixtures("book")
-def test_the_answer_is_what_the_openapi_document_says() -> None:
+def test_response_matches_the_openapi_document() -> None:
     document = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
     schema = document["paths"]["/v1/prices"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     _, answer = ask(**DAY)
@@ -82,7 +82,7 @@ def test_the_answer_is_what_the_openapi_document_says() -> None:
 
 
 @pytest.mark.usefixtures("book")
-def test_pages_join_to_the_whole(container: Container, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_add_up_to_the_whole_listing(container: Container, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = shown()
     page = container.price_listing.page
     monkeypatch.setattr(
@@ -111,7 +111,7 @@ def test_pages_join_to_the_whole(container: Container, monkeypatch: pytest.Monke
         ({"kind": "x"}, "kind", "unknown parameter"),
     ],
 )  # fmt: skip
-def test_a_wrong_parameter_is_named(query: dict[str, str], parameter: str, says: str) -> None:
+def test_wrong_parameter_is_named(query: dict[str, str], parameter: str, says: str) -> None:
     status, answer = ask(**{**DAY, **query})
     assert status == 400
     assert answer["errors"][0]["parameter"] == parameter

@@ -22,7 +22,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("route", sorted(path for path in SCHEMAS["paths"] if path.startswith("/v1/")))
-def test_every_parameter_refuses_what_it_cannot_be(route: str) -> None:
+def test_every_parameter_rejects_invalid_values(route: str) -> None:
     path = route.replace("{name}", "research")
     parameters = SCHEMAS["paths"][route]["get"].get("parameters", [])
     right = {"start": "2026-11-16T00:00:00Z", "end": "2026-11-17T00:00:00Z"}
@@ -73,7 +73,7 @@ def test_every_parameter_refuses_what_it_cannot_be(route: str) -> None:
         ({**PERIOD, HUGE: "x"}, "x" * 60, "unknown parameter"),
     ],
 )  # fmt: skip
-def test_a_question_that_cannot_be_answered_says_what_can(query: dict[str, str], parameter: str, says: str) -> None:
+def test_invalid_query_error_says_what_is_allowed(query: dict[str, str], parameter: str, says: str) -> None:
     answer = ask("/v1/costs", query)
     assert answer.status == 400
     (error,) = answer.json["errors"]
@@ -91,7 +91,7 @@ OF_A_PERIOD = sorted(
 
 
 @pytest.mark.parametrize("route", OF_A_PERIOD)
-def test_report_without_a_window_answers_the_last_24_hours_and_says_so(route: str) -> None:
+def test_report_without_window_covers_last_24_hours_and_says_so(route: str) -> None:
     path = route.replace("{name}", "research")
     answer, windowed = ask(path, {}, route=route).json, ask(path, {"window": "24h"}, route=route).json
     assert (answer.pop("default_window"), windowed.pop("default_window")) == ("24h", None)
@@ -102,7 +102,7 @@ def test_report_without_a_window_answers_the_last_24_hours_and_says_so(route: st
     assert between["default_window"] is None
 
 
-def test_rows_without_a_window_say_so_in_a_header() -> None:
+def test_csv_without_window_says_so_in_a_header() -> None:
     answer, windowed = ask("/v1/costs", {"format": "csv"}), ask("/v1/costs", {"format": "csv", "window": "24h"})
     assert answer.body == windowed.body
     assert answer.headers["X-Default-Window"] == "24h"
@@ -110,25 +110,25 @@ def test_rows_without_a_window_say_so_in_a_header() -> None:
     assert json.loads(ask("/v1/costs", {"format": "jsonl"}).body.partition("\n")[0])["default_window"] == "24h"
 
 
-def test_report_routes_are_those_of_a_period() -> None:
+def test_report_routes_are_the_routes_with_a_period() -> None:
     assert {"/v1/costs", "/v1/business-units", "/v1/waste", "/v1/nodes", "/v1/lines", "/v1/alerts"} < {*OF_A_PERIOD}
     assert len(OF_A_PERIOD) == 14
 
 
 @pytest.mark.parametrize("path", ["/v1/nodes", "/v1/nodepools", "/v1/quotas"])
-def test_a_window_that_is_too_long_is_named(path: str) -> None:
+def test_too_long_window_is_rejected(path: str) -> None:
     (error,) = ask(path, {"window": "3d"}).json["errors"]
     assert error["parameter"] == "window"
 
 
-def test_a_path_that_is_not_there_is_not_found_whatever_is_asked_of_it() -> None:
+def test_unknown_path_is_not_found_with_any_parameters() -> None:
     # no route answers for it, so the published schemas have no word on it either
     answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), "/v1/business-units/a/b", {"window": "24h"})
     assert answer.status == 404
     assert "not a parameter" not in answer.body
 
 
-def test_a_cursor_fits_no_other_question_and_no_other_route() -> None:
+def test_cursor_is_rejected_for_other_queries_and_routes() -> None:
     query = {**PERIOD, "group_by": "business_unit", "limit": "10"}
     cursor = ask("/v1/costs", query).json["cursor"]
     assert ask("/v1/costs", {**query, "cursor": cursor}).status == 200
@@ -140,7 +140,7 @@ def test_a_cursor_fits_no_other_question_and_no_other_route() -> None:
     assert ask("/v1/waste", {**PERIOD, "limit": "10", "cursor": cursor}).status == 400
 
 
-def test_a_question_that_reads_too_much_says_what_to_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_query_error_says_how_to_narrow_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def detail(query: dict[str, str]) -> str:
         answer = ask("/v1/costs", query)
         assert answer.status == 400

@@ -34,7 +34,7 @@ from tests.functions.prepared_hours import DAY, Ask, Prepared, at, usd
         (urlencode(DAY) + "&start=2026-11-18T00:00:00Z", "start", "sent more than once. Send it once."),
     ],
 )
-def test_a_wrong_parameter_is_named_with_what_is_allowed(
+def test_wrong_parameter_is_named_with_allowed_values(
     ask: Ask, query: dict[str, str] | str, parameter: str, says: str
 ) -> None:
     answer = ask("/v1/costs", query)
@@ -66,7 +66,7 @@ def test_a_wrong_parameter_is_named_with_what_is_allowed(
         (KeyError("secret"), 500, "internal error. Details are in the function's log."),
     ],
 )
-def test_every_failure_is_a_problem_document_that_leaks_nothing(
+def test_every_failure_is_a_problem_document_without_internals(
     ask: Ask, prepared: Prepared, failure: Exception, status: int, detail: str
 ) -> None:
     prepared.failure = failure
@@ -85,7 +85,7 @@ def test_every_failure_is_a_problem_document_that_leaks_nothing(
         ("POST", "/v1/costs", "there is no POST /v1/costs"),
     ],
 )
-def test_what_is_not_there_is_a_problem_document(ask: Ask, method: str, path: str, says: str) -> None:
+def test_not_found_is_a_problem_document(ask: Ask, method: str, path: str, says: str) -> None:
     answer = ask(path, method=method)
 
     assert answer.status == 404
@@ -93,7 +93,7 @@ def test_what_is_not_there_is_a_problem_document(ask: Ask, method: str, path: st
     assert says in json.loads(answer.body)["detail"]
 
 
-def test_an_answer_too_long_to_send_says_how_to_narrow_it(
+def test_too_long_response_error_says_how_to_narrow_it(
     ask: Ask, prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for hour in range(4):

@@ -33,7 +33,7 @@ def test_costs_by_workload_and_day_come_from_facts_and_from_lines_at_the_edges()
     assert (answer["row_count"], answer["cursor"], answer["filtered_out"]) == (5, None, None)
 
 
-def test_what_filters_leave_out_is_said_and_totals_stay() -> None:
+def test_filtered_out_and_rows_add_up_to_totals() -> None:
     query = {**PERIOD, "granularity": "total", "group_by": "cluster"}
     plain = ask("/v1/costs", query).json
     answer = ask("/v1/costs", {**query, "workload": "!train", "label": "team:!*,team:x"}).json
@@ -66,7 +66,7 @@ def test_idle(idle: str, research: Any, other: Any, nobody: Any) -> None:
     assert sum(row["idle_gpu_hours"] for row in answer["rows"]) == 12
 
 
-def test_pages_are_the_whole_in_order_and_totals_are_the_wholes() -> None:
+def test_pages_are_in_order_and_totals_are_of_all_pages() -> None:
     query = {**PERIOD, "group_by": "business_unit", "sort": "-waste_usd,start", "limit": "8"}
     rows, cursor, answers = [], None, []
     while cursor != "":
@@ -83,7 +83,7 @@ def test_pages_are_the_whole_in_order_and_totals_are_the_wholes() -> None:
     assert wastes[0] == Decimal("4.5")
 
 
-def test_json_lines_and_csv_say_the_same_and_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_lines_and_csv_have_the_same_rows_and_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
     query = {**PERIOD, "granularity": "day", "group_by": "business_unit", "idle": "separate"}
     plain = ask("/v1/costs", query).json
     lines = ask("/v1/costs", {**query, "format": "jsonl"})
@@ -106,7 +106,7 @@ def test_json_lines_and_csv_say_the_same_and_how_to_go_on(monkeypatch: pytest.Mo
         assert seen == len(plain["rows"]), form
 
 
-def test_one_business_unit_its_workloads_and_its_trend() -> None:
+def test_one_business_unit_with_workloads_and_trend() -> None:
     path = "/v1/business-units/research"
     unit = ask(path, PERIOD, route="/v1/business-units/{name}").json
     assert [(row["start"][8:10], row["allocated_usd"], row["waste_usd"]) for row in unit["rows"]] == [
@@ -146,7 +146,7 @@ def test_one_business_unit_its_workloads_and_its_trend() -> None:
     assert part["percent"]["allocated_gpu_hours"] == 100
 
 
-def test_a_trend_compares_no_two_currencies() -> None:
+def test_trend_in_two_currencies_is_rejected() -> None:
     path, route = "/v1/business-units/abroad/trend", "/v1/business-units/{name}/trend"
 
     def trend(day: int) -> Answer:
@@ -161,7 +161,7 @@ def test_a_trend_compares_no_two_currencies() -> None:
 
 
 @pytest.mark.parametrize("more", ["", "/workloads", "/trend"])
-def test_a_unit_that_nobody_knows_is_not_found_and_one_of_the_settings_is_empty(more: str) -> None:
+def test_unknown_unit_is_not_found_and_unused_unit_is_empty(more: str) -> None:
     route = "/v1/business-units/{name}" + more
     missing = ask(f"/v1/business-units/nowhere{more}", PERIOD, route=route)
     assert missing.status == 404
@@ -173,7 +173,7 @@ def test_a_unit_that_nobody_knows_is_not_found_and_one_of_the_settings_is_empty(
     assert "no such business unit" in wrong.json["detail"]
 
 
-def test_waste_names_the_worst_since_when_and_which_pods() -> None:
+def test_waste_lists_top_wasters_with_start_and_pods() -> None:
     answer = ask("/v1/waste", PERIOD).json
     assert [(row["cluster"], row["workload"], row["waste_usd"], row["since"]) for row in answer["rows"]] == [
         ("east", "train", 56, "2026-11-17T00:00:00Z"),
@@ -193,7 +193,7 @@ def test_waste_names_the_worst_since_when_and_which_pods() -> None:
     assert [row["workload"] for row in only["rows"]] == ["job"]
 
 
-def test_nodes_say_who_held_them_and_close_on_their_cost() -> None:
+def test_node_holders_and_parts_add_up_to_node_cost() -> None:
     query = {"start": "2026-11-16T00:00:00Z", "end": "2026-11-16T08:00:00Z", "cluster": "east"}
     answer = ask("/v1/nodes", query).json
     assert [(row["hour"][11:13], row["node"], len(row["holders"])) for row in answer["rows"]] == [
@@ -211,7 +211,7 @@ def test_nodes_say_who_held_them_and_close_on_their_cost() -> None:
     assert seen == answer["rows"]
 
 
-def test_holders_of_two_nodes_of_one_name_are_not_guessed() -> None:
+def test_holders_are_null_for_two_nodes_of_the_same_name() -> None:
     query = {"start": "2026-11-19T00:00:00Z", "end": "2026-11-19T01:00:00Z", "cluster": "east"}
     rows = ask("/v1/nodes", query).json["rows"]
     assert [(row["provider_id"], row["holders"], row["waste_usd"]) for row in rows] == [
@@ -219,7 +219,7 @@ def test_holders_of_two_nodes_of_one_name_are_not_guessed() -> None:
     ]  # fmt: skip
 
 
-def test_node_pools_and_quotas_stand_against_what_was_held() -> None:
+def test_node_pools_and_quotas_report_limits_and_use() -> None:
     day = {"start": "2026-11-16", "end": "2026-11-17"}
     pools = ask("/v1/nodepools", day).json["rows"]
     assert [(row["node_pool"], row["used"], row["limit"], row["percent"]) for row in pools] == [
@@ -245,7 +245,7 @@ def _selected(row: Any, selector: str) -> Any:
 
 
 @pytest.mark.parametrize("window", ["7d", "24h"])
-def test_grafanas_ledger_asks_what_is_answered(window: str) -> None:
+def test_grafana_ledger_dashboards_request_valid_queries(window: str) -> None:
     """Every query of its dashboard for the Infinity data source: path, parameters, and the fields of its columns."""
     targets = [target for panel in panels(dashboards()["ledger"]) for target in panel.get("targets", ())]
     assert len(targets) == 5

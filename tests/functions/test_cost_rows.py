@@ -42,7 +42,7 @@ def written(rows: list[Row], idle: str) -> list[str]:
 
 @pytest.mark.parametrize("idle", ["hidden", "separate"])
 @given(given_rows=ROWS)
-def test_rows_say_what_was_found(idle: str, given_rows: list[Any]) -> None:
+def test_json_rows_match_costs(idle: str, given_rows: list[Any]) -> None:
     made = [
         Row(START + day * DAY, START + (day + 1) * DAY, group, to_fixed_point_rows([costs])[0], kind, own)
         for day, group, costs, kind, own in given_rows

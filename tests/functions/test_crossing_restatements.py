@@ -219,20 +219,20 @@ def mixed(
     return answers
 
 
-def test_an_answer_from_hours_is_the_one_before_or_the_one_after(crossed: Crossed) -> None:
+def test_report_from_hours_is_of_versions_before_or_after_restatement(crossed: Crossed) -> None:
     assert mixed(crossed, OF_HOURS, crossed.restate) == []
 
 
-def test_an_answer_from_days_is_the_one_before_or_the_one_after(crossed: Crossed) -> None:
+def test_report_from_days_is_of_versions_before_or_after_restatement(crossed: Crossed) -> None:
     assert mixed(crossed, OF_DAYS, crossed.restate_and_roll_up) == []
 
 
-def test_so_is_one_from_days_that_are_not_summed_again_yet(crossed: Crossed) -> None:
+def test_report_from_outdated_rollups_is_of_one_set_of_versions(crossed: Crossed) -> None:
     assert mixed(crossed, [of_day for of_day in OF_DAYS if of_day[0] == "two"], crossed.restate) == []
 
 
 @pytest.mark.parametrize("path", ["/v1/lines", "/v1/nodes", "/v1/costs"])
-def test_pages_are_of_one_version_or_refused(crossed: Crossed, path: str) -> None:
+def test_pages_are_of_one_version_or_rejected(crossed: Crossed, path: str) -> None:
     query = {**(BY_POD if path == "/v1/costs" else TWO_HOURS), "limit": "1"}
     whole = [json.loads(body)["rows"] for body in bodies(crossed, [("admins", path, {**query, "limit": "100"})])[0]]
 

@@ -53,7 +53,7 @@ class Page(HTMLParser):
             self.text += data
 
 
-def test_the_page_shows_every_route_parameter_and_shape() -> None:
+def test_docs_page_shows_every_route_parameter_and_schema() -> None:
     answer = ask_as(None, "/docs")
     assert (answer.status, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
     shown = Page(answer.body)
@@ -70,7 +70,7 @@ def test_the_page_shows_every_route_parameter_and_shape() -> None:
         assert all(field in words for field in schema.get("properties", {}))
 
 
-def test_the_page_needs_no_other_host_and_runs_nothing() -> None:
+def test_docs_page_needs_no_scripts_and_no_other_host() -> None:
     answer = ask_as(None, "/docs")
     shown = Page(answer.body)
     anchors = {attributes["id"] for _, attributes in shown.elements if "id" in attributes}
@@ -88,7 +88,7 @@ def test_the_page_needs_no_other_host_and_runs_nothing() -> None:
     }  # fmt: skip
 
 
-def test_what_the_document_says_is_text_on_the_page() -> None:
+def test_docs_page_escapes_texts_of_the_document() -> None:
     nasty = '"><script>alert(1)</script>&'
     document = json.loads(json.dumps(DOCUMENT))
     document["info"]["title"] = document["info"]["description"] = nasty
@@ -106,7 +106,7 @@ def test_what_the_document_says_is_text_on_the_page() -> None:
 
 
 @pytest.mark.parametrize(("path", "one"), PARAMETERS, ids=[f"{path} {one['name']}" for path, one in PARAMETERS])
-def test_every_parameter_says_what_it_means_in_which_unit_and_gives_an_example(path: str, one: dict[str, Any]) -> None:
+def test_every_parameter_has_description_and_example(path: str, one: dict[str, Any]) -> None:
     schema = one["schema"]
     choices = [schema, *schema.get("anyOf", [])]
     assert len(one["description"]) > 10, path
@@ -116,7 +116,7 @@ def test_every_parameter_says_what_it_means_in_which_unit_and_gives_an_example(p
         assert UNITS.search(one["description"]), path
 
 
-def test_names_are_fit_for_generated_clients() -> None:
+def test_names_work_in_generated_clients() -> None:
     """Two shapes of one name would be told apart by their modules, which generators stumble over."""
     assert not [name for name in DOCUMENT["components"]["schemas"] if not re.fullmatch(r"[A-Za-z0-9]+", name)]
     operations = [operation["operationId"] for methods in DOCUMENT["paths"].values() for operation in methods.values()]

@@ -65,7 +65,7 @@ def published(table: DynamoTable, enforced: EnforcedAws) -> Iterator[DynamoTable
     ("kind", "path", "query"),
     [(kind, *request) for kind, requests in (("summaries", OF_SUMMARIES), ("lines", OF_LINES)) for request in requests],
 )
-def test_who_sees_some_units_is_told_of_no_cluster_and_no_key(
+def test_errors_for_bu_roles_contain_no_cluster_and_no_key(
     published: DynamoTable, kind: str, path: str, query: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     for item in published.client.scan(TableName=published.name)["Items"]:

@@ -93,7 +93,7 @@ def dispatched(world: World, number: int, capsys: pytest.CaptureFixture[str]) ->
         )
 
 
-def test_a_closed_hour_is_counted_with_what_it_took(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_complete_hour_is_counted_with_its_duration(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     metrics = attributed(world, 0, capsys).metrics
     counted = {name: metrics[name] for name in ("HoursClosed", "HoursIncomplete", "HoursGivenUp", "LinesWritten")}
     assert counted == {"HoursClosed": 1, "HoursIncomplete": 0, "HoursGivenUp": 0, "LinesWritten": 2}
@@ -126,7 +126,7 @@ def test_an_hour_without_metrics_is_counted_as_incomplete(world: World, capsys: 
     assert "AllocationCoverage" not in metrics
 
 
-def test_an_hour_beyond_its_look_back_is_told_as_given_up(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hour_beyond_look_back_is_reported(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     world.run(*range(UNREACHABLE_HOUR))
     world.skew = timedelta(days=8)
     world.readers = lambda cluster, _: ScriptedReader(cluster.name, world.first, lambda: world.first)
@@ -137,9 +137,7 @@ def test_an_hour_beyond_its_look_back_is_told_as_given_up(world: World, capsys: 
     assert line["hour"].startswith(f"{world.first + UNREACHABLE_HOUR * HOUR:%Y-%m-%d %H}")
 
 
-def test_settings_that_are_not_in_force_are_told_with_the_reason(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rejected_settings_are_reported_with_the_reason(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     assert dispatched(world, 0, capsys).metrics["SettingsRefused"] == 0
     why = push_newer_format(world.dynamodb, world.table, 2)
     outcome = dispatched(world, 1, capsys)
@@ -147,9 +145,7 @@ def test_settings_that_are_not_in_force_are_told_with_the_reason(
     assert outcome.errors == [("newer settings are not in force", why)]
 
 
-def test_a_cluster_whose_work_cannot_be_sent_is_told_with_the_reason(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unsent_cluster_is_reported_with_the_reason(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     assert dispatched(world, 0, capsys).metrics["ClustersFailed"] == 0
     world.external_calls.rule = lambda name, _: "throttled" if name == "send_message_batch" else None
     outcome = dispatched(world, 1, capsys)
@@ -157,13 +153,11 @@ def test_a_cluster_whose_work_cannot_be_sent_is_told_with_the_reason(
     assert outcome.errors == [("a cluster could not be checked", "west: could not send messages: ThrottlingException")]
 
 
-def test_hours_that_an_earlier_tick_should_have_seen_closed_are_counted(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_hours_that_an_earlier_tick_missed_are_counted(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     assert [dispatched(world, number, capsys).metrics["HoursOverdue"] for number in (0, 2)] == [0, 2]
 
 
-def test_one_id_leads_from_the_tick_through_all_logs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_correlation_id_connects_all_logs_of_a_tick(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     push_newer_format(world.dynamodb, world.table, 2)  # for dispatch to have something to say
     written = io.StringIO()
     monkeypatch.setattr(logger.logger_handler, "stream", written)
@@ -178,7 +172,7 @@ def test_one_id_leads_from_the_tick_through_all_logs(world: World, monkeypatch: 
     }
 
 
-def test_units_are_those_that_the_engine_reports(table: DynamoTable, dynamodb_url: str) -> None:
+def test_units_match_the_engines_report(table: DynamoTable, dynamodb_url: str) -> None:
     watched = local_client("dynamodb", dynamodb_url)
     count_units(watched)
     tally.drain()

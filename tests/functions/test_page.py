@@ -60,14 +60,14 @@ def test_every_file_is_served_as_it_was_built_compressed_and_plain() -> None:
             assert response["headers"]["X-Content-Type-Options"] == "nosniff"
 
 
-def test_what_never_changes_is_kept_and_the_page_is_asked_for_again() -> None:
+def test_assets_are_cached_and_the_page_is_revalidated() -> None:
     script = next((BUILT / "assets").glob("index-*.js"))
     assert ask(f"/assets/{script.name}")["headers"]["Cache-Control"] == "public, max-age=31536000, immutable"
     assert ask("/")["headers"]["Cache-Control"] == "no-cache"
     assert ask("/config.json")["headers"]["Cache-Control"] == "no-store"
 
 
-def test_it_is_small() -> None:
+def test_page_is_small() -> None:
     sizes = {path.name: len(gzip.compress(path.read_bytes(), 9)) for path in BUILT.rglob("*") if path.is_file()}
     assert sum(sizes.values()) < ALL_BYTES
     first = re.findall(r"assets/([\w.-]+)", (BUILT / "index.html").read_text())
@@ -75,7 +75,7 @@ def test_it_is_small() -> None:
     assert sum(sizes[name] for name in first) < FIRST_BYTES
 
 
-def test_the_policy_allows_its_own_files_and_its_own_host() -> None:
+def test_policy_allows_only_files_and_host_of_the_page() -> None:
     assert policy(ask("/")) == {
         "default-src": "'none'", "script-src": "'self'", "style-src": "'self'", "img-src": "'self'",
         "connect-src": "'self'", "base-uri": "'none'", "form-action": "'none'", "frame-ancestors": "'none'",
@@ -85,7 +85,7 @@ def test_the_policy_allows_its_own_files_and_its_own_host() -> None:
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=|https?://", page)
 
 
-def test_an_issuer_is_told_and_allowed(plain: pytest.MonkeyPatch) -> None:
+def test_issuer_is_configured_and_allowed(plain: pytest.MonkeyPatch) -> None:
     assert ask("/config.json")["body"] == '{"sign_in": null}'
     plain.setenv("GPUCOST_SIGN_IN_ISSUER", "https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_x")
     assert ask("/config.json")["body"] == '{"sign_in": null}', "a token is taken, but nobody signs in here"
@@ -107,6 +107,6 @@ def test_nothing_else_is_served(path: str) -> None:
     assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (404, "application/problem+json")
 
 
-def test_whoever_comes_back_from_signing_in_brings_parameters() -> None:
+def test_sign_in_redirect_may_have_parameters() -> None:
     assert ask("/", "code=a&state=b&session_state=c&iss=https%3A%2F%2Fx")["statusCode"] == 200
     assert ask("/config.json", "code=a")["statusCode"] == 400

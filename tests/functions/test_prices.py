@@ -42,7 +42,7 @@ def counted(printed: str) -> dict[str, list[float]]:
     return {name: line[name] for name in ("PricesChanged", "PastPricesChanged", "PriceSourcesFailed")}
 
 
-def test_it_answers_and_counts_what_changed(
+def test_refresh_counts_changed_prices(
     system: System, container: Container, capsys: pytest.CaptureFixture[str]
 ) -> None:
     system.push()
@@ -74,6 +74,6 @@ def test_before_the_first_push_it_does_nothing(system: System, container: Contai
 
 @pytest.mark.filterwarnings("ignore:No application metrics")
 @pytest.mark.parametrize("event", [{"source": "wish"}, {"version": 2}, {"sauce": "spot"}])
-def test_an_event_that_fits_nothing_is_refused(container: Container, event: dict[str, Any]) -> None:
+def test_invalid_event_is_rejected(container: Container, event: dict[str, Any]) -> None:
     with pytest.raises(MessageError, match="not a valid PricesDue"):
         run(container, event)

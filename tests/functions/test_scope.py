@@ -169,7 +169,7 @@ def leaked(answer: Answer, secrets: frozenset[str], request: str) -> set[str]:
 
 @settings(max_examples=CASES, deadline=timedelta(seconds=20), derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_no_answer_holds_anothers_name_or_amount(fleets: list[Published], data: st.DataObject) -> None:
+def test_no_response_contains_names_or_amounts_of_other_units(fleets: list[Published], data: st.DataObject) -> None:
     published = data.draw(st.sampled_from(fleets))
     role = data.draw(st.sampled_from(sorted(SEEN)))
     route = data.draw(st.sampled_from(ROUTES))
@@ -184,7 +184,7 @@ def test_no_answer_holds_anothers_name_or_amount(fleets: list[Published], data: 
 
 
 @pytest.mark.parametrize("role", SEEN)
-def test_a_leak_would_be_seen_and_what_is_theirs_is_there(fleets: list[Published], role: str) -> None:
+def test_leak_detection_works_and_visible_units_are_included(fleets: list[Published], role: str) -> None:
     fleet, secrets = fleets[0].fleet, fleets[0].secrets[role]
     start, *_, end = instants(fleet)
     for query in ({"group_by": "namespace"}, {"group_by": "business_unit", "granularity": "day"}, {"format": "csv"}):

@@ -8,6 +8,7 @@ from gpucost.pipeline.attribute import AttributeService
 from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.pipeline.pricing import Pricer
 from gpucost.runtime.messages import HourClosed, HoursDue, Origin
+from gpucost.runtime.messaging import MessageBus
 from gpucost.settings_document import DocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.limits import PrometheusLimits

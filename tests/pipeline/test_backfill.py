@@ -13,6 +13,7 @@ from gpucost.core.ledger import ClosedMonth
 from gpucost.core.model import Status
 from gpucost.pipeline.backfill import STALLED, Backfill, Progress
 from gpucost.runtime.messages import HoursDue, HoursToRestate, Origin
+from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.ledger import Ledger
 from tests.conftest import DynamoTable
 from tests.records import line, record
@@ -22,7 +23,7 @@ END = START + 70 * HOUR
 NOW = datetime(2026, 11, 20, 8, 30, tzinfo=UTC)
 
 
-class Queue:
+class Queue(MessageBus):
     """Keeps what is sent until it is worked on; may take only so many."""
 
     def __init__(self, ledger: Ledger) -> None:

@@ -11,6 +11,7 @@ from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
 from gpucost.pipeline.backfill import Backfill, Progress
 from gpucost.runtime.messages import HoursDue, HoursToRestate, Origin
+from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.ledger import Ledger
 
 START = datetime(2026, 10, 2, 5, tzinfo=UTC)
@@ -23,7 +24,7 @@ def manifest_of(cluster: str, hour: datetime) -> Manifest:
     return Manifest(cluster, hour, "complete", 1, "1-a", 1, None, 0, None, NOW)
 
 
-class Workers:
+class Workers(MessageBus):
     """Queue, workers and ledger: each message is metered for so long, and then published hour by hour.
 
     Args:
@@ -54,7 +55,7 @@ class Workers:
                 self.closed[hour] = at + timedelta(seconds=spent)
             self.free.append(self.closed[starts[-1]])
 
-    def backlog(self, _origin: Origin) -> int:
+    def backlog(self, origin: Origin) -> int:
         return 1000 if self.now < self.busy_until else 1
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:

@@ -19,7 +19,8 @@ from gpucost.core.model import Costs, Line, Totals
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.pipeline.pricing import Pricer
 from gpucost.pipeline.restate import RestateService
-from gpucost.runtime.messages import HourClosed, HoursDue, HoursToRestate, Origin, Tick
+from gpucost.runtime.messages import HourClosed, HoursDue, HoursToRestate, Origin
+from gpucost.runtime.messaging import MessageBus
 from gpucost.settings import ClusterSettings, Settings
 from gpucost.settings_document import DocumentStore
 from gpucost.sources.prometheus.reader import PrometheusReader
@@ -34,12 +35,14 @@ NOW = datetime.now(UTC).replace(microsecond=0)
 GPU = "nvidia_com_gpu"
 
 
-class OnePod:
+class OnePod(PrometheusReader):
     """A metrics source in which one pod holds one of two GPUs all the time."""
 
     queries = 0
     instance_type = ""
     labels: Mapping[str, str] = {}
+
+    def __init__(self) -> None: ...
 
     def observe(self, hours: Sequence[datetime]) -> list[Observation]:
         self.queries += 1
@@ -59,11 +62,11 @@ class OnePod:
         return Observation("demo", hour, {"k": scrapes}, (pod,), (node,), ())
 
 
-class Heard:
+class Heard(MessageBus):
     def __init__(self) -> None:
         self.closed: list[HourClosed] = []
 
-    def publish(self, message: HourClosed | Tick) -> None:
+    def publish(self, message: object) -> None:
         assert isinstance(message, HourClosed)
         self.closed.append(message)
 

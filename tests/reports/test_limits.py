@@ -37,7 +37,9 @@ def keep(table: DynamoTable, settings: Settings, hours: int = 2) -> list[Limits]
     return store.limits("demo", HOUR - ONE, HOUR + 5 * ONE)
 
 
-def test_both_dialects_of_karpenter_and_quotas(table: DynamoTable, prometheus: Callable[[str], str]) -> None:
+def test_both_karpenter_metric_versions_and_quotas_are_recorded(
+    table: DynamoTable, prometheus: Callable[[str], str]
+) -> None:
     seen = Timeline(cluster="demo")
     seen.add("karpenter_nodepools_usage", -65, 30, 6, nodepool="new", resource_type=GPU, instance="a")
     seen.add("karpenter_nodepools_usage", 30, 125, 4, nodepool="new", resource_type=GPU, instance="b")
@@ -67,7 +69,7 @@ def test_both_dialects_of_karpenter_and_quotas(table: DynamoTable, prometheus: C
     ]
 
 
-def test_a_cluster_without_limits_keeps_nothing(table: DynamoTable, prometheus: Callable[[str], str]) -> None:
+def test_cluster_without_limits_records_nothing(table: DynamoTable, prometheus: Callable[[str], str]) -> None:
     seen = Timeline(cluster="demo")
     seen.up()
     assert keep(table, document(prometheus(seen.text()))) == []
@@ -78,7 +80,7 @@ def test_hours_do_not_wait_for_limits(table: DynamoTable, monkeypatch: pytest.Mo
     assert keep(table, document("http://127.0.0.1:9")) == []
 
 
-def test_more_than_an_item_holds_is_left_out_and_never_halved(table: DynamoTable) -> None:
+def test_limits_beyond_the_item_size_are_omitted(table: DynamoTable) -> None:
     store = LimitsStore(table.client, table.name)
     names = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(10_000)]
     quotas = tuple(Quota(name, "gpus", GPU, Decimal(4), None) for name in names)

@@ -179,6 +179,12 @@ def begin(case: Case, moment: datetime) -> datetime:
 Key = tuple[datetime, tuple[str, ...]]
 
 
+def passes_filters(case: Case, line: Line, cluster: str) -> bool:
+    return all(
+        cost_filter.passes(small_fleets.value(line, cluster, cost_filter.dimension)) for cost_filter in case.filters
+    )
+
+
 def held(fleet: SmallFleet, case: Case) -> tuple[dict[Key, list[Line]], list[Line], list[Line]]:
     """Lines by row, those that the filters leave out, and all."""
     groups: dict[Key, list[Line]] = {}
@@ -186,9 +192,7 @@ def held(fleet: SmallFleet, case: Case) -> tuple[dict[Key, list[Line]], list[Lin
     for record in fleet.hours(case.start, case.end, case.clusters):
         for line in record.lines:
             every.append(line)
-            if all(
-                cost_filter.passes(small_fleets.value(line, record.cluster, cost_filter.dimension)) for cost_filter in case.filters
-            ):
+            if passes_filters(case, line, record.cluster):
                 key = tuple(small_fleets.value(line, record.cluster, name) for name in case.group_by)
                 groups.setdefault((begin(case, record.hour), key), []).append(line)
             else:
@@ -202,13 +206,13 @@ def assert_equal(costs: Costs, lines: list[Line]) -> None:
 
 @settings(max_examples=CASES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(case=cases(), number=st.integers(0, 1))
-def test_rows_are_what_lines_say_and_add_up_to_the_fleet(fleets: list[SmallFleet], case: Case, number: int) -> None:
+def test_rows_match_lines_and_add_up_to_the_fleet(fleets: list[SmallFleet], case: Case, number: int) -> None:
     check(fleets[number], case)
 
 
 @settings(max_examples=CASES // 2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(case=cases_of_days(), number=st.integers(0, 1))
-def test_so_do_sums_of_whole_days(fleets: list[SmallFleet], case: Case, number: int) -> None:
+def test_sums_of_whole_days_match_lines(fleets: list[SmallFleet], case: Case, number: int) -> None:
     check(fleets[number], case)
 
 
@@ -288,11 +292,7 @@ def check_idle(fleet: SmallFleet, case: Case, rows: list[Row], report: CostRepor
         by = "allocated_usd" if any(line.allocated_usd for line in lines) else "allocated_gpu_hours"
         whole_weight = sum(Fraction(getattr(line, by) or 0) for line in lines)
         for key, own in groups.items():
-            kept = [
-                line
-                for line in own
-                if all(cost_filter.passes(small_fleets.value(line, cluster, cost_filter.dimension)) for cost_filter in case.filters)
-            ]
+            kept = [line for line in own if passes_filters(case, line, cluster)]
             if not kept:
                 continue
             weight = sum(Fraction(getattr(line, by) or 0) for line in own)
@@ -305,10 +305,10 @@ def check_idle(fleet: SmallFleet, case: Case, rows: list[Row], report: CostRepor
                 return  # what lines without a price share among themselves is nobody's to check
     rows_by_key: dict[tuple[str, Key], Row] = {(row.kind, (row.start, tuple(row.group.values()))): row for row in rows}
     assert {key for key in rows_by_key if key[0] == "idle"} <= exact.keys()
-    for key, amount in exact.items():
-        row = rows_by_key.get(key)
+    for row_key, amount in exact.items():
+        row = rows_by_key.get(row_key)
         if row is None:  # an idle row of nothing is not shown where idle is shared
-            assert key[0] == "idle"
+            assert row_key[0] == "idle"
             assert not amount
         elif amount is None:
             assert row.idle is None

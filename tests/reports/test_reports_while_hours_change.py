@@ -56,7 +56,7 @@ def read(table: DynamoTable, ledger: Ledger) -> Any:
     return CostReader(ledger, RollupStore(table.client, table.name), FULL_ACCESS).read(QUESTION, ["demo"])
 
 
-def test_an_hour_that_never_rests_is_answered_as_it_was_first(table: DynamoTable) -> None:
+def test_repeatedly_restated_hour_is_reported_as_first_read(table: DynamoTable) -> None:
     ledger = Restless(table)
     for price in (2, 3, 4):
         result, known = read(table, ledger)
@@ -64,7 +64,7 @@ def test_an_hour_that_never_rests_is_answered_as_it_was_first(table: DynamoTable
         assert costs.allocated_usd == known.totals().costs.allocated_usd == price
 
 
-def test_rows_that_do_not_add_up_to_the_sums_are_not_answered(table: DynamoTable) -> None:
+def test_rows_that_differ_from_sums_are_an_error(table: DynamoTable) -> None:
     Restless(table)
     with pytest.raises(SourceError, match="do not agree: single lines of its hours are no longer kept, or lost"):
         read(table, Bare(table.client, table.name))

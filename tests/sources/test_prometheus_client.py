@@ -90,7 +90,7 @@ def test_slow_response_ends_at_the_timeout() -> None:
     try:
         url = f"http://127.0.0.1:{server.server_port}"
         client = PrometheusClient(url, cluster="blue", timeout=0.5, sleep=lambda _: None)
-        with pytest.raises(MetricsUnavailableError, match=r"did not response within 0\.5 s, 4 times"):
+        with pytest.raises(MetricsUnavailableError, match=r"did not answer within 0\.5 s, 4 times"):
             client.query_range("up", HOUR, HOUR)
     finally:
         server.shutdown()

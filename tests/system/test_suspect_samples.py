@@ -298,7 +298,7 @@ def test_sources_that_lag_behind_each_other_for_minutes_do_not_contradict(promet
 
 
 @pytest.mark.parametrize("odd", ["1e308", "11", "-5", "9223372036854775794"])
-def test_use_beyond_reason_is_not_observed(prometheus: Callable[[str], str], odd: str) -> None:
+def test_implausible_use_is_not_observed(prometheus: Callable[[str], str], odd: str) -> None:
     """Of the one exporter that there is; before 3.x dcgm-exporter wrote such a number for what DCGM left blank."""
     timeline = cluster("odd")
     del timeline.families[SIGNAL]

@@ -142,7 +142,7 @@ def hour(number: int, usd: str = "3", **more: Any) -> HourRecord:
     return record([line(pod="p", usd=usd), line("idle", "notebooks", "q", "1")], hour=DAY + HOUR * number, **more)
 
 
-def test_the_last_day_of_a_cluster_that_left_the_settings_is_exported(world: World) -> None:
+def test_last_day_of_a_removed_cluster_is_exported(world: World) -> None:
     world.publish(hour(3))
     world.settings.text = SETTINGS.replace("demo", "other")
     world.settings.departed = {"demo": Departure(DAY + 5 * HOUR, 1)}
@@ -166,7 +166,7 @@ def test_a_day_is_exported_once_and_again_when_its_hours_change(world: World, tm
     assert world.run().exported == []
 
 
-def test_a_day_is_due_when_it_is_over_and_may_be_asked_for_before(world: World, tmp_path: Path) -> None:
+def test_day_is_due_after_its_end_and_exportable_before(world: World, tmp_path: Path) -> None:
     world.publish(hour(0))
     assert world.run(at=NEXT - HOUR).exported == []
     assert len(world.run(at=NEXT - HOUR, first_day=DAY).exported) == 1
@@ -184,7 +184,7 @@ def test_an_hour_without_figures_adds_no_rows(world: World) -> None:
     assert [exported_day.rows for exported_day in world.run().exported] == [4]
 
 
-def test_hour_beyond_reason_is_exported_as_incomplete_and_the_others_as_they_are(world: World, tmp_path: Path) -> None:
+def test_implausible_hour_is_exported_as_incomplete(world: World, tmp_path: Path) -> None:
     world.publish(hour(0))
     huge = Decimal("1E+308")
     lines = (line(pod="huge")._replace(allocated_usd=huge, waste_usd=huge),)
@@ -197,7 +197,7 @@ def test_hour_beyond_reason_is_exported_as_incomplete_and_the_others_as_they_are
     assert world.run().exported == [], "nothing changed"
 
 
-def test_whatever_one_day_raises_the_others_are_exported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_of_one_day_does_not_stop_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.publish(hour(0))
     world.publish(hour(24))
 
@@ -218,7 +218,7 @@ def calls_of_an_export(world: World) -> int:
     return calls.count
 
 
-def test_killed_at_any_call_and_run_again_leaves_one_version(world: World, tmp_path: Path) -> None:
+def test_crash_at_any_call_and_rerun_leave_one_version(world: World, tmp_path: Path) -> None:
     """Killed before a call is killed after the one before, its answer received or not."""
     world.publish(hour(0))
     calls = calls_of_an_export(world)
@@ -240,7 +240,7 @@ def test_killed_at_any_call_and_run_again_leaves_one_version(world: World, tmp_p
         assert world.run().exported == []
 
 
-def test_of_two_exports_at_once_the_one_that_saw_older_hours_loses(world: World, tmp_path: Path) -> None:
+def test_concurrent_export_of_older_hours_fails(world: World, tmp_path: Path) -> None:
     for is_exported in (False, True):  # the first export of a day, and one that replaces another
         world.publish(hour(0, "3"))
         slow = Calls()
@@ -257,7 +257,7 @@ def test_of_two_exports_at_once_the_one_that_saw_older_hours_loses(world: World,
         assert sorted(world.keys()) == [CSV_KEY, KEY]
 
 
-def test_who_loses_again_and_again_gives_up_and_says_so(world: World) -> None:
+def test_repeated_conflicts_end_with_an_error(world: World) -> None:
     world.publish(hour(0))
     world.run()
     calls = Calls()
@@ -284,7 +284,7 @@ def test_an_older_list_entry_never_replaces_a_newer_one(world: World) -> None:
     assert world.listed() == [new]
 
 
-def test_lines_that_are_no_longer_kept_leave_the_export_as_it_was(world: World, tmp_path: Path) -> None:
+def test_expired_lines_leave_the_last_export(world: World, tmp_path: Path) -> None:
     world.publish(hour(0))
     world.run()
     world.publish(hour(1))
@@ -302,14 +302,14 @@ def test_lines_that_are_no_longer_kept_leave_the_export_as_it_was(world: World, 
     assert world.read(tmp_path) == {"p": 3, "q": 1}
 
 
-def test_days_about_to_be_dropped_are_left_alone(world: World) -> None:
+def test_days_about_to_expire_are_not_exported(world: World) -> None:
     world.publish(hour(0))
     world.settings.text = SETTINGS + "retention: {pods: 35}\n"
     assert world.run(at=DAY + timedelta(days=35)).exported == []
     assert len(world.run(at=DAY + timedelta(days=33)).exported) == 1
 
 
-def test_what_time_does_not_suffice_for_is_left_newest_first(world: World) -> None:
+def test_remaining_days_wait_for_the_next_run_newest_first(world: World) -> None:
     for day in (0, 1, 2):
         world.publish(record([line()], hour=DAY + timedelta(days=day)))
     left = iter([MIN_SECONDS_PER_DAY, MIN_SECONDS_PER_DAY - 1])
@@ -320,7 +320,7 @@ def test_what_time_does_not_suffice_for_is_left_newest_first(world: World) -> No
     assert [exported_day.day for exported_day in world.run(at=due.scheduled_time).exported] == [NEXT, DAY]
 
 
-def test_a_day_that_fails_holds_up_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_day_does_not_stop_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for day in (0, 1):
         world.publish(record([line()], hour=DAY + timedelta(days=day)))
     put = S3Bucket.put
@@ -336,14 +336,14 @@ def test_a_day_that_fails_holds_up_no_other(world: World, monkeypatch: pytest.Mo
     assert result.failures == [f"demo {NEXT:%Y-%m-%d}: S3 refuses"]
 
 
-def test_before_the_first_push_nothing_is_done_and_unknown_clusters_are_said(world: World) -> None:
+def test_no_settings_export_nothing_and_unknown_clusters_are_errors(world: World) -> None:
     with pytest.raises(InvalidInputError, match="'nowhere' is not in the settings; allowed: demo"):
         world.run(cluster="nowhere")
     world.settings.text = None
     assert world.service().export(ExportDue(scheduled_time=NEXT), lambda: 900.0) is None
 
 
-def test_the_bucket_says_what_went_wrong_without_its_name(world: World, tmp_path: Path) -> None:
+def test_bucket_errors_do_not_contain_its_name(world: World, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("x")
     bucket = S3Bucket(world.s3, world.bucket)

@@ -17,6 +17,6 @@ from tests.system.test_cli import gpucost
         ("2090-11-02T00:00:00Z", "2090-11-03T00:00:00Z", "--from 2090-11-02T00:00:00Z is in the future"),
     ],
 )
-def test_wrong_days_are_said(start: str, end: str, sentence: str) -> None:
+def test_wrong_days_are_rejected(start: str, end: str, sentence: str) -> None:
     done = gpucost("export", "--stack", "local", "--from", start, "--to", end)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"gpucost: {sentence}\n")

@@ -43,7 +43,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, ob
 Written = tuple[list[dict[str, object]], list[dict[str, str]], int]
 
 
-def test_texts_are_kept_in_parquet_and_guarded_in_csv(written: Written) -> None:
+def test_texts_are_unchanged_in_parquet_and_escaped_in_csv(written: Written) -> None:
     parquet, table, rows = written
     assert rows == len(parquet) == len(table) == len(TEXTS) + len(AMOUNTS) + 1
     assert [row["x_Pod"] for row in parquet[: len(TEXTS)]] == TEXTS
@@ -57,12 +57,12 @@ def test_amounts_are_exact(written: Written) -> None:
     assert [Decimal(row["EffectiveCost"]) for row in table if row["x_Namespace"] == "two"] == amounts
 
 
-def test_an_amount_that_does_not_fit_is_refused_and_never_cut(tmp_path: Path) -> None:
+def test_too_large_amount_is_rejected_not_truncated(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="could not be written: ConversionException"):
         DuckDbFiles()([[{"EffectiveCost": Decimal(10) ** 26}, {"EffectiveCost": Decimal(1)}]], tmp_path)
 
 
-def test_another_engine_reads_the_same(tmp_path: Path) -> None:
+def test_another_engine_reads_the_same_rows(tmp_path: Path) -> None:
     texts = TEXTS[: len(AMOUNTS)]
     rows: list[Row] = [
         {"EffectiveCost": Decimal(amount), "x_Pod": text} for amount, text in zip(AMOUNTS, texts, strict=True)
@@ -77,7 +77,7 @@ def test_another_engine_reads_the_same(tmp_path: Path) -> None:
     assert set(column.encodings) <= {"PLAIN", "RLE", "RLE_DICTIONARY", "PLAIN_DICTIONARY", "BIT_PACKED"}
 
 
-def test_what_is_unknown_is_null(written: Written) -> None:
+def test_unknown_values_are_null(written: Written) -> None:
     parquet, table, _ = written
     assert {name for name, value in parquet[-1].items() if value is not None} == {
         "ChargePeriodStart", "x_GpuUnits", "x_Namespace",
@@ -87,7 +87,7 @@ def test_what_is_unknown_is_null(written: Written) -> None:
     assert parquet[-1]["ChargePeriodStart"] == datetime(2026, 11, 19, 10)  # noqa: DTZ001 - Parquet's have no zone
 
 
-def test_a_day_without_rows_is_a_file_with_its_columns(tmp_path: Path) -> None:
+def test_day_without_rows_has_all_columns(tmp_path: Path) -> None:
     files = DuckDbFiles()([], tmp_path)
     with duckdb.connect() as connection:
         assert connection.execute(f"SELECT count(*), sum(EffectiveCost) FROM '{files.parquet}'").fetchall() == [

@@ -158,14 +158,16 @@ def in_the_api(*dimensions: str) -> Sums:
         ((), ()),
     ],
 )
-def test_the_same_sums_three_ways(exported: Exported, dimensions: tuple[str, ...], columns: tuple[str, ...]) -> None:
+def test_export_ledger_and_api_have_the_same_sums(
+    exported: Exported, dimensions: tuple[str, ...], columns: tuple[str, ...]
+) -> None:
     lines = by_hand(lambda line: tuple(getattr(line, name) for name in dimensions))
     assert len({key[0] for key in lines}) == DAYS
     assert in_parquet(exported, *columns) == lines
     assert in_the_api(*dimensions) == lines
 
 
-def test_every_row_together_is_what_the_fleet_cost(exported: Exported) -> None:
+def test_all_rows_add_up_to_the_fleets_cost(exported: Exported) -> None:
     totals = ask("/v1/costs", start=format_timestamp(START), end=format_timestamp(END), granularity="day")["totals"]
     ((cost, hours),) = exported.query("SELECT sum(EffectiveCost), sum(x_GpuHours) FROM focus")
     assert (cost, hours) == (totals["node_cost_usd"], totals["capacity_gpu_hours"])
@@ -176,7 +178,7 @@ def test_every_row_together_is_what_the_fleet_cost(exported: Exported) -> None:
     }  # fmt: skip
 
 
-def test_each_node_s_rows_sum_to_the_node_s_cost(exported: Exported) -> None:
+def test_rows_of_each_node_add_up_to_its_cost(exported: Exported) -> None:
     exported_costs = {
         (cluster, resource, start.replace(tzinfo=UTC)): cost
         for cluster, resource, start, cost in exported.query(
@@ -195,7 +197,7 @@ def test_each_node_s_rows_sum_to_the_node_s_cost(exported: Exported) -> None:
     assert exported_costs == ledger_costs, "None where nobody knows the price"
 
 
-def test_a_month_of_rows_keeps_focus_s_rules(exported: Exported) -> None:
+def test_rows_of_a_month_follow_focus_rules(exported: Exported) -> None:
     rows = exported.rows()
     assert focus_rules.columns_violated(list(rows[0])) == []
     priced = [row for row in rows if row["x_PriceSource"] is not None]
@@ -207,13 +209,13 @@ def test_a_month_of_rows_keeps_focus_s_rules(exported: Exported) -> None:
     assert {row["x_HourStatus"] for row in unpriced} == {"provisional"}
 
 
-def test_columns_have_the_types_that_athena_is_told(exported: Exported) -> None:
+def test_columns_have_the_types_of_the_athena_table(exported: Exported) -> None:
     types = {name: kind for name, kind, *_ in exported.query("DESCRIBE SELECT * FROM focus")}
     expected = {"text": "VARCHAR", "amount": "DECIMAL(38,12)", "whole": "BIGINT", "time": "TIMESTAMP"}
     assert {name: types[name] for name in COLUMNS} == {name: expected[kind] for name, kind in COLUMNS.items()}
 
 
-def test_the_list_names_what_was_exported_and_its_addresses_answer(exported: Exported) -> None:
+def test_listing_has_exported_days_with_working_urls(exported: Exported) -> None:
     assert exported.answer["days_left"] == 0
     assert len(exported.answer["exported"]) == sum(CLUSTERS.values())
     answer = ask("/v1/exports", start=format_timestamp(START), end=format_timestamp(END))
@@ -235,7 +237,7 @@ def test_the_list_names_what_was_exported_and_its_addresses_answer(exported: Exp
     assert len(table) == first["rows"] + 1
 
 
-def test_csv_is_the_same_rows_and_starts_no_formula(exported: Exported) -> None:
+def test_csv_has_the_same_rows_and_no_formulas(exported: Exported) -> None:
     path = exported.folder / "csv/billing_period=2026-11/cluster=east/date=2026-11-02/rows.csv.gz"
     header, *table = csv.reader(io.StringIO(gzip.decompress(path.read_bytes()).decode()))
     assert header == [*COLUMNS]
@@ -259,7 +261,7 @@ QUERIES = re.findall(r"```sql\n(.*?)```", (REPOSITORY / "docs/exports.md").read_
 
 
 @pytest.mark.parametrize("sql", QUERIES, ids=[query.splitlines()[0].removeprefix("-- ") for query in QUERIES])
-def test_the_documented_queries_run_and_find_something(exported: Exported, sql: str) -> None:
+def test_documented_queries_return_rows(exported: Exported, sql: str) -> None:
     (translated,) = sqlglot.transpile(sql, read="athena", write="duckdb")
     assert exported.query(translated.replace("gpucost_dev.focus", "focus"))
 

@@ -63,7 +63,7 @@ A_NODE = node(
 )  # fmt: skip
 
 
-def test_a_node_s_hour_by_hand() -> None:
+def test_node_hour_matches_manual_calculation() -> None:
     rows = rows_of([held("p", "1", "4"), held("q", "4", "16")], [A_NODE])
     summaries = [
         (row["x_CostPart"], row["AllocatedResourceId"], row["EffectiveCost"], row["PricingQuantity"])
@@ -88,12 +88,12 @@ def test_a_node_s_hour_by_hand() -> None:
     assert focus_rules.violated(rows) == []
 
 
-def test_focus_s_effective_cost_is_the_whole_cost_whatever_was_used() -> None:
+def test_focus_effective_cost_includes_unused_cost() -> None:
     (idle,) = rows_of([held("p", "1", "4", effective_usd=D(0), waste_usd=D(4))], [])
     assert (idle["EffectiveCost"], idle["x_UsedCost"], idle["x_WasteCost"], idle["BilledCost"]) == (4, 0, 4, 0)
 
 
-def test_what_nobody_knows_is_null_and_never_zero() -> None:
+def test_unknown_costs_are_null_and_never_zero() -> None:
     unpriced = replace(node(capacity_gpu_hours="2", unallocated_gpu_hours="1"), price_source="", split_policy="")
     unseen = {"effective_gpu_hours": None, "utilization": None, "utilization_source": "none"}
     rows = rows_of([held("p", "1", None, **unseen)], [unpriced])
@@ -122,7 +122,7 @@ def test_what_nobody_knows_is_null_and_never_zero() -> None:
     ]
 
 
-def test_instances_that_followed_each_other_under_one_name_are_one_origin() -> None:
+def test_instances_with_the_same_node_name_are_one_origin_charge() -> None:
     second = replace(A_NODE, provider_id="aws:///eu-central-1a/i-2")
     rows = rows_of([held("p", "5", "20"), held("q", "5", "20")], [A_NODE, second])
     assert {(row["ResourceId"], row["ResourceName"]) for row in rows} == {("n1", None)}
@@ -136,7 +136,7 @@ def test_a_residual_may_be_negative_and_ratios_still_sum_to_one() -> None:
     assert focus_rules.violated(rows) == []
 
 
-def test_commitments_and_reservations_nobody_used_have_focus_s_own_columns() -> None:
+def test_unused_commitments_and_reservations_have_focus_columns() -> None:
     charges = [
         ClusterCharge("unused-savings-plan", "arn:sp", D("3.5")),
         ClusterCharge("unused-reservation", "arn:ri", D(2), gpu_hours=D(8)),
@@ -163,7 +163,7 @@ def test_commitments_and_reservations_nobody_used_have_focus_s_own_columns() -> 
     assert focus_rules.violated(rows) == []
 
 
-def test_what_is_known_of_the_whole_cluster_alone_is_a_row_too() -> None:
+def test_remainder_of_the_cluster_has_rows() -> None:
     rows = rows_of([held("p", "1", "4")], [], node_cost_usd="9", unallocated_usd="5", unallocated_gpu_hours="2")
     assert [(row["x_CostPart"], row["EffectiveCost"], row["AllocatedMethodId"] is None) for row in rows] == [
         ("allocated", 4, False), ("unallocated", 5, True),
@@ -171,7 +171,7 @@ def test_what_is_known_of_the_whole_cluster_alone_is_a_row_too() -> None:
     assert focus_rules.violated(rows) == []
 
 
-def test_the_columns_are_focus_s_own_or_begin_with_x() -> None:
+def test_columns_are_from_focus_or_start_with_x() -> None:
     assert focus_rules.columns_violated([*COLUMNS]) == []
     assert not any("effective" in name.lower() and "cost" in name.lower() for name in COLUMNS if name.startswith("x_"))
 
@@ -184,7 +184,7 @@ def exported(record: HourRecord) -> list[Row]:
 
 @settings(max_examples=30, deadline=None)
 @given(cluster_observations(), metering_rules, st.decimals(D("0.01"), 100, places=4).map(Pricing.constant))
-def test_rows_sum_to_the_hour_on_fleets_nobody_thought_of(
+def test_rows_add_up_to_the_hour_on_generated_fleets(
     observation: Observation, metering: MeteringRules, rate: Pricing
 ) -> None:
     units = (BusinessUnit("first", ("a",)), BusinessUnit("rest", ("c-*",)))
@@ -218,7 +218,7 @@ def test_regions_of_zones(zone: str, region: str | None) -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.text(min_size=1, max_size=60))
 @pytest.mark.parametrize("odd", ["../../x", "a/b", "..", "date=2026-01-01", "%2e%2e", "\n", "=x", "ä b"])
-def test_no_cluster_name_leads_out_of_its_folder(odd: str, name: str) -> None:
+def test_cluster_names_stay_within_their_folder(odd: str, name: str) -> None:
     day = datetime(2026, 11, 19, tzinfo=UTC)
     for cluster in (odd, name):
         key = object_key(cluster, day)
@@ -234,7 +234,7 @@ def day_of(*statuses: Status | None) -> list[Manifest]:
     return [manifest(start + timedelta(hours=n), status) for n, status in enumerate(statuses) if status]
 
 
-def test_a_day_is_as_good_as_its_worst_hour() -> None:
+def test_day_has_the_status_of_its_worst_hour() -> None:
     day = HOUR.replace(hour=0)
     full: list[Status | None] = ["complete"] * 24
     assert status_of(day, day_of(*full)) == "complete"
@@ -243,7 +243,7 @@ def test_a_day_is_as_good_as_its_worst_hour() -> None:
     assert status_of(day, day_of(*full[:-2], "provisional", "incomplete")) == "incomplete"
 
 
-def test_days_are_due_until_they_hold_the_versions_in_force() -> None:
+def test_days_are_due_until_they_have_the_current_versions() -> None:
     day = HOUR.replace(hour=0)
     hours = day_of("complete", "complete")
     exported_day = ExportedDay("demo", day, 1, "incomplete", 2, 3, 4, "USD", HOUR, fingerprint(hours), 2)

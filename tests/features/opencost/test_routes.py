@@ -163,7 +163,7 @@ def test_every_aggregation_is_the_sum_of_the_lines(records: list[HourRecord], ag
     ("aggregate", "step", "length"),
     [("namespace", "1h", 1), ("controller", "6h", 6), ("controller", "36h", 36), ("namespace,pod", "1d", 24)],
 )
-def test_steps_go_forward_from_the_windows_start(
+def test_steps_start_at_the_start_of_the_window(
     records: list[HourRecord], aggregate: str, step: str, length: int
 ) -> None:
     allocation_sets = sets(aggregate=aggregate, step=step)
@@ -184,7 +184,7 @@ def test_steps_go_forward_from_the_windows_start(
         assert allocation["gpuCost"] == sum(each[name]["gpuCost"] for each in allocation_sets if name in each)
 
 
-def test_the_fields_are_opencosts_and_worked_out_by_hand(records: list[HourRecord]) -> None:
+def test_fields_match_opencost_and_manual_calculation(records: list[HourRecord]) -> None:
     (allocations,) = sets(window="2026-11-18T00:00:00Z,2026-11-18T10:00:00Z", aggregate="controller", step="10h")
     allocation = allocations["deployment:web"]
     assert set(allocation) == OPENCOST_FIELDS | {"rawAllocationOnly", "gpuAllocation"}
@@ -209,7 +209,7 @@ def test_the_fields_are_opencosts_and_worked_out_by_hand(records: list[HourRecor
     }
 
 
-def test_the_answer_is_what_the_openapi_document_says(records: list[HourRecord]) -> None:
+def test_response_matches_the_openapi_document(records: list[HourRecord]) -> None:
     document = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
     schema = document["paths"]["/allocation/compute"]["get"]["responses"]["200"]["content"]["application/json"][
         "schema"
@@ -222,7 +222,7 @@ def test_the_answer_is_what_the_openapi_document_says(records: list[HourRecord])
         )
 
 
-def test_what_has_no_price_costs_null_and_what_nobody_observed_was_used_by_nobody_knows_whom() -> None:
+def test_unknown_price_and_utilization_are_null() -> None:
     from gpucost.core.model import Costs
     from gpucost.features.opencost.routes import allocation_fields
     from gpucost.features.opencost.service import Allocation
@@ -234,7 +234,7 @@ def test_what_has_no_price_costs_null_and_what_nobody_observed_was_used_by_nobod
     assert (fields["gpuHours"], fields["gpuCount"]) == (2, Decimal("0.5"))
 
 
-def test_idle_is_what_no_pod_held_and_sums_to_the_nodes_cost(records: list[HourRecord]) -> None:
+def test_idle_and_allocations_add_up_to_node_cost(records: list[HourRecord]) -> None:
     (allocations,) = sets(aggregate="namespace", includeIdle="true")
     cost = sum(
         hour_record.totals.capacity.node_cost_usd
@@ -247,7 +247,7 @@ def test_idle_is_what_no_pod_held_and_sums_to_the_nodes_cost(records: list[HourR
 
 
 @pytest.mark.parametrize(("aggregate", "step"), [("namespace", "1h"), ("controller", "29h"), ("namespace,pod", "1d")])
-def test_shared_idle_goes_by_cost_within_each_cluster_and_step(
+def test_idle_is_shared_by_cost_within_each_cluster_and_step(
     records: list[HourRecord], aggregate: str, step: str
 ) -> None:
     plain = sets(aggregate=aggregate, step=step)
@@ -278,7 +278,7 @@ def test_shared_idle_goes_by_cost_within_each_cluster_and_step(
         assert sum(allocation["gpuCostIdle"] for allocation in after.values()) == sum(expected.values())
 
 
-def test_a_filter_keeps_its_part_of_idle(records: list[HourRecord]) -> None:
+def test_filter_keeps_its_share_of_idle(records: list[HourRecord]) -> None:
     shared = sets(aggregate="namespace", includeIdle="true", shareIdle="true")[0]
     (part,) = sets(aggregate="namespace", includeIdle="true", filter='namespace:"bu-b"')
     assert set(part) == {"bu-b", "__idle__"}
@@ -288,7 +288,7 @@ def test_a_filter_keeps_its_part_of_idle(records: list[HourRecord]) -> None:
     assert both == {"bu-b": shared["bu-b"]}
 
 
-def test_a_unit_sees_its_own_and_no_idle(records: list[HourRecord]) -> None:
+def test_bu_role_sees_only_its_costs_and_no_idle(records: list[HourRecord]) -> None:
     expected = truth(records, KEYS["namespace"], FIRST, LAST)["bu-a"]
     for query in ({"aggregate": "namespace"}, {"aggregate": "namespace,controller"}, {"aggregate": "namespace,pod"}):
         (allocations,) = sets("one", **query)
@@ -330,7 +330,7 @@ PIECES = {
         ('label[team]:"__unallocated__"', "bare"),
     ],
 )
-def test_filters_mean_what_opencosts_mean(text: str, lets_through: str) -> None:
+def test_filters_match_as_in_opencost(text: str, lets_through: str) -> None:
     parsed_filter = parse_filter(text, ("team", "app"))
     assert " ".join(name for name, piece in PIECES.items() if parsed_filter.matches(piece)) == lets_through
 
@@ -354,7 +354,7 @@ def test_filters_mean_what_opencosts_mean(text: str, lets_through: str) -> None:
         ('namespace:"a"\N{SNOWMAN}', "cannot be read from character 14"),
     ],
 )
-def test_a_filter_that_cannot_be_answered_says_why(text: str, says: str) -> None:
+def test_invalid_filter_error_says_why(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=None) as refused:
         parse_filter(text, ("team", "app"))
     assert says in str(refused.value)
@@ -378,7 +378,7 @@ def test_a_filter_that_cannot_be_answered_says_why(text: str, says: str) -> None
         ("1763424000-1763510400", "2025-11-18T00", "2025-11-19T00"),
     ],
 )
-def test_windows_are_opencosts(text: str, start: str, end: str) -> None:
+def test_windows_match_opencost(text: str, start: str, end: str) -> None:
     window = parse_window(text, NOW)
     assert tuple(f"{moment:%Y-%m-%dT%H}" for moment in window) == (start, end)
 
@@ -407,7 +407,7 @@ def test_windows_are_opencosts(text: str, start: str, end: str) -> None:
         ({"offset": "1d"}, "offset", "unknown parameter. Allowed: window, aggregate"),
     ],
 )
-def test_what_cannot_be_answered_is_named(
+def test_invalid_parameter_is_named(
     records: list[HourRecord], query: dict[str, str], parameter: str, says: str
 ) -> None:
     answer = ask(**query)

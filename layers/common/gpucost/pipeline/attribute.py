@@ -23,7 +23,7 @@ from gpucost.core.hours import HOUR, consecutive_runs, floor_hour, format_epoch_
 from gpucost.core.ledger import Manifest, Retention
 from gpucost.core.metering.kubernetes_labels import exported_name
 from gpucost.core.metering.metering import MeteringRules, meter
-from gpucost.core.metering.outages import silent_since
+from gpucost.core.metering.outages import last_scrape_before_outage
 from gpucost.core.metering.usage import Usage
 from gpucost.core.model import HourRecord
 from gpucost.core.pricing.node_prices import Pricing
@@ -281,7 +281,7 @@ def rate_hours(
         for observation in reader.observe(hours):
             usage = meter(observation, metering)
             record = attribute(usage, attribution_rules(settings, (prices or {}).get(usage.hour, settings_pricing)))
-            rated.append(RatedHour(_incomplete_if_unseen(record, silent_since(observation, to_epoch_ms(now))), usage))
+            rated.append(RatedHour(_incomplete_if_unseen(record, last_scrape_before_outage(observation, to_epoch_ms(now))), usage))
         return rated
 
 

@@ -1,1 +1,1 @@
-"""What every function stands on: environment, messages, logs, AWS clients, secrets, HTTP with limits."""
+"""Shared by all functions: environment, messages, logs, AWS clients, secrets, and HTTP with limits."""

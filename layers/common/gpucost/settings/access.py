@@ -12,7 +12,7 @@ Principal = Annotated[
     StringConstraints(max_length=2048),
     matching_pattern(
         r"arn:aws[a-z-]*:iam::\d{12}:(user|role)/([\w+=,.@-]+/)*[\w+=,.@-]+",
-        "the ARN of an IAM user or role, as arn:aws:iam::123456789012:role/finance",
+        "the ARN of an IAM user or role, such as arn:aws:iam::123456789012:role/finance",
     ),
 ]
 Role = Annotated[str, matching_pattern(r"admin|viewer|bu:.{1,200}", "admin, viewer or bu: with a business unit's name")]

@@ -10,7 +10,7 @@ from gpucost.core.pricing.prices import PRICE_SOURCES, PriceSource
 from gpucost.settings.bill import CurSettings
 from gpucost.settings.section import Name, Percent, Positive, Section, UtcTime, matching_pattern
 
-Currency = Annotated[str, matching_pattern(r"[A-Z]{3}", "a currency's three capital letters, as USD")]
+Currency = Annotated[str, matching_pattern(r"[A-Z]{3}", "a currency's three capital letters, such as USD")]
 
 
 class Matchers(Section):
@@ -71,7 +71,7 @@ class CapacityBlockSettings(Section):
     """A prepaid Capacity Block for ML."""
 
     reservation_id: Annotated[
-        str, matching_pattern(r"cr-[0-9a-f]+", "a capacity reservation's id, as cr-0123456789abcdef0")
+        str, matching_pattern(r"cr-[0-9a-f]+", "a capacity reservation's id, such as cr-0123456789abcdef0")
     ]
     instance_type: Name
     instances: Annotated[int, Field(ge=1, le=1000)]

@@ -30,7 +30,7 @@ def matching_pattern(pattern: str, allowed: str) -> AfterValidator:
 
 
 Slug = Annotated[
-    str, matching_pattern(r"[a-z0-9][a-z0-9-]{0,62}", "up to 63 lower-case letters, digits and -, as team-waste")
+    str, matching_pattern(r"[a-z0-9][a-z0-9-]{0,62}", "up to 63 lower-case letters, digits and -, such as team-waste")
 ]
 SecretName = Annotated[
     str,
@@ -39,19 +39,19 @@ SecretName = Annotated[
     ),
 ]
 Address = Annotated[str, matching_pattern(r"https?://\S+", "an address that begins with http:// or https://")]
-Region = Annotated[str, matching_pattern(r"[a-z]{2,4}(-[a-z]+)+-\d", "a region of AWS, as eu-central-1")]
+Region = Annotated[str, matching_pattern(r"[a-z]{2,4}(-[a-z]+)+-\d", "an AWS region, such as eu-central-1")]
 QueryRole = Annotated[
     str,
     matching_pattern(
         r"arn:aws[a-z-]*:iam::\d{12}:role/gpucost-query-[\w+=,.@-]+",
-        "the ARN of a role whose name begins with gpucost-query-, as arn:aws:iam::123456789012:role/gpucost-query-eu",
+        "the ARN of a role whose name begins with gpucost-query-, like arn:aws:iam::123456789012:role/gpucost-query-eu",
     ),
 ]
 
 ExternalId = Annotated[
     str,
     matching_pattern(
-        r"[\w+=,.@:/-]{2,1224}", "2 to 1224 letters, digits and _ + = , . @ : / - (an external id of IAM's)"
+        r"[\w+=,.@:/-]{2,1224}", "2 to 1224 letters, digits and _ + = , . @ : / - (an IAM external id)"
     ),
 ]
 """The external id that the trust policy of a role in another account may require (confused deputy problem)."""

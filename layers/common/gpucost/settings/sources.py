@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field
 from gpucost.settings.section import Name, Section, matching_pattern
 
 LabelName = Annotated[
-    str, matching_pattern(r"[a-zA-Z_][a-zA-Z0-9_]*", "a Prometheus label's name, as cluster or team_name")
+    str, matching_pattern(r"[a-zA-Z_][a-zA-Z0-9_]*", "a Prometheus label's name, such as cluster or team_name")
 ]
 
 

@@ -1,1 +1,1 @@
-"""Where figures come from: Prometheus, AWS prices, the AWS bill."""
+"""Reads data from Prometheus, AWS prices and the AWS bill."""

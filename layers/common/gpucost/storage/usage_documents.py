@@ -104,7 +104,7 @@ def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
 
 def _pod(row: Sequence[Any], nodes: Sequence[GpuNode], namespaces: dict[str, dict[str, str]]) -> PodUsage:
     namespace, pod, uid, kind, workload, labels, node, resource, units, share, *rest = row
-    held_start, held_end, run_start, run_end, sure_until, source, utilization, observed, effective, beyond = rest
+    held_start, held_end, run_start, run_end, last_sample_ms, source, utilization, observed, effective, beyond = rest
     seen = PodObservation(
         namespace=namespace,
         pod=pod,
@@ -125,7 +125,7 @@ def _pod(row: Sequence[Any], nodes: Sequence[GpuNode], namespaces: dict[str, dic
         share=_share(*share),
         held=_interval(held_start, held_end),
         running=_interval(run_start, run_end),
-        last_sample_ms=sure_until,
+        last_sample_ms=last_sample_ms,
     )
     measurement = Measurement(
         source=source,

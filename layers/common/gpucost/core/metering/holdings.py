@@ -63,7 +63,7 @@ class HoldingReader:
         if node is None or not span.time.length:
             return []
         requests = self._effective_requests(pod)
-        contradiction, gpus = self._suspicion(pod, node, requests)
+        contradiction, gpus = self._implausibility(pod, node, requests)
         if contradiction:
             self.notes.append(f"{SUSPECT}{contradiction}; what it holds is unobserved")
             disputed = self.disputed.setdefault((node.name, node.provider_id), [])
@@ -85,7 +85,7 @@ class HoldingReader:
             for resource, units in (requests or {}).items()
         ]
 
-    def _suspicion(
+    def _implausibility(
         self, pod: PodObservation, node: GpuNode, requests: Mapping[str, int] | None
     ) -> tuple[str, Fraction | None]:
         """Return why a pod's samples are implausible and the GPUs that it requests; "" and None if they are plausible.

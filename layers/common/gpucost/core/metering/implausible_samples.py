@@ -41,7 +41,7 @@ MAX_LAG_MS = 300_000
 
 
 def short_text(value: Decimal) -> str:
-    """A sample's value in a few characters, as Prometheus writes it; VictoriaMetrics writes 1e308 as 309 digits."""
+    """Format a sample's value in a few characters like Prometheus; VictoriaMetrics writes 1e308 with 309 digits."""
     if value.is_nan():
         return "NaN"
     return f"{value:+}".replace("Infinity", "Inf") if value.is_infinite() else f"{float(value):.6g}"

@@ -15,7 +15,7 @@ REPLACEMENT_MS = 300_000
 """A process replaced another if its first scrape is later than so long before the other's last scrape."""
 
 
-def silent_since(observation: Observation, now: int) -> int | None:
+def last_scrape_before_outage(observation: Observation, now: int) -> int | None:
     """Return the time of the last scrape before an outage that continues past the hour's end, in milliseconds.
 
     Args:

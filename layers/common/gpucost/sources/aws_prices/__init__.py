@@ -1,1 +1,1 @@
-"""AWS's own prices: EC2's spot price history, the Price List, and the catalogue of instance types."""
+"""Reads AWS prices: EC2's spot price history, the AWS Price List, and instance types."""

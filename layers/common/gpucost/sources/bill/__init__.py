@@ -1,1 +1,1 @@
-"""The bill, from the Data Exports in which AWS delivers it."""
+"""Reads the AWS bill from Data Exports."""

@@ -1,4 +1,4 @@
-"""Reading GPU allocation, utilization and capacity out of Prometheus or AMP."""
+"""Reads GPU allocation, utilization and capacity from Prometheus or AMP."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ def metrics_reader(
     best, *others = signals_by_preference(settings.utilization.signal, settings.utilization.scale)
     return PrometheusReader(
         connect(cluster, deadline, budget),
-        Queries(cluster.selector, [[*best, NEURON], *others], sources=Sources.from_settings(cluster.sources)),
+        Queries(cluster.selector, [[*preferred, NEURON], *fallbacks], sources=Sources.from_settings(cluster.sources)),
         cluster=cluster.name,
         clock=clock,
         budget=budget,

@@ -33,9 +33,9 @@ class PrometheusLimits(ClusterReader):
         Raises:
             MetricsUnavailableError, MetricsResponseError: see `PrometheusClient`.
         """
-        answer = self._client.query_range(self._query(), hours[0] + HOUR, hours[-1] + HOUR)
+        series = self._client.query_range(self._query(), hours[0] + HOUR, hours[-1] + HOUR)
         try:
-            return [self._limits(hour, tables.at_hour(answer, to_epoch_ms(hour + HOUR))) for hour in hours]
+            return [self._limits(hour, tables.at_hour(series, to_epoch_ms(hour + HOUR))) for hour in hours]
         except ValueError as error:
             raise MetricsResponseError(f"cluster {self._cluster}: limits cannot be read: {error}") from error
 

@@ -1,7 +1,7 @@
--- CUR 2.0, amortized: what each accelerated instance cost in each hour, and what commitments cost that nobody used.
--- One row per instance and hour, and per commitment and period. Taxes, credits, refunds, purchases up front and the
--- negation of Savings Plans are no price of an instance and are left out; so are lines of Capacity Blocks, which are
--- prepaid and look free here. Money is cast to DECIMAL line by line, so that sums are exact in any engine.
+-- CUR 2.0, amortized: the cost of each accelerated instance in each hour, and the cost of unused commitments.
+-- One row per instance and hour, and per commitment and period. Taxes, credits, refunds, upfront purchases and the
+-- negation of Savings Plans are not part of an instance's price and are left out. So are lines of Capacity Blocks, which
+-- are prepaid and have no cost here. Amounts are cast to DECIMAL line by line, so that sums are exact in any engine.
 WITH lines AS (
   SELECT
     CASE
@@ -59,7 +59,7 @@ WITH lines AS (
           (
             regexp_like(line_item_usage_type, '(^|-)(Box|Dedicated|Heavy|Spot)Usage:')
             AND line_item_resource_id LIKE 'i-%'
-            -- Neither paid nor listed: a Capacity Block's instance, where no column says so.
+            -- No cost and no list price: an instance of a Capacity Block, if no column says so.
             AND NOT (
               line_item_line_item_type = 'Usage'
               AND NOT regexp_like(line_item_usage_type, '(^|-)SpotUsage:')

@@ -1,9 +1,9 @@
--- CUR 2.0, net amortized: what each accelerated instance cost in each hour after private discounts, and what
--- commitments cost that nobody used. AWS fills columns with `net_` only where there are private discounts: where one
--- is empty or 0, its fellow without `net_` is taken.
--- One row per instance and hour, and per commitment and period. Taxes, credits, refunds, purchases up front and the
--- negation of Savings Plans are no price of an instance and are left out; so are lines of Capacity Blocks, which are
--- prepaid and look free here. Money is cast to DECIMAL line by line, so that sums are exact in any engine.
+-- CUR 2.0, net amortized: the cost of each accelerated instance in each hour after private discounts, and the cost of
+-- unused commitments. AWS fills `net_` columns only if there are private discounts. If such a column is empty or 0, the
+-- column without `net_` is used.
+-- One row per instance and hour, and per commitment and period. Taxes, credits, refunds, upfront purchases and the
+-- negation of Savings Plans are not part of an instance's price and are left out. So are lines of Capacity Blocks, which
+-- are prepaid and have no cost here. Amounts are cast to DECIMAL line by line, so that sums are exact in any engine.
 WITH lines AS (
   SELECT
     CASE
@@ -44,7 +44,7 @@ WITH lines AS (
         coalesce(nullif(reservation_net_effective_cost, 0), reservation_effective_cost) AS DECIMAL(38, 12)
       )
       WHEN 'SavingsPlanRecurringFee' THEN
-        -- No column has the unused part net: it bears the discount that the whole commitment bears.
+        -- No column has the net unused part. It gets the same discount as the whole commitment.
         CAST(
           (savings_plan_total_commitment_to_date - savings_plan_used_commitment) * coalesce(
             nullif(
@@ -83,7 +83,7 @@ WITH lines AS (
           (
             regexp_like(line_item_usage_type, '(^|-)(Box|Dedicated|Heavy|Spot)Usage:')
             AND line_item_resource_id LIKE 'i-%'
-            -- Neither paid nor listed: a Capacity Block's instance, where no column says so.
+            -- No cost and no list price: an instance of a Capacity Block, if no column says so.
             AND NOT (
               line_item_line_item_type = 'Usage'
               AND NOT regexp_like(line_item_usage_type, '(^|-)SpotUsage:')

@@ -1,8 +1,9 @@
--- FOCUS 1.0 with AWS columns: what each accelerated instance cost in each hour after all discounts (EffectiveCost),
--- and what commitments cost that nobody used. One row per instance and hour, and per commitment and period. Purchases,
--- taxes, credits and corrections of earlier bills are no price of an instance and are left out. Lines neither paid nor
--- listed are a Capacity Block's, which is prepaid. No column says whether a bill is closed: it counts as closed when
--- its period ended two weeks ago. Money is cast to DECIMAL line by line: sums are exact in any engine.
+-- FOCUS 1.0 with AWS columns: the cost of each accelerated instance in each hour after all discounts (EffectiveCost),
+-- and the cost of unused commitments. One row per instance and hour, and per commitment and period. Purchases, taxes,
+-- credits and corrections of earlier bills are not part of an instance's price and are left out. Lines without cost
+-- and list price are from a Capacity Block, which is prepaid.
+-- No column says whether a bill is closed: it counts as closed two weeks after its period's end.
+-- Amounts are cast to DECIMAL line by line, so that sums are exact in any engine.
 WITH lines AS (
   SELECT
     CASE
