@@ -5,7 +5,7 @@
 #   setup.sh page    the dashboard page
 #   setup.sh build   Python packages, SAM and the dashboard page
 #   setup.sh mutate  Python packages, Prometheus and mutmut
-#   setup.sh forecast  Python packages, and what benchmarks.forecast compares with
+#   setup.sh forecast  Python packages, and statsmodels for benchmarks.forecast
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${1:-demo}
@@ -60,7 +60,7 @@ system_packages() { # installs them all, or lists all of them, before anything e
   mapfile -t packages < <(missing | tr ' ' '\n')
   if [ ${#packages[@]} -eq 0 ]; then return; fi
   command -v apt-get >/dev/null ||
-    fail "these Debian packages, or what your system has in their place, are missing: ${packages[*]}"
+    fail "these Debian packages, or their equivalents on your system, are missing: ${packages[*]}"
   if [ "$(id -u)" -ne 0 ]; then
     command -v sudo >/dev/null || fail "these Debian packages are missing, and installing them needs root: ${packages[*]}
 setup: have them installed, as root: $install ${packages[*]}
@@ -121,7 +121,7 @@ modules() { # modules FOLDER NAME: install the packages of a folder's package-lo
 page() { # the dashboard page, from web/ into functions/api/page
   local stamp=functions/api/page/.made-from sources
   mapfile -t sources < <(find web -path web/node_modules -prune -o -type f -print | LC_ALL=C sort)
-  modules web "what builds the dashboard page"
+  modules web "the tools that build the dashboard page"
   if is_made_from "$stamp" "${sources[@]}"; then return; fi
   say "building the dashboard page"
   npm --prefix web run --silent build >&2 || fail "could not build the dashboard page"
@@ -134,12 +134,12 @@ venv .venv requirements/dev.txt pip install -q --no-deps --no-build-isolation --
 
 case $target in build | test)
   venv .tools/sam requirements/sam.txt
-  modules authoring/bytecode "what compiles the layers' bytecode"
+  modules authoring/bytecode "the compiler of the layers' bytecode"
 esac
 case $target in mutate | forecast) venv ".tools/$target" "requirements/$target.txt" ;; esac
 case $target in test) venv .tools/checkov requirements/checkov.txt ;; esac
 case $target in demo | test)
   modules devstack/dynamodb "Amazon's DynamoDB Local"
-  modules devstack/iam "what evaluates IAM policies"
+  modules devstack/iam "the IAM policy simulator"
 esac
 case $target in demo | build | test) page ;; esac

@@ -32,7 +32,7 @@ def test_answers_come_back_in_recorded_names() -> None:
     }
 
 
-def test_a_name_that_should_be_renamed_and_is_not_is_a_difference() -> None:
+def test_missing_rename_is_a_difference() -> None:
     assert Renames(TABLE).answered({"waste_usd": 1}) == {f"waste_usd{UNRENAMED}": 1}
 
 

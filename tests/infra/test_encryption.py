@@ -96,7 +96,7 @@ def needs(stack: Stack) -> dict[tuple[str, str, str], set[str]]:
     return {target: actions for target, actions in actions_by_target.items() if actions}
 
 
-def test_without_a_key_all_is_as_aws_encrypts_it(template: Template) -> None:
+def test_resources_use_aws_encryption_by_default(template: Template) -> None:
     stack = Stack("gpucost-dev", template, OPTIONS)
     assert stack.properties("Table")["SSESpecification"] == {"SSEEnabled": True}
     (rule,) = stack.properties("ExportBucket")["BucketEncryption"]["ServerSideEncryptionConfiguration"]
@@ -146,7 +146,7 @@ def test_roles_have_exactly_the_key_permissions_that_their_calls_need(
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_each_key_is_granted_alone(template: Template, key: str) -> None:
+def test_each_key_is_granted_separately(template: Template, key: str) -> None:
     stack = Stack("gpucost-dev", template, {**OPTIONS, key: KEYS[key]})
     assert {name for _, name, _ in grants(stack)} == {key}
 
@@ -162,7 +162,7 @@ def test_kms_statement_ids_are_unique(template: Template) -> None:
     assert len(set(names)) == len(names) == 8
 
 
-def test_documented_key_policy_lets_in_the_services_that_reach_encrypted_resources(template: Template) -> None:
+def test_documented_key_policy_allows_services_that_use_encrypted_resources(template: Template) -> None:
     """Services that act as themselves are granted by the key's policy alone."""
     (text,) = re.findall(r"```json\n(.*?)```", (REPOSITORY / "docs/encryption.md").read_text(), re.DOTALL)
     documented = {
@@ -179,7 +179,7 @@ def test_documented_key_policy_lets_in_the_services_that_reach_encrypted_resourc
     assert documented == dict.fromkeys(needed, SEND)
 
 
-def test_a_key_is_an_arn_of_a_key(template: Template) -> None:
+def test_key_parameter_must_be_a_key_arn(template: Template) -> None:
     for name in KEYS:
         pattern = template["Parameters"][name]["AllowedPattern"]
         assert re.fullmatch(pattern, "")

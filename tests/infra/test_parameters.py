@@ -31,7 +31,7 @@ def without(parameters: dict[str, str], *names: str) -> dict[str, str]:
         {"DomainName": "cost.example.com", "CertificateArn": "arn"},
     ],
 )
-def test_whole_sets_of_parameters_are_taken(template: Template, parameters: dict[str, str]) -> None:
+def test_complete_sets_of_parameters_are_accepted(template: Template, parameters: dict[str, str]) -> None:
     assert Stack("gpucost-dev", template, parameters).refusals() == []
 
 
@@ -60,7 +60,7 @@ def test_incomplete_set_of_parameters_is_refused(template: Template, parameters:
     assert Stack("gpucost-dev", template, parameters).refusals() == [refusal]
 
 
-def test_every_rule_is_tried() -> None:
+def test_every_rule_is_tested() -> None:
     """Each refusal of the template stands in the table above."""
     (table,) = [mark.args[1] for mark in test_incomplete_set_of_parameters_is_refused.pytestmark]  # type: ignore[attr-defined]
     from devstack.template import transform
@@ -71,7 +71,7 @@ def test_every_rule_is_tried() -> None:
     assert sorted(written) == sorted(refusal for _, refusal in table)
 
 
-def test_rules_use_only_functions_that_cloudformation_takes_there(template: Template) -> None:
+def test_rules_use_only_functions_that_cloudformation_allows_there(template: Template) -> None:
     """`Fn::Join` and conditions, which conditions may use, are none of them."""
     allowed = {"Fn::And", "Fn::Contains", "Fn::EachMemberEquals", "Fn::EachMemberIn", "Fn::Equals", "Fn::Not", "Fn::Or",
                "Fn::RefAll", "Fn::ValueOf", "Fn::ValueOfAll", "Ref"}  # fmt: skip

@@ -58,7 +58,7 @@ def test_services_missing_in_a_partition_are_nested_under_a_condition() -> None:
 
 @pytest.mark.parametrize("region", ABROAD)
 @pytest.mark.parametrize("path", templates())
-def test_arns_are_of_the_stacks_partition(path: str, region: str) -> None:
+def test_arns_have_the_stacks_partition(path: str, region: str) -> None:
     template = read_template(REPOSITORY / path, region)
     parameters = {
         name: "given by whoever deploys" if value.startswith("arn:") else value for name, value in EVERYTHING_ON.items()

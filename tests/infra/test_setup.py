@@ -62,7 +62,7 @@ def succeed_for(checkout: Path, lock: str) -> None:
 
 
 @pytest.mark.parametrize("lock", ["requirements/dev.txt", "requirements/sam.txt"])
-def test_a_failed_installation_is_said_and_tried_again(checkout: Path, lock: str) -> None:
+def test_failed_installation_is_reported_and_retried(checkout: Path, lock: str) -> None:
     if lock != "requirements/dev.txt":
         succeed_for(checkout, "requirements/dev.txt")
     folder = {"requirements/dev.txt": ".venv", "requirements/sam.txt": ".tools/sam"}[lock]
@@ -91,7 +91,7 @@ def test_installed_tools_are_kept_until_their_lock_changes(checkout: Path) -> No
 @pytest.mark.parametrize(
     ("way", "says"), [("fail", "could not install what builds"), ("does not build", "could not build")]
 )
-def test_a_page_that_was_not_built_is_said_and_tried_again(checkout: Path, way: str, says: str) -> None:
+def test_failed_page_build_is_reported_and_retried(checkout: Path, way: str, says: str) -> None:
     npm_that(way, checkout)
     for _ in range(2):
         done = setup(checkout, "page")
@@ -105,7 +105,7 @@ def test_a_page_that_was_not_built_is_said_and_tried_again(checkout: Path, way: 
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])
-def test_the_engine_of_the_table_is_installed_for_the_demo_too(checkout: Path, target: str) -> None:
+def test_dynamodb_local_is_installed_for_the_demo(checkout: Path, target: str) -> None:
     """With npm failing, it is the first that is missed once Python's packages are there."""
     succeed_for(checkout, "requirements/*.txt")
     engine = checkout / "devstack" / "dynamodb"
@@ -206,7 +206,7 @@ def test_missing_packages_are_installed_together_with_sudo(bare: Path) -> None:
 def test_missing_packages_are_listed_on_a_system_without_apt(bare: Path) -> None:
     (bare / "tools" / "apt-get").unlink()
     (line,) = setup_bare(bare, "build").stderr.splitlines()
-    assert line == "setup: these Debian packages, or what your system has in their place, are missing: nodejs npm"
+    assert line == "setup: these Debian packages, or their equivalents on your system, are missing: nodejs npm"
 
 
 def test_uv_is_installed_from_the_hashed_lock(checkout: Path) -> None:

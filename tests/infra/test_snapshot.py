@@ -19,11 +19,11 @@ def version(**uploaded: str) -> str:
 
 
 @pytest.mark.parametrize("changed", ["ApiFunction", "CommonLayer", "DependenciesLayer"])
-def test_another_version_is_published_where_any_of_its_code_changes(changed: str) -> None:
+def test_code_change_publishes_another_version(changed: str) -> None:
     assert version(**{changed: "another"}) != version()
 
 
-def test_no_other_version_for_the_code_of_another_function() -> None:
+def test_code_of_another_function_publishes_no_version() -> None:
     assert version(DispatchFunction="another", DuckDbLayer="another") == version()
 
 
@@ -43,7 +43,7 @@ def test_alias_is_invoked_where_snapshots_exist() -> None:
     assert resources[version()]["DeletionPolicy"] == "Delete", "AWS charges for every version's snapshot"
 
 
-def test_another_text_replaces_the_version_and_changes_the_function() -> None:
+def test_changed_parameter_replaces_the_version() -> None:
     """Lambda makes no version of a function that did not change."""
     resources = transform()["Resources"]
     assert resources[version()]["Properties"]["Description"] == {"Fn::Sub": "snapshot ${ApiSnapshot}"}
@@ -51,7 +51,7 @@ def test_another_text_replaces_the_version_and_changes_the_function() -> None:
 
 
 @pytest.mark.parametrize(("kind", "made"), [("snap-start", True), ("on-demand", False)])
-def test_a_snapshot_holds_the_client_that_a_cold_start_makes_later(kind: str, *, made: bool) -> None:
+def test_snapshot_contains_the_dynamodb_client(kind: str, *, made: bool) -> None:
     folders = [str(REPOSITORY / "functions" / "api"), str(REPOSITORY / "layers" / "common")]
     script = f"import sys; sys.path[:0] = {folders!r}; import app, json; print(json.dumps('boto3' in sys.modules))"
     environment = {

@@ -262,7 +262,7 @@ def test_single_hour_that_is_too_large_is_incomplete_with_its_reason(
     manifest = system.ledger.manifest("demo", HOUR)
     assert manifest is not None
     assert (manifest.status, system.heard.letters) == ("incomplete", [])
-    assert "so much that the hours asked for together take more than" in manifest.notes[0]
+    assert "responses that together take more than" in manifest.notes[0]
     assert manifest.next_attempt_at is not None
 
 

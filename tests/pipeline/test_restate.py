@@ -208,7 +208,7 @@ def test_implausibly_large_hour_becomes_incomplete_and_is_tried_again(system: Sy
     after = system.ledger.newest_version("demo", HOUR)
     assert after is not None
     assert (after.status, after.next_attempt_at is not None) == ("incomplete", True)
-    assert after.notes[0].startswith("suspect samples: figures are beyond 1,000,000,000,000 USD or GPU-hours")
+    assert after.notes[0].startswith("suspect samples: figures exceed 1,000,000,000,000 USD or GPU-hours")
     system.attribute(version=2, origin="backfill")
     assert system.line().allocated_usd == 20
 

@@ -166,7 +166,7 @@ def test_missing_credentials_are_explained_in_a_single_sentence(aws: Aws, home: 
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_role_of_a_workspace_is_assumed_in_its_region_where_none_is_set(aws: Aws, home: Path) -> None:
+def test_workspace_role_is_assumed_in_the_workspaces_region_by_default(aws: Aws, home: Path) -> None:
     settings = home / "settings.json"
     prometheus = {
         "url": "https://aps-workspaces.eu-west-1.amazonaws.com/workspaces/ws-1", "auth": "sigv4",

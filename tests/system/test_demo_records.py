@@ -71,7 +71,7 @@ def test_stopping_a_demo_keeps_records_of_others(folder: Path) -> None:
         assert find_demo("local").port == 8080
 
 
-def test_killed_demo_is_noticed_and_its_record_removed(folder: Path) -> None:
+def test_record_of_a_killed_demo_is_removed(folder: Path) -> None:
     with another_demo(folder, 8080), another_demo(folder, 8081) as killed:
         killed.kill()
         killed.wait()
@@ -92,7 +92,7 @@ def test_demo_on_port_of_ended_demo_is_selected(folder: Path) -> None:
             assert [demo.pid for demo in running_demos()] == [living.pid]
 
 
-def test_demos_and_commands_at_the_same_time_lose_no_record(folder: Path) -> None:
+def test_concurrent_demos_and_commands_lose_no_record(folder: Path) -> None:
     reader = "from devstack.demo_records import running_demos\nwhile True: running_demos()"
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder)}
     readers = [
@@ -115,7 +115,7 @@ def test_demos_and_commands_at_the_same_time_lose_no_record(folder: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ['{"port": 8081, "address": "http://127.0.0.1:9"}', "8081", ""])
-def test_demo_of_another_version_is_left_alone(folder: Path, text: str) -> None:
+def test_demo_of_another_version_is_ignored(folder: Path, text: str) -> None:
     with another_demo(folder, 8080):
         other = demo_records.RECORDS / "8081-other.json"
         with other.open("w") as file:

@@ -72,7 +72,7 @@ def test_fault_of_the_server_itself_is_still_printed(capfd: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("length", ["-1", "five", "²"])
-def test_length_that_is_no_number_is_400(length: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_invalid_content_length_is_400(length: str, capfd: pytest.CaptureFixture[str]) -> None:
     port = free_port()
     with serving(hello, ["GET /x"], port), socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(f"GET /x HTTP/1.1\r\nContent-Length: {length}\r\n\r\n".encode("latin-1"))

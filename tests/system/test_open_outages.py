@@ -48,9 +48,7 @@ def cost(record: HourRecord) -> float | None:
 
 @pytest.mark.parametrize("step", [15.0, 60.0])
 @pytest.mark.parametrize("gap", [(20, 70), (40, 70), (52, 66), (56, 100)])
-def test_an_hour_waits_for_the_end_of_an_outage_and_loses_nothing(
-    attributed: At, gap: tuple[float, float], step: float
-) -> None:
+def test_hour_waits_for_the_end_of_an_outage(attributed: At, gap: tuple[float, float], step: float) -> None:
     timeline = fleet(gaps=[gap], step=step)
     fresh = attributed(timeline, TICK)
     assert (fresh.status, cost(fresh)) == ("incomplete", None)

@@ -241,7 +241,7 @@ def test_forged_samples_of_another_job_change_nothing_where_jobs_are_named(url: 
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_forged_samples_leave_a_note_and_are_on_no_bill(url: str, name: str) -> None:
+def test_forged_samples_leave_a_note_and_are_not_billed(url: str, name: str) -> None:
     attack, record, sound = ATTACKS[name], attributed(url, name), attributed(url, "sound")
     suspect = [note for note in record.notes if note.startswith(SUSPECT)]
     assert any(attack.note in note for note in suspect) == bool(attack.note), record.notes
@@ -262,19 +262,19 @@ def test_forged_samples_leave_a_note_and_are_on_no_bill(url: str, name: str) -> 
         assert (record.totals, record.lines, suspect) == (sound.totals, sound.lines, [])
 
 
-def test_sound_samples_leave_no_note(url: str) -> None:
+def test_genuine_samples_leave_no_note(url: str) -> None:
     for sources in ("", TRUSTED):
         assert attributed(url, "sound", sources).notes == ()
 
 
-def test_label_that_sources_disagree_about_moves_no_pod_to_another_unit(url: str) -> None:
+def test_contradictory_label_does_not_move_a_pod_to_another_unit(url: str) -> None:
     of_pods = {line.pod: (line.business_unit, line.labels) for line in attributed(url, "pod-label").lines}
     assert of_pods == {"victim": ("research", {}), "neighbor": ("vision", {"team": "x"})}
     of_namespaces = {line.pod: line.business_unit for line in attributed(url, "namespace-label").lines}
     assert of_namespaces == {"victim": "team", "neighbor": "vision"}
 
 
-def test_sources_that_lag_behind_each_other_for_minutes_do_not_contradict(prometheus: Callable[[str], str]) -> None:
+def test_sources_with_a_lag_of_minutes_do_not_contradict(prometheus: Callable[[str], str]) -> None:
     """A pair of kube-state-metrics, of which one sees a change of labels, capacity and phase four minutes late."""
     timeline = cluster("pair")
     other = {"job": "kube-state-metrics", "instance": "10.0.0.2:8080"}
@@ -315,7 +315,7 @@ def test_implausible_use_is_not_observed(prometheus: Callable[[str], str], odd: 
     assert sum("where 1 is full use; they count as unobserved" in note for note in record.notes) == 2
 
 
-def test_made_up_gpu_measures_nothing_where_nothing_tells_how_many_there_are(prometheus: Callable[[str], str]) -> None:
+def test_forged_gpu_measures_nothing_without_a_gpu_count(prometheus: Callable[[str], str]) -> None:
     timeline = cluster("unknown")
     timeline.families[names.NODE_LABELS] = []
     device(timeline, 1.0, "GPU-fake", exported_pod="victim", exported_namespace="team")

@@ -20,9 +20,9 @@ def metrics_reader(
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> PrometheusReader:
-    """Create the metrics reader of a cluster, as its settings say."""
+    """Create the metrics reader of a cluster; implements `ports.MetricsReaders`."""
     budget = MemoryBudget()
-    best, *others = signals_by_preference(settings.utilization.signal, settings.utilization.scale)
+    preferred, *fallbacks = signals_by_preference(settings.utilization.signal, settings.utilization.scale)
     return PrometheusReader(
         connect(cluster, deadline, budget),
         Queries(cluster.selector, [[*preferred, NEURON], *fallbacks], sources=Sources.from_settings(cluster.sources)),
