@@ -38,7 +38,7 @@ NAMES: dict[str, list[Any]] = {
     "namespace": ["bu-a", "bu-a,bu-b", "!kube-*", "nothing-*"],
     "business_unit": ["research", "!assistant"],
     "label": ["team:x", "!team:*"],
-    "name": ["research", "assistant", "nobody"],
+    "name": ["research", "assistant", "unknown"],
     "group_by": GROUPS,
     "aggregate": ALLOCATED_BY,
     "filter": FILTERS,

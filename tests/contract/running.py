@@ -49,7 +49,7 @@ access:
 
 
 def lines_of(hour: datetime) -> list[Line]:
-    """Three units, of which one comes and goes, with a pod that has no controller and one that nobody priced."""
+    """Three units, one of them only in some hours, with a pod without a controller and a pod without a price."""
     held = [
         line("research", "bu-a", f"train-{hour.day % 3}", "3.5")._replace(labels={"team": "x"}),
         line("research", "bu-a", "web-0", "1.25")._replace(workload="web", labels={}),
@@ -75,7 +75,7 @@ def hour_of(cluster: str, hour: datetime, *more: Line) -> HourRecord:
         [*lines_of(hour), *more],
         hour=hour,
         cluster=cluster,
-        notes=("a pod was seen by nobody",) if hour.hour == 7 else (),
+        notes=("a pod has no allocation metrics",) if hour.hour == 7 else (),
     )
     assert made.totals is not None
     spent = made.totals.costs.allocated_usd
@@ -101,8 +101,8 @@ def fill(client: Any, table: str, *, days: int = DAYS) -> None:
         for number in range(24 * length):
             hour = first + HOUR * number
             published = ledger.publish(hour_of(cluster, hour), replacing=None, settings_version=1, now=NOW)
-        dearer = hour_of(cluster, hour, line("assistant", "bu-b", "late", "2"))
-        ledger.publish(dearer, replacing=published, settings_version=1, now=NOW, reason="a price came late")
+        restated = hour_of(cluster, hour, line("assistant", "bu-b", "late", "2"))
+        ledger.publish(restated, replacing=published, settings_version=1, now=NOW, reason="a price came late")
         for number in range(length):
             rollups.roll_up(cluster, first + timedelta(days=number), NOW)
     listed = Price("on-demand", "node-hour", Decimal("1.006"), {"instance_type": "g5.xlarge"}, "USD",

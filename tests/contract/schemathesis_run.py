@@ -26,8 +26,8 @@ def run(
     """All checks, as the caller that a token stands for; `examples` for each operation."""
     with tempfile.TemporaryDirectory() as folder:
         done = _run(Path(folder), address, token, examples, phases, seed)
-    found = re.search(r"([\d,]+) generated", done.stdout)
-    cases = int(found[1].replace(",", "")) if found else 0
+    match = re.search(r"([\d,]+) generated", done.stdout)
+    cases = int(match[1].replace(",", "")) if match else 0
     return Done(done.stdout + done.stderr, cases, done.returncode)
 
 

@@ -1,4 +1,4 @@
-"""The api function's real handler, asked as somebody."""
+"""Sends requests to the api function's real handler as different callers."""
 
 import json
 from base64 import urlsafe_b64encode
@@ -49,7 +49,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Caller:
-    """What API Gateway's authorizer says of somebody, and the header that they sent."""
+    """The authorizer context of API Gateway, and the Authorization header."""
 
     authorizer: dict[str, Any]
     authorization: str = ""
@@ -87,7 +87,7 @@ class Answer:
 def event_of(
     caller: Caller | None, path: str, query: Mapping[str, str] | str | None = None, method: str = "GET"
 ) -> dict[str, Any]:
-    """What API Gateway sends the function for a request."""
+    """The event that API Gateway sends for a request."""
     raw = query if isinstance(query, str) else urlencode(query or {})
     joined: dict[str, str] = {}
     for name, value in parse_qsl(raw, keep_blank_values=True):
@@ -110,7 +110,7 @@ def event_of(
 
 
 def send(event: Any, app: APIGatewayHttpResolver = APP) -> Answer:
-    """What the function answers an event."""
+    """Invoke the function with an event."""
     answer = function.handler(event, Context(), app=app)  # type: ignore[arg-type]  # what Lambda passes, in short
     return Answer(answer["statusCode"], answer["headers"], answer["body"])
 
@@ -122,5 +122,5 @@ def ask_as(
     method: str = "GET",
     app: APIGatewayHttpResolver = APP,
 ) -> Answer:
-    """What the API answers somebody; None: nobody that API Gateway knows."""
+    """Send a request as a caller; None for a request without a caller."""
     return send(event_of(caller, path, query, method), app)

@@ -33,7 +33,7 @@ Ask = Callable[..., Answer]
 
 
 class Prepared:
-    """Settings and hours as a test prepares them; raises what a test wants."""
+    """In-memory settings and hours that a test prepares; raises `failure` if it is set."""
 
     def __init__(self) -> None:
         self.summaries_by_hour: dict[tuple[str, datetime], HourSummary] = {}
@@ -94,11 +94,11 @@ class Prepared:
         ]  # fmt: skip
 
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
-        """Nobody holds anything on the nodes below."""
+        """The nodes below have no pods."""
         return []
 
     def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
-        """One with a price and one without, beside a commitment that nobody used."""
+        """A node with a price, a node without one, and an unused commitment."""
         two = quantize(Decimal(2))
         priced = Capacity(capacity_gpu_hours=two, unallocated_gpu_hours=two, node_cost_usd=two, unallocated_usd=two)
         unknown = Capacity(capacity_gpu_hours=two, unallocated_gpu_hours=two, unpriced_capacity_gpu_hours=two)

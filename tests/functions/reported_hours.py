@@ -41,7 +41,7 @@ pricing: {source: constant, gpu_hourly_usd: 12}
 cost_labels: [team]
 business_units:
   - {name: research, namespaces: ["bu-a"]}
-  - {name: nobody, namespaces: ["none"]}
+  - {name: unused, namespaces: ["none"]}
   - {name: "R&D 🚀 #1 50%41", namespaces: ["none-2"]}
 """
 SCHEMAS = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
@@ -63,7 +63,7 @@ def held(hour: int, unit: str, workload: str, usd: str, waste: str, **more: Any)
 
 
 def published(cluster: str, hour: int, lines: list[Line], *, twins: bool = False) -> HourRecord:
-    """An hour on node n1 (and n2, that nobody holds), 5 USD of which nobody held."""
+    """An hour on node n1 and the unallocated node n2, with 5 USD of idle costs."""
     made = record(lines, hour=FIRST + hour * HOUR, cluster=cluster)
     assert made.totals is not None
     usd = made.totals.costs.allocated_usd

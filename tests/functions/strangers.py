@@ -1,4 +1,4 @@
-"""A fleet in which no two business units share a name or an amount, so that a leak can be told by reading an answer."""
+"""A fleet in which no two business units share a name or an amount, so that a response reveals a leak."""
 
 import random
 from collections.abc import Iterable, Iterator

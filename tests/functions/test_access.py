@@ -75,7 +75,7 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
 """Every route, what it asks of its caller, and parameters that it takes. A route without a line here fails."""
 ANN = by_iam("arn:aws:iam::123456789012:user/team/ann")
 CALLERS: dict[str, tuple[Caller | None, set[str]]] = {
-    "nobody": (None, {"public"}),
+    "anonymous": (None, {"public"}),
     "an authorizer that says nothing": (Caller({}), {"public"}),
     "a stranger": (by_role("stranger"), {"public"}),
     "a user named like a role": (by_iam("arn:aws:iam::123456789012:user/finops"), {"public"}),
@@ -143,11 +143,11 @@ def test_every_route_declares_a_role_and_is_in_the_matrix() -> None:
     }
 
 
-@pytest.mark.parametrize("who", CALLERS)
+@pytest.mark.parametrize("caller_name", CALLERS)
 @pytest.mark.parametrize("route", MATRIX)
-def test_every_route_allows_only_its_roles(route: str, who: str) -> None:
+def test_every_route_allows_only_its_roles(route: str, caller_name: str) -> None:
     need, query = MATRIX[route]
-    caller, may = CALLERS[who]
+    caller, may = CALLERS[caller_name]
     answer = ask_as(caller, path_of(route), query)
     assert answer.status == (200 if need in may else 403), answer.body
     if need not in may:
@@ -242,7 +242,7 @@ def test_unknown_cluster_error_lists_clusters_only_to_fleet_viewers() -> None:
         (by_token({"groups": ["[research]"]}), set()),
         (by_token({"groups": [["research"]]}, written={"groups": "[[research]]"}), set()),
         (by_token({"groups": []}), set()),
-        # What API Gateway verified, and what the header says, differ: nobody is believed.
+        # What API Gateway verified, and what the header says, differ, so the claim has no values.
         (by_token({"groups": ["research"]}, written={"groups": "[guests]"}), set()),
         (Caller({"jwt": {"claims": {"groups": "[research]"}}}, ""), set()),
         (Caller({"jwt": {"claims": {"groups": "[research]"}}}, "Bearer x.y.z"), set()),

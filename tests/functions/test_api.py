@@ -67,7 +67,7 @@ def test_an_empty_ledger_has_no_rows_and_no_figures(ask: Ask) -> None:
 
 
 @pytest.mark.usefixtures("day")
-def test_a_day_is_one_period_whatever_the_order_of_dimensions(ask: Ask) -> None:
+def test_a_day_is_a_single_period_in_any_order_of_dimensions(ask: Ask) -> None:
     answer = ask("/v1/costs", {**DAY, "granularity": "day", "group_by": "namespace,business_unit"}).json
 
     assert answer["group_by"] == ["namespace", "business_unit"]
@@ -79,7 +79,7 @@ def test_a_day_is_one_period_whatever_the_order_of_dimensions(ask: Ask) -> None:
     assert {(row["start"], row["end"]) for row in answer["rows"]} == {(DAY["start"], DAY["end"])}
 
 
-def test_capacity_is_null_if_one_hour_has_none(ask: Ask, day: Prepared) -> None:
+def test_capacity_is_null_if_an_hour_has_none(ask: Ask, day: Prepared) -> None:
     day.put("east", at(3), {("research", "r1"): usd("1")}, capacity=None)
     totals = ask("/v1/costs", DAY).json["totals"]
 
@@ -193,7 +193,7 @@ def test_every_response_has_the_security_headers(ask: Ask, path: str) -> None:
     assert headers["Cache-Control"] == "no-store"
 
 
-def test_committed_openapi_document_is_the_served_one(ask: Ask) -> None:
+def test_committed_openapi_document_matches_the_served_document(ask: Ask) -> None:
     committed = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
 
     assert json.loads(ask("/openapi.json").body) == committed

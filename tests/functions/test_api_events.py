@@ -178,7 +178,7 @@ def test_authorization_headers_in_two_spellings_are_rejected(day: Prepared) -> N
 
 
 @pytest.mark.parametrize("prefix", ["Bearer ", "bearer  ", ""])
-def test_one_token_is_read_with_and_without_its_scheme(prefix: str) -> None:
+def test_token_is_read_with_and_without_its_scheme(prefix: str) -> None:
     header = prefix + VERIFIED.authorization.removeprefix("Bearer ")
     event = {"headers": {"authorization": header}, "requestContext": {"authorizer": VERIFIED.authorizer}}
     assert caller_of(event) == TokenCaller({"sub": ("x",), "groups": ("a b", "c")})

@@ -44,7 +44,7 @@ def test_every_parameter_rejects_invalid_values(route: str) -> None:
             assert answer.status == 400, (name, wrong[:10], answer.body[:300])
             assert answer.json["errors"][0]["parameter"] == name, (name, answer.body[:300])
             assert len(answer.body) < 2_000
-        twice = "&".join([*(f"{one}={value}" for one, value in base.items()), f"{name}=a&{name}=b"])
+        twice = "&".join([*(f"{parameter}={value}" for parameter, value in base.items()), f"{name}=a&{name}=b"])
         answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), path, twice)
         assert answer.status == 400, name
         assert name in {error["parameter"] for error in answer.json["errors"]}, (name, answer.body)
@@ -73,7 +73,7 @@ def test_every_parameter_rejects_invalid_values(route: str) -> None:
         ({**PERIOD, HUGE: "x"}, "x" * 60, "unknown parameter"),
     ],
 )  # fmt: skip
-def test_invalid_query_error_says_what_is_allowed(query: dict[str, str], parameter: str, says: str) -> None:
+def test_invalid_query_error_names_allowed_values(query: dict[str, str], parameter: str, says: str) -> None:
     answer = ask("/v1/costs", query)
     assert answer.status == 400
     (error,) = answer.json["errors"]
@@ -121,7 +121,7 @@ def test_too_long_window_is_rejected(path: str) -> None:
     assert error["parameter"] == "window"
 
 
-def test_unknown_path_is_not_found_with_any_parameters() -> None:
+def test_unknown_path_returns_404_with_any_parameters() -> None:
     # no route answers for it, so the published schemas have no word on it either
     answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), "/v1/business-units/a/b", {"window": "24h"})
     assert answer.status == 404

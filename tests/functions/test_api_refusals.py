@@ -85,7 +85,7 @@ def test_every_failure_is_a_problem_document_without_internals(
         ("POST", "/v1/costs", "there is no POST /v1/costs"),
     ],
 )
-def test_not_found_is_a_problem_document(ask: Ask, method: str, path: str, says: str) -> None:
+def test_missing_resource_is_a_problem_document(ask: Ask, method: str, path: str, says: str) -> None:
     answer = ask(path, method=method)
 
     assert answer.status == 404

@@ -48,20 +48,20 @@ def test_filtered_out_and_rows_add_up_to_totals() -> None:
 
 
 @pytest.mark.parametrize(
-    ("idle", "research", "other", "nobody"),
+    ("idle", "research", "other", "unused"),
     [
         ("separate", (60, 0), (6, 0), (0, 30)),
         ("shared-by-allocation", (60, Decimal("27.272727272727")), (6, Decimal("2.727272727273")), None),
         ("shared-evenly", (60, 15), (6, 15), None),
     ],
 )
-def test_idle(idle: str, research: Any, other: Any, nobody: Any) -> None:
+def test_idle(idle: str, research: Any, other: Any, unused: Any) -> None:
     day = {"start": "2026-11-16", "end": "2026-11-17", "granularity": "day", "group_by": "business_unit"}
     answer = ask("/v1/costs", {**day, "cluster": "east", "idle": idle}).json
     costs_by_unit = {
         row["group"]["business_unit"] or row["kind"]: (row["allocated_usd"], row["idle_usd"]) for row in answer["rows"]
     }
-    assert costs_by_unit == {"research": research, "=w": other, **({"idle": nobody} if nobody else {})}
+    assert costs_by_unit == {"research": research, "=w": other, **({"idle": unused} if unused else {})}
     assert sum(row["cost_usd"] for row in answer["rows"]) == answer["totals"]["node_cost_usd"] == 96
     assert sum(row["idle_gpu_hours"] for row in answer["rows"]) == 12
 
@@ -106,7 +106,7 @@ def test_json_lines_and_csv_have_the_same_rows_and_cursor(monkeypatch: pytest.Mo
         assert seen == len(plain["rows"]), form
 
 
-def test_one_business_unit_with_workloads_and_trend() -> None:
+def test_business_unit_with_workloads_and_trend() -> None:
     path = "/v1/business-units/research"
     unit = ask(path, PERIOD, route="/v1/business-units/{name}").json
     assert [(row["start"][8:10], row["allocated_usd"], row["waste_usd"]) for row in unit["rows"]] == [
@@ -135,7 +135,7 @@ def test_one_business_unit_with_workloads_and_trend() -> None:
     assert set(first["previous"]["costs"].values()) == {None} == set(first["percent"].values())
     other = ask("/v1/business-units/=w/trend", {"start": "2026-11-17", "end": "2026-11-18"}, route=route).json
     assert (other["current"]["costs"]["waste_usd"], other["percent"]["waste_usd"]) == (0, -100)
-    zero = ask("/v1/business-units/nobody/trend", {"start": "2026-11-18", "end": "2026-11-19"}, route=route).json
+    zero = ask("/v1/business-units/unused/trend", {"start": "2026-11-18", "end": "2026-11-19"}, route=route).json
     assert (zero["change"]["waste_usd"], zero["percent"]["waste_usd"]) == (0, None)
     part = ask("/v1/business-units/part/trend", {"start": "2026-11-13", "end": "2026-11-14"}, route=route).json
     assert part["current"]["costs"]["allocated_usd"] == part["previous"]["costs"]["allocated_usd"] == 4
@@ -161,12 +161,12 @@ def test_trend_in_two_currencies_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("more", ["", "/workloads", "/trend"])
-def test_unknown_unit_is_not_found_and_unused_unit_is_empty(more: str) -> None:
+def test_unknown_unit_returns_404_and_unused_unit_is_empty(more: str) -> None:
     route = "/v1/business-units/{name}" + more
     missing = ask(f"/v1/business-units/nowhere{more}", PERIOD, route=route)
     assert missing.status == 404
     assert "neither the settings nor hours of the period name it" in missing.json["detail"]
-    assert ask(f"/v1/business-units/nobody{more}", PERIOD, route=route).status == 200
+    assert ask(f"/v1/business-units/unused{more}", PERIOD, route=route).status == 200
     odd = ask(f"/v1/business-units/R&D 🚀 #1 50%41{more}", PERIOD, route=route)  # decoded, as HTTP APIs give it
     assert (odd.status, odd.json["business_unit"]) == (200, "R&D 🚀 #1 50%41")
     wrong = ask(f"/v1/business-units/R&D 🚀 #1 50A{more}", PERIOD, route=route)

@@ -41,14 +41,14 @@ def written(rows: list[Row], idle: str) -> list[str]:
 
 
 @pytest.mark.parametrize("idle", ["hidden", "separate"])
-@given(given_rows=ROWS)
-def test_json_rows_match_costs(idle: str, given_rows: list[Any]) -> None:
+@given(row_cases=ROWS)
+def test_json_rows_match_costs(idle: str, row_cases: list[Any]) -> None:
     made = [
-        Row(START + day * DAY, START + (day + 1) * DAY, group, to_fixed_point_rows([costs])[0], kind, own)
-        for day, group, costs, kind, own in given_rows
+        Row(START + day * DAY, START + (day + 1) * DAY, group, to_fixed_point_rows([costs])[0], kind, idle_share)
+        for day, group, costs, kind, idle_share in row_cases
     ]
 
-    for text, (day, group, costs, kind, own) in zip(written(made, idle), given_rows, strict=True):
+    for text, (day, group, costs, kind, idle_share) in zip(written(made, idle), row_cases, strict=True):
         nobody_knows = 0 < costs.unpriced_gpu_hours == costs.allocated_gpu_hours
         truth: dict[str, Any] = {
             "start": START + day * DAY, "end": START + (day + 1) * DAY, "group": group,
@@ -59,7 +59,7 @@ def test_json_rows_match_costs(idle: str, given_rows: list[Any]) -> None:
             },
         }  # fmt: skip
         if idle != "hidden":
-            held, borne = truth["allocated_usd"], own or SimpleNamespace(idle_gpu_hours=None, idle_usd=None)
+            held, borne = truth["allocated_usd"], idle_share or SimpleNamespace(idle_gpu_hours=None, idle_usd=None)
             truth |= {"idle_gpu_hours": borne.idle_gpu_hours, "idle_usd": borne.idle_usd}
             truth["cost_usd"] = None if held is None or borne.idle_usd is None else held + borne.idle_usd
         assert text == dumps(truth)

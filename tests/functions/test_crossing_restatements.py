@@ -81,9 +81,9 @@ OF_HOURS: list[tuple[str, str, dict[str, str]]] = [
 
 
 def hour_of(moment: datetime, *, is_restated: bool = False, note: str = "") -> HourRecord:
-    """A pod on each of two nodes, and a node that nobody holds.
+    """A pod on each of two nodes, and an unallocated node.
 
-    Restated, one is dearer, one cheaper and another unit's, so that the sum of what is held does not tell; what is idle
+    After the restatement, one is more expensive and one is cheaper and belongs to another unit, so that the sum is the same; what is idle
     costs more.
     """
     costs = ("15", "9") if is_restated else ("12", "12")
@@ -158,7 +158,7 @@ class Crossed:
         self.roll_up()
 
     def ask_while(self, number: int, then: Callable[[], None], question: tuple[str, str, dict[str, str]]) -> Answer:
-        """What is answered where something happens before a call; `was_crossed` tells whether there was that call."""
+        """The response if something happens before a call; `was_crossed` says whether there was such a call."""
         self._calls_left, self._then = number, then
         return ask(question)
 
@@ -227,12 +227,12 @@ def test_report_from_days_is_of_versions_before_or_after_restatement(crossed: Cr
     assert mixed(crossed, OF_DAYS, crossed.restate_and_roll_up) == []
 
 
-def test_report_from_outdated_rollups_is_of_one_set_of_versions(crossed: Crossed) -> None:
+def test_report_from_outdated_rollups_is_of_a_single_set_of_versions(crossed: Crossed) -> None:
     assert mixed(crossed, [of_day for of_day in OF_DAYS if of_day[0] == "two"], crossed.restate) == []
 
 
 @pytest.mark.parametrize("path", ["/v1/lines", "/v1/nodes", "/v1/costs"])
-def test_pages_are_of_one_version_or_rejected(crossed: Crossed, path: str) -> None:
+def test_pages_are_of_a_single_version_or_rejected(crossed: Crossed, path: str) -> None:
     query = {**(BY_POD if path == "/v1/costs" else TWO_HOURS), "limit": "1"}
     whole = [json.loads(body)["rows"] for body in bodies(crossed, [("admins", path, {**query, "limit": "100"})])[0]]
 

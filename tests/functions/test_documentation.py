@@ -62,9 +62,9 @@ def test_docs_page_shows_every_route_parameter_and_schema() -> None:
         for method, operation in methods.items():
             assert f"{method.upper()} {path}" in words
             assert operation["summary"] in words
-    for _, one in PARAMETERS:
-        assert one["name"] in words
-        assert " ".join(one["description"].split()) in words
+    for _, parameter in PARAMETERS:
+        assert parameter["name"] in words
+        assert " ".join(parameter["description"].split()) in words
     for name, schema in DOCUMENT["components"]["schemas"].items():
         assert name in words
         assert all(field in words for field in schema.get("properties", {}))
@@ -105,19 +105,19 @@ def test_docs_page_escapes_texts_of_the_document() -> None:
     assert "script" not in {tag for tag, _ in shown.elements}
 
 
-@pytest.mark.parametrize(("path", "one"), PARAMETERS, ids=[f"{path} {one['name']}" for path, one in PARAMETERS])
-def test_every_parameter_has_description_and_example(path: str, one: dict[str, Any]) -> None:
-    schema = one["schema"]
+@pytest.mark.parametrize(("path", "parameter"), PARAMETERS, ids=[f"{path} {parameter['name']}" for path, parameter in PARAMETERS])
+def test_every_parameter_has_description_and_example(path: str, parameter: dict[str, Any]) -> None:
+    schema = parameter["schema"]
     choices = [schema, *schema.get("anyOf", [])]
-    assert len(one["description"]) > 10, path
+    assert len(parameter["description"]) > 10, path
     assert schema.get("examples") or any("enum" in each or "const" in each for each in choices), path
     kinds = {each.get("type") for each in choices}
-    if one["name"] in OF_TIME or kinds & {"integer", "number"}:
-        assert UNITS.search(one["description"]), path
+    if parameter["name"] in OF_TIME or kinds & {"integer", "number"}:
+        assert UNITS.search(parameter["description"]), path
 
 
 def test_names_work_in_generated_clients() -> None:
-    """Two shapes of one name would be told apart by their modules, which generators stumble over."""
+    """Schemas with the same name would get module prefixes, which generators cannot handle."""
     assert not [name for name in DOCUMENT["components"]["schemas"] if not re.fullmatch(r"[A-Za-z0-9]+", name)]
     operations = [operation["operationId"] for methods in DOCUMENT["paths"].values() for operation in methods.values()]
     assert len(set(operations)) == len(operations)

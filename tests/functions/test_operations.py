@@ -32,7 +32,7 @@ def world(dynamodb_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]
         made.close()
 
 
-class Told(NamedTuple):
+class Invocation(NamedTuple):
     """What a function said of one event."""
 
     metrics: dict[str, float]
@@ -43,13 +43,13 @@ class Told(NamedTuple):
         return [(line["message"], line.get("reason", "")) for line in self.log if line["level"] == "ERROR"]
 
 
-def told(
+def invoke(
     service: str,
     handler: Callable[..., Any],
     event: dict[str, Any],
     container: Container,
     capsys: pytest.CaptureFixture[str],
-) -> Told:
+) -> Invocation:
     """Call a function as Lambda does, and read what it wrote."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("POWERTOOLS_METRICS_DISABLED")
@@ -66,29 +66,29 @@ def told(
     assert counted["Namespace"] == "GpuCost"
     assert [sorted(names) for names in counted["Dimensions"]] == [["service", "stack"]], "no series per cluster"
     assert (emf_line["service"], emf_line["stack"]) == (service, "gpucost-test")
-    return Told(
+    return Invocation(
         {name["Name"]: sum(emf_line[name["Name"]]) for name in counted["Metrics"]},
         [line for line in lines if "_aws" not in line],
     )
 
 
-def attributed(world: World, number: int, capsys: pytest.CaptureFixture[str]) -> Told:
+def attributed(world: World, number: int, capsys: pytest.CaptureFixture[str]) -> Invocation:
     """What the attribute function says of the hour of that number."""
     with world.active():
         world.tick(number)
         (message,) = world.take("hours")
         world.receives[message["MessageId"]] = 1
         with world.acting_as(attribute.handler):
-            return told(
+            return invoke(
                 "attribute", attribute.handler, {"Records": [world._record(message, "hours")]}, world.container, capsys
             )
 
 
-def dispatched(world: World, number: int, capsys: pytest.CaptureFixture[str]) -> Told:
+def dispatched(world: World, number: int, capsys: pytest.CaptureFixture[str]) -> Invocation:
     """What the dispatch function says of the tick after the hour of that number."""
     scheduled = world.first + HOUR * (number + 1) + timedelta(minutes=5)
     with world.active(), world.acting_as(dispatch.handler):
-        return told(
+        return invoke(
             "dispatch", dispatch.handler, {"scheduled_time": format_timestamp(scheduled)}, world.container, capsys
         )
 

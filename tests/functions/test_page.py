@@ -88,7 +88,7 @@ def test_policy_allows_only_files_and_host_of_the_page() -> None:
 def test_issuer_is_configured_and_allowed(plain: pytest.MonkeyPatch) -> None:
     assert ask("/config.json")["body"] == '{"sign_in": null}'
     plain.setenv("GPUCOST_SIGN_IN_ISSUER", "https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_x")
-    assert ask("/config.json")["body"] == '{"sign_in": null}', "a token is taken, but nobody signs in here"
+    assert ask("/config.json")["body"] == '{"sign_in": null}', "tokens are accepted, but there is no sign-in"
     plain.setenv("GPUCOST_SIGN_IN_CLIENT", "abc")
     plain.setenv("GPUCOST_SIGN_IN_SCOPES", "openid api")
     plain.setenv("GPUCOST_SIGN_IN_HOSTS", "https://me.auth.eu-west-1.amazoncognito.com")

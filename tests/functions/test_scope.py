@@ -102,8 +102,8 @@ def fleets(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[Published]
             first = ledger.publish(before, replacing=None, settings_version=1, now=NOW)
             if is_restated:
                 ledger.publish(record, replacing=first, settings_version=1, now=NOW, reason=fleet.units["c"])
-        for news in fleet.notifications():
-            AlertHistory(client, table).add(news.subject.cluster, [news])
+        for notification in fleet.notifications():
+            AlertHistory(client, table).add(notification.subject.cluster, [notification])
         for cluster in fleet.clusters:
             RollupStore(client, table).roll_up(cluster, day, NOW)
         secrets = {role: frozenset(fleet.secrets(*letters)) for role, letters in SEEN.items()}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpucost.core.errors import SourceError
-from gpucost.core.hours import HOUR as ONE
+from gpucost.core.hours import HOUR as HOUR_STEP
 from gpucost.core.limits import Limits, PoolLimit, Quota
 from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.settings import Settings
@@ -32,9 +32,9 @@ pricing: {{source: constant, gpu_hourly_usd: 12}}
 
 def keep(table: DynamoTable, settings: Settings, hours: int = 2) -> list[Limits]:
     store = LimitsStore(table.client, table.name)
-    keeper = LimitsRecorder(PrometheusLimits, store)
-    keeper.record(settings.clusters[0], settings, [HOUR + ONE * number for number in range(hours)], NOW)
-    return store.limits("demo", HOUR - ONE, HOUR + 5 * ONE)
+    recorder = LimitsRecorder(PrometheusLimits, store)
+    recorder.record(settings.clusters[0], settings, [HOUR + HOUR_STEP * number for number in range(hours)], NOW)
+    return store.limits("demo", HOUR - HOUR_STEP, HOUR + 5 * HOUR_STEP)
 
 
 def test_both_karpenter_metric_versions_and_quotas_are_recorded(
@@ -65,7 +65,7 @@ def test_both_karpenter_metric_versions_and_quotas_are_recorded(
     old = "old", "nvidia.com/mig-1g.5gb", Decimal(2)
     assert keep(table, document(prometheus(seen.text()))) == [
         Limits("demo", HOUR, (new, PoolLimit(*old, Decimal(7))), quotas),
-        Limits("demo", HOUR + ONE, (new, PoolLimit(*old, None)), quotas),
+        Limits("demo", HOUR + HOUR_STEP, (new, PoolLimit(*old, None)), quotas),
     ]
 
 
@@ -86,4 +86,4 @@ def test_limits_beyond_the_item_size_are_omitted(table: DynamoTable) -> None:
     quotas = tuple(Quota(name, "gpus", GPU, Decimal(4), None) for name in names)
     with pytest.raises(SourceError, match="0 pools and 10000 quotas"):
         store.put(Limits("demo", HOUR, quotas=quotas), NOW + timedelta(days=400))
-    assert store.limits("demo", HOUR, HOUR + ONE) == []
+    assert store.limits("demo", HOUR, HOUR + HOUR_STEP) == []

@@ -1,4 +1,4 @@
-"""Whatever a report is asked, its rows are what the raw lines say and add up to the fleet, to the last digit.
+"""Whatever a report is parameters, its rows are what the raw lines say and add up to the fleet, to the last digit.
 
 The truth is worked out from lines in fractions, by code that shares nothing with the product. More cases than CI runs:
 `GPUCOST_REPORT_CASES=5000 python -m pytest tests/reports/test_reports_conservation.py`.
@@ -52,7 +52,7 @@ class Wanted:
 
         inside = [(wanted, is_prefix) for wanted, is_prefix, is_out in self.names if not is_out]
         outside = [(wanted, is_prefix) for wanted, is_prefix, is_out in self.names if is_out]
-        return (not inside or any(is_meant(*one) for one in inside)) and not any(is_meant(*one) for one in outside)
+        return (not inside or any(is_meant(*pattern) for pattern in inside)) and not any(is_meant(*pattern) for pattern in outside)
 
 
 def _escaped(name: str) -> str:
@@ -84,7 +84,7 @@ class Case:
     clusters: tuple[str, ...]
     limit: int
 
-    def asked(self, cursor: str | None = None) -> QueryParameters:
+    def parameters(self, cursor: str | None = None) -> QueryParameters:
         return QueryParameters(
             start=f"{self.start:%Y-%m-%dT%H:%M:%SZ}",
             end=f"{self.end:%Y-%m-%dT%H:%M:%SZ}",
@@ -154,7 +154,7 @@ def whole(fleet: SmallFleet, case: Case) -> tuple[list[Row], CostReport]:
 
     service, rows, cursor = service_of(fleet), [], None
     while True:
-        report = service.costs(case.asked(cursor), scope=FULL_ACCESS)
+        report = service.costs(case.parameters(cursor), scope=FULL_ACCESS)
         rows += report.rows
         assert len(report.rows) <= case.limit
         cursor = cursor_writer(report)(len(report.rows))
@@ -280,14 +280,14 @@ def check_idle(fleet: SmallFleet, case: Case, rows: list[Row], report: CostRepor
         amounts = [small_fleets.idle(record) for record in records]
         amount = None if None in amounts else sum((amount[1] for amount in amounts if amount is not None), Fraction(0))
         all_idle = None if amount is None or all_idle is None else all_idle + amount
-        nobody = ("idle", (start, tuple(cluster if name == "cluster" else "" for name in case.group_by)))
+        idle_row_key = ("idle", (start, tuple(cluster if name == "cluster" else "" for name in case.group_by)))
         lines = [line for record in records for line in record.lines]
         groups: dict[tuple[str, ...], list[Line]] = {}
         for line in lines:
             groups.setdefault(tuple(small_fleets.value(line, cluster, name) for name in case.group_by), []).append(line)
         if case.idle == "separate" or not lines:
             if idle_passes:
-                bear(*nobody, amount)
+                bear(*idle_row_key, amount)
             continue
         by = "allocated_usd" if any(line.allocated_usd for line in lines) else "allocated_gpu_hours"
         whole_weight = sum(Fraction(getattr(line, by) or 0) for line in lines)
@@ -302,7 +302,7 @@ def check_idle(fleet: SmallFleet, case: Case, rows: list[Row], report: CostRepor
             elif weight:
                 bear("held", (start, key), None if amount is None else amount / len(groups) * part / weight)
             else:
-                return  # what lines without a price share among themselves is nobody's to check
+                return  # shares among lines without a price are not checked
     rows_by_key: dict[tuple[str, Key], Row] = {(row.kind, (row.start, tuple(row.group.values()))): row for row in rows}
     assert {key for key in rows_by_key if key[0] == "idle"} <= exact.keys()
     for row_key, amount in exact.items():

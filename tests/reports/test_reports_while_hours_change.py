@@ -35,8 +35,8 @@ class Restless(Ledger):
 
     def replace(self) -> None:
         self.price += 1
-        dearer = line(usd=str(self.price))._replace(waste_usd=self.price - 1, effective_usd=Decimal(1))
-        made = record([dearer], hour=PERIOD.start)
+        restated_line = line(usd=str(self.price))._replace(waste_usd=self.price - 1, effective_usd=Decimal(1))
+        made = record([restated_line], hour=PERIOD.start)
         replacing = self.manifest("demo", PERIOD.start)
         self.publish(made, replacing=replacing, settings_version=1, now=datetime.now(UTC))
 
@@ -59,9 +59,9 @@ def read(table: DynamoTable, ledger: Ledger) -> Any:
 def test_repeatedly_restated_hour_is_reported_as_first_read(table: DynamoTable) -> None:
     ledger = Restless(table)
     for price in (2, 3, 4):
-        result, known = read(table, ledger)
+        result, totals = read(table, ledger)
         (costs,) = to_costs([*result.cells.values()])
-        assert costs.allocated_usd == known.totals().costs.allocated_usd == price
+        assert costs.allocated_usd == totals.totals().costs.allocated_usd == price
 
 
 def test_rows_that_differ_from_sums_are_an_error(table: DynamoTable) -> None:

@@ -1,5 +1,5 @@
 """A small month of hours as attribution makes them: MIG shares, odd times and prices, a shared unit, nodes without a
-price, use that nobody saw, and hours without figures."""
+price, unmeasured use, and hours without figures."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

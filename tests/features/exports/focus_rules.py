@@ -1,7 +1,7 @@
 """Rules of FOCUS 1.3 for Cost and Usage rows, written from the specification; what they find is said in its words.
 
 The well-kept validator (`focus-validator`) brings the rules of 1.2 alone and loads those of 1.3 from the network; what
-it says of these rows is told in docs/decisions/0034.
+these rows are described in docs/decisions/0034.
 """
 
 import json

@@ -197,7 +197,7 @@ def test_implausible_hour_is_exported_as_incomplete(world: World, tmp_path: Path
     assert world.run().exported == [], "nothing changed"
 
 
-def test_unexpected_error_of_one_day_does_not_stop_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_of_a_day_does_not_stop_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.publish(hour(0))
     world.publish(hour(24))
 
@@ -218,7 +218,7 @@ def calls_of_an_export(world: World) -> int:
     return calls.count
 
 
-def test_crash_at_any_call_and_rerun_leave_one_version(world: World, tmp_path: Path) -> None:
+def test_crash_at_any_call_and_rerun_leave_a_single_version(world: World, tmp_path: Path) -> None:
     """Killed before a call is killed after the one before, its answer received or not."""
     world.publish(hour(0))
     calls = calls_of_an_export(world)
@@ -275,7 +275,7 @@ def test_repeated_conflicts_end_with_an_error(world: World) -> None:
     assert [failure.split(":")[0] for failure in result.failures] == [f"demo {DAY:%Y-%m-%d}"]
 
 
-def test_an_older_list_entry_never_replaces_a_newer_one(world: World) -> None:
+def test_older_catalogue_entry_never_replaces_a_newer_entry(world: World) -> None:
     world.publish(hour(0))
     (old,) = world.run().exported
     world.publish(hour(0, "9"))
@@ -298,7 +298,7 @@ def test_expired_lines_leave_the_last_export(world: World, tmp_path: Path) -> No
     result = world.run()
     assert (result.exported, result.failures, len(result.expired)) == ([], [], 1)
     assert "have expired" in result.expired[0]
-    assert "have expired" in world.run(first_day=DAY).failures[0], "who asks for it is told"
+    assert "have expired" in world.run(first_day=DAY).failures[0], "a requested day is a failure"
     assert world.read(tmp_path) == {"p": 3, "q": 1}
 
 

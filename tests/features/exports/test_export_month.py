@@ -194,7 +194,7 @@ def test_rows_of_each_node_add_up_to_its_cost(exported: Exported) -> None:
         for node in Container().ledger.nodes_of(manifest)[0]
     }
     assert len(ledger_costs) == 3 * (len(exported_month.HOURS_OF_A_DAY) * sum(CLUSTERS.values()) - 1)
-    assert exported_costs == ledger_costs, "None where nobody knows the price"
+    assert exported_costs == ledger_costs, "None without a price"
 
 
 def test_rows_of_a_month_follow_focus_rules(exported: Exported) -> None:
@@ -202,7 +202,7 @@ def test_rows_of_a_month_follow_focus_rules(exported: Exported) -> None:
     assert focus_rules.columns_violated(list(rows[0])) == []
     priced = [row for row in rows if row["x_PriceSource"] is not None]
     assert focus_rules.violated(priced) == []
-    # A cost that nobody knows yet is null: the one rule that is broken on purpose, in provisional hours alone.
+    # Unknown costs are null in provisional hours: the only rule that is broken on purpose.
     unpriced = [row for row in rows if row["x_PriceSource"] is None]
     broken = {violation.split()[0] for violation in focus_rules.violated(unpriced)}
     assert broken == {"ContractedCost", "EffectiveCost", "ListCost"}

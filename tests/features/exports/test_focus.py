@@ -1,4 +1,4 @@
-"""FOCUS rows of hours whose figures are known by hand, and of hours that nobody thought of."""
+"""FOCUS rows of manually calculated hours and of generated hours."""
 
 import json
 from collections.abc import Sequence
@@ -122,7 +122,7 @@ def test_unknown_costs_are_null_and_never_zero() -> None:
     ]
 
 
-def test_instances_with_the_same_node_name_are_one_origin_charge() -> None:
+def test_instances_with_the_same_node_name_are_a_single_origin_charge() -> None:
     second = replace(A_NODE, provider_id="aws:///eu-central-1a/i-2")
     rows = rows_of([held("p", "5", "20"), held("q", "5", "20")], [A_NODE, second])
     assert {(row["ResourceId"], row["ResourceName"]) for row in rows} == {("n1", None)}
@@ -130,7 +130,7 @@ def test_instances_with_the_same_node_name_are_one_origin_charge() -> None:
     assert focus_rules.violated(rows) == []
 
 
-def test_a_residual_may_be_negative_and_ratios_still_sum_to_one() -> None:
+def test_a_residual_may_be_negative_and_ratios_still_add_up_to_1() -> None:
     rows = rows_of([held("p", "10", "12")], [node(capacity_gpu_hours="8", node_cost_usd="9", residual_usd="-3")])
     assert [(row["x_CostPart"], row["EffectiveCost"]) for row in rows] == [("allocated", 12), ("residual", -3)]
     assert focus_rules.violated(rows) == []

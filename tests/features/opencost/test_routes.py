@@ -155,8 +155,8 @@ KEYS = {
 def test_every_aggregation_is_the_sum_of_the_lines(records: list[HourRecord], aggregate: str) -> None:
     (allocations,) = sets(aggregate=aggregate)
     expected = truth(records, KEYS[aggregate], FIRST, LAST)
-    assert {name: one["gpuCost"] for name, one in allocations.items()} == expected
-    assert all(name == one["name"] for name, one in allocations.items())
+    assert {name: allocation["gpuCost"] for name, allocation in allocations.items()} == expected
+    assert all(name == allocation["name"] for name, allocation in allocations.items())
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_steps_start_at_the_start_of_the_window(
         start = FIRST + HOUR * length * number
         end = min(start + HOUR * length, LAST)
         expected = truth(records, KEYS[aggregate], start, end)
-        assert {name: one["gpuCost"] for name, one in each.items()} == expected
+        assert {name: allocation["gpuCost"] for name, allocation in each.items()} == expected
         for allocation in each.values():
             assert (allocation["start"], allocation["end"]) == (
                 f"{start:%Y-%m-%dT%H:%M:%SZ}",

@@ -1,4 +1,4 @@
-"""GPUs, vCPUs and memory of EC2 instance types; implements `price_types.InstanceTypes`."""
+"""GPUs, vCPUs and memory of EC2 instance types."""
 
 from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction

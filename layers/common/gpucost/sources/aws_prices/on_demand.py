@@ -1,4 +1,4 @@
-"""On-demand prices by instance type, region and operating system; implements `price_types.PriceList`."""
+"""On-demand prices by instance type, region and operating system."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""EC2's spot price history; implements `price_types.SpotHistory`.
+"""EC2's spot price history.
 
 Zone names differ between accounts (`us-east-1a` can be another zone in each), so prices are stored by zone id.
 """

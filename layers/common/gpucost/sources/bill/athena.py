@@ -1,4 +1,4 @@
-"""Reads the AWS bill with Athena; implements `bill_ports.BillReader`."""
+"""Reads the AWS bill with Athena."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -124,7 +124,7 @@ class AthenaBill:
 
 
 def bill_reader(cur: CurSettings) -> AthenaBill:
-    """Create the reader of one export; implements `bill_ports.BillReaders`."""
+    """Create the reader of one export."""
     return AthenaBill(athena_client(cur), cur, clock=lambda: datetime.now(UTC))
 
 

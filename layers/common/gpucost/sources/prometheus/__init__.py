@@ -20,7 +20,7 @@ def metrics_reader(
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> PrometheusReader:
-    """Create the metrics reader of a cluster; implements `ports.MetricsReaders`."""
+    """Create the metrics reader of a cluster."""
     budget = MemoryBudget()
     preferred, *fallbacks = signals_by_preference(settings.utilization.signal, settings.utilization.scale)
     return PrometheusReader(
