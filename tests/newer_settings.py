@@ -10,6 +10,6 @@ def push_newer_format(client: Any, table: str, version: int) -> str:
     item = {"pk": {"S": "SETTINGS"}, "sk": {"S": f"{version:08d}"}, "v": {"N": "99"}}
     client.put_item(TableName=table, Item=item)
     return (
-        f"version {version} of the settings: item 'SETTINGS' of the ledger has format 99; "
-        f"this version reads up to {FORMAT}"
+        f"version {version} of the settings: item 'SETTINGS' of the ledger has schema version 99; "
+        f"this release reads up to {FORMAT}. Deploy the release that wrote it, or a newer one"
     )

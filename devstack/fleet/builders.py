@@ -1,6 +1,6 @@
 """Builds nodes with whole GPUs, MIG, time-slicing, MPS or Neuron, and the GPU share of each resource's unit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
 from devstack.fleet.hardware import MODELS, resource_of, slice_of_gpu
@@ -85,8 +85,3 @@ def _labels(product: str, count: int, *, replicas: int, strategy: str) -> dict[s
         "nvidia_com_gpu_sharing_strategy": "none",
         "nvidia_com_mig_strategy": strategy,
     }
-
-
-def owned(kind: str, name: str, *more: tuple[str, str]) -> Mapping[str, object]:
-    """Owners as keywords of a pod."""
-    return {"owners": ((kind, name), *more)}

@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not wanted.items() <= query.items() or not query.get("state") or not query.get("code_challenge"):
             self._send(400, "text/plain", f"not as registered: {query}".encode())
             return
-        links = [self._back({"error": "access_denied", "state": query["state"]}, "nobody")]
+        links = [self._back({"error": "access_denied", "state": query["state"]}, "cancel")]
         for user in issuer.people:
             code = secrets.token_urlsafe()
             issuer.codes[code] = {**query, "who": user}

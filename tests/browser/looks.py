@@ -44,7 +44,7 @@ def has_every_look(page: Page) -> None:
     """Check the view in a tab: 360 px and 4K, light and dark, print, keyboard."""
     for width, height in ((NARROW, 740), (WIDE, 2160)):
         page.set_viewport_size({"width": width, "height": height})
-        page.wait_for_function("(width) => document.documentElement.scrollWidth <= width", arg=width)  # nothing beside
+        page.wait_for_function("(width) => document.documentElement.scrollWidth <= width", arg=width)
         for section in page.locator("main section").all()[:3]:
             box = section.bounding_box()
             assert box is not None

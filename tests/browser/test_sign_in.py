@@ -231,7 +231,7 @@ def test_expired_token_leads_to_sign_in(tabs: Tabs, site: Site) -> None:
 
 def test_refused_sign_in_is_shown(tabs: Tabs, site: Site) -> None:
     page = tabs.open(site.link("overview"))
-    sign_in(page, "nobody")
+    sign_in(page, "cancel")
     expect(page.get_by_role("alert")).to_contain_text("access_denied")
     page.get_by_role("button", name="Try again").click()
     expect(page).to_have_title("Who are you?")
@@ -301,7 +301,7 @@ def test_url_parameters_are_rendered_as_text(tabs: Tabs, site: Site) -> None:
 
 def test_sign_in_works_on_all_screens(tabs: Tabs, site: Site) -> None:
     page = tabs.open(site.link("overview"))
-    sign_in(page, "nobody")
+    sign_in(page, "cancel")
     expect(page.get_by_role("heading", name="Sign-in failed")).to_be_visible()
     has_every_look(page)
     page.get_by_role("button", name="Try again").click()

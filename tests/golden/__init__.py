@@ -1,1 +1,1 @@
-"""Golden answers: recorded inputs, and what the product answers to them, compared exactly while the code is rebuilt."""
+"""Golden answers: the product's recorded answers to recorded inputs, compared exactly while the code is rebuilt."""

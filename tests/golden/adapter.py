@@ -1,4 +1,4 @@
-"""The only module of the golden answers that imports code of this repository: what starts the parts around it.
+"""Starts the services around the product. Only this module of the golden answers imports the repository's code.
 
 Checking needs the template's table, queues and topics in the embedded AWS, and DynamoDB Local. Recording needs a real
 Prometheus and the simulated fleets, too. When these move, their new places are named here and nowhere else.
@@ -24,7 +24,7 @@ STACK = "golden"
 
 
 class Deployed(NamedTuple):
-    """What the template became.
+    """The deployed template.
 
     Attributes:
         outputs: of the stack, by name.
@@ -36,7 +36,7 @@ class Deployed(NamedTuple):
 
 
 def deploy(aws: str, dynamodb: str, api_url: str, parameters: Mapping[str, str]) -> Deployed:
-    """Make the template's table, queues, topics and bucket; the command line finds them under `--stack golden`."""
+    """Create the template's table, queues, topics and bucket. The command line finds them as `--stack golden`."""
     stack = create_stack(aws, api_url, parameters)
     create_table(client("dynamodb", dynamodb), stack.outputs["TableName"])
     resources = yaml_parse(TEMPLATE.read_text())["Resources"]
@@ -60,7 +60,7 @@ def client(service: str, endpoint: str) -> Any:
 
 @contextmanager
 def running_prometheus(folder: Path) -> Iterator[str]:
-    """A real Prometheus over the samples of a folder's OpenMetrics files; yields its address."""
+    """A real Prometheus over the samples of a folder's OpenMetrics files. Yields its URL."""
     from devstack.prometheus import running_prometheus as running
 
     with running(sorted(folder.glob("*.om"))) as url:
@@ -68,7 +68,7 @@ def running_prometheus(folder: Path) -> Iterator[str]:
 
 
 def write_metrics(fleets: Mapping[datetime, Sequence[Any]], folder: Path, days: int = 400) -> None:
-    """What Prometheus would have scraped of simulated fleets, by the hour that their minutes count from.
+    """Write the samples of simulated fleets, by the hour from which their minutes count.
 
     Args:
         fleets: clusters by their base.

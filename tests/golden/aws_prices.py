@@ -1,4 +1,4 @@
-"""EC2's prices, the Price List and Athena over HTTP, answered from tables: moto has none of them as they are.
+"""Serves EC2 prices, the Price List and Athena over HTTP from tables, because moto lacks them.
 
 Each answers in the service's own wire format, so that the product's clients need nothing but an endpoint.
 """
@@ -22,7 +22,7 @@ Tables = dict[str, Any]
 
 
 class AwsPrices:
-    """What AWS knows about prices at the moment."""
+    """AWS's prices at the moment."""
 
     def __init__(self) -> None:
         self.tables: Tables = {}
@@ -65,7 +65,7 @@ class AwsPrices:
                 raise NotImplementedError(other)
 
     def _spot(self, filters: Mapping[str, list[str]], since: datetime) -> list[dict[str, str]]:
-        """Changes since a time, newest first, and of each pool the last one before it."""
+        """Price changes since a time, newest first, and the last one before it for each pool."""
         rows = [
             row
             for row in self.tables.get("spot", [])

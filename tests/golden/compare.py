@@ -1,4 +1,4 @@
-"""Answers, made comparable and compared: exact numbers, texts apart, what is of the run left out."""
+"""Normalizes and compares answers: exact numbers, separate texts, without run-specific values."""
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -18,13 +18,13 @@ NOTHING = "(nothing)"
 
 @cache
 def normalized() -> Mapping[str, list[str]]:
-    """What is left out of the comparison, by kind."""
+    """Fields excluded from the comparison, by kind."""
     table: dict[str, list[str] | None] = yaml.safe_load(Path(__file__).with_name("normalized.yaml").read_text())
     return {kind: names or [] for kind, names in table.items()}
 
 
 class Difference(NamedTuple):
-    """One value that is not as it was."""
+    """A value that differs from the recorded one."""
 
     path: str
     expected: Any
@@ -35,7 +35,7 @@ class Difference(NamedTuple):
 
 
 def split(document: Any) -> tuple[Any, Any]:
-    """An answer without its texts, and its texts alone, by the same paths."""
+    """(answer without texts, texts by path)."""
     texts: dict[str, Any] = {}
     return _without_texts(document, (), "", texts), texts
 
@@ -61,7 +61,7 @@ def _without_texts(document: Any, path: PathOf, position: str, texts: dict[str, 
 
 
 def differences(expected: Any, actual: Any, path: str = "") -> Iterator[Difference]:
-    """Every position at which two documents differ; numbers are equal by value, whatever their digits."""
+    """All positions at which two documents differ. Numbers are compared by value, independent of their notation."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         for name in sorted(expected.keys() | actual.keys()):
             yield from differences(expected.get(name, NOTHING), actual.get(name, NOTHING), f"{path}.{name}")

@@ -1,4 +1,4 @@
-"""Faults planted in a copy of the layer, one at a time: the golden answers must notice each.
+"""Plants faults in a copy of the layer, one at a time. The golden answers must detect each.
 
     python -m tests.golden.faults [NUMBER ...]
 
@@ -17,7 +17,7 @@ from tests.golden.compare import Difference
 
 
 class Fault(NamedTuple):
-    """A mistake: what stands in a file of `layers/common/gpucost`, and what is put there instead."""
+    """A fault: a text in a file of `layers/common/gpucost`, and its replacement."""
 
     title: str
     scenario: str
@@ -71,7 +71,7 @@ FAULTS = (
 
 
 def main() -> int:
-    """Plant each; exit status 1 where one goes unnoticed."""
+    """Plant each fault. Exit status 1 if one is not detected."""
     chosen = [FAULTS[int(number) - 1] for number in sys.argv[1:]] or list(FAULTS)
     missed = 0
     with adapter.running_dynamodb() as dynamodb:
@@ -86,7 +86,7 @@ def main() -> int:
 
 
 def noticed(fault: Fault, dynamodb: str) -> list[Difference]:
-    """What differs with a fault."""
+    """The differences that a fault causes."""
     with tempfile.TemporaryDirectory(prefix="gpucost-golden-fault-") as folder:
         root = Path(folder)
         for entry in adapter.REPOSITORY.iterdir():

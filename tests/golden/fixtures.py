@@ -1,4 +1,4 @@
-"""Recorded files: JSON with exact numbers, gzipped to the same bytes each time, none above the size that is allowed."""
+"""Recorded files: JSON with exact numbers, gzipped reproducibly, within the allowed file size."""
 
 import gzip
 import json
@@ -11,7 +11,7 @@ import simplejson
 
 FOLDER = Path(__file__).with_name("recorded")
 LARGEST = 480_000
-"""Bytes of a file; the repository takes none above 500 KB."""
+"""Largest size of a file in bytes. The repository allows 500 KB."""
 
 
 def loads(text: str | bytes) -> Any:
@@ -20,12 +20,12 @@ def loads(text: str | bytes) -> Any:
 
 
 def dumps(document: Any) -> str:
-    """The same document, the same text."""
+    """Serialize a document. Equal documents give equal texts."""
     return simplejson.dumps(document, use_decimal=True, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def write(name: str, document: Mapping[str, Any], folder: Path = FOLDER) -> list[Path]:
-    """Write a mapping in place of what was recorded under a name; in several files where one would be too large."""
+    """Replace the recording of a name by a mapping, in several files if one would be too large."""
     folder.mkdir(exist_ok=True)
     for old in folder.glob(f"{name}.*.json.gz"):
         old.unlink()
@@ -45,7 +45,7 @@ def write(name: str, document: Mapping[str, Any], folder: Path = FOLDER) -> list
 
 
 def read(name: str, folder: Path = FOLDER, *, exact: bool = True) -> dict[str, Any]:
-    """What was recorded under a name; {} where nothing was.
+    """The recording of a name, or {} if there is none.
 
     Args:
         name: of the recording.

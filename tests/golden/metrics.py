@@ -1,4 +1,4 @@
-"""Prometheus, recorded: what a real one answered to each query, by path, query and times."""
+"""Recorded answers of a real Prometheus, by path, query and times."""
 
 import json
 import re
@@ -44,7 +44,7 @@ class Metrics:
         return self._whole(self._answers[key])
 
     def recorded(self) -> Recorded:
-        """Everything that was asked and answered; equal label sets are kept once, in a settled order."""
+        """All queries with their answers. Equal label sets are stored once, in a stable order."""
         texts = sorted(
             {json.dumps(row[0], sort_keys=True) for answer in self._answers.values() for row in answer["rows"]}
         )
@@ -61,7 +61,7 @@ class Metrics:
         if not answer.ok or body.get("warnings"):
             raise RuntimeError(f"Prometheus answered {answer.status_code}: {str(body)[:300]}")
         data = body["data"]
-        # Instant answers come in no order that Prometheus promises; timings differ from run to run.
+        # Prometheus does not define the order of instant answers, and timings differ between runs.
         rows = sorted(
             ([row["metric"], row["values"] if "values" in row else [row["value"]]] for row in data["result"]),
             key=lambda row: json.dumps(row, sort_keys=True),
@@ -83,7 +83,7 @@ class Metrics:
 
 
 def _settled(query: str) -> str:
-    """A query whatever its spaces and the order of its alternatives: the product keeps names in sets."""
+    """Normalize a query's spaces and the order of its alternatives, because the product keeps names in sets."""
 
     def settled(pattern: re.Match[str]) -> str:
         text = pattern[1]

@@ -1,4 +1,4 @@
-"""Everything outside the product and AWS's core services, as one HTTP server: metrics, prices, Slack, Alertmanager."""
+"""One HTTP server for all external systems except AWS's core services: metrics, prices, Slack, Alertmanager."""
 
 import base64
 import json
@@ -65,7 +65,7 @@ ADMIN = "arn:aws:iam::210987654321:user/admin"
 
 
 def event(method: str, path: str, query: str, authorizer: Mapping[str, Any], authorization: str = "") -> dict[str, Any]:
-    """A request as API Gateway's HTTP API sends it on (payload 2.0)."""
+    """A request as an API Gateway HTTP API forwards it (payload 2.0)."""
     parameters: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         parameters[name] = f"{parameters[name]},{value}" if name in parameters else value

@@ -1,4 +1,4 @@
-"""Plays a scenario's steps against the product's handlers and command line, and returns what they answered."""
+"""Runs a scenario's steps against the product's handlers and command line, and returns the answers."""
 
 import csv
 import gzip
@@ -26,18 +26,18 @@ from tests.golden.renames import Renames
 Step = dict[str, Any]
 VARIES = "(varies)"
 MISSING = "missing"
-"""What a reference to an earlier answer stands for where that answer has no such value."""
+"""The value of a reference that an earlier answer does not have."""
 
 
 class Played(NamedTuple):
-    """Answers by the names of their steps; texts for people apart."""
+    """Answers by step name, with separate texts."""
 
     answers: dict[str, Any]
     texts: dict[str, Any]
 
 
 class Player:
-    """One deployment and the world around it.
+    """A deployment and its external systems.
 
     Args:
         scenario: `parameters` of the template, `secrets`, `callers` of the API, `steps`.
@@ -67,7 +67,7 @@ class Player:
         self._printed: list[tuple[str, str]] = []
 
     def play(self, log: Callable[[str], None] = lambda _: None) -> Played:
-        """Play every step."""
+        """Run all steps."""
         with ExitStack() as running:
             self._running = running
             self._folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="gpucost-golden-")))
@@ -186,7 +186,7 @@ class Player:
         self._sqs.send_message(QueueUrl=self._queues[step["queue"]], MessageBody=body)
 
     def _deliver(self, step: Step) -> dict[str, Any]:
-        """Deliver what waits, one message at a time, until nothing is left."""
+        """Deliver waiting messages one at a time, until none is left."""
         handled: list[dict[str, Any]] = []
         moved = True
         while moved:
@@ -325,7 +325,7 @@ class Player:
         return self._table(header, rows) | {"kinds": kinds}
 
     def _table(self, header: list[str], rows: list[list[Any]]) -> dict[str, Any]:
-        """Columns by their recorded names, and rows in a settled order, for a file promises none."""
+        """Columns by their recorded names, and rows in a stable order, because files do not define one."""
         table = self._rows(header, rows)
         return {**table, "rows": sorted(table["rows"], key=lambda row: json.dumps(row, default=str, sort_keys=True))}
 
@@ -360,7 +360,7 @@ class Player:
         return text.replace(self._outside.url, "{outside}").replace(str(self._folder), "{folder}")
 
     def _referred(self, text: str) -> str:
-        """`${step|rows.[kind=idle].id}` stands for what an earlier step answered."""
+        """`${step|rows.[kind=idle].id}` is replaced by a value of an earlier step's answer."""
         return re.sub(r"\$\{([^|}]+)\|([^}]+)\}", lambda match: str(self._answer_at(match[1], match[2])), text)
 
     def _answer_at(self, step: str, path: str) -> Any:

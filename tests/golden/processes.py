@@ -1,4 +1,4 @@
-"""Workers: the product's processes as the checker starts and calls them."""
+"""Starts and calls worker processes of the product."""
 
 import json
 import os
@@ -17,7 +17,7 @@ _PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR")
 
 
 class Answer(NamedTuple):
-    """What a worker answered: its result, or the error that it raised; and what it printed meanwhile."""
+    """A worker's answer: its result or error, and its output."""
 
     result: Any
     error: str

@@ -1,4 +1,4 @@
-"""Recording a scenario, and checking what the product answers against it."""
+"""Records scenarios, and compares the product's answers with the recordings."""
 
 import hashlib
 import tempfile
@@ -17,7 +17,7 @@ Log = Callable[[str], None]
 def check(
     name: str, dynamodb: str, *, root: Path = adapter.REPOSITORY, texts: bool = False, log: Log = lambda _: None
 ) -> list[Difference]:
-    """What a scenario's answers differ in from those recorded."""
+    """The differences between a scenario's answers and the recorded ones."""
     metrics = Metrics(fixtures.read(f"{name}.prometheus", exact=False))
     played = Player(_inputs(name), metrics, dynamodb, root).play(log)
     unknown = [Difference("Prometheus", "a recorded query", key) for key in dict.fromkeys(metrics.missing)]
@@ -25,7 +25,7 @@ def check(
 
 
 def record(name: str, dynamodb: str, *, inputs_only: bool = False, log: Log = lambda _: None) -> list[Difference]:
-    """Record a scenario through a real Prometheus; what it differs in when it is played again, which should be nothing.
+    """Record a scenario with a real Prometheus. Returns the differences of a second run, which must be none.
 
     Raises:
         RuntimeError: inputs are recorded for answers that stay, and the fleets' metrics are no longer the same.
@@ -67,7 +67,7 @@ def _digest(folder: Path) -> str:
 def _surprises(
     steps: Sequence[Mapping[str, Any]], answers: Mapping[str, Any], texts: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Steps that fail and should not, or the other way round; those that say neither may end as they do."""
+    """Steps with an unexpected failure or success. Steps without an expectation may end either way."""
     for step in steps:
         expected = step.get("fails", False)
         answer = answers.get(step["name"])
@@ -80,7 +80,7 @@ def _surprises(
 
 
 def report(changes: Sequence[Difference], most: int) -> str:
-    """The first differences, each with its path, what was expected and what came."""
+    """The first differences, each with path, expected and actual value."""
     shown = "".join(f"  {change}\n" for change in changes[:most])
     return shown + (f"  … and {len(changes) - most} more\n" if len(changes) > most else "")
 
@@ -101,7 +101,7 @@ def _compared(name: str, played: Played, *, texts: bool) -> list[Difference]:
 
 
 def _parts(played: Played) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Answers and texts of each step, as they are written and read again."""
+    """Answers and texts of each step, after a round trip through the files."""
     answers, texts = {}, dict(played.texts)
     for step, answer in played.answers.items():
         answers[step], sentences = split(answer)

@@ -1,4 +1,4 @@
-"""The one table of renamed things: recorded names to today's for what is sent, and back for what is answered."""
+"""The table of renames: maps recorded names to current ones in inputs, and back in answers."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -10,11 +10,11 @@ import yaml
 TABLE = Path(__file__).with_name("renamed.yaml")
 PathOf = tuple[str, ...]
 UNRENAMED = " (not renamed)"
-"""Marks an answer's name that the table says is renamed."""
+"""Marks an old name in an answer that the table declares as renamed."""
 
 
 class Names:
-    """Names of one kind, old to new, some of them only below certain others."""
+    """Renames of one kind, old to new. Some apply only below certain paths."""
 
     def __init__(self, table: Mapping[str, str] | None) -> None:
         self._by_name: dict[str, list[tuple[PathOf, str]]] = {}
@@ -25,13 +25,13 @@ class Names:
             candidates.sort(key=lambda candidate: -len(candidate[0]))
 
     def new(self, path: PathOf, old: str) -> str:
-        """Today's name of something at a path of old names."""
+        """The current name at a path of old names."""
         return next(
             (new for before, new in self._by_name.get(old, ()) if path[len(path) - len(before) :] == before), old
         )
 
     def old(self, path: PathOf, new: str) -> str:
-        """The recorded name of something at a path of old names."""
+        """The recorded name at a path of old names."""
         for old in self._by_name:
             if self.new(path, old) == new:
                 return old
@@ -39,13 +39,13 @@ class Names:
 
 
 class Renames:
-    """The table."""
+    """All renames."""
 
     def __init__(self, table: Mapping[str, Any] | None = None) -> None:
         self._table = yaml.safe_load(TABLE.read_text()) if table is None else table
 
     def names(self, section: str) -> Names:
-        """Names of one section."""
+        """Renames of a section."""
         return Names(cast("dict[str, str] | None", self._table.get(section)))
 
     @cached_property
@@ -57,11 +57,11 @@ class Renames:
         }
 
     def values(self, section: str, path: PathOf) -> Names:
-        """Names of the values that stand at a path."""
+        """Renames of values at a path."""
         return next((names for where, names in self._values[section].items() if ends(path, where)), Names(None))
 
     def sent(self, document: Any, keys: str, values: str, path: PathOf = ()) -> Any:
-        """A document of old names as it is sent today."""
+        """Convert a document from old to current names."""
         if isinstance(document, dict):
             names = self.names(keys)
             return {
@@ -72,7 +72,7 @@ class Renames:
         return self.values(values, path).new((), document) if isinstance(document, str) else document
 
     def answered(self, document: Any, path: PathOf = ()) -> Any:
-        """An answer of today in old names."""
+        """Convert an answer from current to old names."""
         if isinstance(document, dict):
             renamed = {}
             for name, part in document.items():
@@ -84,14 +84,14 @@ class Renames:
         return self.values("values", path).old((), document) if isinstance(document, str) else document
 
     def route(self, path: str) -> str:
-        """A path of old routes as it is asked for today."""
+        """Convert a path of an old route."""
         for old, new in (self._table.get("routes") or {}).items():
             if path == old or path.startswith(f"{old}/"):
                 return str(new) + path[len(old) :]
         return path
 
     def query(self, parameters: Mapping[str, str]) -> dict[str, str]:
-        """Parameters of old names as they are sent today."""
+        """Convert parameters with old names."""
         renamed = {}
         for name, value in parameters.items():
             names = self.values("parameter_values", (name,))
@@ -99,7 +99,7 @@ class Renames:
         return renamed
 
     def command(self, arguments: list[str]) -> list[str]:
-        """A command line of old names as it is given today."""
+        """Convert a command line with old names."""
         for old, new in (self._table.get("commands") or {}).items():
             words = old.split()
             if arguments[: len(words)] == words:
@@ -110,6 +110,6 @@ class Renames:
 
 
 def ends(path: PathOf, pattern: str) -> bool:
-    """Whether a path ends as a dotted pattern says."""
+    """Whether the end of a path matches a dotted pattern."""
     parts = tuple(pattern.split("."))
     return path[len(path) - len(parts) :] == parts

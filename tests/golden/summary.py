@@ -38,7 +38,7 @@ def summary(name: str) -> dict[str, Counter[str]]:
 
 
 def text(name: str) -> str:
-    """The same, as people read it."""
+    """The counts as text."""
     lines = [f"{name}:"]
     for field, counts in summary(name).items():
         lines.append(f"  {field}: " + ", ".join(f"{value} {count}" for value, count in sorted(counts.items())))

@@ -1,4 +1,4 @@
-"""The product still gives the golden answers: the simulated fleets, and the demo."""
+"""The product gives the golden answers for the simulated fleets and the demo."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The product still gives the golden answers: prices, and five weeks of a cluster."""
+"""The product gives the golden answers for prices, and for five weeks of a cluster."""
 
 import pytest
 

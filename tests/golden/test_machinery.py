@@ -1,4 +1,4 @@
-"""What the golden answers rest on: the table of renamed things, the comparison, the recorded files."""
+"""Tests of the golden answers' tools: table of renames, comparison, recorded files."""
 
 from decimal import Decimal
 from pathlib import Path

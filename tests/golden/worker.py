@@ -1,4 +1,4 @@
-"""A process of the product under a fixed clock: answers one JSON line on stdout for each JSON line on stdin.
+"""Runs the product with a fixed clock: one JSON line on stdout for each JSON line on stdin.
 
     python -I worker.py function ROOT TIME FOLDER      # events for `functions/<FOLDER>/app.py`
     python -I worker.py command ROOT TIME              # arguments for the console script `gpucost`
@@ -48,14 +48,14 @@ class Context:
 
 
 def load_function(root: Path, folder: str) -> Callable[[Request], Any]:
-    """The handler of a function, imported as Lambda imports it."""
+    """A function's handler, imported like Lambda does."""
     sys.path[:0] = [str(root / "functions" / folder), str(root / "layers" / "common")]
     handler = importlib.import_module("app").handler
     return lambda request: handler(request["event"], Context(folder))
 
 
 def load_command(root: Path) -> Callable[[Request], Any]:
-    """The command line, by the entry point that pyproject.toml declares."""
+    """The command line's entry point from pyproject.toml."""
     sys.path[:0] = [str(root), str(root / "layers" / "common")]
     module, _, name = tomllib.loads((root / "pyproject.toml").read_text())["project"]["scripts"]["gpucost"].partition(
         ":"
@@ -76,7 +76,7 @@ def load_command(root: Path) -> Callable[[Request], Any]:
 
 
 def in_child(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """A call in a process forked for it: each command starts with nothing cached, and imports are paid for once."""
+    """Run a call in a forked process, so that it starts without caches but with all imports."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -97,7 +97,7 @@ def in_child(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def load_aws() -> Callable[[Request], Any]:
-    """moto's server, whose clock follows the scenario."""
+    """moto's server with the scenario's clock."""
     import logging
 
     from moto.server import ThreadedMotoServer

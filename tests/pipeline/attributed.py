@@ -23,7 +23,7 @@ from tests.system.timeline import HOUR, Timeline
 NOW = datetime.now(UTC)
 
 
-class Heard(MessageBus):
+class RecordingBus(MessageBus):
     """A bus that remembers what was published; the queues have tests of their own."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class System:
         self.ledger = Ledger(table.client, table.name)
         self.store = DocumentStore(table.client, table.name, clock=lambda: NOW)
         self.push(url)
-        self.heard = Heard()
+        self.bus = RecordingBus()
         self.now = NOW
         self.book = PriceStore(table.client, table.name)
         self.bills = BillStore(table.client, table.name, clock=lambda: NOW)
@@ -59,7 +59,7 @@ class System:
             self.ledger,
             self.rollups,
             metrics_reader,
-            self.heard,
+            self.bus,
             pricer=self.pricer,
             clock=lambda: self.now,
             limits=LimitsRecorder(PrometheusLimits, self.limits),

@@ -22,13 +22,13 @@ def system(table: DynamoTable, prometheus: Callable[[str], str]) -> System:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries without waiting."""
     monkeypatch.setattr("gpucost.sources.prometheus.client.BACKOFF_SECONDS", 0.0)
 
 
 def test_unreachable_prometheus_makes_hours_incomplete_with_reason_and_next_attempt(
-    system: System, impatient: None, refused_url: str
+    system: System, without_backoff: None, refused_url: str
 ) -> None:
     system.push(refused_url)
     system.attribute(version=2)
@@ -38,10 +38,10 @@ def test_unreachable_prometheus_makes_hours_incomplete_with_reason_and_next_atte
     assert "could not be reached" in manifest.notes[0]
     assert "cluster demo" in manifest.notes[0]
     assert manifest.next_attempt_at == NOW.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
-    assert system.heard.closed[0].status == "incomplete"
+    assert system.bus.closed[0].status == "incomplete"
 
 
-def test_incomplete_hour_is_retried_only_when_due(system: System, impatient: None, refused_url: str) -> None:
+def test_incomplete_hour_is_retried_only_when_due(system: System, without_backoff: None, refused_url: str) -> None:
     url = system.store.current().settings.clusters[0].prometheus.url
     system.push(refused_url)
     system.attribute(version=2)
@@ -54,7 +54,7 @@ def test_incomplete_hour_is_retried_only_when_due(system: System, impatient: Non
 
 
 def test_incomplete_hour_is_abandoned_at_the_end_of_its_look_back(
-    system: System, impatient: None, refused_url: str
+    system: System, without_backoff: None, refused_url: str
 ) -> None:
     system.push(refused_url)
     end = HOUR + timedelta(days=7)
@@ -90,7 +90,7 @@ def test_failing_hour_goes_to_the_dead_letter_queue_and_delays_no_other(
     manifest = system.ledger.manifest("demo", HOUR)
     assert manifest is not None
     assert "ZeroDivisionError: a mistake of ours" in manifest.notes[0]
-    ((body, reason),) = system.heard.letters
+    ((body, reason),) = system.bus.letters
     assert reason == "ZeroDivisionError: a mistake of ours"
     letter = HoursDue.model_validate_json(body)
     assert (letter.first_hour, letter.hours, letter.force, letter.origin) == (HOUR, 1, True, "schedule")
@@ -121,4 +121,4 @@ def test_query_refused_by_amps_limit_makes_the_hour_incomplete_with_its_reason(
     assert manifest is not None
     assert manifest.next_attempt_at is not None
     assert "the error threshold is reached" in manifest.notes[0]
-    assert system.heard.letters == [], "it is no bug"
+    assert system.bus.letters == [], "it is no bug"

@@ -82,14 +82,14 @@ def test_hours_of_a_partly_expired_day_are_published(table: DynamoTable, system:
         elif item["pk"]["S"].endswith("#hours"):  # a manifest says when its summary ends
             table.client.put_item(TableName=table.name, Item={**item, "e": {"N": "1"}})
     system.attribute()
-    assert system.heard.closed[-1].hour == HOUR
+    assert system.bus.closed[-1].hour == HOUR
     assert system.figures()[-1] == ("complete", "12", 1)
 
 
 def test_hour_is_published_with_an_event(system: System) -> None:
     system.attribute()
     assert system.figures() == [("complete", "12", 1)]
-    (closed,) = system.heard.closed
+    (closed,) = system.bus.closed
     assert (closed.hour, closed.status, closed.record_version, closed.origin) == (HOUR, "complete", 1, "schedule")
     assert closed.correlation_id == "why"
 
@@ -98,8 +98,8 @@ def test_repeated_delivery_sends_the_event_again_and_changes_nothing(system: Sys
     system.attribute()
     system.attribute()
     assert system.figures() == [("complete", "12", 1)]
-    assert len(system.heard.closed) == 2
-    assert system.heard.closed[0] == system.heard.closed[1]
+    assert len(system.bus.closed) == 2
+    assert system.bus.closed[0] == system.bus.closed[1]
 
 
 def test_prices_are_those_of_the_book_in_that_hour(system: System) -> None:

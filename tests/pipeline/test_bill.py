@@ -163,14 +163,14 @@ def test_current_month_is_not_closed_by_final_lines(world: World) -> None:
 
 
 def test_bill_of_a_month_is_open_as_long_as_one_of_its_lines_is(world: World) -> None:
-    class Late(DuckDbBill):
+    class LateBill(DuckDbBill):
         def lines(self, start: datetime, end: datetime) -> list[BillLine]:
             first, *others = super().lines(start, end)
             return [replace(first, is_final=False), *others]
 
     items = [on_demand("i-0a", "p5.48xlarge", HOUR + number * ONE_HOUR, "55") for number in range(2)]
     write_export(world.folder, items, invoice="EUINDE26-1")
-    world.reader = Late(world.folder, cur_settings())
+    world.reader = LateBill(world.folder, cur_settings())
     world.now = DECEMBER + timedelta(days=4)
     assert world.refresh(months=(NOVEMBER,)).closed == ()
     assert world.store.months() == {NOVEMBER: False}
@@ -268,7 +268,7 @@ class KilledError(Exception):
     """In place of the machine."""
 
 
-class Dying:
+class KilledClient:
     """The real client, killed at a call."""
 
     def __init__(self, client: Any, at: int) -> None:
@@ -314,7 +314,7 @@ def test_run_again_after_a_crash_at_any_call_ends_the_same(world: World) -> None
         return world.store.bills(OCTOBER, DECEMBER), changed, world.store.months()
 
     start_over()
-    whole = Dying(world.table.client, 0)
+    whole = KilledClient(world.table.client, 0)
     world.service(whole).refresh(settings_of(), (NOVEMBER,))
     expected = seen()
     assert len(expected[1]) == 6, "an hour went, and the invoice makes the others final"
@@ -324,7 +324,7 @@ def test_run_again_after_a_crash_at_any_call_ends_the_same(world: World) -> None
         start_over()
         before = seen()
         with pytest.raises(KilledError):
-            world.service(Dying(world.table.client, number)).refresh(settings_of(), (NOVEMBER,))
+            world.service(KilledClient(world.table.client, number)).refresh(settings_of(), (NOVEMBER,))
         writes += seen() != before
         world.service().refresh(settings_of(), (NOVEMBER,))
         assert seen() == expected, f"call {number}"

@@ -40,7 +40,7 @@ BILLED = BillLine(
 )
 
 
-class Billed(System):
+class BilledSystem(System):
     """Nodes at $10 by the settings until the bill arrives."""
 
     def __init__(self, table: DynamoTable) -> None:
@@ -85,7 +85,7 @@ class Billed(System):
         service = RepricingService(self.store, self.ledger, self.book, self.bills, self)  # type: ignore[arg-type]
         sent = service.reprice(NOW + SETTLE_DELAY, "c")
         restating = RestateService(
-            self.store, self.ledger, self.rollups, self.heard, pricer=self.pricer, clock=lambda: NOW
+            self.store, self.ledger, self.rollups, self.bus, pricer=self.pricer, clock=lambda: NOW
         )
         for message in self.sent:
             restating.restate(message)
@@ -99,11 +99,11 @@ class Billed(System):
 
 
 @pytest.fixture
-def billed(table: DynamoTable) -> Billed:
-    return Billed(table)
+def billed(table: DynamoTable) -> BilledSystem:
+    return BilledSystem(table)
 
 
-def test_hour_is_provisional_until_its_bill_arrives(billed: Billed) -> None:
+def test_hour_is_provisional_until_its_bill_arrives(billed: BilledSystem) -> None:
     billed.attribute(hours=2, version=2)
     assert (billed.line().price_source, billed.line().allocated_usd) == ("rates", Decimal(5))
     assert billed.status() == ("provisional", 1)
@@ -118,7 +118,7 @@ def test_hour_is_provisional_until_its_bill_arrives(billed: Billed) -> None:
     assert restatement.reason == f"the bill of {HOUR:%Y-%m-%d} is new or changed"
 
 
-def test_second_refresh_and_repricing_change_nothing(billed: Billed) -> None:
+def test_second_refresh_and_repricing_change_nothing(billed: BilledSystem) -> None:
     billed.attribute(version=2)
     billed.lines = [BILLED]
     billed.refresh(PricesDue(source="cur"))
@@ -128,7 +128,7 @@ def test_second_refresh_and_repricing_change_nothing(billed: Billed) -> None:
     assert billed.status() == ("complete", 2)
 
 
-def test_corrected_bill_adds_one_restatement(billed: Billed) -> None:
+def test_corrected_bill_adds_one_restatement(billed: BilledSystem) -> None:
     billed.attribute(version=2)
     billed.lines = [replace(BILLED, is_final=False)]
     billed.refresh(PricesDue())
@@ -140,13 +140,13 @@ def test_corrected_bill_adds_one_restatement(billed: Billed) -> None:
     assert (billed.status(), billed.line().allocated_usd) == (("complete", 3), Decimal(3))
 
 
-def test_hourly_refresh_skips_the_bill_and_reports_failures(billed: Billed) -> None:
+def test_hourly_refresh_skips_the_bill_and_reports_failures(billed: BilledSystem) -> None:
     billed.fails = True
     assert billed.refresh(PricesDue(new_only=True)) == RefreshResult()
     assert billed.refresh(PricesDue()).failures == ["the bill: Athena did not answer"]
 
 
-def test_node_pools_are_those_of_the_ledger(billed: Billed) -> None:
+def test_node_pools_are_those_of_the_ledger(billed: BilledSystem) -> None:
     billed.metrics.labels = {"label_karpenter_sh_nodepool": "gold"}
     billed.attribute(hours=3, version=2)
     pools = LedgerNodePools(billed.store, billed.ledger)
@@ -154,7 +154,7 @@ def test_node_pools_are_those_of_the_ledger(billed: Billed) -> None:
     assert pools(HOUR + timedelta(days=1), HOUR + timedelta(days=2)) == {}
 
 
-def test_hour_missing_from_a_closed_bill_is_final(billed: Billed) -> None:
+def test_hour_missing_from_a_closed_bill_is_final(billed: BilledSystem) -> None:
     billed.attribute(hours=2, version=2)
     billed.lines = [BILLED]
     month_after = (HOUR.replace(day=1) + timedelta(days=32)).replace(day=3)

@@ -23,6 +23,7 @@ from gpucost.storage import settings_store
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Departure, StoredSettings
 from gpucost.storage.rollups import RollupStore
+from gpucost.storage.settings_store import DynamoSettingsStore
 from tests.conftest import DynamoTable
 from tests.records import line, record
 
@@ -154,11 +155,11 @@ def test_number_of_recorded_departures_is_limited(fleet: Fleet, monkeypatch: pyt
 def test_push_reads_only_the_newest_version(fleet: Fleet) -> None:
     store = fleet.store()
     with pytest.MonkeyPatch.context() as patch:
-        patch.delattr(DocumentStore, "history")
+        patch.delattr(DynamoSettingsStore, "history")
         assert "west" in store.push(store.current().text, author="me", now=LEFT + DAY).departed
 
 
-class Exported:
+class ExportedDays:
     """A catalogue in which each cluster has one day, and a bucket that names addresses."""
 
     def days(self, cluster: str, start: datetime, end: datetime) -> list[ExportedDay]:
@@ -170,7 +171,7 @@ class Exported:
 
 
 def test_exports_of_a_departed_cluster_are_listed(fleet: Fleet) -> None:
-    exported = Exported()
+    exported = ExportedDays()
     listing = ExportListing(fleet.store(), fleet.ledger, exported, exported, clock=lambda: NOW)  # type: ignore[arg-type]
     exports = listing.exports(SEPTEMBER, NOVEMBER)
     assert [listed.exported.cluster for listed in exports] == ["east", "west"]

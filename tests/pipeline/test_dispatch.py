@@ -146,14 +146,14 @@ def test_second_tick_for_the_same_time_sends_the_same_hours(fleet: Fleet) -> Non
 
 
 def test_failing_cluster_delays_only_itself(fleet: Fleet) -> None:
-    class Troubled(Ledger):
+    class FailingLedger(Ledger):
         def manifests(self, cluster: str, start: datetime, end: datetime) -> Any:
             if cluster == "blue":
                 raise SourceError("the table is away")
             return super().manifests(cluster, start, end)
 
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
-    troubled = Troubled(fleet.ledger._table._client, fleet.ledger._table._name)
+    troubled = FailingLedger(fleet.ledger._table._client, fleet.ledger._table._name)
     result = DispatchService(fleet.store, troubled, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
     assert result is not None
     assert result.failures == ("blue: the table is away",)
@@ -352,7 +352,7 @@ def test_hour_that_waited_before_a_long_pause_is_tried_once_more(fleet: Fleet, b
 
 
 def test_tick_after_others_reads_only_its_reach(fleet: Fleet) -> None:
-    class Heard(Ledger):
+    class RecordingLedger(Ledger):
         starts: ClassVar[list[datetime]] = []
 
         def manifests(self, cluster: str, start: datetime, end: datetime) -> Any:
@@ -363,9 +363,9 @@ def test_tick_after_others_reads_only_its_reach(fleet: Fleet) -> None:
     reach = 14 * DAY - HOUR
     for name, silent in (("blue", 7 * DAY), ("green", 7 * DAY + HOUR)):
         fleet.publish(record([line()], cluster=name, hour=NEWEST - silent))
-    heard = Heard(fleet.ledger._table._client, fleet.ledger._table._name)
-    DispatchService(fleet.store, heard, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
-    assert heard.starts == [NEWEST - reach, NEWEST - reach, NEWEST - reach - MAX_SILENCE]
+    ledger = RecordingLedger(fleet.ledger._table._client, fleet.ledger._table._name)
+    DispatchService(fleet.store, ledger, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
+    assert ledger.starts == [NEWEST - reach, NEWEST - reach, NEWEST - reach - MAX_SILENCE]
 
 
 def test_damaged_settings_leave_the_last_valid_ones_in_force(fleet: Fleet) -> None:
@@ -389,7 +389,7 @@ def test_damaged_settings_leave_the_last_valid_ones_in_force(fleet: Fleet) -> No
     ]
     assert "must be a list" in result.settings_refused[0]
     assert "damaged" in result.settings_refused[1]
-    assert "format 99" in result.settings_refused[2]
+    assert "schema version 99" in result.settings_refused[2]
     assert result.hours_sent == 2
     assert [stored.version for stored in fresh.history()] == [1]
     assert fresh.push(SETTINGS, author="me", now=TICK.scheduled_time).version == 5

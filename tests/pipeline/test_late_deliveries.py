@@ -21,7 +21,7 @@ from tests.pipeline.test_restate import NOW, OnePod, System, document
 from tests.records import HOUR
 
 
-class Meanwhile:
+class InterleavedClient:
     """The real client; something else happens right before its first transaction, or first call of another name."""
 
     def __init__(self, client: Any, action: Callable[[], object], call: str = "transact_write_items") -> None:
@@ -41,7 +41,7 @@ def test_late_delivery_keeps_the_usage_that_later_versions_use(table: DynamoTabl
         system.attribute()
         assert system.restate(version=2) == [2]
 
-    system.attribute(ledger=Ledger(Meanwhile(table.client, meanwhile), table.name))
+    system.attribute(ledger=Ledger(InterleavedClient(table.client, meanwhile), table.name))
     system.push(30)
     assert system.restate(version=3) == [3]
     assert system.line().allocated_usd == 30
@@ -57,7 +57,7 @@ def test_late_restatement_keeps_the_chain_and_newer_settings(table: DynamoTable)
         system.push(30)
         assert system.restate(version=3) == [3]
 
-    assert system.restate(version=2, ledger=Ledger(Meanwhile(table.client, meanwhile), table.name)) == [3]
+    assert system.restate(version=2, ledger=Ledger(InterleavedClient(table.client, meanwhile), table.name)) == [3]
     assert system.restate(version=2) == [3], "delivered again"
     assert system.line().allocated_usd == 30
     assert [
@@ -118,13 +118,13 @@ def test_winning_restatement_of_two_with_the_same_figures_is_listed(table: Dynam
     def meanwhile() -> None:
         assert system.restate(why="approved by finance") == [2]
 
-    late = Ledger(Meanwhile(table.client, meanwhile, "batch_write_item"), table.name)
+    late = Ledger(InterleavedClient(table.client, meanwhile, "batch_write_item"), table.name)
     assert system.restate(why="just trying", ledger=late) == [2]
     (restatement,) = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
     assert restatement.reason == "approved by finance"
 
 
-class Away(OnePod):
+class UnreachableMetrics(OnePod):
     """A metrics source that does not answer."""
 
     def observe(self, hours: Sequence[datetime]) -> list[Observation]:
@@ -135,13 +135,13 @@ def test_hour_is_tried_twice_with_the_shortest_look_back(table: DynamoTable) -> 
     """At the first attempt an outage may continue into the next hour."""
     system = System(table)
     system.push(12, lookback_hours=1)
-    system.metrics = Away()
+    system.metrics = UnreachableMetrics()
     work = HoursDue(cluster="demo", first_hour=HOUR, hours=1, settings_version=2, origin="schedule", correlation_id="c")
     for minutes, next_attempt in ((65, HOUR + 2 * ONE_HOUR), (125, None)):
         at = HOUR + timedelta(minutes=minutes)
         service = AttributeService(
-            system.store, system.ledger, system.rollups, system.reader, system.heard, pricer=system.pricer,
-            clock=lambda at=at: at,
+            system.store, system.ledger, system.rollups, system.reader, system.bus, pricer=system.pricer,
+            clock=lambda at=at: at,  # type: ignore[misc]
         )  # fmt: skip
         service.attribute(work)
         manifest = system.ledger.manifest("demo", HOUR)
@@ -154,7 +154,7 @@ def test_figures_are_published_after_an_incomplete_concurrent_delivery(table: Dy
     there = system.metrics
 
     def meanwhile() -> None:
-        system.metrics = Away()
+        system.metrics = UnreachableMetrics()
         system.attribute()
 
     class Slow(OnePod):
@@ -172,7 +172,7 @@ def test_figures_are_published_after_an_incomplete_concurrent_delivery(table: Dy
 
 def test_hour_blocked_by_other_transactions_is_delivered_again(table: DynamoTable) -> None:
     system = System(table)
-    there, system.metrics = system.metrics, Away()
+    there, system.metrics = system.metrics, UnreachableMetrics()
     system.attribute()
     system.metrics = there
 

@@ -71,7 +71,7 @@ def document() -> str:
     return json.dumps({"clusters": clusters, "pricing": {"source": "constant", "gpu_hourly_usd": 12}})
 
 
-class Troubled(Ledger):
+class FailingLedger(Ledger):
     """The real ledger, which some clusters' partitions are refused of."""
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> Any:
@@ -97,7 +97,7 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
     )  # fmt: skip
     store = DocumentStore(table.client, table.name, clock=lambda: NOW)
     store.push(document(), author="me", now=NOW)
-    ledger = Troubled(table.client, table.name)
+    ledger = FailingLedger(table.client, table.name)
     result = DispatchService(store, ledger, ledger.versions, bus).dispatch(ScheduledTick(scheduled_time=NOW), "why")
     assert result is not None
     assert {failure.split(":")[0] for failure in result.failures} == {name(n) for n in UNREAD}

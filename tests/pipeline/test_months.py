@@ -36,7 +36,7 @@ FIRST = END - 4 * HOUR
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 
 
-class Before:
+class InterleavedClient:
     """The real client; something else happens right before its n-th call of a name."""
 
     def __init__(self, client: Any, name: str, action: Callable[[], object], at: int = 1) -> None:
@@ -162,7 +162,7 @@ def test_closed_month_keeps_its_figures_and_later_versions_are_adjustments(syste
     ]
     adjustments = system.month_service.adjustments(MONTH)
     assert adjustments.hours == 2
-    assert moved(adjustments) == [20, 21]
+    assert closed_and_now(adjustments) == [20, 21]
     assert json.loads(adjustments_json(adjustments))["rows"][0]["now"]["allocated_usd"] == 21
     assert adjustments_csv(adjustments).splitlines()[1].startswith("2026-10,demo,research,USD,0.285714285714,")
     assert not system.publish(END, "11", "November is open").is_adjustment
@@ -189,7 +189,7 @@ def test_reopened_month_applies_its_adjustments(system: System) -> None:
 def test_month_closed_before_any_call_of_a_publication_rejects_it(system: System) -> None:
     before, crossed = system.answers(), 0
     for at in range(1, 30):
-        done = system.publish(FIRST, f"{10 + at}", "why", Before(system.table.client, "", system.close, at))
+        done = system.publish(FIRST, f"{10 + at}", "why", InterleavedClient(system.table.client, "", system.close, at))
         if not done.is_adjustment:
             break
         assert system.answers() == before, f"closed before call {at}"
@@ -206,14 +206,14 @@ def test_month_closed_before_any_call_of_a_publication_rejects_it(system: System
 
 def test_month_closed_just_before_the_transaction_is_respected(system: System) -> None:
     before = system.answers()
-    done = system.publish(FIRST, "13", "why", Before(system.table.client, "transact_write_items", system.close))
+    done = system.publish(FIRST, "13", "why", InterleavedClient(system.table.client, "transact_write_items", system.close))
     assert done.is_adjustment
     assert system.answers() == before
-    opened = Before(system.table.client, "transact_write_items", lambda: system.ledger.versions.reopen_month(MONTH))
+    opened = InterleavedClient(system.table.client, "transact_write_items", lambda: system.ledger.versions.reopen_month(MONTH))
     assert not system.publish(FIRST, "17", "opened meanwhile", opened).is_adjustment
     system.close()
     system.publish(FIRST, "18", "adjustment")
-    opened = Before(system.table.client, "transact_write_items", lambda: system.month_service.reopen(MONTH))
+    opened = InterleavedClient(system.table.client, "transact_write_items", lambda: system.month_service.reopen(MONTH))
     with pytest.raises(ConflictError):
         system.publish(FIRST, "19", "the adjustment was applied meanwhile", opened)
     assert system.month() == 30 + 18
@@ -229,7 +229,7 @@ def test_adjustment_recorded_while_a_month_was_briefly_closed_is_not_skipped(sys
         system.publish(FIRST, "13", "newer")
         system.ledger.versions.reopen_month(MONTH)
 
-    opened = Before(system.table.client, "transact_write_items", frozen_for_a_moment)
+    opened = InterleavedClient(system.table.client, "transact_write_items", frozen_for_a_moment)
     with pytest.raises(ConflictError):
         system.publish(FIRST, "11", "older", opened)
     assert system.month_service.reopen(MONTH) == 1
@@ -261,7 +261,7 @@ def test_late_figures_of_a_missing_hour_in_a_closed_month_are_an_adjustment(syst
     ]
     assert work.send(1, "why") == 0, "a backfill skips hours whose adjustment has figures"
     assert work.progress().done == 3
-    assert moved(system.month_service.adjustments(MONTH)) == [0, 11]
+    assert closed_and_now(system.month_service.adjustments(MONTH)) == [0, 11]
     assert system.month_service.reopen(MONTH) == 2
     assert system.month() == 51
 
@@ -279,7 +279,7 @@ def test_one_of_two_concurrent_adjustments_wins(system: System) -> None:
             system.ledger.publish(
                 record([line(usd=usd)], hour=FIRST), replacing=old, settings_version=1, now=NOW, reason=why
             )
-    assert moved(system.month_service.adjustments(MONTH)) == [10, 13]
+    assert closed_and_now(system.month_service.adjustments(MONTH)) == [10, 13]
     newest = system.ledger.newest_version("demo", FIRST)
     assert newest is not None
     assert [hour_line.allocated_usd for hour_line in system.ledger.lines_of(newest)] == [13]
@@ -293,7 +293,7 @@ def test_departed_cluster_stays_in_closed_months_and_is_reopened_with_them(syste
     system.push("demo")
     assert system.clusters() == system.opencost() == {"demo": 40, "west": 7}
     assert system.clusters(END + 2 * HOUR) == {"demo": 60, "west": 7}, "the sum of its months"
-    assert moved(system.month_service.adjustments(MONTH)) == [7, 8]
+    assert closed_and_now(system.month_service.adjustments(MONTH)) == [7, 8]
     with pytest.MonkeyPatch.context() as patch:  # killed once the month is open
         patch.setattr(system.ledger, "adjustments", killed)
         with pytest.raises(KeyboardInterrupt):
@@ -338,7 +338,7 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(table: Dynam
     for at in range(1, 40):
         hour = FIRST + (at % 4) * HOUR
         try:
-            system.publish(hour, f"{10 + at}", "why", Before(table.client, "", kill, at))
+            system.publish(hour, f"{10 + at}", "why", InterleavedClient(table.client, "", kill, at))
         except KilledError:
             kills += 1
             assert system.answers()[:5] == before[:5]
@@ -350,7 +350,7 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(table: Dynam
     for at in range(1, 60):
         killed = MonthService(
             system.month_service._settings_store,
-            Ledger(Before(table.client, "", kill, at), table.name),
+            Ledger(InterleavedClient(table.client, "", kill, at), table.name),
             system.ledger.versions,
             system.rollups,
             lambda: NOW,
@@ -394,7 +394,7 @@ def test_hours_at_the_start_of_a_month_are_missing_if_the_cluster_existed(system
     assert month_service.open_hours(START, END).missing == 0, "the cluster did not exist before October's last hours"
 
 
-def moved(adjustments: Adjustments) -> list[Decimal]:
+def closed_and_now(adjustments: Adjustments) -> list[Decimal]:
     """The only business unit's cost as closed, and as it would be now."""
     (row,) = adjustments.rows
     return [row.closed.allocated_usd, row.now.allocated_usd]

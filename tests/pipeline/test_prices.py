@@ -320,7 +320,7 @@ def test_without_hours_nothing_is_in_use(table: DynamoTable, aws: Aws) -> None:
     assert aws.calls == []
 
 
-class Mortal(Aws):
+class AwsWithDeadline(Aws):
     """Dies at a chosen call."""
 
     left = 0
@@ -333,7 +333,7 @@ class Mortal(Aws):
 
 
 def test_price_book_is_the_same_after_a_crash_at_any_call_and_a_second_run(table: DynamoTable, aws: Aws) -> None:
-    mortal = Mortal(page=40)
+    mortal = AwsWithDeadline(page=40)
     mortal.points = [point for point in aws.points if point.at > NOON - 16 * DAY or point.instance_type == P5]
     mortal.offers, mortal.shapes = aws.offers, aws.shapes
 

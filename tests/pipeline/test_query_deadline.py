@@ -99,8 +99,8 @@ def test_function_ends_in_time_and_incomplete_hours_have_a_reason(
         assert manifest.status == "incomplete"
         assert "the time for all queries is used up" in manifest.notes[0]
         assert manifest.next_attempt_at is not None
-    assert len(system.heard.closed) == hours
-    assert system.heard.letters == []
+    assert len(system.bus.closed) == hours
+    assert system.bus.letters == []
 
 
 def test_slow_responses_share_one_deadline(
@@ -160,7 +160,7 @@ def test_splitting_of_too_large_responses_ends(table: DynamoTable, monkeypatch: 
         assert manifest.status == "incomplete"
         assert "answered more than 16 MiB" in manifest.notes[0]
     assert len(server.queries) < 50
-    assert system.heard.letters == []
+    assert system.bus.letters == []
 
 
 def test_no_further_query_of_an_hour_starts_after_a_refusal(table: DynamoTable) -> None:
@@ -216,14 +216,14 @@ def test_responses_above_the_limit_are_queried_in_parts_with_the_same_figures(
     assert any("node=~" in form["query"] and "048cgkosw" in form["query"] for form in sent), "asked for in parts"
 
 
-class Recorded(MemoryBudget):
+class RecordedBudget(MemoryBudget):
     """Remembers the most that it would have had to give."""
 
     needed = 0
 
     def _check(self, needed: int) -> None:
         super()._check(needed)
-        Recorded.needed = max(Recorded.needed, self._used + needed)
+        RecordedBudget.needed = max(RecordedBudget.needed, self._used + needed)
 
 
 def test_hours_too_large_together_are_queried_separately(
@@ -236,12 +236,12 @@ def test_hours_too_large_together_are_queried_separately(
     system = System(table, prometheus(timeline.text()))
     settings = system.store.current().settings
     hours = [HOUR - timedelta(hours=back) for back in range(5, -1, -1)]
-    monkeypatch.setattr("gpucost.sources.prometheus.MemoryBudget", Recorded)
+    monkeypatch.setattr("gpucost.sources.prometheus.MemoryBudget", RecordedBudget)
     needed = []
     for together in ([HOUR], hours):
-        Recorded.needed = 0
+        RecordedBudget.needed = 0
         metrics_reader(settings.clusters[0], settings).observe(together)
-        needed.append(Recorded.needed)
+        needed.append(RecordedBudget.needed)
     most = sum(needed) // 2  # far from both: which query is answered first makes a difference
     assert needed[0] < 0.9 * most
     monkeypatch.setattr("gpucost.sources.prometheus.MemoryBudget", lambda: MemoryBudget(most))
@@ -261,7 +261,7 @@ def test_single_hour_that_is_too_large_is_incomplete_with_its_reason(
     system.attribute(hours=2, start=HOUR - timedelta(hours=1))
     manifest = system.ledger.manifest("demo", HOUR)
     assert manifest is not None
-    assert (manifest.status, system.heard.letters) == ("incomplete", [])
+    assert (manifest.status, system.bus.letters) == ("incomplete", [])
     assert "responses that together take more than" in manifest.notes[0]
     assert manifest.next_attempt_at is not None
 
@@ -281,7 +281,7 @@ def test_scrape_times_that_take_too_much_memory_are_refused(
     system.attribute()
     manifest = system.ledger.manifest("demo", HOUR)
     assert manifest is not None
-    assert (manifest.status, system.heard.letters) == ("incomplete", [])
+    assert (manifest.status, system.bus.letters) == ("incomplete", [])
     assert "take more than 416 MiB of memory" in manifest.notes[0]
 
 

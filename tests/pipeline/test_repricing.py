@@ -39,7 +39,7 @@ class Queue:
             self.sent.append((message.cluster, message.first_hour, message.hours, message.reason))
 
 
-class Repriced:
+class RepricingSystem:
     def __init__(self, table: DynamoTable) -> None:
         self.ledger = Ledger(table.client, table.name)
         self.book = PriceStore(table.client, table.name)
@@ -64,92 +64,92 @@ class Repriced:
 
 
 @pytest.fixture
-def repriced(table: DynamoTable) -> Repriced:
-    return Repriced(table)
+def repricing(table: DynamoTable) -> RepricingSystem:
+    return RepricingSystem(table)
 
 
-def test_without_changes_nothing_is_sent(repriced: Repriced) -> None:
-    repriced.publish("blue", 0, 1)
-    assert repriced.service.reprice(NOW, "c") == 0
+def test_without_changes_nothing_is_sent(repricing: RepricingSystem) -> None:
+    repricing.publish("blue", 0, 1)
+    assert repricing.service.reprice(NOW, "c") == 0
 
 
-def test_published_hours_of_a_change_are_sent_of_every_cluster(repriced: Repriced) -> None:
-    repriced.publish("blue", 0, 1, 2, 3, 5)
-    repriced.publish("blue", 4, status="incomplete")
-    repriced.publish("green", 2)
-    repriced.set(5, 1)
-    assert repriced.service.reprice(NOW, "c") == 4
-    assert sorted((cluster, hours) for cluster, _, hours, _ in repriced.queue.sent) == [
+def test_published_hours_of_a_change_are_sent_of_every_cluster(repricing: RepricingSystem) -> None:
+    repricing.publish("blue", 0, 1, 2, 3, 5)
+    repricing.publish("blue", 4, status="incomplete")
+    repricing.publish("green", 2)
+    repricing.set(5, 1)
+    assert repricing.service.reprice(NOW, "c") == 4
+    assert sorted((cluster, hours) for cluster, _, hours, _ in repricing.queue.sent) == [
         ("blue", 1),
         ("blue", 2),
         ("green", 1),
     ]
-    assert {first for cluster, first, _, _ in repriced.queue.sent} == {
+    assert {first for cluster, first, _, _ in repricing.queue.sent} == {
         NEWEST - HOUR * 5,
         NEWEST - HOUR * 3,
         NEWEST - HOUR * 2,
     }
-    assert all(why for *_, why in repriced.queue.sent)
+    assert all(why for *_, why in repricing.queue.sent)
 
 
-def test_change_of_one_cluster_affects_only_that_cluster(repriced: Repriced) -> None:
-    repriced.publish("blue", 0)
-    repriced.publish("green", 0)
-    repriced.set(None, cluster="gr*")
-    assert repriced.service.reprice(NOW, "c") == 1
-    assert [cluster for cluster, *_ in repriced.queue.sent] == ["green"]
+def test_change_of_one_cluster_affects_only_that_cluster(repricing: RepricingSystem) -> None:
+    repricing.publish("blue", 0)
+    repricing.publish("green", 0)
+    repricing.set(None, cluster="gr*")
+    assert repricing.service.reprice(NOW, "c") == 1
+    assert [cluster for cluster, *_ in repricing.queue.sent] == ["green"]
 
 
-def test_hours_are_sent_again_until_no_attribution_can_have_read_the_old_price(repriced: Repriced) -> None:
-    repriced.publish("blue", 0)
-    repriced.set(None)
-    assert repriced.service.reprice(NOW, "c") == 1
-    assert repriced.service.reprice(NOW + SETTLE_DELAY, "c") == 1
-    assert repriced.service.reprice(NOW + 2 * SETTLE_DELAY, "c") == 0
+def test_hours_are_sent_again_until_no_attribution_can_have_read_the_old_price(repricing: RepricingSystem) -> None:
+    repricing.publish("blue", 0)
+    repricing.set(None)
+    assert repricing.service.reprice(NOW, "c") == 1
+    assert repricing.service.reprice(NOW + SETTLE_DELAY, "c") == 1
+    assert repricing.service.reprice(NOW + 2 * SETTLE_DELAY, "c") == 0
 
 
 def test_hours_kept_longer_than_the_default_are_sent_as_long_as_they_are_kept(
-    repriced: Repriced, table: DynamoTable
+    repricing: RepricingSystem, table: DynamoTable
 ) -> None:
-    repriced.publish("blue", 24 * 500)
-    repriced.set(None)
+    repricing.publish("blue", 24 * 500)
+    repricing.set(None)
     store = DocumentStore(table.client, table.name, clock=lambda: NOW)
     store.push(SETTINGS + "retention: {pods: 600}", author="me", now=NOW)
-    service = RepricingService(store, repriced.ledger, repriced.book, repriced.bills, repriced.queue)  # type: ignore[arg-type]
+    service = RepricingService(store, repricing.ledger, repricing.book, repricing.bills, repricing.queue)  # type: ignore[arg-type]
     assert service.reprice(NOW, "c") == 1
 
 
-def test_change_is_not_settled_if_the_queue_fails(repriced: Repriced) -> None:
-    repriced.publish("blue", 0)
-    repriced.set(None)
-    repriced.queue.is_down = True
+def test_change_is_not_settled_if_the_queue_fails(repricing: RepricingSystem) -> None:
+    repricing.publish("blue", 0)
+    repricing.set(None)
+    repricing.queue.is_down = True
     with pytest.raises(ConnectionError):
-        repriced.service.reprice(NOW + SETTLE_DELAY, "c")
-    repriced.queue.is_down = False
-    assert repriced.service.reprice(NOW + SETTLE_DELAY, "c") == 1
+        repricing.service.reprice(NOW + SETTLE_DELAY, "c")
+    repricing.queue.is_down = False
+    assert repricing.service.reprice(NOW + SETTLE_DELAY, "c") == 1
 
 
-def test_hours_of_a_cluster_that_left_the_settings_are_sent(repriced: Repriced, table: DynamoTable) -> None:
-    repriced.publish("green", 0)
-    repriced.set(None)
+def test_hours_of_a_cluster_that_left_the_settings_are_sent(repricing: RepricingSystem, table: DynamoTable) -> None:
+    repricing.publish("green", 0)
+    repricing.set(None)
     store = DocumentStore(table.client, table.name, clock=lambda: NOW)
     store.push(SETTINGS.replace("green", "west"), author="me", now=NOW)
-    service = RepricingService(store, repriced.ledger, repriced.book, repriced.bills, repriced.queue)  # type: ignore[arg-type]
+    service = RepricingService(store, repricing.ledger, repricing.book, repricing.bills, repricing.queue)  # type: ignore[arg-type]
     assert service.reprice(NOW, "c") == 1
 
 
-def test_hours_whose_bill_arrived_are_sent_until_it_is_settled(repriced: Repriced) -> None:
+def test_hours_whose_bill_arrived_are_sent_until_it_is_settled(repricing: RepricingSystem) -> None:
     day = NEWEST.replace(hour=0) - timedelta(days=2)
     hours = [day + HOUR * at for at in (3, 4, 9)]
     for hour in [*hours, day]:
-        repriced.ledger.publish(record(cluster="blue", hour=hour), replacing=None, settings_version=1, now=NOW)
+        repricing.ledger.publish(record(cluster="blue", hour=hour), replacing=None, settings_version=1, now=NOW)
     billed = Bill({"i-1": BilledHour(Decimal(1), "USD", 3_600_000, is_final=False)})
-    repriced.bills.store(day, dict.fromkeys([*hours, day + HOUR * 20], billed))
-    assert repriced.service.reprice(NOW, "c") == 3
+    repricing.bills.store(day, dict.fromkeys([*hours, day + HOUR * 20], billed))
+    assert repricing.service.reprice(NOW, "c") == 3
     why = f"the bill of {day:%Y-%m-%d} is new or changed"
-    assert sorted(repriced.queue.sent) == [("blue", hours[0], 2, why), ("blue", hours[2], 1, why)]
-    assert repriced.service.reprice(NOW + SETTLE_DELAY, "c") == 3
-    assert repriced.service.reprice(NOW + SETTLE_DELAY, "c") == 0
+    assert sorted(repricing.queue.sent) == [("blue", hours[0], 2, why), ("blue", hours[2], 1, why)]
+    assert repricing.service.reprice(NOW + SETTLE_DELAY, "c") == 3
+    assert repricing.service.reprice(NOW + SETTLE_DELAY, "c") == 0
 
 
 def test_backfill_of_a_month_fits_the_queue() -> None:

@@ -62,7 +62,7 @@ class OnePod(PrometheusReader):
         return Observation("demo", hour, {"k": scrapes}, (pod,), (node,), ())
 
 
-class Heard(MessageBus):
+class RecordingBus(MessageBus):
     def __init__(self) -> None:
         self.closed: list[HourClosed] = []
 
@@ -77,7 +77,7 @@ class Heard(MessageBus):
         raise AssertionError("nothing goes to the dead-letter queue")
 
 
-class Killed:
+class KilledClient:
     """The real client, killed at one of its calls."""
 
     def __init__(self, client: Any, at: int) -> None:
@@ -115,7 +115,7 @@ class System:
         self.book = PriceStore(table.client, table.name)
         self.bills = BillStore(table.client, table.name, clock=lambda: NOW)
         self.pricer = Pricer(self.book, self.bills)
-        self.heard = Heard()
+        self.bus = RecordingBus()
         self.metrics = OnePod()
         self.push(12)
 
@@ -141,7 +141,7 @@ class System:
             ledger or self.ledger,
             self.rollups,
             self.reader,
-            self.heard,
+            self.bus,
             pricer=self.pricer,
             clock=lambda: NOW,
         ).attribute(message)
@@ -161,7 +161,7 @@ class System:
         return [done.manifest.version for done in service.restate(message)]
 
     def restating(self, ledger: Ledger) -> RestateService:
-        return RestateService(self.store, ledger, self.rollups, self.heard, pricer=self.pricer, clock=lambda: NOW)
+        return RestateService(self.store, ledger, self.rollups, self.bus, pricer=self.pricer, clock=lambda: NOW)
 
     def line(self) -> Line:
         (line,) = self.ledger.lines("demo", HOUR)
@@ -188,7 +188,7 @@ def test_new_price_restates_the_hour_from_stored_usage(system: System) -> None:
     assert summary.totals is not None
     assert summary.totals.capacity is not None
     assert (summary.version, summary.totals.capacity.node_cost_usd) == (2, Decimal(40))
-    assert [(event.record_version, event.origin) for event in system.heard.closed] == [(1, "schedule"), (2, "backfill")]
+    assert [(event.record_version, event.origin) for event in system.bus.closed] == [(1, "schedule"), (2, "backfill")]
 
 
 def test_implausibly_large_hour_becomes_incomplete_and_is_tried_again(system: System) -> None:
@@ -325,7 +325,7 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(system: Syst
         message = HoursToRestate(
             cluster="demo", first_hour=start, hours=1, settings_version=2, reason="new price", correlation_id="c"
         )
-        killed = Ledger(Killed(system.table.client, hours + 1), system.table.name)
+        killed = Ledger(KilledClient(system.table.client, hours + 1), system.table.name)
         try:
             system.restating(killed).restate(message)
         except KeyboardInterrupt:

@@ -27,7 +27,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ONE_DAY = timedelta(days=1)
 
 
-class Watched:
+class WatchedClient:
     """The real client, counting what it consumes, refusing inconsistent reads, and failing before or after a call."""
 
     def __init__(self, client: Any, fail_at: int = 0, *, after: bool = False) -> None:
@@ -91,7 +91,7 @@ FULL = Bill(
 
 
 def test_stored_bills_are_read_unchanged(table: DynamoTable) -> None:
-    store = store_of(table, Watched(table.client))
+    store = store_of(table, WatchedClient(table.client))
     assert store.store(DAY, {at(9)[0]: FULL, at(10)[0]: bill("1", "2")}) == at(9, 10)
     assert store.bills(DAY, DAY + ONE_DAY) == {at(9)[0]: FULL, at(10)[0]: bill("1", "2")}
     assert store.bill(at(9)[0]) == FULL
@@ -112,7 +112,7 @@ def test_only_requested_hours_are_read_across_days_and_months(table: DynamoTable
 
 def test_same_prices_again_write_nothing(table: DynamoTable) -> None:
     store_of(table).store(DAY, {at(9)[0]: FULL, at(10)[0]: bill("1")})
-    watched = Watched(table.client)
+    watched = WatchedClient(table.client)
     assert store_of(table, watched).store(DAY, {at(10)[0]: bill("1"), at(9)[0]: FULL}) == []
     assert watched.calls == ["query"]
     assert len(store_of(table).changes()) == 1
@@ -201,7 +201,7 @@ def test_changes_of_one_day_are_kept_separately_even_if_reverted(table: DynamoTa
 
 
 def test_one_of_two_concurrent_writers_wins_and_the_other_gets_a_conflict(table: DynamoTable) -> None:
-    class Interfering(Watched):
+    class Interfering(WatchedClient):
         """Somebody else stores the day between reading and writing."""
 
         def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -250,7 +250,7 @@ def test_run_again_after_a_crash_at_any_call_ends_the_same(table: DynamoTable, a
     old = seen()[0]
     moved = set(store_of(table).store(DAY, later))
     start_over()
-    watched = Watched(table.client)
+    watched = WatchedClient(table.client)
     everything(watched)
     expected = seen()
     assert expected[1], "something changed"
@@ -258,7 +258,7 @@ def test_run_again_after_a_crash_at_any_call_ends_the_same(table: DynamoTable, a
     for number in range(1, len(watched.calls) + 1):
         start_over()
         with pytest.raises(KeyboardInterrupt):
-            everything(Watched(table.client, number, after=after))
+            everything(WatchedClient(table.client, number, after=after))
         bills, changed, _ = seen()
         assert (bills == old and not changed) or (bills == expected[0] and changed >= moved), "both or neither"
         everything(table.client)
@@ -303,7 +303,7 @@ def test_chunks_of_two_versions_are_never_joined(table: DynamoTable) -> None:
     """A reader that catches the first page of one version and the second of the next reads again."""
     store_of(table).store(DAY, large(40))
 
-    class Overtaken(Watched):
+    class Overtaken(WatchedClient):
         """After the first page somebody stores other figures, once."""
 
         def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -365,7 +365,7 @@ def test_reading_prices_stays_within_its_budget(table: DynamoTable) -> None:
                 for hour in range(24)
             },
         )
-    month, hour, changes = Watched(table.client), Watched(table.client), Watched(table.client)
+    month, hour, changes = WatchedClient(table.client), WatchedClient(table.client), WatchedClient(table.client)
     november = datetime(2026, 11, 1, tzinfo=UTC)
     assert len(store_of(table, month).bills(november, november + 30 * ONE_DAY)) == 720
     assert store_of(table, hour).bill(DAY) is not None

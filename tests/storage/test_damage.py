@@ -29,7 +29,7 @@ CHARGE = ClusterCharge("reservation", "r-1", Decimal(1), "USD", None)
 Item = dict[str, Any]
 
 
-class Kept:
+class StoredHour:
     """A day of one hour, which was restated once, and all that is kept of it."""
 
     def __init__(self, table: DynamoTable) -> None:
@@ -74,33 +74,33 @@ class Kept:
 
 
 @pytest.fixture
-def kept(table: DynamoTable) -> Kept:
-    return Kept(table)
+def stored_hour(table: DynamoTable) -> StoredHour:
+    return StoredHour(table)
 
 
-READERS: dict[str, Callable[[Kept], object]] = {
-    "summaries": lambda kept: [dict(summary.groups) for summary in kept.ledger.summaries("demo", DAY_1, DAY_1 + DAY)],
-    "lines": lambda kept: kept.ledger.lines("demo", DAY_1),
-    "nodes": lambda kept: kept.ledger.nodes("demo", DAY_1)[1],
-    "notes": lambda kept: kept.ledger.notes_of(kept.ledger.manifests("demo", DAY_1, DAY_1 + DAY)),
-    "usage": lambda kept: [
-        kept.ledger.usage(manifest) for manifest in kept.ledger.manifests("demo", DAY_1, DAY_1 + HOUR)
+READERS: dict[str, Callable[[StoredHour], object]] = {
+    "summaries": lambda stored_hour: [dict(summary.groups) for summary in stored_hour.ledger.summaries("demo", DAY_1, DAY_1 + DAY)],
+    "lines": lambda stored_hour: stored_hour.ledger.lines("demo", DAY_1),
+    "nodes": lambda stored_hour: stored_hour.ledger.nodes("demo", DAY_1)[1],
+    "notes": lambda stored_hour: stored_hour.ledger.notes_of(stored_hour.ledger.manifests("demo", DAY_1, DAY_1 + DAY)),
+    "usage": lambda stored_hour: [
+        stored_hour.ledger.usage(manifest) for manifest in stored_hour.ledger.manifests("demo", DAY_1, DAY_1 + HOUR)
     ],
-    "restatements": lambda kept: kept.ledger.restatements("demo", DAY_1, DAY_1 + DAY),
-    "days": lambda kept: kept.rollups.days("demo", DAY_1, DAY_1 + DAY),
-    "unit": lambda kept: kept.rollups.unit_hours("demo", "research", DAY_1, DAY_1 + DAY),
-    "facts": lambda kept: kept.rollups.facts("demo", DAY_1, DAY_1 + DAY),
-    "limits": lambda kept: kept.limits.limits("demo", DAY_1, DAY_1 + DAY),
-    "memory": lambda kept: kept.days.read("demo", DAY_1, DAY_1 + DAY),
+    "restatements": lambda stored_hour: stored_hour.ledger.restatements("demo", DAY_1, DAY_1 + DAY),
+    "days": lambda stored_hour: stored_hour.rollups.days("demo", DAY_1, DAY_1 + DAY),
+    "unit": lambda stored_hour: stored_hour.rollups.unit_hours("demo", "research", DAY_1, DAY_1 + DAY),
+    "facts": lambda stored_hour: stored_hour.rollups.facts("demo", DAY_1, DAY_1 + DAY),
+    "limits": lambda stored_hour: stored_hour.limits.limits("demo", DAY_1, DAY_1 + DAY),
+    "memory": lambda stored_hour: stored_hour.days.read("demo", DAY_1, DAY_1 + DAY),
 }
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_truncated_item_is_named_in_the_error(kept: Kept, kind: str) -> None:
-    assert READERS[kind](kept)
-    item = kept.cut(kind)
+def test_truncated_item_is_named_in_the_error(stored_hour: StoredHour, kind: str) -> None:
+    assert READERS[kind](stored_hour)
+    item = stored_hour.cut(kind)
     with pytest.raises(SourceError) as raised:
-        READERS[kind](kept)
+        READERS[kind](stored_hour)
     if kind == "lines":  # read again before they count as damaged
         assert str(raised.value) == f"lines {item['pk']['S']!r} are damaged"
     else:
@@ -108,13 +108,13 @@ def test_truncated_item_is_named_in_the_error(kept: Kept, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["summaries", "days", "unit", "facts", "nodes", "lines", "usage"])
-def test_damaged_item_is_repaired_by_restating_its_hour(kept: Kept, kind: str) -> None:
-    kept.cut(kind)
-    kept.publish("5", why="it was damaged")
-    kept.rollups.roll_up("demo", DAY_1, NOW)
+def test_damaged_item_is_repaired_by_restating_its_hour(stored_hour: StoredHour, kind: str) -> None:
+    stored_hour.cut(kind)
+    stored_hour.publish("5", why="it was damaged")
+    stored_hour.rollups.roll_up("demo", DAY_1, NOW)
     for read in READERS.values():
-        assert read(kept)
-    (day,) = kept.rollups.days("demo", DAY_1, DAY_1 + DAY)
+        assert read(stored_hour)
+    (day,) = stored_hour.rollups.days("demo", DAY_1, DAY_1 + DAY)
     assert {unit: costs.allocated_usd for unit, costs in day.units.items()} == {"research": 5}
     restatements = [
         (
@@ -122,42 +122,42 @@ def test_damaged_item_is_repaired_by_restating_its_hour(kept: Kept, kind: str) -
             restatement.after.costs.allocated_usd,
             set(restatement.units),
         )
-        for restatement in kept.ledger.restatements("demo", DAY_1, DAY_1 + DAY)
+        for restatement in stored_hour.ledger.restatements("demo", DAY_1, DAY_1 + DAY)
     ]
     expected = [(Decimal(2), Decimal(3), {"research"}), (Decimal(3), Decimal(5), {"research"})]
     assert restatements == expected, "what was damaged is known from its lines"
 
 
 @pytest.mark.parametrize("kind", ["days", "unit", "facts"])
-def test_day_whose_head_is_deleted_is_summed_again(kept: Kept, kind: str) -> None:
+def test_day_whose_head_is_deleted_is_summed_again(stored_hour: StoredHour, kind: str) -> None:
     """As the runbook says."""
-    sound = READERS[kind](kept)
-    kept.cut(kind)
-    kept.lose("rollups")
-    assert kept.rollups.roll_up("demo", DAY_1, NOW)
-    assert READERS[kind](kept) == sound
+    sound = READERS[kind](stored_hour)
+    stored_hour.cut(kind)
+    stored_hour.lose("rollups")
+    assert stored_hour.rollups.roll_up("demo", DAY_1, NOW)
+    assert READERS[kind](stored_hour) == sound
 
 
-def test_missing_summary_does_not_count_as_zero(kept: Kept) -> None:
+def test_missing_summary_does_not_count_as_zero(stored_hour: StoredHour) -> None:
     """Unless its time has come: a manifest says when."""
-    kept.lose("summaries")
+    stored_hour.lose("summaries")
     with pytest.raises(IntegrityError, match=rf"^the figures of demo {DAY_1:%Y-%m-%dT%H} are missing from the ledger"):
-        READERS["summaries"](kept)
-    head = kept.newest("rollups")
-    kept.put({**head, "h": {"B": bytes(len(head["h"]["B"]))}})
+        READERS["summaries"](stored_hour)
+    head = stored_hour.newest("rollups")
+    stored_hour.put({**head, "h": {"B": bytes(len(head["h"]["B"]))}})
     with pytest.raises(ExpiredError, match="cannot be summed: the figures of demo"):
-        kept.rollups.roll_up("demo", DAY_1, NOW)
-    manifest = kept.newest("hours")
-    kept.put({**manifest, "e": {"N": str(int(time.time()))}})
-    assert READERS["summaries"](kept) == [{}], "expired"
-    kept.put({name: value for name, value in manifest.items() if name != "e"})
+        stored_hour.rollups.roll_up("demo", DAY_1, NOW)
+    manifest = stored_hour.newest("hours")
+    stored_hour.put({**manifest, "e": {"N": str(int(time.time()))}})
+    assert READERS["summaries"](stored_hour) == [{}], "expired"
+    stored_hour.put({name: value for name, value in manifest.items() if name != "e"})
     with pytest.raises(IntegrityError):
-        READERS["summaries"](kept)
+        READERS["summaries"](stored_hour)
 
 
-def test_missing_summary_is_written_again_by_restating_its_hour(kept: Kept) -> None:
-    kept.lose("summaries")
-    kept.publish("5", why="it was lost")
-    (summary,) = kept.ledger.summaries("demo", DAY_1, DAY_1 + DAY)
+def test_missing_summary_is_written_again_by_restating_its_hour(stored_hour: StoredHour) -> None:
+    stored_hour.lose("summaries")
+    stored_hour.publish("5", why="it was lost")
+    (summary,) = stored_hour.ledger.summaries("demo", DAY_1, DAY_1 + DAY)
     assert summary.totals is not None
     assert summary.totals.costs.allocated_usd == 5

@@ -24,7 +24,7 @@ NOW = datetime.now(UTC).replace(microsecond=0)
 FIGURES = [line(pod="p1"), line(pod="p2", usd="0.000000000001"), line("idle", "notebooks", "n", "12")]
 
 
-def seen(ledger: Ledger) -> tuple[list[HourSummary], list[Line]]:
+def read_all(ledger: Ledger) -> tuple[list[HourSummary], list[Line]]:
     """What every reader sees of the day."""
     lines = ledger.lines("demo", HOUR)
     return ledger.summaries("demo", HOUR, HOUR + 5 * ONE_HOUR), sorted(lines, key=lambda line: line.pod)
@@ -43,7 +43,7 @@ def test_published_records_are_read_unchanged(table: DynamoTable) -> None:
     assert (manifest.version, manifest.settings_version, manifest.attempts) == (1, 3, 0)
     assert ledger.manifest("demo", HOUR) == manifest
     assert ledger.summaries("demo", HOUR, HOUR + ONE_HOUR) == [summarize(published, 1)]
-    assert seen(ledger)[1] == sorted(FIGURES, key=lambda line: line.pod)
+    assert read_all(ledger)[1] == sorted(FIGURES, key=lambda line: line.pod)
     assert ledger.lines("demo", HOUR, "idle") == [FIGURES[2]]
     assert ledger.lines("demo", HOUR, "absent") == []
     assert ledger.notes_of(ledger.manifests("demo", HOUR, HOUR + ONE_HOUR)) == {HOUR: ("a note",)}
@@ -101,19 +101,19 @@ def test_readers_see_the_same_after_a_crash_at_any_call_and_a_second_run(dynamod
         return ledger
 
     ledger = start_over()
-    before = seen(ledger)
+    before = read_all(ledger)
     watched = MeteredClient(table.client)
     run(watched)
-    after = seen(ledger)
+    after = read_all(ledger)
     assert len(watched.calls) > 5
     for k in range(1, len(watched.calls) + 1):
         ledger = start_over()
         with pytest.raises(KeyboardInterrupt):
             run(MeteredClient(table.client, fail_at=k))
-        assert seen(ledger) in (before, after), f"half an hour was seen after call {k}"
-        if seen(ledger) == before:
+        assert read_all(ledger) in (before, after), f"half an hour was seen after call {k}"
+        if read_all(ledger) == before:
             run(table.client)
-        assert seen(ledger) == after, f"call {k}"
+        assert read_all(ledger) == after, f"call {k}"
 
 
 def test_one_of_two_concurrent_writers_wins_and_the_other_is_never_seen(table: DynamoTable) -> None:
@@ -209,10 +209,10 @@ def test_time_between_attempts_is_limited_but_exceeds_the_longest_look_back(atte
 def test_incomplete_attempt_never_replaces_figures(table: DynamoTable) -> None:
     ledger = Ledger(table.client, table.name)
     publish(ledger, record(FIGURES))
-    before = seen(ledger)
+    before = read_all(ledger)
     with pytest.raises(ConflictError):
         publish(ledger, record(status="incomplete"))
-    assert seen(ledger) == before
+    assert read_all(ledger) == before
 
 
 def test_week_of_manifests_is_one_cheap_query(table: DynamoTable) -> None:

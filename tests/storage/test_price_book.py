@@ -298,7 +298,7 @@ def test_price_book_is_the_same_after_a_crash_at_any_call_and_a_second_run(
         assert contents(table) == after, f"call {k}"
 
 
-class Rival:
+class RivalClient:
     """The real client, in front of which somebody else writes before each of the first transactions."""
 
     def __init__(self, client: Any, interfere: Callable[[int], None], times: int) -> None:
@@ -324,7 +324,7 @@ def test_changes_of_two_concurrent_writers_are_kept(table: DynamoTable, times: i
         direct.replace("spot", history("1", kind=f"g{left}"), since=NOON - DAY * 3, rated_until=RATED, now=NOW)
 
     def other() -> PriceStore:
-        return PriceStore(Rival(table.client, interfere, times), table.name)
+        return PriceStore(RivalClient(table.client, interfere, times), table.name)
 
     other().set_override(by_hand("2.5", NOON), now=NOW)
     other().replace("on-demand", [listed(P5, NOON, "55")], rated_until=RATED, now=NOW)
@@ -360,13 +360,13 @@ def test_ended_override_can_still_be_dropped(table: DynamoTable) -> None:
 
 def test_writer_that_always_loses_raises_a_conflict(table: DynamoTable) -> None:
     direct = PriceStore(table.client, table.name)
-    rival = Rival(table.client, lambda left: void(direct.set_override(by_hand(f"{left + 1}", NOON), now=NOW)), 99)
+    rival = RivalClient(table.client, lambda left: ignore(direct.set_override(by_hand(f"{left + 1}", NOON), now=NOW)), 99)
     with pytest.raises(ConflictError):
         PriceStore(rival, table.name).set_override(by_hand("2.5", NOON), now=NOW)
     assert "2.5" not in {str(override.price.amount) for override in direct.overrides()}
 
 
-def void(_: object) -> None:
+def ignore(_: object) -> None:
     return None
 
 

@@ -23,7 +23,7 @@ FIELDS = ("business_unit", "namespace", "workload_kind", "workload", "node_pool"
           "gpu_model", "resource", "zone")  # fmt: skip
 
 
-class Day:
+class RolledUpDay:
     """A ledger, and the published records in a dictionary, to compare with."""
 
     def __init__(self, table: DynamoTable) -> None:
@@ -84,11 +84,11 @@ def by_hand(lines: Any, key: Callable[[Line], Any]) -> dict[Any, Costs]:
 
 
 @pytest.fixture
-def day(table: DynamoTable) -> Day:
-    return Day(table)
+def day(table: DynamoTable) -> RolledUpDay:
+    return RolledUpDay(table)
 
 
-def some(seed: int) -> list[Line]:
+def random_lines(seed: int) -> list[Line]:
     """A few lines of several units, workloads and zones, different in each hour."""
     return [
         line("research", "bu-a", f"p{seed}", f"1.{seed:012d}"),
@@ -98,17 +98,17 @@ def some(seed: int) -> list[Line]:
     ]
 
 
-def test_days_without_rollups_are_summed_from_hours(day: Day) -> None:
+def test_days_without_rollups_are_summed_from_hours(day: RolledUpDay) -> None:
     assert day.rollups.days("demo", DAY_1, DAY_1 + DAY) == []
     for number in (0, 5, 23, 24, 40):
-        day.publish(number, *some(number))
+        day.publish(number, *random_lines(number))
     day.publish(6, status="incomplete")
     day.check()
 
 
-def test_rollups_are_read_instead_of_hours(day: Day) -> None:
+def test_rollups_are_read_instead_of_hours(day: RolledUpDay) -> None:
     for number in range(30):
-        day.publish(number, *some(number))
+        day.publish(number, *random_lines(number))
     assert day.rollups.roll_up("demo", DAY_1, OVER)
     assert not day.rollups.roll_up("demo", DAY_1, OVER), "nothing to do"
     day.check()
@@ -121,8 +121,8 @@ def test_rollups_are_read_instead_of_hours(day: Day) -> None:
     assert len(watched.calls) == 3
 
 
-def test_facts_are_summed_after_the_day_has_ended(day: Day) -> None:
-    day.publish(3, *some(3))
+def test_facts_are_summed_after_the_day_has_ended(day: RolledUpDay) -> None:
+    day.publish(3, *random_lines(3))
     assert day.rollups.roll_up("demo", DAY_1, DAY_1 + 5 * HOUR)
     assert not day.rollups.roll_up("demo", DAY_1, DAY_1 + 5 * HOUR)
     day.check()
@@ -132,26 +132,26 @@ def test_facts_are_summed_after_the_day_has_ended(day: Day) -> None:
     day.check()
 
 
-def test_restated_hour_counts_immediately_and_a_removed_unit_disappears(day: Day) -> None:
+def test_restated_hour_counts_immediately_and_a_removed_unit_disappears(day: RolledUpDay) -> None:
     for number in range(4):
-        day.publish(number, *some(number))
+        day.publish(number, *random_lines(number))
     day.rollups.roll_up("demo", DAY_1, OVER)
     day.publish(1, line("else", "ns", "p"))
-    day.publish(2, *some(17))
+    day.publish(2, *random_lines(17))
     day.publish(3, line("else", "ns", "p"))
     day.check()
     day.rollups.roll_up("demo", DAY_1, OVER)
     day.check()
 
 
-def without_lines(day: Day) -> None:
+def without_lines(day: RolledUpDay) -> None:
     """As once they have expired."""
     for item in items(day):
         if "#lines#" in item["pk"]["S"]:
             day.table.client.delete_item(TableName=day.table.name, Key={"pk": item["pk"], "sk": item["sk"]})
 
 
-def test_renamed_unit_leaves_no_items_that_affect_its_day(day: Day) -> None:
+def test_renamed_unit_leaves_no_items_that_affect_its_day(day: RolledUpDay) -> None:
     """What is left in its bucket is of other versions: the day is believed without it, and needs no lines."""
     assert len({_bucket(unit) for unit in ("research", "science", "chat")}) == 3
     for number in (0, 1):
@@ -168,7 +168,7 @@ def test_renamed_unit_leaves_no_items_that_affect_its_day(day: Day) -> None:
     assert len(watched.calls) == 2 + BUCKETS + 1, "and the day's sums once, to see that it is left over"
 
 
-def test_bucket_of_other_versions_is_empty_only_if_the_days_sums_name_none_of_its_units(day: Day) -> None:
+def test_bucket_of_other_versions_is_empty_only_if_the_days_sums_name_none_of_its_units(day: RolledUpDay) -> None:
     """A head that is current, whatever else is there: a stale sum is never read, nor a missing one taken for none."""
     day.publish(0, line("research", "bu-a", "p"), line("chat", "ns", "q"))
     day.rollups.roll_up("demo", DAY_1, OVER)
@@ -182,7 +182,7 @@ def test_bucket_of_other_versions_is_empty_only_if_the_days_sums_name_none_of_it
     assert day.rollups.facts("demo", DAY_1, DAY_1 + DAY) == [], "unknown, and no older sum"
 
 
-def test_slow_writer_does_not_overwrite_newer_facts(day: Day) -> None:
+def test_slow_writer_does_not_overwrite_newer_facts(day: RolledUpDay) -> None:
     """Nothing would ever write them again: the day's head is current."""
     day.publish(0, line("research", "bu-a", "p"))
     slow = MeteredClient(day.table.client)
@@ -194,16 +194,16 @@ def test_slow_writer_does_not_overwrite_newer_facts(day: Day) -> None:
         day.publish(0, line("research", "bu-a", "p", "7"))
         day.rollups.roll_up("demo", DAY_1, OVER)
 
-    RollupStore(Meddled(day.table.client, its_facts, another), day.table.name).roll_up("demo", DAY_1, OVER)
+    RollupStore(InterleavedClient(day.table.client, its_facts, another), day.table.name).roll_up("demo", DAY_1, OVER)
     without_lines(day)
     day.check()
 
 
-def test_readers_see_the_hours_after_a_crash_at_any_call_of_the_roll_up(day: Day) -> None:
+def test_readers_see_the_hours_after_a_crash_at_any_call_of_the_roll_up(day: RolledUpDay) -> None:
     for number in (0, 1):
-        day.publish(number, *some(number))
+        day.publish(number, *random_lines(number))
     day.rollups.roll_up("demo", DAY_1, OVER)
-    day.publish(1, *some(5))
+    day.publish(1, *random_lines(5))
     before = items(day)
     watched = MeteredClient(day.table.client)
     RollupStore(watched, day.table.name).roll_up("demo", DAY_1, OVER)
@@ -218,7 +218,7 @@ def test_readers_see_the_hours_after_a_crash_at_any_call_of_the_roll_up(day: Day
         day.check()
 
 
-class Meddled(MeteredClient):
+class InterleavedClient(MeteredClient):
     """Lets something else happen before a call."""
 
     def __init__(self, client: Any, meddle_at: int, meddle: Callable[[], None]) -> None:
@@ -238,19 +238,19 @@ class Meddled(MeteredClient):
 
 
 @pytest.mark.parametrize("call", range(1, 16))
-def test_hour_published_while_its_day_is_summed_is_not_lost(day: Day, call: int) -> None:
+def test_hour_published_while_its_day_is_summed_is_not_lost(day: RolledUpDay, call: int) -> None:
     """Two hours of a day close at once: the slow one, whose sums are older, writes last."""
-    day.publish(0, *some(0))
-    day.publish(1, *some(1))
+    day.publish(0, *random_lines(0))
+    day.publish(1, *random_lines(1))
     meddled: list[int] = []
 
     def another() -> None:
         meddled.append(call)
         day.publish(1, line("else", "ns", "p"))
-        day.publish(2, *some(3))
+        day.publish(2, *random_lines(3))
         day.rollups.roll_up("demo", DAY_1, OVER)
 
-    slow = Meddled(day.table.client, call, another)
+    slow = InterleavedClient(day.table.client, call, another)
     RollupStore(slow, day.table.name).roll_up("demo", DAY_1, OVER)
     assert meddled or call > len(slow.calls)
     day.check()
@@ -258,15 +258,15 @@ def test_hour_published_while_its_day_is_summed_is_not_lost(day: Day, call: int)
     day.check()
 
 
-def test_slow_writer_does_not_overwrite_newer_sums(day: Day) -> None:
-    day.publish(0, *some(0))
+def test_slow_writer_does_not_overwrite_newer_sums(day: RolledUpDay) -> None:
+    day.publish(0, *random_lines(0))
 
     def another() -> None:
-        day.publish(1, *some(1))
+        day.publish(1, *random_lines(1))
         day.rollups.roll_up("demo", DAY_1, OVER)
 
     before_its_write = 4  # manifests, head, summaries
-    RollupStore(Meddled(day.table.client, before_its_write, another), day.table.name).roll_up("demo", DAY_1, OVER)
+    RollupStore(InterleavedClient(day.table.client, before_its_write, another), day.table.name).roll_up("demo", DAY_1, OVER)
     watched = MeteredClient(day.table.client)
     RollupStore(watched, day.table.name).days("demo", DAY_1, DAY_1 + DAY)
     assert len(watched.calls) == 2, "the day itself, not its hours"
@@ -274,9 +274,9 @@ def test_slow_writer_does_not_overwrite_newer_sums(day: Day) -> None:
 
 @pytest.mark.parametrize("call", range(1, 8))
 @pytest.mark.parametrize("rolled_up", [False, True])
-def test_concurrent_reader_sees_the_old_or_the_new_day_and_no_mixture(day: Day, call: int, rolled_up: bool) -> None:
+def test_concurrent_reader_sees_the_old_or_the_new_day_and_no_mixture(day: RolledUpDay, call: int, rolled_up: bool) -> None:
     for number in (0, 1):
-        day.publish(number, *some(number))
+        day.publish(number, *random_lines(number))
     if rolled_up:
         day.rollups.roll_up("demo", DAY_1, OVER)
 
@@ -296,24 +296,24 @@ def test_concurrent_reader_sees_the_old_or_the_new_day_and_no_mixture(day: Day, 
         day.publish(1, line("idle", "notebooks", "n", "3"))
         day.rollups.roll_up("demo", DAY_1, OVER)
 
-    between = seen(RollupStore(Meddled(day.table.client, call, another), day.table.name))
+    between = seen(RollupStore(InterleavedClient(day.table.client, call, another), day.table.name))
     after = seen(day.rollups)
     assert all(during in pair for during, *pair in zip(between, before, after, strict=True))
     assert between[:2] in (before[:2], after[:2])
 
 
-def test_hour_published_again_after_deletion_differs_from_the_deleted_version(day: Day) -> None:
-    day.publish(0, *some(0))
+def test_hour_published_again_after_deletion_differs_from_the_deleted_version(day: RolledUpDay) -> None:
+    day.publish(0, *random_lines(0))
     day.rollups.roll_up("demo", DAY_1, OVER)
     for item in items(day):
         if item["pk"]["S"].endswith("#hours"):
             day.table.client.delete_item(TableName=day.table.name, Key={"pk": item["pk"], "sk": item["sk"]})
-    day.publish(0, *some(1))
+    day.publish(0, *random_lines(1))
     day.check()
 
 
-def test_day_with_expired_figures_is_not_summed_again(day: Day) -> None:
-    day.publish(0, *some(0))
+def test_day_with_expired_figures_is_not_summed_again(day: RolledUpDay) -> None:
+    day.publish(0, *random_lines(0))
     for item in items(day):
         if "#summaries" in item["pk"]["S"]:
             day.table.client.delete_item(TableName=day.table.name, Key={"pk": item["pk"], "sk": item["sk"]})
@@ -321,7 +321,7 @@ def test_day_with_expired_figures_is_not_summed_again(day: Day) -> None:
         day.rollups.roll_up("demo", DAY_1, OVER)
 
 
-def test_facts_larger_than_an_item_are_stored_in_chunks(day: Day, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_facts_larger_than_an_item_are_stored_in_chunks(day: RolledUpDay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpucost.storage.rollups.CHUNK_BYTES", 500)
     lines = [line("one", "ns", f"p{i}", f"{i}.{i * 7919:012d}")._replace(workload=f"w{i}") for i in range(60)]
     day.publish(0, *lines)
@@ -333,6 +333,6 @@ def test_facts_larger_than_an_item_are_stored_in_chunks(day: Day, monkeypatch: p
     day.check()
 
 
-def items(day: Day) -> list[dict[str, Any]]:
+def items(day: RolledUpDay) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = day.table.client.scan(TableName=day.table.name)["Items"]
     return items

@@ -117,7 +117,7 @@ def virtual_gpus(context: CheckContext) -> Iterable[Check]:
     shared = [node.name for node in facts.gpu_nodes.values() if sharing.is_shared(facts, node)]
     if not shared:
         return
-    hidden = {name: count for name in shared if (count := _unlabelled_sharers(facts, name))}
+    hidden = {name: count for name in shared if (count := _unlabeled_sharers(facts, name))}
     changing = [name for name in shared if _changes_labels(facts, name)]
     change = "dcgm-exporter, version 4.1.1 or later: env KUBERNETES_VIRTUAL_GPUS=true"
     fault = None
@@ -225,7 +225,7 @@ def _is_sliced(facts: Facts, holder: Holder) -> bool:
     return sharing.is_sliced(facts, node)
 
 
-def _unlabelled_sharers(facts: Facts, node: str) -> int:
+def _unlabeled_sharers(facts: Facts, node: str) -> int:
     """The number of pods on a node with shared GPUs that are in no device's labels, if each device names one pod."""
     holders = {holder.name for holder in facts.gpu_holders if holder.node == node}
     devices = facts.devices_on.get(node, ())

@@ -1,4 +1,4 @@
-"""What is recorded. Each module makes a scenario's inputs; they are needed for recording alone.
+"""The recorded scenarios. Each module creates a scenario's inputs, which are only needed for recording.
 
 A module has `inputs()`, the scenario as `player.Player` takes it, and `write_metrics(folder)`, the OpenMetrics files
 that a real Prometheus answers its queries from. Both are the same each time. Names in them are those of the day of the recording:
@@ -9,7 +9,7 @@ import importlib
 from typing import Any
 
 NAMES = ("months", "fleet", "prices", "demo")
-"""The longest first."""
+"""Scenario names, longest run first."""
 
 
 def module(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What scenarios are made of: steps, and the requests that every route is asked."""
+"""Building blocks of scenarios: steps, and requests to every route."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -34,7 +34,7 @@ def text(moment: datetime) -> str:
 
 
 class Script:
-    """Steps, one after the other, each with the time at which it happens."""
+    """A list of steps, each with its time."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
@@ -53,7 +53,7 @@ class Script:
     def command(
         self, *arguments: str, form: str = "text", name: str = "", fails: bool = False, files: Any = None
     ) -> None:
-        """Give a command, to the deployment."""
+        """Run a command against the deployment."""
         words = list(arguments)
         if "--stack" not in words and "--api" not in words:
             words += ["--stack", "golden"]
@@ -73,11 +73,11 @@ class Script:
         self.add(f"{function} {text(self.now)}", "invoke", function=function, event={"version": 1, **event})
 
     def deliver(self) -> None:
-        """Deliver what waits."""
+        """Deliver waiting messages."""
         self.add(f"deliver {text(self.now)}", "deliver")
 
     def tick(self, hour: datetime) -> None:
-        """Five minutes past an hour: what was due is dispatched, and handled."""
+        """Run the schedule at five minutes past an hour, and deliver all messages."""
         self.now = hour + timedelta(minutes=5)
         self.invoke("dispatch", scheduled_time=text(self.now))
         self.deliver()
@@ -86,7 +86,7 @@ class Script:
         self, path: str, query: Mapping[str, str] | str | None = None, *, by: str = "admin", pages: bool = False,
         fails: bool | None = False,
     ) -> None:  # fmt: skip
-        """A request; `fails` where it is refused, None where that is not the scenario's matter."""
+        """Add a request. `fails` says whether it must be refused. None accepts both."""
         shown = (
             query if isinstance(query, str) else "&".join(f"{name}={value}" for name, value in (query or {}).items())
         )
@@ -167,7 +167,7 @@ def requests(start: datetime, end: datetime, units: Sequence[str]) -> Iterator[t
 
 
 def opencost(start: datetime, end: datetime) -> Iterator[tuple[str, dict[str, str], bool]]:
-    """What OpenCost's tools ask."""
+    """Requests of OpenCost's tools."""
     path = "/allocation/compute"
     first = _midnight(start) if _midnight(start) == start else _midnight(start) + timedelta(days=1)
     whole, lately = f"{text(first)},{text(_midnight(end))}", f"{text(end - 6 * HOUR)},{text(end)}"
@@ -224,11 +224,11 @@ REFUSED: tuple[tuple[str, dict[str, str] | str], ...] = (
     ("/allocation/compute", {"window": "24h", "aggregate": "namespace", "idleByNode": "true"}),
     ("/v1/nothing", {}),
 )
-"""What is answered with a problem document."""
+"""Requests that are answered with a problem document."""
 
 
 def everybody(script: Script, start: datetime, end: datetime) -> None:
-    """The same questions by all callers: grants decide what each sees."""
+    """The same requests by all callers, whose grants determine what they see."""
     whole = {"start": text(start), "end": text(end)}
     lately = {"start": text(end - 3 * HOUR), "end": text(end)}
     for by in CALLERS:

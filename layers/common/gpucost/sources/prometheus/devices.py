@@ -1,4 +1,4 @@
-"""Device series of the utilization signals in one hour, with the pod that each is labelled with."""
+"""Device series of the utilization signals in one hour, with the pod in their labels."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
