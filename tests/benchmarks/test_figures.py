@@ -54,4 +54,4 @@ def test_report_runs_a_part_in_a_separate_process(tmp_path: Path, capsys: pytest
     assert (report["quick"], part["failed"]) == (True, False)
     aimed = [figure for figure in part["figures"] if figure["aim"]]
     assert [figure["name"].rpartition(": ")[2] for figure in aimed] == ["processor time", "peak memory"]
-    assert f"{sum(figure['is_kept'] for figure in aimed)} of 2 aims kept" in capsys.readouterr().out
+    assert f"{sum(figure['is_kept'] for figure in aimed)} of 2 aims met" in capsys.readouterr().out

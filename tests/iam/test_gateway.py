@@ -256,7 +256,7 @@ def test_action_without_declared_key_permissions_is_refused(front: Front) -> Non
 
 
 def test_unknown_access_keys_are_refused(front: Front) -> None:
-    with pytest.raises(ClientError, match="the access key AKIASTRANGER is unknown"):
+    with pytest.raises(ClientError, match="the access key AKIASTRANGER1234 is unknown"):
         front.client("sqs", "AKIASTRANGER1234").list_queues()
     assert requests.get(f"{front.aws}/bucket/key", timeout=10).status_code == 403
 

@@ -89,7 +89,7 @@ def test_installed_tools_are_kept_until_their_lock_changes(checkout: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("way", "says"), [("fail", "could not install what builds"), ("does not build", "could not build")]
+    ("way", "says"), [("fail", "could not install the tools that build"), ("does not build", "could not build")]
 )
 def test_failed_page_build_is_reported_and_retried(checkout: Path, way: str, says: str) -> None:
     npm_that(way, checkout)

@@ -206,10 +206,14 @@ def test_month_closed_before_any_call_of_a_publication_rejects_it(system: System
 
 def test_month_closed_just_before_the_transaction_is_respected(system: System) -> None:
     before = system.answers()
-    done = system.publish(FIRST, "13", "why", InterleavedClient(system.table.client, "transact_write_items", system.close))
+    done = system.publish(
+        FIRST, "13", "why", InterleavedClient(system.table.client, "transact_write_items", system.close)
+    )
     assert done.is_adjustment
     assert system.answers() == before
-    opened = InterleavedClient(system.table.client, "transact_write_items", lambda: system.ledger.versions.reopen_month(MONTH))
+    opened = InterleavedClient(
+        system.table.client, "transact_write_items", lambda: system.ledger.versions.reopen_month(MONTH)
+    )
     assert not system.publish(FIRST, "17", "opened meanwhile", opened).is_adjustment
     system.close()
     system.publish(FIRST, "18", "adjustment")

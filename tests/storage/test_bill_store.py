@@ -67,7 +67,7 @@ def store_of(table: DynamoTable, client: Any = None) -> BillStore:
     return BillStore(client or table.client, table.name, clock=lambda: NOW)
 
 
-def at(*hours: int) -> list[datetime]:
+def hours_of_day(*hours: int) -> list[datetime]:
     return [DAY + hour * ONE_HOUR for hour in hours]
 
 
@@ -92,10 +92,10 @@ FULL = Bill(
 
 def test_stored_bills_are_read_unchanged(table: DynamoTable) -> None:
     store = store_of(table, WatchedClient(table.client))
-    assert store.store(DAY, {at(9)[0]: FULL, at(10)[0]: bill("1", "2")}) == at(9, 10)
-    assert store.bills(DAY, DAY + ONE_DAY) == {at(9)[0]: FULL, at(10)[0]: bill("1", "2")}
-    assert store.bill(at(9)[0]) == FULL
-    assert store.bill(at(11)[0]) is None
+    assert store.store(DAY, {hours_of_day(9)[0]: FULL, hours_of_day(10)[0]: bill("1", "2")}) == hours_of_day(9, 10)
+    assert store.bills(DAY, DAY + ONE_DAY) == {hours_of_day(9)[0]: FULL, hours_of_day(10)[0]: bill("1", "2")}
+    assert store.bill(hours_of_day(9)[0]) == FULL
+    assert store.bill(hours_of_day(11)[0]) is None
     assert store.bill(DAY - ONE_DAY) is None
 
 
@@ -111,9 +111,9 @@ def test_only_requested_hours_are_read_across_days_and_months(table: DynamoTable
 
 
 def test_same_prices_again_write_nothing(table: DynamoTable) -> None:
-    store_of(table).store(DAY, {at(9)[0]: FULL, at(10)[0]: bill("1")})
+    store_of(table).store(DAY, {hours_of_day(9)[0]: FULL, hours_of_day(10)[0]: bill("1")})
     watched = WatchedClient(table.client)
-    assert store_of(table, watched).store(DAY, {at(10)[0]: bill("1"), at(9)[0]: FULL}) == []
+    assert store_of(table, watched).store(DAY, {hours_of_day(10)[0]: bill("1"), hours_of_day(9)[0]: FULL}) == []
     assert watched.calls == ["query"]
     assert len(store_of(table).changes()) == 1
 
@@ -167,16 +167,16 @@ def test_any_day_is_read_as_stored(day: dict[int, Bill]) -> None:
 )
 def test_changed_hours_are_listed_until_settled(table: DynamoTable, changed: Bill) -> None:
     store = store_of(table)
-    first = {hour: bill("1", "2") for hour in at(8, 9, 10)}
+    first = {hour: bill("1", "2") for hour in hours_of_day(8, 9, 10)}
     store.store(DAY, first)
     (change,) = store.changes()
-    assert change.hours == tuple(at(8, 9, 10))
+    assert change.hours == tuple(hours_of_day(8, 9, 10))
     store.settle(change)
     assert store.changes() == []
-    assert store.store(DAY, first | {at(9)[0]: changed}) == at(9)
+    assert store.store(DAY, first | {hours_of_day(9)[0]: changed}) == hours_of_day(9)
     (change,) = store.changes()
-    assert change.hours == tuple(at(9))
-    assert store.bill(at(9)[0]) == changed
+    assert change.hours == tuple(hours_of_day(9))
+    assert store.bill(hours_of_day(9)[0]) == changed
     store.settle(change)
     store.settle(change)
     assert store.changes() == []
@@ -184,20 +184,20 @@ def test_changed_hours_are_listed_until_settled(table: DynamoTable, changed: Bil
 
 def test_hour_removed_from_the_bill_counts_as_changed(table: DynamoTable) -> None:
     store = store_of(table)
-    store.store(DAY, {hour: bill("1") for hour in at(8, 9)})
-    assert store.store(DAY, {at(8)[0]: bill("1")}) == at(9)
-    assert store.bill(at(9)[0]) is None
-    assert store.store(DAY, {}) == at(8)
+    store.store(DAY, {hour: bill("1") for hour in hours_of_day(8, 9)})
+    assert store.store(DAY, {hours_of_day(8)[0]: bill("1")}) == hours_of_day(9)
+    assert store.bill(hours_of_day(9)[0]) is None
+    assert store.store(DAY, {}) == hours_of_day(8)
     assert store.bills(DAY, DAY + ONE_DAY) == {}
 
 
 def test_changes_of_one_day_are_kept_separately_even_if_reverted(table: DynamoTable) -> None:
     store = store_of(table)
     for amount in ("1", "2", "1", "2"):
-        store.store(DAY, {at(8)[0]: bill(amount), at(9)[0]: bill("7")})
+        store.store(DAY, {hours_of_day(8)[0]: bill(amount), hours_of_day(9)[0]: bill("7")})
     changes = store.changes()
     assert len(changes) == 3, "first, 1 → 2 (twice the same), 2 → 1"
-    assert {hour for change in changes for hour in change.hours} == set(at(8, 9))
+    assert {hour for change in changes for hour in change.hours} == set(hours_of_day(8, 9))
 
 
 def test_one_of_two_concurrent_writers_wins_and_the_other_gets_a_conflict(table: DynamoTable) -> None:
@@ -206,16 +206,16 @@ def test_one_of_two_concurrent_writers_wins_and_the_other_gets_a_conflict(table:
 
         def __getattr__(self, name: str) -> Callable[..., Any]:
             if name == "transact_write_items":
-                store_of(table).store(DAY, {at(8)[0]: bill("9")})
+                store_of(table).store(DAY, {hours_of_day(8)[0]: bill("9")})
             return super().__getattr__(name)
 
     with pytest.raises(ConflictError):
-        store_of(table, Interfering(table.client)).store(DAY, {at(8)[0]: bill("5")})
-    assert store_of(table).bill(at(8)[0]) == bill("9")
-    store_of(table).store(DAY, {at(8)[0]: bill("5")})
+        store_of(table, Interfering(table.client)).store(DAY, {hours_of_day(8)[0]: bill("5")})
+    assert store_of(table).bill(hours_of_day(8)[0]) == bill("9")
+    store_of(table).store(DAY, {hours_of_day(8)[0]: bill("5")})
     with pytest.raises(ConflictError):
-        store_of(table, Interfering(table.client)).store(DAY, {at(8)[0]: bill("6")})
-    assert store_of(table).bill(at(8)[0]) == bill("9")
+        store_of(table, Interfering(table.client)).store(DAY, {hours_of_day(8)[0]: bill("6")})
+    assert store_of(table).bill(hours_of_day(8)[0]) == bill("9")
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("after", [False, True])
 def test_run_again_after_a_crash_at_any_call_ends_the_same(table: DynamoTable, after: bool) -> None:
-    before, later = large(60), large(40, seed=5) | {at(23)[0]: bill("1")}
+    before, later = large(60), large(40, seed=5) | {hours_of_day(23)[0]: bill("1")}
 
     def start_over() -> None:
         table.client.delete_table(TableName=table.name)
@@ -275,13 +275,13 @@ def large(size: int, seed: int = 1) -> dict[datetime, Bill]:
                 for _ in range(size)
             }
         )
-        for hour in at(*range(12))
+        for hour in hours_of_day(*range(12))
     }
 
 
 def test_day_of_several_chunks_grows_and_shrinks(table: DynamoTable) -> None:
     store = store_of(table)
-    many, few = large(2000), {at(3)[0]: bill("1")}
+    many, few = large(2000), {hours_of_day(3)[0]: bill("1")}
     store.store(DAY, many)
     pieces = [item for item in items(table) if item["pk"]["S"] == "BILL#2026-11"]
     assert len(pieces) > 1
@@ -326,7 +326,7 @@ def test_day_with_chunks_of_two_versions_raises_an_error(table: DynamoTable) -> 
     store_of(table).store(DAY, large(40))
     table.client.delete_item(TableName=table.name, Key={"pk": {"S": "BILL#2026-11"}, "sk": {"S": "19#01"}})
     with pytest.raises(SourceError, match="2026-11 changed each time"):
-        store_of(table).bill(at(3)[0])
+        store_of(table).bill(hours_of_day(3)[0])
 
 
 @pytest.mark.usefixtures("small_pieces")

@@ -79,7 +79,9 @@ def stored_hour(table: DynamoTable) -> StoredHour:
 
 
 READERS: dict[str, Callable[[StoredHour], object]] = {
-    "summaries": lambda stored_hour: [dict(summary.groups) for summary in stored_hour.ledger.summaries("demo", DAY_1, DAY_1 + DAY)],
+    "summaries": lambda stored_hour: [
+        dict(summary.groups) for summary in stored_hour.ledger.summaries("demo", DAY_1, DAY_1 + DAY)
+    ],
     "lines": lambda stored_hour: stored_hour.ledger.lines("demo", DAY_1),
     "nodes": lambda stored_hour: stored_hour.ledger.nodes("demo", DAY_1)[1],
     "notes": lambda stored_hour: stored_hour.ledger.notes_of(stored_hour.ledger.manifests("demo", DAY_1, DAY_1 + DAY)),

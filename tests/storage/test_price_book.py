@@ -360,7 +360,9 @@ def test_ended_override_can_still_be_dropped(table: DynamoTable) -> None:
 
 def test_writer_that_always_loses_raises_a_conflict(table: DynamoTable) -> None:
     direct = PriceStore(table.client, table.name)
-    rival = RivalClient(table.client, lambda left: ignore(direct.set_override(by_hand(f"{left + 1}", NOON), now=NOW)), 99)
+    rival = RivalClient(
+        table.client, lambda left: ignore(direct.set_override(by_hand(f"{left + 1}", NOON), now=NOW)), 99
+    )
     with pytest.raises(ConflictError):
         PriceStore(rival, table.name).set_override(by_hand("2.5", NOON), now=NOW)
     assert "2.5" not in {str(override.price.amount) for override in direct.overrides()}

@@ -266,7 +266,9 @@ def test_slow_writer_does_not_overwrite_newer_sums(day: RolledUpDay) -> None:
         day.rollups.roll_up("demo", DAY_1, OVER)
 
     before_its_write = 4  # manifests, head, summaries
-    RollupStore(InterleavedClient(day.table.client, before_its_write, another), day.table.name).roll_up("demo", DAY_1, OVER)
+    RollupStore(InterleavedClient(day.table.client, before_its_write, another), day.table.name).roll_up(
+        "demo", DAY_1, OVER
+    )
     watched = MeteredClient(day.table.client)
     RollupStore(watched, day.table.name).days("demo", DAY_1, DAY_1 + DAY)
     assert len(watched.calls) == 2, "the day itself, not its hours"
@@ -274,7 +276,9 @@ def test_slow_writer_does_not_overwrite_newer_sums(day: RolledUpDay) -> None:
 
 @pytest.mark.parametrize("call", range(1, 8))
 @pytest.mark.parametrize("rolled_up", [False, True])
-def test_concurrent_reader_sees_the_old_or_the_new_day_and_no_mixture(day: RolledUpDay, call: int, rolled_up: bool) -> None:
+def test_concurrent_reader_sees_the_old_or_the_new_day_and_no_mixture(
+    day: RolledUpDay, call: int, rolled_up: bool
+) -> None:
     for number in (0, 1):
         day.publish(number, *random_lines(number))
     if rolled_up:

@@ -153,7 +153,7 @@ def test_attribute_table_marks_unknown_node_cost(
     assert "unallocated  " not in done.stdout
 
 
-@pytest.mark.parametrize("form", ["table", "json", "csv"])
+@pytest.mark.parametrize("output_format", ["table", "json", "csv"])
 def test_attribute_without_any_figures_is_a_failure_that_names_doctor(
     settings: Callable[..., str], cluster: str, output_format: str
 ) -> None:

@@ -174,7 +174,7 @@ def test_what_is_advised_is_answered_with_its_saving_and_what_it_rests_on() -> N
 def test_the_answer_fits_its_schema() -> None:
     document = json.loads((REPOSITORY / "docs/openapi.json").read_text())
     answer = ask_as(FINOPS, "/v1/recommendations", {"state": "all"})
-    schema = {"$ref": "#/components/schemas/RecommendationsAnswer", "components": document["components"]}
+    schema = {"$ref": "#/components/schemas/RecommendationsResponse", "components": document["components"]}
     jsonschema.validate(json.loads(answer.body), schema)
 
 
@@ -248,7 +248,7 @@ def test_a_month_s_forecast_says_what_is_spent_and_nothing_that_two_days_cannot_
     assert (found["projected_usd"], found["backtest"]) == (None, None)
     assert found["budget_usd"] == 9000
     document = json.loads((REPOSITORY / "docs/openapi.json").read_text())
-    schema = {"$ref": "#/components/schemas/ForecastAnswer", "components": document["components"]}
+    schema = {"$ref": "#/components/schemas/ForecastResponse", "components": document["components"]}
     jsonschema.validate(json.loads(answer.body), schema)
     assert ask_as(ANN, "/v1/forecasts", {"business_unit": "vision"}).status == 403
     for query in ({}, {"business_unit": "research", "period": "year"}):
@@ -258,8 +258,8 @@ def test_a_month_s_forecast_says_what_is_spent_and_nothing_that_two_days_cannot_
 @pytest.fixture
 def gpucost(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """The command line, with this table as the stack's."""
-    found = SimpleNamespace(table=environment().table)
-    monkeypatch.setattr("gpucost_cli.deployment.find", lambda _stack: found)
+    deployed = SimpleNamespace(table=environment().table, container=Container)
+    monkeypatch.setattr("gpucost_cli.deployment.find", lambda _stack: deployed)
 
     def run_command(*arguments: str, fails: int = 0) -> str:
         if fails:
@@ -319,7 +319,7 @@ def test_what_if_reads_the_ledger_s_days(gpucost: Callable[..., str], monkeypatc
     assert "freed: 1.71 GPUs, $8,760.00 a month when their nodes are removed" in told
     assert "35% utilized" in told
     assert "moved:" not in told
-    more_than_held = gpucost(*asked[:4], "50 H100 to 1g.10gb", "--days", "1")
+    more_than_held = gpucost(*asked[:5], "50 H100 to 1g.10gb", "--days", "1")
     assert "moved: 3.00 GPUs on average, not 50" in more_than_held
     assert "the parts add up" in told
     assert json.loads(gpucost(*asked, "--format", "json"), parse_float=Decimal)["freed_usd"] == outcome.freed_usd
