@@ -39,7 +39,7 @@ class Figure:
         """The ratio to the floor."""
         return self.value / self.floor if self.floor else None
 
-    def is_kept(self) -> bool | None:
+    def is_met(self) -> bool | None:
         """Whether the aim is met. None without an aim."""
         if self.aim is None:
             return None
@@ -130,9 +130,9 @@ def table(rows: Mapping[str, Sequence[Figure]]) -> Table:
             floor = "" if figure.floor is None else _number(figure.floor)
             ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
             aim = "" if figure.aim is None else f"≤ {figure.aim:,g}"
-            kept = {None: "", True: "kept", False: "[red]missed"}[figure.is_kept()]
+            outcome = {None: "", True: "met", False: "[red]missed"}[figure.is_met()]
             printed.add_row(
-                f"  {figure.name}", f"{_number(figure.value)} {figure.unit}".strip(), floor, ratio, aim, kept
+                f"  {figure.name}", f"{_number(figure.value)} {figure.unit}".strip(), floor, ratio, aim, outcome
             )
         printed.add_section()
     return printed
@@ -146,7 +146,7 @@ def _number(value: float) -> str:
 
 def as_json(figures: Iterable[Figure]) -> list[dict[str, object]]:
     """Figures in the format of `--json`."""
-    return [{**asdict(figure), "ratio": figure.ratio, "is_kept": figure.is_kept()} for figure in figures]
+    return [{**asdict(figure), "ratio": figure.ratio, "is_met": figure.is_met()} for figure in figures]
 
 
 def stand_alone(part: Part, description: str | None) -> None:

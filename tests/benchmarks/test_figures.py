@@ -11,10 +11,10 @@ from benchmarks.figures import Figure, against, called, exponent, run_process
 
 
 def test_an_aim_is_for_the_ratio_where_there_is_a_floor() -> None:
-    assert Figure("f", 3, "s", floor=2, aim=1.5).is_kept() is True
-    assert Figure("f", 3.1, "s", floor=2, aim=1.5).is_kept() is False
-    assert Figure("f", 3, "s", aim=1.5).is_kept() is False
-    assert Figure("f", 3, "s", floor=2).is_kept() is None
+    assert Figure("f", 3, "s", floor=2, aim=1.5).is_met() is True
+    assert Figure("f", 3.1, "s", floor=2, aim=1.5).is_met() is False
+    assert Figure("f", 3, "s", aim=1.5).is_met() is False
+    assert Figure("f", 3, "s", floor=2).is_met() is None
 
 
 def test_a_ratio_is_the_median_of_the_turns() -> None:
@@ -54,4 +54,4 @@ def test_report_runs_a_part_in_a_separate_process(tmp_path: Path, capsys: pytest
     assert (report["quick"], part["failed"]) == (True, False)
     aimed = [figure for figure in part["figures"] if figure["aim"]]
     assert [figure["name"].rpartition(": ")[2] for figure in aimed] == ["processor time", "peak memory"]
-    assert f"{sum(figure['is_kept'] for figure in aimed)} of 2 aims met" in capsys.readouterr().out
+    assert f"{sum(figure['is_met'] for figure in aimed)} of 2 aims met" in capsys.readouterr().out
