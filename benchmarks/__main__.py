@@ -67,9 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(f"{name} failed; what it said: {log}")
     Console(width=None if sys.stdout.isatty() else 120).print(table(figures_by_part))
     machine = {"processors": os.cpu_count(), "architecture": platform.machine(), "python": platform.python_version()}
-    outcomes = [
-        figure.is_met() for figures in figures_by_part.values() for figure in figures if figure.aim is not None
-    ]
+    outcomes = [figure.is_met() for figures in figures_by_part.values() for figure in figures if figure.aim is not None]
     print(f"{sum(map(bool, outcomes))} of {len(outcomes)} aims met; {machine['processors']} processors, "
           f"load {' to '.join(f'{load:.1f}' for load in _loads(parts))}, Python {machine['python']}")  # fmt: skip
     if options.json:

@@ -42,7 +42,7 @@ class Budget:
     units: float
     requests: int
 
-    def is_kept(self) -> bool:
+    def is_within_budget(self) -> bool:
         """Whether both are within their bounds."""
         return self.units <= self.most_units and (self.most_requests is None or self.requests <= self.most_requests)
 
@@ -171,7 +171,7 @@ def main() -> None:
 
         KEPT.write_text(json.dumps([asdict(budget) for budget in budgets], indent=2) + "\n")
         ledger_page.write()
-    sys.exit(0 if all(budget.is_kept() for budget in budgets) else 1)
+    sys.exit(0 if all(budget.is_within_budget() for budget in budgets) else 1)
 
 
 if __name__ == "__main__":

@@ -139,9 +139,13 @@ def test_hour_is_tried_twice_with_the_shortest_look_back(table: DynamoTable) -> 
     work = HoursDue(cluster="demo", first_hour=HOUR, hours=1, settings_version=2, origin="schedule", correlation_id="c")
     for minutes, next_attempt in ((65, HOUR + 2 * ONE_HOUR), (125, None)):
         at = HOUR + timedelta(minutes=minutes)
+
+        def clock(at: datetime = at) -> datetime:
+            return at
+
         service = AttributeService(
             system.store, system.ledger, system.rollups, system.reader, system.bus, pricer=system.pricer,
-            clock=lambda at=at: at,  # type: ignore[misc]
+            clock=clock,
         )  # fmt: skip
         service.attribute(work)
         manifest = system.ledger.manifest("demo", HOUR)

@@ -20,7 +20,7 @@ def test_every_access_of_a_large_fleet_stays_within_its_budget(table: DynamoTabl
     assert [len(day.units) for day in days] == [large_ledger.UNITS] * DAYS, "measured on what it is about"
     measurements = list(measure(table.client, table.name, "large", start, DAYS))
     assert len(measurements) == 7
-    assert [budget for budget in measurements if not budget.is_kept()] == []
+    assert [budget for budget in measurements if not budget.is_within_budget()] == []
     assert min(budget.units for budget in measurements) >= 1
     kept = {budget.access: budget for budget in ledger_page.kept_budgets()}
     assert [*kept] == [budget.access for budget in measurements]
@@ -32,6 +32,6 @@ def test_every_access_of_a_large_fleet_stays_within_its_budget(table: DynamoTabl
 
 
 def test_ledger_page_matches_the_measurements() -> None:
-    assert all(budget.is_kept() for budget in ledger_page.kept_budgets())
+    assert all(budget.is_within_budget() for budget in ledger_page.kept_budgets())
     published = ledger_page.on_page(ledger_page.PAGE.read_text(), ledger_page.ACCESS)
     assert published == ledger_page.access_table(ledger_page.kept_budgets()), "python -m benchmarks.ledger --write"

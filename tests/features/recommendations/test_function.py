@@ -92,7 +92,9 @@ def metrics() -> str:
 def run(at_hour: int, **more: Any) -> dict[str, Any]:
     scheduled = format_timestamp(sim.START + HOUR * at_hour)
     answer: dict[str, Any] = recommend.handler(
-        {"version": 1, "scheduled_time": scheduled, **more}, Lambda(), container=Container()  # type: ignore[arg-type]  # a reduced Lambda context
+        {"version": 1, "scheduled_time": scheduled, **more},
+        Lambda(),
+        container=Container(),  # type: ignore[arg-type]  # a reduced Lambda context
     )
     return answer
 
@@ -283,7 +285,9 @@ def test_the_command_line_lists_shows_and_dismisses(gpucost: Callable[..., str])
     everything = gpucost("recommendations", "list")
     assert "save $17,885.00 a month (cash $17,885.00); added GPUs cost $5,110.00 a month (cash $5,110.00)" in everything
     assert "recommendations save" not in gpucost("recommendations", "list", "--kind", "mig-slice")
-    assert "demo: 1 healthy, 2 idle, 2 low (healthy is 30 to 70% utilization), 24 hours to 2026-11-03T00:00:00Z" in table
+    assert (
+        "demo: 1 healthy, 2 idle, 2 low (healthy is 30 to 70% utilization), 24 hours to 2026-11-03T00:00:00Z" in table
+    )
     chat = next(row["id"] for row in listed["rows"] if row["subject"]["workload"] == "chat")
     screen = gpucost("recommendations", "show", chat)
     assert "$4,380.00 ($4,380.00 to $4,380.00), 2,920.00 GPU-hours" in screen
@@ -323,8 +327,12 @@ def test_what_if_reads_the_ledger_s_days(gpucost: Callable[..., str], monkeypatc
     assert "moved: 3.00 GPUs on average, not 50" in more_than_held
     assert "the parts add up" in told
     assert json.loads(gpucost(*asked, "--format", "json"), parse_float=Decimal)["freed_usd"] == outcome.freed_usd
-    assert "is invalid; write it like" in gpucost("recommendations", "what-if", "--business-unit", "a", "--move", "some", fails=2)
-    assert "held no whole GPU" in gpucost("recommendations", "what-if", "--business-unit", "a", "--move", "1 H100 to 1g.10gb", fails=2)
+    assert "is invalid; write it like" in gpucost(
+        "recommendations", "what-if", "--business-unit", "a", "--move", "some", fails=2
+    )
+    assert "held no whole GPU" in gpucost(
+        "recommendations", "what-if", "--business-unit", "a", "--move", "1 H100 to 1g.10gb", fails=2
+    )
 
 
 def test_what_was_done_is_seen_in_the_figures(stored: DynamoTable) -> None:

@@ -85,12 +85,23 @@ def nightly(
     store, found = Rows(), []
     for day in days:
         now = sim.START + timedelta(days=day)
-        memory = gpu_memory_cache(Memory(now), Kept(), clock=lambda now=now: now)
-        waiting = waiting_pods_cache(Waits(), NoDays(), clock=lambda now=now: now)
+
+        def clock(now: datetime = now) -> datetime:
+            return now
+
+        memory = gpu_memory_cache(Memory(now), Kept(), clock=clock)
+        waiting = waiting_pods_cache(Waits(), NoDays(), clock=clock)
         stored: Any = settings or Store()
         prices = book or Book([])
         service = RecommendationService(
-            stored, Ledger(records), store, prices, memory, waiting, karpenter or Silent(), clock=lambda now=now: now,
+            stored,
+            Ledger(records),
+            store,
+            prices,
+            memory,
+            waiting,
+            karpenter or Silent(),
+            clock=clock,
             time_zone=lambda: stored.current().settings.alerts.time_zone,
         )
         service.review_clusters(RecommendationsDue(scheduled_time=now, cluster="a"), lambda: 900)
@@ -290,7 +301,9 @@ def test_advice_that_figures_no_longer_support_says_what_they_show() -> None:
     before, after = nightly(list(sim.simulate([load], 24 * 12)), [10, 12])
     (key,) = before
     assert after[key].state == "withdrawn"
-    assert after[key].reason.startswith("newer figures no longer support it: utilization 14% on average, 60% in the busiest")
+    assert after[key].reason.startswith(
+        "newer figures no longer support it: utilization 14% on average, 60% in the busiest"
+    )
 
 
 def test_what_was_applied_and_undone_is_open_again_the_same_night() -> None:
@@ -325,7 +338,15 @@ def test_pods_without_an_owner_fill_no_memory_however_many_come_and_go() -> None
     def read(max_workloads: int) -> Any:
         days = timedelta(days=10)
         return read_look_back(
-            ledger, "a", end, list_prices={}, spot_prices={}, memory={}, waits={}, length=days, max_workloads=max_workloads
+            ledger,
+            "a",
+            end,
+            list_prices={},
+            spot_prices={},
+            memory={},
+            waits={},
+            length=days,
+            max_workloads=max_workloads,
         )
 
     few, all_ = read(100), read(10_000)

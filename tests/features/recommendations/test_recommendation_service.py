@@ -208,12 +208,16 @@ class Store:
 def service(ledger: Ledger, reviews: Reviews, at: datetime = NOW, book: Book | None = None) -> RecommendationService:
     keeper = gpu_memory_cache(Memory(at), Kept(), clock=lambda: at)
     waiting = waiting_pods_cache(Waits(), NoDays(), clock=lambda: at)
-    return RecommendationService(Store(), ledger, reviews, book or Book([]), keeper, waiting, Silent(), clock=lambda: at)  # type: ignore[arg-type]
+    return RecommendationService(
+        Store(), ledger, reviews, book or Book([]), keeper, waiting, Silent(), clock=lambda: at
+    )  # type: ignore[arg-type]
 
 
 def test_the_price_book_is_read_once_for_all_clusters() -> None:
     book, reviews = Book([]), Reviews()
-    found = service(Ledger("nobody"), reviews, book=book).review_clusters(RecommendationsDue(scheduled_time=NOW), lambda: 900)
+    found = service(Ledger("nobody"), reviews, book=book).review_clusters(
+        RecommendationsDue(scheduled_time=NOW), lambda: 900
+    )
     assert found is not None
     assert book.readings == 1
     assert sorted(reviews.kept) == ["a", "b", "c"]
@@ -256,7 +260,10 @@ def test_reviews_of_any_size_are_stored_whole_and_leave_no_piece_behind(table: D
 
     chance = random.Random(1)
     names = [f"{chance.getrandbits(400):x}" for _ in range(size)]
-    judged = tuple(WorkloadAssessment(RecommendationSubject("a", "u", "n", "Job", name), "idle", Decimal(1), None, None, "why") for name in names)
+    judged = tuple(
+        WorkloadAssessment(RecommendationSubject("a", "u", "n", "Job", name), "idle", Decimal(1), None, None, "why")
+        for name in names
+    )
     store = DynamoRecommendations(table.client, table.name)
     for at, own in ((0, judged), (1, judged[:3])):
         review = Review("a", NOW - DAY, NOW, NOW + DAY * at, 24, (), own)

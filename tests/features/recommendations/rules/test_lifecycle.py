@@ -23,7 +23,9 @@ from tests.features.recommendations.simulated_fleet import START
 NOW = START + timedelta(days=30)
 
 
-def advice(kind: RecommendationKind = "fewer-gpus", now: int = 8, then: int = 2, workload: str = "chat") -> RecommendationContent:
+def advice(
+    kind: RecommendationKind = "fewer-gpus", now: int = 8, then: int = 2, workload: str = "chat"
+) -> RecommendationContent:
     zero = Decimal(0)
     return RecommendationContent(
         kind, RecommendationSubject("demo", "research", "ns", "Deployment", workload), "do it",
@@ -44,7 +46,9 @@ def weekly(day: float, night: float, days: int = 30) -> list[float | None]:
     ]
 
 
-def run(known: list[Recommendation], held: Sequence[float | None] | None, found: list[RecommendationContent]) -> list[Recommendation]:
+def run(
+    known: list[Recommendation], held: Sequence[float | None] | None, found: list[RecommendationContent]
+) -> list[Recommendation]:
     cost = [None if own is None else own * 2 for own in held or []]
     return update_recommendations(known, {one.id: one for one in found}, SingleSubject(START, held, cost), NOW)
 
@@ -54,7 +58,9 @@ def test_an_id_is_stable_and_tells_things_apart() -> None:
     assert one.id == replace(one, summary="other words", current_gpus=Decimal(9)).id
     assert one.id != advice(workload="chat2").id
     assert one.id != advice(kind="idle").id
-    assert recommendation_id("idle", RecommendationSubject("a", "bc")) != recommendation_id("idle", RecommendationSubject("ab", "c"))
+    assert recommendation_id("idle", RecommendationSubject("a", "bc")) != recommendation_id(
+        "idle", RecommendationSubject("ab", "c")
+    )
 
 
 def test_what_is_advised_again_stays_open_since_it_was_first_advised() -> None:

@@ -195,7 +195,9 @@ def played(loads: Sequence[sim.Load], patch: str, advice: Sequence[Recommendatio
 def test_a_pool_s_plan_is_the_smallest_nobody_waits_and_the_saving_is_there(pool: sim.Pool) -> None:
     loads = small_loads(3, pool, 6)
     found, nodes_cost = reviewed(loads)
-    by_kind = {kind: [one for one in found.recommendations if one.kind == kind] for kind in ("mig-geometry", "mig-slice")}
+    by_kind = {
+        kind: [one for one in found.recommendations if one.kind == kind] for kind in ("mig-geometry", "mig-slice")
+    }
     (pooled,) = by_kind["mig-geometry"]
     names = {one.subject.workload for one in by_kind["mig-slice"]}
     assert names == {load.name for load in loads if load.name != "whole"}
@@ -246,7 +248,9 @@ def test_models_without_mig_and_pools_where_no_node_goes_get_no_plan() -> None:
     without = [replace(load, pool=replace(load.pool, model="NVIDIA A10G")) for load in small_loads(3, SOLO, 6)]
     assert not [one for one in reviewed(without)[0].recommendations if one.kind.startswith("mig")]
     single = [replace(small_loads(3, POOL, 6)[0], name="alone")]
-    assert not [one for one in reviewed(single)[0].recommendations if one.kind.startswith("mig")], "one node before and after"
+    assert not [one for one in reviewed(single)[0].recommendations if one.kind.startswith("mig")], (
+        "one node before and after"
+    )
 
 
 def test_a_plan_has_what_each_profile_s_own_busiest_hour_wants() -> None:

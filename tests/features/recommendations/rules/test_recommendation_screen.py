@@ -73,7 +73,9 @@ def advised() -> dict[str, RecommendationContent]:
 
 @pytest.mark.parametrize("kind", get_args(RecommendationKind))
 @pytest.mark.parametrize("state", ["open", "dismissed"])
-def test_recommendation_is_rendered_completely(advised: dict[str, RecommendationContent], kind: str, state: str) -> None:
+def test_recommendation_is_rendered_completely(
+    advised: dict[str, RecommendationContent], kind: str, state: str
+) -> None:
     one = Recommendation(advised[kind], "open", sim.START, sim.START, sim.START)
     if state == "dismissed":
         one = replace(one, state="dismissed", reason="kept for the launch of next month " * 3, author="ann@example.com")

@@ -115,7 +115,11 @@ def test_pods_that_follow_each_other_within_an_hour_make_no_nodes_that_could_go(
         for one in sim.simulate([small], 192)
     ]  # fmt: skip
     look = look_at(records, sim.memory([small], 192))
-    assert not [one for one in review_cluster(look, records[-1].hour + timedelta(hours=2), {}).recommendations if "mig" in one.kind]
+    assert not [
+        one
+        for one in review_cluster(look, records[-1].hour + timedelta(hours=2), {}).recommendations
+        if "mig" in one.kind
+    ]
 
 
 def test_more_gpus_are_not_free_where_those_held_are_committed_to() -> None:
@@ -157,7 +161,10 @@ def test_a_large_fleet_is_told_in_whole_numbers() -> None:
         for counts in (pool.nodes, pool.busy):
             counts[place] *= 1000
     pool.pods = [tuple((size, count * 1000) for size, count in hour) for hour in pool.pods]
-    told = {one.kind: str((one.summary, dict(one.evidence.facts))) for one in review_cluster(look, sim.START, {}).recommendations}
+    told = {
+        one.kind: str((one.summary, dict(one.evidence.facts)))
+        for one in review_cluster(look, sim.START, {}).recommendations
+    }
     assert told.keys() == {"consolidate", "commitment"}
     assert "of 6,000, 4,875 would be empty" in told["consolidate"]
     assert "39,000 of 48,000 GPUs" in told["consolidate"]

@@ -61,7 +61,9 @@ def test_recall_and_precision_of_off_hours(found: tuple[list[sim.Load], dict[str
     assert len(wanted & given.keys()) / len(given) >= 0.95, given.keys() - wanted
 
 
-def test_claimed_savings_are_those_of_the_fleet_that_stops(found: tuple[list[sim.Load], dict[str, RecommendationContent]]) -> None:
+def test_claimed_savings_are_those_of_the_fleet_that_stops(
+    found: tuple[list[sim.Load], dict[str, RecommendationContent]],
+) -> None:
     own, given = found
     for load in own:
         if load.name not in given:

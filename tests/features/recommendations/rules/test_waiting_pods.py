@@ -43,7 +43,9 @@ def found() -> list[tuple[line.Queue, RecommendationContent | None]]:
     return [(one, advised([one]).get(one.pool.name)) for one in queues]
 
 
-def test_recall_and_precision_of_pending_are_095_at_least(found: list[tuple[line.Queue, RecommendationContent | None]]) -> None:
+def test_recall_and_precision_of_pending_are_095_at_least(
+    found: list[tuple[line.Queue, RecommendationContent | None]],
+) -> None:
     wanted = {one.pool.name for one, _ in found if one.truth}
     given = {one.pool.name for one, advice in found if advice is not None}
     assert len(wanted) >= 4

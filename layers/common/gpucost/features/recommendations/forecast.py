@@ -22,7 +22,7 @@ WEEK: Final = 168
 LEAST: Final = 2 * WEEK
 """Hours of history that a forecast needs."""
 _DAY = 24
-_LEAST_KNOWN = 0.8
+_MIN_DATA_SHARE = 0.8
 """Part of the history's hours that must have a cost."""
 _ORIGINS = 4
 """Number of past forecasts that an estimate of errors needs."""
@@ -70,8 +70,8 @@ def forecast(history: Sequence[float | None], start: datetime, ahead: int) -> Fo
     interval = past.interval(len(history), ahead)
     if interval is None:
         return None
-    expected, half_width = interval
-    return Forecast(expected, max(0.0, expected - half_width), expected + half_width, _backtest(past, ahead))
+    expected, margin = interval
+    return Forecast(expected, max(0.0, expected - margin), expected + margin, _backtest(past, ahead))
 
 
 def backtest(history: Sequence[float | None], start: datetime, ahead: int) -> Backtest | None:
@@ -131,8 +131,8 @@ class _Past:
 
 def expect(history: Sequence[float | None], start: datetime, ahead: int) -> float | None:
     """The expected sum of the hours that follow a history."""
-    known_hours = sum(cost is not None for cost in history)
-    if len(history) < LEAST or known_hours < _LEAST_KNOWN * len(history):
+    hours_with_cost = sum(cost is not None for cost in history)
+    if len(history) < LEAST or hours_with_cost < _MIN_DATA_SHARE * len(history):
         return None
     first = (start.weekday() * _DAY + start.hour) % WEEK
     weeks = [history[max(0, end - WEEK) : end] for end in range(len(history), 0, -WEEK)]
@@ -169,10 +169,8 @@ def _levels(weeks: Sequence[Sequence[float | None]]) -> list[float | None]:
     """Mean cost per hour by week, newest first; None for partial weeks and mostly unknown ones."""
     levels: list[float | None] = []
     for week in weeks:
-        known_costs = [cost for cost in week if cost is not None]
-        levels.append(
-            sum(known_costs) / len(known_costs) if len(week) == WEEK and len(known_costs) > WEEK / 2 else None
-        )
+        week_costs = [cost for cost in week if cost is not None]
+        levels.append(sum(week_costs) / len(week_costs) if len(week) == WEEK and len(week_costs) > WEEK / 2 else None)
     return levels
 
 
@@ -189,9 +187,9 @@ def _origins(end: int, least: int, ahead: int) -> range:
 
 
 def _sum(hours: Sequence[float | None]) -> float | None:
-    known_costs = [cost for cost in hours if cost is not None]
+    available_costs = [cost for cost in hours if cost is not None]
     return (
-        sum(known_costs) * len(hours) / len(known_costs)
-        if len(known_costs) >= _LEAST_KNOWN * len(hours) and known_costs
+        sum(available_costs) * len(hours) / len(available_costs)
+        if len(available_costs) >= _MIN_DATA_SHARE * len(hours) and available_costs
         else None
     )

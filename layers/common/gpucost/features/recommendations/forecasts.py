@@ -23,7 +23,7 @@ Period = Literal["month", "quarter"]
 _MONTHS: Mapping[Period, int] = {"month": 1, "quarter": 3}
 BudgetOf = Callable[[str, int], Decimal | None]
 """Returns the lowest budget of a business unit for a number of months, in USD; None if no rule covers the unit."""
-_LEAST_KNOWN = Decimal("0.5")
+_MIN_DATA_SHARE = Decimal("0.5")
 _NOTHING = Costs()
 """The costs of a unit that held nothing, and of an unknown unit."""
 
@@ -85,29 +85,29 @@ class ForecastService:
         start, end = _period(until, period)
         first = min(start, until - HISTORY)
         hours, priced, currency = self._hours(settings, business_unit, first, until)
-        known_costs = [cost for cost in hours[(start - first) // HOUR :] if cost is not None]
+        priced_costs = [cost for cost in hours[(start - first) // HOUR :] if cost is not None]
         spent = sum(priced[(start - first) // HOUR :], ZERO)
         passed, ahead = (until - start) // HOUR, (end - until) // HOUR
         history = [None if cost is None else float(cost) for cost in hours[-(HISTORY // HOUR) :]]
         # The unit did not exist before its first cost. A unit without any cost will cost nothing.
         first_cost = next((index for index, cost in enumerate(history) if cost), None)
-        first_known = next((index for index, cost in enumerate(history) if cost is not None), len(history))
-        history = history[first_known if first_cost is None else first_cost :]
+        first_priced = next((index for index, cost in enumerate(history) if cost is not None), len(history))
+        history = history[first_priced if first_cost is None else first_cost :]
         projection = None
-        if passed == 0 or len(known_costs) >= _LEAST_KNOWN * passed:
+        if passed == 0 or len(priced_costs) >= _MIN_DATA_SHARE * passed:
             projection = forecast(history, until - HOUR * len(history), ahead)
-        known_cost = float(sum(known_costs, ZERO)) * passed / len(known_costs) if known_costs else 0.0
+        cost_so_far = float(sum(priced_costs, ZERO)) * passed / len(priced_costs) if priced_costs else 0.0
         return PeriodForecast(
             business_unit,
             start,
             end,
             until,
             spent,
-            len(known_costs),
-            passed - len(known_costs),
-            None if projection is None else round_cents(known_cost + projection.expected),
-            None if projection is None else round_cents(known_cost + projection.low),
-            None if projection is None else round_cents(known_cost + projection.high),
+            len(priced_costs),
+            passed - len(priced_costs),
+            None if projection is None else round_cents(cost_so_far + projection.expected),
+            None if projection is None else round_cents(cost_so_far + projection.low),
+            None if projection is None else round_cents(cost_so_far + projection.high),
             LEVEL_PERCENT,
             None if projection is None else projection.backtest,
             self._budget_of(business_unit, _MONTHS[period]),
@@ -127,11 +127,11 @@ class ForecastService:
         missing = [False] * count
         seen = [False] * count
         currencies = set()
-        is_known_unit = unit in {unit_settings.name for unit_settings in settings.business_units}
+        is_unit_present = unit in {unit_settings.name for unit_settings in settings.business_units}
         for cluster in settings.clusters:
             hours = self._rollups.unit_hours(cluster.name, unit, start, end)
             costs = {hour.manifest.hour: hour.costs for hour in hours}
-            is_known_unit = is_known_unit or any(cost is not None and cost != _NOTHING for cost in costs.values())
+            is_unit_present = is_unit_present or any(cost is not None and cost != _NOTHING for cost in costs.values())
             currencies |= {hour.manifest.currency for hour in hours if hour.costs is not None}
             first_hour = min(costs, default=end)
             for index in range((first_hour - start) // HOUR, count):
@@ -142,7 +142,7 @@ class ForecastService:
                 seen[index] = True
                 missing[index] |= bool(cost.unpriced_gpu_hours)
                 sums[index] += cost.allocated_usd
-        if not is_known_unit:
+        if not is_unit_present:
             raise NotFoundError(
                 "no such business unit: it is neither in the settings nor in the hours of the last weeks"
             )

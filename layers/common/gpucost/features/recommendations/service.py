@@ -218,11 +218,11 @@ class _LookBackSubjects:
             return self._weekly_means(held)
         if content.kind == "spot":
             return (
-                self._where_known(self._sum_by_hour(content, "off_spot", "nodes") or held)
+                self._without_missing_hours(self._sum_by_hour(content, "off_spot", "nodes") or held)
                 if any(held[-_DAY:])
                 else None
             )
-        return self._where_known(held)
+        return self._without_missing_hours(held)
 
     def _is_elsewhere(self, content: RecommendationContent) -> bool:
         """Whether the same object runs under another business unit, or idle on another GPU model or resource."""
@@ -251,8 +251,8 @@ class _LookBackSubjects:
 
     def hours(self, content: RecommendationContent) -> list[SubjectHour | None]:
         """The subject's hours, without a cost if a part has no price or the look-back has several currencies."""
-        has_one_currency = self.look_back.currencies <= {content.currency}
-        if content.kind == "commitment" and has_one_currency:
+        has_single_currency = self.look_back.currencies <= {content.currency}
+        if content.kind == "commitment" and has_single_currency:
             return commitment_hours(self.look_back, content)
         if content.subject.is_workload:
             columns = [
@@ -270,7 +270,7 @@ class _LookBackSubjects:
         for index, has_figures in enumerate(self.look_back.has_figures):
             parts = [part[index] for part in columns]
             usd = [part.usd for part in parts if part.usd is not None]
-            is_priced = has_one_currency and len(usd) == len(parts)
+            is_priced = has_single_currency and len(usd) == len(parts)
             hours.append(
                 SubjectHour(
                     sum(part.held for part in parts),
@@ -318,7 +318,7 @@ class _LookBackSubjects:
             ]
         return [sum(hour) for hour in zip(*series, strict=True)] if series else None
 
-    def _where_known(self, amounts: Sequence[float]) -> list[float | None]:
+    def _without_missing_hours(self, amounts: Sequence[float]) -> list[float | None]:
         return [
             amount if has_figures else None
             for amount, has_figures in zip(amounts, self.look_back.has_figures, strict=True)

@@ -219,7 +219,7 @@ def _recommend_fewer(look_back: LookBack, measures: WorkloadMeasures) -> Recomme
             "medium",
             "A workload that splits its work over GPUs (tensor or data parallel) must be configured for it.",
         )
-    if units < history.units_per_pod and not _is_memory_known(measures):
+    if units < history.units_per_pod and not _has_memory_samples(measures):
         risk, note = "high", f"{note} Its GPU memory was not observed, so it may not fit."
     peak_after = measures.peak_gpus / kept_gpus if pods else measures.pod_peak / kept_share
     return RecommendationContent(
@@ -302,7 +302,7 @@ def _smaller_size(measures: WorkloadMeasures) -> tuple[int, int] | None:
     return (current_pods, units) if is_service else (0, units)
 
 
-def _is_memory_known(measures: WorkloadMeasures) -> bool:
+def _has_memory_samples(measures: WorkloadMeasures) -> bool:
     history = measures.history
     return (
         history.memory_gpu_hours >= MIN_MEMORY_SHARE * sum(history.held)

@@ -42,7 +42,7 @@ from gpucost.features.recommendations.rules.rightsizing import confidence_level
 
 MIN_MEMORY_SHARE = 0.9
 """Part of the GPU-hours that must have observed memory."""
-_ONE_POOL_SHARE = 0.999
+_SINGLE_POOL_SHARE = 0.999
 """Part of a workload's GPU-hours that must be in one pool."""
 _MIN_USD = 1.0
 _RISK = "A request runs on the compute of one slice, so it may take proportionally longer."
@@ -97,7 +97,7 @@ def fit_slice(measures: WorkloadMeasures) -> SliceFit | None:
     ):
         return None
     ((pool, largest_pool_hours),) = history.pools.most_common(1)
-    if largest_pool_hours < _ONE_POOL_SHARE * sum(history.pools.values()):
+    if largest_pool_hours < _SINGLE_POOL_SHARE * sum(history.pools.values()):
         return None
     if history.memory_gpu_hours < MIN_MEMORY_SHARE * held:
         return None

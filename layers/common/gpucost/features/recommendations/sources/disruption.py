@@ -48,18 +48,18 @@ class PrometheusDisruption(ClusterReader):
         allowed: dict[tuple[str, str], int] = {}
         for series in self._client.query(query, end):
             try:
-                told = tables.number(series.samples[-1][1])
+                sample = tables.number(series.samples[-1][1])
             except ValueError as error:
                 raise MetricsResponseError(
                     f"cluster {self._cluster}: the answer about Karpenter is invalid: {error}"
                 ) from error
-            if not is_count(told.to_integral_value() if told.is_finite() else told, MOST_NODES):
+            if not is_count(sample.to_integral_value() if sample.is_finite() else sample, MOST_NODES):
                 continue
-            value = int(told)
+            count = int(sample)
             reason = series.labels.get("reason", "").lower()
             if series.labels.get(STAT) == "eligible":
-                eligible[reason] = max(eligible.get(reason, 0), value)
+                eligible[reason] = max(eligible.get(reason, 0), count)
             else:
                 key = series.labels.get("nodepool", ""), reason
-                allowed[key] = max(allowed.get(key, 0), value)
+                allowed[key] = max(allowed.get(key, 0), count)
         return Disruption(eligible, allowed)

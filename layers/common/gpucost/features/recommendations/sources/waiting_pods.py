@@ -44,19 +44,19 @@ class PrometheusWaitingPods(ClusterReader):
         for series in self._client.query_range(self._query(), day + HOUR, day + _DAY):
             labels = series.labels
             try:
-                told_at = [((at - first) // HOUR_MS - 1, number(value)) for at, value in series.samples]
+                hourly_samples = [((at - first) // HOUR_MS - 1, number(value)) for at, value in series.samples]
             except ValueError as error:
                 raise MetricsResponseError(
                     f"cluster {self._cluster}: the answer about waiting pods is invalid: {error}"
                 ) from error
-            values = {hour: value for hour, value in told_at if is_count(value)}  # a request may be NaN
+            values = {hour: value for hour, value in hourly_samples if is_count(value)}  # a request may be NaN
             init, _, stat = labels.get(STAT, "").rpartition("-")
             if stat == "scrapes":
                 scrapes = values
             elif stat == "count":
-                own = counts.setdefault(_pod(labels), {})
+                hourly_counts = counts.setdefault(_pod(labels), {})
                 for hour, value in values.items():
-                    own[hour] = max(own.get(hour, value), value)
+                    hourly_counts[hour] = max(hourly_counts.get(hour, value), value)
             elif stat == "units":
                 units.setdefault(_pod(labels), {})[bool(init), exported_label(labels, "container")] = max(
                     values.values(), default=_ZERO
@@ -68,11 +68,15 @@ class PrometheusWaitingPods(ClusterReader):
         return [
             Wait(
                 *pod,
-                wanted,
-                tuple((hour, min(1.0, float(own[hour] / scrapes[hour]))) for hour in sorted(own) if scrapes.get(hour)),
+                requested,
+                tuple(
+                    (hour, min(1.0, float(count / scrapes[hour])))
+                    for hour, count in sorted(hourly_counts.items())
+                    if scrapes.get(hour)
+                ),
             )
-            for pod, own in sorted(counts.items())
-            if (wanted := _effective(units.get(pod, {}))) and all(pod[1:3])
+            for pod, hourly_counts in sorted(counts.items())
+            if (requested := _effective(units.get(pod, {}))) and all(pod[1:3])
         ]
 
     def _query(self) -> str:
