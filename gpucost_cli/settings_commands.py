@@ -64,16 +64,14 @@ def history(stack: str, output_format: str) -> None:
     Example:
       gpucost settings history --stack gpucost
     """
-    rows = [
-        {"version": stored.version, "pushed_at": stored.pushed_at, "author": stored.author}
-        for stored in settings_store(stack).history()
-    ]
+    versions = settings_store(stack).history()
     if output_format == "json":
+        rows = [{name: getattr(stored, name) for name in HISTORY_COLUMNS} for stored in versions]
         sys.stdout.write(dumps({"versions": rows}, indent=2) + "\n")
         return
     from gpucost_cli.rendering import plain_table, print_table
 
-    cells = [(str(row["version"]), format_timestamp(row["pushed_at"]), row["author"]) for row in rows]
+    cells = [(str(stored.version), format_timestamp(stored.pushed_at), stored.author) for stored in versions]
     print_table(plain_table(HISTORY_COLUMNS, cells))
 
 

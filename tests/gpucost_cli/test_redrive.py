@@ -115,8 +115,8 @@ def test_dry_run_leaves_messages_visible(queues: Queues) -> None:
 def test_odd_letters_stay_and_hold_up_no_other(queues: Queues, capsys: pytest.CaptureFixture[str]) -> None:
     odd = [body for body in ODD if body]
     for body in odd:
-        for one in (body, DUE.model_dump_json()):
-            queues.sqs.send_message(QueueUrl=queues.urls["dead"], MessageBody=one)
+        for message_body in (body, DUE.model_dump_json()):
+            queues.sqs.send_message(QueueUrl=queues.urls["dead"], MessageBody=message_body)
     done = drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False)
     assert done == RedriveResult(len(odd), 0, len(odd))
     assert len(queues.letters("hours")) == len(odd)

@@ -87,7 +87,7 @@ def test_another_version_than_lambdas_is_only_written_by_itself(tmp_path: Path) 
         env={**os.environ, "GPUCOST_BUILD_PYTHON": "3.9"}, cwd=REPOSITORY,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "3.9 is neither Lambda's 3.13 nor the Python that runs this" in done.stderr
+    assert "3.9 is neither Lambda's 3.13 nor the version of the running Python" in done.stderr
 
 
 def test_a_module_that_does_not_compile_fails_the_build(tmp_path: Path) -> None:

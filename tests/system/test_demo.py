@@ -230,7 +230,8 @@ def test_other_commands_reach_the_running_demo(running: Demo) -> None:
     path = Path(running.environment["XDG_CACHE_HOME"]) / "settings.json"
     path.write_text(document)
     assert gpucost("settings", "push", str(path), "--stack", "local") == "version 2 is in force\n"
-    assert len(gpucost("settings", "history", "--stack", "local").splitlines()) == 2
+    versions = simplejson.loads(gpucost("settings", "history", "--stack", "local", "--format", "json"))["versions"]
+    assert [version["version"] for version in versions] == [2, 1]
     assert "version 3" in gpucost("settings", "rollback", "--stack", "local", "--to", "1")
     assert gpucost("recommendations", "run", "--stack", "local").startswith("demo\t")
     assert "no recommendations" in gpucost("recommendations", "list", "--stack", "local"), (

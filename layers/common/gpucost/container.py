@@ -59,18 +59,22 @@ def workload_savings(recommendations: "DynamoRecommendations") -> "WorkloadSavin
     from gpucost.features.alerting.ports import WorkloadSaving
 
     def savings(cluster: str) -> "list[WorkloadSaving]":
-        recommended = [one.content for one in recommendations.recommendations(cluster) if one.state == "open"]
+        contents = [
+            recommendation.content
+            for recommendation in recommendations.recommendations(cluster)
+            if recommendation.state == "open"
+        ]
         return [
             WorkloadSaving(
-                advice.id,
-                advice.subject.business_unit,
-                advice.summary,
-                advice.saving.usd,
-                advice.currency,
-                advice.confidence,
+                content.id,
+                content.subject.business_unit,
+                content.summary,
+                content.saving.usd,
+                content.currency,
+                content.confidence,
             )
-            for advice in recommended
-            if advice.subject.is_workload and advice.saving.usd > 0
+            for content in contents
+            if content.subject.is_workload and content.saving.usd > 0
         ]
 
     return savings
@@ -83,7 +87,7 @@ class Container:
     for its deployment, and a test makes one with parts of its own.
 
     Args:
-        environment: what the template tells the function; read from the process's environment when it is first needed.
+        environment: the values that the template sets; read from the process's environment when it is first needed.
         clock: the time now.
         client: makes a boto3 client of a service (and region).
         parts: parts by name that take the place of those that would be made.
@@ -107,7 +111,7 @@ class Container:
 
     @cached_property
     def environment(self) -> Environment:
-        """What the template tells this function."""
+        """The values that the template sets."""
         return Environment.read()
 
     @cached_property
@@ -147,7 +151,7 @@ class Container:
 
     @cached_property
     def rollups(self) -> "RollupStore":
-        """Days, rolled up from the cost records."""
+        """Daily sums of the cost records."""
         from gpucost.storage.rollups import RollupStore
 
         return RollupStore(self.client("dynamodb"), self.environment.table)
@@ -168,35 +172,35 @@ class Container:
 
     @cached_property
     def pricer(self) -> "Pricer":
-        """What is known about prices."""
+        """Prices of nodes, from the price book and the bill."""
         from gpucost.pipeline.pricing import Pricer
 
         return Pricer(self.price_book, self.bill_store)
 
     @cached_property
     def bill_store(self) -> "BillStore":
-        """What the bill says of each hour."""
+        """The bill, by hour."""
         from gpucost.storage.bill_store import BillStore
 
         return BillStore(self.client("dynamodb"), self.environment.table, clock=self.clock)
 
     @cached_property
     def alert_states(self) -> "DynamoAlertStates":
-        """What alerting remembers."""
+        """States of alerts."""
         from gpucost.features.alerting.storage.states import DynamoAlertStates
 
         return DynamoAlertStates(self.client("dynamodb"), self.environment.table)
 
     @cached_property
     def alert_history(self) -> "AlertHistory":
-        """What people were told."""
+        """The history of notifications."""
         from gpucost.features.alerting.storage.history import AlertHistory
 
         return AlertHistory(self.client("dynamodb"), self.environment.table)
 
     @cached_property
     def silences(self) -> "SilenceStore":
-        """Who wants to hear nothing of what."""
+        """Silences of alerts."""
         from gpucost.features.alerting.storage.history import SilenceStore
 
         return SilenceStore(self.client("dynamodb"), self.environment.table)
@@ -388,7 +392,7 @@ class Container:
 
     @cached_property
     def export_bucket(self) -> "S3Bucket":
-        """Where exports lie."""
+        """The bucket of exports."""
         from gpucost.features.exports.bucket import S3Bucket
 
         return S3Bucket(self.s3_client, self.environment.export_bucket)
@@ -470,7 +474,7 @@ class Container:
 
     @cached_property
     def sign_in(self) -> "SignIn | None":
-        """For `functions/api`: how people sign in to the page; None where they do not."""
+        """For `functions/api`: how people sign in to the page; None without sign-in."""
         from gpucost.api.dashboard_page import SignIn
 
         env = self.environment
@@ -480,7 +484,7 @@ class Container:
 
     @cached_property
     def api_services(self) -> "Services":
-        """What the routes of `functions/api` ask, each made when it is first asked."""
+        """The services of the routes, each made when a route first needs it."""
         from gpucost.api.app import Services
 
         return Services(

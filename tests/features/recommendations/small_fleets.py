@@ -116,9 +116,9 @@ def publish(fleet: SmallFleet, client: Any, table: str) -> SmallFleet:
         for day in (FIRST, FIRST + DAY, FIRST + 3 * DAY):
             rollups.roll_up(cluster, day, NOW)
     chance = random.Random(7)
-    for place, one in enumerate(fleet.records):
+    for index, one in enumerate(fleet.records):
         if floor_day(one.hour) == FIRST + 3 * DAY and one.totals is not None and chance.random() < 0.3:
-            fleet.records[place] = again = _record(one.cluster, one.hour, chance)
+            fleet.records[index] = again = _record(one.cluster, one.hour, chance)
             ledger.publish(
                 again, replacing=manifests[one.cluster, one.hour], settings_version=1, now=NOW, reason="a price"
             )
@@ -188,13 +188,13 @@ def _lines(chance: random.Random) -> Iterator[Line]:
             unseen_usd = usd
         team = chance.choice(TEAMS)
         money = {"allocated": usd, "effective": used_usd, "waste": waste, "unmeasured": unseen_usd}
-        told: dict[str, Any] = names | {f"{name}_usd": _amount(quanta) for name, quanta in money.items()}
+        message: dict[str, Any] = names | {f"{name}_usd": _amount(quanta) for name, quanta in money.items()}
         yield Line(
-            **told, uid=f"uid-{number}-{chance.random()}", units=1, gpu_share=from_fixed_point(10**12),
+            **message, uid=f"uid-{number}-{chance.random()}", units=1, gpu_share=from_fixed_point(10**12),
             gpu_share_source="whole", labels={"team": team} if team else {}, split_policy="scad",
             allocated_gpu_hours=from_fixed_point(held), effective_gpu_hours=_amount(used),
-            utilization=None, utilization_source="pod", unmeasured_gpu_hours=from_fixed_point(unseen), gpu_hourly_usd=None,
-            price_source="" if usd is None else "constant",
+            utilization=None, utilization_source="pod", unmeasured_gpu_hours=from_fixed_point(unseen),
+            gpu_hourly_usd=None, price_source="" if usd is None else "constant",
         )  # fmt: skip
 
 

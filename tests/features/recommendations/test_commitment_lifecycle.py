@@ -64,7 +64,12 @@ def reserved() -> list[HourRecord]:
 def life(before: list[HourRecord], since: list[HourRecord], scope: str = "g5.xlarge") -> list[Recommendation]:
     """The commitment's on the day it is bought, the day after, and nine days later."""
     runs = nightly(before[:BOUGHT] + since[BOUGHT:], [30, 31, DAYS], Rated(scope))
-    return [one for rows in runs for one in rows.values() if one.content.kind == "commitment"]
+    return [
+        recommendation
+        for rows in runs
+        for recommendation in rows.values()
+        if recommendation.content.kind == "commitment"
+    ]
 
 
 @pytest.mark.parametrize("scope", ["g5.xlarge", "g5.*"])
@@ -72,11 +77,11 @@ def life(before: list[HourRecord], since: list[HourRecord], scope: str = "g5.xla
 def test_it_is_applied_and_verified_where_something_tells(
     source: str, bought: Callable[[], list[HourRecord]], scope: str
 ) -> None:
-    told = life(fleet(price_source=source), bought(), scope)
-    assert [one.state for one in told] == ["open", "applied", "verified"]
-    assert told[1].applied_at == sim.START + timedelta(hours=BOUGHT)
-    assert told[2].verified_usd == SAVED
-    assert ("dismiss this after you buy one" in told[0].content.risk_note) is (source == "constant")
+    message = life(fleet(price_source=source), bought(), scope)
+    assert [recommendation.state for recommendation in message] == ["open", "applied", "verified"]
+    assert message[1].applied_at == sim.START + timedelta(hours=BOUGHT)
+    assert message[2].verified_usd == SAVED
+    assert ("dismiss this after you buy one" in message[0].content.risk_note) is (source == "constant")
 
 
 def test_hours_that_the_bill_does_not_have_yet_tell_nothing() -> None:
@@ -87,16 +92,16 @@ def test_hours_that_the_bill_does_not_have_yet_tell_nothing() -> None:
         end = 24 * (day - 1)
         records = fleet(price_source="cur")[:BOUGHT] + bill[BOUGHT:end] + late[end:]
         (last,) = nightly(records, [30, day], Rated("g5.xlarge"))[1:]
-        (one,) = [own for own in last.values() if own.content.kind == "commitment"]
-        assert one.state == state
+        (recommendation,) = [own for own in last.values() if own.content.kind == "commitment"]
+        assert recommendation.state == state
 
 
 def test_a_plan_that_list_prices_do_not_show_stays_open_and_says_so() -> None:
-    told = life(fleet(), fleet())
-    assert [one.state for one in told] == ["open", "open", "open"]
-    assert told[2].content.risk_note.endswith(
-        "List prices do not show a Savings Plan or Reserved Instance: dismiss this after you buy one, or add its price to "
-        "the settings' rates."
+    message = life(fleet(), fleet())
+    assert [recommendation.state for recommendation in message] == ["open", "open", "open"]
+    assert message[2].content.risk_note.endswith(
+        "List prices do not show a Savings Plan or Reserved Instance: dismiss this after you buy one, or add its "
+        "price to the settings' rates."
     )
 
 
@@ -107,14 +112,14 @@ def test_a_plan_that_list_prices_do_not_show_stays_open_and_says_so() -> None:
 ])  # fmt: skip
 def test_a_price_that_falls_for_everybody_is_no_commitment(source: str, states: list[str]) -> None:
     """All nodes at $0.90 from the day on: a price list is cut; only rates are set for what was bought."""
-    told = life(fleet(price_source=source), fleet(price=Decimal("0.9"), price_source=source))
-    assert [one.state for one in told] == states
-    assert (told[-1].verified_usd is None) is (source != "rates")
+    message = life(fleet(price_source=source), fleet(price=Decimal("0.9"), price_source=source))
+    assert [recommendation.state for recommendation in message] == states
+    assert (message[-1].verified_usd is None) is (source != "rates")
 
 
 def test_nodes_that_went_are_no_commitment() -> None:
     """Half of them go for good: what is on demand is what was advised, and nothing was bought."""
-    half = sim.Load("serve", lambda hour: 0.25 * there(hour), lambda hour: there(hour) // 2)
-    told = life(fleet(), list(sim.simulate([half], 24 * DAYS)))
-    assert {one.state for one in told} <= {"open", "withdrawn"}
-    assert all(one.verified_usd is None for one in told)
+    half_of = sim.Load("serve", lambda hour: 0.25 * there(hour), lambda hour: there(hour) // 2)
+    message = life(fleet(), list(sim.simulate([half_of], 24 * DAYS)))
+    assert {recommendation.state for recommendation in message} <= {"open", "withdrawn"}
+    assert all(recommendation.verified_usd is None for recommendation in message)

@@ -64,35 +64,35 @@ def look() -> LookBack:
         ),
         (
             {"underutilized": 4}, {("spread", "underutilized"): 0, ("spread", "empty"): 1},
-            "up to 4 nodes of the cluster were eligible as underutilized in the last week; the pool's disruption budgets "
-            "allow none at once",
+            "up to 4 nodes of the cluster were eligible as underutilized in the last week; the pool's disruption "
+            "budgets allow none at once",
             True,
         ),
         (
             {"underutilized": 4}, {("spread", "underutilized"): 2, ("other", "underutilized"): 0},
-            "up to 4 nodes of the cluster were eligible as underutilized in the last week; the pool's disruption budgets "
-            "allow 2 at once",
+            "up to 4 nodes of the cluster were eligible as underutilized in the last week; the pool's disruption "
+            "budgets allow 2 at once",
             False,
         ),
     ],
     ids=["silent", "not eligible", "budgets", "slow"],
 )  # fmt: skip
-def test_what_kept_nodes_is_said_as_far_as_metrics_tell(
+def test_evidence_shows_why_karpenter_kept_nodes(
     look: LookBack, eligible: Mapping[str, int], allowed: Mapping[tuple[str, str], int], said: str, *, has_budget: bool
 ) -> None:
     look.disruption = Disruption(eligible, allowed)
-    (one,) = recommend_consolidation(look)
+    (recommendation,) = recommend_consolidation(look)
     command = "kubectl get nodepool spread -o jsonpath='{.spec.disruption}'"
-    assert one.evidence.facts["Karpenter"] == said
-    assert one.evidence.facts["its settings"] == f"not in its metrics: {command}"
-    assert _disruption(one) == {
+    assert recommendation.evidence.facts["Karpenter"] == said
+    assert recommendation.evidence.facts["its settings"] == f"not in its metrics: {command}"
+    assert _disruption(recommendation) == {
         "consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "5m",
         **({"budgets": [{"nodes": "10%"}]} if has_budget else {}),
     }  # fmt: skip
-    assert f"#   {command}\n" in one.patch
-    assert "karpenter\\.sh/do-not-disrupt" in one.patch
-    assert "allow-list" in one.patch
+    assert f"#   {command}\n" in recommendation.patch
+    assert "karpenter\\.sh/do-not-disrupt" in recommendation.patch
+    assert "allow-list" in recommendation.patch
 
 
-def _disruption(one: RecommendationContent) -> object:
-    return yaml.safe_load(one.patch)["spec"]["disruption"]
+def _disruption(recommendation: RecommendationContent) -> object:
+    return yaml.safe_load(recommendation.patch)["spec"]["disruption"]

@@ -73,7 +73,7 @@ class Hours:
 
 
 def hours(days: int, usd: str) -> dict[datetime, Decimal | None]:
-    return {UNTIL - HOUR * (1 + place): Decimal(usd) for place in range(24 * days)}
+    return {UNTIL - HOUR * (1 + index): Decimal(usd) for index in range(24 * days)}
 
 
 def forecasts(rollups: Hours, text: str = TEXT) -> ForecastService:
@@ -82,7 +82,7 @@ def forecasts(rollups: Hours, text: str = TEXT) -> ForecastService:
     return ForecastService(store, rollups, budget_of, clock=lambda: NOW)  # type: ignore[arg-type]  # what it reads of either
 
 
-def test_a_month_is_what_was_spent_and_the_hours_to_come() -> None:
+def test_projection_is_spent_cost_plus_future_hours() -> None:
     found = forecasts(Hours({"east": hours(60, "2"), "west": hours(60, "0.5")})).forecast("research", "month")
     assert (found.start, found.end) == (datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC))
     assert found.known_until == UNTIL
@@ -117,10 +117,10 @@ def test_a_quarter_may_have_a_budget_of_its_own(rule: str, budget: int) -> None:
     assert found.budget_usd == budget
 
 
-def test_unknown_hours_are_taken_to_cost_what_known_ones_did_and_are_counted() -> None:
+def test_unknown_hours_cost_the_mean_and_are_counted() -> None:
     known = hours(60, "2")
-    for place in range(30):
-        known[UNTIL - HOUR * (40 + place)] = None
+    for index in range(30):
+        known[UNTIL - HOUR * (40 + index)] = None
     found = forecasts(Hours({"east": known})).forecast("research", "month")
     assert (found.hours_known, found.hours_unknown) == (330, 30)
     assert found.spent_usd == 660
@@ -139,7 +139,7 @@ def test_less_than_two_weeks_are_no_forecast() -> None:
     assert found.spent_usd == 2 * 13 * 24
 
 
-def test_what_may_not_be_seen_or_cannot_be_added_is_refused() -> None:
+def test_forbidden_units_and_several_currencies_are_rejected() -> None:
     with pytest.raises(AccessDeniedError):
         forecasts(Hours({})).forecast("research", "month", scope=Scope(frozenset({"vision"})))
     mixed = Hours({"east": hours(20, "2"), "west": hours(20, "2")}, currency="EUR")
@@ -161,15 +161,15 @@ def test_a_unit_that_never_cost_anything_is_forecast_to_cost_nothing() -> None:
     assert found.projected_usd == found.high_usd == 0
 
 
-def test_a_unit_that_nobody_knows_is_not_found() -> None:
+def test_unknown_business_unit_is_not_found() -> None:
     with pytest.raises(NotFoundError, match="no such business unit"):
         forecasts(Hours({"east": hours(60, "2")})).forecast("reserch", "month")
 
 
-def test_an_hour_of_which_a_part_has_no_price_is_not_known_to_cost_what_the_rest_did() -> None:
+def test_partly_unpriced_hour_counts_as_unknown() -> None:
     """Two clusters at $2 an hour each; of 30 hours of one, half of the GPUs have no price: they cost $4, too."""
     east, west = hours(60, "2"), hours(60, "2")
-    cheap = {UNTIL - HOUR * (40 + place): Decimal(1) for place in range(30)}
+    cheap = {UNTIL - HOUR * (40 + index): Decimal(1) for index in range(30)}
     found = forecasts(Hours({"east": east | cheap, "west": west}, unpriced=cheap.keys())).forecast("research", "month")
     assert (found.hours_known, found.hours_unknown) == (330, 30)
     assert found.spent_usd == 330 * 4 + 30 * 3, "what has a price, as reports say it"

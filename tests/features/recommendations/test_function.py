@@ -93,8 +93,8 @@ def run(at_hour: int, **more: Any) -> dict[str, Any]:
     scheduled = format_timestamp(sim.START + HOUR * at_hour)
     answer: dict[str, Any] = recommend.handler(
         {"version": 1, "scheduled_time": scheduled, **more},
-        Lambda(),
-        container=Container(),  # type: ignore[arg-type]  # a reduced Lambda context
+        Lambda(),  # type: ignore[arg-type]  # a reduced Lambda context
+        container=Container(),
     )
     return answer
 
@@ -133,7 +133,7 @@ def stored(dynamodb_url: str, enforced: EnforcedAws, tmp_path_factory: pytest.Te
 pytestmark = pytest.mark.usefixtures("stored")
 
 
-def test_what_is_advised_is_answered_with_its_saving_and_what_it_rests_on() -> None:
+def test_response_has_saving_and_evidence() -> None:
     answer = ask()
     assert [(row["kind"], row["subject"]["workload"]) for row in answer["rows"]] == [
         ("mig-slice", "mini"), ("mig-geometry", None), ("fewer-gpus", "chat"), ("idle", "render"), ("idle", "notebook"),
@@ -173,14 +173,14 @@ def test_what_is_advised_is_answered_with_its_saving_and_what_it_rests_on() -> N
     assert {row["subject"]["workload"]: row["finding"] for row in answer["findings"]}["serve"] == "healthy"
 
 
-def test_the_answer_fits_its_schema() -> None:
+def test_response_matches_its_schema() -> None:
     document = json.loads((REPOSITORY / "docs/openapi.json").read_text())
     answer = ask_as(FINOPS, "/v1/recommendations", {"state": "all"})
     schema = {"$ref": "#/components/schemas/RecommendationsResponse", "components": document["components"]}
     jsonschema.validate(json.loads(answer.body), schema)
 
 
-def test_filters_narrow_and_refuse_what_is_unknown() -> None:
+def test_filters_select_rows_and_reject_unknown_values() -> None:
     assert [row["subject"]["workload"] for row in ask(kind="idle")["rows"]] == ["render", "notebook"]
     slices = ask(kind="mig-slice")
     assert len(slices["rows"]) == 1
@@ -196,7 +196,7 @@ def test_filters_narrow_and_refuse_what_is_unknown() -> None:
         assert ask_as(FINOPS, "/v1/recommendations", query).status == 400
 
 
-def test_a_business_unit_sees_its_own_workloads_alone() -> None:
+def test_business_unit_sees_only_its_workloads() -> None:
     answer = ask(ANN)
     assert {row["subject"]["workload"] for row in answer["rows"]} == {"chat", "notebook"}
     assert "vision" not in json.dumps(answer, default=str)
@@ -204,25 +204,25 @@ def test_a_business_unit_sees_its_own_workloads_alone() -> None:
     assert ask_as(ANN, "/v1/recommendations", {"business_unit": "vision"}).status == 403
 
 
-def test_running_again_changes_nothing() -> None:
+def test_second_run_changes_nothing() -> None:
     before = ask()
-    asked = tally.drain()
+    requested = tally.drain()
     run(HOURS)
-    assert tally.drain()["Queries"] == 2, f"of the day before, of which nothing was told, and Karpenter; {asked}"
+    assert tally.drain()["Queries"] == 2, f"of the day before, of which nothing was told, and Karpenter; {requested}"
     after = ask()
     for row in (*before["rows"], *after["rows"]):
         row["last_recommended"] = None
     assert after["rows"] == before["rows"]
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_invalid_event_is_rejected() -> None:
     with pytest.raises(MessageError, match="scheduled_time"):
         recommend.handler({"version": 1}, Lambda(), container=Container())  # type: ignore[arg-type]  # a reduced Lambda context
     with pytest.raises(InvalidInputError, match="nowhere"):
         run(HOURS, cluster="nowhere")
 
 
-def test_dismissing_and_a_run_at_once_do_not_overwrite_each_other() -> None:
+def test_dismissal_and_review_do_not_overwrite_each_other() -> None:
     (row,) = ask(business_unit="vision")["rows"]
     before = Container().recommendation_queries.find(row["id"])
     Container().recommendation_queries.dismiss(row["id"], author="ann", reason="kept for a demo")
@@ -232,12 +232,12 @@ def test_dismissing_and_a_run_at_once_do_not_overwrite_each_other() -> None:
     (dismissed,) = ask(state="dismissed")["rows"]
     assert (dismissed["id"], dismissed["reason"], dismissed["author"]) == (row["id"], "kept for a demo", "ann")
     Container().recommendation_queries.reopen(row["id"])
-    assert [one["id"] for one in ask(business_unit="vision")["rows"]] == [row["id"]]
+    assert [row["id"] for row in ask(business_unit="vision")["rows"]] == [row["id"]]
     with pytest.raises(NotFoundError):
         Container().recommendation_queries.find("idle-000000000000")
 
 
-def test_a_month_s_forecast_says_what_is_spent_and_nothing_that_two_days_cannot_tell() -> None:
+def test_forecast_with_two_days_has_spent_cost_and_no_projection() -> None:
     with serving(Container(clock=lambda: END + 2 * HOUR)):
         answer = ask_as(ANN, "/v1/forecasts", {"business_unit": "research"})
         unknown = ask_as(FINOPS, "/v1/forecasts", {"business_unit": "reserch"})
@@ -276,7 +276,7 @@ def gpucost(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run_command
 
 
-def test_the_command_line_lists_shows_and_dismisses(gpucost: Callable[..., str]) -> None:
+def test_commands_list_show_dismiss_and_reopen(gpucost: Callable[..., str]) -> None:
     listed = json.loads(gpucost("recommendations", "list", "--format", "json"))
     assert [row["id"] for row in listed["rows"]] == [row["id"] for row in ask()["rows"]]
     table = gpucost("recommendations", "list", "--kind", "idle")
@@ -304,7 +304,7 @@ def test_the_command_line_lists_shows_and_dismisses(gpucost: Callable[..., str])
     assert "there is no recommendation" in gpucost("recommendations", "show", "idle-0", fails=1)
 
 
-def test_what_if_reads_the_ledger_s_days(gpucost: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_if_uses_days_of_the_ledger(gpucost: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     outcome, currency = WhatIfService(
         Container().settings_store, Container().rollups, clock=lambda: END + HOUR
     ).what_if(Move("speech", 2, "h100", "1g.10gb"), days=1)
@@ -318,15 +318,24 @@ def test_what_if_reads_the_ledger_s_days(gpucost: Callable[..., str], monkeypatc
     assert more.days == outcome.days, "days without any figures are none in which nothing was held"
     assert more.moved_gpus == 2
     monkeypatch.setattr("gpucost_cli.what_if_command.datetime", SimpleNamespace(now=lambda _zone: END + HOUR))
-    asked = ("recommendations", "what-if", "--business-unit", "speech", "--move", "2 H100 to 1g.10gb", "--days", "1")
-    told = gpucost(*asked)
-    assert "freed: 1.71 GPUs, $8,760.00 a month when their nodes are removed" in told
-    assert "35% utilized" in told
-    assert "moved:" not in told
-    more_than_held = gpucost(*asked[:5], "50 H100 to 1g.10gb", "--days", "1")
+    requested = (
+        "recommendations",
+        "what-if",
+        "--business-unit",
+        "speech",
+        "--move",
+        "2 H100 to 1g.10gb",
+        "--days",
+        "1",
+    )
+    message = gpucost(*requested)
+    assert "freed: 1.71 GPUs, $8,760.00 a month when their nodes are removed" in message
+    assert "35% utilized" in message
+    assert "moved:" not in message
+    more_than_held = gpucost(*requested[:5], "50 H100 to 1g.10gb", "--days", "1")
     assert "moved: 3.00 GPUs on average, not 50" in more_than_held
-    assert "the parts add up" in told
-    assert json.loads(gpucost(*asked, "--format", "json"), parse_float=Decimal)["freed_usd"] == outcome.freed_usd
+    assert "the parts add up" in message
+    assert json.loads(gpucost(*requested, "--format", "json"), parse_float=Decimal)["freed_usd"] == outcome.freed_usd
     assert "is invalid; write it like" in gpucost(
         "recommendations", "what-if", "--business-unit", "a", "--move", "some", fails=2
     )
@@ -335,9 +344,9 @@ def test_what_if_reads_the_ledger_s_days(gpucost: Callable[..., str], monkeypatc
     )
 
 
-def test_what_was_done_is_seen_in_the_figures(stored: DynamoTable) -> None:
+def test_applied_recommendation_is_visible_in_the_figures(stored: DynamoTable) -> None:
     publish(stored, HOURS, HOURS + 8)
     run(HOURS + 8)
     (row,) = ask(state="applied")["rows"]
     assert (row["subject"]["workload"], row["applied_at"]) == ("chat", format_timestamp(END))
-    assert "chat" not in {one["subject"]["workload"] for one in ask()["rows"]}
+    assert "chat" not in {row["subject"]["workload"] for row in ask()["rows"]}

@@ -102,7 +102,7 @@ def nightly(
             waiting,
             karpenter or Silent(),
             clock=clock,
-            time_zone=lambda: stored.current().settings.alerts.time_zone,
+            time_zone=lambda: stored.current().settings.alerts.time_zone,  # noqa: B023 - called within the iteration
         )
         service.review_clusters(RecommendationsDue(scheduled_time=now, cluster="a"), lambda: 900)
         found.append(dict(store.rows))
@@ -113,7 +113,7 @@ def states(runs: Sequence[dict[str, Recommendation]], kind: str) -> list[str]:
     return [next((one.state for key, one in rows.items() if key.startswith(kind)), "") for rows in runs]
 
 
-def test_a_schedule_is_applied_verified_and_not_advised_again() -> None:
+def test_schedule_is_applied_and_verified_and_not_recommended_again() -> None:
     """Idle on Saturdays and Sundays and at night; from day 15 on it is stopped then."""
 
     def busy(hour: int) -> bool:
@@ -122,8 +122,8 @@ def test_a_schedule_is_applied_verified_and_not_advised_again() -> None:
     load = sim.Load("chat", lambda h: 1.2 if busy(h) else 0.0, lambda h: 2 if busy(h) or h < 24 * 15 else 0)
     runs = nightly(list(sim.simulate([load], 24 * 32)), range(14, 32))
     found = states(runs, "off-hours")
-    told = [one for place, one in enumerate(found) if not place or one != found[place - 1]]
-    assert told == ["open", "applied", "verified"], found
+    message = [one for index, one in enumerate(found) if not index or one != found[index - 1]]
+    assert message == ["open", "applied", "verified"], found
     (one,) = (own for own in runs[-1].values() if own.content.kind == "off-hours")
     stopped = sum(not busy(hour) for hour in range(168)) / 168 * 2 * 1.5 * 730
     assert one.verified_usd is not None
@@ -131,7 +131,7 @@ def test_a_schedule_is_applied_verified_and_not_advised_again() -> None:
     assert 0.98 * stopped <= float(one.verified_usd) <= stopped
 
 
-def test_what_a_lower_price_saves_is_not_credited_to_the_advice() -> None:
+def test_lower_price_is_not_credited_to_the_recommendation() -> None:
     """Eight GPUs become two on day 14, when the price falls by a third: against the fleet that kept eight at it."""
     before, after = sim.Pool(price=Decimal("1.5")), sim.Pool(price=Decimal(1))
 
@@ -159,8 +159,8 @@ def test_a_pool_that_lost_its_work_has_consolidated_nothing() -> None:
                  for count, pool in ((9, wide), (pods, tight))]  # fmt: skip
         old, new = (list(sim.simulate([load], 24 * DAYS)) for load in loads)
         runs = nightly(old[: 24 * 14] + new[24 * 14 :], [13, 15, 22])
-        told = (own.verified_usd for rows in runs for key, own in rows.items() if key.startswith("consolidate"))
-        return {usd for usd in told if usd is not None}
+        message = (own.verified_usd for rows in runs for key, own in rows.items() if key.startswith("consolidate"))
+        return {usd for usd in message if usd is not None}
 
     assert verified_of(9) == {Decimal(4 * 16 * 730)}
     assert verified_of(3) == {Decimal(0)}
@@ -186,7 +186,7 @@ class Asked(Silent):
         return Disruption({"underutilized": 0}, {})
 
 
-def test_what_karpenter_said_stands_beside_what_could_be_consolidated() -> None:
+def test_evidence_of_consolidation_has_karpenter_metrics() -> None:
     wide = sim.Pool("spread", "g5.48xlarge", 8, Decimal(16), packs=False, keeps=6)
     records = list(sim.simulate([sim.Load("job", lambda _: 9.0, lambda _: 9, kind="Job", pool=wide)], 240))
     (one,) = nightly(records, [10], karpenter=Asked())[0].values()
@@ -201,8 +201,8 @@ def test_a_saving_is_not_verified_by_hours_without_a_price() -> None:
 
     busy = sim.Load("big", lambda _: 1.0, lambda hour: 8 if hour < 24 * 14 else 2)
     records = [
-        replace(one, lines=tuple(map(unpriced, one.lines))) if place >= 24 * 15 else one
-        for place, one in enumerate(sim.simulate([busy], 24 * DAYS))
+        replace(one, lines=tuple(map(unpriced, one.lines))) if index >= 24 * 15 else one
+        for index, one in enumerate(sim.simulate([busy], 24 * DAYS))
     ]
     (first, *_, last) = nightly(records, range(13, DAYS))
     assert [one.state for one in first.values()] == ["open"]
@@ -213,17 +213,17 @@ def test_a_saving_is_not_verified_by_hours_without_a_price() -> None:
 def test_a_saving_is_not_verified_in_another_currency() -> None:
     busy = sim.Load("big", lambda _: 1.0, lambda hour: 8 if hour < 24 * 14 else 2)
     records = [
-        replace(one, currency="JPY") if place >= 24 * 14 else one
-        for place, one in enumerate(sim.simulate([busy], 24 * DAYS))
+        replace(one, currency="JPY") if index >= 24 * 14 else one
+        for index, one in enumerate(sim.simulate([busy], 24 * DAYS))
     ]
     (*_, last) = nightly(records, range(13, DAYS))
     assert [one.verified_usd for one in last.values()] == [None]
 
 
-def test_advice_that_a_change_of_currency_ends_says_so() -> None:
+def test_change_of_currency_withdraws_recommendation_with_reason() -> None:
     idle = sim.Load("old", lambda _: 0.0, lambda _: 2)
     records = [
-        replace(one, currency="JPY") if place >= 240 else one for place, one in enumerate(sim.simulate([idle], 24 * 11))
+        replace(one, currency="JPY") if index >= 240 else one for index, one in enumerate(sim.simulate([idle], 24 * 11))
     ]
     (*_, last) = nightly(records, [10, 11])
     assert [(one.state, one.reason) for one in last.values()] == [(
@@ -232,7 +232,7 @@ def test_advice_that_a_change_of_currency_ends_says_so() -> None:
     )]  # fmt: skip
 
 
-def test_what_another_gpu_model_holds_is_no_part_of_what_was_advised() -> None:
+def test_gpus_of_another_model_are_not_part_of_the_recommendation() -> None:
     """Idle on A10G, which goes on day 10; on day 9 the same object got pods on L4, which are at work."""
     old = sim.Load("chat", lambda _: 0.0, lambda hour: 2 if hour < 240 else 0)
     pool = sim.Pool("l4", "g6.xlarge", 1, Decimal(5), model="NVIDIA-L4")
@@ -263,23 +263,25 @@ def test_only_spot_nodes_are_spot(capacity_type: str, end: tuple[str, Decimal | 
 
 
 @pytest.mark.parametrize("moved", [{"business_unit": "R&D 50%"}, {"gpu_model": "NVIDIA-L4"}], ids=["unit", "model"])
-def test_what_idles_on_elsewhere_was_not_scaled_to_zero(moved: dict[str, str]) -> None:
+def test_workload_idle_on_other_gpus_was_not_scaled_to_zero(moved: dict[str, str]) -> None:
     """From 07:00 of day 10 on the same idle pods are another business unit's, or on another GPU model."""
     idle = sim.Load("old", lambda _: 0.0, lambda _: 3)
     records = [
-        replace(one, lines=tuple(line._replace(**moved) for line in one.lines)) if place >= 24 * 10 + 7 else one  # type: ignore[arg-type]
-        for place, one in enumerate(sim.simulate([idle], 24 * 20))
+        replace(one, lines=tuple(line._replace(**moved) for line in one.lines)) if index >= 24 * 10 + 7 else one  # type: ignore[arg-type]
+        for index, one in enumerate(sim.simulate([idle], 24 * 20))
     ]
     ((key, first),), *later = (tuple(rows.items()) for rows in nightly(records, range(10, 21)))
     assert first.state == "open"
-    told = [dict(rows)[key] for rows in later]
-    assert {(one.state, one.reason, one.verified_usd) for one in told} == {("withdrawn", "its subject is gone", None)}
+    message = [dict(rows)[key] for rows in later]
+    assert {(one.state, one.reason, one.verified_usd) for one in message} == {
+        ("withdrawn", "its subject is gone", None)
+    }
     ((other, last),) = (own for own in later[-1] if own[0] != key)
     assert other.startswith("idle-")
     assert last.state == "open"
 
 
-def test_an_object_that_gets_a_second_gpu_model_loses_its_advice_with_the_reason() -> None:
+def test_second_gpu_model_withdraws_recommendation_with_reason() -> None:
     """Too large on A10G; from day 10 on the same object has pods on L4, too: what changes these changes those."""
     old = sim.Load("chat", lambda _: 0.5, lambda _: 4)
     pool = sim.Pool("l4", "g6.xlarge", 1, Decimal(5), model="NVIDIA-L4")
@@ -291,12 +293,12 @@ def test_an_object_that_gets_a_second_gpu_model_loses_its_advice_with_the_reason
     assert (one.content.kind, one.state) == ("fewer-gpus", "open")
     assert after[key].state == "withdrawn"
     assert after[key].reason == (
-        "newer figures no longer support it: utilization 12% on average, 12% in the busiest hour; its other pods have another "
-        "GPU model or resource, and a change would affect all of them"
+        "newer figures no longer support it: utilization 12% on average, 12% in the busiest hour; its other pods have "
+        "another GPU model or resource, and a change would affect all of them"
     )
 
 
-def test_advice_that_figures_no_longer_support_says_what_they_show() -> None:
+def test_withdrawn_recommendation_gives_the_new_figures() -> None:
     load = sim.Load("chat", lambda hour: 0.2 if hour < 240 else 2.4, lambda _: 4)
     before, after = nightly(list(sim.simulate([load], 24 * 12)), [10, 12])
     (key,) = before
@@ -306,7 +308,7 @@ def test_advice_that_figures_no_longer_support_says_what_they_show() -> None:
     )
 
 
-def test_what_was_applied_and_undone_is_open_again_the_same_night() -> None:
+def test_undone_recommendation_reopens_the_same_night() -> None:
     idle = sim.Load("old", lambda _: 0.0, lambda hour: 0 if 24 * 14 <= hour < 24 * 17 else 4)
     found = states(nightly(list(sim.simulate([idle], 24 * DAYS)), range(13, DAYS)), "idle")
     assert "withdrawn" not in found, found
@@ -328,10 +330,10 @@ def test_pods_without_an_owner_fill_no_memory_however_many_come_and_go() -> None
     short = sim.Load("task", lambda _: 1.0, lambda _: 5, kind="Pod")
     records = [
         replace(one, lines=tuple(
-            line._replace(workload=f"{line.pod}-{place}", pod=f"{line.pod}-{place}", uid=f"{line.uid}-{place}")
+            line._replace(workload=f"{line.pod}-{index}", pod=f"{line.pod}-{index}", uid=f"{line.uid}-{index}")
             if line.workload == "task" else line for line in one.lines
         ))
-        for place, one in enumerate(sim.simulate([serve, short], 240))
+        for index, one in enumerate(sim.simulate([serve, short], 240))
     ]  # fmt: skip
     ledger, end = Ledger(records), sim.START + 240 * HOUR
 

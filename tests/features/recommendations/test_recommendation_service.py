@@ -115,12 +115,12 @@ class Kept:
         return {day: peaks for day, peaks in self.days.items() if start <= day < end}
 
 
-def test_whole_days_are_asked_once_and_what_cannot_be_had_stops_nothing() -> None:
+def test_whole_days_are_queried_once_and_failures_do_not_stop_the_review() -> None:
     start, end = NOW - 10 * DAY, NOW
     midnight = NOW.replace(hour=0, minute=0)
     metrics, store = Memory(midnight - 4 * DAY), Kept()
-    keeper = gpu_memory_cache(metrics, store, clock=lambda: NOW)
-    found = keeper.days(SETTINGS.clusters[0], start, end)
+    memory = gpu_memory_cache(metrics, store, clock=lambda: NOW)
+    found = memory.days(SETTINGS.clusters[0], start, end)
     assert sorted(found) == [midnight - DAY * number for number in (4, 3, 2, 1)]
     assert metrics.asked == [midnight - DAY * number for number in (1, 2, 3, 4, 5)], (
         "newest first, one failure is enough"
@@ -128,13 +128,13 @@ def test_whole_days_are_asked_once_and_what_cannot_be_had_stops_nothing() -> Non
     assert store.expires == {NOW + RETENTION}
     metrics.asked.clear()
     metrics.first = midnight - 30 * DAY
-    found = keeper.days(SETTINGS.clusters[0], start, end)
+    found = memory.days(SETTINGS.clusters[0], start, end)
     assert metrics.asked == [midnight - DAY * number for number in (5, 6, 7, 8, 9)]
     assert min(found) == midnight - 9 * DAY, "the day that the look-back only begins in is not whole"
 
 
 class Waits:
-    """Nobody waits."""
+    """No pod waits."""
 
     def __call__(self, cluster: ClusterSettings, _deadline: object = None) -> "Waits":
         assert cluster in SETTINGS.clusters
@@ -206,11 +206,12 @@ class Store:
 
 
 def service(ledger: Ledger, reviews: Reviews, at: datetime = NOW, book: Book | None = None) -> RecommendationService:
-    keeper = gpu_memory_cache(Memory(at), Kept(), clock=lambda: at)
+    memory = gpu_memory_cache(Memory(at), Kept(), clock=lambda: at)
     waiting = waiting_pods_cache(Waits(), NoDays(), clock=lambda: at)
-    return RecommendationService(
-        Store(), ledger, reviews, book or Book([]), keeper, waiting, Silent(), clock=lambda: at
-    )  # type: ignore[arg-type]
+    settings_store: Any = Store()
+    store: Any = reviews
+    prices = book or Book([])
+    return RecommendationService(settings_store, ledger, store, prices, memory, waiting, Silent(), clock=lambda: at)
 
 
 def test_the_price_book_is_read_once_for_all_clusters() -> None:
@@ -231,7 +232,7 @@ def test_a_cluster_that_fails_does_not_hold_up_the_others() -> None:
     assert reviews.kept.keys() == {"a", "c"}
 
 
-def test_where_time_is_short_the_next_run_begins_with_what_was_left() -> None:
+def test_next_run_starts_with_clusters_left_for_lack_of_time() -> None:
     ledger, reviews = Ledger(""), Reviews()
     first = service(ledger, reviews).review_clusters(RecommendationsDue(scheduled_time=NOW), lambda: 10)
     assert first is not None

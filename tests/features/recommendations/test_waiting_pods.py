@@ -39,10 +39,10 @@ def exposition() -> str:
     """One instance until 12:00, its successor from then on, and a second one beside that from 18:00."""
     lives = (("a", (-60, 720), 7), ("b", (720, MINUTES), 7), ("c", (1080, MINUTES), 31))
     nodes: list[str] = []
-    asked: list[str] = []
+    requested: list[str] = []
     init: list[str] = []
-    for who, (first, last), offset in lives:
-        own = ksm(who)
+    for owner, (first, last), offset in lives:
+        own = ksm(owner)
 
         def seen(span: Span, first: int = first, last: int = last) -> Span:
             return max(span[0], first), min(span[1], last)
@@ -58,16 +58,18 @@ def exposition() -> str:
             ("odd", "nvidia_com_gpu", "NaN", (60, 200)),
             ("odder", "nvidia_com_gpu", "+Inf", (60, 200)),
         ):
-            asked += samples("requests", own + request(name, resource), seen(span), units, offset)
-        asked += samples("requests", own + request("long", "nvidia_com_gpu", node="n1"), seen((1170, 1300)), 1, offset)
-        asked += samples(
+            requested += samples("requests", own + request(name, resource), seen(span), units, offset)
+        requested += samples(
+            "requests", own + request("long", "nvidia_com_gpu", node="n1"), seen((1170, 1300)), 1, offset
+        )
+        requested += samples(
             "requests", own + request("half", "nvidia_com_gpu", container="second"), seen((60, 90)), 1, offset
         )
         init += samples("init", own + request("half", "nvidia_com_gpu", container="init"), seen((60, 90)), 2, offset)
     foreign = samples("requests", ksm("z").replace("demo", "other") + request("foreign", "nvidia_com_gpu"), (0, 600))
     names = {"requests": "kube_pod_container_resource_requests", "init": "kube_pod_init_container_resource_requests"}
     text = []
-    for family, lines in (("kube_node_info", nodes), ("requests", [*asked, *foreign]), ("init", init)):
+    for family, lines in (("kube_node_info", nodes), ("requests", [*requested, *foreign]), ("init", init)):
         name = names.get(family, family)
         text.append(f"# TYPE {name} gauge")
         series: dict[str, list[str]] = {}
@@ -94,7 +96,7 @@ def waits(url: str) -> Callable[[datetime], list[Wait]]:
     return PrometheusWaitingPods(settings.clusters[0]).waits
 
 
-def test_a_day_s_waits_are_those_that_were_written_down(waits: Callable[[datetime], list[Wait]]) -> None:
+def test_stored_waits_are_read_back_unchanged(waits: Callable[[datetime], list[Wait]]) -> None:
     found = {one.pod: one for one in waits(DAY)}
     assert found.keys() == {"half", "long", "slice", "night", "late"}, "not whose request is of no GPU, or is no number"
     assert found["half"] == Wait("ns", "half", "u-half", "nvidia.com/gpu", 3, ((1, 0.5),)), "2 + 1 > 2"
@@ -105,20 +107,20 @@ def test_a_day_s_waits_are_those_that_were_written_down(waits: Callable[[datetim
     assert long == {11: 0.5, **dict.fromkeys(range(12, 19), 1.0), 19: 0.5}, "restarted, and counted once of a pair"
 
 
-def test_a_day_without_scrapes_is_not_one_on_which_nobody_waited(waits: Callable[[datetime], list[Wait]]) -> None:
+def test_day_without_scrapes_is_an_error_and_not_a_day_without_waits(waits: Callable[[datetime], list[Wait]]) -> None:
     with pytest.raises(MetricsResponseError, match="kube_node_info"):
         waits(DAY + timedelta(days=5))
     (late,) = waits(DAY - timedelta(days=1))
     assert (late.pod, late.hours) == ("night", ((23, 0.5),))
 
 
-def test_days_are_kept_as_they_were_told(table: DynamoTable) -> None:
+def test_stored_days_are_read_back_unchanged(table: DynamoTable) -> None:
     store = DynamoWaitingPods(table.client, table.name)
-    told = [Wait("ns", f"p{n}", f"u{n}", "nvidia.com/gpu", n + 1, ((3, 0.25), (4, 1.0))) for n in range(3)]
+    message = [Wait("ns", f"p{n}", f"u{n}", "nvidia.com/gpu", n + 1, ((3, 0.25), (4, 1.0))) for n in range(3)]
     until = datetime.now(UTC) + timedelta(days=1)
-    store.put_waits("demo", DAY, told, until)
+    store.put_waits("demo", DAY, message, until)
     store.put_waits("demo", DAY + timedelta(days=1), [], until)
-    store.put_waits("other", DAY, told[:1], until)
-    days = {DAY: told, DAY + timedelta(days=1): []}
+    store.put_waits("other", DAY, message[:1], until)
+    days = {DAY: message, DAY + timedelta(days=1): []}
     assert store.waits("demo", DAY, DAY + timedelta(days=2)) == days, "a day without any is known"
     assert store.waits("demo", DAY + timedelta(days=1), DAY + timedelta(days=9)) == {DAY + timedelta(days=1): []}

@@ -88,7 +88,7 @@ class _ScopedHours:
 
 @dataclass(frozen=True, slots=True)
 class _ScopedRollups:
-    """`SummedVersions` restricted to some business units. Versions of hours are passed on unchanged."""
+    """`RollupReader` restricted to some business units. Versions of hours are passed on unchanged."""
 
     rollups: RollupReader
     scope: Scope

@@ -41,24 +41,28 @@ def load(**pool: object) -> sim.Load:
     return sim.Load("serve", lambda hour: 0.5 * nodes(hour), nodes, pool=replace(sim.Pool(), **pool))  # type: ignore[arg-type]
 
 
-def advised(own: list[sim.Load], hours: int = HOURS, **prices: float) -> list[RecommendationContent]:
+def recommended(own: list[sim.Load], hours: int = HOURS, **prices: float) -> list[RecommendationContent]:
     look = look_at(list(sim.simulate(own, hours)))
     look.reserved_prices.update(
         {(full := name.replace("_", ".")): ReservedPrice(price, full) for name, price in prices.items()}
     )
-    return [one for one in review_cluster(look, sim.START, {}).recommendations if one.kind == "commitment"]
+    return [
+        recommendation
+        for recommendation in review_cluster(look, sim.START, {}).recommendations
+        if recommendation.kind == "commitment"
+    ]
 
 
-def test_the_floor_is_committed_to_and_saves_what_the_fleet_would_cost_less() -> None:
-    (one,) = advised([load()], g5_xlarge=0.9)
-    assert one.subject.instance_type == "g5.xlarge"
-    assert "Commit to 2 g5.xlarge nodes" in one.summary
+def test_commitment_to_the_floor_saves_the_cost_difference_of_the_fleet() -> None:
+    (recommendation,) = recommended([load()], g5_xlarge=0.9)
+    assert recommendation.subject.instance_type == "g5.xlarge"
+    assert "Commit to 2 g5.xlarge nodes" in recommendation.summary
     # By hand: two nodes are paid at $0.90 in every hour, whatever is there; only what is above costs $1.50.
     before = sum(1.5 * nodes(hour) for hour in range(HOURS))
     after = sum(2 * 0.9 + 1.5 * max(0, nodes(hour) - 2) for hour in range(HOURS))
-    assert float(one.saving.usd) == pytest.approx((before - after) / HOURS * 730, rel=1e-4)
-    assert one.evidence.facts["utilization of the commitment"] == "99.7%"
-    assert one.recommended_gpus == one.current_gpus - 2
+    assert float(recommendation.saving.usd) == pytest.approx((before - after) / HOURS * 730, rel=1e-4)
+    assert recommendation.evidence.facts["utilization of the commitment"] == "99.7%"
+    assert recommendation.recommended_gpus == recommendation.current_gpus - 2
 
 
 @pytest.mark.parametrize(
@@ -75,11 +79,11 @@ def test_the_floor_is_committed_to_and_saves_what_the_fleet_would_cost_less() ->
     ids=["25 days", "dearer", "spot", "reserved", "no price", "gone at night", "gone now"],
 )
 def test_nothing_is_committed_to_where_there_is_no_floor(own: sim.Load, hours: int, price: float) -> None:
-    assert not advised([own], hours, g5_xlarge=price)
+    assert not recommended([own], hours, g5_xlarge=price)
 
 
 def test_no_commitment_without_a_reserved_price() -> None:
-    assert not advised([load()])
+    assert not recommended([load()])
 
 
 def test_reserved_prices_are_the_settings_rates_for_whole_types() -> None:
@@ -99,8 +103,8 @@ def test_the_floor_is_there_in_95_of_100_hours_to_the_hour(lower: int, floor: in
     """By counting: of 720 hours, 684 are 95%; the hours with two nodes lie apart, and none in the newest day."""
     short = {7 + 18 * number for number in range(lower)}
     own = sim.Load("serve", lambda _: 1.0, lambda hour: 2 if hour in short else 3)
-    (one,) = advised([own], g5_xlarge=0.9)
-    assert one.summary.startswith(f"Commit to {floor} g5.xlarge nodes: in 95% of the hours")
+    (recommendation,) = recommended([own], g5_xlarge=0.9)
+    assert recommendation.summary.startswith(f"Commit to {floor} g5.xlarge nodes: in 95% of the hours")
 
 
 # Families: what a Savings Plan commits to is an amount an hour
@@ -139,7 +143,7 @@ def fleet(seed: int, count: int) -> list[tuple[str, list[sim.Load]]]:
 
 def bill(records: list[HourRecord], hourly: float, percent: float) -> float:
     """What a month costs with a plan: the commitment, and on demand what its part of the hour's list price leaves."""
-    costs = [sum(float(node.capacity.node_cost_usd) for node in one.nodes) for one in records]
+    costs = [sum(float(node.capacity.node_cost_usd) for node in record.nodes) for record in records]
     return sum(hourly + max(0.0, cost - hourly / percent) for cost in costs) / len(costs) * 730
 
 
@@ -155,13 +159,17 @@ def test_recall_precision_and_savings_of_families_against_the_bill_with_the_plan
         for load in loads:
             usd = float(load.pool.price) * percent
             look.reserved_prices[load.pool.instance_type] = ReservedPrice(usd, f"f{number}.*")
-        own = [one for one in review_cluster(look, sim.START, {}).recommendations if one.kind == "commitment"]
+        own = [
+            recommendation
+            for recommendation in review_cluster(look, sim.START, {}).recommendations
+            if recommendation.kind == "commitment"
+        ]
         given |= {number for _ in own}
-        steady = [sum(float(n.capacity.node_cost_usd) * percent for n in one.nodes if n.capacity_type == "on-demand")
-                  for one in records]  # fmt: skip
+        steady = [sum(float(n.capacity.node_cost_usd) * percent for n in record.nodes if n.capacity_type == "on-demand")
+                  for record in records]  # fmt: skip
         # By counting: the largest amount, in steps of two cents, that 95 of 100 hours use up.
         floor = 0.0
-        while sum(one >= floor + 0.02 - 1e-9 for one in steady) >= 0.95 * HOURS:
+        while sum(recommendation >= floor + 0.02 - 1e-9 for recommendation in steady) >= 0.95 * HOURS:
             floor += 0.02
         if floor and min(steady[-24:]) > 0:
             wanted.add(number)
@@ -186,18 +194,24 @@ def test_sizes_that_take_turns_are_no_floor_of_a_type_and_one_of_the_family() ->
     prices = {"g5.xlarge": 0.6, "g5.12xlarge": 2.64}
     for scopes, kinds in (((name, name) for name in prices), 0), (((name, "g5.*") for name in prices), 1):
         look.reserved_prices.update({name: ReservedPrice(prices[name], scope) for name, scope in scopes})
-        found = [one for one in review_cluster(look, sim.START, {}).recommendations if one.kind == "commitment"]
+        found = [
+            recommendation
+            for recommendation in review_cluster(look, sim.START, {}).recommendations
+            if recommendation.kind == "commitment"
+        ]
         assert len(found) == kinds
-    (one,) = found
-    assert one.summary.startswith("Commit to $2.400 an hour of g5.* (a Savings Plan of the family)")
-    assert float(one.saving.usd) == pytest.approx((2.4 / 0.6 - 2.4) * 730, rel=1e-6), "$4 of list price an hour"
-    assert one.evidence.facts["steady"] == "4 GPUs"
-    assert one.evidence.facts["utilization of the commitment"] == "100.0%"
-    assert one.current_gpus == 4
-    assert one.recommended_gpus == 0
+    (recommendation,) = found
+    assert recommendation.summary.startswith("Commit to $2.400 an hour of g5.* (a Savings Plan of the family)")
+    assert float(recommendation.saving.usd) == pytest.approx((2.4 / 0.6 - 2.4) * 730, rel=1e-6), (
+        "$4 of list price an hour"
+    )
+    assert recommendation.evidence.facts["steady"] == "4 GPUs"
+    assert recommendation.evidence.facts["utilization of the commitment"] == "100.0%"
+    assert recommendation.current_gpus == 4
+    assert recommendation.recommended_gpus == 0
 
 
-def test_what_the_plan_makes_cheapest_is_covered_first() -> None:
+def test_savings_plan_covers_the_largest_discount_first() -> None:
     """By hand: $0.60 an hour, all of a small node (40% off) whether or not a large one (10% off) is there, too."""
     small = sim.Pool("small", "g5.xlarge", 1, Decimal(1))
     large = sim.Pool("large", "g5.12xlarge", 4, Decimal(4))
@@ -207,5 +221,9 @@ def test_what_the_plan_makes_cheapest_is_covered_first() -> None:
     ]
     look = look_at(list(sim.simulate(loads, HOURS)))
     look.reserved_prices.update({"g5.xlarge": ReservedPrice(0.6, "g5.*"), "g5.12xlarge": ReservedPrice(3.6, "g5.*")})
-    (one,) = [one for one in review_cluster(look, sim.START, {}).recommendations if one.kind == "commitment"]
-    assert float(one.saving.usd) == pytest.approx(0.4 * 730, rel=1e-6)
+    (recommendation,) = [
+        recommendation
+        for recommendation in review_cluster(look, sim.START, {}).recommendations
+        if recommendation.kind == "commitment"
+    ]
+    assert float(recommendation.saving.usd) == pytest.approx(0.4 * 730, rel=1e-6)

@@ -32,47 +32,49 @@ def loads_on(pool: sim.Pool) -> list[sim.Load]:
     ]
 
 
-def advised(loads: list[sim.Load]) -> tuple[list[RecommendationContent], float]:
+def recommended(loads: list[sim.Load]) -> tuple[list[RecommendationContent], float]:
     records = list(sim.simulate(loads, HOURS))
     found = review_cluster(look_at(records), sim.START + timedelta(hours=HOURS), {})
-    return [one for one in found.recommendations if one.kind == "consolidate"], sim.costs(records)[0]
+    return [
+        recommendation for recommendation in found.recommendations if recommendation.kind == "consolidate"
+    ], sim.costs(records)[0]
 
 
-def test_what_packing_would_have_emptied_is_what_the_moved_fleet_costs_less() -> None:
-    ((one,), before) = advised(loads_on(SPREAD))
+def test_consolidation_saving_matches_the_packed_fleet() -> None:
+    ((recommendation,), before) = recommended(loads_on(SPREAD))
     moved = replace(SPREAD, packs=True, keeps=0, moves=True)
     after = sim.costs(list(sim.simulate(loads_on(moved), HOURS)))[0]
-    assert float(one.saving.usd) == pytest.approx(before - after, rel=0.1)
-    assert one.subject.node_pool == "spread"
-    assert not one.subject.is_workload
-    assert "WhenEmptyOrUnderutilized" in one.patch
-    assert "GPUs only" in one.evidence.facts["packing"]
+    assert float(recommendation.saving.usd) == pytest.approx(before - after, rel=0.1)
+    assert recommendation.subject.node_pool == "spread"
+    assert not recommendation.subject.is_workload
+    assert "WhenEmptyOrUnderutilized" in recommendation.patch
+    assert "GPUs only" in recommendation.evidence.facts["packing"]
 
 
 @pytest.mark.parametrize("pool", [replace(SPREAD, packs=True, keeps=0, moves=True), sim.Pool("solo")])
-def test_a_pool_that_is_packed_already_gets_no_advice(pool: sim.Pool) -> None:
+def test_packed_pool_gets_no_recommendation(pool: sim.Pool) -> None:
     loads = loads_on(pool) if pool.gpus > 1 else [sim.Load("a", lambda _: 2.0, lambda _: 4, pool=pool)]
-    assert advised(loads)[0] == []
+    assert recommended(loads)[0] == []
 
 
 @pytest.mark.parametrize("change", [{"price_source": ""}, {"keeps": 0, "packs": True}])
-def test_nothing_is_said_of_pools_without_prices_or_spare_nodes(change: dict[str, object]) -> None:
+def test_pools_without_prices_or_spare_nodes_get_no_recommendation(change: dict[str, object]) -> None:
     pool = replace(SPREAD, **change)  # type: ignore[arg-type]
     loads = [replace(load, pods=lambda _: 4) for load in loads_on(pool)[:1]]
-    assert advised(loads)[0] == []
+    assert recommended(loads)[0] == []
 
 
 def test_pools_of_slices_are_not_packed_by_their_shares() -> None:
     pool = replace(SPREAD, keeps=4)
     loads = [sim.Load("s", lambda _: 0.4, lambda _: 5, pool=pool, slice=Decimal(1) / 7)]
-    assert advised(loads)[0] == []
+    assert recommended(loads)[0] == []
 
 
 def fewest(sizes: list[int], node: int) -> int:
     """By trying every place for every pod."""
     best = len(sizes)
 
-    def place(at: int, free: list[int]) -> None:
+    def index(at: int, free: list[int]) -> None:
         nonlocal best
         if len(free) >= best:
             return
@@ -81,10 +83,10 @@ def fewest(sizes: list[int], node: int) -> int:
             return
         for where, left in enumerate(free):
             if left >= sizes[at]:
-                place(at + 1, [*free[:where], left - sizes[at], *free[where + 1 :]])
-        place(at + 1, [*free, node - sizes[at]])
+                index(at + 1, [*free[:where], left - sizes[at], *free[where + 1 :]])
+        index(at + 1, [*free, node - sizes[at]])
 
-    place(0, [])
+    index(0, [])
     return best
 
 
@@ -112,16 +114,16 @@ def test_nodes_that_the_next_hour_needs_are_not_spare() -> None:
     """They take minutes to come: what is empty every other hour stays."""
     pool = replace(SPREAD, keeps=4)
     loads = [sim.Load("pulse", lambda _: 8.0, lambda hour: 4 if hour % 2 else 1, gpus=8, kind="Job", pool=pool)]
-    assert advised(loads)[0] == []
+    assert recommended(loads)[0] == []
 
 
-def test_only_what_neither_the_hour_before_nor_the_next_one_needs_is_spare() -> None:
+def test_nodes_needed_in_a_neighboring_hour_are_not_spare() -> None:
     """By hand: four nodes are needed every fourth hour, one in between; three are spare in one hour of four, and in
     the last hour, of which nobody knows what follows."""
     pool = replace(SPREAD, keeps=4)
     loads = [sim.Load("pulse", lambda _: 8.0, lambda hour: 1 if hour % 4 else 4, gpus=8, kind="Job", pool=pool)]
-    ((one,), _) = advised(loads)
-    assert float(one.saving.usd) == pytest.approx(3 * 16 * (48 + 1) / HOURS * 730)
+    ((recommendation,), _) = recommended(loads)
+    assert float(recommendation.saving.usd) == pytest.approx(3 * 16 * (48 + 1) / HOURS * 730)
 
 
 def test_of_pools_of_slices_the_nodes_that_hold_nothing_are_spare() -> None:
@@ -130,11 +132,11 @@ def test_of_pools_of_slices_the_nodes_that_hold_nothing_are_spare() -> None:
     tight = replace(pool, name="tight", instance_type="g5.12xlarge", gpus=4, keeps=1)
     loads = [sim.Load(name, lambda _: 0.4, lambda _: 5, pool=own, slice=Decimal(1) / 7)
              for name, own in (("s", pool), ("t", tight))]  # fmt: skip
-    ((one,), before) = advised(loads)
+    ((recommendation,), before) = recommended(loads)
     after = sim.costs(list(sim.simulate([replace(load, pool=replace(load.pool, keeps=0)) for load in loads], HOURS)))[0]
-    assert one.subject.node_pool == "spread"
-    assert float(one.saving.usd) == pytest.approx(3 * 16 * 730)
-    assert float(one.saving.usd) == pytest.approx(before - after)
-    assert one.summary.endswith("of 4, 3 held no pod")
-    assert one.evidence.facts["packing"].startswith("none")
-    assert one.evidence.facts["unallocated"] == "31.3 of 32 GPUs, on average"
+    assert recommendation.subject.node_pool == "spread"
+    assert float(recommendation.saving.usd) == pytest.approx(3 * 16 * 730)
+    assert float(recommendation.saving.usd) == pytest.approx(before - after)
+    assert recommendation.summary.endswith("of 4, 3 held no pod")
+    assert recommendation.evidence.facts["packing"].startswith("none")
+    assert recommendation.evidence.facts["unallocated"] == "31.3 of 32 GPUs, on average"

@@ -41,7 +41,7 @@ def coverage(tries: int, shapes: list[Callable[[random.Random, int], Series]]) -
     }
 
 
-def test_intervals_of_series_in_the_shape_of_public_traces_hold_what_they_say() -> None:
+def test_intervals_for_shapes_of_public_traces_have_the_stated_coverage() -> None:
     """Few tries here; the benchmark's table has more of each (benchmarks/README.md)."""
     held = coverage(4, STEADY)
     assert 0.65 <= sum(held.values()) / len(held) <= 0.95, held
@@ -66,12 +66,12 @@ def test_a_pattern_without_noise_is_continued_exactly() -> None:
 def test_a_level_that_moved_is_followed() -> None:
     history: Series = [weekly(hour) * (2 if hour >= 6 * WEEK else 1) for hour in range(8 * WEEK)]
     actual = sum(2 * weekly(hour) for hour in range(WEEK))
-    told = expect(history, START, WEEK)
-    assert told is not None
-    assert 0.85 * actual < told < actual, "the two newest weeks count three quarters"
+    message = expect(history, START, WEEK)
+    assert message is not None
+    assert 0.85 * actual < message < actual, "the two newest weeks count three quarters"
 
 
-def test_the_backtest_only_knows_what_was_known() -> None:
+def test_backtest_uses_only_earlier_hours() -> None:
     """A step that nobody could foresee falls outside the intervals that were made before it."""
     history: Series = [weekly(hour) * (3 if hour >= 7 * WEEK else 1) for hour in range(8 * WEEK)]
     found = backtest(history, START, WEEK)
@@ -90,11 +90,11 @@ def test_too_little_is_no_forecast() -> None:
 
 def test_holes_are_not_zeros() -> None:
     history: Series = [None if 100 <= hour < 140 else weekly(hour) for hour in range(4 * WEEK)]
-    told = expect(history, START, WEEK)
-    assert told == pytest.approx(sum(weekly(hour) for hour in range(WEEK)), rel=0.03)
+    message = expect(history, START, WEEK)
+    assert message == pytest.approx(sum(weekly(hour) for hour in range(WEEK)), rel=0.03)
 
 
-def test_an_hour_of_the_day_that_nobody_ever_saw_does_not_cost_nothing() -> None:
+def test_hour_of_the_day_without_data_costs_the_mean() -> None:
     """A Prometheus that is down every night from 02:00 to 04:00."""
     history: Series = [None if hour % 24 in {2, 3} else 10.0 for hour in range(8 * WEEK)]
     assert expect(history, START, WEEK + 3) == pytest.approx(10 * (WEEK + 3))

@@ -23,7 +23,7 @@ from tests.features.recommendations.simulated_fleet import START
 NOW = START + timedelta(days=30)
 
 
-def advice(
+def content(
     kind: RecommendationKind = "fewer-gpus", now: int = 8, then: int = 2, workload: str = "chat"
 ) -> RecommendationContent:
     zero = Decimal(0)
@@ -34,8 +34,8 @@ def advice(
     )  # fmt: skip
 
 
-def opened(one: RecommendationContent) -> Recommendation:
-    return Recommendation(one, "open", START, START, START, version=1)
+def opened(recommendation: RecommendationContent) -> Recommendation:
+    return Recommendation(recommendation, "open", START, START, START, version=1)
 
 
 def weekly(day: float, night: float, days: int = 30) -> list[float | None]:
@@ -50,24 +50,26 @@ def run(
     known: list[Recommendation], held: Sequence[float | None] | None, found: list[RecommendationContent]
 ) -> list[Recommendation]:
     cost = [None if own is None else own * 2 for own in held or []]
-    return update_recommendations(known, {one.id: one for one in found}, SingleSubject(START, held, cost), NOW)
+    return update_recommendations(
+        known, {recommendation.id: recommendation for recommendation in found}, SingleSubject(START, held, cost), NOW
+    )
 
 
 def test_an_id_is_stable_and_tells_things_apart() -> None:
-    one = advice()
-    assert one.id == replace(one, summary="other words", current_gpus=Decimal(9)).id
-    assert one.id != advice(workload="chat2").id
-    assert one.id != advice(kind="idle").id
+    recommendation = content()
+    assert recommendation.id == replace(recommendation, summary="other words", current_gpus=Decimal(9)).id
+    assert recommendation.id != content(workload="chat2").id
+    assert recommendation.id != content(kind="idle").id
     assert recommendation_id("idle", RecommendationSubject("a", "bc")) != recommendation_id(
         "idle", RecommendationSubject("ab", "c")
     )
 
 
-def test_what_is_advised_again_stays_open_since_it_was_first_advised() -> None:
-    one = advice()
-    (new,) = run([], [8.0] * 720, [one])
+def test_repeated_recommendation_stays_open_since_the_first() -> None:
+    recommendation = content()
+    (new,) = run([], [8.0] * 720, [recommendation])
     assert (new.state, new.first_recommended, new.version) == ("open", NOW, 0)
-    (again,) = run([opened(one)], [8.0] * 720, [replace(one, summary="new figures")])
+    (again,) = run([opened(recommendation)], [8.0] * 720, [replace(recommendation, summary="new figures")])
     assert (again.state, again.first_recommended, again.last_recommended) == ("open", START, NOW)
     assert again.content.summary == "new figures"
 
@@ -75,25 +77,27 @@ def test_what_is_advised_again_stays_open_since_it_was_first_advised() -> None:
 @pytest.mark.parametrize("hours", [6, 100])
 def test_a_change_is_found_and_dated_to_the_hour(hours: int) -> None:
     held: Sequence[float | None] = [8.0] * (720 - hours) + [2.0] * hours
-    for found in ([], [advice()]):  # whether the look-back still shows the waste or no longer
-        (new,) = run([opened(advice())], held, found)
+    for found in ([], [content()]):  # whether the look-back still shows the waste or no longer
+        (new,) = run([opened(content())], held, found)
         assert (new.state, new.applied_at) == ("applied", START + timedelta(hours=720 - hours))
         assert new.verified_usd is None
 
 
 def test_five_hours_are_not_believed_yet_and_lower_no_claim() -> None:
     """What is verified later is at most what was claimed: not what is left to save once the change has begun."""
-    less = replace(advice(), saving=replace(advice().saving, usd=Decimal(7_900)))
-    (new,) = run([opened(advice())], [8.0] * 715 + [2.0] * 5, [less])
+    less = replace(content(), saving=replace(content().saving, usd=Decimal(7_900)))
+    (new,) = run([opened(content())], [8.0] * 715 + [2.0] * 5, [less])
     assert (new.state, new.content.saving.usd) == ("open", Decimal(10_000))
-    (same,) = run([opened(advice())], [8.0] * 720, [less])
+    (same,) = run([opened(content())], [8.0] * 720, [less])
     assert (same.state, same.content.saving.usd) == ("open", Decimal(7_900))
 
 
 def test_nights_and_weekends_are_no_change() -> None:
     for days in range(15, 31):
         held = weekly(8.0, 1.0, days)
-        assert [one.state for one in run([opened(advice())], held, [advice()])] == ["open"], days
+        assert [recommendation.state for recommendation in run([opened(content())], held, [content()])] == ["open"], (
+            days
+        )
 
 
 @pytest.mark.parametrize("end", [24 * 26 + 10, 24 * 26 + 15, 24 * 27 + 20, 24 * 28 + 7])
@@ -101,16 +105,16 @@ def test_a_weekend_is_compared_with_the_weekend_before_and_not_with_friday(end: 
     """Day 26 of the simulation is a Saturday: one GPU is held at weekends, eight on working days."""
     days = [1.0 if (START + timedelta(hours=hour)).weekday() >= 5 else 8.0 for hour in range(24 * 30)]
     held: list[float | None] = [*days[:end]]
-    assert [one.state for one in run([opened(advice())], held, [advice()])] == ["open"]
+    assert [recommendation.state for recommendation in run([opened(content())], held, [content()])] == ["open"]
     held[end - 24 : end] = [1.0] * 24
     held[end - 192 : end - 168] = [8.0] * 24
-    (new,) = run([opened(advice())], held, [])
+    (new,) = run([opened(content())], held, [])
     assert new.state == "applied", "a week ago the same hours held eight"
 
 
 def test_a_change_is_seen_under_a_weekly_pattern() -> None:
     held = weekly(8.0, 1.0, 23) + weekly(2.0, 1.0)[24 * 23 : 24 * 26]
-    (new,) = run([opened(advice())], held, [])
+    (new,) = run([opened(content())], held, [])
     assert new.state == "applied"
     assert new.applied_at is not None
     assert START + timedelta(days=22) < new.applied_at <= START + timedelta(days=23, hours=8)
@@ -118,60 +122,64 @@ def test_a_change_is_seen_under_a_weekly_pattern() -> None:
 
 def test_a_saving_is_verified_over_a_week() -> None:
     held: Sequence[float | None] = [8.0] * (720 - 168) + [2.0] * 168
-    (new,) = run([opened(advice())], held, [])
+    (new,) = run([opened(content())], held, [])
     assert new.state == "verified"
     assert new.verified_usd == (16 - 4) * 730, "an hour cost 8 × $2, and costs 2 × $2 now"
 
 
 def test_hours_without_figures_verify_nothing() -> None:
     held: Sequence[float | None] = [8.0] * (720 - 170) + [2.0] * 100 + [None] * 70
-    (new,) = run([opened(advice())], held, [])
+    (new,) = run([opened(content())], held, [])
     assert new.state == "applied"
 
 
-def test_what_was_applied_and_undone_is_open_again() -> None:
-    one = replace(opened(advice()), state="applied", applied_at=START + timedelta(hours=600))
-    (new,) = run([one], [8.0] * 600 + [2.0] * 60 + [8.0] * 60, [advice()])
+def test_undone_recommendation_is_open_again() -> None:
+    recommendation = replace(opened(content()), state="applied", applied_at=START + timedelta(hours=600))
+    (new,) = run([recommendation], [8.0] * 600 + [2.0] * 60 + [8.0] * 60, [content()])
     assert (new.state, new.applied_at) == ("open", None)
 
 
 def test_an_idle_workload_that_is_gone_was_scaled_to_zero() -> None:
-    one = advice("idle", then=0)
-    (new,) = run([opened(one)], [8.0] * 600 + [0.0] * 120, [])
+    recommendation = content("idle", then=0)
+    (new,) = run([opened(recommendation)], [8.0] * 600 + [0.0] * 120, [])
     assert (new.state, new.applied_at) == ("applied", START + timedelta(hours=600))
 
 
 def test_more_gpus_are_applied_when_they_are_there() -> None:
-    one = advice("add-gpus", now=2, then=4)
-    (new,) = run([opened(one)], [2.0] * 700 + [4.0] * 20, [])
+    recommendation = content("add-gpus", now=2, then=4)
+    (new,) = run([opened(recommendation)], [2.0] * 700 + [4.0] * 20, [])
     assert new.state == "applied"
-    assert run([opened(one)], [2.0] * 720, [one])[0].state == "open"
+    assert run([opened(recommendation)], [2.0] * 720, [recommendation])[0].state == "open"
 
 
-def test_what_newer_figures_do_not_support_is_withdrawn_with_the_reason() -> None:
-    (new,) = run([opened(advice())], [8.0] * 720, [])
+def test_unsupported_recommendation_is_withdrawn_with_the_reason() -> None:
+    (new,) = run([opened(content())], [8.0] * 720, [])
     assert (new.state, new.reason) == ("withdrawn", "newer figures no longer support it")
     for held in (None, [8.0] * 600 + [0.0] * 120):
-        (new,) = run([opened(advice())], held, [])
+        (new,) = run([opened(content())], held, [])
         assert (new.state, new.reason) == ("withdrawn", "its subject is gone")
-    (back,) = run([new], [8.0] * 720, [advice()])
+    (back,) = run([new], [8.0] * 720, [content()])
     assert (back.state, back.reason) == ("open", "")
 
 
-def test_what_was_dismissed_stays_so_until_somebody_opens_it() -> None:
-    one = dismiss(opened(advice()), author="ann", reason=" a demo on Friday ", now=NOW)
-    assert (one.state, one.author, one.reason) == ("dismissed", "ann", "a demo on Friday")
-    (same,) = run([one], [8.0] * 720, [replace(advice(), summary="new figures")])
+def test_dismissed_recommendation_stays_dismissed_until_reopened() -> None:
+    recommendation = dismiss(opened(content()), author="ann", reason=" a demo on Friday ", now=NOW)
+    assert (recommendation.state, recommendation.author, recommendation.reason) == (
+        "dismissed",
+        "ann",
+        "a demo on Friday",
+    )
+    (same,) = run([recommendation], [8.0] * 720, [replace(content(), summary="new figures")])
     assert (same.state, same.reason, same.content.summary) == ("dismissed", "a demo on Friday", "new figures")
-    assert not run([one], [8.0] * 720, [])
-    assert reopen(one, now=NOW).state == "open"
+    assert not run([recommendation], [8.0] * 720, [])
+    assert reopen(recommendation, now=NOW).state == "open"
 
 
-def test_dismissing_needs_a_reason_and_something_open() -> None:
-    one = opened(advice())
+def test_dismissal_needs_a_reason_and_an_open_recommendation() -> None:
+    recommendation = opened(content())
     with pytest.raises(InvalidInputError, match="reason: required"):
-        dismiss(one, author="ann", reason=" ", now=NOW)
+        dismiss(recommendation, author="ann", reason=" ", now=NOW)
     with pytest.raises(InvalidInputError, match="only open recommendations"):
-        dismiss(replace(one, state="applied"), author="ann", reason="x", now=NOW)
+        dismiss(replace(recommendation, state="applied"), author="ann", reason="x", now=NOW)
     with pytest.raises(InvalidInputError, match="only dismissed"):
-        reopen(one, now=NOW)
+        reopen(recommendation, now=NOW)

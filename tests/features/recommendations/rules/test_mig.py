@@ -36,10 +36,12 @@ def test_no_geometry_mixes_the_names_that_two_drivers_give_the_slices_of_a_gb200
     """It divides as the B200 does; 93 and 186 GB are the MIG user guide's, 95 and 189 are some drivers'."""
     names = {"1g.45gb": "1g.47gb", "2g.45gb": "2g.47gb", "3g.90gb": "3g.93gb", "4g.90gb": "4g.93gb",
              "7g.180gb": "7g.186gb"}  # fmt: skip
-    as_b200 = {tuple(sorted(names.get(one, one) for one in geometry)) for geometry in geometries("NVIDIA B200")}
+    as_b200 = {
+        tuple(sorted(names.get(profile, profile) for profile in geometry)) for geometry in geometries("NVIDIA B200")
+    }
     assert set(geometries(GB200)) == as_b200
     assert len(as_b200) == 38
-    assert [profile_share(one, GB200) for one in ("3g.93gb", "3g.95gb", "7g.186gb", "7g.189gb")] == [
+    assert [profile_share(profile, GB200) for profile in ("3g.93gb", "3g.95gb", "7g.186gb", "7g.189gb")] == [
         Fraction(1, 2), Fraction(1, 2), 1, 1
     ]  # fmt: skip
     assert memory_gb(GB200) == 186
@@ -47,17 +49,17 @@ def test_no_geometry_mixes_the_names_that_two_drivers_give_the_slices_of_a_gb200
     jobs = [sim.Load(f"j{n}", lambda _: 0.2, lambda _: 2, kind="Job", pool=pool, memory_gib=60.0) for n in range(8)]
     records = list(sim.simulate(jobs, HOURS))
     found = review_cluster(look_at(records, sim.memory(jobs, HOURS)), sim.START, {}).recommendations
-    (one,) = [one for one in found if one.kind == "mig-geometry"]
-    assert "3g.93gb" in one.patch
-    assert "95gb" not in one.patch
-    assert one.evidence.facts["names"].endswith("3g.95gb, 4g.95gb, 7g.189gb instead (nvidia-smi mig -lgip)")
+    (recommendation,) = [recommendation for recommendation in found if recommendation.kind == "mig-geometry"]
+    assert "3g.93gb" in recommendation.patch
+    assert "95gb" not in recommendation.patch
+    assert recommendation.evidence.facts["names"].endswith("3g.95gb, 4g.95gb, 7g.189gb instead (nvidia-smi mig -lgip)")
 
 
 def test_an_a100_has_the_38_geometries_that_nvidia_lists() -> None:
     """18 of them have dominant shares above one GPU, as design §3 counts; some that the MIG user guide draws."""
     found = geometries(A100)
     assert len(found) == len(geometries(H100)) == 38
-    assert sum(sum(profile_share(one, A100) or 0 for one in geometry) > 1 for geometry in found) == 18
+    assert sum(sum(profile_share(profile, A100) or 0 for profile in geometry) > 1 for geometry in found) == 18
     for drawn in (
         ("7g.40gb",), ("3g.20gb", "4g.20gb"), ("1g.5gb", "2g.10gb", "4g.20gb"), ("3g.20gb", "3g.20gb"),
         ("1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"), ("1g.5gb", "2g.10gb", "2g.10gb", "2g.10gb"), ("1g.5gb",) * 7,
@@ -105,14 +107,14 @@ def fewest(model: str, demand: Mapping[str, int]) -> int:
 
 
 @settings(max_examples=40)
-@given(st.fixed_dictionaries({one: st.integers(0, 4) for one in ("1g.5gb", "2g.10gb", "3g.20gb")}))
+@given(st.fixed_dictionaries({profile: st.integers(0, 4) for profile in ("1g.5gb", "2g.10gb", "3g.20gb")}))
 def test_plans_are_as_small_as_brute_force_finds(demand: dict[str, int]) -> None:
-    if sum(int(one[0]) * count for one, count in demand.items()) > 20 or not any(demand.values()):
+    if sum(int(recommendation[0]) * count for recommendation, count in demand.items()) > 20 or not any(demand.values()):
         return  # brute force takes minutes from four GPUs on
     found = plan_geometries(A100, demand)
     assert found is not None
     supply = found.supply()
-    assert all(supply.get(one, 0) >= count for one, count in demand.items())
+    assert all(supply.get(recommendation, 0) >= count for recommendation, count in demand.items())
     assert set(found.gpus) <= set(geometries(A100))
     assert found.count == fewest(A100, demand)
     assert 0 <= found.stranded < found.count
@@ -164,7 +166,7 @@ def reviewed(loads: Sequence[sim.Load]) -> tuple[Review, float]:
     return review_cluster(found, look[0] + timedelta(hours=HOURS), {}), sim.costs(records)[0]
 
 
-def played(loads: Sequence[sim.Load], patch: str, advice: Sequence[RecommendationContent]) -> int:
+def played(loads: Sequence[sim.Load], patch: str, content: Sequence[RecommendationContent]) -> int:
     """Pod-hours that find no slice when the very manifest is applied: pods keep their slice while they are there."""
     document = yaml.safe_load(patch)
     counts = {line.split("mig.config=")[1].split()[0]: int(line.split()[1]) for line in patch.splitlines()
@@ -174,7 +176,10 @@ def played(loads: Sequence[sim.Load], patch: str, advice: Sequence[Recommendatio
         for device in document["mig-configs"][name]:
             for profile, number in device.get("mig-devices", {}).items():
                 free += [profile] * number * nodes * len(device["devices"])
-    profile_of = {one.subject.workload: one.evidence.facts["profile"].split(",")[0] for one in advice}
+    profile_of = {
+        recommendation.subject.workload: recommendation.evidence.facts["profile"].split(",")[0]
+        for recommendation in content
+    }
     held: dict[tuple[str, int], str] = {}
     waited = 0
     for hour in range(HOURS):
@@ -192,16 +197,17 @@ def played(loads: Sequence[sim.Load], patch: str, advice: Sequence[Recommendatio
 
 
 @pytest.mark.parametrize("pool", [POOL, SOLO], ids=["eight", "one"])
-def test_a_pool_s_plan_is_the_smallest_nobody_waits_and_the_saving_is_there(pool: sim.Pool) -> None:
+def test_pool_plan_is_the_smallest_without_waiting_and_saves_the_estimate(pool: sim.Pool) -> None:
     loads = small_loads(3, pool, 6)
     found, nodes_cost = reviewed(loads)
     by_kind = {
-        kind: [one for one in found.recommendations if one.kind == kind] for kind in ("mig-geometry", "mig-slice")
+        kind: [recommendation for recommendation in found.recommendations if recommendation.kind == kind]
+        for kind in ("mig-geometry", "mig-slice")
     }
     (pooled,) = by_kind["mig-geometry"]
-    names = {one.subject.workload for one in by_kind["mig-slice"]}
+    names = {recommendation.subject.workload for recommendation in by_kind["mig-slice"]}
     assert names == {load.name for load in loads if load.name != "whole"}
-    assert {one.part_of for one in by_kind["mig-slice"]} == {pooled.id}
+    assert {recommendation.part_of for recommendation in by_kind["mig-slice"]} == {pooled.id}
     assert played(loads, pooled.patch, by_kind["mig-slice"]) == 0
     assert "0 pod-hours waited" in pooled.evidence.facts["replay"]
 
@@ -221,16 +227,18 @@ def test_a_pool_s_plan_is_the_smallest_nobody_waits_and_the_saving_is_there(pool
         assert float(pooled.saving.usd) == pytest.approx(nodes_cost - then, rel=0.1)
 
 
-def test_the_saving_of_a_slice_is_what_the_workload_costs_less() -> None:
+def test_slice_saving_is_the_cost_difference_of_the_workload() -> None:
     loads = small_loads(3, SOLO, 6)
     found, _ = reviewed(loads)
-    one = next(one for one in found.recommendations if one.kind == "mig-slice")
-    (load,) = [load for load in loads if load.name == one.subject.workload]
-    share = profile_share(one.evidence.facts["profile"].split(",")[0], H100)
+    recommendation = next(
+        recommendation for recommendation in found.recommendations if recommendation.kind == "mig-slice"
+    )
+    (load,) = [load for load in loads if load.name == recommendation.subject.workload]
+    share = profile_share(recommendation.evidence.facts["profile"].split(",")[0], H100)
     assert share is not None
     sliced = replace(load, slice=Decimal(share.numerator) / share.denominator, resource="nvidia.com/mig")
     before, after = (sim.costs(list(sim.simulate([each], HOURS)))[1] for each in (load, sliced))
-    assert float(one.saving.usd) == pytest.approx(before - after, rel=0.1)
+    assert float(recommendation.saving.usd) == pytest.approx(before - after, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -241,19 +249,25 @@ def test_the_saving_of_a_slice_is_what_the_workload_costs_less() -> None:
 def test_no_slices_where_memory_or_use_is_not_known_or_does_not_fit(change: dict[str, object]) -> None:
     loads = [replace(load, **change) for load in small_loads(3, SOLO, 6)]  # type: ignore[arg-type]
     found, _ = reviewed(loads)
-    assert not [one for one in found.recommendations if one.kind.startswith("mig")]
+    assert not [recommendation for recommendation in found.recommendations if recommendation.kind.startswith("mig")]
 
 
 def test_models_without_mig_and_pools_where_no_node_goes_get_no_plan() -> None:
     without = [replace(load, pool=replace(load.pool, model="NVIDIA A10G")) for load in small_loads(3, SOLO, 6)]
-    assert not [one for one in reviewed(without)[0].recommendations if one.kind.startswith("mig")]
+    assert not [
+        recommendation
+        for recommendation in reviewed(without)[0].recommendations
+        if recommendation.kind.startswith("mig")
+    ]
     single = [replace(small_loads(3, POOL, 6)[0], name="alone")]
-    assert not [one for one in reviewed(single)[0].recommendations if one.kind.startswith("mig")], (
-        "one node before and after"
-    )
+    assert not [
+        recommendation
+        for recommendation in reviewed(single)[0].recommendations
+        if recommendation.kind.startswith("mig")
+    ], "one node before and after"
 
 
-def test_a_plan_has_what_each_profile_s_own_busiest_hour_wants() -> None:
+def test_plan_serves_the_busiest_hour_of_each_profile() -> None:
     """By hand: seven small slices at noon and two large ones at night never meet, but no geometry changes by hour.
 
     Seven slices of 1g.10gb fill one H100 and two of 3g.40gb another: two nodes. The busiest hour as a whole (seven
@@ -271,9 +285,16 @@ def test_a_plan_has_what_each_profile_s_own_busiest_hour_wants() -> None:
         sim.Load("night", lambda hour: 0.25 * large(hour), large, kind="Job", pool=SOLO, memory_gib=30.0),
     ]
     found, _ = reviewed(loads)
-    (pooled,) = (one for one in found.recommendations if one.kind == "mig-geometry")
+    (pooled,) = (recommendation for recommendation in found.recommendations if recommendation.kind == "mig-geometry")
     assert pooled.evidence.facts["slices"] == "7 × 1g.10gb, 2 × 3g.40gb"
     assert pooled.evidence.facts["GPUs"].startswith("2, ")
-    assert played(loads, pooled.patch, [one for one in found.recommendations if one.kind == "mig-slice"]) == 0
+    assert (
+        played(
+            loads,
+            pooled.patch,
+            [recommendation for recommendation in found.recommendations if recommendation.kind == "mig-slice"],
+        )
+        == 0
+    )
     there = [small(hour) + large(hour) for hour in range(24)]  # nodes of one GPU, which become two
     assert float(pooled.saving.usd) == pytest.approx((sum(there) / 24 - 2) * 7 * 730, rel=1e-3)

@@ -35,29 +35,33 @@ def fleet() -> list[sim.Load]:
 def without_price(records: Sequence[HourRecord], hours: Collection[int], *, half: bool = False) -> list[HourRecord]:
     """The same fleet, of which nobody knows in some hours what (every other pod and node of) it cost."""
     found = []
-    for place, one in enumerate(records):
-        if place not in hours:
-            found.append(one)
+    for index, recommendation in enumerate(records):
+        if index not in hours:
+            found.append(recommendation)
             continue
         lines = tuple(
             line if half and number % 2 else line._replace(allocated_usd=None, gpu_hourly_usd=None, price_source="")
-            for number, line in enumerate(one.lines)
+            for number, line in enumerate(recommendation.lines)
         )
         nodes = tuple(
             node if half and number % 2
             else replace(node, price_source="", capacity=replace(node.capacity, node_cost_usd=Decimal(0)))
-            for number, node in enumerate(one.nodes)
+            for number, node in enumerate(recommendation.nodes)
         )  # fmt: skip
-        found.append(replace(one, lines=lines, nodes=nodes))
+        found.append(replace(recommendation, lines=lines, nodes=nodes))
     return found
 
 
-def advised(records: Sequence[HourRecord]) -> dict[str, RecommendationContent]:
+def recommended(records: Sequence[HourRecord]) -> dict[str, RecommendationContent]:
     look: LookBack = look_at(records)
     look.spot_prices["g5.xlarge"] = SpotPrice(0.5, 0.5, 0.5)
     look.reserved_prices["g5.xlarge"] = ReservedPrice(0.9, "g5.xlarge")
     found = review_cluster(look, sim.START + timedelta(hours=len(records)), {}).recommendations
-    return {f"{one.kind} {one.subject.workload or one.subject.node_pool}".strip(): one for one in found}
+    by_name = {}
+    for recommendation in found:
+        name = recommendation.subject.workload or recommendation.subject.node_pool
+        by_name[f"{recommendation.kind} {name}".strip()] = recommendation
+    return by_name
 
 
 @pytest.fixture(scope="module")
@@ -66,31 +70,34 @@ def records() -> list[HourRecord]:
 
 
 @pytest.mark.parametrize("half", [False, True], ids=["nothing has a price", "half has none"])
-def test_two_days_without_a_price_change_no_saving_and_are_said(records: list[HourRecord], *, half: bool) -> None:
+def test_two_days_without_a_price_keep_the_saving_and_are_reported(records: list[HourRecord], *, half: bool) -> None:
     """Every price is the same in every hour, so what is known of 28 days is what is known of 30."""
-    whole, partly = advised(records), advised(without_price(records, DAYS_OFF, half=half))
+    whole, partly = recommended(records), recommended(without_price(records, DAYS_OFF, half=half))
     assert {"idle old", "fewer-gpus large", "off-hours day", "spot steady", "consolidate spread", "commitment"} <= (
         whole.keys()
     )
     assert partly.keys() == whole.keys()
-    for name, one in whole.items():
+    for name, recommendation in whole.items():
         own = partly[name]
-        assert float(own.saving.usd) == pytest.approx(float(one.saving.usd), rel=1e-3), name
-        assert (own.usd_hourly, own.saving.cash_usd is None) == (one.usd_hourly, one.saving.cash_usd is None), name
-        assert "without a price" not in one.evidence.facts
+        assert float(own.saving.usd) == pytest.approx(float(recommendation.saving.usd), rel=1e-3), name
+        assert (own.usd_hourly, own.saving.cash_usd is None) == (
+            recommendation.usd_hourly,
+            recommendation.saving.cash_usd is None,
+        ), name
+        assert "without a price" not in recommendation.evidence.facts
         missing = own.evidence.facts.get("without a price")
         if not half or missing is not None:  # half of a fleet touches some things and not others
             assert missing == "48 of 720 hours, left out of the saving", name
 
 
-def test_without_a_price_for_more_than_a_tenth_nothing_is_said_of_money(records: list[HourRecord]) -> None:
+def test_more_than_a_tenth_unpriced_gives_no_recommendation(records: list[HourRecord]) -> None:
     few, many = frozenset(range(300, 372)), frozenset(range(300, 373))
     assert len(many) > HOURS / 10 >= len(few)
-    assert "idle old" in advised(without_price(records, few))
+    assert "idle old" in recommended(without_price(records, few))
     look = look_at(without_price(records, many))
     found = review_cluster(look, sim.START + timedelta(hours=HOURS), {})
     assert not found.recommendations
-    (old,) = [one for one in found.assessments if one.subject.workload == "old"]
+    (old,) = [assessment for assessment in found.assessments if assessment.subject.workload == "old"]
     assert (old.finding, old.reason) == (
         "unknown", "89.9% of its hours are completely priced; a recommendation needs 90%"
     )  # fmt: skip

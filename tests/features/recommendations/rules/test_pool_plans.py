@@ -42,11 +42,11 @@ def layouts() -> frozenset[Demand]:
 
     def extend(taken: int, compute: int, held: Demand) -> None:
         found.add(held)
-        for place, name in enumerate(WORK):
+        for index, name in enumerate(WORK):
             slices, spots = PROFILES[name]
             for spot in spots:
                 if not taken & spot and compute + slices <= 7:
-                    more = tuple(count + (at == place) for at, count in enumerate(held))
+                    more = tuple(count + (at == index) for at, count in enumerate(held))
                     extend(taken | spot, compute + slices, more)  # type: ignore[arg-type]
 
     extend(0, 0, (0, 0, 0))
@@ -85,8 +85,8 @@ def mig_pools(seed: int, count: int) -> list[tuple[list[sim.Load], dict[str, str
         model = "NVIDIA A10G" if sort == "other model" else MODEL
         pool = sim.Pool(f"mig{number}", f"p{gpus}", gpus, Decimal(7 * gpus), model=model, moves=True)
         loads, profiles = [], {}
-        for place in range(1 if sort == "single" else chance.randint(3, 5)):
-            name, profile = f"{pool.name}-{place}", chance.choice(list(WORK))
+        for index in range(1 if sort == "single" else chance.randint(3, 5)):
+            name, profile = f"{pool.name}-{index}", chance.choice(list(WORK))
             changes: dict[str, dict[str, object]] = {
                 "unseen": {"memory_gib": None}, "full": {"memory_gib": 75.0},
                 "whole": {"work": lambda _: 0.65},
@@ -108,7 +108,7 @@ def cost(loads: Sequence[sim.Load]) -> float:
     return sim.costs(list(sim.simulate(loads, HOURS)))[0]
 
 
-def advised(loads: Sequence[sim.Load]) -> list[RecommendationContent]:
+def recommended(loads: Sequence[sim.Load]) -> list[RecommendationContent]:
     look = look_at(list(sim.simulate(loads, HOURS)), sim.memory(loads, HOURS))
     return list(review_cluster(look, sim.START + timedelta(hours=HOURS), {}).recommendations)
 
@@ -139,14 +139,14 @@ def test_recall_precision_and_savings_of_mig_plans(seed: int, count: int) -> Non
     plans: tuple[set[str], set[str]] = set(), set()
     slices: tuple[set[str], set[str]] = set(), set()
     for loads, profiles in mig_pools(seed, count):
-        advice = advised(loads)
-        geometries = [one for one in advice if one.kind == "mig-geometry"]
+        content = recommended(loads)
+        geometries = [one for one in content if one.kind == "mig-geometry"]
         assert len(geometries) <= 1
         pooled = geometries[0] if geometries else None
-        own = {one.subject.workload: one for one in advice if one.kind == "mig-slice"}
+        own = {one.subject.workload: one for one in content if one.kind == "mig-slice"}
         name = loads[0].pool.name
         saved = cost(loads) - best(loads, profiles)
-        sharing = [one for one in advice if one.kind == "sharing"]
+        sharing = [one for one in content if one.kind == "sharing"]
         if sharing:  # which test_sharing.py holds to its own best; here it may only stand where it saves more
             assert float(sharing[0].saving.usd) > 0.9 * saved
             assert pooled is None
@@ -206,7 +206,7 @@ def test_recall_precision_and_savings_of_consolidation(seed: int, count: int) ->
     given, wanted = set(), set()
     for loads in nodes_of(seed, count):
         pool = loads[0].pool
-        own = [one for one in advised(loads) if one.kind == "consolidate"]
+        own = [one for one in recommended(loads) if one.kind == "consolidate"]
         given |= {one.subject.node_pool for one in own}
         if not pool.price_source:
             continue

@@ -51,7 +51,7 @@ def fleet() -> Iterator[sim.Load]:
 
 
 @pytest.fixture(scope="module")
-def advised() -> dict[str, RecommendationContent]:
+def recommended() -> dict[str, RecommendationContent]:
     """The longest of each kind."""
     queue = sim.Pool(f"{LONG}-queue", "g5.12xlarge", 1, Decimal(6), keeps=1)
     jobs = [line.Job(f"{LONG}-{day}-{n}", 24 * day + 9, 4, 1, f"{LONG}-ns") for day in range(28) for n in range(3)]
@@ -64,33 +64,43 @@ def advised() -> dict[str, RecommendationContent]:
     look.spot_prices["g5.xlarge"] = SpotPrice(0.5, 0.5, 0.5)
     look.reserved_prices.update({"g5.xlarge": ReservedPrice(0.9, "g5.*"), "g6.xlarge": ReservedPrice(0.5, "g6.xlarge")})
     found: dict[str, RecommendationContent] = {}
-    for one in review_cluster(look, sim.START + timedelta(hours=HOURS), {}).recommendations:
-        known = found.get(one.kind)
-        if known is None or len(str(known)) < len(str(one)):
-            found[one.kind] = one
+    for recommendation in review_cluster(look, sim.START + timedelta(hours=HOURS), {}).recommendations:
+        known = found.get(recommendation.kind)
+        if known is None or len(str(known)) < len(str(recommendation)):
+            found[recommendation.kind] = recommendation
     return found
 
 
 @pytest.mark.parametrize("kind", get_args(RecommendationKind))
 @pytest.mark.parametrize("state", ["open", "dismissed"])
 def test_recommendation_is_rendered_completely(
-    advised: dict[str, RecommendationContent], kind: str, state: str
+    recommended: dict[str, RecommendationContent], kind: str, state: str
 ) -> None:
-    one = Recommendation(advised[kind], "open", sim.START, sim.START, sim.START)
+    recommendation = Recommendation(recommended[kind], "open", sim.START, sim.START, sim.START)
     if state == "dismissed":
-        one = replace(one, state="dismissed", reason="kept for the launch of next month " * 3, author="ann@example.com")
-    lines = render_recommendation(one)
-    patch = one.content.patch.rstrip().splitlines()
+        recommendation = replace(
+            recommendation, state="dismissed", reason="kept for the launch of next month " * 3, author="ann@example.com"
+        )
+    lines = render_recommendation(recommendation)
+    patch = recommendation.content.patch.rstrip().splitlines()
     assert lines[len(lines) - len(patch) :] == patch
     assert max(map(len, lines[: len(lines) - len(patch)])) <= COLUMNS, "\n".join(lines)
     text = " ".join(" ".join(lines).split())
-    for said in (one.id, one.content.risk_note, f"{abs(one.content.saving.usd):,.2f}", "evidence", "confidence"):
+    for said in (
+        recommendation.id,
+        recommendation.content.risk_note,
+        f"{abs(recommendation.content.saving.usd):,.2f}",
+        "evidence",
+        "confidence",
+    ):
         assert said in text
-    for name in one.content.evidence.facts:
+    for name in recommendation.content.evidence.facts:
         assert f"{name}:" in text
 
 
-def test_control_characters_of_a_name_do_not_reach_the_terminal(advised: dict[str, RecommendationContent]) -> None:
+def test_control_characters_of_a_name_do_not_reach_the_terminal(recommended: dict[str, RecommendationContent]) -> None:
     about = RecommendationSubject("demo", "u", "ns", "Deployment", "x\x1b[2J")
-    one = replace(advised["idle"], subject=about, summary="Scale x\x1b[2J down")
-    assert "\x1b" not in "\n".join(render_recommendation(Recommendation(one, "open", sim.START, sim.START, sim.START)))
+    recommendation = replace(recommended["idle"], subject=about, summary="Scale x\x1b[2J down")
+    assert "\x1b" not in "\n".join(
+        render_recommendation(Recommendation(recommendation, "open", sim.START, sim.START, sim.START))
+    )

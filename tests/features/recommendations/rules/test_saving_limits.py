@@ -21,8 +21,8 @@ L4 = sim.Pool("l4", "g6.xlarge", 1, Decimal(1), model="NVIDIA-L4")
 
 def merged(*fleets: list[HourRecord]) -> list[HourRecord]:
     return [
-        replace(hours[0], lines=tuple(line for one in hours for line in one.lines),
-                nodes=tuple(node for one in hours for node in one.nodes))
+        replace(hours[0], lines=tuple(line for record in hours for line in record.lines),
+                nodes=tuple(node for record in hours for node in record.nodes))
         for hours in zip(*fleets, strict=True)
     ]  # fmt: skip
 
@@ -32,13 +32,13 @@ def load(pods: Callable[[int], int], work: float = 0.0) -> sim.Load:
 
 
 @pytest.mark.parametrize("days", [2, 22])
-def test_what_shrank_saves_what_it_holds_now(days: int) -> None:
+def test_shrunk_workload_saves_what_it_holds_now(days: int) -> None:
     """Eight GPUs until some days ago, one since: at $1.50 one GPU is $1,095 a month, eight are $8,760."""
     records = list(sim.simulate([load(lambda hour: 1 if hour >= WEEKS - 24 * days else 8)], WEEKS))
-    (one,) = review_of(records).recommendations
-    assert one.current_gpus == 1
-    assert 1095 * 0.75 <= one.saving.usd <= 1095 * 1.25
-    assert one.saving.usd <= one.saving.high_usd <= 2 * 1095
+    (recommendation,) = review_of(records).recommendations
+    assert recommendation.current_gpus == 1
+    assert 1095 * 0.75 <= recommendation.saving.usd <= 1095 * 1.25
+    assert recommendation.saving.usd <= recommendation.saving.high_usd <= 2 * 1095
     (fewer,) = review_of(
         list(sim.simulate([load(lambda hour: 4 if hour >= WEEKS - 24 * days else 8, 0.8)], WEEKS))
     ).recommendations
@@ -47,7 +47,7 @@ def test_what_shrank_saves_what_it_holds_now(days: int) -> None:
 
 
 @pytest.mark.parametrize("hours", [6, 40])
-def test_what_has_just_ended_is_not_advised_to_end(hours: int) -> None:
+def test_ended_workload_gets_no_recommendation_to_stop(hours: int) -> None:
     records = list(sim.simulate([replace(load(lambda _: 8), life=(0, WEEKS - hours))], WEEKS))
     found = review_of(records)
     assert not found.recommendations
@@ -61,27 +61,27 @@ def test_a_night_or_a_weekend_is_no_end(end: int) -> None:
     def pods(hour: int) -> int:
         return 2 if hour // 24 % 7 < 5 and 8 <= hour % 24 < 20 else 0
 
-    (one,) = review_of(list(sim.simulate([load(pods)], end))).recommendations
-    assert one.kind == "idle"
-    assert float(one.saving.usd) == pytest.approx(2 * 1.5 * 60 / 168 * 730, rel=0.2)
+    (recommendation,) = review_of(list(sim.simulate([load(pods)], end))).recommendations
+    assert recommendation.kind == "idle"
+    assert float(recommendation.saving.usd) == pytest.approx(2 * 1.5 * 60 / 168 * 730, rel=0.2)
 
 
 def test_a_job_of_several_pods_keeps_some_of_each() -> None:
     """Four pods of eight GPUs, each 10% used: two each are enough, so eight of 32 stay."""
     jobs = [sim.Load("train", lambda _: 3.2, lambda _: 4, kind="Job", gpus=8, pool=A100)]
-    (one,) = review_of(list(sim.simulate(jobs, 192))).recommendations
-    assert one.current_gpus == 32
-    assert one.recommended_gpus == 8
-    assert one.saving.usd == 24 * 4 * 730
-    assert one.evidence.facts["busiest hour after the change"] == "40%"
+    (recommendation,) = review_of(list(sim.simulate(jobs, 192))).recommendations
+    assert recommendation.current_gpus == 32
+    assert recommendation.recommended_gpus == 8
+    assert recommendation.saving.usd == 24 * 4 * 730
+    assert recommendation.evidence.facts["busiest hour after the change"] == "40%"
 
 
 @pytest.mark.parametrize(("gib", "units"), [(None, 2), (4.0, 2), (12.0, 3), (20.0, 5), (35.5, None)])
 def test_gpus_are_not_taken_from_a_model_that_fills_their_memory(gib: float | None, units: int | None) -> None:
     """An A100-40GB has 36 GiB to use; eight with 12 GiB each, and a tenth more, are 105.6 GiB: three GPUs."""
-    one = sim.Load("llm", lambda _: 0.8, lambda _: 1, gpus=8, pool=A100, memory_gib=gib)
-    records = list(sim.simulate([one], 192))
-    look = look_at(records, sim.memory([one], 192))
+    recommendation = sim.Load("llm", lambda _: 0.8, lambda _: 1, gpus=8, pool=A100, memory_gib=gib)
+    records = list(sim.simulate([recommendation], 192))
+    look = look_at(records, sim.memory([recommendation], 192))
     found = list(review_cluster(look, records[-1].hour + timedelta(hours=2), {}).recommendations)
     assert [int(own.recommended_gpus) for own in found] == ([] if units is None else [units])
     if gib is None:
@@ -99,75 +99,81 @@ def test_an_object_is_not_scaled_to_zero_for_its_pods_of_one_model() -> None:
     assert not of_two_models(1.8)
     assert not of_two_models(0.3), "replicas of one model and of the other are one number"
     idle = of_two_models(0.0)
-    assert [one.kind for one in idle] == ["idle", "idle"]
-    assert sum(one.saving.usd for one in idle) == Decimal("4.5") * 730
+    assert [recommendation.kind for recommendation in idle] == ["idle", "idle"]
+    assert sum(recommendation.saving.usd for recommendation in idle) == Decimal("4.5") * 730
 
 
 def test_pods_that_follow_each_other_within_an_hour_make_no_nodes_that_could_go() -> None:
     """Twelve pods of five minutes each, one after the other, are one GPU of one node: nothing goes."""
     small = sim.Load("tick", lambda _: 0.05, lambda _: 1, kind="CronJob", pool=A100, memory_gib=3.0)
     records = [
-        replace(one, lines=tuple(
+        replace(record, lines=tuple(
             line._replace(uid=f"{line.uid}-{number}", allocated_gpu_hours=line.allocated_gpu_hours / 12,
                     effective_gpu_hours=Decimal("0.05") / 12, allocated_usd=Decimal(4) / 12)
-            for line in one.lines for number in range(12)
+            for line in record.lines for number in range(12)
         ))
-        for one in sim.simulate([small], 192)
+        for record in sim.simulate([small], 192)
     ]  # fmt: skip
     look = look_at(records, sim.memory([small], 192))
     assert not [
-        one
-        for one in review_cluster(look, records[-1].hour + timedelta(hours=2), {}).recommendations
-        if "mig" in one.kind
+        recommendation
+        for recommendation in review_cluster(look, records[-1].hour + timedelta(hours=2), {}).recommendations
+        if "mig" in recommendation.kind
     ]
 
 
 def test_more_gpus_are_not_free_where_those_held_are_committed_to() -> None:
     for kind, cash in (("on-demand", Decimal("-1095.00")), ("reserved", None), ("capacity-block", None)):
         busy = sim.Load("chat", lambda _: 1.0, lambda _: 1, pool=sim.Pool(capacity_type=kind))
-        (one,) = [one for one in review_of(list(sim.simulate([busy], 192))).recommendations if one.kind == "add-gpus"]
-        assert one.saving.usd == -1095
-        assert one.saving.cash_usd == cash
+        (recommendation,) = [
+            recommendation
+            for recommendation in review_of(list(sim.simulate([busy], 192))).recommendations
+            if recommendation.kind == "add-gpus"
+        ]
+        assert recommendation.saving.usd == -1095
+        assert recommendation.saving.cash_usd == cash
 
 
-def test_gpus_of_a_node_that_others_hold_are_said_to_be_no_cash_yet() -> None:
+def test_gpus_of_a_shared_node_are_no_cash_yet() -> None:
     busy = sim.Load("busy", lambda _: 4.2, lambda _: 7, pool=A100)
     idle = sim.Load("notebook", lambda _: 0.0, lambda _: 1, kind="StatefulSet", pool=A100)
-    (one,) = review_of(list(sim.simulate([busy, idle], 192))).recommendations
-    assert one.evidence.facts["cash"] == "when a node is removed: 1 of 8 GPUs become free, others may be held"
-    assert one.saving.cash_usd is None
+    (recommendation,) = review_of(list(sim.simulate([busy, idle], 192))).recommendations
+    assert (
+        recommendation.evidence.facts["cash"] == "when a node is removed: 1 of 8 GPUs become free, others may be held"
+    )
+    assert recommendation.saving.cash_usd is None
     (alone,) = review_of(list(sim.simulate([replace(idle, pool=L4)], 192))).recommendations
     assert "cash" not in alone.evidence.facts
     assert alone.saving.cash_usd == alone.saving.usd
 
 
 def test_numbers_of_gpus_are_read_without_exponents() -> None:
-    told = {
+    message = {
         0.00001: "0.00001", 0.123456: "0.123", 1: "1", 2.5: "2.5", 31.96: "32", 99.96: "100", 130: "130",
         999.6: "1,000", 1000: "1,000", 12345.6: "12,346",
     }  # fmt: skip
-    assert {number: format_count(number) for number in told} == told
+    assert {number: format_count(number) for number in message} == message
 
 
-def test_a_large_fleet_is_told_in_whole_numbers() -> None:
+def test_large_fleets_are_formatted_in_whole_numbers() -> None:
     """A fleet of a few nodes with every figure of its pools a thousand times as large."""
     spread = sim.Pool("spread", "g5.48xlarge", 8, Decimal(16), packs=False, keeps=6)
     look = look_at(list(sim.simulate([sim.Load("job", lambda _: 9.0, lambda _: 9, kind="Job", pool=spread)], WEEKS)))
     look.reserved_prices["g5.48xlarge"] = ReservedPrice(10.0, "g5.*")
     (pool,) = look.pools.values()
-    for place in range(WEEKS):
+    for index in range(WEEKS):
         for amounts in (pool.capacity, pool.unallocated, pool.cost):
-            amounts[place] *= 1000
+            amounts[index] *= 1000
         for counts in (pool.nodes, pool.busy):
-            counts[place] *= 1000
+            counts[index] *= 1000
     pool.pods = [tuple((size, count * 1000) for size, count in hour) for hour in pool.pods]
-    told = {
-        one.kind: str((one.summary, dict(one.evidence.facts)))
-        for one in review_cluster(look, sim.START, {}).recommendations
+    message = {
+        recommendation.kind: str((recommendation.summary, dict(recommendation.evidence.facts)))
+        for recommendation in review_cluster(look, sim.START, {}).recommendations
     }
-    assert told.keys() == {"consolidate", "commitment"}
-    assert "of 6,000, 4,875 would be empty" in told["consolidate"]
-    assert "39,000 of 48,000 GPUs" in told["consolidate"]
-    assert "48,000 GPUs" in told["commitment"]
-    assert "48,000 to 48,000" in told["commitment"]
-    assert not any("e+" in text for text in told.values())
+    assert message.keys() == {"consolidate", "commitment"}
+    assert "of 6,000, 4,875 would be empty" in message["consolidate"]
+    assert "39,000 of 48,000 GPUs" in message["consolidate"]
+    assert "48,000 GPUs" in message["commitment"]
+    assert "48,000 to 48,000" in message["commitment"]
+    assert not any("e+" in text for text in message.values())

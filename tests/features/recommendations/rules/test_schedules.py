@@ -42,7 +42,7 @@ def loads(seed: int) -> list[sim.Load]:
     return found
 
 
-def advised(own: list[sim.Load], hours: int = HOURS) -> list[RecommendationContent]:
+def recommended(own: list[sim.Load], hours: int = HOURS) -> list[RecommendationContent]:
     look = look_at(list(sim.simulate(own, hours)))
     return list(review_cluster(look, sim.START + timedelta(hours=hours), {}).recommendations)
 
@@ -50,7 +50,11 @@ def advised(own: list[sim.Load], hours: int = HOURS) -> list[RecommendationConte
 @pytest.fixture(scope="module")
 def found() -> tuple[list[sim.Load], dict[str, RecommendationContent]]:
     own = loads(5)
-    return own, {one.subject.workload: one for one in advised(own) if one.kind == "off-hours"}
+    return own, {
+        recommendation.subject.workload: recommendation
+        for recommendation in recommended(own)
+        if recommendation.kind == "off-hours"
+    }
 
 
 def test_recall_and_precision_of_off_hours(found: tuple[list[sim.Load], dict[str, RecommendationContent]]) -> None:
@@ -68,21 +72,21 @@ def test_claimed_savings_are_those_of_the_fleet_that_stops(
     for load in own:
         if load.name not in given:
             continue
-        one = given[load.name]
+        recommendation = given[load.name]
 
         def is_quiet(hour: int, load: sim.Load = load) -> bool:
             return all(load.work(week * 168 + hour % 168) == 0 for week in range(3))
 
         stopped = replace(load, pods=lambda hour, load=load, quiet=is_quiet: 0 if quiet(hour) else load.pods(hour))  # type: ignore[misc]
         before, after = (sim.costs(list(sim.simulate([each], HOURS)))[0] for each in (load, stopped))
-        assert float(one.saving.usd) == pytest.approx(before - after, rel=0.1)
+        assert float(recommendation.saving.usd) == pytest.approx(before - after, rel=0.1)
 
 
 def test_the_schedule_runs_when_it_is_needed_and_stops_when_not(
     found: tuple[list[sim.Load], dict[str, RecommendationContent]],
 ) -> None:
-    one = next(one for name, one in found[1].items() if name.startswith("office"))
-    document = yaml.safe_load(one.patch)
+    recommendation = next(recommendation for name, recommendation in found[1].items() if name.startswith("office"))
+    document = yaml.safe_load(recommendation.patch)
     on = set()
     for trigger in document["spec"]["triggers"]:
         (_, first, _, _, begin), (_, last, _, _, end) = (trigger["metadata"][name].split() for name in ("start", "end"))
@@ -91,7 +95,7 @@ def test_the_schedule_runs_when_it_is_needed_and_stops_when_not(
             on.add(hour % 168)
             hour += 1
     assert on == {hour for hour in range(168) if is_office(hour)}
-    assert "Mon 07:00 to Mon 19:00" in one.evidence.facts["needed (UTC)"]
+    assert "Mon 07:00 to Mon 19:00" in recommendation.evidence.facts["needed (UTC)"]
 
 
 def test_a_rollout_does_not_double_the_replicas_of_the_schedule() -> None:
@@ -99,17 +103,17 @@ def test_a_rollout_does_not_double_the_replicas_of_the_schedule() -> None:
     own = [sim.Load("office", lambda hour: 1.5 if is_office(hour) else 0.0, lambda _: 3)]
     records = list(sim.simulate(own, HOURS))
     rollout = records[200]
-    half = [
-        one._replace(uid=f"{one.uid}{which}", allocated_gpu_hours=one.allocated_gpu_hours / 2,
-            effective_gpu_hours=None if one.effective_gpu_hours is None else one.effective_gpu_hours / 2,
-            allocated_usd=None if one.allocated_usd is None else one.allocated_usd / 2,
+    half_of = [
+        line._replace(uid=f"{line.uid}{which}", allocated_gpu_hours=line.allocated_gpu_hours / 2,
+            effective_gpu_hours=None if line.effective_gpu_hours is None else line.effective_gpu_hours / 2,
+            allocated_usd=None if line.allocated_usd is None else line.allocated_usd / 2,
         )
-        for one in rollout.lines for which in "ab"
+        for line in rollout.lines for which in "ab"
     ]  # fmt: skip
-    records[200] = replace(rollout, lines=tuple(half))
-    (one,) = review_cluster(look_at(records), sim.START + timedelta(hours=HOURS), {}).recommendations
-    assert one.kind == "off-hours"
-    triggers = yaml.safe_load(one.patch)["spec"]["triggers"]
+    records[200] = replace(rollout, lines=tuple(half_of))
+    (recommendation,) = review_cluster(look_at(records), sim.START + timedelta(hours=HOURS), {}).recommendations
+    assert recommendation.kind == "off-hours"
+    triggers = yaml.safe_load(recommendation.patch)["spec"]["triggers"]
     assert {trigger["metadata"]["desiredReplicas"] for trigger in triggers} == {"3"}
 
 
@@ -117,7 +121,11 @@ def test_a_rollout_does_not_double_the_replicas_of_the_schedule() -> None:
 @pytest.mark.parametrize("seed", range(6, 16))
 def test_recall_precision_and_savings_on_many_fleets(seed: int) -> None:
     own = loads(seed)
-    given = {one.subject.workload: one for one in advised(own) if one.kind == "off-hours"}
+    given = {
+        recommendation.subject.workload: recommendation
+        for recommendation in recommended(own)
+        if recommendation.kind == "off-hours"
+    }
     test_recall_and_precision_of_off_hours((own, given))
     test_claimed_savings_are_those_of_the_fleet_that_stops((own, given))
 
@@ -129,14 +137,14 @@ def test_recall_precision_and_savings_on_many_fleets(seed: int) -> None:
 )
 def test_no_schedule_where_the_pattern_is_not_known(change: dict[str, object], hours: int) -> None:
     load = sim.Load("office", lambda hour: 0.5 if is_office(hour) else 0.0, lambda _: 1)
-    assert [one.kind for one in advised([load], HOURS)] == ["off-hours"]
-    assert not advised([replace(load, **change)], hours)  # type: ignore[arg-type]
+    assert [recommendation.kind for recommendation in recommended([load], HOURS)] == ["off-hours"]
+    assert not recommended([replace(load, **change)], hours)  # type: ignore[arg-type]
 
 
-def test_of_fewer_gpus_and_a_schedule_the_larger_saving_is_advised() -> None:
+def test_larger_saving_of_fewer_gpus_and_schedule_is_recommended() -> None:
     few = sim.Load("few", lambda hour: 0.3 if is_office(hour) else 0.0, lambda _: 8)
     short = sim.Load("short", lambda hour: 1.0 if is_office(hour) else 0.0, lambda _: 4)
-    kinds = {one.subject.workload: one.kind for one in advised([few, short])}
+    kinds = {recommendation.subject.workload: recommendation.kind for recommendation in recommended([few, short])}
     assert kinds == {"few": "fewer-gpus", "short": "off-hours"}
 
 
@@ -148,9 +156,11 @@ def test_a_schedule_follows_the_clock_of_the_settings_zone_over_the_end_of_summe
         local = (start + timedelta(hours=hour)).astimezone(zone)
         return local.weekday() < 5 and 9 <= local.hour < 19
 
-    one = sim.Load("chat", lambda hour: 1.0 * is_office_there(hour), lambda hour: 2 if is_office_there(hour) else 3)
+    recommendation = sim.Load(
+        "chat", lambda hour: 1.0 * is_office_there(hour), lambda hour: 2 if is_office_there(hour) else 3
+    )
     shift = sim.START - start
-    look = look_at([replace(record, hour=record.hour - shift) for record in sim.simulate([one], HOURS)])
+    look = look_at([replace(record, hour=record.hour - shift) for record in sim.simulate([recommendation], HOURS)])
     (in_utc,) = review_cluster(look, start, {}).recommendations
     look.time_zone = zone
     (local,) = review_cluster(look, start, {}).recommendations
@@ -162,8 +172,8 @@ def test_a_schedule_follows_the_clock_of_the_settings_zone_over_the_end_of_summe
         "timezone": "Europe/Berlin", "start": "0 9 * * 1", "end": "0 19 * * 1", "desiredReplicas": "3"
     }  # fmt: skip
     assert {trigger["timezone"] for trigger in triggers} == {"Europe/Berlin"}
-    stopped = replace(one, pods=lambda hour: 2 if is_office_there(hour) else 0)
-    before, after = (sim.costs(list(sim.simulate([each], HOURS)))[0] for each in (one, stopped))
+    stopped = replace(recommendation, pods=lambda hour: 2 if is_office_there(hour) else 0)
+    before, after = (sim.costs(list(sim.simulate([each], HOURS)))[0] for each in (recommendation, stopped))
     assert float(local.saving.usd) == pytest.approx(before - after, rel=1e-3)
     assert in_utc.saving.usd < local.saving.usd, "in UTC the hour between the two clocks never seems idle"
 
@@ -172,7 +182,7 @@ def test_a_zone_of_half_hours_starts_at_half_past() -> None:
     """07:00 UTC is 12:30 in India."""
     look = look_at(list(sim.simulate([sim.Load("c", lambda hour: 1.0 * is_office(hour), lambda _: 2)], HOURS)))
     look.time_zone = ZoneInfo("Asia/Kolkata")
-    (one,) = review_cluster(look, sim.START, {}).recommendations
-    (first, *_) = yaml.safe_load(one.patch)["spec"]["triggers"]
+    (recommendation,) = review_cluster(look, sim.START, {}).recommendations
+    (first, *_) = yaml.safe_load(recommendation.patch)["spec"]["triggers"]
     assert (first["metadata"]["start"], first["metadata"]["end"]) == ("30 12 * * 1", "30 0 * * 2")
-    assert one.evidence.facts["needed (Asia/Kolkata)"].startswith("Mon 12:30 to Tue 00:30")
+    assert recommendation.evidence.facts["needed (Asia/Kolkata)"].startswith("Mon 12:30 to Tue 00:30")

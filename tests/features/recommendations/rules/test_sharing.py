@@ -48,8 +48,8 @@ def partitions(pods: Sequence[Pod]) -> Iterator[list[list[Pod]]]:
         return
     for rest in partitions(pods[1:]):
         yield [[pods[0]], *rest]
-        for place in range(len(rest)):
-            yield [*rest[:place], [pods[0], *rest[place]], *rest[place + 1 :]]
+        for index in range(len(rest)):
+            yield [*rest[:index], [pods[0], *rest[index]], *rest[index + 1 :]]
 
 
 def may_share(group: Sequence[Pod]) -> bool:
@@ -66,7 +66,7 @@ def best(loads: Sequence[sim.Load]) -> tuple[float, float]:
     """What the pool costs a month, and what it costs with the grouping that costs least: every one is simulated."""
     pods = [(load, number) for load in loads if load.kind == "Deployment" for number in range(load.there(12))]
     others = [load for load in loads if load.kind != "Deployment"]
-    fits = cache(lambda key: may_share([pods[place] for place in key]))
+    fits = cache(lambda key: may_share([pods[index] for index in key]))
     before = sim.costs(list(sim.simulate(loads, HOURS)))[0]
     fewest = min(
         (own for own in partitions(pods) if all(fits(tuple(sorted(map(pods.index, group)))) for group in own)), key=len
@@ -104,19 +104,19 @@ def pools(seed: int, count: int) -> list[tuple[str, list[sim.Load]]]:
         pool = pool_of(f"{sort}-{seed}-{number}", gpus)
         several = chance.randint(3, 4) * (1 if gpus == 1 else 2) if sort == "interleave" else chance.randint(2, 4)
         loads = []
-        for place in range(several):
+        for index in range(several):
             low, high = chance.uniform(0.03, 0.1), chance.uniform(0.35, 0.55)
             day, night = {
-                "interleave": (high, low) if place % 2 else (low, high),
+                "interleave": (high, low) if index % 2 else (low, high),
                 "small": (0.35, 0.32), "full": (0.35, 0.32), "unseen": (0.35, 0.32), "guessed": (0.35, 0.32),
                 "busy": (0.6, 0.5), "replicas": (0.35, 0.32),
             }[sort]  # fmt: skip
             gib = {"full": chance.uniform(11, 19), "unseen": None}.get(sort, chance.uniform(3, 9))
             source = "node" if sort == "guessed" else "pod"
-            if sort != "replicas" or not place:
+            if sort != "replicas" or not index:
                 loads.append(
                     service(
-                        f"{pool.name}-{place}", pool, day, night, gib, 3 if sort == "replicas" else 1, source=source
+                        f"{pool.name}-{index}", pool, day, night, gib, 3 if sort == "replicas" else 1, source=source
                     )
                 )
         job = sim.Load(f"{pool.name}-job", lambda _: 0.9, lambda _: 1, kind="Job", pool=pool, memory_gib=20.0)
@@ -129,16 +129,16 @@ def test_recall_precision_and_savings_are_those_of_the_best_grouping(seed: int) 
     wanted, given = set(), set()
     for sort, loads in pools(seed, 14):
         name = loads[0].pool.name
-        advice = [one for one in reviewed(loads).recommendations if one.kind == "sharing"]
-        if advice:
+        content = [one for one in reviewed(loads).recommendations if one.kind == "sharing"]
+        if content:
             given.add(name)
         if sort in {"unseen", "guessed"}:
             continue
         before, after = best(loads)
         if before - after > 1:
             wanted.add(name)
-            if advice:
-                assert float(advice[0].saving.usd) == pytest.approx(before - after, rel=0.1), name
+            if content:
+                assert float(content[0].saving.usd) == pytest.approx(before - after, rel=0.1), name
     assert len(wanted) >= 4
     assert len(wanted & given) / len(wanted) >= 0.95, wanted - given
     assert len(wanted & given) / len(given) >= 0.95, given - wanted
@@ -149,7 +149,7 @@ def by_hand() -> list[sim.Load]:
     return [service("day", pool, 0.6, 0.05), service("night", pool, 0.05, 0.6), service("both", pool, 0.4, 0.4)]
 
 
-def test_day_and_night_share_a_gpu_and_what_is_said_of_it() -> None:
+def test_day_and_night_workloads_share_a_gpu() -> None:
     (one,) = [one for one in reviewed(by_hand()).recommendations if one.kind == "sharing"]
     assert one.summary == (
         "Let 2 pods share 1 GPU of node pool a10g (time-slicing or MPS, 2 replicas): 3 g5.xlarge nodes become 2"
@@ -167,7 +167,7 @@ def test_day_and_night_share_a_gpu_and_what_is_said_of_it() -> None:
     assert resources == [{"name": "nvidia.com/gpu", "replicas": 2}]
 
 
-def test_shared_workloads_are_not_advised_to_move_to_spot_too() -> None:
+def test_sharing_workloads_get_no_spot_recommendation() -> None:
     loads = [replace(load, pods=lambda _: 3, work=lambda hour, load=load: 3 * load.work(hour)) for load in by_hand()]  # type: ignore[misc]
     records = list(sim.simulate(loads, HOURS))
     look = look_at(records, sim.memory(loads, HOURS))
@@ -214,37 +214,37 @@ def test_few_pods_are_grouped_exactly_and_many_possibly(rows: list[tuple[int, li
 
     def possible(own: Sequence[Sequence[int]]) -> bool:
         return all(
-            sum(pods[place].memory for place in group) <= 10
-            and max(sum(pods[place].use[hour] for place in group) for hour in range(4)) <= 0.7 + 1e-9
-            and len({pods[place].workload for place in group}) == len(group) <= MAX_PODS_PER_GPU
+            sum(pods[index].memory for index in group) <= 10
+            and max(sum(pods[index].use[hour] for index in group) for hour in range(4)) <= 0.7 + 1e-9
+            and len({pods[index].workload for index in group}) == len(group) <= MAX_PODS_PER_GPU
             for group in own
         )
 
-    places = [(sim.Load(str(place), lambda _: 0, lambda _: 1), place) for place in range(len(pods))]
-    tried = ([[place for _, place in group] for group in own] for own in partitions(places))
+    places = [(sim.Load(str(index), lambda _: 0, lambda _: 1), index) for index in range(len(pods))]
+    tried = ([[index for _, index in group] for group in own] for own in partitions(places))
     fewest = min(len(own) for own in tried if possible(own))
     found = group_pods(pods, 0.7 + 1e-9, 10)
     assert possible(found)
-    assert sorted(place for group in found for place in group) == list(range(len(pods)))
+    assert sorted(index for group in found for index in group) == list(range(len(pods)))
     assert len(found) == fewest
     alone = [SharingPod(100 + number, [0.7] * 4, 1) for number in range(MAX_EXACT_PODS + 1)]
     many = group_pods([*pods, *alone], 0.7 + 1e-9, 10)
-    own = [[place for place in group if place < len(pods)] for group in many]
+    own = [[index for index in group if index < len(pods)] for group in many]
     assert possible([group for group in own if group])
 
 
-def advice_of(found: Review) -> list[RecommendationContent]:
+def contents_of(found: Review) -> list[RecommendationContent]:
     return [one for one in found.recommendations if one.kind == "sharing"]
 
 
-def test_hours_in_which_nobody_saw_its_use_are_no_room_for_others() -> None:
+def test_unobserved_hours_are_no_room_for_other_pods() -> None:
     """Half an hour a day is not seen, of the day's pod in its busy hours: the night's pod must not count on them."""
     records = list(sim.simulate(by_hand()[:2], HOURS))
     look = look_at(records, sim.memory(by_hand(), HOURS))
     assert [one.kind for one in review_cluster(look, sim.START, {}).recommendations] == ["sharing"]
     day = next(one for key, one in look.workloads.items() if key.name == "day")
     day.busiest[100] = -1.0
-    assert not advice_of(review_cluster(look, sim.START, {}))
+    assert not contents_of(review_cluster(look, sim.START, {}))
 
 
 @pytest.mark.parametrize(
@@ -254,4 +254,4 @@ def test_use_and_memory_are_held_to_their_limits(night: float, gib: float, is_gi
     """60% and 9% are under 70%, 60% and 11% are not; twice 9.8 GiB are under 24 × 0.9 ÷ 1.1, twice 9.9 are not."""
     pool = pool_of("a10g", 1)
     loads = [service("day", pool, 0.6, night, gib), service("night", pool, night, 0.6, gib)]
-    assert bool(advice_of(reviewed(loads))) == is_given
+    assert bool(contents_of(reviewed(loads))) == is_given

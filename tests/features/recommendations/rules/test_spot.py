@@ -59,31 +59,33 @@ def fleet(seed: int) -> list[sim.Load]:
     return found
 
 
-def advised(own: list[sim.Load], prices: Mapping[str, SpotPrice] = PRICES) -> dict[str, RecommendationContent]:
+def recommended(own: list[sim.Load], prices: Mapping[str, SpotPrice] = PRICES) -> dict[str, RecommendationContent]:
     look = look_at(list(sim.simulate(own, HOURS)))
     look.spot_prices.update(prices)
     found = review_cluster(look, sim.START + timedelta(hours=HOURS), {}).recommendations
-    return {one.subject.workload: one for one in found if one.kind == "spot"}
+    return {
+        recommendation.subject.workload: recommendation for recommendation in found if recommendation.kind == "spot"
+    }
 
 
 @pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(3, 13))])
-def test_what_may_be_interrupted_runs_on_spot_at_its_mean_price(seed: int) -> None:
+def test_interruptible_workload_is_recommended_spot_at_its_mean_price(seed: int) -> None:
     own = fleet(seed)
-    given = advised(own)
+    given = recommended(own)
     assert given.keys() == {load.name for load in own if load.truth}, "recall and precision of 1"
     for load in own:
         if load.truth:
-            one = given[load.name]
+            recommendation = given[load.name]
             moved = replace(load, pool=replace(load.pool, price=Decimal("0.6")))
             before, after = (sim.costs(list(sim.simulate([each], HOURS)))[0] for each in (load, moved))
-            assert float(one.saving.usd) == pytest.approx(before - after, rel=0.1)
-            assert one.recommended_gpus == 0, "on demand"
+            assert float(recommendation.saving.usd) == pytest.approx(before - after, rel=0.1)
+            assert recommendation.recommended_gpus == 0, "on demand"
 
 
 def test_risk_and_manifest_are_of_the_kind() -> None:
-    given = advised(fleet(2))
+    given = recommended(fleet(2))
     service, cron, batch = (given[f"{name}-0"] for name in ("service", "cron", "checkpoints"))
-    assert {one.risk for one in given.values()} == {"high"}
+    assert {recommendation.risk for recommendation in given.values()} == {"high"}
     assert "PodDisruptionBudget" in service.risk_note
     assert "it always has 3 replicas or more" in service.summary
     assert "its pods have the label gpucost/interruptible" in batch.summary
@@ -97,9 +99,11 @@ def test_risk_and_manifest_are_of_the_kind() -> None:
 def test_all_pods_must_say_so() -> None:
     job = sim.Load("half", lambda _: 2.0, lambda _: 4, kind="Job", labels=YES)
     records = list(sim.simulate([job], HOURS))
-    assert advised([job])
+    assert recommended([job])
     for hour in range(0, HOURS, 10):
-        records[hour] = replace(records[hour], lines=tuple(one._replace(labels={}) for one in records[hour].lines))
+        records[hour] = replace(
+            records[hour], lines=tuple(record._replace(labels={}) for record in records[hour].lines)
+        )
     look = look_at(records)
     look.spot_prices.update(PRICES)
     assert not review_cluster(look, sim.START, {}).recommendations, "a tenth of what was held did not"
@@ -107,15 +111,18 @@ def test_all_pods_must_say_so() -> None:
 
 def test_no_spot_where_no_price_is_known_or_it_is_dearer() -> None:
     service = [sim.Load("service", lambda _: 1.5, lambda _: 3)]
-    assert advised(service)
-    assert not advised(service, {})
-    assert not advised(service, {"g5.xlarge": SpotPrice(1.6, 0.6, 1.7)}), "dearer on average"
+    assert recommended(service)
+    assert not recommended(service, {})
+    assert not recommended(service, {"g5.xlarge": SpotPrice(1.6, 0.6, 1.7)}), "dearer on average"
 
 
 def test_the_range_is_that_of_the_prices() -> None:
     """Steady work on one node of $1.50: its range is nothing but the price's."""
     service = [sim.Load("service", lambda _: 1.5, lambda _: 3)]
-    steady, moving = (advised(service, {"g5.xlarge": one})["service"] for one in (SpotPrice(0.6, 0.6, 0.6), MOVING))
+    steady, moving = (
+        recommended(service, {"g5.xlarge": recommendation})["service"]
+        for recommendation in (SpotPrice(0.6, 0.6, 0.6), MOVING)
+    )
     assert moving.saving.usd == steady.saving.usd
     for found, price in ((moving.saving.low_usd, MOVING.high), (moving.saving.high_usd, MOVING.low)):
         moved = replace(service[0], pool=replace(service[0].pool, price=Decimal(str(price))))

@@ -7,7 +7,7 @@ import pytest
 
 from gpucost.features.recommendations.model import RecommendationKind
 from gpucost.features.recommendations.verification import SubjectHour, measured_saving
-from tests.features.recommendations.rules.test_lifecycle import advice
+from tests.features.recommendations.rules.test_lifecycle import content
 
 CHANGED = 336
 Hours = list[SubjectHour | None]
@@ -24,13 +24,15 @@ def measured(
     claimed: int = 10**6,
     workload_kind: str = "Deployment",
 ) -> Decimal | None:
-    one = advice(kind)
-    one = replace(
-        one, saving=replace(one.saving, usd=Decimal(claimed)), subject=one.subject._replace(workload_kind=workload_kind)
+    recommendation = content(kind)
+    recommendation = replace(
+        recommendation,
+        saving=replace(recommendation.saving, usd=Decimal(claimed)),
+        subject=recommendation.subject._replace(workload_kind=workload_kind),
     )
     old = before if isinstance(before, list) else [before] * CHANGED
     new = since if isinstance(since, list) else [since] * 168
-    return measured_saving(one, [*old, *new], CHANGED)
+    return measured_saving(recommendation, [*old, *new], CHANGED)
 
 
 def monthly(usd: float) -> Decimal:
@@ -50,7 +52,7 @@ def test_no_more_is_verified_than_was_claimed() -> None:
 
 def test_hours_that_no_longer_run_are_not_saved_by_fewer_gpus() -> None:
     """Eight around the clock become two by day and none at night: six are given back in half of the hours."""
-    since: Hours = [hour(2, 2) if place % 24 < 12 else hour(0, 0, 0) for place in range(168)]
+    since: Hours = [hour(2, 2) if index % 24 < 12 else hour(0, 0, 0) for index in range(168)]
     assert measured(hour(8, 2), since) == 6 * 2 * 365
     assert measured(hour(8, 2), since, kind="idle", claimed=10**6) == (6 + 8) * 2 * 365, "idle: nothing ran before"
 
@@ -71,19 +73,19 @@ def test_nodes_that_went_with_their_pods_are_not_consolidated() -> None:
 
 def test_a_schedule_saves_hours_in_which_nothing_ran() -> None:
     """Work by day; then stopped at night, and in the second case by day, too."""
-    before: Hours = [hour(2, 1.5, 2, 1.2 if place % 24 < 12 else 0) for place in range(CHANGED)]
-    nights: Hours = [hour(2, 1.5, 2, 1.2) if place % 24 < 12 else hour(0, 0, 0) for place in range(168)]
+    before: Hours = [hour(2, 1.5, 2, 1.2 if index % 24 < 12 else 0) for index in range(CHANGED)]
+    nights: Hours = [hour(2, 1.5, 2, 1.2) if index % 24 < 12 else hour(0, 0, 0) for index in range(168)]
     for since in (nights, [hour(0, 0, 0)] * 168):
         assert measured(before, list(since), kind="off-hours") == 3 * 365
 
 
-def test_spot_saves_the_difference_of_prices_on_what_still_runs() -> None:
+def test_spot_saves_the_price_difference_of_what_still_runs() -> None:
     assert measured(hour(4, 1.5, 4), hour(4, 0.5, 4), kind="spot") == 4 * 730
     assert measured(hour(4, 1.5, 4), hour(3, 0.5, 3), kind="spot") == 3 * 730, "the fourth went"
     assert measured(hour(4, 1.5, 4), hour(9, 0.5, 9), kind="spot") == 4 * 730, "five are new"
 
 
-def test_more_gpus_cost_what_they_cost_and_no_more_than_was_said() -> None:
+def test_added_gpus_verify_as_their_cost_up_to_the_estimate() -> None:
     assert measured(hour(2, 1.5), hour(4, 1.5), kind="add-gpus", claimed=-5000) == -2 * 1.5 * 730
     assert measured(hour(2, 1.5), hour(9, 1.5), kind="add-gpus", claimed=-2190) == -2190
 
@@ -93,12 +95,12 @@ def test_hours_of_which_nothing_is_known_save_nothing_and_cost_nothing(missing: 
     known: Hours = [hour(2, 2)] * 168
     assert measured(hour(8, 2), [*known[:50], *[missing] * 30, *known[50:]]) == 12 * 730
     assert measured(hour(8, 2), [*known[:50], *[missing] * 30, *known[80:]]) is None, "138 hours are no week"
-    holes: Hours = [hour(8, 2) if place < 168 else missing for place in range(CHANGED)]
+    holes: Hours = [hour(8, 2) if index < 168 else missing for index in range(CHANGED)]
     assert measured(holes, hour(2, 2)) == 12 * 730, "the week before the last one is compared with"
 
 
-def test_what_was_held_is_that_of_the_same_hour_of_the_week() -> None:
+def test_saving_compares_with_the_same_hour_of_the_week() -> None:
     """Eight on working days, one at weekends; two since, on working days alone: 6 × 5 of seven days."""
-    before: Hours = [hour(1 if place // 24 % 7 > 4 else 8, 2) for place in range(CHANGED)]
-    since: Hours = [hour(1 if place // 24 % 7 > 4 else 2, 2) for place in range(168)]
+    before: Hours = [hour(1 if index // 24 % 7 > 4 else 8, 2) for index in range(CHANGED)]
+    since: Hours = [hour(1 if index // 24 % 7 > 4 else 2, 2) for index in range(168)]
     assert measured(before, since) == monthly(12 * 5 / 7)

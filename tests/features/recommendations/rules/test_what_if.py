@@ -96,7 +96,7 @@ def test_more_than_there_are_moves_all_there_are() -> None:
     assert found.moved_gpus == 16
 
 
-def test_what_nobody_saw_stays_unmeasured_and_unknown() -> None:
+def test_unobserved_use_stays_unmeasured() -> None:
     unseen = [replace(one, source="none") for one in loads()]
     found = what_if(MOVE, days_of(unseen))
     assert found.slice_utilization is None
@@ -114,7 +114,7 @@ def test_what_nobody_saw_stays_unmeasured_and_unknown() -> None:
         ({"profile": "3g.40gb"}, "it has 1g.10gb, 1g.5gb, 2g.10gb"),
     ],
 )
-def test_what_cannot_be_moved_is_refused(change: dict[str, str], said: str) -> None:
+def test_invalid_moves_are_rejected(change: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidInputError, match=said):
         what_if(replace(MOVE, **change), days_of(loads()))  # type: ignore[arg-type]
 
@@ -124,7 +124,7 @@ def test_a_model_is_named_by_its_words(model: str) -> None:
     assert what_if(replace(MOVE, model=model), days_of(loads())).moved_gpus == 10
 
 
-def test_models_that_one_word_names_together_are_told_apart() -> None:
+def test_ambiguous_model_name_lists_the_matching_models() -> None:
     larger = replace(POOL, name="large", instance_type="p4de.24xlarge", model="NVIDIA A100-SXM4-80GB")
     both = [*loads(), sim.Load("big", lambda _: 4.0, lambda _: 8, pool=larger)]
     named = "'A100' matches NVIDIA A100-SXM4-40GB and NVIDIA A100-SXM4-80GB; name one of them"
