@@ -97,7 +97,13 @@ FIELD_NAMES = frozenset(
     ["what_if", "known_until", "hours_known"]  # a what-if analysis; fields of the API's answers
 )
 """Names that hold such a word and say what they are."""
+FIELD_NAMES = frozenset(
+    "what_if known_until hours_known".split()  # a what-if analysis; fields of the API's answers
+)
+"""Names that hold such a word and say what they are."""
 EXCEPTIONS: tuple[tuple[str, str], ...] = (
+    (r".*former name of.*|.*\"ladder\".*|.*`ladder`.*|.*utilization[.:].*ladder.*", "the former name of a setting"),
+    (r"test_ladder_is_read", "the same"),
     (
         r"[`'\"]?\bladder\b[`'\"]?(?=[^\n]*(former name|sources|section))|test_ladder_is_read",
         "the former name of a setting",

@@ -353,8 +353,8 @@ def test_unreachable_prometheus_is_a_failure(settings: Callable[..., str], refus
     ("status", "body", "says"),
     [
         (403, b"no", "answered 403 Forbidden"),
-        (200, b"rubbish", "not whole JSON"),
-        (200, b'{"status":"success","data":{}}', "not Prometheus' own"),
+        (200, b"rubbish", "incomplete or invalid JSON"),
+        (200, b'{"status":"success","data":{}}', "a format that is not Prometheus'"),
     ],
 )
 def test_refusing_or_broken_prometheus_is_a_failure(
