@@ -166,7 +166,7 @@ def test_without_access_section_iam_sees_all_and_tokens_nothing(route: str, docu
     token = ask_as(by_token({"sub": "x", "groups": ["admin"]}), path_of(route), query)
     assert token.status == (200 if need == "public" else 403)
     if need != "public":
-        assert "the settings have no section access" in token.json["detail"]
+        assert "the settings have no access section" in token.json["detail"]
     assert ask_as(None, path_of(route), query).status == (200 if need == "public" else 403)
 
 

@@ -155,7 +155,7 @@ def test_restatements_report_previous_figures_and_reason(ask: Ask) -> None:
     answer = ask("/v1/restatements", DAY).json
     assert [row["cluster"] for row in answer["rows"]] == ["east", "west"]
     row = answer["rows"][0]
-    assert (row["version"], row["settings_version"], row["why"], row["currency"]) == (2, 3, "a deal", "USD")
+    assert (row["version"], row["settings_version"], row["reason"], row["currency"]) == (2, 3, "a deal", "USD")
     assert row["restated_at"] == format_timestamp(NOW)
     assert row["before"]["allocated_usd"] == 2 * row["after"]["allocated_usd"] > 0
     for unit in row["business_units"]:

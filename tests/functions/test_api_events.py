@@ -100,16 +100,16 @@ def test_malformed_event_gets_a_problem_document(kind: str, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [
-        (("requestContext",), MISSING, "requestContext: is missing; this function reads events of API Gateway HTTP"),
+        (("requestContext",), MISSING, "requestContext: is missing. Events must come from an API Gateway HTTP API"),
         (("requestContext", "http"), {}, "requestContext.http.method: is missing"),
         (("rawPath",), "v1/costs", "rawPath: string should match pattern '^/'"),
         (("headers",), {"host": None}, "headers.host: input should be a valid string"),
         (("queryStringParameters",), "a=b", "queryStringParameters: input should be a valid dictionary"),
-        (("rawPath",), "/v1/\ud800", "rawPath: holds half a character (a lone surrogate); send UTF-8"),
-        (("rawQueryString",), "a=\ud800", "rawQueryString: holds half a character"),
-        (("queryStringParameters", "start"), "\udc00", "queryStringParameters.start: holds half a character"),
-        (("headers", "host"), "\ud800", "headers.host: holds half a character"),
-        (("version",), "1.0", "the event has payload format '1.0', and this function reads 2.0 of an HTTP API"),
+        (("rawPath",), "/v1/\ud800", "rawPath: is not valid Unicode: it contains an unpaired surrogate. Send UTF-8"),
+        (("rawQueryString",), "a=\ud800", "rawQueryString: is not valid Unicode"),
+        (("queryStringParameters", "start"), "\udc00", "queryStringParameters.start: is not valid Unicode"),
+        (("headers", "host"), "\ud800", "headers.host: is not valid Unicode"),
+        (("version",), "1.0", "the event has payload format '1.0'; only 2.0 of HTTP APIs is supported"),
         (("version",), MISSING, "the event has payload format '1.0'"),
     ],
 )
@@ -187,7 +187,7 @@ def test_token_is_read_with_and_without_its_scheme(prefix: str) -> None:
 def test_iam_identity_with_a_token_is_rejected(day: Prepared) -> None:
     both = Caller({**SOMEBODY.authorizer, **VERIFIED.authorizer}, VERIFIED.authorization)
     answer = ask_as(both, "/v1/costs", DAY)
-    assert (answer.status, "not both" in answer.json["detail"]) == (400, True)
+    assert (answer.status, "both an IAM identity and a JWT" in answer.json["detail"]) == (400, True)
     with pytest.raises(InvalidInputError):
         caller_of({"requestContext": {"authorizer": both.authorizer}})
 

@@ -59,7 +59,7 @@ def test_every_parameter_rejects_invalid_values(route: str) -> None:
         ({"window": "fortnight"}, "window", "allowed: 24h, 7d"),
         ({"window": "9999d"}, "window", "at most 35 days; granularity=day"),
         ({**PERIOD, "group_by": "label:app"}, "group_by", "label:team"),
-        ({**PERIOD, "group_by": "pod"}, "group_by", "at most 48 hours at once; shorten the period, or"),
+        ({**PERIOD, "group_by": "pod"}, "group_by", "at most 48 hours; shorten the period, or"),
         ({**PERIOD, "node": "n1"}, "node", "GET /v1/exports"),
         ({**PERIOD, "label": "app:x"}, "label", "allowed: team"),
         ({**PERIOD, "cluster": "north,east"}, "cluster", "'north' is not in the settings; allowed: east, west"),

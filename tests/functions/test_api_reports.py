@@ -165,7 +165,7 @@ def test_unknown_unit_returns_404_and_unused_unit_is_empty(more: str) -> None:
     route = "/v1/business-units/{name}" + more
     missing = ask(f"/v1/business-units/nowhere{more}", PERIOD, route=route)
     assert missing.status == 404
-    assert "neither the settings nor hours of the period name it" in missing.json["detail"]
+    assert "no such business unit in the settings or in the hours of the period" in missing.json["detail"]
     assert ask(f"/v1/business-units/unused{more}", PERIOD, route=route).status == 200
     odd = ask(f"/v1/business-units/R&D 🚀 #1 50%41{more}", PERIOD, route=route)  # decoded, as HTTP APIs give it
     assert (odd.status, odd.json["business_unit"]) == (200, "R&D 🚀 #1 50%41")

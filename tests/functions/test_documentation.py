@@ -105,7 +105,9 @@ def test_docs_page_escapes_texts_of_the_document() -> None:
     assert "script" not in {tag for tag, _ in shown.elements}
 
 
-@pytest.mark.parametrize(("path", "parameter"), PARAMETERS, ids=[f"{path} {parameter['name']}" for path, parameter in PARAMETERS])
+@pytest.mark.parametrize(
+    ("path", "parameter"), PARAMETERS, ids=[f"{path} {parameter['name']}" for path, parameter in PARAMETERS]
+)
 def test_every_parameter_has_description_and_example(path: str, parameter: dict[str, Any]) -> None:
     schema = parameter["schema"]
     choices = [schema, *schema.get("anyOf", [])]

@@ -52,7 +52,9 @@ class Wanted:
 
         inside = [(wanted, is_prefix) for wanted, is_prefix, is_out in self.names if not is_out]
         outside = [(wanted, is_prefix) for wanted, is_prefix, is_out in self.names if is_out]
-        return (not inside or any(is_meant(*pattern) for pattern in inside)) and not any(is_meant(*pattern) for pattern in outside)
+        return (not inside or any(is_meant(*pattern) for pattern in inside)) and not any(
+            is_meant(*pattern) for pattern in outside
+        )
 
 
 def _escaped(name: str) -> str:

@@ -66,5 +66,5 @@ def test_repeatedly_restated_hour_is_reported_as_first_read(table: DynamoTable) 
 
 def test_rows_that_differ_from_sums_are_an_error(table: DynamoTable) -> None:
     Restless(table)
-    with pytest.raises(SourceError, match="do not agree: single lines of its hours are no longer kept, or lost"):
+    with pytest.raises(SourceError, match="do not add up to its sums, because lines of its hours have expired"):
         read(table, Bare(table.client, table.name))
