@@ -1,4 +1,4 @@
-"""An hour whose stored figures are implausibly large has no figures in any report, export or alert; others keep theirs."""
+"""An hour whose stored figures are implausibly large has no figures in any report, export or alert."""
 
 from collections.abc import Iterator
 from dataclasses import replace

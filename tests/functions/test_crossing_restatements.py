@@ -83,8 +83,8 @@ OF_HOURS: list[tuple[str, str, dict[str, str]]] = [
 def hour_of(moment: datetime, *, is_restated: bool = False, note: str = "") -> HourRecord:
     """A pod on each of two nodes, and an unallocated node.
 
-    After the restatement, one is more expensive and one is cheaper and belongs to another unit, so that the sum is the same; what is idle
-    costs more.
+    After the restatement, one is more expensive, and one is cheaper and belongs to another unit, so that their sum is
+    the same. Idle costs more.
     """
     costs = ("15", "9") if is_restated else ("12", "12")
     units = ("research", "research" if is_restated else "chat")

@@ -184,11 +184,11 @@ def test_unavailable_hours_are_refused_with_a_single_sentence(stack: Stack) -> N
         oldest = floor_hour(datetime.now(UTC)) - timedelta(days=days)
         refused = stack.gpucost("backfill", *period(oldest, 2), "--no-wait")
         assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
-        assert f"is past the retention of cluster east's metrics, which are kept for {days} days" in refused.stderr
+        assert f"is older than the metrics of cluster east, which are kept for {days} days" in refused.stderr
         assert stack.gpucost("backfill", *period(oldest + 2 * HOUR, 1), "--no-wait").returncode == 0
     for arguments, says in (
         (period(FIRST, 0), "--to must be after --from"),
-        (period(floor_hour(datetime.now(UTC)), 2), "is not over yet"),
+        (period(floor_hour(datetime.now(UTC)), 2), "has not ended"),
         ((*period(FIRST, 2), "--cluster", "atlantis"), "cluster 'atlantis' is not in the settings; there are: east"),
     ):
         refused = stack.gpucost("backfill", *arguments)

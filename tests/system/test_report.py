@@ -16,6 +16,7 @@ def answer(costs: Costs, capacity: Capacity) -> dict[str, Any]:
         "start": "2026-11-19T00:00:00Z",
         "end": "2026-11-20T00:00:00Z",
         "currency": "EUR",
+        "default_window": None,
         "rows": [{"business_unit": "a", **costs.figures()}],
         "totals": costs.figures() | capacity.figures(),
         "coverage": {"hours_complete": 0, "hours_expected": 1},

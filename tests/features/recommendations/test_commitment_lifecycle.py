@@ -119,7 +119,7 @@ def test_a_price_that_falls_for_everybody_is_no_commitment(source: str, states: 
 
 def test_nodes_that_went_are_no_commitment() -> None:
     """Half of them go for good: what is on demand is what was advised, and nothing was bought."""
-    half_of = sim.Load("serve", lambda hour: 0.25 * there(hour), lambda hour: there(hour) // 2)
-    message = life(fleet(), list(sim.simulate([half_of], 24 * DAYS)))
+    half_fleet = sim.Load("serve", lambda hour: 0.25 * there(hour), lambda hour: there(hour) // 2)
+    message = life(fleet(), list(sim.simulate([half_fleet], 24 * DAYS)))
     assert {recommendation.state for recommendation in message} <= {"open", "withdrawn"}
     assert all(recommendation.verified_usd is None for recommendation in message)

@@ -58,8 +58,8 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         """GPU costs by period and group.
 
         Missing and incomplete hours add nothing to any figure; `coverage` counts them. A period in which no hour has
-        figures has no row. Amounts are exact decimals, written as JSON numbers. Totals are those of the fleet: grouping,
-        filters and pages do not change them. The rows of all pages and `filtered_out` add up to the totals.
+        figures has no row. Amounts are exact decimals, written as JSON numbers. Totals are those of the fleet:
+        grouping, filters and pages do not change them. The rows of all pages and `filtered_out` add up to the totals.
         """
         filters = {
             "business_unit": business_unit, "namespace": namespace, "workload_kind": workload_kind,

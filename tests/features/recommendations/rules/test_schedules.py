@@ -103,14 +103,14 @@ def test_a_rollout_does_not_double_the_replicas_of_the_schedule() -> None:
     own = [sim.Load("office", lambda hour: 1.5 if is_office(hour) else 0.0, lambda _: 3)]
     records = list(sim.simulate(own, HOURS))
     rollout = records[200]
-    half_of = [
+    lines = [
         line._replace(uid=f"{line.uid}{which}", allocated_gpu_hours=line.allocated_gpu_hours / 2,
             effective_gpu_hours=None if line.effective_gpu_hours is None else line.effective_gpu_hours / 2,
             allocated_usd=None if line.allocated_usd is None else line.allocated_usd / 2,
         )
         for line in rollout.lines for which in "ab"
     ]  # fmt: skip
-    records[200] = replace(rollout, lines=tuple(half_of))
+    records[200] = replace(rollout, lines=tuple(lines))
     (recommendation,) = review_cluster(look_at(records), sim.START + timedelta(hours=HOURS), {}).recommendations
     assert recommendation.kind == "off-hours"
     triggers = yaml.safe_load(recommendation.patch)["spec"]["triggers"]

@@ -86,7 +86,7 @@ def focus_rows(hour: ExportedHour, account: str) -> Iterator[Row]:
     """Yield the rows of a published hour that has figures.
 
     Their `EffectiveCost` adds up to the hour's node cost if the capacity is known. Rows with `x_CostPart`
-    *allocated* add up to the allocated cost. Costs without a price are null, also in FOCUS's columns, until there is a price.
+    *allocated* add up to the allocated cost. Costs without a price are null, also in FOCUS's columns.
 
     Args:
         hour: a complete or provisional hour.
