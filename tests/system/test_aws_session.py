@@ -82,7 +82,7 @@ def home(tmp_path: Path) -> Path:
 def gpucost(aws: Aws, home: Path, *arguments: str, **environment: str) -> CommandResult:
     """Run the command without the machine's AWS configuration."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    environment = {
+    aws_variables = {
         "AWS_CONFIG_FILE": str(home / "config"),
         "AWS_SHARED_CREDENTIALS_FILE": str(home / "credentials"),
         "AWS_EC2_METADATA_DISABLED": "true",
@@ -94,7 +94,7 @@ def gpucost(aws: Aws, home: Path, *arguments: str, **environment: str) -> Comman
         capture_output=True,
         text=True,
         check=False,
-        env={**clean, **environment, **environment},
+        env={**clean, **aws_variables, **environment},
     )
     return CommandResult(done.returncode, done.stdout, done.stderr)
 
