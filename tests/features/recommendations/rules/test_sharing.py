@@ -161,7 +161,7 @@ def test_day_and_night_workloads_share_a_gpu() -> None:
     assert one.evidence.facts["grouping"] == "exact"
     assert one.confidence == "low", "eight days"
     assert one.risk == "high"
-    assert "No memory isolation" in one.risk_note
+    assert "Memory is not isolated" in one.risk_note
     assert "do not show minutes" in one.risk_note
     resources = yaml.safe_load(one.patch)["sharing"]["timeSlicing"]["resources"]
     assert resources == [{"name": "nvidia.com/gpu", "replicas": 2}]
