@@ -168,7 +168,7 @@ def test_correlation_id_connects_all_logs_of_a_tick(world: World, monkeypatch: p
         ("newer settings are not in force", tick),  # dispatch
         ("spent", tick),  # attribute
         ("hour closed", tick),
-        ("an alert changed", tick),  # alert
+        ("alert changed", tick),  # alert
     }
 
 
