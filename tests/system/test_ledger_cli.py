@@ -189,7 +189,7 @@ def test_unavailable_hours_are_refused_with_a_single_sentence(stack: Stack) -> N
     for arguments, says in (
         (period(FIRST, 0), "--to must be after --from"),
         (period(floor_hour(datetime.now(UTC)), 2), "has not ended"),
-        ((*period(FIRST, 2), "--cluster", "atlantis"), "cluster 'atlantis' is not in the settings; there are: east"),
+        ((*period(FIRST, 2), "--cluster", "atlantis"), "cluster 'atlantis' is not in the settings, which name: east"),
     ):
         refused = stack.gpucost("backfill", *arguments)
         assert (refused.returncode, refused.stdout) == (2, "")
