@@ -260,9 +260,7 @@ def test_response_above_the_limit_is_too_large() -> None:
 
 @pytest.mark.parametrize("kept", ["5", '"9' + "9" * 5000 + 'd"', '"²d"', '"٣d"', "null", "[]", '""'])
 def test_invalid_retention_is_none(kept: str) -> None:
-    with raw_server(
-        lambda exchange: exchange.answer(f'{{"data": {{"storageRetention": {kept}}}}}'.encode())
-    ) as server:
+    with raw_server(lambda exchange: exchange.answer(f'{{"data": {{"storageRetention": {kept}}}}}'.encode())) as server:
         assert PrometheusClient(server.url, cluster="blue").retention() is None
 
 

@@ -281,7 +281,11 @@ def rate_hours(
         for observation in reader.observe(hours):
             usage = meter(observation, metering)
             record = attribute(usage, attribution_rules(settings, (prices or {}).get(usage.hour, settings_pricing)))
-            rated.append(RatedHour(_incomplete_if_unseen(record, last_scrape_before_outage(observation, to_epoch_ms(now))), usage))
+            rated.append(
+                RatedHour(
+                    _incomplete_if_unseen(record, last_scrape_before_outage(observation, to_epoch_ms(now))), usage
+                )
+            )
         return rated
 
 

@@ -50,9 +50,7 @@ QueryRole = Annotated[
 
 ExternalId = Annotated[
     str,
-    matching_pattern(
-        r"[\w+=,.@:/-]{2,1224}", "2 to 1224 letters, digits and _ + = , . @ : / - (an IAM external id)"
-    ),
+    matching_pattern(r"[\w+=,.@:/-]{2,1224}", "2 to 1224 letters, digits and _ + = , . @ : / - (an IAM external id)"),
 ]
 """The external id that the trust policy of a role in another account may require (confused deputy problem)."""
 
