@@ -21,7 +21,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
 
     Raises:
         MessageError: the event is not valid.
-        SourceError: a day could not be exported; the others are. After retries, the event goes to the dead-letter queue.
+        SourceError: a day could not be exported; the others are. After retries, the event is a dead letter.
     """
     try:
         message = ExportDue.model_validate(event)

@@ -124,16 +124,16 @@ class Departure:
     """The last version of the settings that names it."""
 
 
-SettingsModel = TypeVar("SettingsModel", bound=Settings, default=Settings, covariant=True)
+SettingsModel_co = TypeVar("SettingsModel_co", bound=Settings, default=Settings, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class StoredSettings(Generic[SettingsModel]):
+class StoredSettings(Generic[SettingsModel_co]):
     """A settings document as it was pushed."""
 
     version: int
     text: str
-    settings: SettingsModel
+    settings: SettingsModel_co
     author: str
     pushed_at: datetime
     refused: tuple[str, ...] = ()
@@ -147,10 +147,10 @@ class StoredSettings(Generic[SettingsModel]):
         return sorted({cluster.name for cluster in self.settings.clusters} | departed)
 
 
-class SettingsStore(Protocol[SettingsModel]):
+class SettingsStore(Protocol[SettingsModel_co]):
     """Reads and writes the versions of the settings document. Generic, so that a feature needs only its sections."""
 
-    def current(self) -> StoredSettings[SettingsModel]:
+    def current(self) -> StoredSettings[SettingsModel_co]:
         """Return the newest readable version, at most a minute old.
 
         Raises:
@@ -158,7 +158,7 @@ class SettingsStore(Protocol[SettingsModel]):
         """
         ...
 
-    def newest(self) -> StoredSettings[SettingsModel]:
+    def newest(self) -> StoredSettings[SettingsModel_co]:
         """Return the newest readable version, without a cache.
 
         Raises:
@@ -166,7 +166,7 @@ class SettingsStore(Protocol[SettingsModel]):
         """
         ...
 
-    def version(self, number: int) -> StoredSettings[SettingsModel]:
+    def version(self, number: int) -> StoredSettings[SettingsModel_co]:
         """Return one version.
 
         Raises:
@@ -174,11 +174,11 @@ class SettingsStore(Protocol[SettingsModel]):
         """
         ...
 
-    def history(self) -> Sequence[StoredSettings[SettingsModel]]:
+    def history(self) -> Sequence[StoredSettings[SettingsModel_co]]:
         """Return all readable versions, newest first."""
         ...
 
-    def push(self, text: str, *, author: str, now: datetime) -> StoredSettings[SettingsModel]:
+    def push(self, text: str, *, author: str, now: datetime) -> StoredSettings[SettingsModel_co]:
         """Validate a document and make it the newest version.
 
         Raises:
