@@ -18,6 +18,7 @@ from gpucost.features.recommendations.service import RecommendationService
 from gpucost.features.recommendations.sources.disruption import PrometheusDisruption
 from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
 from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
+from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import HoursDue, RecommendationsDue
@@ -28,7 +29,7 @@ from gpucost.sources.prometheus.memory_budget import OBSERVATION_MEMORY, MemoryB
 from gpucost.sources.prometheus.sharding import CONCURRENT_QUERIES
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
-from tests.features.recommendations.test_recommendation_service import Book, Kept, Ledger, NoDays, Reviews, Store
+from tests.features.recommendations.test_recommendation_service import Book, Kept, NoDays, Reviews, SmallLedger, Store
 from tests.functions.asking import Context
 from tests.pipeline.attributed import NOW, System, busy_hour
 from tests.raw_server import Exchange, elapsed, raw_server
@@ -286,7 +287,10 @@ def test_scrape_times_that_take_too_much_memory_are_refused(
 
 
 def test_review_waits_a_limited_time_for_metrics(table: DynamoTable) -> None:
-    class Unkept:
+    class Unkept(DynamoGpuMemory):
+        def __init__(self) -> None:
+            pass
+
         def memory(self, *_: object) -> dict[Any, Any]:
             return {}
 
@@ -311,7 +315,7 @@ def test_review_queries_a_hanging_prometheus_once(monkeypatch: pytest.MonkeyPatc
         stored = StoredSettings(1, text, parse_settings(text), "test", NOW)
         monkeypatch.setattr(Store, "current", lambda _: stored)
         service = RecommendationService(
-            Store(), Ledger(""), reviews, Book([]),  # type: ignore[arg-type]
+            Store(), SmallLedger(""), reviews, Book([]),  # type: ignore[arg-type]
             gpu_memory_cache(PrometheusGpuMemory, Kept(), clock=lambda: NOW),
             waiting_pods_cache(PrometheusWaitingPods, NoDays(), clock=lambda: NOW),
             PrometheusDisruption, clock=lambda: NOW,

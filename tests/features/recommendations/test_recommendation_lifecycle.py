@@ -19,6 +19,7 @@ from gpucost.features.recommendations.model import Recommendation
 from gpucost.features.recommendations.service import RecommendationService
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost.settings_document import parse_settings
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.test_recommendation_service import (
@@ -38,7 +39,7 @@ from tests.records import use_of
 DAYS = 24
 
 
-class Ledger:
+class SimulatedLedger(Ledger):
     """Hours of a simulated fleet."""
 
     def __init__(self, records: Sequence[HourRecord]) -> None:
@@ -95,7 +96,7 @@ def nightly(
         prices = book or Book([])
         service = RecommendationService(
             stored,
-            Ledger(records),
+            SimulatedLedger(records),
             store,
             prices,
             memory,
@@ -335,7 +336,7 @@ def test_pods_without_an_owner_fill_no_memory_however_many_come_and_go() -> None
         ))
         for index, one in enumerate(sim.simulate([serve, short], 240))
     ]  # fmt: skip
-    ledger, end = Ledger(records), sim.START + 240 * HOUR
+    ledger, end = SimulatedLedger(records), sim.START + 240 * HOUR
 
     def read(max_workloads: int) -> Any:
         days = timedelta(days=10)

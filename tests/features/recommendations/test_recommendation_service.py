@@ -15,9 +15,12 @@ from gpucost.features.recommendations.history import Disruption, Wait
 from gpucost.features.recommendations.model import Recommendation, Review
 from gpucost.features.recommendations.price_lists import node_list_prices, node_spot_prices
 from gpucost.features.recommendations.service import RecommendationService
+from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
+from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost.settings import ClusterSettings
 from gpucost.settings_document import parse_settings
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.price_types import PricesInForce
@@ -98,7 +101,7 @@ class Memory:
         return {("ns", "p"): 2.0**30}
 
 
-class Kept:
+class Kept(DynamoGpuMemory):
     def __init__(self) -> None:
         self.days: dict[datetime, dict[tuple[str, str], float]] = {}
         self.expires: set[datetime] = set()
@@ -144,7 +147,10 @@ class Waits:
         raise MetricsUnavailableError("unreachable")
 
 
-class NoDays:
+class NoDays(DynamoWaitingPods):
+    def __init__(self) -> None:
+        pass
+
     def waits(self, *_: object) -> dict[datetime, list[Wait]]:
         return {}
 
@@ -163,7 +169,7 @@ class Silent:
         raise MetricsUnavailableError("unreachable")
 
 
-class Ledger:
+class SmallLedger(Ledger):
     """Clusters with one hour each; one of them is broken."""
 
     def __init__(self, broken: str) -> None:
@@ -216,7 +222,7 @@ def service(ledger: Ledger, reviews: Reviews, at: datetime = NOW, book: Book | N
 
 def test_the_price_book_is_read_once_for_all_clusters() -> None:
     book, reviews = Book([]), Reviews()
-    found = service(Ledger("nobody"), reviews, book=book).review_clusters(
+    found = service(SmallLedger("nobody"), reviews, book=book).review_clusters(
         RecommendationsDue(scheduled_time=NOW), lambda: 900
     )
     assert found is not None
@@ -225,7 +231,7 @@ def test_the_price_book_is_read_once_for_all_clusters() -> None:
 
 
 def test_a_cluster_that_fails_does_not_hold_up_the_others() -> None:
-    ledger, reviews = Ledger("b"), Reviews()
+    ledger, reviews = SmallLedger("b"), Reviews()
     found = service(ledger, reviews).review_clusters(RecommendationsDue(scheduled_time=NOW), lambda: 900)
     assert found is not None
     assert found.failures == ["b: the table is throttled"]
@@ -233,7 +239,7 @@ def test_a_cluster_that_fails_does_not_hold_up_the_others() -> None:
 
 
 def test_next_run_starts_with_clusters_left_for_lack_of_time() -> None:
-    ledger, reviews = Ledger(""), Reviews()
+    ledger, reviews = SmallLedger(""), Reviews()
     first = service(ledger, reviews).review_clusters(RecommendationsDue(scheduled_time=NOW), lambda: 10)
     assert first is not None
     assert (ledger.read, first.clusters_left) == (["a"], 2)

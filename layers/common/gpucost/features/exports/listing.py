@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 from gpucost.core.errors import InvalidInputError, ParameterError
 from gpucost.core.hours import floor_day, format_timestamp
 from gpucost.core.rollups import DAY
+from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.exported_days import ExportedDay, by_day, fingerprint, object_key
-from gpucost.features.exports.ports import ExportBucket, ExportCatalogue, ExportedHours
-from gpucost.storage.ports import Clock, SettingsStore
+from gpucost.features.exports.storage import DynamoExports
+from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
 
 URL_SECONDS = 300
 """How long a download URL is valid."""
@@ -43,9 +44,9 @@ class ExportListing:
     def __init__(
         self,
         settings_store: SettingsStore,
-        ledger: ExportedHours,
-        catalogue: ExportCatalogue,
-        bucket: ExportBucket,
+        ledger: PublishedHours,
+        catalogue: DynamoExports,
+        bucket: S3Bucket,
         *,
         clock: Clock,
     ) -> None:

@@ -16,12 +16,14 @@ from gpucost.core.hours import floor_day, format_timestamp
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.model import Costs
 from gpucost.core.rollups import DAY
+from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.exported_days import ExportedDay, due_days, fingerprint, object_key, status_of
 from gpucost.features.exports.focus import ExportedHour, Row, focus_rows
-from gpucost.features.exports.ports import ExportBucket, ExportCatalogue, ExportedHours, ExportWriter
+from gpucost.features.exports.ports import ExportWriter
+from gpucost.features.exports.storage import DynamoExports
 from gpucost.runtime.messages import ExportDue
 from gpucost.runtime.observability import logger
-from gpucost.storage.ports import Clock, SettingsStore
+from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
 
 EXPIRY_MARGIN = 2 * DAY
 """Days are not exported anymore this long before their lines expire from the ledger."""
@@ -60,9 +62,9 @@ class ExportService:
     def __init__(
         self,
         settings_store: SettingsStore,
-        ledger: ExportedHours,
-        catalogue: ExportCatalogue,
-        bucket: ExportBucket,
+        ledger: PublishedHours,
+        catalogue: DynamoExports,
+        bucket: S3Bucket,
         writer: ExportWriter,
         *,
         account: str,

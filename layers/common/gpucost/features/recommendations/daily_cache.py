@@ -11,7 +11,9 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hours import floor_day
 from gpucost.core.rollups import DAY
 from gpucost.features.recommendations.history import Wait
-from gpucost.features.recommendations.ports import MemoryReaders, MemoryStore, WaitingPodsReaders, WaitingPodsStore
+from gpucost.features.recommendations.ports import MemoryReaders, WaitingPodsReaders
+from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
+from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.observability import logger
 from gpucost.settings import ClusterSettings
@@ -79,7 +81,7 @@ class DailyCache(Generic[Day]):
 
 
 def gpu_memory_cache(
-    readers: MemoryReaders, store: MemoryStore, *, clock: Clock
+    readers: MemoryReaders, store: DynamoGpuMemory, *, clock: Clock
 ) -> DailyCache[dict[tuple[str, str], float]]:
     """The cache of GPU memory peaks by pod."""
 
@@ -91,7 +93,9 @@ def gpu_memory_cache(
     return DailyCache("GPU memory", peaks, store.memory, store.put_memory, clock=clock)
 
 
-def waiting_pods_cache(readers: WaitingPodsReaders, store: WaitingPodsStore, *, clock: Clock) -> DailyCache[list[Wait]]:
+def waiting_pods_cache(
+    readers: WaitingPodsReaders, store: DynamoWaitingPods, *, clock: Clock
+) -> DailyCache[list[Wait]]:
     """The cache of pods that waited for GPUs."""
 
     def waits(cluster: ClusterSettings, deadline: Deadline | None) -> Callable[[datetime], list[Wait]]:

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from gpucost.core.hours import HOUR
 from gpucost.features.recommendations.history import LookBack, Wait
 from gpucost.features.recommendations.node_prices import SpotPrice
-from gpucost.features.recommendations.ports import LedgerHours
 from gpucost.runtime.observability import logger
+from gpucost.storage.ledger import Ledger
 
 LOOK_BACK = timedelta(days=30)
 MAX_WORKLOADS = 20_000
@@ -15,7 +15,7 @@ MAX_WORKLOADS = 20_000
 
 
 def read_look_back(
-    ledger: LedgerHours,
+    ledger: Ledger,
     cluster: str,
     end: datetime,
     *,

@@ -18,7 +18,7 @@ from gpucost.features.recommendations.history import LookBack, PoolHistory, Pool
 from gpucost.features.recommendations.lifecycle import update_recommendations
 from gpucost.features.recommendations.look_back import LOOK_BACK, read_look_back
 from gpucost.features.recommendations.model import RecommendationContent, Review
-from gpucost.features.recommendations.ports import DisruptionReaders, LedgerHours, RecommendationStore
+from gpucost.features.recommendations.ports import DisruptionReaders, RecommendationStore
 from gpucost.features.recommendations.price_lists import (
     NodePrices,
     PriceLists,
@@ -34,6 +34,7 @@ from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost.runtime.observability import logger
 from gpucost.settings import ClusterSettings, Settings
+from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, SettingsStore
 
 METRICS_SECONDS = 240.0
@@ -76,7 +77,7 @@ class RecommendationService:
     def __init__(
         self,
         settings_store: SettingsStore,
-        ledger: LedgerHours,
+        ledger: Ledger,
         store: RecommendationStore,
         prices: PriceLists,
         memory: DailyCache[dict[tuple[str, str], float]],
