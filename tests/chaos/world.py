@@ -32,6 +32,7 @@ from gpucost.storage.table import Table
 from tests.chaos.external_calls import ExternalCalls, KilledError
 from tests.chaos.script import UNUSED_URL, ScriptedReader, document
 from tests.enforced_permissions import enforcing
+from tests.sandbox import forget
 
 RECEIVES = 4
 """`maxReceiveCount` of the template's queues."""
@@ -312,8 +313,12 @@ class World:
         """Connect the functions to this world: environment, clock, clients, metrics and notifier."""
         variables = {"POWERTOOLS_METRICS_DISABLED": "true", **credentials(self.endpoints.aws)}
         with self._real_metrics() if self.prometheus else nullcontext(), patch.dict(os.environ, variables):
+            forget()
             self.start_execution_environment()
-            yield
+            try:
+                yield
+            finally:
+                forget()
 
     def start_execution_environment(self) -> None:
         """Discard a function's memory, as Lambda does after a failure."""

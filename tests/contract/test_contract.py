@@ -112,7 +112,7 @@ def test_wrong_signatures_are_rejected(signed: list[str], api: str) -> None:
         env=environment,
         timeout=60,
     )
-    assert "the request says nothing of who sent it" in done.stdout
+    assert "the request has no identity" in done.stdout
 
 
 def request_of(example: str) -> tuple[str, dict[str, str]]:

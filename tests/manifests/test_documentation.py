@@ -75,7 +75,7 @@ def test_every_check_of_the_doctor_is_documented() -> None:
         name.strip().replace("…", "*") for row in rows[6:] for name in row.split("|")[1:2] for name in name.split(",")
     ]
     sources = "\n".join(path.read_text() for path in (REPOSITORY / "gpucost_cli/doctor").rglob("*.py"))
-    names = set(re.findall(r'(?:case\.check|\bCheck)\(\s*f?"([^"]+)"', sources)) | set(KUBE_METRICS)
+    names = set(re.findall(r'(?:context\.check|\bCheck)\(\s*f?"([^"]+)"', sources)) | set(KUBE_METRICS)
     names |= {"node label x", "namespace label x", "pod label x", "kube-state-metrics", "kube-state-metrics now"}
     assert len(names) > 40
     for name in names:

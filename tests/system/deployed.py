@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
+from unittest.mock import patch
 
 from devstack.aws import STACK, Deployed, create_stack, local_client, running_aws
 from gpucost.core.hours import HOUR, floor_day
@@ -70,7 +71,8 @@ class Stack(World):
         """Run the command line against this stack in this process."""
         self.now = datetime.now(UTC)  # the command line uses the system clock
         out, err, status = StringIO(), StringIO(), 0
-        with self.active(), redirect_stdout(out), redirect_stderr(err):
+        scripted = patch("gpucost.sources.prometheus.metrics_reader", self._scripted_reader)
+        with self.active(), scripted, redirect_stdout(out), redirect_stderr(err):
             try:
                 main([*arguments, "--stack", STACK])
             except SystemExit as ended:

@@ -147,7 +147,7 @@ def test_named_profile_may_take_its_credentials_from_the_environment(aws: Aws, h
 def test_every_command_of_a_stack_says_that_no_region_is_set(aws: Aws, home: Path, command: tuple[str, ...]) -> None:
     done = gpucost(aws, home, *command, AWS_PROFILE="without-region")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("gpucost: no AWS region is set; pass --region, set AWS_REGION, or ")
+    assert done.stderr.startswith("gpucost: no AWS region is set. Pass --region, set AWS_REGION, or ")
     assert len(done.stderr.splitlines()) == 1
     assert aws.callers == []
 
@@ -155,7 +155,7 @@ def test_every_command_of_a_stack_says_that_no_region_is_set(aws: Aws, home: Pat
 def test_profile_that_does_not_exist_is_named(aws: Aws, home: Path) -> None:
     done = gpucost(aws, home, *SHOW, "--profile", "nope")
     assert done.returncode == 2
-    assert done.stderr.startswith("gpucost: AWS profile 'nope' does not exist; ")
+    assert done.stderr.startswith("gpucost: AWS profile 'nope' does not exist. ")
 
 
 def test_missing_credentials_are_explained_in_a_single_sentence(aws: Aws, home: Path) -> None:

@@ -220,5 +220,5 @@ def test_region_is_read_from_the_url() -> None:
     assert region_of("https://a1.execute-api.eu-central-1.amazonaws.com", "us-east-1") == "eu-central-1"
     assert region_of("https://a1.execute-api.cn-north-1.amazonaws.com.cn", None) == "cn-north-1"
     assert region_of("https://gpucost.example.com", "us-east-1") == "us-east-1"
-    with pytest.raises(GpuCostError, match="set AWS_REGION"):
+    with pytest.raises(GpuCostError, match="Set AWS_REGION"):
         region_of("https://gpucost.example.com", None)

@@ -345,10 +345,10 @@ def test_report_without_a_period_covers_the_last_24_hours(running: Demo) -> None
     for more in ([], ["--group-by", "namespace"]):
         shown = run_to_end(["report", "--stack", "local", *more], running.environment)
         assert shown.returncode == 0, shown.stderr
-        assert "the last 24 hours, as no period was given" in " ".join(shown.stdout.split())
+        assert "last 24 hours (default); select another period" in " ".join(shown.stdout.split())
         assert "24 of 24 hours complete" in " ".join(shown.stdout.split())
     named = run_to_end(["report", "--stack", "local", "--window", "24h"], running.environment)
-    assert "no period was given" not in named.stdout
+    assert "(default)" not in named.stdout
 
 
 def test_report_takes_times_as_the_api_does(running: Demo) -> None:

@@ -145,7 +145,7 @@ def test_interrupted_backfill_reports_that_sent_hours_continue(stack: Stack, mon
         patched.setattr(MessageBus, "send_due", send_first)
         interrupted = stack.gpucost("backfill", *period(FIRST, 4))
     assert (interrupted.returncode, interrupted.stdout, interrupted.stderr.count("\n")) == (1, "", 1)
-    assert "those that were go on, and running the same command again sends what is left" in interrupted.stderr
+    assert "queued hours are still processed. Run the same command again to queue the others" in interrupted.stderr
     stack.gpucost("backfill", *period(FIRST, 4), "--no-wait")
     with stack.active():
         stack.drain()

@@ -52,7 +52,7 @@ def test_hour_waits_for_the_end_of_an_outage(attributed: At, gap: tuple[float, f
     timeline = fleet(gaps=[gap], step=step)
     fresh = attributed(timeline, TICK)
     assert (fresh.status, cost(fresh)) == ("incomplete", None)
-    assert fresh.notes[0].startswith(f"nobody has looked since {HOUR:%Y-%m-%dT%H}:{gap[0] - 1}")
+    assert fresh.notes[0].startswith(f"no samples since {HOUR:%Y-%m-%dT%H}:{gap[0] - 1}")
     later = attributed(timeline, AGAIN)
     assert (later.status, cost(later)) == ("complete", 80)
 

@@ -77,7 +77,7 @@ def test_costs_by_any_dimension_as_a_table() -> None:
     lines = [" ".join(line.split()) for line in console.export_text().splitlines() if line.strip()]
     assert lines[1] == "from cluster workload GPU-hours allocated effective waste unmeasured waste % idle cost"
     assert lines[3] == "2026-11-19T00:00:00Z a [b]x� 9.000 2.00 EUR 0.00 EUR 0.00 EUR 0.00 EUR 0.0% 3.00 EUR 5.00 EUR"
-    assert lines[4].startswith("2026-11-19T00:00:00Z a (nobody) 0.000")
+    assert lines[4].startswith("2026-11-19T00:00:00Z a (idle) 0.000")
     assert lines[-2].startswith("filtered out 0.000")
     assert lines[-1].startswith("all 9.000 2.00 EUR")
     assert lines[-1].endswith("3.00 EUR 5.00 EUR")
