@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Thread, Timer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -19,7 +19,7 @@ from gpucost.deadline import Deadline
 from gpucost.errors import MetricsAnswerError, MetricsTooLargeError, MetricsUnavailableError, SettingsError
 from gpucost.settings import parse_settings
 from local.doctor import examine
-from tests.raw_server import raw_server
+from tests.raw_server import Exchange, raw_server
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 GOOD = json.dumps(
@@ -125,7 +125,7 @@ def test_a_query_is_posted_as_a_form_and_read_exactly() -> None:
     path, headers, form = server.asked[0]
     assert path == "/api/v1/query_range"
     assert headers["Content-Type"] == "application/x-www-form-urlencoded"
-    assert form.pop("stats") == ["true"]
+    assert (form.pop("stats"), form.pop("max_lookback")) == (["true"], ["5m"])
     assert form == {
         "query": ['up{a="b+c d"}'],
         "start": ["1795082400.000"],
@@ -361,3 +361,14 @@ def test_a_limit_without_amp_is_refused() -> None:
     )
     with pytest.raises(SettingsError, match="max_samples_per_query goes with auth: sigv4 only"):
         parse_settings(document)
+
+
+def test_query_that_another_failure_breaks_off_reports_that_failure() -> None:
+    """Queries run in parallel: whichever of the two is reported, it says what went wrong first."""
+    with raw_server(Exchange.hang) as server:
+        deadline = Deadline(60)
+        client = PrometheusClient(server.url, cluster="demo", deadline=deadline)
+        Timer(0.2, client.end, ["cluster demo: the first query could not be reached"]).start()
+        with pytest.raises(MetricsUnavailableError, match=r"^cluster demo: the first query could not be reached$"):
+            client.query("up", HOUR)
+        assert deadline.has_passed()

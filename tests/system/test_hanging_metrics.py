@@ -13,6 +13,7 @@ from tests.raw_server import Exchange, raw_server
 
 PATIENCE = 60.0
 """Seconds, on a busy machine; without breaking off, each of these waits for four minutes."""
+_MAIN = "from local.cli import main; main()"
 
 
 def start(tmp_path: Path, url: str, *arguments: str, timeout_seconds: int = 60) -> "subprocess.Popen[str]":
@@ -27,7 +28,8 @@ def start(tmp_path: Path, url: str, *arguments: str, timeout_seconds: int = 60) 
         )
     )
     return subprocess.Popen(
-        [sys.executable, "-c", "from local.cli import main; main()", *arguments, "--settings", str(settings)],
+        # A background job ignores the interrupt signal, and so would its children.
+        ["env", "--default-signal=INT", sys.executable, "-c", _MAIN, *arguments, "--settings", str(settings)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -112,11 +112,11 @@ ATTACKS: dict[str, Attack] = {
     ),
     "1e18": Attack(
         lambda timeline: request(timeline, "ghost", "1e18"),
-        "container main of pod team/ghost requests 1000000000000000000 of nvidia.com/gpu", unobserved=Decimal(1),
+        "container main of pod team/ghost requests 1e+18 of nvidia.com/gpu", unobserved=Decimal(1),
     ),
     "1e308": Attack(
         lambda timeline: request(timeline, "ghost", "1e308"),
-        "container main of pod team/ghost requests 1E+308 of nvidia.com/gpu", unobserved=Decimal(1),
+        "container main of pod team/ghost requests 1e+308 of nvidia.com/gpu", unobserved=Decimal(1),
     ),
     "overcommitted": Attack(
         lambda timeline: request(timeline, "ghost", "3"),
@@ -170,7 +170,7 @@ ATTACKS: dict[str, Attack] = {
         lambda timeline: timeline.add(
             names.CAPACITY, value="1e308", node="n1", resource="nvidia_com_gpu", unit="integer", **TENANT
         ),
-        "capacity of node 'n1' is told as 1E+308; left out",
+        "capacity of node 'n1' is told as 1e+308; left out",
     ),
     "instance-type": Attack(
         lambda timeline: timeline.add(
@@ -335,4 +335,4 @@ def test_many_jobs_of_one_tenant_leave_a_note_each(prometheus: Callable[[str], s
     record = attributed(prometheus(timeline.text()), "jobs")
     about_jobs = [note for note in record.notes if "are reported by job" in note]
     assert len(about_jobs) == 61
-    assert any("by job 'job-7' and not by job 'kube-state-metrics'" in note for note in about_jobs)
+    assert any("by job 'job-7' and not by job 'job-0'" in note for note in about_jobs)

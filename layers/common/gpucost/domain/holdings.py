@@ -11,7 +11,7 @@ from gpucost.domain.nodes import NodeLife
 from gpucost.domain.observations import ContainerRequest, PodObservation
 from gpucost.domain.shares import GpuNode, Share, kubernetes_resource
 from gpucost.domain.spans import Span, SpanReader
-from gpucost.domain.suspicion import MOST_UNITS, SUSPECT, is_count
+from gpucost.domain.suspicion import MOST_UNITS, SUSPECT, is_count, short
 from gpucost.domain.usage import Holding
 
 ZERO = Fraction(0)
@@ -171,7 +171,8 @@ class HoldingReader:
         what = f"container {request.container} of pod {pod.namespace}/{pod.pod}"
         resource = kubernetes_resource(request.resource)
         self.notes.append(
-            f"{SUSPECT}{what} requests {request.units} of {resource}, which is no whole number from 0 to {MOST_UNITS}"
+            f"{SUSPECT}{what} requests {short(request.units)} of {resource}, which is no whole number from 0 to "
+            f"{MOST_UNITS}"
         )
         return False
 

@@ -18,7 +18,7 @@ from gpucost.domain.money import quantize
 from gpucost.domain.nodes import NodeLife, describe, is_gpu_node
 from gpucost.domain.observations import DeviceSeries, NodeObservation, Observation
 from gpucost.domain.spans import DEFAULT_INTERVAL_MS, SpanReader
-from gpucost.domain.suspicion import SUSPECT, is_utilization
+from gpucost.domain.suspicion import SUSPECT, is_utilization, short
 from gpucost.domain.usage import Holding, NodeUsage, PodUsage, Usage
 from gpucost.domain.utilization import Ladder
 
@@ -237,7 +237,7 @@ def _utilization_notes(observation: Observation, ladder: Ladder) -> list[str]:
             if not value.is_finite():
                 odd.setdefault(name, f"utilization of {name!r} holds values that are no numbers")
             elif device.values and not is_utilization(value, device.scale):
-                odd[name] = f"{SUSPECT}utilization of {name!r} holds {value:g}, where {device.scale} is full use"
+                odd[name] = f"{SUSPECT}utilization of {name!r} holds {short(value)}, where {device.scale} is full use"
     notes = [f"{odd[name]}; they count as not observed" for name in sorted(odd)]
     for node, used in sorted(ladder.unclaimed().items()):
         if used >= NOTEWORTHY_GPU_MS:

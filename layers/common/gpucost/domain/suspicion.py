@@ -15,7 +15,7 @@ from gpucost.domain.observations import Instance
 
 __all__ = [
     "LASTING_MS", "MOST_AMOUNT", "MOST_PRICE", "MOST_UNITS", "SUSPECT", "contradict", "is_amount", "is_count",
-    "is_price", "is_utilization", "overlap_lastingly",
+    "is_price", "is_utilization", "overlap_lastingly", "short",
 ]  # fmt: skip
 SUSPECT = "suspect samples: "
 """How the notes about such samples begin."""
@@ -29,6 +29,13 @@ MOST_SOURCES = 50
 """Of one object in an hour, restarts included. More are made up, and comparing each with each would take too long."""
 LASTING_MS = 300_000
 """Two sources that disagree for longer contradict each other; for less, one of them lags."""
+
+
+def short(value: Decimal) -> str:
+    """A sample's value in a few characters, as Prometheus writes it; VictoriaMetrics writes 1e308 as 309 digits."""
+    if value.is_nan():
+        return "NaN"
+    return f"{value:+}".replace("Infinity", "Inf") if value.is_infinite() else f"{float(value):.6g}"
 
 
 def is_count(value: Decimal, most: Decimal = MOST_UNITS) -> bool:

@@ -46,6 +46,9 @@ _REDIRECTS = 3
 _SHOWN = 300
 _UNUSABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError)
 """What reading an answer of another form can end with."""
+_OPTIONS = {"stats": "true", "max_lookback": "5m"}
+"""Sent with every query. Prometheus looks back five minutes for the newest sample; VictoriaMetrics would look back as
+far as the query's step, and answer series that ended within the hour as if they were still there at its end."""
 
 
 class Series(NamedTuple):
@@ -183,7 +186,8 @@ class PrometheusClient:
             self._sleep(wait)
         times = f", {attempt} times" if attempt > 1 else ""
         over = "" if has_time else ", and the time for all queries is used up"
-        reason = self._says(f"{trouble.problem}{times}{over}", form)
+        # Another query that failed first broke this one off; its reason is the one to report.
+        reason = self._deadline.reason or self._says(f"{trouble.problem}{times}{over}", form)
         self.end(reason)
         raise MetricsUnavailableError(reason)
 
@@ -210,7 +214,7 @@ class PrometheusClient:
             method,
             f"{self._url}/api/v1/{path}",
             params=self._limits if form else None,
-            data={**form, "stats": "true"} if form else None,
+            data={**form, **_OPTIONS} if form else None,
             headers={"Accept-Encoding": ENCODINGS, "User-Agent": "gpucost"},
             auth=self._auth,
         )

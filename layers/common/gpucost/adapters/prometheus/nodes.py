@@ -13,7 +13,7 @@ from gpucost.domain.devices import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.domain.intervals import Interval
 from gpucost.domain.kubernetes_labels import INSTANCE_TYPE, NVIDIA_PREFIX
 from gpucost.domain.observations import Instance, NodeObservation, NodeState
-from gpucost.domain.suspicion import SUSPECT, contradict, is_count, overlap_lastingly
+from gpucost.domain.suspicion import SUSPECT, contradict, is_count, overlap_lastingly, short
 
 IsWhole = Callable[[Mapping[Instance, int]], bool]
 Expected = Mapping[Instance, int]
@@ -227,7 +227,7 @@ class NodeTable:
         if is_count(value):
             return value
         what = f"{metric.removeprefix('kube_node_status_')} of node {told(labels, 'node')!r}"
-        self.notes.append(f"{SUSPECT}{what} is told as {value}; left out")
+        self.notes.append(f"{SUSPECT}{what} is told as {short(value)}; left out")
         return None
 
 

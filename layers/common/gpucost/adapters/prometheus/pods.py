@@ -211,7 +211,8 @@ class PodTable:
         who = instance(one.labels)
         pod = self._request(one.labels, who, init=init)
         container, value = _container(one.labels, init=init), number(one.samples[-1][1])
-        pod.units[container] = seen.units.setdefault(who, {})[container] = value
+        seen.units.setdefault(who, {})[container] = value
+        pod.units[container] = _larger(pod.units.get(container), value)
         seen.requested.setdefault(who, set()).update(at for at, _ in one.samples)
 
     def _observation(self, pod: _Pod, namespace: str, pod_name: str, node: str) -> PodObservation:
@@ -247,6 +248,13 @@ class PodTable:
             namespace_labels=self.labels.of_namespace(namespace),
             contradiction=_of_objects(pod) or (pod.contradiction if seen is None else _of_samples(seen)),
         )
+
+
+def _larger(known: Decimal | None, value: Decimal) -> Decimal:
+    """The larger of two reports of a request; one that is no number, where there is such a one."""
+    if known is None or not value.is_finite():
+        return value
+    return max(known, value) if known.is_finite() else known
 
 
 def _of_objects(pod: _Pod) -> str:
@@ -288,7 +296,8 @@ def _of_samples(seen: _Closely) -> str:
 def _differing(told: Sequence[Mapping[_Container, Decimal]]) -> str:
     for requests in told[1:]:
         if requests != told[0]:
-            return f"its requests are reported as {_requests(told[0])} and as {_requests(requests)}"
+            first, second = sorted([_requests(told[0]), _requests(requests)])
+            return f"its requests are reported as {first} and as {second}"
     return ""
 
 

@@ -37,7 +37,8 @@ def _notes(what: str, told: Iterable[_Told], allocation: HourBeats) -> list[str]
     reports = Counter(job for _, jobs, _ in known for job in jobs)
     scrapes = _times_by_job(allocation)
     # Whoever makes up samples makes up jobs, too: each object is held against the few that report most.
-    largest = [job for job, _ in reports.most_common() if _lasts(scrapes.get(job, []))][:MOST_JOBS]
+    by_reports = sorted(reports, key=lambda job: (-reports[job], job))
+    largest = [job for job in by_reports if _lasts(scrapes.get(job, []))][:MOST_JOBS]
     found: dict[tuple[str, str], list[str]] = {}
     for name, jobs, time in known:
         others = (other for other in largest if other not in jobs and _lasts(scrapes[other], time))
