@@ -158,7 +158,7 @@ def endless(head: bytes, part: bytes) -> Callable[[Exchange], None]:
         (b"HTTP/1.1 200 OK\r\n\r\n", bytes(65536)),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + bytes(65536) + b"\r\n"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", bytes(65536)),
-        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n", gzip.compress(b"") * 1000),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n", gzip.compress(b"", mtime=0) * 1000),
         (b"HTTP/1.1 200 OK\r\n", b"X: " + b"y" * 60000 + b"\r\n"),
         (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
     ],
@@ -192,7 +192,7 @@ def test_gzip_of_several_members_is_read_whole() -> None:
 
 @pytest.mark.parametrize(
     ("body", "encoding"),
-    [(gzip.compress(b"x" * 1000)[:-9], "gzip"), (b"not compressed", "gzip"), (b"x", "br"), (b"x", "deflate")],
+    [(gzip.compress(b"x" * 1000, mtime=0)[:-9], "gzip"), (b"not compressed", "gzip"), (b"x", "br"), (b"x", "deflate")],
 )
 def test_unreadable_body_is_a_failure(body: bytes, encoding: str) -> None:
     with raw_server(lambda exchange: exchange.answer(body, f"Content-Encoding: {encoding}")) as server:
@@ -238,8 +238,8 @@ NOW = datetime.now(UTC)
         ("7", 7, 7),
         (" 0 ", 0, 0),
         ("9" * 400, 1e300, float("inf")),
-        (format_datetime(NOW + timedelta(hours=1), usegmt=True), 3000, 3600),
-        (format_datetime(NOW - timedelta(hours=1), usegmt=True), 0, 0),
+        pytest.param(format_datetime(NOW + timedelta(hours=1), usegmt=True), 3000, 3600, id="in-an-hour"),
+        pytest.param(format_datetime(NOW - timedelta(hours=1), usegmt=True), 0, 0, id="an-hour-ago"),
     ],
 )
 def test_retry_after_is_seconds_or_a_date(text: str, least: float, most: float) -> None:
