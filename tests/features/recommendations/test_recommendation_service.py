@@ -10,7 +10,7 @@ import pytest
 from gpucost.core.errors import MetricsUnavailableError, SourceError
 from gpucost.core.ledger import Manifest
 from gpucost.core.pricing.prices import Price
-from gpucost.features.recommendations.daily_cache import RETENTION, gpu_memory_cache, waiting_pods_cache
+from gpucost.features.recommendations.daily_cache import MAX_ROWS, RETENTION, gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.history import Disruption, Wait
 from gpucost.features.recommendations.model import Recommendation, Review
 from gpucost.features.recommendations.price_lists import node_list_prices, node_spot_prices
@@ -134,6 +134,24 @@ def test_whole_days_are_queried_once_and_failures_do_not_stop_the_review() -> No
     found = memory.days(SETTINGS.clusters[0], start, end)
     assert metrics.asked == [midnight - DAY * number for number in (5, 6, 7, 8, 9)]
     assert min(found) == midnight - 9 * DAY, "the day that the look-back only begins in is not whole"
+
+
+class CrowdedMemory:
+    """Reports more pods on one day than a cluster can have."""
+
+    def __call__(self, _cluster: ClusterSettings, _deadline: object = None) -> "CrowdedMemory":
+        return self
+
+    def peaks(self, day: datetime) -> dict[tuple[str, str], float]:
+        pods = MAX_ROWS + 1 if day == NOW.replace(hour=0, minute=0) - 2 * DAY else 1
+        return {("ns", f"pod-{number}"): 1.0 for number in range(pods)}
+
+
+def test_day_with_too_many_pods_is_left_out_and_not_stored() -> None:
+    midnight, store = NOW.replace(hour=0, minute=0), Kept()
+    cache = gpu_memory_cache(CrowdedMemory(), store, clock=lambda: NOW)
+    days = cache.days(SETTINGS.clusters[0], midnight - 3 * DAY, NOW)
+    assert sorted(days) == sorted(store.days) == [midnight - 3 * DAY, midnight - DAY]
 
 
 class Waits:

@@ -3,7 +3,7 @@
 Each day is queried once and stored. Recommendations do without days that are not available.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from datetime import datetime
 from typing import Generic, TypeVar
 
@@ -21,7 +21,9 @@ from gpucost.storage.ports import Clock
 
 RETENTION = 40 * DAY
 """A little longer than the look-back."""
-Day = TypeVar("Day")
+MAX_ROWS = 30_000
+"""Rows of a day that are kept. A look-back of 30 such days takes 270 MB; clusters have fewer GPU pods a day."""
+Day = TypeVar("Day", bound=Sized)
 
 
 class DailyCache(Generic[Day]):
@@ -55,7 +57,8 @@ class DailyCache(Generic[Day]):
     ) -> dict[datetime, Day]:
         """The whole UTC days of `[start, end)`, without those that are not available.
 
-        Days are queried newest first. The first failure ends it, because older days would most likely fail too.
+        Days are queried newest first. The first failure ends it, because older days would most likely fail too. A day
+        with more than `MAX_ROWS` rows is left out, because its samples cannot be trusted and would fill the memory.
 
         Raises:
             SourceError: the store failed.
@@ -69,15 +72,20 @@ class DailyCache(Generic[Day]):
         while day >= first:
             if day not in days:
                 try:
-                    days[day] = read_day(day)
+                    rows = read_day(day)
                 except SourceError as error:
-                    logger.warning(
-                        "a metric is not available", metric=self._metric_name, cluster=cluster.name, reason=str(error)
-                    )
+                    self._warn(cluster, str(error))
                     break
-                self._save(cluster.name, day, days[day], self._clock() + RETENTION)
+                if len(rows) <= MAX_ROWS:
+                    days[day] = rows
+                    self._save(cluster.name, day, rows, self._clock() + RETENTION)
+                else:
+                    self._warn(cluster, f"{day:%Y-%m-%d} has {len(rows)} rows; at most {MAX_ROWS} are kept")
             day -= DAY
         return days
+
+    def _warn(self, cluster: ClusterSettings, reason: str) -> None:
+        logger.warning("a metric is not available", metric=self._metric_name, cluster=cluster.name, reason=reason)
 
 
 def gpu_memory_cache(
