@@ -20,7 +20,7 @@ from gpucost.core.errors import ConflictError, InvalidInputError, MessageError, 
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.recommendations.scenarios import WhatIfService
 from gpucost.features.recommendations.what_if import Move
-from gpucost.runtime.environment import environment
+from gpucost.runtime.environment import Environment
 from gpucost.runtime.observability import tally
 from gpucost.settings_document import DocumentStore
 from gpucost.storage.ledger import Ledger
@@ -260,7 +260,7 @@ def test_forecast_with_two_days_has_spent_cost_and_no_projection() -> None:
 @pytest.fixture
 def gpucost(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """The command line, with this table as the stack's."""
-    deployed = SimpleNamespace(table=environment().table, container=Container)
+    deployed = SimpleNamespace(table=Environment.read().table, container=Container)
     monkeypatch.setattr("gpucost_cli.deployment.find", lambda _stack: deployed)
 
     def run_command(*arguments: str, fails: int = 0) -> str:

@@ -1,7 +1,6 @@
 """A function's environment variables."""
 
 import os
-from functools import cache
 
 from pydantic import BaseModel, ConfigDict
 
@@ -43,9 +42,3 @@ class Environment(BaseModel):
         return cls.model_validate(
             {name.removeprefix(prefix).lower(): value for name, value in os.environ.items() if name.startswith(prefix)}
         )
-
-
-@cache
-def environment() -> Environment:
-    """This function's environment, read once."""
-    return Environment.read()
