@@ -21,9 +21,10 @@ from benchmarks.figures import Figure
 from benchmarks.ledger import Metered
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
+from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.hours import HOUR, month_bounds
 from gpucost.core.ledger import HourSummary, Manifest
-from gpucost.core.model import Capacity, Costs, Coverage, Line, Totals
+from gpucost.core.model import Coverage, Line
 from gpucost.core.rollups import DAY, DaySummary
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import AlertSources, ClusterDayToDate, Notifier

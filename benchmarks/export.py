@@ -15,9 +15,9 @@ from pathlib import Path
 from uuid import UUID
 
 from benchmarks.figures import Figure
+from gpucost.core.amounts import ZERO, Capacity, Costs, Totals, quantize
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import Capacity, Costs, Coverage, Line, NodeHour, Totals
-from gpucost.core.money import ZERO, quantize
+from gpucost.core.model import Coverage, Line, NodeHour
 from gpucost.features.exports.files import DuckDbFiles
 from gpucost.features.exports.focus import ExportedHour, Row, focus_rows
 

@@ -13,14 +13,14 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from gpucost.core.amounts import Capacity, Costs, Totals, from_fixed_point, to_fixed_point
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
-from gpucost.core.model import Capacity, Costs, Coverage, HourRecord, Line, NodeHour, Totals
-from gpucost.core.money import from_fixed_point, to_fixed_point
+from gpucost.core.model import Coverage, HourRecord, Line, NodeHour
 from gpucost.core.rollups import DAY, FactKey
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore

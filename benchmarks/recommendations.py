@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from benchmarks.figures import Figure
+from gpucost.core.amounts import Capacity
 from gpucost.core.hours import HOUR
-from gpucost.core.model import Capacity, Line, NodeHour
+from gpucost.core.model import Line, NodeHour
 from gpucost.features.recommendations.history import LookBack, Wait
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 from gpucost.features.recommendations.review import review_cluster

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpucost.core.amounts import Costs
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import format_timestamp
-from gpucost.core.model import Costs
 from gpucost.runtime.json_text import csv_text, dumps
 from gpucost_cli.options import HourType, container_of, current_user, format_option, stack_option
 from gpucost_cli.redrive_command import redrive

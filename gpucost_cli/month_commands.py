@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucost.core.model import Costs
+from gpucost.core.amounts import Costs
 from gpucost.runtime.json_text import csv_text, dumps
 from gpucost_cli.options import container_of, current_user, format_option, stack_option
 

@@ -11,8 +11,10 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
+from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.facts import sum_by
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.core.model import Capacity, Costs, HourRecord, Line, Totals
+from gpucost.core.model import HourRecord, Line
 from gpucost.runtime.json_text import csv_text, dumps
 
 _UNKNOWN = "—"
@@ -48,7 +50,9 @@ def hours_json(records: Iterable[HourRecord]) -> str:
 def hours_csv(records: Iterable[HourRecord]) -> str:
     """Render hours as CSV text: one row per line, with its cluster, hour and status."""
     rows = [
-        [record.cluster, record.hour, record.status, *map(_cell, line)] for record in records for line in record.lines
+        [record.cluster, record.hour, record.status, *map(_cell, line.figures().values())]
+        for record in records
+        for line in record.lines
     ]
     return csv_text(["cluster", "hour", "status", *Line._fields], rows)
 
@@ -72,20 +76,12 @@ def hours_tables(records: Sequence[HourRecord]) -> Iterator[Table | str]:
 def _sum_tables(cluster: str, records: Sequence[HourRecord]) -> Iterator[Table | str]:
     """Yield the sum of those hours of a cluster that have figures."""
     rated = [(record, record.totals) for record in records if record.totals is not None]
-    if not rated:
+    totals = Totals.total(totals for _, totals in rated)
+    if totals is None:
         return
-    units: dict[str, list[Costs]] = {}
-    for record, _ in rated:
-        for unit, costs in record.by_business_unit().items():
-            units.setdefault(unit, []).append(costs)
-    capacities = [totals.capacity for _, totals in rated if totals.capacity is not None]
-    totals = Totals(
-        Costs.total(totals.costs for _, totals in rated),
-        Capacity.total(capacities) if len(capacities) == len(rated) else None,
-    )
+    by_unit = sum_by(costs for record, _ in rated for costs in record.by_business_unit().items())
     period = f"{format_timestamp(records[0].hour)} to {format_timestamp(records[-1].hour + HOUR)}"
     title = f"{cluster}  {period}  sum of {len(rated)} of {len(records)} hours"
-    by_unit = {unit: Costs.total(parts) for unit, parts in units.items()}
     yield from _totals_tables(title, by_unit, totals, rated[0][0].currency)
 
 
@@ -218,10 +214,10 @@ def _hour(record: HourRecord) -> dict[str, Any]:
         "business_units": [
             {"business_unit": unit, **costs.figures()} for unit, costs in record.by_business_unit().items()
         ],
-        "lines": [line._asdict() for line in record.lines],
+        "lines": [line.figures() for line in record.lines],
         "notes": list(record.notes),
         "currency": record.currency,
-        "charges": list(record.charges),
+        "charges": [charge.figures() for charge in record.charges],
     }
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import InvalidInputError
 from gpucost_cli.options import container_of, format_option, stack_option
 
@@ -66,7 +67,7 @@ def document(outcome: "Outcome", currency: str) -> dict[str, Any]:
         "after": outcome.after.figures(),
         "fleet_before": outcome.capacity_before.figures(),
         "fleet_after": outcome.capacity_after.figures(),
-        "moved_gpu_hours": outcome.moved_gpu_hours,
+        "moved_gpu_hours": to_decimal(outcome.moved_gpu_hours),
         "moved_gpus": outcome.moved_gpus,
         "freed_gpu_hours": outcome.freed_gpu_hours,
         "freed_usd": outcome.freed_usd,
@@ -96,7 +97,8 @@ def _print_tables(outcome: "Outcome", currency: str, move: "Move") -> None:
         ("unallocated, all units", before.unallocated_usd, after.unallocated_usd),
         ("node cost, all units", before.node_cost_usd, after.node_cost_usd),
     ]
-    for name, actual, projected in rows:
+    for name, *amounts in rows:
+        actual, projected = map(to_decimal, amounts)
         table.add_row(name, money(actual, currency), money(projected, currency), money(projected - actual, currency))
     print_table(table)
     if outcome.moved_gpus < move.gpus:

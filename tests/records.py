@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.line_use import LineUse
-from gpucost.core.model import Capacity, Costs, Coverage, HourRecord, Line, Status, Totals
+from gpucost.core.model import Coverage, HourRecord, Line, Status
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 

@@ -19,8 +19,9 @@ from devstack.prometheus import free_port
 from devstack.template import transform
 from functions.api.app import handler
 from gpucost.container import Container
+from gpucost.core.amounts import Capacity, Totals
 from gpucost.core.hours import HOUR
-from gpucost.core.model import Capacity, HourRecord, Line, NodeHour, Totals
+from gpucost.core.model import HourRecord, Line, NodeHour
 from gpucost.core.pricing.prices import Price
 from gpucost.settings_document import DocumentStore
 from gpucost.storage.ledger import Ledger

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucost.core.amounts import QUANTUM
 from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.hours import HOUR_MS
-from gpucost.core.money import QUANTUM
 from gpucost.core.pricing.bill import Bill
 from gpucost.core.pricing.bill_lines import (
     BillLine,

@@ -7,6 +7,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucost.core.amounts import QUANTUM, ZERO, quantize
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode
@@ -14,7 +15,6 @@ from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation
 from gpucost.core.metering.usage import NodeUsage, Usage
 from gpucost.core.model import ClusterCharge, Coverage
-from gpucost.core.money import QUANTUM, ZERO, quantize
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.node_prices import NodePrice, Pricing, Unpriced
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, custom_policy

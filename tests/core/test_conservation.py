@@ -9,6 +9,7 @@ from typing import TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucost.core.amounts import ZERO, Capacity, Costs
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
@@ -16,8 +17,7 @@ from gpucost.core.metering.implausible_samples import SUSPECT
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation
 from gpucost.core.metering.usage import Usage
-from gpucost.core.model import Capacity, Costs, HourRecord
-from gpucost.core.money import ZERO
+from gpucost.core.model import HourRecord
 from gpucost.core.pricing.node_prices import Pricing
 from tests.core.generated_observations import START, cluster_observations, metering_rules
 

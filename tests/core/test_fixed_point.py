@@ -5,11 +5,11 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
+from gpucost.core.fixed_point import ZERO_ROW, CostTable, published_figures, sum_rows, to_costs, to_fixed_point_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.core.fixed_point import ZERO_ROW, CostTable, published_figures, sum_rows, to_costs, to_fixed_point_rows
-from gpucost.core.model import Costs
+from gpucost.core.amounts import Costs
 
 AMOUNTS = st.decimals(-(10**15), 10**15, places=12, allow_nan=False, allow_infinity=False)
 COSTS = st.builds(Costs, *(AMOUNTS for _ in Costs.names()))

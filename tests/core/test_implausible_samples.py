@@ -7,6 +7,7 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucost.core.amounts import Capacity
 from gpucost.core.attribution import AttributionRules, attribute
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Interval, Scrapes
@@ -30,7 +31,6 @@ from gpucost.core.metering.observations import (
     PodObservation,
 )
 from gpucost.core.metering.usage import Usage
-from gpucost.core.model import Capacity
 from gpucost.core.pricing.node_prices import Pricing
 from tests.core.generated_observations import START, cluster_observations, times
 from tests.raw_server import elapsed

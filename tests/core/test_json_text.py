@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.core.model import Costs
-from gpucost.core.money import from_fixed_point
+from gpucost.core.amounts import Costs, from_fixed_point
 from gpucost.runtime.json_text import csv_cell, csv_text, decimal_text, dumps, dumps_row, fixed_point_text
 from tests.records import line
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.core.money import QUANTUM, ZERO, quantize, split
+from gpucost.core.amounts import QUANTUM, ZERO, quantize, split
 
 amounts = st.decimals(min_value=Decimal("-1e9"), max_value=Decimal("1e9"), places=12)
 weights = st.lists(st.fractions(min_value=0, max_value=10**6), min_size=1, max_size=30).filter(any)

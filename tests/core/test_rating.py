@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucost.core.amounts import quantize
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
@@ -18,7 +19,6 @@ from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation, PodObservation
 from gpucost.core.metering.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
 from gpucost.core.model import ClusterCharge, Coverage, NodeHour
-from gpucost.core.money import quantize
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.capacity_blocks import CapacityBlock
 from gpucost.core.pricing.node_prices import Pricing

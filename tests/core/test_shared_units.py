@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucost.core.amounts import Costs, quantize
 from gpucost.core.attribution import BusinessUnit, units_at
-from gpucost.core.model import Costs, Line
-from gpucost.core.money import quantize
+from gpucost.core.model import Line
 from gpucost.core.shared_units import DistributionPolicy, distribute_lines
 from tests.records import line
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
+from gpucost.core.amounts import Capacity, Costs, Totals, quantize, split
 from gpucost.core.hours import floor_day
 from gpucost.core.ledger import HourSummary, Manifest, Restatement
-from gpucost.core.model import Capacity, ClusterCharge, Costs, Coverage, Line, NodeHour, Status, Totals
-from gpucost.core.money import quantize, split
+from gpucost.core.model import ClusterCharge, Coverage, Line, NodeHour, Status
 from gpucost.core.rollups import DaySummary, FactKey, days_with_hours, sum_day
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings

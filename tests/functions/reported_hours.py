@@ -15,9 +15,10 @@ from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from devstack.template import REPOSITORY
 from gpucost.container import Container
+from gpucost.core.amounts import Capacity, Totals
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, PoolLimit, Quota
-from gpucost.core.model import Capacity, HourRecord, Line, NodeHour, Totals
+from gpucost.core.model import HourRecord, Line, NodeHour
 from gpucost.core.rollups import DAY
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from gpucost.core.model import Capacity, ClusterCharge, Costs, HourRecord, Line, NodeHour, Totals
+from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.model import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.features.alerting.model import Notification, Subject
 from gpucost.runtime.json_text import decimal_text
 from tests.records import line, record

@@ -12,9 +12,10 @@ import pytest
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from gpucost.container import Container
+from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.errors import ConflictError, ExpiredError
 from gpucost.core.hours import HOUR, floor_day, format_timestamp
-from gpucost.core.model import Capacity, Costs, HourRecord, Totals
+from gpucost.core.model import HourRecord
 from gpucost.core.rollups import DAY
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings

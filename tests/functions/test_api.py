@@ -13,9 +13,8 @@ import pytest
 
 from authoring.openapi import main as openapi_main
 from devstack.template import REPOSITORY
+from gpucost.core.amounts import Costs, quantize
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.core.model import Costs
-from gpucost.core.money import quantize
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from tests.functions.prepared_hours import DAY, DOCUMENT, NASTY, NOON, NOW, Ask, Prepared, at, usd

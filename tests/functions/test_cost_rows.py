@@ -8,15 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from gpucost.core.fixed_point import to_fixed_point_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.api.cost_rows import cost_rows
 from gpucost.api.cost_schemas import CostRow
-from gpucost.core.fixed_point import to_fixed_point_rows
-from gpucost.core.model import Costs
+from gpucost.core.amounts import Costs, Idle
 from gpucost.core.query.grouping import Row
-from gpucost.core.query.idle import Idle
 from gpucost.core.rollups import DAY
 from gpucost.runtime.json_text import dumps
 

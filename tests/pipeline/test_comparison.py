@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 
+from gpucost.core.amounts import quantize
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR as ONE_HOUR
-from gpucost.core.money import quantize
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.pipeline.split_comparison import SplitComparison
 from gpucost_cli import hours_commands

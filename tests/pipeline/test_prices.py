@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from devstack.dynamodb_local import create_table
+from gpucost.core.amounts import ZERO, Capacity
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.model import Capacity, NodeHour
-from gpucost.core.money import ZERO
+from gpucost.core.model import NodeHour
 from gpucost.core.pricing.price_changes import PriceChange
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.pipeline.refresh_bill import BillService

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from gpucost.core.amounts import Costs, Totals
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR as ONE_HOUR
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Scrapes
 from gpucost.core.ledger import Restatement
 from gpucost.core.metering.observations import ContainerRequest, NodeObservation, NodeState, Observation, PodObservation
-from gpucost.core.model import Costs, Line, Totals
+from gpucost.core.model import Line
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.pipeline.pricing import Pricer
 from gpucost.pipeline.restate import RestateService

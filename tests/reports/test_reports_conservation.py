@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from gpucost.core.access import FULL_ACCESS
+from gpucost.core.amounts import QUANTUM, Capacity, Costs
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR
-from gpucost.core.model import Capacity, Costs, Line
-from gpucost.core.money import QUANTUM
+from gpucost.core.model import Line
 from gpucost.core.query.grouping import Row
 from gpucost.core.rollups import DAY
 from gpucost.reports import CostReport, QueryParameters, ReportService

@@ -5,10 +5,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from gpucost.core.fixed_point import to_costs
 
 from gpucost.core.access import FULL_ACCESS
 from gpucost.core.errors import SourceError
-from gpucost.core.fixed_point import to_costs
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.ledger import Manifest
 from gpucost.core.model import Line

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.core.model import Costs
+from gpucost.core.amounts import Costs
 from gpucost.storage.amount_columns import pack_table, unpack_table
 
 amounts = st.integers(-(10**27), 10**27).map(lambda units: Decimal(units).scaleb(-12))

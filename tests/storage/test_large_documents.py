@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from gpucost.core.amounts import quantize
 from gpucost.core.errors import ConflictError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, Quota
-from gpucost.core.money import quantize
 from gpucost.features.alerting.model import Alert, AlertGroup, Evaluation, OutboxEntry, Subject, TopWaster
 from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart
 from gpucost.features.alerting.rules.spend_change import DayToDate

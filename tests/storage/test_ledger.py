@@ -9,10 +9,11 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
+from gpucost.core.amounts import Totals
 from gpucost.core.errors import ConflictError, IntegrityError, SourceError
 from gpucost.core.hours import HOUR as ONE_HOUR
 from gpucost.core.ledger import HourSummary, next_attempt, summarize
-from gpucost.core.model import HourRecord, Line, Totals
+from gpucost.core.model import HourRecord, Line
 from gpucost.storage import compressed_documents
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.table import MAX_ATTEMPTS, Table

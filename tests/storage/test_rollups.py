@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from gpucost.core.amounts import Costs
 from gpucost.core.errors import ExpiredError
 from gpucost.core.hours import HOUR
-from gpucost.core.model import Costs, HourRecord, Line
+from gpucost.core.model import HourRecord, Line
 from gpucost.core.rollups import DAY
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import BUCKETS, RollupStore, _bucket

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
-from gpucost.core.model import Capacity, HourRecord, Line
+from gpucost.core.amounts import Capacity
+from gpucost.core.model import HourRecord, Line
 from tests.system.timeline import Timeline
 
 Attribute = Callable[..., list[HourRecord]]

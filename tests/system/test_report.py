@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from gpucost.core.model import Capacity, Costs
+from gpucost.core.amounts import Capacity, Costs
 from gpucost_cli.rendering import print_table
 from gpucost_cli.report import business_unit_tables, costs_tables
 

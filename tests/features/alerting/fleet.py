@@ -7,10 +7,10 @@ from decimal import Decimal
 from typing import Any
 
 from gpucost.container import workload_savings
+from gpucost.core.amounts import Capacity, Costs, Totals, quantize
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, month_bounds
-from gpucost.core.model import Capacity, Costs, Coverage, HourRecord, Line, NodeHour, Status, Totals
-from gpucost.core.money import quantize
+from gpucost.core.model import Coverage, HourRecord, Line, NodeHour, Status
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import AlertSources, Notifier
 from gpucost.features.alerting.service import AlertService

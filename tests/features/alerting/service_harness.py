@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+from gpucost.core.amounts import Costs, Totals, quantize
 from gpucost.core.errors import SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary, Manifest
-from gpucost.core.model import ClusterCharge, Costs, Coverage, HourRecord, Line, NodeHour, Status, Totals
-from gpucost.core.money import quantize
+from gpucost.core.model import ClusterCharge, Coverage, HourRecord, Line, NodeHour, Status
 from gpucost.features.alerting.model import AlertGroup, Cursor, Notification, OutboxEntry
 from gpucost.features.alerting.ports import AlertSources, Notifier
 from gpucost.features.alerting.service import AlertService, alert_scopes

@@ -15,10 +15,10 @@ import pytest
 from devstack.aws import credentials, running_aws
 from functions.alert import app as function
 from gpucost.container import Container
+from gpucost.core.amounts import Totals, quantize
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.core.model import Coverage, HourRecord, Line, Totals
-from gpucost.core.money import quantize
+from gpucost.core.model import Coverage, HourRecord, Line
 from gpucost.runtime import secrets
 from gpucost.settings_document import DocumentStore
 from gpucost.storage.ledger import Ledger

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from gpucost.core.amounts import quantize
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.model import Line
-from gpucost.core.money import quantize
 from gpucost.features.alerting.model import AlertGroup, Cursor
 from tests.conftest import DynamoTable
 from tests.features.alerting.service_harness import (

@@ -12,9 +12,10 @@ import duckdb
 import pytest
 
 from devstack.aws import local_client, running_aws
+from gpucost.core.amounts import Costs, Totals
 from gpucost.core.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR
-from gpucost.core.model import Costs, HourRecord, Totals
+from gpucost.core.model import HourRecord
 from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.exported_days import ExportedDay, object_key
 from gpucost.features.exports.files import DuckDbFiles

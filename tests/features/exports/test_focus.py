@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
 from gpucost.core.ledger import Manifest
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation
-from gpucost.core.model import Capacity, ClusterCharge, Costs, HourRecord, Line, NodeHour, Status, Totals
+from gpucost.core.model import ClusterCharge, HourRecord, Line, NodeHour, Status
 from gpucost.core.pricing.node_prices import Pricing
 from gpucost.features.exports.exported_days import ExportedDay, due_days, fingerprint, object_key, status_of
 from gpucost.features.exports.focus import ExportedHour, Row, focus_rows, region_of

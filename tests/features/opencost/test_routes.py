@@ -16,7 +16,8 @@ from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from devstack.template import REPOSITORY
 from gpucost.container import Container
-from gpucost.core.model import Capacity, HourRecord, Line, Totals
+from gpucost.core.amounts import Capacity, Totals
+from gpucost.core.model import HourRecord, Line
 from gpucost.features.opencost.filters import parse_filter
 from gpucost.features.opencost.properties import Properties
 from gpucost.features.opencost.windows import parse_duration, parse_window

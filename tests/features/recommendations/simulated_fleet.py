@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from gpucost.core.model import Capacity, Costs, Coverage, HourRecord, Line, NodeHour, Totals
+from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.model import Coverage, HourRecord, Line, NodeHour
 
 START = datetime(2026, 11, 2, tzinfo=UTC)
 """A Monday."""

@@ -8,9 +8,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from gpucost.core.amounts import Capacity, Costs, Totals, from_fixed_point
 from gpucost.core.hours import HOUR, floor_day
-from gpucost.core.model import Capacity, Costs, Coverage, HourRecord, Line, Status, Totals
-from gpucost.core.money import from_fixed_point
+from gpucost.core.model import Coverage, HourRecord, Line, Status
 from gpucost.core.rollups import DAY
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger

@@ -8,10 +8,10 @@ from decimal import Decimal
 import pytest
 
 from gpucost.core.access import Scope
+from gpucost.core.amounts import Costs
 from gpucost.core.errors import AccessDeniedError, InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import Costs
 from gpucost.core.rollups import UnitHour
 from gpucost.features.alerting.budgets import tightest_budget
 from gpucost.features.recommendations.forecasts import ForecastService

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from gpucost.core.fixed_point import published_figures
-from gpucost.core.model import Costs
+from gpucost.core.amounts import Costs
 from gpucost.reports import CostReport
 from gpucost.runtime.json_text import dumps_row, fixed_point_text
 
@@ -24,7 +23,7 @@ def cost_rows(report: CostReport) -> Iterator[str]:
         group = groups.get(names)
         if group is None:
             group = groups[names] = dumps_row(row.group)
-        figures = _FIGURES % tuple([fixed_point_text(whole) for whole in published_figures(row.amounts)])
+        figures = _FIGURES % tuple(map(fixed_point_text, row.costs.published()))
         if has_idle:
             yield f'{period}, "group": {group}, "kind": "{row.kind}"{figures}, {dumps_row(row.idle_figures())[1:]}'
         else:

@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from gpucost.core.model import Costs, Line
-from gpucost.core.money import quantize
+from gpucost.core.amounts import Costs, quantize
+from gpucost.core.model import Line
 from gpucost.core.query.cost_query import IDLE_FIGURES, CostQuery, IdlePolicy
 from gpucost.core.query.grouping import Row
 from gpucost.core.query.periods import Granularity
@@ -325,7 +325,8 @@ def top_waster_row(top_waster: TopWaster) -> dict[str, Any]:
 
 
 def _pod(line: Line) -> dict[str, Any]:
-    return {name: getattr(line, name) for name in WastingPod.model_fields}
+    figures = line.figures()
+    return {name: figures[name] for name in WastingPod.model_fields}
 
 
 def _figures(row: Row, query: CostQuery) -> dict[str, Decimal | None]:

@@ -7,7 +7,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from pydantic import Field
 
-from gpucost.core.money import quantize
+from gpucost.core.amounts import quantize
 from gpucost.core.query.periods import Period
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller

@@ -184,4 +184,4 @@ def _period(row: FleetRow) -> dict[str, Any]:
 
 
 def _line(row: LineRow) -> dict[str, Any]:
-    return {"cluster": row.cluster, "hour": row.hour, "currency": row.currency, **row.line._asdict()}
+    return {"cluster": row.cluster, "hour": row.hour, "currency": row.currency, **row.line.figures()}

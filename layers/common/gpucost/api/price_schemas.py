@@ -2,13 +2,14 @@
 
 from dataclasses import fields
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from pydantic import Field
 
+from gpucost.core.amounts import Capacity, to_decimal
 from gpucost.core.ledger import Restatement
-from gpucost.core.model import Capacity, NodeHour
-from gpucost.core.money import ZERO
+from gpucost.core.model import NodeHour
 from gpucost.core.pricing.prices import PriceSource, PriceUnit
 from gpucost.core.query.periods import Period
 from gpucost.http.schemas import (
@@ -187,11 +188,11 @@ def node_row(row: NodeRow) -> dict[str, Any]:
         node_fields: dict[str, Any] = {
             field.name: getattr(record, field.name) for field in fields(record) if field.name != "capacity"
         }
-        if not record.price_source:
-            node_fields["allocated_usd"] = None
+        node_fields["billed_usd"] = None if record.billed_usd is None else to_decimal(record.billed_usd)
+        node_fields["allocated_usd"] = to_decimal(record.allocated_usd) if record.price_source else None
         held_costs = row.held_costs()
         cost_parts = {
-            name: getattr(held_costs, name) if held_costs is not None and record.price_source else None
+            name: to_decimal(getattr(held_costs, name)) if held_costs is not None and record.price_source else None
             for name in ("effective_usd", "waste_usd", "unmeasured_usd")
         }
         return {
@@ -206,8 +207,8 @@ def node_row(row: NodeRow) -> dict[str, Any]:
         ("provider_id", "node_pool", "instance_type", "capacity_type", "zone", "gpu_model"), ""
     )
     capacity = Capacity(
-        capacity_gpu_hours=record.gpu_hours or ZERO,
-        unallocated_gpu_hours=record.gpu_hours or ZERO,
+        capacity_gpu_hours=record.gpu_hours or 0,
+        unallocated_gpu_hours=record.gpu_hours or 0,
         node_cost_usd=record.amount,
         unallocated_usd=record.amount,
     ).figures()
@@ -215,9 +216,9 @@ def node_row(row: NodeRow) -> dict[str, Any]:
         capacity |= {"capacity_gpu_hours": None, "unallocated_gpu_hours": None}
     source = "capacity-block" if record.kind == "unused-capacity-block" else "cur"
     charge_fields = {"kind": record.kind, "node": record.reference, "price_source": source, "split_policy": ""}
-    cost_fields = {
+    cost_fields: dict[str, Any] = {
         "billed_usd": None,
-        **dict.fromkeys(("allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"), ZERO),
+        **dict.fromkeys(("allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"), Decimal(0)),
     }
     return {**row_key, **empty_fields, **charge_fields, **cost_fields, **capacity, "holders": []}
 
@@ -225,7 +226,8 @@ def node_row(row: NodeRow) -> dict[str, Any]:
 def _holders(row: NodeRow) -> list[dict[str, Any]] | None:
     if row.holders is None:
         return None
-    return [{name: getattr(line, name) for name in Holder.model_fields} for line in row.holders]
+    holders = [line.figures() for line in row.holders]
+    return [{name: holder[name] for name in Holder.model_fields} for holder in holders]
 
 
 def restatements_response(period: Period, restatements: list[Restatement]) -> dict[str, Any]:

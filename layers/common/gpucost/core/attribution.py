@@ -1,21 +1,17 @@
 """Attribution: from rated usage to the hour's record, with a business unit for each line."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from fractions import Fraction
 
-from gpucost.core.hours import HOUR_MS
-from gpucost.core.metering.gpu_shares import kubernetes_resource
 from gpucost.core.metering.implausible_samples import MAX_AMOUNT, MAX_UNITS, SUSPECT
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import Usage
-from gpucost.core.model import Costs, HourRecord, Line, Totals
-from gpucost.core.money import ZERO, quantize
-from gpucost.core.pricing.node_prices import NodePrice, Pricing
-from gpucost.core.pricing.rating import RatedPod, rate_usage
+from gpucost.core.model import HourRecord
+from gpucost.core.pricing.node_prices import Pricing
+from gpucost.core.pricing.rating import rate_usage
 from gpucost.core.shared_units import DistributionPolicy, distribute_lines
 
 _WILDCARDS = frozenset("*?[")
@@ -109,7 +105,7 @@ def attribute(usage: Usage, rules: AttributionRules) -> HourRecord:
     if shortfall:
         notes = (*shortfall, *usage.notes)
         return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=notes)
-    if any(pod.holding.units > MAX_UNITS for pod in usage.pods):
+    if any(pod.units > MAX_UNITS for pod in usage.pods):
         return _implausible_record(usage, usage.notes)
     try:
         return _rated(usage, rules)
@@ -118,26 +114,18 @@ def attribute(usage: Usage, rules: AttributionRules) -> HourRecord:
 
 
 def _rated(usage: Usage, rules: AttributionRules) -> HourRecord:
-    rated = rate_usage(usage, rules.pricing)
     units = units_at(rules.business_units, usage.hour)
     matcher = BusinessUnitMatcher(units)
-    undistributed = [_line(pod, matcher.business_unit_of(pod.usage.holding.pod), rules) for pod in rated.pods]
-    lines = tuple(distribute_lines(undistributed, {unit.name: unit.distribute for unit in units if unit.distribute}))
-    totals = Totals(Costs.total(line.costs() for line in lines), rated.capacity)
-    if not totals.are_plausible():
-        return _implausible_record(usage, (*usage.notes, *rated.notes))
-    return HourRecord(
-        cluster=usage.cluster,
-        hour=usage.hour,
-        status="complete" if rated.is_final else "provisional",
-        coverage=usage.coverage,
-        totals=totals,
-        lines=lines,
-        notes=(*usage.notes, *rated.notes),
-        nodes=tuple(rated.nodes),
-        charges=tuple(rated.charges),
-        currency=rules.pricing.currency,
-    )
+
+    def charge_to(pod: PodObservation) -> tuple[str, dict[str, str]]:
+        labels = {name: pod.labels[label] for name, label in rules.cost_labels.items() if label in pod.labels}
+        return matcher.business_unit_of(pod), labels
+
+    record = rate_usage(usage, rules.pricing, charge_to)
+    if record.totals is None or not record.totals.are_plausible():
+        return _implausible_record(usage, record.notes)
+    policies = {unit.name: unit.distribute for unit in units if unit.distribute}
+    return replace(record, lines=tuple(distribute_lines(record.lines, policies))) if policies else record
 
 
 def _implausible_record(usage: Usage, notes: Sequence[str]) -> HourRecord:
@@ -159,47 +147,6 @@ def _coverage_note(source: str, coverage: Decimal, minimum: Decimal) -> str:
     if not coverage:
         return f"no scrape of the {source} source was seen in this hour"
     return f"coverage of {source} is {coverage:.1%}, below the minimum of {minimum:.1%} in the settings"
-
-
-def _line(rated: RatedPod, business_unit: str, rules: AttributionRules) -> Line:
-    holding, measurement = rated.usage.holding, rated.usage.measurement
-    pod, node = holding.pod, holding.node
-    price = rated.price if isinstance(rated.price, NodePrice) else None
-    is_unmeasured = measurement.source == "none" and holding.running.length > 0
-    return Line(
-        business_unit=business_unit,
-        namespace=pod.namespace,
-        workload_kind=pod.workload_kind,
-        workload=pod.workload,
-        pod=pod.pod,
-        uid=pod.uid,
-        node=node.name,
-        node_pool=node.node_pool,
-        instance_type=node.instance_type,
-        capacity_type=node.capacity_type,
-        zone=node.zone,
-        gpu_model=node.gpu_model,
-        resource=kubernetes_resource(holding.resource),
-        units=holding.units,
-        gpu_share=holding.share.rounded,
-        gpu_share_source=holding.share.source,
-        labels={name: pod.labels[label] for name, label in rules.cost_labels.items() if label in pod.labels},
-        split_policy=price.split_policy if price else "",
-        allocated_gpu_hours=rated.allocated_gpu_hours,
-        effective_gpu_hours=None if is_unmeasured else rated.effective_gpu_hours,
-        utilization=None if measurement.utilization is None else quantize(measurement.utilization),
-        utilization_source=measurement.source,
-        unmeasured_gpu_hours=rated.unmeasured_gpu_hours,
-        gpu_hourly_usd=rated.gpu_hourly_usd,
-        price_source=price.source if price else "",
-        allocated_usd=rated.allocated_usd,
-        effective_usd=None if is_unmeasured else rated.effective_usd,
-        waste_usd=None if is_unmeasured and not rated.waste_usd else rated.waste_usd,
-        unmeasured_usd=rated.unmeasured_usd,
-        used_beyond_allocation_gpu_hours=quantize(Fraction(measurement.used_beyond_allocation_gpu_ms, HOUR_MS))
-        if measurement.used_beyond_allocation_gpu_ms
-        else ZERO,
-    )
 
 
 def _has_all(labels: Mapping[str, str], required: Mapping[str, str]) -> bool:

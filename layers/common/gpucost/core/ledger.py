@@ -4,9 +4,12 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import itemgetter
 
+from gpucost.core.amounts import Costs, Totals
+from gpucost.core.facts import FactTable
 from gpucost.core.hours import HOUR, floor_hour, hours_between
-from gpucost.core.model import Costs, Coverage, HourRecord, Status, Totals
+from gpucost.core.model import Coverage, HourRecord, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +104,14 @@ class Restatement:
     """Whether it is an adjustment of a closed month, which no other figure includes."""
 
 
-def changed_business_units(
-    before: Mapping[tuple[str, str], Costs], record: HourRecord
-) -> dict[str, tuple[Costs, Costs]]:
+def changed_business_units(before: FactTable[tuple[str, str]], record: HourRecord) -> dict[str, tuple[Costs, Costs]]:
     """Return the costs before and after of each business unit whose costs a new version changes.
 
     Args:
         before: by (business unit, namespace), from the summary of the current version.
         record: the new version.
     """
-    units: dict[str, list[Costs]] = {}
-    for (unit, _), costs in before.items():
-        units.setdefault(unit, []).append(costs)
-    previous_costs = {unit: Costs.total(parts) for unit, parts in units.items()}
-    current_costs = record.by_business_unit()
+    previous_costs, current_costs = before.group_by(itemgetter(0)), record.by_business_unit()
     return {
         unit: (previous_costs.get(unit, Costs()), current_costs.get(unit, Costs()))
         for unit in sorted(previous_costs.keys() | current_costs.keys())
@@ -132,7 +129,7 @@ class HourSummary:
     version: int
     coverage: Coverage | None
     totals: Totals | None
-    groups: Mapping[tuple[str, str], Costs]
+    groups: FactTable[tuple[str, str]]
     """By (business unit, namespace); empty for an incomplete hour."""
     currency: str = "USD"
 

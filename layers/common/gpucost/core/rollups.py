@@ -7,11 +7,14 @@ and sums again where they differ. No reader relies on a rollup being up to date.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import NamedTuple
 
+from gpucost.core.amounts import Costs, Totals
+from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.hours import floor_day
 from gpucost.core.ledger import HourSummary, Manifest
-from gpucost.core.model import Capacity, Costs, Line, Totals
+from gpucost.core.model import Line
 
 DAY = timedelta(days=1)
 
@@ -43,7 +46,7 @@ class DaySummary:
     """Every published hour of the day, including incomplete ones."""
     totals: Totals | None
     """None where no hour has figures; its capacity is None if that of any hour is None."""
-    units: Mapping[str, Costs]
+    units: FactTable[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,47 +65,28 @@ def days_with_hours(hours: Iterable[datetime]) -> list[datetime]:
     return sorted({floor_day(hour) for hour in hours})
 
 
-def costs_by_unit(summary: HourSummary) -> dict[str, Costs]:
+def costs_by_unit(summary: HourSummary) -> FactTable[str]:
     """Sum an hour's costs by business unit."""
-    groups: dict[str, list[Costs]] = {}
-    for (unit, _), costs in summary.groups.items():
-        groups.setdefault(unit, []).append(costs)
-    return {unit: Costs.total(parts) for unit, parts in groups.items()}
+    return summary.groups.group_by(itemgetter(0))
 
 
 def sum_day(cluster: str, day: datetime, manifests: Sequence[Manifest], summaries: Iterable[HourSummary]) -> DaySummary:
     """Sum a day from the summaries of its hours."""
-    complete = [(summary, summary.totals) for summary in summaries if summary.totals is not None]
-    units: dict[str, list[Costs]] = {}
-    for summary, _ in complete:
-        for unit, costs in costs_by_unit(summary).items():
-            units.setdefault(unit, []).append(costs)
-    capacities = [totals.capacity for _, totals in complete]
-    available_capacities = [capacity for capacity in capacities if capacity is not None]
-    totals = None
-    if complete:
-        capacity = Capacity.total(available_capacities) if len(available_capacities) == len(capacities) else None
-        totals = Totals(Costs.total(totals.costs for _, totals in complete), capacity)
-    return DaySummary(
-        cluster, day, tuple(manifests), totals, {unit: Costs.total(parts) for unit, parts in sorted(units.items())}
-    )
+    complete = [summary for summary in summaries if summary.totals is not None]
+    units = sum_by((unit, costs) for summary in complete for (unit, _), costs in summary.groups.items())
+    totals = Totals.total(summary.totals for summary in complete if summary.totals is not None)
+    return DaySummary(cluster, day, tuple(manifests), totals, units.select(sorted(units)))
 
 
-def sum_facts(lines: Iterable[Line]) -> dict[FactKey, Costs]:
+def sum_facts(lines: Iterable[Line]) -> FactTable[FactKey]:
     """Sum lines by all their dimensions."""
-    groups: dict[FactKey, list[Costs]] = {}
-    for line in lines:
-        groups.setdefault(fact_key(line), []).append(line.costs())
-    return {key: Costs.total(parts) for key, parts in groups.items()}
+    return sum_by((fact_key(line), line.costs()) for line in lines)
 
 
-def merge_facts(parts: Iterable[Mapping[FactKey, Costs]]) -> dict[FactKey, Costs]:
+def merge_facts(parts: Iterable[Mapping[FactKey, Costs]]) -> FactTable[FactKey]:
     """Add up the facts of several hours, in order of their keys."""
-    groups: dict[FactKey, list[Costs]] = {}
-    for part in parts:
-        for key, costs in part.items():
-            groups.setdefault(key, []).append(costs)
-    return {key: Costs.total(groups[key]) for key in sorted(groups)}
+    facts = sum_by(fact for part in parts for fact in part.items())
+    return facts.select(sorted(facts))
 
 
 def fact_key(line: Line) -> FactKey:

@@ -4,11 +4,10 @@ Each line of a shared unit becomes one line per receiving unit, so that every re
 """
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from typing import Literal
 
+from gpucost.core.amounts import split_each
 from gpucost.core.model import Line
-from gpucost.core.money import ZERO, split_each
 
 DistributionPolicy = Literal["proportional", "even"]
 """In proportion to the cost of the receivers' lines in the hour, or in equal parts."""
@@ -28,15 +27,15 @@ def distribute_lines(lines: Sequence[Line], policies: Mapping[str, DistributionP
     """
     if not policies:
         return list(lines)
-    costs: dict[str, Fraction] = {}
+    costs: dict[str, int] = {}
     for line in lines:
         if line.business_unit not in policies:
-            costs[line.business_unit] = costs.get(line.business_unit, Fraction(0)) + Fraction(line.allocated_usd or 0)
+            costs[line.business_unit] = costs.get(line.business_unit, 0) + (line.allocated_usd or 0)
     receivers = sorted(costs)
     if not receivers:
         return list(lines)
     by_cost = [costs[unit] for unit in receivers]
-    evenly = [Fraction(1)] * len(receivers)
+    evenly = [1] * len(receivers)
     weights = {"even": evenly, "proportional": by_cost if any(by_cost) else evenly}
     distributed: list[Line] = []
     for line in lines:
@@ -47,17 +46,17 @@ def distribute_lines(lines: Sequence[Line], policies: Mapping[str, DistributionP
     return distributed
 
 
-def _parts(line: Line, receivers: Sequence[str], weights: Sequence[Fraction]) -> list[Line]:
+def _parts(line: Line, receivers: Sequence[str], weights: Sequence[int]) -> list[Line]:
     """Split a line into parts; each part's `allocated` is the sum of its effective, waste and unmeasured."""
-    effective_hours, effective = line.effective_gpu_hours or ZERO, line.effective_usd or ZERO
-    is_priced, unmeasured = line.allocated_usd is not None, line.unmeasured_usd or ZERO
+    effective_hours, effective = line.effective_gpu_hours or 0, line.effective_usd or 0
+    is_priced, unmeasured = line.allocated_usd is not None, line.unmeasured_usd or 0
     waste_hours = line.allocated_gpu_hours - effective_hours - line.unmeasured_gpu_hours
     amounts = [
         effective_hours,
         waste_hours,
         line.unmeasured_gpu_hours,
         effective,
-        (line.allocated_usd or ZERO) - effective - unmeasured,
+        (line.allocated_usd or 0) - effective - unmeasured,
         unmeasured,
         line.used_beyond_allocation_gpu_hours,
     ]

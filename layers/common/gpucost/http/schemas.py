@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from gpucost.core.model import Capacity, Costs, Status, Totals
+from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.model import Status
 from gpucost.core.query.periods import DEFAULT_WINDOW, Period
 from gpucost.reports import HourRow, PeriodCoverage
 

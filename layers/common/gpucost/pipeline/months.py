@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from gpucost.core.amounts import Costs
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
+from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.hours import HOUR, floor_hour, hours_between, parse_month
 from gpucost.core.ledger import ClosedMonth, HourSummary
-from gpucost.core.model import Costs
-from gpucost.core.rollups import costs_by_unit
 from gpucost.pipeline.attribute import roll_up
 from gpucost.pipeline.dispatch import MAX_SILENCE
 from gpucost.storage.hour_versions import HourVersions
@@ -193,10 +193,8 @@ def _span(month: str) -> tuple[datetime, datetime]:
         raise InvalidInputError(str(error)) from None
 
 
-def _sums(summaries: Sequence[HourSummary]) -> dict[tuple[str, str], Costs]:
+def _sums(summaries: Sequence[HourSummary]) -> FactTable[tuple[str, str]]:
     """Sum costs by business unit and currency; different currencies are never added."""
-    parts_by_key: dict[tuple[str, str], list[Costs]] = {}
-    for summary in summaries:
-        for unit, costs in costs_by_unit(summary).items():
-            parts_by_key.setdefault((unit, summary.currency), []).append(costs)
-    return {key: Costs.total(parts) for key, parts in parts_by_key.items()}
+    return sum_by(
+        ((unit, summary.currency), costs) for summary in summaries for (unit, _), costs in summary.groups.items()
+    )

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from gpucost.core.amounts import Capacity
 from gpucost.core.attribution import attribute
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.model import Capacity, Costs, HourRecord
+from gpucost.core.facts import FactTable
+from gpucost.core.model import HourRecord
 from gpucost.core.pricing.price_split import SPLIT_POLICIES
 from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import Pricer, policy_of
@@ -19,7 +21,7 @@ class SplitSums:
     """The sums that one policy would charge."""
 
     policy: str
-    units: dict[str, Costs] = field(default_factory=dict)
+    units: FactTable[str] = field(default_factory=FactTable)
     capacity: Capacity | None = field(default_factory=Capacity)
     """None if the capacity of any hour is unknown."""
     hours: int = 0
@@ -40,11 +42,8 @@ class SplitSums:
                 "cluster (--cluster), or a period before or after the change of currency"
             )
         self.currency = record.currency
-        for unit, costs in record.by_business_unit().items():
-            self.units[unit] = Costs.total([self.units.get(unit, Costs()), costs])
-        capacity = record.totals.capacity if record.totals else None
-        if self.capacity is not None:
-            self.capacity = None if capacity is None else Capacity.total([self.capacity, capacity])
+        self.units += record.by_business_unit()
+        self.capacity = Capacity.total_if_known([self.capacity, record.totals.capacity if record.totals else None])
         self.hours += 1
 
 

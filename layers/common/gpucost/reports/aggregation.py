@@ -12,23 +12,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
-from operator import sub
 from typing import Literal
 
 from gpucost.core.access import FULL_ACCESS, Scope
+from gpucost.core.amounts import Capacity, Costs
 from gpucost.core.errors import InvalidInputError, SourceError
-from gpucost.core.fixed_point import (
-    ZERO_ROW,
-    CostTable,
-    FixedPointRow,
-    add_rows,
-    sum_rows,
-    to_costs,
-    to_fixed_point_rows,
-)
+from gpucost.core.facts import FactSums, FactTable
 from gpucost.core.hours import floor_day
 from gpucost.core.ledger import HourSummary, Manifest
-from gpucost.core.model import Capacity, Costs
 from gpucost.core.query.cost_query import MAX_LINE_HOURS, CostQuery
 from gpucost.core.query.dimensions import (
     DAY_DIMENSIONS,
@@ -38,8 +29,8 @@ from gpucost.core.query.dimensions import (
     key_of_fact,
     key_of_line,
 )
-from gpucost.core.query.grouping import Cell, QueryResult, sum_cells
-from gpucost.core.query.periods import Period, row_start
+from gpucost.core.query.grouping import Cell, QueryResult
+from gpucost.core.query.periods import Period
 from gpucost.core.rollups import DAY, DaySummary
 from gpucost.reports.period_totals import PeriodTotals
 from gpucost.reports.scoped import scoped_hours, scoped_rollups
@@ -53,8 +44,6 @@ MAX_FACT_DAYS = 105
 """Most cluster-days of all business units' facts that one report is summed from: three clusters for 35 days."""
 MAX_SELECTED_UNITS = 5
 """Up to this many business units are read separately. For more, the records of all units are read."""
-_MAX_PENDING = 20_000
-"""Costs collected before they are added up, in addition to two per cell."""
 _BATCH = 7 * DAY
 
 RowSource = Literal["sums", "units", "facts", "lines"]
@@ -84,7 +73,7 @@ def plan_reads(query: CostQuery, scope: Scope = FULL_ACCESS) -> ReadPlan:
     Raises:
         InvalidInputError: the query needs lines of too many hours. The message says how to narrow it.
     """
-    dimensions, is_hourly = set(query.dimensions()), query.granularity == "hour"
+    dimensions, is_hourly = set(query.dimensions()), not query.has_rows_of_whole_days()
     units = _selected_units(query, scope)
     days = query.period.full_days()
     no_days = Period(query.period.end, query.period.end)
@@ -138,9 +127,13 @@ class CostReader:
         ledger: all hours.
         rollups: all rollups.
         scope: what the caller may see of them.
+        limits_fact_days: whether queries that read more than `MAX_FACT_DAYS` are refused.
     """
 
-    def __init__(self, ledger: PublishedHours, rollups: RollupReader, scope: Scope) -> None:
+    def __init__(
+        self, ledger: PublishedHours, rollups: RollupReader, scope: Scope, *, limits_fact_days: bool = True
+    ) -> None:
+        self._limits_fact_days = limits_fact_days
         self._ledger = scoped_hours(ledger, scope)
         self._rollups = scoped_rollups(rollups, scope)
         self._scope = scope
@@ -160,7 +153,7 @@ class CostReader:
             SourceError: rows and sums differ, for example because lines have expired.
         """
         read_plan = plan_reads(query, self._scope)
-        if read_plan.day_source == "facts" and read_plan.units is None:
+        if self._limits_fact_days and read_plan.day_source == "facts" and read_plan.units is None:
             fact_days = len(clusters) * (read_plan.whole_days.hours() // 24)
             if fact_days > MAX_FACT_DAYS:
                 raise InvalidInputError(
@@ -220,13 +213,12 @@ class _Aggregation:
         self._plan = read_plan
         self._observer = observer
         self._dimensions = query.dimensions()
-        self._cells: dict[Cell, list[Costs]] = {}
-        self._day_sums: dict[tuple[datetime, str], CostTable[str]] = {}
+        self._cells = FactSums[Cell]()
+        self._day_sums: dict[tuple[datetime, str], FactTable[str]] = {}
         """Daily sums by business unit, by start of the row's period and cluster."""
         self._capacities: dict[tuple[datetime, str], list[Capacity | None]] = {}
         self._period_starts: dict[datetime, datetime] = {}
         self._keys: dict[tuple[str, str, str], GroupKey] = {}
-        self._pending_count = 0
         self._line_count = 0
         self.totals = PeriodTotals(read_plan.units)
 
@@ -246,7 +238,7 @@ class _Aggregation:
         for edge in self._edges():
             for week in _weeks(_within(edge, manifests)):
                 self._read_hours(cluster, week)
-                self._fold()
+                self._check_cell_count()
         day_manifests = _within(self._plan.whole_days, manifests)
         for day in self._rollups.days_of(day_manifests):
             if self.totals.add_day(day) and day.totals is not None:
@@ -254,7 +246,7 @@ class _Aggregation:
                 if self._plan.day_source == "sums":
                     self._add_day(cluster, day)
         self._read_rows(self._plan.day_source, cluster, day_manifests)
-        self._fold()
+        self._check_cell_count()
 
     def read_unit_rows(self, cluster: str) -> None:
         """Read one cluster's rows and the status of its hours, without fleet sums."""
@@ -271,7 +263,7 @@ class _Aggregation:
         """Return the sums of what `read_unit_rows` read."""
         sums = self._sums()
         if self.totals.capacities:
-            self.totals.costs += to_costs([sum_rows(sums.values())])
+            self.totals.costs.append(sums.total())
         return QueryResult(sums), self.totals
 
     def _manifests(self, cluster: str) -> list[Manifest]:
@@ -303,21 +295,17 @@ class _Aggregation:
         cells, read_plan = self._sums(), self._plan
         if (read_plan.day_source, read_plan.hour_source, read_plan.units) == ("sums", "sums", None):
             return QueryResult(cells, self._capacities_by_row()), self.totals  # both come from one source
-        row_sum = sum_rows(cells.values())
-        unit_sum, fleet_sum = to_fixed_point_rows([self.totals.unit_costs(), Costs.total(self.totals.costs)])
-        if row_sum != unit_sum:
+        row_sum = cells.total()
+        if row_sum != self.totals.unit_costs():
             raise InconsistentRowsError(
                 "the rows of the period do not add up to its sums, because lines of its hours have expired or are "
                 "missing. Select whole days, or group and filter by business_unit and namespace only."
             )
-        other_units = ZERO_ROW if read_plan.units is None else tuple(map(sub, fleet_sum, row_sum))
+        other_units = Costs() if read_plan.units is None else Costs.total(self.totals.costs) - row_sum
         return QueryResult(cells, self._capacities_by_row(), other_units), self.totals
 
     def _capacities_by_row(self) -> dict[tuple[datetime, str], Capacity | None]:
-        return {
-            key: None if None in parts else Capacity.total(part for part in parts if part is not None)
-            for key, parts in self._capacities.items()
-        }
+        return {key: Capacity.total_if_known(parts) for key, parts in self._capacities.items()}
 
     def _read_hours(self, cluster: str, manifests: Sequence[Manifest]) -> None:
         for summary in self._ledger.summaries_of(manifests):
@@ -349,7 +337,7 @@ class _Aggregation:
                 for day, facts in self._rollups.facts_of(week, unit):
                     for fact, costs in facts.items():
                         self._add(day, cluster, key_of(fact), costs)
-            self._fold()
+            self._check_cell_count()
 
     def _read_lines(self, cluster: str, manifests: Sequence[Manifest]) -> None:
         key_of = key_of_line(self._dimensions, cluster)
@@ -364,18 +352,18 @@ class _Aggregation:
                     f"this query reads more than {MAX_LINES:,} pod-hours, the maximum. Shorten the period, or select "
                     "one cluster or one business_unit."
                 )
-            self._fold()
+            self._check_cell_count()
 
     def _add_day(self, cluster: str, day: DaySummary) -> None:
         if not self._dimensions:
             if day.totals is not None:
                 self._add(day.day, cluster, (), day.totals.costs)
             return
-        units = CostTable.from_costs(day.units)
+        units = day.units
         if self._plan.units is not None:
             units = units.select(self._plan.units)
         if "business_unit" not in self._dimensions:
-            units = units.summed_under("")
+            units = units.under("")
         owner = cluster if "cluster" in self._dimensions else self._owner(cluster)
         key = self._period_start(day.day), owner
         self._day_sums[key] = self._day_sums[key] + units if key in self._day_sums else units
@@ -402,8 +390,7 @@ class _Aggregation:
 
     def _add(self, moment: datetime, cluster: str, key: GroupKey, costs: Costs) -> None:
         cell = self._cell(moment, cluster, key)
-        self._cells.setdefault(cell, []).append(costs)
-        self._pending_count += 1
+        self._cells.add(cell, costs)
         if self._observer is not None:
             self._observer(moment, cell, costs)
 
@@ -417,34 +404,28 @@ class _Aggregation:
     def _period_start(self, moment: datetime) -> datetime:
         start = self._period_starts.get(moment)
         if start is None:
-            start = self._period_starts[moment] = row_start(moment, self._query.granularity, self._query.period)
+            start = self._period_starts[moment] = self._query.row_start(moment)
         return start
 
     def _add_capacity(self, cluster: str, moment: datetime, capacity: Capacity | None) -> None:
         self._capacities.setdefault((self._period_start(moment), cluster), []).append(capacity)
 
-    def _fold(self) -> None:
-        upper_bound = len(self._cells) + sum(map(len, self._day_sums.values()))
+    def _check_cell_count(self) -> None:
+        upper_bound = len(self._cells.keys()) + sum(map(len, self._day_sums.values()))
         if upper_bound > MAX_CELLS and len(self._cells.keys() | self._day_cells().keys()) > MAX_CELLS:
             raise InvalidInputError(
                 f"the report would have more than {MAX_CELLS:,} rows. Shorten the period, use granularity=day or "
                 "total, group by fewer dimensions, or select one cluster."
             )
-        if self._pending_count > 2 * len(self._cells) + _MAX_PENDING:
-            self._cells = {cell: [costs] for cell, costs in sum_cells(self._cells).items()}
-            self._pending_count = len(self._cells)
 
-    def _sums(self) -> dict[Cell, FixedPointRow]:
-        sums = self._day_cells()
-        for cell, row in CostTable.from_costs(sum_cells(self._cells)).rows.items():
-            sums[cell] = add_rows(sums[cell], row) if cell in sums else row
-        return sums
+    def _sums(self) -> FactTable[Cell]:
+        return FactTable.of(self._day_cells()) + self._cells.table()
 
-    def _day_cells(self) -> dict[Cell, FixedPointRow]:
+    def _day_cells(self) -> dict[Cell, Costs]:
         return {
-            Cell(start, self._owner(cluster), self._key(cluster, unit, "")): row
+            Cell(start, self._owner(cluster), self._key(cluster, unit, "")): costs
             for (start, cluster), units in self._day_sums.items()
-            for unit, row in units.rows.items()
+            for unit, costs in units.items()
         }
 
 

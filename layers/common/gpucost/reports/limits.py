@@ -6,10 +6,10 @@ from datetime import datetime
 from decimal import Decimal
 
 from gpucost.core.access import Scope
+from gpucost.core.amounts import quantize, to_decimal
 from gpucost.core.errors import InvalidInputError, ParameterError
 from gpucost.core.limits import Limits, PoolLimit, Quota
 from gpucost.core.model import Line
-from gpucost.core.money import quantize
 from gpucost.core.query.cost_query import MAX_LINE_HOURS
 from gpucost.core.query.periods import Period, parse_period
 from gpucost.reports.aggregation import MAX_LINES
@@ -110,9 +110,9 @@ class LimitReports:
 
 def _mean_units(lines: Sequence[Line]) -> tuple[Decimal, Decimal | None]:
     """Return the mean units held and used: GPU-hours ÷ physical GPUs per unit."""
-    held = sum((line.allocated_gpu_hours / line.gpu_share for line in lines if line.gpu_share), Decimal(0))
+    held = sum((to_decimal(line.allocated_gpu_hours) / line.gpu_share for line in lines if line.gpu_share), Decimal(0))
     used = [
-        line.effective_gpu_hours / line.gpu_share
+        to_decimal(line.effective_gpu_hours) / line.gpu_share
         for line in lines
         if line.gpu_share and line.effective_gpu_hours is not None
     ]

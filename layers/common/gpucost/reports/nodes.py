@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from gpucost.core.amounts import Costs
 from gpucost.core.errors import ParameterError
 from gpucost.core.hours import format_timestamp
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import ClusterCharge, Costs, Line, NodeHour
+from gpucost.core.model import ClusterCharge, Line, NodeHour
 from gpucost.core.query.cost_query import MAX_LINE_HOURS
 from gpucost.core.query.paging import fingerprint, read_cursor
 from gpucost.core.query.periods import Period

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
+from gpucost.core.amounts import Capacity, Costs, Totals, quantize
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.ledger import HourSummary, Manifest
-from gpucost.core.model import Capacity, Costs, Coverage, Totals
-from gpucost.core.money import quantize
+from gpucost.core.model import Coverage
 from gpucost.core.rollups import DaySummary, costs_by_unit
 from gpucost.reports.records import PeriodCoverage
 
@@ -84,9 +84,7 @@ class PeriodTotals:
         """Return exact sums, or None if no hour has figures. The capacity is None if any hour's is."""
         if not self.costs:
             return None
-        capacities = [capacity for capacity in self.capacities if capacity is not None]
-        is_complete = len(capacities) == len(self.capacities)
-        return Totals(Costs.total(self.costs), Capacity.total(capacities) if is_complete else None)
+        return Totals(Costs.total(self.costs), Capacity.total_if_known(self.capacities))
 
     def currency(self, default: str) -> str:
         """Return the currency of all amounts.

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from gpucost.core.amounts import Totals
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import Totals
 from gpucost.core.query.cost_query import CostQuery
 from gpucost.core.query.grouping import Row
 from gpucost.core.query.periods import Period

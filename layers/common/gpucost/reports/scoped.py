@@ -4,16 +4,18 @@ Callers who may not see the whole fleet get only their business units: hours, da
 no capacity. Their figures add up to allocated = effective + waste + unmeasured.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Never
 
 from gpucost.core.access import Scope
+from gpucost.core.amounts import Costs, Totals
 from gpucost.core.errors import AccessDeniedError
+from gpucost.core.facts import FactTable
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary, Manifest, Restatement
-from gpucost.core.model import ClusterCharge, Costs, Line, NodeHour, Totals
+from gpucost.core.model import ClusterCharge, Line, NodeHour
 from gpucost.core.rollups import DaySummary, FactKey, UnitHour
 from gpucost.storage.ports import PublishedHours, RollupReader
 
@@ -82,8 +84,8 @@ class _ScopedHours:
         _deny()
 
     def _summary(self, summary: HourSummary) -> HourSummary:
-        groups = {key: costs for key, costs in summary.groups.items() if self.scope.covers(key[0])}
-        return replace(summary, groups=groups, totals=_totals(summary.totals, groups.values()))
+        groups = summary.groups.select(key for key in summary.groups if self.scope.covers(key[0]))
+        return replace(summary, groups=groups, totals=_totals(summary.totals, groups.total()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +104,19 @@ class _ScopedRollups:
 
     def facts_of(
         self, manifests: Sequence[Manifest], business_unit: str | None = None
-    ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
+    ) -> list[tuple[datetime, FactTable[FactKey]]]:
         if business_unit is not None:
             self.scope.require(business_unit)
         return [
-            (day, {key: costs for key, costs in facts.items() if self.scope.covers(key.business_unit)})
+            (day, facts.select(key for key in facts if self.scope.covers(key.business_unit)))
             for day, facts in self.rollups.facts_of(manifests, business_unit)
         ]
 
     def _day(self, day: DaySummary) -> DaySummary:
-        units = {unit: costs for unit, costs in day.units.items() if self.scope.covers(unit)}
-        return replace(day, units=units, totals=_totals(day.totals, units.values()))
+        units = day.units.select(filter(self.scope.covers, day.units))
+        return replace(day, units=units, totals=_totals(day.totals, units.total()))
 
 
-def _totals(totals: Totals | None, groups: Iterable[Costs]) -> Totals | None:
-    """Return the sum of the groups, without capacity; None if the hours have no figures."""
-    return None if totals is None else Totals(Costs.total(groups), None)
+def _totals(totals: Totals | None, visible_costs: Costs) -> Totals | None:
+    """Return visible costs as totals, without capacity; None if the hours have no figures."""
+    return None if totals is None else Totals(visible_costs, None)

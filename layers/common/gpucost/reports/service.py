@@ -5,15 +5,14 @@ from dataclasses import replace
 from datetime import datetime
 
 from gpucost.core.access import Scope
+from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.errors import InvalidInputError, NotFoundError
-from gpucost.core.fixed_point import ZERO_ROW
 from gpucost.core.hours import floor_hour, hours_between
 from gpucost.core.ledger import Restatement
-from gpucost.core.model import Capacity, Costs, Totals
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE, CostQuery
 from gpucost.core.query.grouping import QueryResult, Row, group_rows
 from gpucost.core.query.paging import check_cursor, fingerprint, read_cursor
-from gpucost.core.query.periods import Period, check_length, parse_period, previous_period, row_end
+from gpucost.core.query.periods import Period, check_length, parse_period, previous_period
 from gpucost.reports.aggregation import CostReader
 from gpucost.reports.lines import LinePage, LineReports
 from gpucost.reports.nodes import NodePage, NodeReports
@@ -80,7 +79,7 @@ class ReportService:
         units = self._settings_store.current().settings.business_units
         missing = {unit.name for unit in units if scope.covers(unit.name)} - names_with_rows
         zero_rows = [
-            Row(period.start, period.end, {"business_unit": unit}, ZERO_ROW) for unit in missing if report.totals
+            Row(period.start, period.end, {"business_unit": unit}, Costs()) for unit in missing if report.totals
         ]
         rows = sorted([*report.rows, *zero_rows], key=lambda row: row.group["business_unit"])
         return replace(report, rows=rows, row_count=len(rows))
@@ -193,11 +192,10 @@ class ReportService:
         result, totals = CostReader(self._ledger, self._rollups, scope).read(query, clusters)
         report = self._report(query, clusters, scope, result, totals, None, "fleet")
         rows_by_start, capacities = {row.start: row for row in report.rows}, _capacities_by_period(result)
-        period = query.period
         return report, [
             FleetRow(
                 begin,
-                row_end(begin, query.granularity, period),
+                query.row_end(begin),
                 Totals(rows_by_start[begin].costs if begin in rows_by_start else Costs(), capacities.get(begin)),
             )
             for begin in sorted(rows_by_start.keys() | capacities.keys())
@@ -334,7 +332,4 @@ def _capacities_by_period(result: QueryResult) -> dict[datetime, Capacity | None
     parts_by_period: dict[datetime, list[Capacity | None]] = {}
     for (begin, _), capacity in result.capacities.items():
         parts_by_period.setdefault(begin, []).append(capacity)
-    return {
-        begin: None if None in parts else Capacity.total(part for part in parts if part is not None)
-        for begin, parts in parts_by_period.items()
-    }
+    return {begin: Capacity.total_if_known(parts) for begin, parts in parts_by_period.items()}

@@ -12,9 +12,10 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 
-from gpucost.core.fixed_point import CostTable, to_costs
-from gpucost.core.model import Costs
-from gpucost.core.money import to_fixed_point
+from msgspec.structs import asdict
+
+from gpucost.core.amounts import Costs
+from gpucost.core.facts import FactTable
 
 _WORD = 8
 _SIGNS = bytes([0] * 128 + [255] * 128)
@@ -42,18 +43,16 @@ def pack_table(rows: Sequence[Row]) -> bytes:
     return zlib.compress(b"".join(parts), 9)
 
 
-def unpack_table(data: bytes) -> list[tuple[tuple[str, ...], Costs]]:
+def unpack_table(data: bytes) -> FactTable[tuple[str, ...]]:
     """Read what `pack_table` returned. Amounts that were added since the table was written are 0."""
     texts, amounts = _unpacked(data)
-    rows = [*zip(*amounts, strict=True)]
-    keys = zip(*texts, strict=True) if texts else [()] * len(rows)
-    return [*zip(keys, to_costs(rows), strict=True)]
+    return FactTable(zip(*texts, strict=True) if texts else [()] * len(amounts[0]), amounts)
 
 
-def unpack_sums(data: bytes) -> CostTable[str]:
-    """Read a table whose keys are a single text into columns, for readers that add up many rows."""
-    (names,), amounts = _unpacked(data)
-    return CostTable(names, amounts)
+def unpack_units(data: bytes) -> FactTable[str]:
+    """Read a table whose keys are a single text."""
+    (units,), amounts = _unpacked(data)
+    return FactTable(units, amounts)
 
 
 def _unpacked(data: bytes) -> tuple[list[list[str]], list[Sequence[int]]]:
@@ -73,7 +72,7 @@ def _unpacked(data: bytes) -> tuple[list[list[str]], list[Sequence[int]]]:
 
 def _deviations(costs: Costs) -> list[int]:
     """Return a row's amounts, each minus the amount that is expected from the others."""
-    amounts = {name: to_fixed_point(getattr(costs, name)) for name in Costs.names()}
+    amounts = asdict(costs)
     return [amounts[name] - _expected(name, amounts) for name in amounts]
 
 

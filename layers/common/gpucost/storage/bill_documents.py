@@ -4,7 +4,6 @@ Instance ids hardly compress, and figures rarely change from hour to hour, so a 
 """
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
 from gpucost.core.model import ClusterCharge
@@ -15,19 +14,19 @@ Day = Mapping[int, Bill]
 
 
 def day_document(day: Day) -> dict[str, Any]:
-    """Return a day as JSON types, with decimals as text."""
+    """Return a day as JSON types."""
     instances: dict[str, dict[int, tuple[Any, ...]]] = {}
     charges: dict[tuple[str, str, str, str], dict[int, tuple[Any, ...]]] = {}
     for hour, bill in sorted(day.items()):
         for instance_id, billed in bill.instances.items():
             figures = (
-                _text(billed.amount), billed.currency, billed.billed_ms, int(billed.is_final), _text(billed.unblended),
+                billed.amount, billed.currency, billed.billed_ms, int(billed.is_final), billed.unblended,
             )  # fmt: skip
             instances.setdefault(instance_id, {})[hour] = figures
         for cluster, cluster_charges in bill.charges.items():
             for charge in cluster_charges:
                 key = (cluster, charge.kind, charge.reference, charge.currency)
-                charges.setdefault(key, {})[hour] = (_text(charge.amount), _text(charge.gpu_hours))
+                charges.setdefault(key, {})[hour] = (charge.amount, charge.gpu_hours)
     return {
         "hours": {str(hour): int(bill.is_final) for hour, bill in sorted(day.items())},
         "instances": {instance_id: _runs(rows) for instance_id, rows in sorted(instances.items())},
@@ -41,12 +40,12 @@ def read_day(document: Mapping[str, Any]) -> dict[int, Bill]:
     charges: dict[int, dict[str, list[ClusterCharge]]] = {int(hour): {} for hour in document["hours"]}
     for instance_id, runs in document["instances"].items():
         for first, count, amount, currency, billed_ms, is_final, unblended in runs:
-            billed = BilledHour(Decimal(amount), currency, billed_ms, bool(is_final), _decimal(unblended))
+            billed = BilledHour(amount, currency, billed_ms, bool(is_final), unblended)
             for hour in range(first, first + count):
                 instances[hour][instance_id] = billed
     for cluster, kind, reference, currency, runs in document["charges"]:
         for first, count, amount, gpu_hours in runs:
-            charge = ClusterCharge(kind, reference, Decimal(amount), currency, _decimal(gpu_hours))
+            charge = ClusterCharge(kind, reference, amount, currency, gpu_hours)
             for hour in range(first, first + count):
                 charges[hour].setdefault(cluster, []).append(charge)
     return {
@@ -64,11 +63,3 @@ def _runs(by_hour: Mapping[int, tuple[Any, ...]]) -> list[list[Any]]:
         else:
             runs.append([hour, 1, *figures])
     return runs
-
-
-def _text(amount: Decimal | None) -> str | None:
-    return None if amount is None else format(amount, "f")
-
-
-def _decimal(text: str | None) -> Decimal | None:
-    return None if text is None else Decimal(text)

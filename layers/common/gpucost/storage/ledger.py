@@ -24,7 +24,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
+from gpucost.core.amounts import MAX_AMOUNT, MAX_FIXED_POINT, Totals
 from gpucost.core.errors import ConflictError, IntegrityError
+from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.hours import HOUR, month_of
 from gpucost.core.ledger import (
     DEFAULT_RETENTION,
@@ -37,8 +39,7 @@ from gpucost.core.ledger import (
 )
 from gpucost.core.line_use import LineUse
 from gpucost.core.metering.usage import Usage
-from gpucost.core.model import ClusterCharge, Costs, HourRecord, Line, NodeHour, Totals
-from gpucost.core.money import MAX_AMOUNT, ZERO, is_amount
+from gpucost.core.model import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.storage import compressed_documents, keys
 from gpucost.storage.hour_items import chunk_items, hour_items, read_notes, read_summary, run_id_of
 from gpucost.storage.hour_versions import NO_RUN, HourVersions
@@ -243,8 +244,8 @@ class Ledger:
         """Return the lines of a version; none if any amount is implausibly large."""
         start = f"{manifest.run_id}#" + (f"{keys.unit(business_unit)}#" if business_unit is not None else "")
         lines = self._read_lines(manifest, start, read_line_items)
-        amounts = (amount or ZERO for line in lines for amount in (line.allocated_gpu_hours, line.allocated_usd))
-        return lines if all(map(is_amount, amounts)) else []
+        amounts = (amount or 0 for line in lines for amount in (line.allocated_gpu_hours, line.allocated_usd))
+        return lines if all(abs(amount) <= MAX_FIXED_POINT for amount in amounts) else []
 
     def uses_of(self, manifest: Manifest) -> list[LineUse]:
         """Return a version's lines in the form that recommendations read; none if any amount is implausibly large."""
@@ -324,7 +325,7 @@ class Ledger:
             reason=reason,
             before=before.totals if before else None,
             after=record.totals,
-            units=changed_business_units(before.groups if before else {}, record),
+            units=changed_business_units(before.groups if before else FactTable(), record),
             currency=record.currency,
             currency_before=replacing.currency if replacing and replaces_figures else record.currency,
         )
@@ -336,11 +337,8 @@ class Ledger:
             (summary,) = self.summaries_of([manifest])
             len(summary.groups)
         except IntegrityError:
-            groups: dict[tuple[str, str], list[Costs]] = {}
-            for line in self.lines_of(manifest):
-                groups.setdefault((line.business_unit, line.namespace), []).append(line.costs())
-            sums = {key: Costs.total(parts) for key, parts in groups.items()}
-            totals = Totals(Costs.total(sums.values()), None)
+            sums = sum_by(((line.business_unit, line.namespace), line.costs()) for line in self.lines_of(manifest))
+            totals = Totals(sums.total(), None)
             return HourSummary(
                 manifest.cluster, manifest.hour, manifest.status, manifest.version, manifest.coverage, totals, sums,
                 manifest.currency,

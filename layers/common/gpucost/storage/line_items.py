@@ -5,14 +5,15 @@ their order, and later versions may add fields. Each item says how many chunks t
 noticed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import repeat
 from typing import Any
 
+from gpucost.core.amounts import SCALE
 from gpucost.core.errors import IntegrityError, SourceError
 from gpucost.core.line_use import LineUse
-from gpucost.core.model import Line
+from gpucost.core.model import LINE_AMOUNTS, Line
 from gpucost.storage import compressed_documents
 from gpucost.storage.table import Item, check_format, integer, key, text
 
@@ -108,22 +109,26 @@ def _read_uses(document: Mapping[str, Any]) -> Iterator[LineUse]:
     rows, stored = document["rows"], document["columns"]
     columns: list[Iterable[Any]] = []
     for name in LineUse._fields:
-        column = stored[name]
+        column, convert = stored[name], _FLOATS.get(name)
         if not isinstance(column, list):
-            columns.append(repeat(_as_float(name, column), rows))
-        elif name in _DECIMALS:
-            columns.append(map(_float, column))
+            columns.append(repeat(convert(column) if convert else column, rows))
         else:
-            columns.append(column)
+            columns.append(map(convert, column) if convert else column)
     return map(LineUse, *columns)
 
 
-def _as_float(name: str, cell: Any) -> Any:
-    return _float(cell) if name in _DECIMALS else cell
-
-
-def _float(number: str | None) -> float | None:
+def _ratio(number: str | None) -> float | None:
     return None if number is None else float(number)
+
+
+def _amount(amount: int | None) -> float | None:
+    return None if amount is None else amount / SCALE
+
+
+_FLOATS: dict[str, Callable[[Any], float | None]] = {
+    **dict.fromkeys(_DECIMALS, _ratio),
+    **dict.fromkeys(LINE_AMOUNTS, _amount),
+}
 
 
 def _column(cells: Sequence[Any]) -> Any:

@@ -7,8 +7,9 @@ from typing import Generic, Protocol
 
 from typing_extensions import TypeVar
 
+from gpucost.core.facts import FactTable
 from gpucost.core.ledger import DEFAULT_RETENTION, HourSummary, Manifest, Restatement, Retention
-from gpucost.core.model import ClusterCharge, Costs, Line, NodeHour
+from gpucost.core.model import ClusterCharge, Line, NodeHour
 from gpucost.core.rollups import DaySummary, FactKey, UnitHour
 from gpucost.settings import Settings
 
@@ -29,7 +30,7 @@ class Rollups(Protocol):
 
     def facts(
         self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
-    ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
+    ) -> list[tuple[datetime, FactTable[FactKey]]]:
         """Return the facts of every UTC day of `[start, end)` that has a published hour, all or one business unit's."""
         ...
 
@@ -54,7 +55,7 @@ class RollupReader(Protocol):
 
     def facts_of(
         self, manifests: Sequence[Manifest], business_unit: str | None = None
-    ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
+    ) -> list[tuple[datetime, FactTable[FactKey]]]:
         """Return the facts of their UTC days, all or one business unit's; days with expired lines are left out."""
         ...
 

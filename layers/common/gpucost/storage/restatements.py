@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from gpucost.core.amounts import Costs, Totals
 from gpucost.core.ledger import Manifest, Restatement, digest_of_run
-from gpucost.core.model import Costs, Totals
 from gpucost.storage import compressed_documents, keys
 from gpucost.storage.table import FORMAT, Item, integer, key, text
 

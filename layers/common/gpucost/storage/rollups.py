@@ -16,18 +16,19 @@ covers a version and an item is missing, there was nothing to sum.
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from gpucost.core.amounts import Costs
 from gpucost.core.errors import ConflictError, ExpiredError, IntegrityError
+from gpucost.core.facts import FactTable
 from gpucost.core.hours import HOUR, floor_day, hours_between
 from gpucost.core.ledger import DEFAULT_RETENTION, HourSummary, Manifest, Retention
-from gpucost.core.model import Costs
 from gpucost.core.rollups import DAY, DaySummary, FactKey, UnitHour, costs_by_unit, merge_facts, sum_day, sum_facts
 from gpucost.storage import chunked_documents, compressed_documents, keys
-from gpucost.storage.amount_columns import pack_table, unpack_sums, unpack_table
+from gpucost.storage.amount_columns import pack_table, unpack_table, unpack_units
 from gpucost.storage.compressed_documents import CHUNK_BYTES
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text, verify_integrity
@@ -114,13 +115,13 @@ class RollupStore:
 
     def facts(
         self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
-    ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
+    ) -> list[tuple[datetime, FactTable[FactKey]]]:
         """Return the facts of every UTC day of `[start, end)` that has a published hour, all or one business unit's."""
         return self.facts_of(self._ledger.manifests(cluster, start, end), business_unit)
 
     def facts_of(
         self, manifests: Sequence[Manifest], business_unit: str | None = None
-    ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
+    ) -> list[tuple[datetime, FactTable[FactKey]]]:
         """Return the facts by UTC day of versions of one cluster's hours, all or one business unit's.
 
         Days that are not rolled up, such as the current one, are summed from their lines. They are left out if their
@@ -155,8 +156,8 @@ class RollupStore:
                 from_lines = self._facts_from_lines(day_manifests, business_unit)
                 rows.pop(day, None)
                 if from_lines is not None:
-                    rows[day] = from_lines
-        return [(day, rows[day]) for day in published if day in rows]
+                    rows[day] = from_lines.rows
+        return [(day, FactTable.of(rows[day])) for day in published if day in rows]
 
     def roll_up(self, cluster: str, day: datetime, now: datetime, retention: Retention = DEFAULT_RETENTION) -> bool:
         """Update a UTC day's rollups, its facts only after the day has ended.
@@ -234,7 +235,7 @@ class RollupStore:
         cluster: str,
         day: datetime,
         manifests: Sequence[Manifest],
-        facts: dict[FactKey, Costs],
+        facts: Mapping[FactKey, Costs],
         retention: Retention = DEFAULT_RETENTION,
     ) -> None:
         """Write a day's facts. Buckets without any are left as they are, because their digests no longer match."""
@@ -277,11 +278,9 @@ class RollupStore:
             return set(range(BUCKETS))
         check_format(item)
         with verify_integrity(item):
-            return {_bucket(unit) for unit in unpack_sums(item["b"]["B"])}
+            return {_bucket(unit) for unit in unpack_units(item["b"]["B"])}
 
-    def _facts_from_lines(
-        self, manifests: Iterable[Manifest], business_unit: str | None
-    ) -> dict[FactKey, Costs] | None:
+    def _facts_from_lines(self, manifests: Iterable[Manifest], business_unit: str | None) -> FactTable[FactKey] | None:
         """Sum the facts of hours from their lines; None if lines of an hour have expired."""
         facts_by_hour = []
         for hour in (manifest for manifest in manifests if manifest.status != "incomplete"):
@@ -373,13 +372,13 @@ def _joined_day_item(items: Sequence[Item]) -> Item | None:
 def _read_summary(cluster: str, day: datetime, manifests: Sequence[Manifest], item: Item) -> DaySummary:
     with verify_integrity(item):
         totals = compressed_documents.read_totals_text(text(item, "t")) if "t" in item else None
-        return DaySummary(cluster, day, tuple(manifests), totals, unpack_sums(item["b"]["B"]))
+        return DaySummary(cluster, day, tuple(manifests), totals, unpack_units(item["b"]["B"]))
 
 
 def _read_unit_hours(item: Item) -> dict[tuple[datetime, bytes], Costs]:
     """Return costs by hour and digest, with zeros for hours in which the business unit held nothing."""
     with verify_integrity(item):
-        rows = {int(hour): costs for (hour,), costs in unpack_table(item["b"]["B"])}
+        rows = {int(hour): costs for (hour,), costs in unpack_table(item["b"]["B"]).items()}
     return {(hour, digest): rows.get(hour.hour, Costs()) for hour, digest in _hour_digests(item)}
 
 
@@ -392,7 +391,9 @@ def _are_complete(items: Sequence[Item], digests: bytes) -> bool:
 def _read_facts(items: Sequence[Item], business_unit: str | None) -> dict[FactKey, Costs]:
     facts = {}
     with verify_integrity(items[0]):
-        for texts, costs in unpack_table(b"".join([item["b"]["B"] for item in items[: integer(items[0], "k")]])):
+        for texts, costs in unpack_table(
+            b"".join([item["b"]["B"] for item in items[: integer(items[0], "k")]])
+        ).items():
             fact = FactKey._make([*texts[:-1], tuple((name, label) for name, label in json.loads(texts[-1]))])
             if business_unit is None or fact.business_unit == business_unit:
                 facts[fact] = costs

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucost.core.amounts import Capacity, Costs
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.model import Capacity, Costs
 from gpucost.core.rollups import FactKey, sum_facts
 from gpucost.features.recommendations.what_if import Move, Outcome, what_if
 from tests.features.recommendations import simulated_fleet as sim

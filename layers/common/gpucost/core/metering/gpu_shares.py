@@ -6,9 +6,9 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cache, cached_property
 
+from gpucost.core.amounts import quantize
 from gpucost.core.metering.gpu_models import GPU_FRACTION_OF_INSTANCE, NEURON_OF_INSTANCE, compute_share, profile_share
 from gpucost.core.metering.kubernetes_labels import mig_replicas, whole_number
-from gpucost.core.money import quantize
 
 GPU = "nvidia_com_gpu"
 GPU_SHARED = "nvidia_com_gpu_shared"

@@ -9,9 +9,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from decimal import Decimal
 from itertools import combinations
 
+from gpucost.core.amounts import MAX_AMOUNT, is_amount
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.observations import Instance
-from gpucost.core.money import MAX_AMOUNT, is_amount
 
 __all__ = [
     "MAX_AMOUNT",

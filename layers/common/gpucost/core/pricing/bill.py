@@ -6,23 +6,22 @@ time outside Kubernetes counts as stranded.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 
 from gpucost.core.model import ClusterCharge
 
 
 @dataclass(frozen=True, slots=True)
 class BilledHour:
-    """One instance in one hour of the bill."""
+    """One instance in one hour of the bill, with fixed-point amounts."""
 
-    amount: Decimal
+    amount: int
     """The net amortized cost of the instance-hour, blended if the settings say so."""
     currency: str
     billed_ms: int
     """The part of the hour that AWS charged for."""
     is_final: bool
     """Whether the month's bill is closed; until then amounts may change."""
-    unblended: Decimal | None = None
+    unblended: int | None = None
     """The instance's amount in the bill, if `amount` is blended."""
 
 

@@ -15,10 +15,10 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Literal
 
+from gpucost.core.amounts import split, split_each, to_decimal, to_fixed_point
 from gpucost.core.hours import HOUR, HOUR_MS, floor_hour, hours_between
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.model import ClusterCharge
-from gpucost.core.money import ZERO, quantize, split, split_each
 from gpucost.core.pricing.bill import Bill, BilledHour
 
 Blend = Literal["none", "instance_type", "node_pool"]
@@ -76,7 +76,7 @@ class _Instance:
     """One instance in one hour, summed over its lines; `line` is the longest of them."""
 
     line: BillLine
-    amount: Decimal
+    amount: int
     billed_ms: int
     is_final: bool
 
@@ -92,10 +92,10 @@ def split_by_hour(line: BillLine) -> list[tuple[datetime, BillLine]]:
         return [(floor_hour(line.start), line)]
     if not line.is_final:
         return []
-    parts = split(quantize(line.amount), [1] * len(hours))
+    parts = split(to_fixed_point(line.amount), [1] * len(hours))
     hours_per_row = None if line.hours is None else line.hours / len(hours)
     return [
-        (hour, replace(line, start=hour, end=hour + HOUR, amount=part, hours=hours_per_row))
+        (hour, replace(line, start=hour, end=hour + HOUR, amount=to_decimal(part), hours=hours_per_row))
         for hour, part in zip(hours, parts, strict=True)
     ]
 
@@ -142,7 +142,7 @@ def _instances(lines: Sequence[BillLine]) -> dict[str, _Instance]:
     for instance_id, rows in sorted(of_instance.items()):
         instances[instance_id] = _Instance(
             line=max(rows, key=lambda row: (row.hours or 0, row.instance_type, row.capacity_type, row.operation)),
-            amount=quantize(sum((row.amount for row in rows), ZERO)),
+            amount=to_fixed_point(sum((row.amount for row in rows), Decimal(0))),
             billed_ms=round(HOUR_MS * sum((row.hours or 0 for row in rows), Fraction(0))),
             is_final=all(row.is_final for row in rows),
         )
@@ -153,12 +153,12 @@ def _billed(instances: Mapping[str, _Instance], sharing: BillSharing) -> dict[st
     pools: dict[tuple[str, ...], list[str]] = {}
     for instance_id, instance in instances.items():
         pools.setdefault(_pool(instance_id, instance, sharing), []).append(instance_id)
-    amounts: dict[str, Decimal] = {}
+    amounts: dict[str, int] = {}
     for instance_ids in pools.values():
         pool_instances = [instances[instance_id] for instance_id in instance_ids]
         if any(instance.billed_ms for instance in pool_instances):
             parts = split_each(
-                [sum((instance.amount for instance in pool_instances), ZERO)],
+                [sum(instance.amount for instance in pool_instances)],
                 [instance.billed_ms for instance in pool_instances],
             )[0]
         else:
@@ -198,7 +198,7 @@ def _unused_charges(lines: Sequence[BillLine]) -> list[ClusterCharge]:
         ClusterCharge(
             kind=kind,
             reference=reference,
-            amount=quantize(sum((row.amount for row in rows), ZERO)),
+            amount=to_fixed_point(sum((row.amount for row in rows), Decimal(0))),
             currency=currency,
             gpu_hours=_gpu_hours(rows) if kind == "unused-capacity-reservation" else None,
         )
@@ -206,7 +206,7 @@ def _unused_charges(lines: Sequence[BillLine]) -> list[ClusterCharge]:
     ]
 
 
-def _gpu_hours(rows: Sequence[BillLine]) -> Decimal | None:
+def _gpu_hours(rows: Sequence[BillLine]) -> int | None:
     """Return the GPU-hours of reserved capacity; None if an instance type is not in the catalog."""
     gpu_hours = Fraction(0)
     for row in rows:
@@ -214,7 +214,7 @@ def _gpu_hours(rows: Sequence[BillLine]) -> Decimal | None:
         if not gpus:
             return None
         gpu_hours += gpus * (row.hours or 0)
-    return quantize(gpu_hours)
+    return to_fixed_point(gpu_hours)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 
+from gpucost.core.amounts import to_fixed_point
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.model import ClusterCharge
-from gpucost.core.money import quantize
 from gpucost.core.pricing.prices import Price
 
 
@@ -100,9 +100,9 @@ def unused_block_charges(
             ClusterCharge(
                 kind="unused-capacity-block",
                 reference=block.reservation_id,
-                amount=quantize(block.node_hourly * unused_ms / HOUR_MS),
+                amount=to_fixed_point(block.node_hourly * unused_ms / HOUR_MS),
                 currency=block.currency,
-                gpu_hours=quantize(Fraction(gpus * unused_ms, HOUR_MS)) if gpus else None,
+                gpu_hours=to_fixed_point(Fraction(gpus * unused_ms, HOUR_MS)) if gpus else None,
             )
         )
     return charges

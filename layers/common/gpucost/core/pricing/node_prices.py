@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 
+from gpucost.core.amounts import SCALE
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode
@@ -31,7 +32,7 @@ class NodePrice:
     """Whether it consists of prices per GPU-hour only."""
     billed_ms: int | None = None
     """The time of the hour that the bill has for the instance; None if a rate was applied to the observed time."""
-    unblended: Decimal | None = None
+    unblended: int | None = None
     """The bill's amount for this instance, if its cost is blended."""
     note: str = ""
     """A note for the hour about the price."""
@@ -135,7 +136,7 @@ class Pricing:
         return f"{_node_label(node)} is priced by {source}, because {reasons}, but the hour is in {self.currency}"
 
     def _billed(self, node: GpuNode, billed: BilledHour) -> NodePrice | Unpriced:
-        price = self._split(node, "cur", Fraction(billed.amount))
+        price = self._split(node, "cur", Fraction(billed.amount, SCALE))
         if isinstance(price, Unpriced):
             return price
         return replace(price, is_final=billed.is_final, billed_ms=billed.billed_ms, unblended=billed.unblended)

@@ -1,81 +1,57 @@
 """Rating: multiplies metered GPU time by prices, exact to 1e-12, so that the parts of every node sum to its cost."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import NamedTuple
 
+from gpucost.core.amounts import Capacity, Costs, Totals, quantize, split_each, to_fixed_point
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
+from gpucost.core.metering.gpu_shares import kubernetes_resource
+from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
-from gpucost.core.model import Capacity, ClusterCharge, NodeHour
-from gpucost.core.money import ZERO, quantize, split_each
+from gpucost.core.model import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.core.pricing.node_prices import NodePrice, Pricing, Unpriced
 
-
-class RatedPod(NamedTuple):
-    """A pod's usage with its amounts: `allocated = effective + waste + unmeasured`, in GPU-hours and in money.
-
-    Without a price, all amounts of money are None.
-    """
-
-    usage: PodUsage
-    price: NodePrice | Unpriced
-    gpu_hourly_usd: Decimal | None
-    allocated_gpu_hours: Decimal
-    effective_gpu_hours: Decimal
-    unmeasured_gpu_hours: Decimal
-    allocated_usd: Decimal | None
-    effective_usd: Decimal | None
-    waste_usd: Decimal | None
-    unmeasured_usd: Decimal | None
+ChargeTo = Callable[[PodObservation], tuple[str, dict[str, str]]]
+"""Returns the business unit that pays for a pod, and the labels of its line."""
 
 
-@dataclass(frozen=True, slots=True)
-class RatedHour:
-    """A cluster-hour's usage with its prices."""
-
-    pods: Sequence[RatedPod]
-    """In the order of the usage's pods."""
-    nodes: Sequence[NodeHour]
-    capacity: Capacity | None
-    """None if the capacity is unknown."""
-    charges: Sequence[ClusterCharge]
-    is_final: bool
-    """Whether every node has a price that no preferred source will replace."""
-    notes: Sequence[str]
-
-
-def rate_usage(usage: Usage, pricing: Pricing) -> RatedHour:
-    """Rate a cluster-hour's usage.
+def rate_usage(usage: Usage, pricing: Pricing, charge_to: ChargeTo = lambda pod: (pod.namespace, {})) -> HourRecord:
+    """Rate a cluster-hour's usage: one line per pod and resource, in the order of the usage's pods.
 
     If the nodes are known, each node's GPU-hours and cost are split into their parts, which sum to the node's cost to
     the last digit. Otherwise each pod is priced alone and the capacity is None. A node without a price has no money
-    and is named in the notes; it does not change the others.
+    and is named in the notes; it does not change the others. The hour is *provisional* where a node has no price, or a
+    price that a preferred source will replace.
     """
     start = to_epoch_ms(usage.hour)
     hour = Interval(start, start + HOUR_MS)
     if usage.nodes is None:
-        pods_rated_alone = [_rate_alone(pod, *_price_alone(usage, pod, pricing)) for pod in usage.pods]
+        node_prices = [_price_alone(usage, pod, pricing) for pod in usage.pods]
+        lines_rated_alone = [
+            _rate_alone(pod, price, hourly, charge_to)
+            for pod, (price, hourly) in zip(usage.pods, node_prices, strict=True)
+        ]
         charge_notes = [
             f"{charge.kind} of {charge.reference} is not in any sum: the nodes are unknown"
             for charge in pricing.cluster_charges(usage.cluster, hour, ())
         ]
-        return _rated(pods_rated_alone, [], None, (), [pod.price for pod in pods_rated_alone], charge_notes)
+        prices_alone = [price for price, _ in node_prices]
+        return _record(usage, pricing, lines_rated_alone, [], None, (), prices_alone, charge_notes)
     on_node: dict[tuple[str, str], list[PodUsage]] = {}
     for pod in usage.pods:
-        on_node.setdefault((pod.holding.node.name, pod.holding.node.provider_id), []).append(pod)
-    rated: dict[int, RatedPod] = {}
+        on_node.setdefault((pod.node.name, pod.node.provider_id), []).append(pod)
+    line_of: dict[int, Line] = {}
     nodes: list[NodeHour] = []
     prices: list[NodePrice | Unpriced] = []
     for node in usage.nodes:
         pods = on_node.get((node.node.name, node.provider_id), [])
         price = pricing.price_node(node.node, usage.cluster, node.present, node.gpus)
         prices.append(price)
-        lines, capacity = _rate_node(node, pods, price)
+        lines, capacity = _rate_node(node, pods, price, charge_to)
         nodes.append(_node_hour(node, price, lines, capacity))
-        rated.update((id(pod), line) for pod, line in zip(pods, lines, strict=True))
+        line_of.update((id(pod), line) for pod, line in zip(pods, lines, strict=True))
     prepaid_nodes = [
         (node.node, node.present)
         for node, price in zip(usage.nodes, prices, strict=True)
@@ -90,44 +66,60 @@ def rate_usage(usage: Usage, pricing: Pricing) -> RatedHour:
         if charge.currency != pricing.currency
     ]
     capacity = Capacity.total([*(node.capacity for node in nodes), *map(_charge_capacity, charges)])
-    return _rated([rated[id(pod)] for pod in usage.pods], nodes, capacity, charges, prices, foreign_charge_notes)
+    lines = [line_of[id(pod)] for pod in usage.pods]
+    return _record(usage, pricing, lines, nodes, capacity, charges, prices, foreign_charge_notes)
 
 
-def _rated(
-    pods: Sequence[RatedPod],
+def _record(
+    usage: Usage,
+    pricing: Pricing,
+    lines: Sequence[Line],
     nodes: Sequence[NodeHour],
     capacity: Capacity | None,
     charges: Sequence[ClusterCharge],
     prices: Sequence[NodePrice | Unpriced],
-    notes: Sequence[str] = (),
-) -> RatedHour:
+    notes: Sequence[str],
+) -> HourRecord:
     price_notes = (price.reason if isinstance(price, Unpriced) else price.note for price in prices)
-    distinct_notes = dict.fromkeys(filter(None, [*price_notes, *notes]))
     is_final = all(isinstance(price, NodePrice) and price.is_final for price in prices)
-    return RatedHour(pods, nodes, capacity, charges, is_final, tuple(distinct_notes))
+    return HourRecord(
+        cluster=usage.cluster,
+        hour=usage.hour,
+        status="complete" if is_final else "provisional",
+        coverage=usage.coverage,
+        totals=Totals(Costs.total(line.costs() for line in lines), capacity),
+        lines=tuple(lines),
+        notes=(*usage.notes, *dict.fromkeys(filter(None, [*price_notes, *notes]))),
+        nodes=tuple(nodes),
+        charges=tuple(charges),
+        currency=pricing.currency,
+    )
 
 
 def _rate_node(
-    node: NodeUsage, pods: Sequence[PodUsage], price: NodePrice | Unpriced
-) -> tuple[list[RatedPod], Capacity]:
+    node: NodeUsage, pods: Sequence[PodUsage], price: NodePrice | Unpriced, charge_to: ChargeTo
+) -> tuple[list[Line], Capacity]:
     outside = _outside_kubernetes(node, price)
     total = node.total_gpu_ms + outside
-    hours = quantize(Fraction(total, HOUR_MS))
-    cost = ZERO if isinstance(price, Unpriced) else quantize(price.cost)
-    of_gpus = ZERO if isinstance(price, Unpriced) else min(quantize(price.gpus_cost), cost)
+    hours = to_fixed_point(Fraction(total, HOUR_MS))
+    cost = 0 if isinstance(price, Unpriced) else to_fixed_point(price.cost)
+    of_gpus = 0 if isinstance(price, Unpriced) else min(to_fixed_point(price.gpus_cost), cost)
     hourly = None if isinstance(price, Unpriced) or not total else price.gpus_cost * HOUR_MS / total
     rest = [node.unallocated_gpu_ms, node.stranded_gpu_ms + outside, node.unobserved_gpu_ms]
     if node.excess_gpu_ms or not total:
         # Pods hold more than the node has. Each is priced as reported, and the contradiction shows as residual.
-        lines = [_rate_alone(pod, price, hourly) for pod in pods]
-        rest_hours = [quantize(Fraction(part, HOUR_MS)) for part in rest]
-        rest_usd = [quantize(Fraction(part, HOUR_MS) * (hourly or 0)) for part in rest]
+        lines = [_rate_alone(pod, price, hourly, charge_to) for pod in pods]
+        rest_hours = [to_fixed_point(Fraction(part, HOUR_MS)) for part in rest]
+        rest_usd = [to_fixed_point(Fraction(part, HOUR_MS) * (hourly or 0)) for part in rest]
     else:
-        parts, amounts = split_each([hours, of_gpus], [pod.holding.gpu_ms for pod in pods] + rest)
+        parts, amounts = split_each([hours, of_gpus], [pod.gpu_ms for pod in pods] + rest)
         published = _published(hourly)
-        lines = [_split_line(*line, price, published) for line in zip(pods, parts, amounts, strict=False)]
+        lines = [
+            _line(pod, gpu_hours, usd, price, published, charge_to)
+            for pod, gpu_hours, usd in zip(pods, parts, amounts, strict=False)
+        ]
         rest_hours, rest_usd = parts[len(pods) :], amounts[len(pods) :]
-    accounted = sum((line.allocated_usd or ZERO for line in lines), ZERO) + sum(rest_usd, ZERO)
+    accounted = sum(line.allocated_usd or 0 for line in lines) + sum(rest_usd)
     return lines, Capacity(
         capacity_gpu_hours=hours,
         unallocated_gpu_hours=rest_hours[0],
@@ -139,7 +131,7 @@ def _rate_node(
         unobserved_usd=rest_usd[2],
         host_usd=cost - of_gpus,
         residual_usd=of_gpus - accounted,
-        unpriced_capacity_gpu_hours=hours if isinstance(price, Unpriced) else ZERO,
+        unpriced_capacity_gpu_hours=hours if isinstance(price, Unpriced) else 0,
     )
 
 
@@ -152,7 +144,7 @@ def _outside_kubernetes(node: NodeUsage, price: NodePrice | Unpriced) -> Fractio
 
 def _price_alone(usage: Usage, pod: PodUsage, pricing: Pricing) -> tuple[NodePrice | Unpriced, Fraction | None]:
     """Return the price of a pod's node, and of one of its GPUs for an hour, if the node's usage is unknown."""
-    node = pod.holding.node
+    node = pod.node
     start = to_epoch_ms(usage.hour)
     # Without the number of GPUs, only a price per GPU can be used, for which one GPU is as good as any number.
     price = pricing.price_node(node, usage.cluster, Interval(start, start + HOUR_MS), Fraction(node.physical or 1))
@@ -164,29 +156,71 @@ def _price_alone(usage: Usage, pod: PodUsage, pricing: Pricing) -> tuple[NodePri
     return price, price.gpus_cost / (node.physical or 1)
 
 
-def _rate_alone(pod: PodUsage, price: NodePrice | Unpriced, hourly: Fraction | None) -> RatedPod:
-    hours = Fraction(pod.holding.gpu_ms, HOUR_MS)
-    return _split_line(pod, quantize(hours), quantize(hours * (hourly or 0)), price, _published(hourly))
+def _rate_alone(pod: PodUsage, price: NodePrice | Unpriced, hourly: Fraction | None, charge_to: ChargeTo) -> Line:
+    hours = Fraction(pod.gpu_ms, HOUR_MS)
+    usd = to_fixed_point(hours * (hourly or 0))
+    return _line(pod, to_fixed_point(hours), usd, price, _published(hourly), charge_to)
 
 
 def _published(hourly: Fraction | None) -> Decimal | None:
     return None if hourly is None else quantize(hourly)
 
 
-def _split_line(
-    pod: PodUsage, gpu_hours: Decimal, usd: Decimal, price: NodePrice | Unpriced, hourly: Decimal | None
-) -> RatedPod:
-    weights: list[Fraction | int] = [pod.measurement.effective_gpu_ms, pod.waste_gpu_ms, pod.unmeasured_gpu_ms]
-    if hourly is None:
-        (hours,) = split_each([gpu_hours], weights)
-        return RatedPod(pod, price, None, gpu_hours, hours[0], hours[2], None, None, None, None)
-    hours, amounts = split_each([gpu_hours, usd], weights)
-    return RatedPod(pod, price, hourly, gpu_hours, hours[0], hours[2], usd, *amounts)
+def _line(
+    pod: PodUsage,
+    gpu_hours: int,
+    usd: int,
+    price: NodePrice | Unpriced,
+    hourly: Decimal | None,
+    charge_to: ChargeTo,
+) -> Line:
+    """Split a pod's GPU-hours and cost into effective, waste and unmeasured. Without a price, money is None."""
+    weights: list[Fraction | int] = [pod.effective_gpu_ms, pod.waste_gpu_ms, pod.unmeasured_gpu_ms]
+    (effective_hours, _, unmeasured_hours), (effective_usd, waste_usd, unmeasured_usd) = split_each(
+        [gpu_hours, usd if hourly is not None else 0], weights
+    )
+    observation, node = pod.pod, pod.node
+    business_unit, labels = charge_to(observation)
+    node_price = price if isinstance(price, NodePrice) else None
+    is_priced = hourly is not None
+    is_unmeasured = pod.utilization_source == "none" and pod.running.length > 0
+    return Line(
+        business_unit=business_unit,
+        namespace=observation.namespace,
+        workload_kind=observation.workload_kind,
+        workload=observation.workload,
+        pod=observation.pod,
+        uid=observation.uid,
+        node=node.name,
+        node_pool=node.node_pool,
+        instance_type=node.instance_type,
+        capacity_type=node.capacity_type,
+        zone=node.zone,
+        gpu_model=node.gpu_model,
+        resource=kubernetes_resource(pod.resource),
+        units=pod.units,
+        gpu_share=pod.share.rounded,
+        gpu_share_source=pod.share.source,
+        labels=labels,
+        split_policy=node_price.split_policy if node_price else "",
+        allocated_gpu_hours=gpu_hours,
+        effective_gpu_hours=None if is_unmeasured else effective_hours,
+        utilization=None if pod.utilization is None else quantize(pod.utilization),
+        utilization_source=pod.utilization_source,
+        unmeasured_gpu_hours=unmeasured_hours,
+        gpu_hourly_usd=hourly,
+        price_source=node_price.source if node_price else "",
+        allocated_usd=usd if is_priced else None,
+        effective_usd=None if is_unmeasured or not is_priced else effective_usd,
+        waste_usd=None if not is_priced or (is_unmeasured and not waste_usd) else waste_usd,
+        unmeasured_usd=unmeasured_usd if is_priced else None,
+        used_beyond_allocation_gpu_hours=to_fixed_point(Fraction(pod.used_beyond_allocation_gpu_ms, HOUR_MS))
+        if pod.used_beyond_allocation_gpu_ms
+        else 0,
+    )
 
 
-def _node_hour(
-    usage: NodeUsage, price: NodePrice | Unpriced, lines: Sequence[RatedPod], capacity: Capacity
-) -> NodeHour:
+def _node_hour(usage: NodeUsage, price: NodePrice | Unpriced, lines: Sequence[Line], capacity: Capacity) -> NodeHour:
     node = usage.node
     node_price = price if isinstance(price, NodePrice) else None
     return NodeHour(
@@ -200,11 +234,11 @@ def _node_hour(
         price_source=node_price.source if node_price else "",
         split_policy=node_price.split_policy if node_price else "",
         billed_usd=node_price.unblended if node_price else None,
-        allocated_usd=sum((line.allocated_usd or ZERO for line in lines), ZERO),
+        allocated_usd=sum(line.allocated_usd or 0 for line in lines),
         capacity=capacity,
     )
 
 
 def _charge_capacity(charge: ClusterCharge) -> Capacity:
-    hours, amount = quantize(charge.gpu_hours or ZERO), quantize(charge.amount)
+    hours, amount = charge.gpu_hours or 0, charge.amount
     return Capacity(capacity_gpu_hours=hours, unallocated_gpu_hours=hours, node_cost_usd=amount, unallocated_usd=amount)

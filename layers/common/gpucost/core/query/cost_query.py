@@ -3,14 +3,16 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Literal
 
+from gpucost.core.amounts import Costs
 from gpucost.core.errors import ParameterError
-from gpucost.core.hours import format_timestamp
-from gpucost.core.model import Costs
+from gpucost.core.hours import floor_day, format_timestamp
 from gpucost.core.query.dimensions import LINE_DIMENSIONS
 from gpucost.core.query.filters import Filter, filters_as_lists
-from gpucost.core.query.periods import Granularity, Period
+from gpucost.core.query.periods import Granularity, Period, row_end, row_start
+from gpucost.core.rollups import DAY
 
 IdlePolicy = Literal["hidden", "separate", "shared-by-allocation", "shared-evenly"]
 """How a query reports idle cost."""
@@ -32,6 +34,26 @@ class CostQuery:
     sort: tuple[tuple[str, bool], ...] = ()
     """(Figure, dimension or `start`; whether the largest comes first)."""
     limit: int = MAX_PAGE_SIZE
+    step: timedelta | None = None
+    """Length of the rows in full hours, counted from the period's start, in place of the granularity."""
+
+    def row_start(self, moment: datetime) -> datetime:
+        """Return the start of a time's row; a row never begins before the period."""
+        if self.step is None:
+            return row_start(moment, self.granularity, self.period)
+        return self.period.start + (moment - self.period.start) // self.step * self.step
+
+    def row_end(self, begin: datetime) -> datetime:
+        """Return the end of the row that begins at a time; a row never ends after the period."""
+        if self.step is None:
+            return row_end(begin, self.granularity, self.period)
+        return min(begin + self.step, self.period.end)
+
+    def has_rows_of_whole_days(self) -> bool:
+        """Whether every whole UTC day of the period is in one row."""
+        if self.step is None:
+            return self.granularity != "hour"
+        return not self.step % DAY and floor_day(self.period.start) == self.period.start
 
     def dimensions(self) -> tuple[str, ...]:
         """Return the dimensions that the query needs: those grouped by, then those only filtered on."""

@@ -9,14 +9,12 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-from gpucost.core.fixed_point import ZERO_ROW, FixedPointRow, published_figures, sum_rows, to_costs
-from gpucost.core.model import Capacity, Costs
-from gpucost.core.money import from_fixed_point
+from gpucost.core.amounts import Capacity, Costs, Idle, to_decimal
+from gpucost.core.facts import FactTable
 from gpucost.core.query.cost_query import CostQuery
 from gpucost.core.query.dimensions import GroupKey
 from gpucost.core.query.filters import matches_all
-from gpucost.core.query.idle import Idle, idle_of, share_idle
-from gpucost.core.query.periods import row_end
+from gpucost.core.query.idle import share_idle
 
 Kind = Literal["held", "idle"]
 
@@ -33,44 +31,35 @@ class Cell(NamedTuple):
 class QueryResult:
     """The figures that were read for a query."""
 
-    cells: dict[Cell, FixedPointRow] = field(default_factory=dict)
+    cells: FactTable[Cell] = field(default_factory=FactTable)
     capacities: dict[tuple[datetime, str], Capacity | None] = field(default_factory=dict)
     """By start of the row and cluster; None if the capacity of any hour is unknown."""
-    filtered_out: FixedPointRow = ZERO_ROW
+    filtered_out: Costs = field(default_factory=Costs)
     """The fleet's figures that the filters certainly exclude, which were therefore not read in detail."""
 
 
 class Row(NamedTuple):
-    """One group's figures in one period, as fixed-point amounts, because most rows are only written."""
+    """One group's costs in one period."""
 
     start: datetime
     end: datetime
     group: Mapping[str, str]
-    amounts: FixedPointRow
+    costs: Costs
     kind: Kind = "held"
     idle: Idle | None = None
     """Its share of idle cost; None if the query does not share it, or if it is unknown."""
 
-    @property
-    def costs(self) -> Costs:
-        """The row's costs as decimals."""
-        (costs,) = to_costs([self.amounts])
-        return costs
-
     def figure(self, name: str) -> Decimal | None:
         """Return a figure as published; None if it is unknown."""
-        if name not in Costs.names():
-            return self.idle_figures()[name]
-        amount = published_figures(self.amounts)[Costs.names().index(name)]
-        return None if amount is None else from_fixed_point(amount)
+        figures = self.costs.figures() if name in Costs.names() else self.idle_figures()
+        return figures[name]
 
     def idle_figures(self) -> dict[str, Decimal | None]:
         """Return the idle figures as published, and the row's cost with idle."""
-        allocated = self.figure("allocated_usd")
         if self.idle is None:
             return {"idle_gpu_hours": None, "idle_usd": None, "cost_usd": None}
-        cost = None if allocated is None else allocated + self.idle.idle_usd
-        return {"idle_gpu_hours": self.idle.idle_gpu_hours, "idle_usd": self.idle.idle_usd, "cost_usd": cost}
+        cost = to_decimal(self.costs.allocated_usd + self.idle.idle_usd) if self.costs.has_price() else None
+        return {**self.idle.figures(), "cost_usd": cost}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +81,8 @@ class _RowKey(NamedTuple):
 def group_rows(query: CostQuery, result: QueryResult) -> GroupedRows:
     """Build the rows of a response."""
     dimensions, count = query.dimensions(), len(query.group_by)
-    costs: dict[_RowKey, list[FixedPointRow]] = {}
-    holders: dict[tuple[datetime, str], dict[_RowKey, list[FixedPointRow]]] = {}
+    costs: dict[_RowKey, list[Costs]] = {}
+    holders: dict[tuple[datetime, str], dict[_RowKey, list[Costs]]] = {}
     for cell, figures in result.cells.items():
         is_kept = not query.filters or matches_all(query.filters, dimensions, cell.key)
         row_key = _RowKey(cell.begin, "held", cell.key[:count], is_kept)
@@ -103,12 +92,12 @@ def group_rows(query: CostQuery, result: QueryResult) -> GroupedRows:
     idles = {} if query.idle == "hidden" else _idle(query, result, holders)
     rows, excluded = [], _Excluded()
     row_keys = {**dict.fromkeys(idles, ()), **costs}
-    ends = {begin: row_end(begin, query.granularity, query.period) for begin in {row_key.begin for row_key in row_keys}}
+    ends = {begin: query.row_end(begin) for begin in {row_key.begin for row_key in row_keys}}
     group_by_names = {
         names: dict(zip(query.group_by, names, strict=True)) for names in {row_key.group for row_key in row_keys}
     }
     for row_key, parts in row_keys.items():
-        row_costs = parts[0] if len(parts) == 1 else sum_rows(parts)
+        row_costs = parts[0] if len(parts) == 1 else Costs.total(parts)
         idle = None if query.idle == "hidden" else _total_idle(idles.get(row_key, []))
         if row_key.is_kept:
             rows.append(
@@ -124,18 +113,18 @@ def group_rows(query: CostQuery, result: QueryResult) -> GroupedRows:
 
 @dataclass(slots=True)
 class _Excluded:
-    costs: list[FixedPointRow] = field(default_factory=list)
+    costs: list[Costs] = field(default_factory=list)
     idles: list[Idle | None] = field(default_factory=list)
 
     def row(self, query: CostQuery) -> Row:
         idle = None if query.idle == "hidden" else _total_idle(self.idles)
-        return Row(query.period.start, query.period.end, {}, sum_rows(self.costs), "held", idle)
+        return Row(query.period.start, query.period.end, {}, Costs.total(self.costs), "held", idle)
 
 
 def _idle(
     query: CostQuery,
     result: QueryResult,
-    holders: Mapping[tuple[datetime, str], Mapping[_RowKey, Sequence[FixedPointRow]]],
+    holders: Mapping[tuple[datetime, str], Mapping[_RowKey, Sequence[Costs]]],
 ) -> dict[_RowKey, list[Idle | None]]:
     """Return each row's shares of idle cost, and a row for idle cost that is not shared; None for an unknown share."""
     idle_by_row: dict[_RowKey, list[Idle | None]] = {}
@@ -143,9 +132,7 @@ def _idle(
     is_kept = matches_all(query.filters, query.dimensions(), empty_names)
     for (begin, cluster), capacity in result.capacities.items():
         rows_by_key = holders.get((begin, cluster), {})
-        costs_by_key = dict(
-            zip(rows_by_key, to_costs([sum_rows(parts) for parts in rows_by_key.values()]), strict=True)
-        )
+        costs_by_key = {row_key: Costs.total(parts) for row_key, parts in rows_by_key.items()}
         names = tuple(cluster if name == "cluster" else "" for name in query.group_by)
         idle_row = _RowKey(begin, "idle", names, is_kept)
         if capacity is None:
@@ -153,7 +140,7 @@ def _idle(
                 idle_by_row.setdefault(row_key, []).append(None)
             continue
         by: Literal["allocation", "even"] = "even" if query.idle == "shared-evenly" else "allocation"
-        shared = share_idle(idle_of(capacity), costs_by_key, by, {row_key: row_key.group for row_key in costs_by_key})
+        shared = share_idle(capacity.idle(), costs_by_key, by, {row_key: row_key.group for row_key in costs_by_key})
         for row_key, part in shared.parts.items():
             idle_by_row.setdefault(row_key, []).append(part)
         if query.idle == "separate" or shared.unshared != Idle():
@@ -180,8 +167,3 @@ def _total_idle(parts: Iterable[Idle | None]) -> Idle | None:
     parts = list(parts)
     available = [part for part in parts if part is not None]
     return Idle.total(available) if len(available) == len(parts) else None
-
-
-def sum_cells(parts: Mapping[Cell, Sequence[Costs]]) -> dict[Cell, Costs]:
-    """Sum the costs of each cell, so that memory depends on the size of the response and not on the hours."""
-    return {cell: costs[0] if len(costs) == 1 else Costs.total(costs) for cell, costs in parts.items()}

@@ -6,34 +6,12 @@ It is shared within each cluster and period, in parts that sum to it exactly.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from typing import Generic, Literal, TypeVar
 
-from gpucost.core.model import Amounts, Capacity, Costs
-from gpucost.core.money import ZERO, split_each, to_fixed_point
+from gpucost.core.amounts import Costs, Idle, split_each
 
 Share = TypeVar("Share")
-
-
-@dataclass(frozen=True, slots=True)
-class Idle(Amounts):
-    """Idle GPU-hours and idle cost, or a share of them."""
-
-    idle_gpu_hours: Decimal = ZERO
-    idle_usd: Decimal = ZERO
-
-
-def idle_of(capacity: Capacity) -> Idle:
-    """Return the idle part of a capacity."""
-    return Idle(
-        capacity.unallocated_gpu_hours + capacity.stranded_gpu_hours + capacity.unobserved_gpu_hours,
-        capacity.unallocated_usd
-        + capacity.stranded_usd
-        + capacity.unobserved_usd
-        + capacity.host_usd
-        + capacity.residual_usd,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +48,7 @@ def share_idle(
 
 def _allocation_weights(costs: Sequence[Costs]) -> list[Fraction]:
     for name in ("allocated_usd", "allocated_gpu_hours"):
-        weights = [Fraction(max(0, to_fixed_point(getattr(holder_costs, name)))) for holder_costs in costs]
+        weights = [Fraction(max(0, getattr(holder_costs, name))) for holder_costs in costs]
         if any(weights):
             return weights
     return [Fraction(0) for _ in costs]

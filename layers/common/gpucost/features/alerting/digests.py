@@ -5,9 +5,10 @@ from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
+from gpucost.core.amounts import to_decimal
+from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.hours import HOUR, floor_day, month_bounds
-from gpucost.core.model import Costs
-from gpucost.core.rollups import DAY, DaySummary
+from gpucost.core.rollups import DAY, DaySummary, FactKey
 from gpucost.features.alerting.formatting import percent_of, threshold_money
 from gpucost.features.alerting.model import Notification, Subject, TopWaster
 from gpucost.features.alerting.muting import time_zone_of
@@ -97,10 +98,10 @@ class Digests:
                 event="digest", kind="digest", rule=name, severity=rule.effective_severity, subject=subject,
                 since=start, hour=end - HOUR, threshold="",
                 figures={
-                    "cost_usd": costs.allocated_usd,
-                    "waste_usd": costs.waste_usd,
+                    "cost_usd": to_decimal(costs.allocated_usd),
+                    "waste_usd": to_decimal(costs.waste_usd),
                     "waste_percent": percent_of(costs.waste_usd, costs.allocated_usd),
-                    "previous_usd": previous.allocated_usd if previous and is_comparable else None,
+                    "previous_usd": to_decimal(previous.allocated_usd) if previous and is_comparable else None,
                     "hours_unknown": Decimal(unknown_hours),
                 },
                 currency=next(iter(_currencies(days)), self._settings.pricing.currency),
@@ -112,23 +113,18 @@ class Digests:
         """Return the top wasters by business unit; none where the settings allow estimated utilization."""
         if not set(self._settings.utilization.sources) <= MEASURED_SOURCES:
             return {}
-        sums: dict[tuple[str, str, str, str], tuple[Decimal, Decimal]] = {}
-        for cluster in clusters:
-            for _, facts in self._sources.rollups.facts(cluster, start, end):
-                for fact, costs in facts.items():
-                    key = (
-                        fact.business_unit,
-                        fact.namespace,
-                        fact.workload_kind or "Pod",
-                        fact.workload or "(no owner)",
-                    )
-                    gpu_hours, waste_usd = sums.get(key, (Decimal(0), Decimal(0)))
-                    sums[key] = gpu_hours + costs.allocated_gpu_hours, waste_usd + costs.waste_usd
+        sums = sum_by(
+            (_workload_of(fact), costs)
+            for cluster in clusters
+            for _, facts in self._sources.rollups.facts(cluster, start, end)
+            for fact, costs in facts.items()
+        )
         by_unit: dict[str, list[TopWaster]] = {}
-        ranked = sorted(sums.items(), key=lambda workload: (-workload[1][1], workload[0]))
-        for (unit, namespace, kind, name), (gpu_hours, waste_usd) in ranked:
+        ranked = sorted(sums.items(), key=lambda workload: (-workload[1].waste_usd, workload[0]))
+        for (unit, namespace, kind, name), costs in ranked:
             top_wasters = by_unit.setdefault(unit, [])
-            if waste_usd > 0 and len(top_wasters) < TOP_WASTERS_LISTED:
+            if costs.waste_usd > 0 and len(top_wasters) < TOP_WASTERS_LISTED:
+                gpu_hours, waste_usd = to_decimal(costs.allocated_gpu_hours), to_decimal(costs.waste_usd)
                 top_wasters.append(TopWaster(namespace, kind, name, gpu_hours, waste_usd))
         return {unit: tuple(top_wasters) for unit, top_wasters in by_unit.items()}
 
@@ -159,12 +155,12 @@ def last_period(rule: DigestRule, at: datetime) -> tuple[datetime, datetime]:
     return end - 7 * DAY, end
 
 
-def _sums(days: Sequence[DaySummary]) -> dict[str, Costs]:
-    by_unit: dict[str, list[Costs]] = {}
-    for day in days:
-        for unit, costs in day.units.items():
-            by_unit.setdefault(unit, []).append(costs)
-    return {unit: Costs.total(costs) for unit, costs in by_unit.items()}
+def _workload_of(fact: FactKey) -> tuple[str, str, str, str]:
+    return fact.business_unit, fact.namespace, fact.workload_kind or "Pod", fact.workload or "(no owner)"
+
+
+def _sums(days: Sequence[DaySummary]) -> FactTable[str]:
+    return sum_by(costs for day in days for costs in day.units.items())
 
 
 def _hours_with_figures(days: Sequence[DaySummary]) -> int:

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import itemgetter
 
+from gpucost.core.amounts import Costs
+from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.ledger import HourSummary
-from gpucost.core.model import Costs, Line, NodeHour
+from gpucost.core.model import Line, NodeHour
 from gpucost.features.alerting.model import Alert, Subject, TopWaster
 from gpucost.features.alerting.rules import idle_workload as idle
 from gpucost.features.alerting.rules import unallocated, waste
@@ -39,18 +42,14 @@ class HourFacts:
         self.cluster = cluster
         self.hour = summaries[0].hour
         self.currency = summaries[0].currency
-        groups: dict[tuple[str, str], Costs] = {}
-        for summary in summaries:
-            for key, costs in summary.groups.items():
-                groups[key] = Costs.total((groups[key], costs)) if key in groups else costs
-        self.groups: Mapping[tuple[str, str], Costs] = groups
+        self.groups = sum_by(costs for summary in summaries for costs in summary.groups.items())
         self._lines: dict[str, Sequence[Line]] = {}
         self._all_lines: Mapping[str, Sequence[Line]] | None = None
 
     @cached_property
-    def units(self) -> Mapping[str, Costs]:
+    def units(self) -> FactTable[str]:
         """Costs by business unit."""
-        return sum_by_business_unit(self.groups, lambda _: True)
+        return self.groups.group_by(itemgetter(0))
 
     @cached_property
     def nodes(self) -> Sequence[NodeHour]:
@@ -96,14 +95,10 @@ def find_breaches(
 
 
 def sum_by_business_unit(
-    groups: Mapping[tuple[str, str], Costs], has_namespace: Callable[[str], bool]
-) -> dict[str, Costs]:
+    groups: FactTable[tuple[str, str]], has_namespace: Callable[[str], bool]
+) -> FactTable[str]:
     """Sum the costs of selected namespaces by business unit."""
-    by_unit: dict[str, list[Costs]] = {}
-    for (unit, namespace), costs in groups.items():
-        if has_namespace(namespace):
-            by_unit.setdefault(unit, []).append(costs)
-    return {unit: Costs.total(costs) for unit, costs in by_unit.items()}
+    return groups.select(key for key in groups if has_namespace(key[1])).group_by(itemgetter(0))
 
 
 def firing_policy(rule: RuleSettings) -> FiringPolicy:

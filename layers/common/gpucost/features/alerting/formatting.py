@@ -2,7 +2,7 @@
 
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
-from gpucost.core.money import quantize
+from gpucost.core.amounts import quantize
 
 _WIDE = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
@@ -18,7 +18,7 @@ def threshold_money(amount: Decimal, currency: str) -> str:
     return f"${amount:f}" if currency == "USD" else f"{amount:f} {currency}"
 
 
-def percent_of(part: Decimal, whole: Decimal) -> Decimal | None:
+def percent_of(part: Decimal | int, whole: Decimal | int) -> Decimal | None:
     """Return a part of a whole in percent, rounded to a tenth; None if the whole is not positive."""
     return _WIDE.divide(part * 100, whole).quantize(Decimal("0.1"), context=_WIDE) if whole > 0 else None
 

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import InvalidInputError
+from gpucost.core.facts import FactTable
 from gpucost.core.hours import HOUR, floor_day, hours_between
 from gpucost.core.ledger import DEFAULT_RETENTION, Retention
-from gpucost.core.model import Costs
 from gpucost.core.rollups import DaySummary, FactKey, UnitHour, costs_by_unit, sum_day
 from gpucost.features.alerting.hourly_evaluation import HourlyEvaluation
 from gpucost.features.alerting.model import AlertGroup, Cursor, Notification
@@ -136,7 +137,7 @@ class _PastRollups:
 
     def facts(
         self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
-    ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
+    ) -> list[tuple[datetime, FactTable[FactKey]]]:
         """Return today's facts; digests only read days that were over at the time."""
         return self._sources.rollups.facts(cluster, start, end, business_unit)
 
@@ -179,7 +180,9 @@ class _InMemorySpend:
         for summary in summaries:
             for unit, costs in costs_by_unit(summary).items():
                 total = units.get(unit, DayToDate())
-                units[unit] = DayToDate(total.usd + costs.allocated_usd, total.gpu_hours + costs.allocated_gpu_hours)
+                units[unit] = DayToDate(
+                    total.usd + to_decimal(costs.allocated_usd), total.gpu_hours + to_decimal(costs.allocated_gpu_hours)
+                )
         return ClusterDayToDate(units, self._price_sources)
 
 

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
 
+from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.hours import HOUR, floor_day, month_bounds
-from gpucost.core.money import ZERO
 from gpucost.core.rollups import DAY, DaySummary, costs_by_unit
 from gpucost.features.alerting.evaluation import firing_policy
 from gpucost.features.alerting.model import Subject
@@ -79,9 +79,9 @@ class SpendEvaluation:
         units = {unit for to_date in months for unit in to_date.units}
         units |= {alert.subject.business_unit for alert in update.alerts_of_rule(name)}
         for unit in sorted(unit for unit in units if rule.scope.has_unit(unit)):
-            parts = [ClusterSpend(to_date.units.get(unit, ZERO), to_date.hours_with_data) for to_date in months]
+            parts = [ClusterSpend(to_date.units.get(unit, Decimal(0)), to_date.hours_with_data) for to_date in months]
             projected = budgets.project(parts, start, self._expected_until, end)
-            spent = sum((part.spent for part in parts), ZERO)
+            spent = sum((part.spent for part in parts), Decimal(0))
             yield from self._unit_budget_findings(rule, unit, month, spent, projected)
 
     def _unit_budget_findings(
@@ -131,7 +131,7 @@ class SpendEvaluation:
             if part is None:
                 return None  # the next tick sums it
             for unit, amount in part.units.items():
-                units[unit] = units.get(unit, ZERO) + amount
+                units[unit] = units.get(unit, Decimal(0)) + amount
             hours += part.hours_with_data
             currencies |= {part.currency} - {""}
         return MonthToDate(units, hours) if currencies <= {self._currency} else None
@@ -146,7 +146,7 @@ class SpendEvaluation:
         units: dict[str, Decimal] = {}
         for day in days:
             for unit, costs in day.units.items():
-                units[unit] = units.get(unit, ZERO) + costs.allocated_usd
+                units[unit] = units.get(unit, Decimal(0)) + to_decimal(costs.allocated_usd)
         hours = [hour for day in days for hour in day.hours if hour.status != "incomplete"]
         currencies = sorted({hour.currency for hour in hours})
         part = MonthPart(units, len(hours), "+".join(currencies))
@@ -215,14 +215,12 @@ class SpendEvaluation:
         expected = [start + HOUR * i for i in range((self._newest - start) // HOUR + 1)]
         if hours != expected or {hour.currency for hour in day.hours} != {self._currency}:
             return None
-        units = {unit: DayToDate(costs.allocated_usd, costs.allocated_gpu_hours) for unit, costs in day.units.items()}
+        units = {unit: _day_to_date(costs) for unit, costs in day.units.items()}
         if day.hours[-1].hour > self._newest:  # it was closed before this tick arrived
             for summary in self._sources.ledger.summaries(cluster, self._expected_until, start + DAY):
                 for unit, costs in costs_by_unit(summary).items():
-                    total = units[unit]
-                    units[unit] = DayToDate(
-                        total.usd - costs.allocated_usd, total.gpu_hours - costs.allocated_gpu_hours
-                    )
+                    total, later = units[unit], _day_to_date(costs)
+                    units[unit] = DayToDate(total.usd - later.usd, total.gpu_hours - later.gpu_hours)
         return ClusterDayToDate(units, self._pricing)
 
     def _reference(self, cluster: str, weeks: int) -> ClusterDayToDate | None:
@@ -248,4 +246,9 @@ def pricing_fingerprint(settings: AlertingSettings) -> str:
 
 def _unit_total(days: list[ClusterDayToDate], unit: str) -> DayToDate:
     totals = [day.units[unit] for day in days if unit in day.units]
-    return DayToDate(sum((total.usd for total in totals), ZERO), sum((total.gpu_hours for total in totals), ZERO))
+    usd = sum((total.usd for total in totals), Decimal(0))
+    return DayToDate(usd, sum((total.gpu_hours for total in totals), Decimal(0)))
+
+
+def _day_to_date(costs: Costs) -> DayToDate:
+    return DayToDate(to_decimal(costs.allocated_usd), to_decimal(costs.allocated_gpu_hours))

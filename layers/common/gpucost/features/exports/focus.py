@@ -12,14 +12,15 @@ the choice of values.
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from fractions import Fraction
 
+from gpucost.core.amounts import Capacity, Totals, quantize, to_decimal
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import Capacity, ClusterCharge, Line, NodeHour, Totals
-from gpucost.core.money import QUANTUM, ZERO, quantize
+from gpucost.core.model import ClusterCharge, Line, NodeHour
 from gpucost.features.exports.focus_columns import COLUMNS
 
 ColumnValue = str | Decimal | int | datetime | None
@@ -35,7 +36,7 @@ EXPORT_FORMAT = 1
 
 _AWS = "Amazon Web Services"
 _CONSTANT_COLUMNS: Row = {
-    "BilledCost": ZERO,  # FOCUS, BilledCost: an entity that does not invoice reports 0
+    "BilledCost": Decimal(0),  # FOCUS, BilledCost: an entity that does not invoice reports 0
     "ChargeCategory": "Usage",
     "ChargeFrequency": "Usage-Based",
     "HostProviderName": _AWS,
@@ -78,8 +79,8 @@ class _Part:
     """A row and its part of the origin charge."""
 
     row: Row
-    cost: Decimal | None
-    gpu_hours: Decimal
+    cost: int | None
+    gpu_hours: int
 
 
 def focus_rows(hour: ExportedHour, account: str) -> Iterator[Row]:
@@ -156,6 +157,7 @@ def _origin_rows(common: Row, name: str, nodes: Sequence[NodeHour], lines: Seque
 
 def _line_part(origin: Row, line: Line) -> _Part:
     row = origin | _location_columns(line) | _cost_columns(line.allocated_usd, line.allocated_gpu_hours)
+    figures = line.figures()
     row |= {
         "AllocatedMethodId": ALLOCATED_METHOD_ID,
         "AllocatedResourceId": line.uid or f"{line.namespace}/{line.pod}",
@@ -164,7 +166,7 @@ def _line_part(origin: Row, line: Line) -> _Part:
         "ChargeDescription": f"{line.units} x {line.resource} held by a pod",
         "x_BusinessUnit": line.business_unit,
         "x_CostPart": "allocated",
-        "x_EffectiveGpuHours": line.effective_gpu_hours,
+        "x_EffectiveGpuHours": figures["effective_gpu_hours"],
         "x_GpuHourlyPrice": line.gpu_hourly_usd,
         "x_GpuResource": line.resource,
         "x_GpuShare": line.gpu_share,
@@ -173,13 +175,13 @@ def _line_part(origin: Row, line: Line) -> _Part:
         "x_Namespace": line.namespace,
         "x_Pod": line.pod,
         "x_SharedFrom": line.shared_from or None,
-        "x_UnmeasuredCost": line.unmeasured_usd,
-        "x_UnmeasuredGpuHours": line.unmeasured_gpu_hours,
-        "x_UsedBeyondAllocationGpuHours": line.used_beyond_allocation_gpu_hours,
-        "x_UsedCost": line.effective_usd,
+        "x_UnmeasuredCost": figures["unmeasured_usd"],
+        "x_UnmeasuredGpuHours": figures["unmeasured_gpu_hours"],
+        "x_UsedBeyondAllocationGpuHours": figures["used_beyond_allocation_gpu_hours"],
+        "x_UsedCost": figures["effective_usd"],
         "x_Utilization": line.utilization,
         "x_UtilizationSource": line.utilization_source,
-        "x_WasteCost": line.waste_usd,
+        "x_WasteCost": figures["waste_usd"],
         "x_Workload": line.workload,
         "x_WorkloadKind": line.workload_kind,
     }
@@ -197,23 +199,19 @@ def _fleet_remainder_rows(common: Row, hour: ExportedHour) -> Iterator[Row]:
     """Yield rows for what the hour's totals have beyond its nodes and charges, so that rows add up to the totals."""
     if hour.totals.capacity is None:
         return
-    node_capacity = Capacity.total([node.capacity for node in hour.nodes])
-    remainder = {
-        field.name: getattr(hour.totals.capacity, field.name) - getattr(node_capacity, field.name)
-        for field in fields(Capacity)
-    }
-    for charge in hour.charges:
-        remainder["unallocated_gpu_hours"] -= quantize(charge.gpu_hours or ZERO)
-        remainder["unallocated_usd"] -= quantize(charge.amount)
-    for part, gpu_hours, amount in _capacity_parts(Capacity(**remainder)):
+    charged = [
+        Capacity(unallocated_gpu_hours=charge.gpu_hours or 0, unallocated_usd=charge.amount) for charge in hour.charges
+    ]
+    remainder = hour.totals.capacity - Capacity.total([*(node.capacity for node in hour.nodes), *charged])
+    for part, gpu_hours, amount in _capacity_parts(remainder):
         yield common | _part_columns(part) | _cost_columns(amount, gpu_hours)
 
 
-def _capacity_parts(capacity: Capacity) -> Iterator[tuple[str, Decimal, Decimal]]:
+def _capacity_parts(capacity: Capacity) -> Iterator[tuple[str, int, int]]:
     """Yield the parts that no pod held, as (part, GPU-hours, amount), without empty parts."""
     for part in _PART_DESCRIPTIONS:
-        amount: Decimal = getattr(capacity, f"{part}_usd")
-        gpu_hours: Decimal = getattr(capacity, f"{part}_gpu_hours", ZERO)
+        amount: int = getattr(capacity, f"{part}_usd")
+        gpu_hours: int = getattr(capacity, f"{part}_gpu_hours", 0)
         if amount or gpu_hours:
             yield part, gpu_hours, amount
 
@@ -226,10 +224,10 @@ def _charge_columns(charge: ClusterCharge) -> Row:
     """Return the columns of an unused commitment or reservation, which FOCUS has columns for and which is not split."""
     quantity = charge.amount if charge.gpu_hours is None else charge.gpu_hours
     unit = charge.currency if charge.gpu_hours is None else GPU_HOURS
-    row = _cost_columns(quantize(charge.amount), charge.gpu_hours or ZERO)
+    row = _cost_columns(charge.amount, charge.gpu_hours or 0)
     row |= {
         "ChargeDescription": charge.kind.replace("-", " ").capitalize(),
-        "PricingQuantity": quantize(quantity),
+        "PricingQuantity": to_decimal(quantity),
         "PricingUnit": unit,
         "x_CostPart": charge.kind,
     }
@@ -237,13 +235,13 @@ def _charge_columns(charge: ClusterCharge) -> Row:
         return row | {
             "CapacityReservationId": charge.reference,
             "CapacityReservationStatus": "Unused",
-            "ConsumedQuantity": ZERO,
+            "ConsumedQuantity": Decimal(0),
         }
     category, kind = _COMMITMENT_KINDS.get(charge.kind, ("Spend", charge.kind))
     return row | {
         "CommitmentDiscountCategory": category,
         "CommitmentDiscountId": charge.reference,
-        "CommitmentDiscountQuantity": quantize(quantity),
+        "CommitmentDiscountQuantity": to_decimal(quantity),
         "CommitmentDiscountStatus": "Unused",
         "CommitmentDiscountType": kind,
         "CommitmentDiscountUnit": unit,
@@ -252,7 +250,8 @@ def _charge_columns(charge: ClusterCharge) -> Row:
     }
 
 
-def _cost_columns(cost: Decimal | None, gpu_hours: Decimal) -> Row:
+def _cost_columns(amount: int | None, held_gpu_hours: int) -> Row:
+    cost, gpu_hours = None if amount is None else to_decimal(amount), to_decimal(held_gpu_hours)
     return {
         "ConsumedQuantity": gpu_hours,
         "ConsumedUnit": GPU_HOURS,
@@ -286,25 +285,25 @@ def _ratios(parts: Sequence[_Part]) -> list[Decimal | None]:
     costs = [part.cost for part in parts if part.cost is not None]
     if len(costs) < len(parts) or not sum(costs):
         costs = [part.gpu_hours for part in parts]
-    total = sum(costs, ZERO)
+    total = sum(costs)
     if not total:
         return [None] * len(parts)
-    ratios = [quantize(cost / total) for cost in costs]
+    ratios = [quantize(Fraction(cost, total)) for cost in costs]
     largest = max(range(len(costs)), key=lambda index: abs(costs[index]))
-    ratios[largest] += 1 - sum(ratios, ZERO)
+    ratios[largest] += 1 - sum(ratios, Decimal(0))
     return [*ratios]
 
 
-def _method_details(ratio: Decimal, gpu_hours: Decimal) -> str:
+def _method_details(ratio: Decimal, gpu_hours: int) -> str:
     """Return `AllocatedMethodDetails` with exact numbers."""
     return (
         f'{{"Elements": [{{"AllocatedRatio": {_json_number(ratio)}, "UsageUnit": "{GPU_HOURS}", '
-        f'"UsageQuantity": {_json_number(gpu_hours)}}}]}}'
+        f'"UsageQuantity": {_json_number(to_decimal(gpu_hours))}}}]}}'
     )
 
 
 def _json_number(value: Decimal) -> str:
-    text = format(value.quantize(QUANTUM), "f").rstrip("0").rstrip(".")
+    text = format(quantize(value), "f").rstrip("0").rstrip(".")
     return text or "0"
 
 

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from gpucost.core.amounts import Costs
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError, SettingsMissingError, SourceError
 from gpucost.core.hours import floor_day, format_timestamp
 from gpucost.core.ledger import HourSummary, Manifest
-from gpucost.core.model import Costs
 from gpucost.core.rollups import DAY
 from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.exported_days import ExportedDay, due_days, fingerprint, object_key, status_of

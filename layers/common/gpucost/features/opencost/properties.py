@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
-from gpucost.core.model import Line
-from gpucost.core.rollups import FactKey
+from gpucost.core.query.dimensions import LABEL_PREFIX, GroupKey
 
 NONE = "__unallocated__"
 """OpenCost's name for a missing controller or label."""
@@ -37,17 +36,22 @@ class Properties:
         return dict(self.labels).get(name)
 
 
-def properties_of(cluster: str, record: Line | FactKey) -> Properties:
-    """Return the properties of a line or of a day fact. Day facts have no node and no pod."""
-    labels = record.labels.items() if isinstance(record, Line) else record.labels
+def properties_of(dimensions: Sequence[str], key: GroupKey) -> Properties:
+    """Return the properties of a report's costs; "" and a missing label are properties that the costs do not have."""
+    values = dict(zip(dimensions, key, strict=True))
+    labels = {
+        sanitize(name.removeprefix(LABEL_PREFIX)): value
+        for name, value in values.items()
+        if name.startswith(LABEL_PREFIX) and value
+    }
     return Properties(
-        cluster,
-        record.namespace,
-        record.workload_kind.lower(),
-        record.workload,
-        record.node if isinstance(record, Line) else "",
-        record.pod if isinstance(record, Line) else "",
-        tuple(sorted((sanitize(name), value) for name, value in labels)),
+        values["cluster"],
+        values["namespace"],
+        values.get("workload_kind", "").lower(),
+        values.get("workload", ""),
+        values.get("node", ""),
+        values.get("pod", ""),
+        tuple(sorted(labels.items())),
     )
 
 

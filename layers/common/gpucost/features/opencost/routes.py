@@ -16,9 +16,9 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from gpucost.core.amounts import SCALE, quantize, to_decimal
 from gpucost.core.errors import ParameterError
 from gpucost.core.hours import HOUR
-from gpucost.core.money import quantize
 from gpucost.features.opencost.filters import parse_filter
 from gpucost.features.opencost.properties import AGGREGATIONS, Properties, parse_aggregate
 from gpucost.features.opencost.service import Allocation, AllocationQuery, AllocationService
@@ -279,16 +279,17 @@ def _parse(parameter: str, parse: Callable[[], Parsed]) -> Parsed:
 def allocation_fields(allocation: Allocation, *, labels: bool = False) -> dict[str, Any]:
     """Return the fields of `OpenCostAllocation`."""
     hours = Fraction((allocation.end - allocation.start) / HOUR)
-    allocated, used = allocation.costs.allocated_gpu_hours, allocation.costs.effective_gpu_hours
-    measured = allocated - allocation.costs.unmeasured_gpu_hours
-    usd = allocation.costs.figures()["allocated_usd"]
-    cost = None if usd is None or allocation.idle_usd is None else usd + allocation.idle_usd
-    efficiency = quantize(Fraction(used) / Fraction(measured)) if measured > 0 else None
-    usage = quantize(Fraction(used) / hours) if measured > 0 else None
-    gpu_hours: Decimal | None = allocated
+    costs, idle = allocation.costs, allocation.idle
+    measured = costs.allocated_gpu_hours - costs.unmeasured_gpu_hours
+    cost = to_decimal(costs.allocated_usd + idle.idle_usd) if idle is not None and costs.has_price() else None
+    efficiency = quantize(Fraction(costs.effective_gpu_hours, measured)) if measured > 0 else None
+    usage = quantize(Fraction(costs.effective_gpu_hours, SCALE) / hours) if measured > 0 else None
+    held: int | None = costs.allocated_gpu_hours
     if allocation.is_idle:
-        gpu_hours, efficiency, usage = allocation.idle_gpu_hours, Decimal(0), Decimal(0)
-    request = None if gpu_hours is None else quantize(Fraction(gpu_hours) / hours)
+        held = idle.idle_gpu_hours if idle is not None and allocation.has_idle_gpu_hours else None
+        efficiency, usage = Decimal(0), Decimal(0)
+    request = None if held is None else quantize(Fraction(held, SCALE) / hours)
+    shared_idle = None if idle is None else to_decimal(idle.idle_usd)
     return {
         **dict.fromkeys(_ZEROS, Decimal(0)),
         "name": allocation.name,
@@ -300,9 +301,9 @@ def allocation_fields(allocation: Allocation, *, labels: bool = False) -> dict[s
         "gpuCount": request,
         "gpuRequestAverage": request,
         "gpuUsageAverage": usage,
-        "gpuHours": gpu_hours,
+        "gpuHours": None if held is None else to_decimal(held),
         "gpuCost": cost,
-        "gpuCostIdle": Decimal(0) if allocation.is_idle else allocation.idle_usd,
+        "gpuCostIdle": Decimal(0) if allocation.is_idle else shared_idle,
         "gpuEfficiency": efficiency,
         "pvs": None,
         "totalCost": cost,

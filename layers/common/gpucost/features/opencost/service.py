@@ -1,21 +1,22 @@
-"""Computes OpenCost allocations from the ledger: one set per step, optionally with idle costs.
+"""Computes OpenCost allocations: the product's cost reports under OpenCost's names, one set per step.
 
-Idle is the node cost minus the allocated cost of a cluster in a step. As in OpenCost, it can be shared among the
-cluster's allocations in proportion to their cost.
+As in OpenCost, idle costs can be an allocation of their own, or be shared among a cluster's allocations in proportion
+to their cost.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
-from fractions import Fraction
 
 from gpucost.core.access import Scope
+from gpucost.core.amounts import Capacity, Costs, Idle
 from gpucost.core.errors import AccessDeniedError, InvalidInputError, ParameterError
-from gpucost.core.hours import HOUR, floor_day
-from gpucost.core.ledger import Manifest
-from gpucost.core.model import Costs, Totals
-from gpucost.core.money import ZERO, split
+from gpucost.core.facts import FactSums, FactTable
+from gpucost.core.hours import HOUR
+from gpucost.core.query.cost_query import MAX_LINE_HOURS, CostQuery
+from gpucost.core.query.dimensions import LABEL_PREFIX
+from gpucost.core.query.idle import share_idle
+from gpucost.core.query.periods import Period
 from gpucost.core.rollups import DAY
 from gpucost.features.opencost.filters import Filter
 from gpucost.features.opencost.properties import (
@@ -26,18 +27,14 @@ from gpucost.features.opencost.properties import (
     properties_needed,
     properties_of,
 )
+from gpucost.reports.aggregation import CostReader
 from gpucost.reports.parameters import select_clusters
-from gpucost.reports.scoped import scoped_hours, scoped_rollups
 from gpucost.storage.ports import Clock, PublishedHours, RollupReader, SettingsStore
 
 MAX_WINDOW = 35 * DAY
-MAX_LINE_HOURS = 48
-"""Most hours whose lines are read: all hours for nodes and pods, otherwise only hours outside whole UTC days."""
 MAX_ALLOCATIONS = 10_000
 _SUMMARY_PROPERTIES = {"cluster", "namespace"}
 _LINE_PROPERTIES = {"node", "pod"}
-_BATCH_HOURS = 7 * 24
-"""Hours held in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +46,10 @@ class Allocation:
     start: datetime
     end: datetime
     costs: Costs
-    idle_usd: Decimal | None = ZERO
-    """Its idle cost: the shared part, or all of `__idle__`; None if not known."""
-    idle_gpu_hours: Decimal | None = ZERO
-    """Idle GPU-hours of `__idle__`. GPU-hours are not shared."""
+    idle: Idle | None = Idle()  # noqa: RUF009 - records of amounts cannot change
+    """Its share of idle costs, or all of `__idle__`; None if not known. GPU-hours are not shared."""
+    has_idle_gpu_hours: bool = True
+    """Whether the GPU-hours of `__idle__` are known; a filter selects a part of its cost only."""
 
     @property
     def is_idle(self) -> bool:
@@ -71,6 +68,14 @@ class AllocationQuery:
     filter: Filter
     include_idle: bool = False
     share_idle: bool = False
+
+    def steps(self) -> Iterator[Period]:
+        """Yield the steps of the window; the last may be shorter."""
+        start = self.start
+        while start < self.end:
+            end = min(start + self.step, self.end)
+            yield Period(start, end)
+            start = end
 
 
 class AllocationService:
@@ -112,16 +117,33 @@ class AllocationService:
             raise ParameterError("window", f"is longer than {MAX_WINDOW.days} days. Shorten it.")
         if query.include_idle and not scope.is_fleet:
             raise AccessDeniedError("includeIdle covers all business units. It needs the role viewer or admin.")
-        needed = properties_needed(query.aggregate) | query.filter.fields
         clusters = select_clusters(None, self._settings_store.current(), scope, query.start)
-        reader = _AllocationReader(
-            query, needed, scoped_hours(self._ledger, scope), scoped_rollups(self._rollups, scope)
-        )
-        for cluster in clusters:
-            reader.read(cluster)
+        dimensions = self._dimensions(query)
+        reader = CostReader(self._ledger, self._rollups, scope, limits_fact_days=False)
+        costs_by_step: dict[tuple[datetime, str], FactSums[Properties]] = {}
+        capacities: dict[tuple[datetime, str], Capacity | None] = {}
+        currencies: set[str] = set()
+        for cost_query in _cost_queries(query, dimensions):
+            result, totals = reader.read(cost_query, clusters)
+            for cell, costs in result.cells.items():
+                step_costs = costs_by_step.setdefault((cell.begin, cell.cluster), FactSums())
+                step_costs.add(properties_of(dimensions, cell.key), costs)
+            capacities |= result.capacities
+            currencies |= totals.currencies
+        if len(currencies) > 1:
+            raise InvalidInputError(
+                f"the window has amounts in {' and '.join(sorted(currencies))}, which cannot be added up. Shorten the "
+                "window."
+            )
         sets, count = [], 0
-        for index, (start, end) in enumerate(reader.steps):
-            allocations = _step_allocations(reader, clusters, index, start, end)
+        for period in query.steps():
+            step_set = _StepAllocations(query, period)
+            for cluster in clusters:
+                key = period.start, cluster
+                table = costs_by_step[key].table() if key in costs_by_step else FactTable[Properties]()
+                shares_idle = query.include_idle and key in capacities
+                step_set.add(table, step_set.share_idle(table, capacities[key]) if shares_idle else {})
+            allocations = step_set.allocations()
             count += len(allocations)
             if count > MAX_ALLOCATIONS:
                 raise InvalidInputError(
@@ -131,219 +153,105 @@ class AllocationService:
             sets.append(allocations)
         return sets
 
-
-class _AllocationReader:
-    """Adds up costs by step and cluster, from the smallest records that have the needed properties.
-
-    A cluster's manifests are read first, and all other reads are of these versions of its hours.
-
-    Raises:
-        ParameterError: the window is too long for the needed properties.
-    """
-
-    def __init__(self, query: AllocationQuery, needed: set[str], ledger: PublishedHours, rollups: RollupReader) -> None:
-        self.query = query
-        self.steps = [*_steps(query)]
-        self._needed = needed
-        self._ledger = ledger
-        self._rollups = rollups
-        self._whole_days = (
-            set() if needed & _LINE_PROPERTIES else {day for start, end in self.steps for day in _days(start, end)}
-        )
-        self._costs: dict[tuple[int, str], dict[Properties, list[Costs]]] = {}
-        self._totals: dict[tuple[int, str], list[Totals]] = {}
-        self._currencies: set[str] = set()
-        self._check_length()
-
-    def costs_by_properties(self, index: int, cluster: str) -> list[tuple[Properties, Costs]]:
-        """Return the costs of a step, summed by properties and sorted by them."""
-        costs = self._costs.get((index, cluster), {})
-        return [(properties, Costs.total(costs[properties])) for properties in sorted(costs)]
-
-    def idle(self, index: int, cluster: str) -> tuple[Decimal | None, Decimal | None] | None:
-        """Return idle USD and GPU-hours of a step, each None if not known; None if no hour has figures.
-
-        Only for queries that include idle.
-        """
-        totals = self._totals.get((index, cluster))
-        return _total_idle(totals) if totals else None
-
-    def read(self, cluster: str) -> None:
-        """Read what the query needs of one cluster.
+    def _dimensions(self, query: AllocationQuery) -> tuple[str, ...]:
+        """Return the dimensions of the cost reports: as many properties as the ledger's smallest records have.
 
         Raises:
-            InvalidInputError: the window has amounts in several currencies.
+            ParameterError: the window is too long for the needed properties.
         """
-        manifests = self._ledger.manifests(cluster, self.query.start, self.query.end)
-        hours = [manifest for manifest in manifests if manifest.status != "incomplete"]
-        self._currencies |= {hour.currency for hour in hours}
-        if len(self._currencies) > 1:
-            currencies = " and ".join(sorted(self._currencies))
-            raise InvalidInputError(
-                f"the window has amounts in {currencies}, which cannot be added up. Shorten the window."
-            )
-        day_manifests = [manifest for manifest in manifests if floor_day(manifest.hour) in self._whole_days]
-        from_summaries = self._needed <= _SUMMARY_PROPERTIES
-        if from_summaries or (self.query.include_idle and self._edge_hours()):
-            self._read_summaries(cluster, hours, with_costs=from_summaries)
-        elif self.query.include_idle:
-            for day in self._rollups.days_of(day_manifests):
-                if day.totals is not None:
-                    self._totals.setdefault((self._step_index(day.day), cluster), []).append(day.totals)
-        if from_summaries:
-            return
-        for manifest in hours:
-            if floor_day(manifest.hour) not in self._whole_days:
-                for line in self._ledger.lines_of(manifest):
-                    self._add(manifest.hour, properties_of(cluster, line), line.costs())
-        for moment, facts in self._rollups.facts_of(day_manifests):
-            for key, costs in facts.items():
-                self._add(moment, properties_of(cluster, key), costs)
-
-    def _read_summaries(self, cluster: str, hours: Sequence[Manifest], *, with_costs: bool) -> None:
-        for first in range(0, len(hours), _BATCH_HOURS):
-            for summary in self._ledger.summaries_of(hours[first : first + _BATCH_HOURS]):
-                for (_, namespace), costs in summary.groups.items() if with_costs else ():
-                    self._add(summary.hour, Properties(cluster, namespace), costs)
-                if self.query.include_idle and summary.totals is not None:
-                    self._totals.setdefault((self._step_index(summary.hour), cluster), []).append(summary.totals)
-            for costs_by_properties in self._costs.values():
-                for properties, parts in costs_by_properties.items():
-                    costs_by_properties[properties] = [Costs.total(parts)]
-
-    def _add(self, moment: datetime, properties: Properties, costs: Costs) -> None:
-        step_and_cluster = (self._step_index(moment), properties.cluster)
-        self._costs.setdefault(step_and_cluster, {}).setdefault(properties, []).append(costs)
-
-    def _step_index(self, moment: datetime) -> int:
-        return (moment - self.query.start) // self.query.step
-
-    def _edge_hours(self) -> int:
-        """Return the number of hours outside whole days of a step."""
-        return (self.query.end - self.query.start - len(self._whole_days) * DAY) // HOUR
-
-    def _check_length(self) -> None:
-        hours = 0 if self._needed <= _SUMMARY_PROPERTIES else self._edge_hours()
+        needed = properties_needed(query.aggregate) | query.filter.fields
+        if needed <= _SUMMARY_PROPERTIES:
+            return "cluster", "namespace"
+        whole_days = sum(period.full_days().hours() // 24 for period in query.steps())
+        if needed & _LINE_PROPERTIES:
+            whole_days = 0
+        hours = (query.end - query.start - whole_days * DAY) // HOUR
         if hours > MAX_LINE_HOURS:
-            which_hours = "by node or pod" if self._needed & _LINE_PROPERTIES else "outside whole UTC days"
+            which_hours = "by node or pod" if needed & _LINE_PROPERTIES else "outside whole UTC days"
             raise ParameterError(
                 "window",
                 f"has {hours} hours {which_hours}, and {MAX_LINE_HOURS} is the maximum. Shorten it, use whole UTC days "
                 "as window and step, or aggregate by namespace or cluster.",
             )
+        labels = (f"{LABEL_PREFIX}{name}" for name in self.cost_labels())
+        line_dimensions = () if whole_days else ("node", "pod")
+        return ("cluster", "namespace", "workload_kind", "workload", *line_dimensions, *labels)
 
 
-def _steps(query: AllocationQuery) -> Iterator[tuple[datetime, datetime]]:
-    start = query.start
-    while start < query.end:
-        end = min(start + query.step, query.end)
-        yield start, end
-        start = end
+def _cost_queries(query: AllocationQuery, dimensions: tuple[str, ...]) -> list[CostQuery]:
+    """Return one query of all steps, or one for each step if a whole day would be in two of them."""
+    period = Period(query.start, query.end)
+    cost_query = CostQuery(period, "total", dimensions, idle="separate", step=query.step)
+    if query.step < DAY or cost_query.has_rows_of_whole_days():
+        return [cost_query]
+    return [CostQuery(step, "total", dimensions, idle="separate") for step in query.steps()]
 
 
-def _days(start: datetime, end: datetime) -> Iterator[datetime]:
-    """Yield the whole UTC days of a step."""
-    day = floor_day(start + DAY - HOUR)
-    while day + DAY <= end:
-        yield day
-        day += DAY
+class _StepAllocations:
+    """Names the costs of one step, cluster by cluster, and shares idle costs."""
 
+    def __init__(self, query: AllocationQuery, period: Period) -> None:
+        self._query = query
+        self._period = period
+        self._costs = FactSums[str]()
+        self._idle_shares: dict[str, list[Idle]] = {}
+        self._properties: dict[str, list[Properties]] = {}
+        self._idle: list[Idle | None] = []
 
-def _step_allocations(
-    reader: _AllocationReader, clusters: Sequence[str], index: int, start: datetime, end: datetime
-) -> list[Allocation]:
-    query = reader.query
-    groups: dict[str, list[tuple[Properties, Costs, Decimal | None]]] = {}
-    idle: list[tuple[Decimal | None, Decimal | None]] = []
-    for cluster in clusters:
-        costs_by_properties = reader.costs_by_properties(index, cluster)
-        cluster_idle = reader.idle(index, cluster)
-        idle_shares = _idle_shares(cluster_idle[0] if cluster_idle else ZERO, costs_by_properties)
-        for (properties, costs), part in zip(costs_by_properties, idle_shares, strict=True):
-            if query.filter.matches(properties):
-                groups.setdefault(allocation_name(properties, query.aggregate), []).append((properties, costs, part))
-        if cluster_idle is not None:
-            idle += _unshared_idle(cluster_idle, costs_by_properties, idle_shares, query)
-    allocations = [
-        Allocation(
-            name,
-            common_properties([properties for properties, _, _ in rows]),
-            start,
-            end,
-            Costs.total(costs for _, costs, _ in rows),
-            _sum([part for _, _, part in rows]) if query.share_idle else ZERO,
-        )
-        for name, rows in sorted(groups.items())
-    ]
-    if idle:
-        usd, hours = _sum([idle_usd for idle_usd, _ in idle]), _sum([idle_hours for _, idle_hours in idle])
-        allocations.append(Allocation(IDLE, Properties(""), start, end, Costs(), usd, hours))
-    return allocations
+    def add(self, costs: FactTable[Properties], idle_shares: Mapping[Properties, Idle]) -> None:
+        """Add a cluster's costs and their shares of its idle costs, as far as the filter selects them."""
+        for properties, row in costs.items():
+            if self._query.filter.matches(properties):
+                name = allocation_name(properties, self._query.aggregate)
+                self._costs.add(name, row)
+                self._properties.setdefault(name, []).append(properties)
+                self._idle_shares.setdefault(name, []).append(idle_shares.get(properties, Idle()))
 
-
-def _total_idle(totals: Sequence[Totals]) -> tuple[Decimal | None, Decimal | None]:
-    capacities = [hour.capacity for hour in totals]
-    available = [capacity for capacity in capacities if capacity is not None]
-    if len(available) < len(capacities):
-        return None, None
-    usd = sum((capacity.node_cost_usd for capacity in available), ZERO)
-    usd -= sum((hour.costs.allocated_usd for hour in totals), ZERO)
-    hours = sum(
-        (
-            capacity.unallocated_gpu_hours + capacity.stranded_gpu_hours + capacity.unobserved_gpu_hours
-            for capacity in available
-        ),
-        ZERO,
-    )
-    return usd, hours
-
-
-def _idle_shares(
-    idle_usd: Decimal | None, costs_by_properties: Sequence[tuple[Properties, Costs]]
-) -> list[Decimal | None]:
-    """Return each cost's share of a cluster's idle cost, in proportion to cost."""
-    weights = [Fraction(costs.allocated_usd) for _, costs in costs_by_properties]
-    if idle_usd is None or not any(weights):
-        return [None if idle_usd is None else ZERO for _ in costs_by_properties]
-    return [*split(idle_usd, weights)]
-
-
-def _unshared_idle(
-    cluster_idle: tuple[Decimal | None, Decimal | None],
-    costs_by_properties: Sequence[tuple[Properties, Costs]],
-    idle_shares: Sequence[Decimal | None],
-    query: AllocationQuery,
-) -> list[tuple[Decimal | None, Decimal | None]]:
-    """Return the part of a cluster's idle cost that stays in `__idle__`."""
-    usd, hours = cluster_idle
-    if usd is None:
-        if query.share_idle and costs_by_properties:
-            raise InvalidInputError(
-                "shareIdle: idle costs are not known for all hours of the window. Use shareIdle=false, or another "
-                "window."
+    def allocations(self) -> list[Allocation]:
+        """Return the allocations in order of their names, then `__idle__`."""
+        start, end, table = self._period.start, self._period.end, self._costs.table()
+        allocations = [
+            Allocation(
+                name,
+                common_properties(self._properties[name]),
+                start,
+                end,
+                table[name],
+                Idle.total(self._idle_shares[name]),
             )
-        return [(None, None)]
-    has_costs = any(costs.allocated_usd for _, costs in costs_by_properties)
-    if not has_costs:  # there are no allocations to share it with; any filter excludes it
-        return [(usd, hours)] if not query.filter.fields else []
-    if query.share_idle:
-        return []
-    if not query.filter.fields:
-        return [(usd, hours)]
-    return [
-        (
-            _sum(
-                [
-                    part
-                    for (properties, _), part in zip(costs_by_properties, idle_shares, strict=True)
-                    if query.filter.matches(properties)
-                ]
-            ),
-            None,
-        )
-    ]
+            for name in sorted(table)
+        ]
+        if self._idle:
+            available = [idle for idle in self._idle if idle is not None]
+            idle = Idle.total(available) if len(available) == len(self._idle) else None
+            has_gpu_hours = not self._query.filter.fields
+            allocations.append(Allocation(IDLE, Properties(""), start, end, Costs(), idle, has_gpu_hours))
+        return allocations
 
+    def share_idle(self, costs: FactTable[Properties], capacity: Capacity | None) -> dict[Properties, Idle]:
+        """Return the shares of a cluster's idle costs if they are shared, and add what stays in `__idle__`.
 
-def _sum(amounts: Sequence[Decimal | None]) -> Decimal | None:
-    available = [part for part in amounts if part is not None]
-    return sum(available, ZERO) if len(available) == len(amounts) else None
+        Raises:
+            InvalidInputError: idle costs are to be shared and are not known.
+        """
+        query = self._query
+        if capacity is None:
+            if query.share_idle and costs:
+                raise InvalidInputError(
+                    "shareIdle: idle costs are not known for all hours of the window. Use shareIdle=false, or another "
+                    "window."
+                )
+            self._idle.append(None)
+            return {}
+        idle = capacity.idle()
+        if not any(row.allocated_usd for row in costs.values()):  # nothing to share it with; any filter excludes it
+            self._idle += [] if query.filter.fields else [idle]
+            return {}
+        by_properties = FactTable.of({properties: costs[properties] for properties in sorted(costs)})
+        shares = share_idle(idle, by_properties, "allocation", {})
+        if query.share_idle:
+            return {properties: Idle(0, share.idle_usd) for properties, share in shares.parts.items()}
+        if query.filter.fields:
+            idle = Idle.total(share for properties, share in shares.parts.items() if query.filter.matches(properties))
+        self._idle.append(idle)
+        return {}

@@ -7,10 +7,9 @@ from decimal import Decimal
 from typing import Literal
 
 from gpucost.core.access import FULL_ACCESS, Scope
+from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.errors import InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR, floor_hour, month_bounds
-from gpucost.core.model import Costs
-from gpucost.core.money import ZERO
 from gpucost.features.recommendations.forecast import LEVEL_PERCENT, Backtest, forecast
 from gpucost.features.recommendations.model import round_cents
 from gpucost.settings import Settings
@@ -86,7 +85,7 @@ class ForecastService:
         first = min(start, until - HISTORY)
         hours, priced, currency = self._hours(settings, business_unit, first, until)
         priced_costs = [cost for cost in hours[(start - first) // HOUR :] if cost is not None]
-        spent = sum(priced[(start - first) // HOUR :], ZERO)
+        spent = sum(priced[(start - first) // HOUR :], Decimal(0))
         passed, ahead = (until - start) // HOUR, (end - until) // HOUR
         history = [None if cost is None else float(cost) for cost in hours[-(HISTORY // HOUR) :]]
         # The unit did not exist before its first cost. A unit without any cost will cost nothing.
@@ -96,7 +95,7 @@ class ForecastService:
         projection = None
         if passed == 0 or len(priced_costs) >= _MIN_DATA_SHARE * passed:
             projection = forecast(history, until - HOUR * len(history), ahead)
-        cost_so_far = float(sum(priced_costs, ZERO)) * passed / len(priced_costs) if priced_costs else 0.0
+        cost_so_far = float(sum(priced_costs, Decimal(0))) * passed / len(priced_costs) if priced_costs else 0.0
         return PeriodForecast(
             business_unit,
             start,
@@ -123,7 +122,7 @@ class ForecastService:
             These costs, the priced part of every hour, and the currency.
         """
         count = (end - start) // HOUR
-        sums: list[Decimal] = [ZERO] * count
+        sums: list[Decimal] = [Decimal(0)] * count
         missing = [False] * count
         seen = [False] * count
         currencies = set()
@@ -141,7 +140,7 @@ class ForecastService:
                     continue
                 seen[index] = True
                 missing[index] |= bool(cost.unpriced_gpu_hours)
-                sums[index] += cost.allocated_usd
+                sums[index] += to_decimal(cost.allocated_usd)
         if not is_unit_present:
             raise NotFoundError(
                 "no such business unit: it is neither in the settings nor in the hours of the last weeks"

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from gpucost.core.amounts import SCALE
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.line_use import LineUse
 from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE
@@ -349,9 +350,9 @@ class LookBack:
                 array("b", bytes(hours)),
             )
         history.nodes[index] += 1
-        history.capacity[index] += float(node.capacity.capacity_gpu_hours)
-        history.unallocated[index] += float(node.capacity.unallocated_gpu_hours)
-        cost = float(node.capacity.node_cost_usd)
+        history.capacity[index] += node.capacity.capacity_gpu_hours / SCALE
+        history.unallocated[index] += node.capacity.unallocated_gpu_hours / SCALE
+        cost = node.capacity.node_cost_usd / SCALE
         history.cost[index] += cost
         history.cash.add(cost, node.capacity_type, node.price_source)
         history.unpriced[index] |= not node.price_source

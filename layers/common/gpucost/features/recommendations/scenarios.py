@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
+from gpucost.core.amounts import Capacity, Costs
 from gpucost.core.errors import InvalidInputError
+from gpucost.core.facts import FactTable
 from gpucost.core.hours import floor_day
-from gpucost.core.model import Capacity, Costs
 from gpucost.core.rollups import DAY, FactKey
 from gpucost.features.recommendations.what_if import Move, Outcome, what_if
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
@@ -39,9 +40,8 @@ class WhatIfService:
 
         def read() -> Iterator[tuple[Mapping[FactKey, Costs], Capacity]]:
             for day in (end - DAY * number for number in range(days, 0, -1)):
-                facts: dict[FactKey, Costs] = {}
                 capacities = []
-                has_figures = False
+                has_figures, all_facts = False, FactTable[FactKey]()
                 for name in names if cluster is None else [cluster]:
                     for summary in self._rollups.days(name, day, day + DAY):
                         hours_with_figures = [hour for hour in summary.hours if hour.status != "incomplete"]
@@ -49,11 +49,10 @@ class WhatIfService:
                         has_figures = has_figures or bool(hours_with_figures)
                         if summary.totals is not None and summary.totals.capacity is not None:
                             capacities.append(summary.totals.capacity)
-                    for _, day_facts in self._rollups.facts(name, day, day + DAY):
-                        for key, costs in day_facts.items():
-                            facts[key] = Costs.total((facts[key], costs)) if key in facts else costs
-                if has_figures or facts:
-                    yield facts, Capacity.total(capacities)
+                    for _, facts in self._rollups.facts(name, day, day + DAY):
+                        all_facts += facts
+                if has_figures or all_facts:
+                    yield all_facts, Capacity.total(capacities)
 
         outcome = what_if(move, read())
         if len(currencies) > 1:

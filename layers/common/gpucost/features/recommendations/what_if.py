@@ -9,14 +9,13 @@ because nodes cost the same until they are removed. So the parts still add up:
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
+from gpucost.core.amounts import SCALE, Capacity, Costs, quantize, to_decimal
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.metering.gpu_models import MIG_GPUS, profile_share
-from gpucost.core.model import Capacity, Costs
-from gpucost.core.money import ZERO, quantize
 from gpucost.core.rollups import FactKey
 
 WHOLE = "nvidia.com/gpu"
@@ -57,7 +56,7 @@ class Outcome:
     capacity_after: Capacity
     others: Costs
     """The other units' costs, the same before and after."""
-    moved_gpu_hours: Decimal
+    moved_gpu_hours: int
     slice_utilization: Decimal | None
     """Use of the moved GPUs ÷ the slices' compute. Above 1, the slices would not suffice."""
     days: int
@@ -65,17 +64,17 @@ class Outcome:
     @property
     def moved_gpus(self) -> Decimal:
         """GPUs moved on average; fewer than requested if the unit held fewer."""
-        return quantize(Fraction(self.moved_gpu_hours) / (_HOURS * self.days))
+        return quantize(Fraction(self.moved_gpu_hours, SCALE * _HOURS * self.days))
 
     @property
     def freed_gpu_hours(self) -> Decimal:
         """Physical GPU-hours that become unallocated."""
-        return self.before.allocated_gpu_hours - self.after.allocated_gpu_hours
+        return to_decimal(self.before.allocated_gpu_hours - self.after.allocated_gpu_hours)
 
     @property
     def freed_usd(self) -> Decimal:
         """Their cost: unallocated at first, saved when their nodes are removed."""
-        return self.before.allocated_usd - self.after.allocated_usd
+        return to_decimal(self.before.allocated_usd - self.after.allocated_usd)
 
     @property
     def is_conserved(self) -> bool:
@@ -104,8 +103,8 @@ def what_if(move: Move, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]
         movable = {key: costs for key, costs in facts.items() if move.is_of(key)}
         others += [costs for key, costs in facts.items() if key.business_unit != move.business_unit]
         kept = [costs for key, costs in facts.items() if key.business_unit == move.business_unit and key not in movable]
-        held = sum((costs.allocated_gpu_hours for costs in movable.values()), ZERO)
-        moved_share = min(Fraction(1), Fraction(move.gpus * _HOURS) / Fraction(held)) if held else Fraction(0)
+        held = sum(costs.allocated_gpu_hours for costs in movable.values())
+        moved_share = min(Fraction(1), Fraction(move.gpus * _HOURS * SCALE, held)) if held else Fraction(0)
         before += [*movable.values(), *kept]
         after += kept
         models = sorted({key.gpu_model for key in movable})
@@ -113,33 +112,27 @@ def what_if(move: Move, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]
             share, compute = _shares(move, key, models)
             moved_costs = _moved(costs, moved_share, share)
             after.append(moved_costs)
-            freed.append(
-                (
-                    costs.allocated_gpu_hours - moved_costs.allocated_gpu_hours,
-                    costs.allocated_usd - moved_costs.allocated_usd,
-                )
-            )
-            moved_gpu_hours += moved_share * Fraction(costs.allocated_gpu_hours)
-            observed = moved_share * Fraction(costs.allocated_gpu_hours - costs.unmeasured_gpu_hours)
-            used += moved_share * Fraction(costs.effective_gpu_hours)
+            freed.append(costs - moved_costs)
+            moved_gpu_hours += moved_share * costs.allocated_gpu_hours
+            observed = moved_share * (costs.allocated_gpu_hours - costs.unmeasured_gpu_hours)
+            used += moved_share * costs.effective_gpu_hours
             slice_capacity += observed * compute
     if not moved_gpu_hours:
         raise InvalidInputError(
             f"business unit {move.business_unit!r} held no whole GPU of a model like {move.model!r} in these days"
         )
     capacity = Capacity.total(capacities)
-    gpu_hours, usd = (sum((freed_part[position] for freed_part in freed), ZERO) for position in (0, 1))
+    freed_costs = Costs.total(freed)
+    unallocated = Capacity(
+        unallocated_gpu_hours=freed_costs.allocated_gpu_hours, unallocated_usd=freed_costs.allocated_usd
+    )
     return Outcome(
         Costs.total(before),
         Costs.total(after),
         capacity,
-        replace(
-            capacity,
-            unallocated_gpu_hours=capacity.unallocated_gpu_hours + gpu_hours,
-            unallocated_usd=capacity.unallocated_usd + usd,
-        ),
+        capacity + unallocated,
         Costs.total(others),
-        quantize(moved_gpu_hours),
+        round(moved_gpu_hours),
         quantize(used / slice_capacity) if slice_capacity else None,
         day_count,
     )
@@ -169,17 +162,17 @@ def _moved(costs: Costs, moved_share: Fraction, share: Fraction) -> Costs:
     """
     kept_share = 1 - moved_share * (1 - share)
 
-    def scaled(amount: Decimal) -> Decimal:
-        return quantize(Fraction(amount) * kept_share)
+    def scaled(amount: int) -> int:
+        return round(amount * kept_share)
 
     allocated, unmeasured = scaled(costs.allocated_gpu_hours), scaled(costs.unmeasured_gpu_hours)
     usd, unmeasured_usd = scaled(costs.allocated_usd), scaled(costs.unmeasured_usd)
-    observed = Fraction(costs.allocated_gpu_hours - costs.unmeasured_gpu_hours)
-    utilization = Fraction(costs.effective_gpu_hours) / observed if observed else Fraction(0)
+    observed = costs.allocated_gpu_hours - costs.unmeasured_gpu_hours
+    utilization = Fraction(costs.effective_gpu_hours, observed) if observed else Fraction(0)
     fitting_share = 1 if utilization <= share else share / utilization  # utilization is limited by the slice
     effective_share = 1 - moved_share + moved_share * fitting_share
-    effective = min(quantize(Fraction(costs.effective_gpu_hours) * effective_share), allocated - unmeasured)
-    effective_usd = min(quantize(Fraction(costs.effective_usd) * effective_share), usd - unmeasured_usd)
+    effective = min(round(costs.effective_gpu_hours * effective_share), allocated - unmeasured)
+    effective_usd = min(round(costs.effective_usd * effective_share), usd - unmeasured_usd)
     return Costs(
         allocated_gpu_hours=allocated,
         effective_gpu_hours=effective,
@@ -192,8 +185,7 @@ def _moved(costs: Costs, moved_share: Fraction, share: Fraction) -> Costs:
     )
 
 
-def _rest(unit: Costs, others: Costs, capacity: Capacity) -> Decimal:
+def _rest(unit: Costs, others: Costs, capacity: Capacity) -> int:
     """Node cost minus all its parts."""
-    allocated = sum((costs.effective_usd + costs.waste_usd + costs.unmeasured_usd for costs in (unit, others)), ZERO)
-    not_allocated = capacity.unallocated_usd + capacity.stranded_usd + capacity.unobserved_usd + capacity.host_usd
-    return capacity.node_cost_usd - allocated - not_allocated - capacity.residual_usd
+    allocated = sum(costs.effective_usd + costs.waste_usd + costs.unmeasured_usd for costs in (unit, others))
+    return capacity.node_cost_usd - allocated - capacity.idle().idle_usd

@@ -9,9 +9,9 @@ from pathlib import Path
 from string import Template
 from typing import get_args
 
+from gpucost.core.amounts import is_amount
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR
-from gpucost.core.money import is_amount
 from gpucost.core.pricing.bill_lines import BillLine, LineKind
 from gpucost.settings.bill import CurSettings
 

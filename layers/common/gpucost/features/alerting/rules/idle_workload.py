@@ -4,12 +4,13 @@ Only measured utilization counts: lines whose utilization source is `pod` or `sh
 GPU-hours that were measured, so that a gap of the exporter makes no workload idle.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from gpucost.core.model import Costs, Line
-from gpucost.core.money import ZERO
+from gpucost.core.amounts import Costs, to_decimal
+from gpucost.core.facts import FactTable, sum_by
+from gpucost.core.model import Line
 from gpucost.features.alerting.formatting import for_hours, percent_of
 from gpucost.features.alerting.model import Subject, TopWaster
 
@@ -28,15 +29,15 @@ class IdleThresholds:
     def breached_by(self, costs: Costs) -> bool | None:
         """Whether a workload is idle in an hour; None if its utilization was not measured."""
         measured = costs.allocated_gpu_hours - costs.unmeasured_gpu_hours
-        if costs.allocated_gpu_hours < self.gpus:
+        if to_decimal(costs.allocated_gpu_hours) < self.gpus:
             return False
         if measured <= 0:
             return None
-        return costs.effective_gpu_hours * 100 < self.utilization_percent * measured
+        return to_decimal(costs.effective_gpu_hours) * 100 < self.utilization_percent * to_decimal(measured)
 
     def can_be_breached_by(self, costs: Costs) -> bool:
         """Whether a business unit with these sums holds enough unused GPU-hours to have an idle workload."""
-        unused = costs.allocated_gpu_hours - costs.effective_gpu_hours
+        unused = to_decimal(costs.allocated_gpu_hours - costs.effective_gpu_hours)
         return unused * 100 > self.gpus * (100 - self.utilization_percent)
 
     def describe(self, hours: int) -> str:
@@ -44,12 +45,9 @@ class IdleThresholds:
         return f"≥ {self.gpus:f} GPUs with utilization < {self.utilization_percent:f}%, {for_hours(hours)}"
 
 
-def by_workload(lines: Iterable[Line]) -> Mapping[WorkloadKey, Costs]:
+def by_workload(lines: Iterable[Line]) -> FactTable[WorkloadKey]:
     """Sum lines by workload. Estimated utilization counts as unmeasured. A pod without an owner is a workload."""
-    groups: dict[WorkloadKey, list[Costs]] = {}
-    for line in lines:
-        groups.setdefault(workload_of(line), []).append(_measured_costs(line))
-    return {key: Costs.total(costs) for key, costs in groups.items()}
+    return sum_by((workload_of(line), _measured_costs(line)) for line in lines)
 
 
 def workload_of(line: Line) -> WorkloadKey:
@@ -61,7 +59,7 @@ def top_wasters(lines: Iterable[Line], limit: int = 3) -> tuple[TopWaster, ...]:
     """Return the workloads with the most measured waste."""
     ranked = sorted(by_workload(lines).items(), key=lambda workload: (-workload[1].waste_usd, workload[0]))
     return tuple(
-        TopWaster(*key, costs.allocated_gpu_hours, costs.waste_usd)
+        TopWaster(*key, to_decimal(costs.allocated_gpu_hours), to_decimal(costs.waste_usd))
         for key, costs in ranked[:limit]
         if costs.waste_usd > 0
     )
@@ -76,9 +74,9 @@ def figures(costs: Costs) -> dict[str, Decimal | None]:
     """Return the figures of a notification."""
     measured = costs.allocated_gpu_hours - costs.unmeasured_gpu_hours
     return {
-        "gpus": costs.allocated_gpu_hours,
+        "gpus": to_decimal(costs.allocated_gpu_hours),
         "utilization_percent": percent_of(costs.effective_gpu_hours, measured),
-        "waste_usd_per_hour": None if costs.unpriced_gpu_hours else costs.waste_usd,
+        "waste_usd_per_hour": None if costs.unpriced_gpu_hours else to_decimal(costs.waste_usd),
     }
 
 
@@ -93,5 +91,4 @@ def _measured_costs(line: Line) -> Costs:
         unmeasured_usd=costs.allocated_usd,
         unmeasured_gpu_hours=costs.allocated_gpu_hours,
         unpriced_gpu_hours=costs.unpriced_gpu_hours,
-        effective_gpu_hours=ZERO,
     )

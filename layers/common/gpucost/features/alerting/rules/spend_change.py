@@ -12,7 +12,6 @@ from decimal import Decimal
 from statistics import median
 from typing import NamedTuple
 
-from gpucost.core.money import ZERO
 from gpucost.features.alerting.formatting import percent_of, ratio, threshold_money
 
 MIN_WEEKS = 2
@@ -22,8 +21,8 @@ MIN_WEEKS = 2
 class DayToDate(NamedTuple):
     """A business unit's day from midnight to the end of an hour."""
 
-    usd: Decimal = ZERO
-    gpu_hours: Decimal = ZERO
+    usd: Decimal = Decimal(0)
+    gpu_hours: Decimal = Decimal(0)
 
 
 class SpendComparison(NamedTuple):

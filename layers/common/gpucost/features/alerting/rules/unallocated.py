@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from gpucost.core.amounts import to_decimal
 from gpucost.core.model import NodeHour
-from gpucost.core.money import ZERO
 from gpucost.features.alerting.formatting import for_hours, threshold_money
 
 
@@ -13,9 +13,9 @@ from gpucost.features.alerting.formatting import for_hours, threshold_money
 class NodePoolHour:
     """One node pool in one hour."""
 
-    unallocated_usd: Decimal = ZERO
-    unallocated_gpu_hours: Decimal = ZERO
-    unpriced_gpu_hours: Decimal = ZERO
+    unallocated_usd: int = 0
+    unallocated_gpu_hours: int = 0
+    unpriced_gpu_hours: int = 0
     nodes: int = 0
 
 
@@ -27,7 +27,7 @@ class UnallocatedThreshold:
 
     def breached_by(self, pool: NodePoolHour) -> bool | None:
         """Whether a pool's hour reaches the threshold; None if it does not, but some nodes have no price."""
-        if pool.unallocated_usd >= self.usd_per_hour:
+        if to_decimal(pool.unallocated_usd) >= self.usd_per_hour:
             return True
         return None if pool.unpriced_gpu_hours else False
 
@@ -53,7 +53,7 @@ def by_node_pool(nodes: Iterable[NodeHour]) -> Mapping[str, NodePoolHour]:
 def figures(pool: NodePoolHour) -> dict[str, Decimal | None]:
     """Return the figures of a notification."""
     return {
-        "unallocated_usd_per_hour": pool.unallocated_usd,
-        "unallocated_gpus": pool.unallocated_gpu_hours,
+        "unallocated_usd_per_hour": to_decimal(pool.unallocated_usd),
+        "unallocated_gpus": to_decimal(pool.unallocated_gpu_hours),
         "nodes": Decimal(pool.nodes),
     }

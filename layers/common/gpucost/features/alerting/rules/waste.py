@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from decimal import Decimal
 
-from gpucost.core.model import Costs
+from gpucost.core.amounts import Costs, to_decimal
 from gpucost.features.alerting.formatting import for_hours, percent_of, threshold_money
 
 
@@ -20,7 +20,7 @@ class WasteThresholds:
             return None
         return (
             costs.allocated_usd > 0
-            and costs.waste_usd >= self.usd_per_hour
+            and to_decimal(costs.waste_usd) >= self.usd_per_hour
             and costs.waste_usd * 100 >= self.percent * costs.allocated_usd
         )
 
@@ -33,7 +33,7 @@ class WasteThresholds:
 def figures(costs: Costs) -> dict[str, Decimal | None]:
     """Return the figures of a notification."""
     return {
-        "waste_usd_per_hour": costs.waste_usd,
-        "allocated_usd_per_hour": costs.allocated_usd,
+        "waste_usd_per_hour": to_decimal(costs.waste_usd),
+        "allocated_usd_per_hour": to_decimal(costs.allocated_usd),
         "waste_percent": percent_of(costs.waste_usd, costs.allocated_usd) or Decimal("0.0"),
     }

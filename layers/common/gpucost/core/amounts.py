@@ -1,0 +1,223 @@
+"""Exact amounts of USD and GPU-hours, and the records that consist of them.
+
+Amounts are fixed-point: integers that count 1e-12 USD or 1e-12 GPU-hours. An amount is rounded once, when it is rated;
+sums are exact, and the parts of a split sum to the total. `Decimal` is for prices, ratios and what people read.
+"""
+
+from collections.abc import Iterable, Sequence
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
+from math import lcm
+from operator import add, sub
+from typing import Self
+
+from msgspec import Struct
+from msgspec.structs import astuple
+
+SCALE = 10**12
+"""One USD, or one GPU-hour."""
+DIGITS = 12
+"""Digits after the decimal point."""
+MAX_AMOUNT = Decimal(10**12)
+"""The largest USD or GPU-hours of one cluster-hour."""
+MAX_FIXED_POINT = int(MAX_AMOUNT) * SCALE
+_WIDE = Context(prec=60, rounding=ROUND_HALF_EVEN)
+
+
+def to_fixed_point(value: Fraction | Decimal | int) -> int:
+    """Round a number half-even to a fixed-point amount, the ledger's resolution."""
+    if isinstance(value, Decimal):
+        return int(value.scaleb(DIGITS, context=_WIDE).to_integral_value(ROUND_HALF_EVEN, context=_WIDE))
+    amount, remainder = divmod(value.numerator * SCALE, value.denominator)
+    twice = 2 * remainder
+    is_rounded_up = twice > value.denominator or (twice == value.denominator and amount % 2 == 1)
+    return amount + is_rounded_up
+
+
+def to_decimal(amount: int) -> Decimal:
+    """Convert a fixed-point amount to a decimal with 12 digits after the point, exactly."""
+    return Decimal(amount).scaleb(-DIGITS, context=_WIDE)
+
+
+def quantize(value: Fraction | Decimal | int) -> Decimal:
+    """Round a number half-even to 12 digits after the decimal point."""
+    return to_decimal(to_fixed_point(value))
+
+
+def is_amount(value: Decimal, limit: Decimal = MAX_AMOUNT) -> bool:
+    """Whether a value is a number from `-limit` to `limit`."""
+    return value.is_finite() and -limit <= value <= limit
+
+
+def split(total: int, weights: Sequence[Fraction | int]) -> list[int]:
+    """Split an amount by weights into parts that sum to it exactly (largest remainder method).
+
+    Args:
+        total: a fixed-point amount; may be negative.
+        weights: non-negative, at least one positive unless `total` is zero.
+
+    Returns:
+        One part per weight, in order; a zero weight gets zero. Ties go to the earlier part.
+
+    Raises:
+        ValueError: a negative weight, or weights that are all zero for a total that is not zero.
+    """
+    return split_each([total], weights)[0]
+
+
+def split_each(totals: Sequence[int], weights: Sequence[Fraction | int]) -> list[list[int]]:
+    """Split several amounts by the same weights, each as `split` does."""
+    # Integers keep the proportions and are far faster than fractions for the many lines of a fleet.
+    ratios = [weight.as_integer_ratio() for weight in weights]
+    common_denominator = lcm(*[denominator for _, denominator in ratios])
+    shares = [numerator * (common_denominator // denominator) for numerator, denominator in ratios]
+    if min(shares, default=0) < 0:
+        raise ValueError("weights of a split must not be negative")
+    return [_split(total, shares, sum(shares)) for total in totals]
+
+
+def _split(total: int, shares: Sequence[int], total_shares: int) -> list[int]:
+    if total_shares == 0:
+        if total:
+            raise ValueError(f"cannot split {to_decimal(total)} over weights that are all zero")
+        return [0 for _ in shares]
+    parts = [total * share // total_shares for share in shares]
+    remaining = total - sum(parts)
+    if remaining:
+        remainders = [total * share % total_shares for share in shares]
+        for index in sorted(range(len(parts)), key=remainders.__getitem__, reverse=True)[:remaining]:
+            parts[index] += 1
+    return parts
+
+
+class Amounts(Struct, frozen=True, gc=False):
+    """Base class of records that consist of fixed-point amounts only and are added field by field."""
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Return the field names in their published order."""
+        return cls.__struct_fields__
+
+    @classmethod
+    def total(cls, parts: Iterable[Self]) -> Self:
+        """Add records field by field."""
+        rows = [*map(astuple, parts)]
+        return cls(*map(sum, zip(*rows, strict=True))) if rows else cls()
+
+    @classmethod
+    def columns(cls, records: Iterable[Self]) -> list[list[int]]:
+        """Return the amounts of records as columns, one for each field."""
+        rows = [*map(astuple, records)]
+        return [*map(list, zip(*rows, strict=True))] if rows else [[] for _ in cls.names()]
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*map(add, astuple(self), astuple(other)))
+
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(*map(sub, astuple(self), astuple(other)))
+
+    def are_plausible(self) -> bool:
+        """Whether every amount is within the bounds of a cluster-hour."""
+        return all(-MAX_FIXED_POINT <= amount <= MAX_FIXED_POINT for amount in astuple(self))
+
+    def has_price(self) -> bool:
+        """Whether the amounts of money are known."""
+        return True
+
+    def published(self) -> tuple[int | None, ...]:
+        """Return the amounts as published, in order of `names()`: money is None without a price."""
+        amounts = astuple(self)
+        if self.has_price():
+            return amounts
+        return tuple(
+            None if name.endswith("_usd") else amount for name, amount in zip(self.names(), amounts, strict=True)
+        )
+
+    def figures(self) -> dict[str, Decimal | None]:
+        """Return the published amounts as decimals, by name."""
+        amounts = [None if amount is None else to_decimal(amount) for amount in self.published()]
+        return dict(zip(self.names(), amounts, strict=True))
+
+
+class Costs(Amounts, frozen=True, gc=False):
+    """The cost of allocated GPUs: `allocated = effective + waste + unmeasured`, exact."""
+
+    allocated_gpu_hours: int = 0
+    effective_gpu_hours: int = 0
+    allocated_usd: int = 0
+    effective_usd: int = 0
+    waste_usd: int = 0
+    unmeasured_usd: int = 0
+    unmeasured_gpu_hours: int = 0
+    unpriced_gpu_hours: int = 0
+    """Allocated on nodes without a price: not part of any amount of money."""
+
+    def has_price(self) -> bool:
+        """Whether any allocated GPU-hour has a price."""
+        return not 0 < self.unpriced_gpu_hours == self.allocated_gpu_hours
+
+
+class Capacity(Amounts, frozen=True, gc=False):
+    """The cost of nodes that no pod's line carries.
+
+    Together with `Costs` it adds up to the nodes' cost:
+    `effective + waste + unmeasured + unallocated + stranded + unobserved + host + residual = node cost`.
+    """
+
+    capacity_gpu_hours: int = 0
+    unallocated_gpu_hours: int = 0
+    stranded_gpu_hours: int = 0
+    unobserved_gpu_hours: int = 0
+    node_cost_usd: int = 0
+    unallocated_usd: int = 0
+    stranded_usd: int = 0
+    unobserved_usd: int = 0
+    host_usd: int = 0
+    residual_usd: int = 0
+    unpriced_capacity_gpu_hours: int = 0
+    """Of nodes without a price: not part of any amount of money."""
+
+    def has_price(self) -> bool:
+        """Whether any capacity has a price."""
+        return bool(self.node_cost_usd) or not 0 < self.unpriced_capacity_gpu_hours == self.capacity_gpu_hours
+
+    @classmethod
+    def total_if_known(cls, parts: Iterable["Capacity | None"]) -> "Capacity | None":
+        """Add capacities; None if any of them is unknown."""
+        all_parts = [*parts]
+        available = [part for part in all_parts if part is not None]
+        return cls.total(available) if len(available) == len(all_parts) else None
+
+    def idle(self) -> "Idle":
+        """Return the idle part: all costs that no pod's line carries."""
+        return Idle(
+            self.unallocated_gpu_hours + self.stranded_gpu_hours + self.unobserved_gpu_hours,
+            self.unallocated_usd + self.stranded_usd + self.unobserved_usd + self.host_usd + self.residual_usd,
+        )
+
+
+class Idle(Amounts, frozen=True, gc=False):
+    """Idle GPU-hours and idle cost, or a share of them."""
+
+    idle_gpu_hours: int = 0
+    idle_usd: int = 0
+
+
+class Totals(Struct, frozen=True):
+    """The amounts of a cluster-hour or of a period; `capacity` is None where it is unknown."""
+
+    costs: Costs
+    capacity: Capacity | None
+
+    @classmethod
+    def total(cls, parts: Iterable["Totals"]) -> "Totals | None":
+        """Add totals; None without any. The capacity is None if that of any part is."""
+        totals = [*parts]
+        if not totals:
+            return None
+        capacity = Capacity.total_if_known(part.capacity for part in totals)
+        return cls(Costs.total(part.costs for part in totals), capacity)
+
+    def are_plausible(self) -> bool:
+        """Whether every amount is within the bounds of a cluster-hour."""
+        return self.costs.are_plausible() and (self.capacity is None or self.capacity.are_plausible())

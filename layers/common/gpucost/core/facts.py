@@ -1,0 +1,135 @@
+"""Tables of costs by key: a key is a business unit, a namespace, a day's dimensions or a row of a report."""
+
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
+from functools import cached_property
+from operator import add
+from typing import Generic, TypeVar
+
+from gpucost.core.amounts import Costs
+
+K = TypeVar("K")
+L = TypeVar("L")
+Columns = Sequence[Sequence[int]]
+_MAX_PENDING = 20_000
+"""Costs that a sum holds before it adds them up, in addition to two per key."""
+
+
+class FactTable(Mapping[K, Costs]):
+    """Costs by key. They are stored as columns, because adding columns is faster than adding many records.
+
+    Args:
+        keys: each once.
+        columns: one column for each field of `Costs`, with the amounts in the order of `keys`.
+    """
+
+    def __init__(self, keys: Iterable[K] = (), columns: Columns = ()) -> None:
+        self._load: Callable[[], tuple[Iterable[K], Columns]] = lambda: (keys, columns)
+
+    @classmethod
+    def deferred(cls, load: Callable[[], "FactTable[K]"]) -> "FactTable[K]":
+        """Return a table that is loaded on first use."""
+        table: FactTable[K] = cls()
+        table._load = lambda: load()._content
+        return table
+
+    @classmethod
+    def of(cls, costs: Mapping[K, Costs]) -> "FactTable[K]":
+        """Return a mapping as a table."""
+        return costs if isinstance(costs, FactTable) else FactTable(costs, Costs.columns(costs.values()))
+
+    @cached_property
+    def _content(self) -> tuple[tuple[K, ...], Columns]:
+        keys, columns = self._load()
+        return tuple(keys), columns or [()] * len(Costs.names())
+
+    @property
+    def _keys(self) -> tuple[K, ...]:
+        return self._content[0]
+
+    @property
+    def _columns(self) -> Columns:
+        return self._content[1]
+
+    @cached_property
+    def rows(self) -> dict[K, Costs]:
+        """The costs by key."""
+        return dict(zip(self._keys, map(Costs, *self._columns), strict=True))
+
+    def group_by(self, key_of: Callable[[K], L]) -> "FactTable[L]":
+        """Return the sums of the rows with equal new keys, in order of their first row."""
+        sums = FactSums[L]()
+        for key, costs in self.rows.items():
+            sums.add(key_of(key), costs)
+        return sums.table()
+
+    def select(self, keys: Iterable[K]) -> "FactTable[K]":
+        """Return the rows of some keys; keys that are not in the table are ignored."""
+        return FactTable.of({key: self.rows[key] for key in keys if key in self.rows})
+
+    def under(self, key: L) -> "FactTable[L]":
+        """Return a table with the sum of all rows under one key; an empty table stays empty."""
+        return FactTable([key], [[sum(column)] for column in self._columns]) if self._keys else FactTable()
+
+    def total(self) -> Costs:
+        """Return the sum of all rows."""
+        return Costs(*map(sum, self._columns))
+
+    def __add__(self, other: "FactTable[K]") -> "FactTable[K]":
+        """Add row by row, or column by column where the keys are equal, as those of a unit's days mostly are."""
+        if self._keys == other._keys:
+            columns = zip(self._columns, other._columns, strict=True)
+            return FactTable(self._keys, [[*map(add, left, right)] for left, right in columns])
+        sums = {**self.rows}
+        for key, costs in other.rows.items():
+            sums[key] = sums[key] + costs if key in sums else costs
+        return FactTable.of(sums)
+
+    def __getitem__(self, key: K) -> Costs:
+        return self.rows[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.rows
+
+    def __repr__(self) -> str:
+        return repr(self.rows)
+
+
+class FactSums(Generic[K]):
+    """Adds up costs by key while they are read. Memory depends on the number of keys, not on what is added."""
+
+    def __init__(self) -> None:
+        self._parts: dict[K, list[Costs]] = {}
+        self._pending_count = 0
+
+    def add(self, key: K, costs: Costs) -> None:
+        """Add costs to the sum of a key."""
+        self._parts.setdefault(key, []).append(costs)
+        self._pending_count += 1
+        if self._pending_count > 2 * len(self._parts) + _MAX_PENDING:
+            self._parts = {key: [costs] for key, costs in self._sums()}
+            self._pending_count = len(self._parts)
+
+    def keys(self) -> KeysView[K]:
+        """Return the keys so far."""
+        return self._parts.keys()
+
+    def table(self) -> FactTable[K]:
+        """Return the sums so far, in order of each key's first costs."""
+        return FactTable.of(dict(self._sums()))
+
+    def _sums(self) -> Iterator[tuple[K, Costs]]:
+        return ((key, parts[0] if len(parts) == 1 else Costs.total(parts)) for key, parts in self._parts.items())
+
+
+def sum_by(pairs: Iterable[tuple[K, Costs]]) -> FactTable[K]:
+    """Sum costs by key, in order of each key's first costs."""
+    sums = FactSums[K]()
+    for key, costs in pairs:
+        sums.add(key, costs)
+    return sums.table()
