@@ -48,9 +48,7 @@ def _summary_items(summary: HourSummary, run: str, expires_at: datetime) -> list
     """A summary's items. The totals are an attribute of their own, for readers that need only them."""
     document = compressed_documents.summary_document(summary)
     first, *others = chunk_items(keys.partition(summary.cluster, "summaries"), summary.hour, run, document, expires_at)
-    totals: Item = (
-        {"t": {"S": compressed_documents.totals_text(summary.totals)}} if summary.totals else {}
-    )
+    totals: Item = {"t": {"S": compressed_documents.totals_text(summary.totals)}} if summary.totals else {}
     return [{**first, **totals}, *others]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
-from gpucost.core.metering.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
 from gpucost.core.model import Coverage
 from gpucost.core.pricing.prices import PRICE_LABELS
 
@@ -34,24 +34,24 @@ def usage_document(usage: Usage) -> dict[str, Any]:
     facts = _NodeFacts()
     pods = [
         [
-            *_pod_fields(pod_usage.holding.pod),
-            dict(pod_usage.holding.pod.labels),
-            facts.number(pod_usage.holding.node),
-            pod_usage.holding.resource,
-            pod_usage.holding.units,
+            *_pod_fields(pod_usage.pod),
+            dict(pod_usage.pod.labels),
+            facts.number(pod_usage.node),
+            pod_usage.resource,
+            pod_usage.units,
             [
-                _text(pod_usage.holding.share.gpus_per_unit),
-                pod_usage.holding.share.source,
-                pod_usage.holding.share.replicas,
+                _text(pod_usage.share.gpus_per_unit),
+                pod_usage.share.source,
+                pod_usage.share.replicas,
             ],
-            *_span(pod_usage.holding.held),
-            *_span(pod_usage.holding.running),
-            pod_usage.holding.last_sample_ms,
-            pod_usage.measurement.source,
-            None if pod_usage.measurement.utilization is None else _text(pod_usage.measurement.utilization),
-            _text(pod_usage.measurement.observed_ms),
-            _text(pod_usage.measurement.effective_gpu_ms),
-            _text(pod_usage.measurement.used_beyond_allocation_gpu_ms),
+            *_span(pod_usage.held),
+            *_span(pod_usage.running),
+            pod_usage.last_sample_ms,
+            pod_usage.utilization_source,
+            None if pod_usage.utilization is None else _text(pod_usage.utilization),
+            _text(pod_usage.observed_ms),
+            _text(pod_usage.effective_gpu_ms),
+            _text(pod_usage.used_beyond_allocation_gpu_ms),
         ]
         for pod_usage in usage.pods
     ]
@@ -66,9 +66,9 @@ def usage_document(usage: Usage) -> dict[str, Any]:
         "notes": usage.notes,
         "facts": facts.all,
         "namespaces": {
-            pod_usage.holding.pod.namespace: dict(pod_usage.holding.pod.namespace_labels)
+            pod_usage.pod.namespace: dict(pod_usage.pod.namespace_labels)
             for pod_usage in usage.pods
-            if pod_usage.holding.pod.namespace_labels
+            if pod_usage.pod.namespace_labels
         },
         "pods": _columns(pods),
         "nodes": None if nodes is None else _columns(nodes),
@@ -117,7 +117,7 @@ def _pod(row: Sequence[Any], nodes: Sequence[GpuNode], namespaces: dict[str, dic
         labels=labels,
         namespace_labels=namespaces.get(namespace, {}),
     )
-    holding = Holding(
+    return PodUsage(
         pod=seen,
         node=nodes[node],
         resource=resource,
@@ -126,15 +126,12 @@ def _pod(row: Sequence[Any], nodes: Sequence[GpuNode], namespaces: dict[str, dic
         held=_interval(held_start, held_end),
         running=_interval(run_start, run_end),
         last_sample_ms=last_sample_ms,
-    )
-    measurement = Measurement(
-        source=source,
+        utilization_source=source,
         utilization=None if utilization is None else Fraction(utilization),
         observed_ms=Fraction(observed),
         effective_gpu_ms=Fraction(effective),
         used_beyond_allocation_gpu_ms=Fraction(beyond),
     )
-    return PodUsage(holding, measurement)
 
 
 _interval = lru_cache(maxsize=256)(Interval)  # most pods of an hour run for all of it and hold the same share of a GPU

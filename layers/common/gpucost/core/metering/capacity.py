@@ -8,7 +8,7 @@ from itertools import pairwise
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.metering.nodes import NodeLifecycle, physical_gpus
-from gpucost.core.metering.usage import Holding, NodeUsage
+from gpucost.core.metering.usage import NodeUsage, PodUsage
 
 ZERO = Fraction(0)
 
@@ -62,7 +62,7 @@ def _advertised_at(time: Interval, node: GpuNode, slices_per_gpu: int | None) ->
 def split_node_time(
     lifecycle: NodeLifecycle,
     advertised: Sequence[AdvertisedGpus],
-    holdings: Sequence[Holding],
+    holdings: Sequence[PodUsage],
     unobserved: Sequence[Interval],
     slices_per_gpu: int | None,
     disputed: Sequence[DisputedHolding] = (),
@@ -165,7 +165,7 @@ def _physical_gpus(
     return max([from_node, *(state.gpus for state in advertised)])
 
 
-def is_overcommitted(node: GpuNode, holdings: Sequence[Holding]) -> bool:
+def is_overcommitted(node: GpuNode, holdings: Sequence[PodUsage]) -> bool:
     """Whether pods hold more units or more physical GPUs than a node has at a time."""
     if node.physical is not None and sum((holding.gpus for holding in holdings), ZERO) > node.physical:
         return True

@@ -8,7 +8,7 @@ from fractions import Fraction
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey, PodLabel
 from gpucost.core.metering.gpu_shares import GPU, GPU_SHARED, MIG_PREFIX, NEURON_CORE, SHARED_SUFFIX, is_neuron
-from gpucost.core.metering.usage import Holding
+from gpucost.core.metering.usage import PodUsage
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class DeviceAssignments:
 
 
 def assign_devices(
-    holdings: Sequence[Holding], devices: Iterable[DeviceHour], window: Interval, suspect_nodes: Container[str] = ()
+    holdings: Sequence[PodUsage], devices: Iterable[DeviceHour], window: Interval, suspect_nodes: Container[str] = ()
 ) -> DeviceAssignments:
     """Assign devices to holdings by the pod labels of device series while the pods run.
 
@@ -52,7 +52,7 @@ def assign_devices(
         for index, labeled_device in _labeled_devices(device, holdings, by_name).items():
             labeled.setdefault(index, []).append(labeled_device)
     assignments = DeviceAssignments()
-    neighbors: dict[str, list[Holding]] = {}
+    neighbors: dict[str, list[PodUsage]] = {}
     for holding in holdings:
         neighbors.setdefault(holding.node.name, []).append(holding)
     mapped_nodes = {
@@ -81,7 +81,7 @@ class _LabeledDevice:
 
 
 def _labeled_devices(
-    device: DeviceHour, holdings: Sequence[Holding], by_name: Mapping[tuple[str, str], Sequence[int]]
+    device: DeviceHour, holdings: Sequence[PodUsage], by_name: Mapping[tuple[str, str], Sequence[int]]
 ) -> dict[int, _LabeledDevice]:
     """Return the holdings with whose pod a device is labeled, by index."""
     times: dict[int, int] = {}
@@ -93,7 +93,7 @@ def _labeled_devices(
     return {index: _LabeledDevice(device, labeled_ms) for index, labeled_ms in times.items()}
 
 
-def _choose_labeled(holding: Holding, labeled: Sequence[_LabeledDevice], *, has_namesakes: bool) -> list[DeviceHour]:
+def _choose_labeled(holding: PodUsage, labeled: Sequence[_LabeledDevice], *, has_namesakes: bool) -> list[DeviceHour]:
     """Choose the devices of a holding among those with its pod's label."""
     running = [labeled_device for labeled_device in labeled if labeled_device.while_running_ms]
     if not running:
@@ -107,7 +107,7 @@ def _choose_labeled(holding: Holding, labeled: Sequence[_LabeledDevice], *, has_
     return [labeled_device.device for labeled_device in running]
 
 
-def _only_device(holding: Holding, devices: Sequence[DeviceHour]) -> list[DeviceHour]:
+def _only_device(holding: PodUsage, devices: Sequence[DeviceHour]) -> list[DeviceHour]:
     """Return the only device that a pod with a shared GPU can be on, regardless of labels; empty for several."""
     if not is_shared_resource(holding) or holding.node.devices != 1:
         return []
@@ -116,7 +116,7 @@ def _only_device(holding: Holding, devices: Sequence[DeviceHour]) -> list[Device
 
 
 def _all_devices(
-    holding: Holding, devices: Sequence[DeviceHour], neighbors: Sequence[Holding], window: Interval
+    holding: PodUsage, devices: Sequence[DeviceHour], neighbors: Sequence[PodUsage], window: Interval
 ) -> list[DeviceHour]:
     """Return all devices of a node whose GPUs one pod holds alone; none where a sample may belong to another pod.
 
@@ -137,7 +137,7 @@ def _all_devices(
     return compatible if is_separable else []
 
 
-def scale_to_gpus(holdings: Sequence[Holding], assignments: DeviceAssignments) -> list[Holding]:
+def scale_to_gpus(holdings: Sequence[PodUsage], assignments: DeviceAssignments) -> list[PodUsage]:
     """Return holdings of MIG slices with the shares that the slices have on the GPUs assigned to them."""
     scaled = list(holdings)
     for index, devices in assignments.devices_of.items():
@@ -150,7 +150,7 @@ def scale_to_gpus(holdings: Sequence[Holding], assignments: DeviceAssignments) -
     return scaled
 
 
-def is_compatible(holding: Holding, device: DeviceHour) -> bool:
+def is_compatible(holding: PodUsage, device: DeviceHour) -> bool:
     """Whether a device is of the kind that a holding requests: a slice of its profile, a whole GPU, a NeuronCore."""
     resource = holding.resource
     if is_neuron(resource) != device.is_neuron:
@@ -164,17 +164,17 @@ def is_compatible(holding: Holding, device: DeviceHour) -> bool:
     return device.is_part or not holding.node.mig_profile
 
 
-def is_shared_resource(holding: Holding) -> bool:
+def is_shared_resource(holding: PodUsage) -> bool:
     """Whether units are replicas of devices (time-slicing, MPS)."""
     return holding.share.replicas > 1
 
 
-def replicas_per_device(holding: Holding, device: DeviceHour) -> int:
+def replicas_per_device(holding: PodUsage, device: DeviceHour) -> int:
     """Return how many units one device provides; a slice whose share is derived from capacity is no replica."""
     return 1 if holding.share.source == "capacity" and device.is_part else holding.share.replicas
 
 
-def gpus_of_device(holding: Holding, device: DeviceHour) -> Fraction:
+def gpus_of_device(holding: PodUsage, device: DeviceHour) -> Fraction:
     """Return the physical GPUs that a device stands for."""
     if device.is_neuron and holding.resource != NEURON_CORE:
         return holding.share.gpus_per_unit / holding.node.cores_per_device()
@@ -182,19 +182,19 @@ def gpus_of_device(holding: Holding, device: DeviceHour) -> Fraction:
     return holding.share.gpus_per_unit if count == 1 else holding.share.gpus_per_unit * count
 
 
-def devices_expected(holding: Holding) -> int:
+def devices_expected(holding: PodUsage) -> int:
     """Return how many devices an exclusive holding has."""
     per_unit = holding.node.cores_per_device() if is_neuron(holding.resource) else 1
     return holding.units * (1 if holding.resource == NEURON_CORE else per_unit)
 
 
-def replicas_held(holding: Holding, device: DeviceHour, devices: int) -> Fraction:
+def replicas_held(holding: PodUsage, device: DeviceHour, devices: int) -> Fraction:
     """Return a holding's replicas of one of its devices: from slots, otherwise spread evenly over its devices."""
     slot_count = max((device.slot_count(label) for label in labels_of_holding(holding, device)), default=0)
     return Fraction(min(slot_count, holding.units)) if slot_count else Fraction(holding.units, max(1, devices))
 
 
-def labels_of_holding(holding: Holding, device: DeviceHour) -> list[PodLabel]:
+def labels_of_holding(holding: PodUsage, device: DeviceHour) -> list[PodLabel]:
     """Return the labels of a device that name the holding's pod."""
     labels = device.labels_by_pod.get((holding.pod.namespace, holding.pod.pod), ())
     return [label for label in labels if label[2] in {"", holding.pod.uid}]

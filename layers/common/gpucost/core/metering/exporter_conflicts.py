@@ -13,7 +13,7 @@ from gpucost.core.metering.device_use import DeviceHour, DeviceKey
 from gpucost.core.metering.implausible_samples import SUSPECT, is_utilization, overlap_beyond_lag
 from gpucost.core.metering.nodes import NodeLifecycle, max_simultaneous_devices
 from gpucost.core.metering.observations import DeviceSeries, Instance
-from gpucost.core.metering.usage import Holding
+from gpucost.core.metering.usage import PodUsage
 
 TOLERANCE = Fraction(1, 10)
 """How far the mean use that two exporters report for one GPU may differ; they sample it at different times."""
@@ -90,7 +90,7 @@ def surplus_devices(
 
 
 def surplus_assignments(
-    holdings: Sequence[Holding], assignments: DeviceAssignments, window: Interval
+    holdings: Sequence[PodUsage], assignments: DeviceAssignments, window: Interval
 ) -> dict[DeviceKey, tuple[str, str]]:
     """Return the devices of pods that several exporters together assign more devices than they request."""
     surplus: dict[DeviceKey, tuple[str, str]] = {}

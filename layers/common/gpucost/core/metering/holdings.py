@@ -12,7 +12,7 @@ from gpucost.core.metering.implausible_samples import MAX_UNITS, SUSPECT, is_cou
 from gpucost.core.metering.nodes import NodeLifecycle
 from gpucost.core.metering.observations import ContainerRequest, PodObservation
 from gpucost.core.metering.spans import Span, SpanReader
-from gpucost.core.metering.usage import Holding
+from gpucost.core.metering.usage import PodUsage
 
 ZERO = Fraction(0)
 NodeKey = tuple[str, str]
@@ -46,14 +46,14 @@ class HoldingReader:
     _all_hour: dict[str, tuple[Span, GpuNode | None]] = field(default_factory=dict)
     """By node, the span and node of pods that have a sample at every scrape, as most do."""
 
-    def read(self, pods: Sequence[PodObservation]) -> list[Holding]:
+    def read(self, pods: Sequence[PodObservation]) -> list[PodUsage]:
         """Return all holdings of the hour, in the order of namespaces, pods and uids."""
-        holdings: list[Holding] = []
+        holdings: list[PodUsage] = []
         for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.pod, pod.uid, pod.node)):
             holdings.extend(self._of_pod(pod))
         return _trim_handovers(holdings)
 
-    def _of_pod(self, pod: PodObservation) -> list[Holding]:
+    def _of_pod(self, pod: PodObservation) -> list[PodUsage]:
         if pod.held is None:
             if pod.node not in self._all_hour:
                 self._all_hour[pod.node] = self._placed(pod)
@@ -71,7 +71,7 @@ class HoldingReader:
             return []
         running = self.spans.running(pod, span)
         return [
-            Holding(
+            PodUsage(
                 pod,
                 node,
                 resource,
@@ -188,7 +188,7 @@ def _lifecycle_during(lifecycles: Sequence[NodeLifecycle], time: Interval) -> No
     return next((lifecycle for lifecycle in lifecycles if lifecycle.present.overlap(time).length), None)
 
 
-def _trim_handovers(holdings: list[Holding]) -> list[Holding]:
+def _trim_handovers(holdings: list[PodUsage]) -> list[PodUsage]:
     """Let a pod's holding end when its GPU's next pod starts, if the GPU changed hands between two scrapes.
 
     A holding extends one scrape interval beyond the pod's last sample. If the next pod's first sample falls within
@@ -203,7 +203,7 @@ def _trim_handovers(holdings: list[Holding]) -> list[Holding]:
     return [holding for holding in holdings if holding.held.length]
 
 
-def _trim_handovers_of_node(holdings: list[Holding], indexes: Sequence[int]) -> None:
+def _trim_handovers_of_node(holdings: list[PodUsage], indexes: Sequence[int]) -> None:
     uncertain = [index for index in indexes if holdings[index].last_sample_ms < holdings[index].held.end]
     first = min(holdings[index].last_sample_ms for index in uncertain)
     last = max(holdings[index].held.end for index in uncertain)

@@ -24,7 +24,7 @@ from gpucost.core.metering.implausible_samples import SUSPECT, is_utilization, s
 from gpucost.core.metering.nodes import NodeLifecycle, describe_node, is_gpu_node
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation, Observation
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS, SpanReader
-from gpucost.core.metering.usage import Holding, NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
 from gpucost.core.metering.utilization import UtilizationResolver
 from gpucost.core.model import Coverage, UtilizationSource
 
@@ -77,7 +77,7 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
     notes += contradiction_notes(suspect)
     holdings = scale_to_gpus(holdings, assignments)
     resolver = UtilizationResolver(holdings, devices, assignments, rules.utilization_sources, window)
-    measurements = resolver.measure()
+    resolver.measure()
     notes += _utilization_notes(observation, resolver)
     return Usage(
         cluster=observation.cluster,
@@ -86,7 +86,7 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
             allocation=quantize(Fraction(overlap_length(covered, window), window.length)),
             utilization=_device_coverage(devices, lifecycles, holdings, window),
         ),
-        pods=tuple(PodUsage(holding, measurement) for holding, measurement in zip(holdings, measurements, strict=True)),
+        pods=tuple(holdings),
         nodes=_capacity(observation, lifecycles, holdings, reader.disputed, unobserved, rules, notes),
         notes=suspect_first(notes),
     )
@@ -189,14 +189,14 @@ def _was_there(device: DeviceSeries, present: Interval) -> bool:
 def _capacity(
     observation: Observation,
     lifecycles: Mapping[str, Sequence[NodeLifecycle]],
-    holdings: Sequence[Holding],
+    holdings: Sequence[PodUsage],
     disputed: Mapping[NodeKey, Sequence[DisputedHolding]],
     unobserved: Sequence[Interval],
     rules: MeteringRules,
     notes: list[str],
 ) -> tuple[NodeUsage, ...] | None:
     """Split the time of every GPU node; None if pods hold GPUs on a node whose capacity is unknown."""
-    on_node: dict[NodeKey, list[Holding]] = {}
+    on_node: dict[NodeKey, list[PodUsage]] = {}
     for holding in holdings:
         on_node.setdefault((holding.node.name, holding.node.provider_id), []).append(holding)
     collects_capacity = observation.collects_capacity or any(node.states for node in observation.nodes)
@@ -230,7 +230,7 @@ def _capacity(
 def _device_coverage(
     devices: Sequence[DeviceHour],
     lifecycles: Mapping[str, Sequence[NodeLifecycle]],
-    holdings: Sequence[Holding],
+    holdings: Sequence[PodUsage],
     window: Interval,
 ) -> Decimal | None:
     """Return the time in which devices were observed ÷ the time in which they existed; None without GPUs."""

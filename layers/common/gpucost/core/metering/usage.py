@@ -14,9 +14,12 @@ from gpucost.core.metering.observations import PodObservation
 from gpucost.core.model import Coverage, UtilizationSource
 
 
-@dataclass(frozen=True)
-class Holding:
-    """Units of one GPU resource that one pod held in the hour."""
+@dataclass
+class PodUsage:
+    """Units of one GPU resource that one pod held in the hour, and their use: `held = effective + waste + unmeasured`.
+
+    It is made when a pod is known to hold GPUs, and completed by `set_use` when their use is measured.
+    """
 
     pod: PodObservation
     node: GpuNode
@@ -32,6 +35,29 @@ class Holding:
     """The pod's last sample; it may have ended at any time after it."""
     first_sample_ms: int = 0
     """The pod's first sample, even if before the hour."""
+    utilization_source: UtilizationSource = "none"
+    utilization: Fraction | None = None
+    """The mean of the observed time, 0 to 1."""
+    observed_ms: Fraction | int = 0
+    """The part of the running time in which the use was observed."""
+    effective_gpu_ms: Fraction = Fraction(0)
+    used_beyond_allocation_gpu_ms: Fraction = Fraction(0)
+    """Use of a shared device beyond what was allocated; it adds neither cost nor effective use."""
+
+    def set_use(
+        self,
+        source: UtilizationSource,
+        utilization: Fraction | None,
+        observed_ms: Fraction | int,
+        used_gpu_ms: Fraction,
+        used_beyond_allocation_gpu_ms: Fraction = Fraction(0),
+    ) -> None:
+        """Record the measured use; what is used beyond what is held does not count as effective."""
+        self.utilization_source = source
+        self.utilization = utilization
+        self.observed_ms = observed_ms
+        self.effective_gpu_ms = min(used_gpu_ms, self.gpu_ms)
+        self.used_beyond_allocation_gpu_ms = used_beyond_allocation_gpu_ms
 
     @property
     def observed_running(self) -> Interval:
@@ -48,40 +74,18 @@ class Holding:
         """Physical-GPU milliseconds held."""
         return Fraction(self.gpus.numerator * self.held.length, self.gpus.denominator)
 
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """How much of a holding was used, as far as it was observed."""
-
-    source: UtilizationSource
-    utilization: Fraction | None = None
-    """The mean of the observed time, 0 to 1."""
-    observed_ms: Fraction | int = 0
-    """The part of the holding's time in which its use was observed."""
-    effective_gpu_ms: Fraction = Fraction(0)
-    used_beyond_allocation_gpu_ms: Fraction = Fraction(0)
-    """Use of a shared device beyond what was allocated; it adds neither cost nor effective use."""
-
-
-@dataclass(frozen=True)
-class PodUsage:
-    """A holding with its use; `held = effective + waste + unmeasured`."""
-
-    holding: Holding
-    measurement: Measurement
-
-    @cached_property
+    @property
     def unmeasured_gpu_ms(self) -> Fraction | int:
         """GPU time held while running in which the use was not observed."""
-        running = self.holding.running.length
-        unseen = running - self.measurement.observed_ms
-        return self.holding.gpus * unseen if unseen > 0 else 0
+        unseen = self.running.length - self.observed_ms
+        return self.gpus * unseen if unseen > 0 else 0
 
-    @cached_property
+    @property
     def waste_gpu_ms(self) -> Fraction:
         """GPU time held and not used, idle while running or before running."""
-        measured = self.holding.gpu_ms - self.measurement.effective_gpu_ms
-        return measured - self.unmeasured_gpu_ms if self.unmeasured_gpu_ms else measured
+        measured = self.gpu_ms - self.effective_gpu_ms
+        unmeasured = self.unmeasured_gpu_ms
+        return measured - unmeasured if unmeasured else measured
 
 
 @dataclass(frozen=True, slots=True)

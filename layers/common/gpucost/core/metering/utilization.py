@@ -16,10 +16,9 @@ from gpucost.core.metering.device_assignment import (
     replicas_per_device,
 )
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey
-from gpucost.core.metering.usage import Holding, Measurement
+from gpucost.core.metering.usage import PodUsage
 from gpucost.core.model import UtilizationSource
 
-UNMEASURED = Measurement("none")
 ZERO = Fraction(0)
 _BY_ASSIGNMENT = ("pod", "shared")
 
@@ -64,7 +63,7 @@ class UtilizationResolver:
 
     def __init__(
         self,
-        holdings: Sequence[Holding],
+        holdings: Sequence[PodUsage],
         devices: Sequence[DeviceHour],
         assignments: DeviceAssignments,
         sources: Sequence[UtilizationSource],
@@ -76,28 +75,24 @@ class UtilizationResolver:
         self._window = window
         self._assignments = assignments
         self._sharing_of: dict[DeviceKey, _Sharing] = {}
-        self._unlabeled: dict[str, list[Holding]] = {}
+        self._unlabeled: dict[str, list[PodUsage]] = {}
         for index, holding in enumerate(holdings):
             if is_shared_resource(holding) and index not in self._assignments.devices_of:
                 self._unlabeled.setdefault(holding.node.name, []).append(holding)
 
-    def measure(self) -> list[Measurement]:
-        """Return the use of every holding, in order; source `none` if no allowed source has it."""
-        measurements: list[Measurement | None] = [None] * len(self._holdings)
+    def measure(self) -> None:
+        """Complete every holding with its use; the source stays `none` if no allowed source has it."""
         for source in self._sources:
-            averages = (
-                None if source in _BY_ASSIGNMENT else self._averages(source, self._assigned_devices(measurements))
-            )
+            averages = None if source in _BY_ASSIGNMENT else self._averages(source, self._assigned_devices())
             for index, holding in enumerate(self._holdings):
-                if measurements[index] is not None:
+                if holding.utilization_source != "none":
                     continue
                 if averages is None:
-                    measurements[index] = self._by_assignment(source, index)
-                else:
-                    measurements[index] = _by_average(
-                        source, holding, averages.get(holding.node.name if source == "node" else "")
-                    )
-        return [measurement or UNMEASURED for measurement in measurements]
+                    self._by_assignment(source, index)
+                elif average := averages.get(holding.node.name if source == "node" else ""):
+                    observed_ms = min(average.observed_ms, holding.running.length)
+                    used_gpu_ms = holding.gpus * average.mean * observed_ms
+                    holding.set_use(source, average.mean, observed_ms, used_gpu_ms)
 
     def unlabeled_sharers(self) -> dict[str, int]:
         """Return, by node, how many pods share GPUs without a label that says which GPU they are on."""
@@ -127,24 +122,24 @@ class UtilizationResolver:
                     unclaimed[device.node] = unclaimed.get(device.node, ZERO) + used
         return unclaimed
 
-    def _by_assignment(self, source: UtilizationSource, index: int) -> Measurement | None:
-        holding = self._holdings[index]
+    def _by_assignment(self, source: UtilizationSource, index: int) -> None:
         devices = self._assignments.devices_of.get(index)
-        if not devices or self._is_shared(index, devices) != (source == "shared"):
-            return None
-        measurement = self._shared(index, devices) if source == "shared" else self._exclusive(index, devices)
-        # The devices were not observed while the pod ran, so the next source is used.
-        return measurement if measurement.observed_ms or not holding.running.length else None
+        if devices and self._is_shared(index, devices) == (source == "shared"):
+            if source == "shared":
+                self._measure_shared(index, devices)
+            else:
+                self._measure_exclusive(index, devices)
 
-    def _exclusive(self, index: int, devices: Sequence[DeviceHour]) -> Measurement:
+    def _measure_exclusive(self, index: int, devices: Sequence[DeviceHour]) -> None:
         """Measure the use of the pod's exclusive devices; an expected device without series counts as unobserved."""
         holding = self._holdings[index]
         expected = devices_expected(holding)
         if len(devices) == expected == 1 and devices[0].is_continuous and holding.running.length == self._window.length:
             (device,) = devices  # nearly all pods
             use = device.use_during(holding.running)
-            used, observed = use.used_ms * gpus_of_device(holding, device), use.observed_ms
-            return Measurement("pod", device.mean, observed, min(used, holding.gpu_ms))
+            if use.observed_ms:
+                holding.set_use("pod", device.mean, use.observed_ms, use.used_ms * gpus_of_device(holding, device))
+            return
         used, observed = ZERO, 0
         effective = ZERO
         for device in devices:
@@ -160,14 +155,12 @@ class UtilizationResolver:
             used += mean * time
             observed += time
             effective += mean * time * gpus_of_device(holding, device)
-        return Measurement(
-            "pod",
-            utilization=used / observed if observed else None,
-            observed_ms=min(Fraction(observed, expected), Fraction(holding.running.length)),
-            effective_gpu_ms=min(effective, holding.gpu_ms),
-        )
+        observed_ms = min(Fraction(observed, expected), Fraction(holding.running.length))
+        # Otherwise the devices were not observed while the pod ran, so the next source is used.
+        if observed_ms or not holding.running.length:
+            holding.set_use("pod", used / observed if observed else None, observed_ms, effective)
 
-    def _shared(self, index: int, devices: Sequence[DeviceHour]) -> Measurement:
+    def _measure_shared(self, index: int, devices: Sequence[DeviceHour]) -> None:
         """Measure a pod's part of shared devices, by the replicas that it held on each, up to what it held."""
         holding = self._holdings[index]
         used, observed = ZERO, 0
@@ -194,13 +187,10 @@ class UtilizationResolver:
             allocated = device_observed_ms * holding.gpus / len(devices)
             credited += min(part, allocated)
             beyond_allocation += max(ZERO, part - allocated)
-        return Measurement(
-            "shared",
-            utilization=used / observed if observed else None,
-            observed_ms=min(Fraction(observed, len(devices)), Fraction(holding.running.length)),
-            effective_gpu_ms=min(credited, holding.gpu_ms),
-            used_beyond_allocation_gpu_ms=beyond_allocation,
-        )
+        observed_ms = min(Fraction(observed, len(devices)), Fraction(holding.running.length))
+        if observed_ms or not holding.running.length:
+            utilization = used / observed if observed else None
+            holding.set_use("shared", utilization, observed_ms, credited, beyond_allocation)
 
     def _part(self, index: int, device: DeviceHour, time: Interval) -> Fraction:
         """Return a pod's part of a shared device's use × time, summed over times in which the same pods share it."""
@@ -275,7 +265,7 @@ class UtilizationResolver:
         } - set(labels_of_holding(self._holdings[index], device))
         return (device.labels | {("", "", "")}) - others
 
-    def _observed(self, holding: Holding, observed_ms: int, device: DeviceHour, *, is_whole: bool) -> int:
+    def _observed(self, holding: PodUsage, observed_ms: int, device: DeviceHour, *, is_whole: bool) -> int:
         """Return for how long a holding's use was observed; less than an interval at its start or end is no gap."""
         running = holding.running
         edges = (running.start > self._window.start) + (running.end < self._window.end)
@@ -284,12 +274,10 @@ class UtilizationResolver:
         is_complete = is_whole and observed_ms and 20 * missing_ms <= (21 * edges if edges else 30) * device.interval
         return running.length if is_complete else observed_ms
 
-    def _assigned_devices(self, measurements: Sequence[Measurement | None]) -> set[DeviceKey]:
+    def _assigned_devices(self) -> set[DeviceKey]:
         """Return the devices whose use was attributed to their holders."""
         indexes = (
-            index
-            for index, measurement in enumerate(measurements)
-            if measurement is not None and measurement.source in _BY_ASSIGNMENT
+            index for index, holding in enumerate(self._holdings) if holding.utilization_source in _BY_ASSIGNMENT
         )
         return {device.key for index in indexes for device in self._assignments.devices_of.get(index, ())}
 
@@ -305,11 +293,3 @@ class UtilizationResolver:
             )
             for name, devices in unassigned.items()
         }
-
-
-def _by_average(source: UtilizationSource, holding: Holding, average: _Average | None) -> Measurement | None:
-    if average is None:
-        return None
-    observed = min(average.observed_ms, holding.running.length)
-    effective = min(holding.gpu_ms, holding.gpus * average.mean * observed)
-    return Measurement(source, average.mean, observed, effective)
