@@ -19,7 +19,7 @@ from gpucost.core.intervals import Interval
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
-from gpucost.core.metering.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
 from gpucost.core.model import Coverage, HourRecord, Line, NodeHour
 from gpucost.core.rollups import DAY, FactKey
 from gpucost.storage.ledger import Ledger
@@ -177,11 +177,14 @@ def usage(cluster: str, hour: datetime, lines: list[Line], seed: int = 1) -> Usa
             line.namespace, line.pod, line.uid, line.node, (), None, workload=line.workload
         )
         node = nodes[index // GPUS_PER_NODE]
-        holding = Holding(
-            pod_observation, node, "nvidia_com_gpu", 1, GpuShare(Fraction(1), "capacity"), held, held, held.end
-        )
         mean = Fraction(chance.randrange(10**9), 10**9)
-        pods.append(PodUsage(holding, Measurement("pod", mean, held.end - held.start, (held.end - held.start) * mean)))
+        pods.append(
+            PodUsage(
+                pod_observation, node, "nvidia_com_gpu", 1, GpuShare(Fraction(1), "capacity"), held, held, held.end,
+                utilization_source="pod", utilization=mean, observed_ms=held.length,
+                effective_gpu_ms=held.length * mean,
+            )
+        )  # fmt: skip
     there, all_gpus = Interval(start, start + HOUR_MS), Fraction(GPUS_PER_NODE * HOUR_MS)
     node_usages = tuple(NodeUsage(node, there, all_gpus, zero, zero, zero, zero, zero, zero) for node in nodes)
     return Usage(cluster, hour, Coverage(Decimal(1), Decimal(1)), tuple(pods), node_usages, ())

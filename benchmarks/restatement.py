@@ -16,7 +16,7 @@ from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
-from gpucost.core.metering.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
 from gpucost.core.model import Coverage
 from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import Pricer, pricing_of
@@ -82,9 +82,13 @@ def usage_of(hour: datetime) -> Usage:
             i = n * GPUS + g
             uid = f"0a1b2c3d-0000-4000-8000-{(i * 7919) % 10**12:012d}"
             pod = PodObservation(f"team-{i % UNITS}", f"app-{i // 4}-{uid[-5:]}", uid, node.name, (), None)
-            held = Holding(pod, node, "nvidia_com_gpu", 1, GpuShare(Fraction(1), "capacity"), time_, time_, time_.end)
             used = Fraction((i * 37) % 100, 100)
-            pods.append(PodUsage(held, Measurement("pod", used, HOUR_MS, held.gpu_ms * used)))
+            pods.append(
+                PodUsage(
+                    pod, node, "nvidia_com_gpu", 1, GpuShare(Fraction(1), "capacity"), time_, time_, time_.end,
+                    utilization_source="pod", utilization=used, observed_ms=HOUR_MS, effective_gpu_ms=HOUR_MS * used,
+                )
+            )  # fmt: skip
         zero = Fraction(0)
         nodes.append(NodeUsage(node, time_, Fraction(GPUS * HOUR_MS), zero, zero, zero, zero, zero, zero))
     return Usage("large", hour, Coverage(Decimal(1), Decimal(1)), tuple(pods), tuple(nodes), ())

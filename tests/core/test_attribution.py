@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from gpucost.core.attribution import AttributionRules, BusinessUnit, BusinessUni
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
-from gpucost.core.metering.usage import Holding, Measurement, PodUsage, Usage
+from gpucost.core.metering.usage import PodUsage, Usage
 from gpucost.core.model import Coverage
 from gpucost.core.pricing.node_prices import Pricing
 
@@ -31,21 +32,22 @@ def pod(
 
 
 def usage(
-    measurement: Measurement,
     *,
     held_minutes: int = 60,
     running_minutes: int = 60,
     coverage: str = "1",
     utilization_coverage: str | None = "1",
+    **measured: Any,
 ) -> Usage:
+    """Usage of one pod; `measured` are fields of `PodUsage`."""
     node = GpuNode("n", "i-1", "p5.48xlarge", "eu-central-1a", "euc1-az2", "spot", "pool", "H100")
-    holding = Holding(
+    pod_usage = PodUsage(
         pod(labels={"label_app": "web", "label_other": "x"}), node, "nvidia_com_mig_1g_10gb", 2,
         GpuShare(Fraction(1, 7), "mig-profile"), Interval(0, held_minutes * MINUTE),
-        Interval((held_minutes - running_minutes) * MINUTE, held_minutes * MINUTE), 0,
+        Interval((held_minutes - running_minutes) * MINUTE, held_minutes * MINUTE), 0, **measured,
     )  # fmt: skip
     hour_coverage = Coverage(Decimal(coverage), None if utilization_coverage is None else Decimal(utilization_coverage))
-    return Usage("c", HOUR, hour_coverage, (PodUsage(holding, measurement),), None, ("a note",))
+    return Usage("c", HOUR, hour_coverage, (pod_usage,), None, ("a note",))
 
 
 UNITS = (
@@ -99,9 +101,15 @@ def test_names_and_patterns_match_in_order_of_settings() -> None:
 
 
 def test_line_has_all_fields_of_pod_node_and_price() -> None:
-    measurement = Measurement("pod", Fraction(1, 2), 60 * MINUTE, Fraction(60 * MINUTE, 7), Fraction(3_600))
+    measured = usage(
+        utilization_source="pod",
+        utilization=Fraction(1, 2),
+        observed_ms=60 * MINUTE,
+        effective_gpu_ms=Fraction(60 * MINUTE, 7),
+        used_beyond_allocation_gpu_ms=Fraction(3_600),
+    )
     rules = AttributionRules(PRICING, cost_labels={"app": "label_app", "gone": "label_gone"})
-    (line,) = attribute(usage(measurement), rules).lines
+    (line,) = attribute(measured, rules).lines
     assert (line.business_unit, line.namespace, line.pod, line.uid) == ("team", "team", "p", "u")
     assert (line.workload_kind, line.workload, line.labels) == ("Deployment", "web", {"app": "web"})
     assert (line.node, line.node_pool, line.instance_type, line.zone) == ("n", "pool", "p5.48xlarge", "eu-central-1a")
@@ -122,17 +130,17 @@ def test_line_has_all_fields_of_pod_node_and_price() -> None:
 
 
 def test_unmeasured_use_is_unknown_and_not_zero() -> None:
-    (line,) = attribute(usage(Measurement("none")), AttributionRules(PRICING)).lines
+    (line,) = attribute(usage(), AttributionRules(PRICING)).lines
     assert (line.effective_gpu_hours, line.effective_usd, line.waste_usd, line.utilization) == (None, None, None, None)
     assert line.unmeasured_usd == line.allocated_usd
     assert line.unmeasured_gpu_hours == line.allocated_gpu_hours
 
 
 def test_image_pull_is_waste_even_if_later_use_is_unmeasured() -> None:
-    (line,) = attribute(usage(Measurement("none"), running_minutes=45), AttributionRules(PRICING)).lines
+    (line,) = attribute(usage(running_minutes=45), AttributionRules(PRICING)).lines
     assert line.effective_usd is None
     assert line.allocated_usd and line.waste_usd == pytest.approx(line.allocated_usd / 4)
-    (line,) = attribute(usage(Measurement("none"), running_minutes=0), AttributionRules(PRICING)).lines
+    (line,) = attribute(usage(running_minutes=0), AttributionRules(PRICING)).lines
     assert line.effective_usd == line.unmeasured_usd == 0
     assert line.waste_usd == line.allocated_usd
 
@@ -151,7 +159,7 @@ def test_hour_with_low_coverage_has_no_figures(
     coverage: str, utilization_coverage: str | None, notes: list[str]
 ) -> None:
     rules = AttributionRules(PRICING, min_allocation_coverage=Decimal("0.5"), min_utilization_coverage=Decimal("0.2"))
-    record = attribute(usage(Measurement("none"), coverage=coverage, utilization_coverage=utilization_coverage), rules)
+    record = attribute(usage(coverage=coverage, utilization_coverage=utilization_coverage), rules)
     assert record.notes == (*notes, "a note")
     assert (record.status, record.cluster, record.hour) == ("incomplete" if notes else "complete", "c", HOUR)
     assert (record.totals is None) == bool(notes)
@@ -162,4 +170,4 @@ def test_hour_with_low_coverage_has_no_figures(
 
 
 def test_hour_without_scrapes_has_no_figures_even_without_threshold() -> None:
-    assert attribute(usage(Measurement("none"), coverage="0"), AttributionRules(PRICING)).status == "incomplete"
+    assert attribute(usage(coverage="0"), AttributionRules(PRICING)).status == "incomplete"

@@ -62,13 +62,13 @@ def test_parts_sum_to_node_cost(observation: Observation, metering: MeteringRule
 def test_parts_of_node_sum_to_its_gpu_time(observation: Observation, metering: MeteringRules) -> None:
     usage = meter(observation, metering)
     for node in usage.nodes or ():
-        holdings = [holding.holding for holding in usage.pods if holding.holding.node.name == node.node.name]
-        holdings = [holding for holding in holdings if holding.node.provider_id == node.provider_id]
-        held = sum((holding.gpu_ms for holding in holdings), Fraction(0))
+        pods = [pod for pod in usage.pods if pod.node.name == node.node.name]
+        pods = [pod for pod in pods if pod.node.provider_id == node.provider_id]
+        held = sum((pod.gpu_ms for pod in pods), Fraction(0))
         parts = node.unallocated_gpu_ms + node.stranded_gpu_ms + node.unobserved_gpu_ms
         assert held + parts - node.excess_gpu_ms == node.total_gpu_ms
         assert min(node.unallocated_gpu_ms, node.stranded_gpu_ms, node.unobserved_gpu_ms, node.excess_gpu_ms) >= 0
-        assert all(node.present.overlap(holding.held) == holding.held for holding in holdings)
+        assert all(node.present.overlap(pod.held) == pod.held for pod in pods)
 
 
 @settings(max_examples=33, deadline=None)
@@ -91,8 +91,8 @@ def test_order_of_observations_does_not_matter(
 def held_by_pod(usage: Usage) -> dict[tuple[str, str], Fraction]:
     held: dict[tuple[str, str], Fraction] = {}
     for pod_usage in usage.pods:
-        key = (pod_usage.holding.pod.uid, pod_usage.holding.resource)
-        held[key] = held.get(key, Fraction(0)) + pod_usage.holding.held.length * pod_usage.holding.units
+        key = (pod_usage.pod.uid, pod_usage.resource)
+        held[key] = held.get(key, Fraction(0)) + pod_usage.held.length * pod_usage.units
     return held
 
 

@@ -89,9 +89,7 @@ def test_parts_sum_to_cost_despite_implausible_samples(observation: Observation)
         assert costs.allocated_usd + rest - capacity.node_cost_usd == capacity.node_cost_usd
         assert record.totals.are_plausible()
     for node in usage.nodes or ():
-        held = sum(
-            candidate.holding.gpu_ms for candidate in usage.pods if candidate.holding.node.name == node.node.name
-        )
+        held = sum(candidate.gpu_ms for candidate in usage.pods if candidate.node.name == node.node.name)
         twins = [candidate for candidate in usage.nodes or () if candidate.node.name == node.node.name]
         parts = (
             node.unallocated_gpu_ms, node.stranded_gpu_ms, node.unobserved_gpu_ms, -node.excess_gpu_ms,
@@ -192,7 +190,5 @@ def test_many_pods_on_same_gpu_are_metered_quickly() -> None:
     )  # fmt: skip
     usages: list[Usage] = []
     assert elapsed(lambda: usages.append(meter(observation, MeteringRules(("pod", "shared"))))) < QUICK
-    used = sum(
-        pod.measurement.effective_gpu_ms + pod.measurement.used_beyond_allocation_gpu_ms for pod in usages[0].pods
-    )
+    used = sum(pod.effective_gpu_ms + pod.used_beyond_allocation_gpu_ms for pod in usages[0].pods)
     assert used == 30 * MINUTE

@@ -73,8 +73,8 @@ def test_values_that_are_not_numbers_are_unobserved(invalid: str) -> None:
     samples = tuple((START + minute * MINUTE, Decimal(invalid if minute >= 30 else "0.5")) for minute in range(60))
     usage = meter(observation(devices=(device()._replace(samples=samples),)), MeteringRules())
     (measured,) = usage.pods
-    assert measured.measurement.utilization == Fraction(1, 2)
-    assert measured.measurement.observed_ms == 30 * MINUTE
+    assert measured.utilization == Fraction(1, 2)
+    assert measured.observed_ms == 30 * MINUTE
     assert usage.coverage.utilization == Decimal("0.5")
 
 
@@ -99,7 +99,7 @@ def test_use_after_pod_ended_is_noted_as_not_requested() -> None:
     gone = replace(pod(), held=scrapes, running=scrapes)
     usage = meter(replace(observation(devices=(device(),)), pods=(gone,)), MeteringRules())
     assert usage.notes == ("first", "0.250 GPU-hours were used on node 'n1' that no pod had requested")
-    assert usage.pods[0].holding.held.length == 30 * MINUTE
+    assert usage.pods[0].held.length == 30 * MINUTE
 
 
 def test_device_is_observed_while_any_of_its_exporters_is_scraped() -> None:
@@ -109,7 +109,7 @@ def test_device_is_observed_while_any_of_its_exporters_is_scraped() -> None:
         usage = meter(
             replace(observation(devices=order), utilization={"d": ALWAYS, "e": thirty_minutes}), MeteringRules()
         )
-        assert usage.pods[0].measurement.observed_ms == HOUR_MS
+        assert usage.pods[0].observed_ms == HOUR_MS
 
 
 def minutes(first: int, last: int) -> tuple[int, ...]:
@@ -132,7 +132,7 @@ def test_node_average_uses_only_devices_without_pod() -> None:
     pods = (pod(), replace(pod(), pod="q", uid="q"))
     devices = (device(), device(total="6", labeled=False)._replace(uuid="GPU-1"))
     usage = meter(replace(observation(devices=devices), pods=pods), MeteringRules(("pod", "node")))
-    uses = [(pod_usage.measurement.source, pod_usage.measurement.utilization) for pod_usage in usage.pods]
+    uses = [(pod_usage.utilization_source, pod_usage.utilization) for pod_usage in usage.pods]
     assert uses == [("pod", Fraction(1, 2)), ("node", Fraction(1, 10))]
 
 
@@ -145,7 +145,7 @@ def test_device_of_pod_measured_by_average_stays_in_averages() -> None:
     )  # labeled with the pod before it ran, without samples after it
     observed = replace(observation(devices=devices, nodes=nodes), pods=(late, elsewhere))
     usage = meter(observed, MeteringRules(("pod", "node", "cluster")))
-    uses = [(pod_usage.measurement.source, pod_usage.measurement.utilization) for pod_usage in usage.pods]
+    uses = [(pod_usage.utilization_source, pod_usage.utilization) for pod_usage in usage.pods]
     assert uses == [("node", Fraction(1, 4)), ("cluster", Fraction(1, 4))]
 
 
@@ -154,7 +154,7 @@ def test_lingering_label_does_not_count_for_new_pod_of_same_name() -> None:
     second = replace(pod(), uid="u2", held={"k": minutes(30, 60)}, running={"k": minutes(30, 60)})
     devices = (*sampled_device("GPU-0", "0.75", (0, 40)), *sampled_device("GPU-1", "0.25", (30, 60)))
     usage = meter(replace(observation(devices=devices), pods=(first, second)), MeteringRules())
-    utilizations = [(pod_usage.holding.pod.uid, pod_usage.measurement.utilization) for pod_usage in usage.pods]
+    utilizations = [(pod_usage.pod.uid, pod_usage.utilization) for pod_usage in usage.pods]
     assert utilizations == [("u1", Fraction(3, 4)), ("u2", Fraction(1, 4))]
 
 
@@ -173,9 +173,7 @@ def test_malformed_count_and_replicas_labels_are_ignored(text: str) -> None:
     labels = {"label_nvidia_com_gpu_replicas": text, "label_nvidia_com_gpu_count": text}
     samples = meter(replace(observation(nodes=(node(2, labels),)), pods=(pod(),)), MeteringRules())
     missing = meter(replace(observation(nodes=(node(2, {}),)), pods=(pod(),)), MeteringRules())
-    assert [pod_usage.holding.share for pod_usage in samples.pods] == [
-        pod_usage.holding.share for pod_usage in missing.pods
-    ]
+    assert [pod_usage.share for pod_usage in samples.pods] == [pod_usage.share for pod_usage in missing.pods]
     assert [usage.node.replicas for usage in samples.nodes or ()] == [1]
 
 
@@ -209,9 +207,9 @@ def test_slices_per_gpu_setting_applies_to_pods_and_nodes() -> None:
     assert usage.nodes is not None
     assert usage.nodes[0].total_gpu_ms == HOUR_MS
     assert usage.nodes[0].unallocated_gpu_ms == Fraction(6 * HOUR_MS, 7)
-    assert usage.pods[0].holding.gpu_ms == Fraction(HOUR_MS, 7)
+    assert usage.pods[0].gpu_ms == Fraction(HOUR_MS, 7)
     (measured,) = meter(observation(devices=(device(),)), MeteringRules(slices_per_gpu=7)).pods
-    assert measured.holding.gpu_ms == Fraction(HOUR_MS, 7)
+    assert measured.gpu_ms == Fraction(HOUR_MS, 7)
     plain = meter(observation(), MeteringRules())
     assert plain.nodes is not None
     assert plain.nodes[0].total_gpu_ms == 7 * HOUR_MS
@@ -256,7 +254,7 @@ def test_resource_claim_from_exporter_ends_at_its_next_scrape() -> None:
     halves = Scrapes(tuple(START + minute * MINUTE // 2 for minute in range(-120, 240)))
     samples = replace(pod(), held={"d": tuple(time for time in halves.times if START <= time < START + 30 * MINUTE)})
     (held,) = meter(replace(observation(), pods=(samples,), utilization={"d": halves}), MeteringRules()).pods
-    assert held.holding.held.length == 30 * MINUTE
+    assert held.held.length == 30 * MINUTE
 
 
 def test_node_that_joined_in_gap_advertises_from_first_pod_on() -> None:
@@ -281,7 +279,7 @@ def test_pod_on_node_that_stopped_advertising_keeps_its_share() -> None:
     shared = replace(node(28, four), states=(replace(node(28, four).states[0], sampled={"k": before}),))
     later = replace(pod(), held={"k": tuple(time for time in ALWAYS.times if time >= START + 40 * MINUTE)})
     (held,) = meter(replace(observation(nodes=(shared,)), pods=(later,)), MeteringRules()).pods
-    assert held.holding.gpu_ms == Fraction(20 * MINUTE, 7)
+    assert held.gpu_ms == Fraction(20 * MINUTE, 7)
 
 
 def test_cluster_without_gpus_has_no_utilization_coverage() -> None:
@@ -301,7 +299,7 @@ def test_mean_over_hour_measures_single_pod_only_if_it_ran_all_hour(first: int) 
     whole = node(1, {"label_nvidia_com_gpu_count": "1"})
     alone = replace(observation(devices=(device(labeled=False),), nodes=(whole,)), pods=(lone,))
     (measured,) = meter(alone, MeteringRules()).pods
-    assert measured.measurement.source == ("pod" if first < 0 else "none")
+    assert measured.utilization_source == ("pod" if first < 0 else "none")
     samples = device(labeled=False)._replace(samples=tuple((minute, Decimal("0.5")) for minute in minutes(-5, 60)))
     (measured,) = meter(replace(alone, devices=(samples,)), MeteringRules()).pods
-    assert (measured.measurement.source, measured.measurement.utilization) == ("pod", Fraction(1, 2))
+    assert (measured.utilization_source, measured.utilization) == ("pod", Fraction(1, 2))

@@ -17,7 +17,7 @@ from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation, PodObservation
-from gpucost.core.metering.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
 from gpucost.core.model import ClusterCharge, Coverage, NodeHour
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.capacity_blocks import CapacityBlock
@@ -49,10 +49,15 @@ def hour_of(
     for name, (units, minutes) in held.items():
         time = Interval(start + present[0] * MINUTE, start + (present[0] + minutes) * MINUTE)
         pod = PodObservation(name, name, name, node.name, (), None)
-        holding = Holding(pod, node, "nvidia_com_gpu", units, GpuShare(Fraction(1), "capacity"), time, time, time.end)
-        used = Measurement("pod", Fraction(1, 4), time.length, holding.gpu_ms / 4)
-        pods.append(PodUsage(holding, used))
-        gpu_ms += holding.gpu_ms
+        held_gpu_ms = Fraction(units * time.length)
+        pods.append(
+            PodUsage(
+                pod, node, "nvidia_com_gpu", units, GpuShare(Fraction(1), "capacity"), time, time, time.end,
+                utilization_source="pod", utilization=Fraction(1, 4), observed_ms=time.length,
+                effective_gpu_ms=held_gpu_ms / 4,
+            )
+        )  # fmt: skip
+        gpu_ms += held_gpu_ms
     present_time = Interval(start + present[0] * MINUTE, start + present[1] * MINUTE)
     total = Fraction((node.physical or 0) * present_time.length)
     zero = Fraction(0)
@@ -111,7 +116,7 @@ def test_nodes_with_prices_of_all_sources(hour: int, spot_usd: str, spot_source:
     bill = Bill({"i-billed": BilledHour(Decimal("16.00"), "USD", HOUR_MS, is_final=True)})
     rated = rate_usage(usage, Pricing(PriceBook(PRICES), ORDER, bill=bill))
     lines = {
-        pod.usage.holding.pod.pod: (str(pod.gpu_hourly_usd), str(pod.allocated_usd), pod.price.source)  # type: ignore[union-attr]
+        pod.usage.pod.pod: (str(pod.gpu_hourly_usd), str(pod.allocated_usd), pod.price.source)  # type: ignore[union-attr]
         for pod in rated.pods
     }
     hourly = str(quantize(Decimal(spot_usd)))
@@ -355,9 +360,7 @@ def part_of(policy: SplitPolicy, instance_type: str) -> Fraction:
 def assert_node_adds_up(rated: RatedHour, node_hour: NodeHour, part: Fraction) -> None:
     """Assert that GPU part + host part = price, and that allocated and idle parts sum to the GPU part."""
     parts = node_hour.capacity
-    node_pods = [
-        pod for pod in rated.pods if node_key(pod.usage.holding.node) == (node_hour.node, node_hour.provider_id)
-    ]
+    node_pods = [pod for pod in rated.pods if node_key(pod.usage.node) == (node_hour.node, node_hour.provider_id)]
     allocated = sum((pod.allocated_usd or Decimal(0) for pod in node_pods), Decimal(0))
     gpus = allocated + parts.unallocated_usd + parts.stranded_usd + parts.unobserved_usd + parts.residual_usd
     assert allocated == node_hour.allocated_usd

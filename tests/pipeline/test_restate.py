@@ -200,7 +200,7 @@ def test_implausibly_large_hour_becomes_incomplete_and_is_tried_again(system: Sy
     usage = system.ledger.usage(before)
     assert usage is not None
     (pod,) = usage.pods
-    forged = replace(usage, pods=(replace(pod, holding=replace(pod.holding, units=10**308)),))
+    forged = replace(usage, pods=(replace(pod, units=10**308),))
     costs = Costs(allocated_gpu_hours=Decimal("1e308"), allocated_usd=Decimal("1e308"), waste_usd=Decimal("1e308"))
     absurd = replace(record(hour=HOUR), status="complete", totals=Totals(costs, None))
     system.ledger.publish(absurd, replacing=before, settings_version=1, now=NOW, usage=forged)

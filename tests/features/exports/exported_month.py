@@ -2,6 +2,7 @@
 price, unmeasured use, and hours without figures."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -11,7 +12,7 @@ from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
-from gpucost.core.metering.usage import Holding, Measurement, NodeUsage, PodUsage, Usage
+from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
 from gpucost.core.model import Coverage, HourRecord
 from gpucost.core.pricing.node_prices import Pricing
 from gpucost.core.pricing.prices import Price, PriceBook
@@ -81,15 +82,21 @@ def _pod(
     time = Interval(begin, begin + length)
     pod = PodObservation(namespace, f"{name}-x", f"{name}-{node.name}-uid", node.name, (), None, workload=name,
                          workload_kind="Deployment", labels={"label_team": NASTY_LABEL})  # fmt: skip
-    holding = Holding(pod, node, "nvidia_com_gpu", units, share, time, time, time.end)
+    unmeasured = PodUsage(pod, node, "nvidia_com_gpu", units, share, time, time, time.end)
     if used is None:
-        return PodUsage(holding, Measurement("none"))
-    return PodUsage(holding, Measurement("pod", used, length * seen, holding.gpu_ms * seen * used))
+        return unmeasured
+    return replace(
+        unmeasured,
+        utilization_source="pod",
+        utilization=used,
+        observed_ms=length * seen,
+        effective_gpu_ms=unmeasured.gpu_ms * seen * used,
+    )
 
 
 def _node(node: GpuNode, begin: int, pods: list[PodUsage], seed: int) -> NodeUsage:
     total = Fraction((node.physical or 0) * HOUR_MS)
-    held = sum((pod.holding.gpu_ms for pod in pods if pod.holding.node is node), Fraction(0))
+    held = sum((pod.gpu_ms for pod in pods if pod.node is node), Fraction(0))
     rest, zero = total - held, Fraction(0)
     stranded, unobserved = (rest / 3, rest / 7 if seed % 5 == 0 else zero)
     there = Interval(begin, begin + HOUR_MS)
