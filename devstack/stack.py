@@ -39,6 +39,7 @@ class LocalStack:
         authorizer: the deployment's IAM.
         services: checks the permissions of AWS's own services.
         unavailable: functions that take no invocations, as with a reserved concurrency of 0.
+
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class LocalStack:
         Raises:
             FunctionError: a function failed.
             AccessDeniedError: a function, or a service that acts for it, was denied something.
+
         """
         for schedule in self._due(scheduled_time.hour):
             target = schedule["Target"]
@@ -102,6 +104,7 @@ class LocalStack:
         Raises:
             FunctionError: the function failed. Lambda would retry twice first.
             AccessDeniedError: it was denied something.
+
         """
         try:
             self.functions[function].invoke(event)
@@ -141,6 +144,7 @@ class LocalStack:
 
         Raises:
             FunctionError: the function failed.
+
         """
         self.services.invoke_by_api("ApiFunction", "HttpApi", event["routeKey"])
         return self.functions["ApiFunction"].invoke(event)
@@ -150,6 +154,7 @@ class LocalStack:
 
         Raises:
             AccessDeniedError: a function, or a service that acts for it, was denied something.
+
         """
         try:
             handled = sum(self._pump_queue(*source) for source in self._sources)
@@ -261,6 +266,7 @@ def running_stack(
         parameters: template parameters that differ from their defaults.
         template: the template file.
         services: URLs of services that moto lacks, by the service names in their signatures.
+
     """
     with ExitStack() as running:
         listener = listener or running.enter_context(listen(0))
@@ -296,10 +302,10 @@ def _table_location(aws: str, database: str, table: str) -> str:
 
 def _code_folders(template: Path) -> dict[str, Path]:
     """The code folder of each function, by logical name."""
-    source = yaml_parse(template.read_text())
+    template_document = yaml_parse(template.read_text())
     return {
         name: REPOSITORY / body["Properties"]["CodeUri"]
-        for name, body in source["Resources"].items()
+        for name, body in template_document["Resources"].items()
         if body["Type"] == "AWS::Serverless::Function"
     }
 

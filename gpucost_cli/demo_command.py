@@ -27,7 +27,7 @@ from devstack.stack import LocalStack, running_stack
 from devstack.template import TEMPLATE
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp, hours_between
 from gpucost.pipeline.dispatch import due_messages
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost_cli import report
 from gpucost_cli.aws_session import clear_aws_configuration
 
@@ -114,7 +114,7 @@ def _attribute_hours(stack: LocalStack, start: datetime, end: datetime, steps: P
 
 def _push_settings(stack: LocalStack, prometheus_url: str, slack: Slack) -> None:
     local_client("secretsmanager", stack.endpoint).create_secret(Name=SLACK_SECRET, SecretString=slack.url)
-    store = DocumentStore(
+    store = SettingsDocumentStore(
         local_client("dynamodb", stack.dynamodb), stack.outputs["TableName"], clock=lambda: datetime.now(UTC)
     )
     store.push(settings_text(prometheus_url), author="demo", now=datetime.now(UTC))

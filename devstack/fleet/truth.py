@@ -35,7 +35,7 @@ class TrueLine:
     resource: str
     units: int
     gpu_share: Fraction
-    source: str
+    utilization_source: str
     allocated: Amount
     effective: Amount | None
     """None if no scrape shows any use."""
@@ -121,10 +121,11 @@ class _Hour:
             allocated,
             Amount(used / 60, bound),
             unmeasured,
+            observed=allocation.gpus * observed / 60,
         )
 
     def _source(self, allocation: Allocation) -> str:
-        expected = self._scenario.sources.get(allocation.pod.name)
+        expected = self._scenario.utilization_sources.get(allocation.pod.name)
         has_no_exporter = self._scenario.dcgm is None and bool(allocation.node.model)
         if expected or has_no_exporter or not allocation.device_indices:
             return expected or "none"

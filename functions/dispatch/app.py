@@ -34,9 +34,9 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
         return {"hours_sent": 0, "hours_to_restate": 0}
     for failure in result.failures:
         logger.error("a cluster could not be checked", reason=failure)
-    for refusal in result.settings_refused:
+    for refusal in result.unreadable_settings:
         logger.error("newer settings are not in force", reason=refusal)
-    metrics.add_metric("SettingsRefused", MetricUnit.Count, len(result.settings_refused))
+    metrics.add_metric("SettingsVersionsUnreadable", MetricUnit.Count, len(result.unreadable_settings))
     repriced = container.repricing_service.reprice(tick.scheduled_time, correlation_id)
     metrics.add_metric("HoursToRestate", MetricUnit.Count, repriced)
     metrics.add_metric("HoursSent", MetricUnit.Count, result.hours_sent)

@@ -9,8 +9,8 @@ from statistics import median_low
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.sources.prometheus.client import PrometheusClient, Series
+from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import STAT
-from gpucost.sources.prometheus.source_selectors import Sources
 from gpucost_cli.doctor import parsing, signals
 from gpucost_cli.doctor.checks.jobs import JOB_METRICS
 from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
@@ -36,7 +36,7 @@ class FactsCollector:
         selector: the cluster's label values.
         required_labels: labels of namespaces and pods that the settings need.
         ranks: signals that attribution would read, best first.
-        sources: label matchers of each source's trusted series.
+        trusted_series: label matchers of each metrics source's trusted series.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class FactsCollector:
         selector: Mapping[str, str],
         required_labels: RequiredLabels,
         ranks: Sequence[Sequence[signals.Signal]],
-        sources: Sources | None = None,
+        trusted_series: TrustedSeries | None = None,
     ) -> None:
         self._client = client
-        self._queries = Queries(selector, sources or Sources())
+        self._queries = Queries(selector, trusted_series or TrustedSeries())
         self._selector = selector
         self._required_labels = required_labels
         self._ranks = ranks

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from gpucost.sources.prometheus.client import Series
+from gpucost.sources.prometheus.metrics_sources import metrics_source_of
 from gpucost.sources.prometheus.queries import STAT
-from gpucost.sources.prometheus.source_selectors import source_of
 from gpucost.sources.prometheus.tables import exported_label, number, object_labels
 from gpucost_cli.doctor.facts import Device, Holder, Node, Target
 from gpucost_cli.doctor.signals import NEURON
@@ -103,7 +103,7 @@ def jobs(series: Iterable[Series]) -> dict[str, dict[str, int]]:
     """Counts of series by source and job."""
     by_source: dict[str, dict[str, int]] = {}
     for labels, samples in series:
-        by_job = by_source.setdefault(source_of(labels["__name__"]) or "", {})
+        by_job = by_source.setdefault(metrics_source_of(labels["__name__"]) or "", {})
         job = labels.get("job", "")
         by_job[job] = by_job.get(job, 0) + int(number(samples[-1][1]))
     return by_source

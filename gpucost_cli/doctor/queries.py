@@ -9,8 +9,8 @@ from gpucost.core.metering.kubernetes_labels import (
     all_node_labels,
     exported_name,
 )
+from gpucost.sources.prometheus.metrics_sources import TrustedSeries, metrics_source_of
 from gpucost.sources.prometheus.queries import any_of_values, name_matcher, quote, union
-from gpucost.sources.prometheus.source_selectors import Sources, source_of
 from gpucost_cli.doctor.facts import REQUESTS, Target
 
 GPU_RESOURCES = "nvidia_com_.+|aws_amazon_com_neuron.*"
@@ -40,17 +40,18 @@ class Queries:
 
     selector: Mapping[str, str]
     """Label values that are added to each selector."""
-    sources: Sources = field(default_factory=Sources)
+    trusted_series: TrustedSeries = field(default_factory=TrustedSeries)
     """Label matchers of each source's trusted series."""
 
     def select(self, metric: str, *matchers: str) -> str:
-        """A selector with the matchers of the cluster and of the metric's source."""
+        """A selector with the matchers of the cluster and of the metrics source."""
         of_cluster = [f"{name}={quote(value)}" for name, value in sorted(self.selector.items())]
-        return f"{metric}{{{','.join((*matchers, *of_cluster, *self.sources.matchers(source_of(metric))))}}}"
+        of_source = self.trusted_series.matchers(metrics_source_of(metric))
+        return f"{metric}{{{','.join((*matchers, *of_cluster, *of_source))}}}"
 
     def any_of(self, metrics: Iterable[str]) -> str:
         """The series of several metrics."""
-        groups = self.sources.groups(metrics) or [([], [])]
+        groups = self.trusted_series.groups(metrics) or [([], [])]
         return " or ".join(self.select("", name_matcher(names), *matchers) for names, matchers in groups)
 
     def jobs(self, metrics: Iterable[str]) -> str:

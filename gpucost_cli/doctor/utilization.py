@@ -27,30 +27,30 @@ def held_gpus(context: CheckContext) -> list[HeldGpus]:
     facts = context.facts
     sums: dict[tuple[str | None, str], Fraction] = {}
     for holder in facts.holders:
-        signal, source = _signal_and_source(context, holder)
+        signal, utilization_source = _signal_and_utilization_source(context, holder)
         share = sharing.gpu_share(facts, holder, context.cluster.slices_per_gpu)
-        sums[signal, source] = sums.get((signal, source), Fraction(0)) + holder.units * share
+        sums[signal, utilization_source] = sums.get((signal, utilization_source), Fraction(0)) + holder.units * share
     order = ("pod", "shared", "node", "cluster", "none")
     keys = sorted(sums, key=lambda key: (order.index(key[1]), key[0] or ""))
     return [HeldGpus(signal, source, _number(sums[signal, source])) for signal, source in keys]
 
 
-def _signal_and_source(context: CheckContext, holder: Holder) -> tuple[str | None, str]:
+def _signal_and_utilization_source(context: CheckContext, holder: Holder) -> tuple[str | None, str]:
     facts = context.facts
     devices_of_pod = _devices_of_pod(facts, holder)
     node = facts.nodes.get(holder.node)
     is_shared = node is not None and sharing.is_shared(facts, node)
-    for source in context.settings.utilization.sources:
-        if source in {"pod", "shared"}:
-            devices = devices_of_pod if is_shared == (source == "shared") else []
-            if source == "shared" and not _all_sharers_have_devices(facts, holder, devices_of_pod):
+    for utilization_source in context.settings.utilization.sources:
+        if utilization_source in {"pod", "shared"}:
+            devices = devices_of_pod if is_shared == (utilization_source == "shared") else []
+            if utilization_source == "shared" and not _all_sharers_have_devices(facts, holder, devices_of_pod):
                 devices = []
-        elif source == "node":
+        elif utilization_source == "node":
             devices = _without_holder(facts, holder, facts.devices_on.get(holder.node, ()))
         else:
             devices = _without_holder(facts, holder, facts.devices)
         if devices:
-            return devices[0].signal, source
+            return devices[0].signal, utilization_source
     return None, "none"
 
 

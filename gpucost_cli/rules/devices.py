@@ -37,7 +37,7 @@ def _signals_vector(queries: Queries, signals: Sequence[Signal]) -> str:
     if not signals[0].works_under_mig:
         matchers.append('GPU_I_ID=""')  # under MIG the metric is absent or always 0
     vector = queries.select("", *matchers)
-    for target, sources in _LABELS.items():
-        vector = first_label(vector, target, sources)
+    for target, label_names in _LABELS.items():
+        vector = first_label(vector, target, label_names)
     scale = f" / {signals[0].scale}" if signals[0].scale != 1 else ""
     return f"clamp(max by ({DEVICE}, namespace, pod, vgpu) ({vector}){scale}, 0, 1)"

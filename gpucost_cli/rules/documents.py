@@ -12,8 +12,8 @@ from gpucost.core.hours import format_timestamp
 from gpucost.core.metering.signals import signals_by_preference
 from gpucost.pipeline.attribute import business_units
 from gpucost.settings import ClusterSettings, Settings
+from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import Queries
-from gpucost.sources.prometheus.source_selectors import Sources
 from gpucost_cli.rules import alerting
 from gpucost_cli.rules.recording import RecordingRules
 
@@ -56,7 +56,7 @@ def recording_groups(settings: Settings, clusters: Sequence[ClusterSettings], no
     for cluster in clusters:
         signals = signals_by_preference(settings.utilization.signal, settings.utilization.scale)
         units = units_at(business_units(settings), now)
-        queries = Queries(cluster.selector, [], sources=Sources.from_settings(cluster.sources))
+        queries = Queries(cluster.selector, [], trusted_series=TrustedSeries.from_settings(cluster.sources))
         rules = RecordingRules(cluster.name, queries, signals, units, cluster.slices_per_gpu)
         labels = {"cluster": cluster.name}
         for part, part_rules in (("pods", rules.base_rules()), ("sums", rules.sum_rules())):

@@ -19,9 +19,9 @@ def matches(label: str, *patterns: str) -> str:
     return f"{label}=~{quote('|'.join(patterns))}"
 
 
-def first_label(vector: str, target: str, sources: Sequence[str]) -> str:
+def first_label(vector: str, target: str, label_names: Sequence[str]) -> str:
     """Set a label to the first of some labels that a series has, or remove it."""
-    joined = ", ".join(f'"{source}"' for source in sources)
+    joined = ", ".join(f'"{name}"' for name in label_names)
     return (
         f'label_replace(label_join({vector}, "{target}", ";", {joined}), "{target}", "$1", "{target}", ";*([^;]*).*")'
     )

@@ -144,8 +144,8 @@ class RecordingRules:
         labeled_nodes = [self.queries.select(NODE_LABELS, f"{name}{types}") for name in _FACTS["instance_type"]]
         times = " or ".join(f"timestamp({selector})" for selector in labeled_nodes)
         vector = f"({times} or timestamp({labels}) and on (node) ({gpu_nodes} or {requests}))"
-        for target, sources in _FACTS.items():
-            vector = first_label(vector, target, sources)
+        for target, label_names in _FACTS.items():
+            vector = first_label(vector, target, label_names)
         facts = f"node, {', '.join(_FACTS)}"
         newest = f"group by ({facts}) (topk by (node) (1, max by ({facts}) ({vector})))"
         return first_available([newest, f"group by (node) ({gpu_nodes})", f"group by (node) ({requests})"], "node")

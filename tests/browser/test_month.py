@@ -31,9 +31,9 @@ from gpucost.features.recommendations.model import (
     Saving,
 )
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
-from tests.browser.looks import has_every_look
+from tests.browser.layout_checks import check_layouts
 from tests.browser.tabs import Tabs, settled
 from tests.records import line, record
 
@@ -92,7 +92,7 @@ def deployment(length: timedelta, dynamodb: str) -> Iterator[Site]:
         deployed = create_stack(endpoint, address, {})
         client, table = local_client("dynamodb", dynamodb), deployed.outputs["TableName"]
         create_table(client, table)
-        DocumentStore(client, table, clock=lambda: datetime.now(UTC)).push(
+        SettingsDocumentStore(client, table, clock=lambda: datetime.now(UTC)).push(
             SETTINGS, author="test", now=datetime.now(UTC)
         )
         ledger = Ledger(client, table)
@@ -241,7 +241,7 @@ def test_recommendations_match_the_api(visit: Callable[..., Page], site: Site) -
     page.get_by_text("Show patch", exact=True).click()
     expect(table.locator("pre")).to_have_text(PATCH)
     assert page.locator("main img, main b").count() == 0
-    has_every_look(page)
+    check_layouts(page)
 
 
 def test_overview_shows_recommendations_for_pools(visit: Callable[..., Page], site: Site) -> None:

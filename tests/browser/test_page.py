@@ -14,7 +14,7 @@ import requests
 from playwright.sync_api import Browser, Page, Route, expect
 
 from gpucost_cli.signing_proxy import serve_proxy
-from tests.browser.looks import has_every_look
+from tests.browser.layout_checks import check_layouts
 from tests.browser.tabs import Tabs, settled
 from tests.system.running_demo import Demo, running_demo
 
@@ -313,14 +313,14 @@ def test_url_contains_the_whole_state(visit: Callable[..., Page], demo: Demo) ->
     "view", ["overview", "unit/research", "nodes", "nodes?pool=inference&node=inference-2", "hour"]
 )
 def test_every_view_works_on_all_screens(visit: Callable[..., Page], view: str) -> None:
-    has_every_look(visit(view))
+    check_layouts(visit(view))
 
 
 def test_explanation_works_on_all_screens(visit: Callable[..., Page]) -> None:
     page = visit("hour")
     page.get_by_role("link", name="how calculated").first.click()
     expect(page.get_by_test_id("why")).to_be_visible()
-    has_every_look(page)
+    check_layouts(page)
 
 
 UNUSUAL_NAMES = {

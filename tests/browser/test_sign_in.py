@@ -30,10 +30,10 @@ from gpucost.features.recommendations.model import (
     Saving,
 )
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from tests.browser.issuer import AUDIENCE, CLIENT, SCOPES, Issuer, running_issuer
-from tests.browser.looks import has_every_look
+from tests.browser.layout_checks import check_layouts
 from tests.browser.tabs import Tabs, settled
 from tests.records import line, record
 
@@ -101,14 +101,14 @@ def as_gateway_writes(value: object) -> str:
 
 
 def publish(client: Any, table: str) -> None:
-    store = DocumentStore(client, table, clock=lambda: datetime.now(UTC))
+    store = SettingsDocumentStore(client, table, clock=lambda: datetime.now(UTC))
     store.push(SETTINGS, author="test", now=datetime.now(UTC))
     ledger = Ledger(client, table)
     for number in range(3):
         hour = LAST - number * HOUR
         ledger.publish(hour_with_strange_names(hour), replacing=None, settings_version=1, now=datetime.now(UTC))
     DynamoAlertStates(client, table).save_group(AlertGroup("demo", f"{EVIL}unit", (strange_alert(),)))
-    DynamoRecommendations(client, table).put(strange_advice())
+    DynamoRecommendations(client, table).put(injected_recommendation())
 
 
 def strange_alert() -> Alert:
@@ -118,7 +118,7 @@ def strange_alert() -> Alert:
     )
 
 
-def strange_advice() -> Recommendation:
+def injected_recommendation() -> Recommendation:
     evidence = Evidence(LAST, LAST + HOUR, 1, 0, Decimal(1), Decimal("0.25"), Decimal("0.3"))
     about = RecommendationSubject("demo", f"{EVIL}unit", f"{EVIL}namespace", f"{EVIL}kind", f"{EVIL}workload")
     saving = Saving(Decimal(9), Decimal(8), Decimal(10), None, None, Decimal(1))
@@ -303,9 +303,9 @@ def test_sign_in_works_on_all_screens(tabs: Tabs, site: Site) -> None:
     page = tabs.open(site.link("overview"))
     sign_in(page, "cancel")
     expect(page.get_by_role("heading", name="Sign-in failed")).to_be_visible()
-    has_every_look(page)
+    check_layouts(page)
     page.get_by_role("button", name="Try again").click()
     sign_in(page, "vera")
     settled(page)
     assert page.url == site.link("overview"), "where one wanted to go"
-    has_every_look(page)
+    check_layouts(page)

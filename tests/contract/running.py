@@ -22,13 +22,13 @@ from gpucost.container import Container
 from gpucost.core.hours import HOUR
 from gpucost.core.model import Capacity, HourRecord, Line, NodeHour, Totals
 from gpucost.core.pricing.prices import Price
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
 from tests.enforced_permissions import enforcing
-from tests.functions.asking import APP, Context
-from tests.functions.asking import serving as answering
+from tests.functions.api_requests import APP, Context
+from tests.functions.api_requests import serving as answering
 from tests.records import line, record
 
 NOW = datetime(2026, 11, 20, 0, 5, tzinfo=UTC)
@@ -60,10 +60,10 @@ def lines_of(hour: datetime) -> list[Line]:
     if hour.hour % 5 == 0:
         held.append(line("kube-system", "kube-system", "bare")._replace(workload_kind="", workload=""))
     if hour.day % 9 == 0:
-        nobody_knows = dict.fromkeys(
+        unknown_costs = dict.fromkeys(
             ("allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd", "gpu_hourly_usd")
         )
-        held.append(line("research", "bu-a", "unpriced")._replace(price_source="", **nobody_knows))  # type: ignore[arg-type]
+        held.append(line("research", "bu-a", "unpriced")._replace(price_source="", **unknown_costs))  # type: ignore[arg-type]
     return held
 
 
@@ -94,7 +94,7 @@ def hour_of(cluster: str, hour: datetime, *more: Line) -> HourRecord:
 def fill(client: Any, table: str, *, days: int = DAYS) -> None:
     """A month of one cluster and two days of another, a restated hour, a price, and the settings."""
     ledger, rollups = Ledger(client, table), RollupStore(client, table)
-    DocumentStore(client, table, clock=lambda: NOW).push(SETTINGS, author="contract", now=NOW)
+    SettingsDocumentStore(client, table, clock=lambda: NOW).push(SETTINGS, author="contract", now=NOW)
     midnight = NOW.replace(hour=0, minute=0)
     for cluster, length in (("prod-eu", days), ("demo", 2)):
         first = midnight - timedelta(days=length)

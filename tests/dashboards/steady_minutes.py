@@ -55,7 +55,10 @@ class SteadyMinute:
         devices = DeviceUse(self.scenario, allocations(self.scenario))
         gpus_by_pod: dict[str, Fraction] = {}
         for allocation in self._allocations():
-            if allocation.is_running(self.minute) and self.scenario.sources.get(allocation.pod.name) != "none":
+            if (
+                allocation.is_running(self.minute)
+                and self.scenario.utilization_sources.get(allocation.pod.name) != "none"
+            ):
                 parts = (
                     min(devices.used_gpus(allocation, at, self.minute), devices.allocated_gpus(allocation, at))
                     for at in allocation.device_indices

@@ -22,7 +22,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
-from tests.functions.asking import ask_as, by_iam, serving
+from tests.functions.api_requests import iam_caller, request_as, serving
 from tests.records import line, record
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -88,7 +88,7 @@ def published(request: pytest.FixtureRequest, dynamodb_url: str) -> Iterator[Dyn
 
 
 def ask(path: str, query: dict[str, str]) -> Any:
-    answer = ask_as(by_iam(USER), path, query)
+    answer = request_as(iam_caller(USER), path, query)
     assert answer.status == 200, answer.body
     return answer.json
 

@@ -16,8 +16,8 @@ from gpucost.runtime.environment import Environment
 from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
-from tests.functions.asking import ask_as, by_iam, serving
-from tests.functions.prepared_hours import Prepared
+from tests.functions.api_requests import iam_caller, request_as, serving
+from tests.functions.in_memory_hours import InMemoryHours
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 DAY = {"start": "2026-11-18T00:00:00Z", "end": "2026-11-19T00:00:00Z"}
@@ -27,7 +27,7 @@ DAY = {"start": "2026-11-18T00:00:00Z", "end": "2026-11-19T00:00:00Z"}
 def container(table: DynamoTable, enforced: EnforcedAws) -> Iterator[Container]:
     client = enforced.client("dynamodb", "ApiFunction")
     environment = Environment(table=table.name)
-    with serving(Container(environment, client=lambda _service: client, settings_store=Prepared())) as container:
+    with serving(Container(environment, client=lambda _service: client, settings_store=InMemoryHours())) as container:
         yield container
 
 
@@ -46,7 +46,7 @@ def book(table: DynamoTable, container: Container) -> PriceStore:
 
 
 def ask(**query: str) -> tuple[int, Any]:
-    answer = ask_as(by_iam("arn:aws:iam::123456789012:user/finance"), "/v1/prices", query)
+    answer = request_as(iam_caller("arn:aws:iam::123456789012:user/finance"), "/v1/prices", query)
     return answer.status, json.loads(answer.body, parse_float=Decimal)
 
 

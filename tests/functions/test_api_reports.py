@@ -12,10 +12,10 @@ import pytest
 from gpucost.core.rollups import DAY
 from gpucost.http import pagination
 from gpucost_cli.manifests.dashboard_metrics import dashboards, panels
-from tests.functions.asking import Answer
-from tests.functions.reported_hours import FIRST, PERIOD, ask
+from tests.functions.api_requests import ApiResponse
+from tests.functions.published_hours import FIRST, PERIOD, ask
 
-pytestmark = pytest.mark.usefixtures("reported_hours")
+pytestmark = pytest.mark.usefixtures("published_hours")
 
 
 def test_costs_by_workload_and_day_come_from_facts_and_from_lines_at_the_edges() -> None:
@@ -149,7 +149,7 @@ def test_business_unit_with_workloads_and_trend() -> None:
 def test_trend_in_two_currencies_is_rejected() -> None:
     path, route = "/v1/business-units/abroad/trend", "/v1/business-units/{name}/trend"
 
-    def trend(day: int) -> Answer:
+    def trend(day: int) -> ApiResponse:
         start = FIRST + day * DAY
         return ask(path, {"start": f"{start:%Y-%m-%d}", "end": f"{start + DAY:%Y-%m-%d}"}, route=route)
 

@@ -49,12 +49,12 @@ def test_json_rows_match_costs(idle: str, row_cases: list[Any]) -> None:
     ]
 
     for text, (day, group, costs, kind, idle_share) in zip(written(made, idle), row_cases, strict=True):
-        nobody_knows = 0 < costs.unpriced_gpu_hours == costs.allocated_gpu_hours
+        is_unpriced = 0 < costs.unpriced_gpu_hours == costs.allocated_gpu_hours
         truth: dict[str, Any] = {
             "start": START + day * DAY, "end": START + (day + 1) * DAY, "group": group,
             **({} if idle == "hidden" else {"kind": kind}),
             **{
-                name: None if nobody_knows and name.endswith("_usd") else getattr(costs, name)
+                name: None if is_unpriced and name.endswith("_usd") else getattr(costs, name)
                 for name in Costs.names()
             },
         }  # fmt: skip

@@ -21,7 +21,7 @@ from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
-from tests.functions.asking import Answer, ask_as, by_role, serving
+from tests.functions.api_requests import ApiResponse, request_as, role_caller, serving
 from tests.records import line, record
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -157,7 +157,9 @@ class Crossed:
         self.restate()
         self.roll_up()
 
-    def ask_while(self, number: int, then: Callable[[], None], question: tuple[str, str, dict[str, str]]) -> Answer:
+    def ask_while(
+        self, number: int, then: Callable[[], None], question: tuple[str, str, dict[str, str]]
+    ) -> ApiResponse:
         """The response if something happens before a call; `was_crossed` says whether there was such a call."""
         self._calls_left, self._then = number, then
         return ask(question)
@@ -167,9 +169,9 @@ class Crossed:
         return was_crossed
 
 
-def ask(question: tuple[str, str, dict[str, str]]) -> Answer:
+def ask(question: tuple[str, str, dict[str, str]]) -> ApiResponse:
     role, path, query = question
-    return ask_as(by_role(role), path, query)
+    return request_as(role_caller(role), path, query)
 
 
 @pytest.fixture
@@ -193,7 +195,7 @@ def bodies(crossed: Crossed, questions: Sequence[tuple[str, str, dict[str, str]]
 
 def crossings(
     crossed: Crossed, question: tuple[str, str, dict[str, str]], restate: Callable[[], None]
-) -> Iterator[Answer]:
+) -> Iterator[ApiResponse]:
     """Answers, each with a restatement right before another one of its calls."""
     number = 1
     while True:
@@ -236,7 +238,7 @@ def test_pages_are_of_a_single_version_or_rejected(crossed: Crossed, path: str) 
     query = {**(BY_POD if path == "/v1/costs" else TWO_HOURS), "limit": "1"}
     whole = [json.loads(body)["rows"] for body in bodies(crossed, [("admins", path, {**query, "limit": "100"})])[0]]
 
-    def second(first: Answer) -> tuple[str, str, dict[str, str]]:
+    def second(first: ApiResponse) -> tuple[str, str, dict[str, str]]:
         return "admins", path, {**query, "cursor": json.loads(first.body)["cursor"]}
 
     joined = [(first, ask(second(first))) for first in crossings(crossed, ("admins", path, query), crossed.restate)]

@@ -1,4 +1,4 @@
-"""What cannot be read is named to those who see the whole fleet; others are told of no cluster and no key (0031)."""
+"""Errors name unreadable items to callers who may see the whole fleet, and no cluster or key to others (0031)."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
-from tests.functions.asking import ask_as, by_role, serving
+from tests.functions.api_requests import request_as, role_caller, serving
 from tests.records import line, record
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -72,11 +72,11 @@ def test_errors_for_bu_roles_contain_no_cluster_and_no_key(
         if item["pk"]["S"].startswith(f"C#{CLUSTER}#{kind}"):
             published.client.put_item(TableName=published.name, Item={**item, "b": {"B": b"damaged"}})
     for role in ("admins", "viewers"):
-        answer = ask_as(by_role(role), path, query)
+        answer = request_as(role_caller(role), path, query)
         assert (answer.status, CLUSTER in answer.body) == (502, True)
     caplog.clear()
 
-    answer = ask_as(by_role("researchers"), path, query)
+    answer = request_as(role_caller("researchers"), path, query)
 
     assert answer.status == 502
     assert json.loads(answer.body) == {

@@ -12,7 +12,7 @@ from devstack.template import REPOSITORY
 from functions.api import app as function
 from gpucost.api.app import build_app
 from gpucost.container import Container
-from tests.functions.asking import Context
+from tests.functions.api_requests import Context
 
 BUILT = REPOSITORY / "functions" / "api" / "page"
 ALL_BYTES = 300_000

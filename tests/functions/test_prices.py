@@ -10,7 +10,7 @@ from gpucost.container import Container
 from gpucost.core.errors import MessageError, SourceError
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
-from tests.functions.asking import Context
+from tests.functions.api_requests import Context
 from tests.pipeline.test_prices import HOUR, NOON, P5, System
 from tests.sources.aws_prices import Aws, Offer, gpus
 

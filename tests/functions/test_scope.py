@@ -29,8 +29,8 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
 from tests.enforced_permissions import EnforcedAws
-from tests.functions.asking import Answer, ask_as, by_role, serving
-from tests.functions.strangers import HOUR, DistinctFleet
+from tests.functions.api_requests import ApiResponse, request_as, role_caller, serving
+from tests.functions.distinct_fleet import HOUR, DistinctFleet
 
 NOW = datetime(2026, 11, 20, 5, 5, tzinfo=UTC)
 DAYS = [datetime(2026, 11, day, tzinfo=UTC) for day in (17, 18, 19)]
@@ -63,9 +63,9 @@ class Published:
         """A settings store with this fleet's document."""
         return self.settings
 
-    def ask(self, role: str, path: str, query: Mapping[str, str]) -> Answer:
+    def ask(self, role: str, path: str, query: Mapping[str, str]) -> ApiResponse:
         with serving(self.container):
-            return ask_as(by_role(role), path, query)
+            return request_as(role_caller(role), path, query)
 
     def document(self) -> str:
         units = self.fleet.units
@@ -161,7 +161,7 @@ def enumerated(schema: Mapping[str, Any]) -> list[Any]:
     return [*schema.get("enum", []), *(value for option in schema.get("anyOf", []) for value in enumerated(option))]
 
 
-def leaked(answer: Answer, secrets: frozenset[str], request: str) -> set[str]:
+def leaked(answer: ApiResponse, secrets: frozenset[str], request: str) -> set[str]:
     """Secrets that stand in an answer, but for those that stood in the question."""
     words = set(re.findall(r"[A-Za-z0-9.]+", answer.body + json.dumps(answer.headers)))
     return {secret for secret in secrets if (secret in words or secret in answer.body) and secret not in request}

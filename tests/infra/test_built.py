@@ -24,7 +24,7 @@ from devstack.aws import STACK, Deployed, create_stack, credentials, local_clien
 from devstack.functions import WORKER, LocalFunction
 from devstack.template import REPOSITORY
 from gpucost.core.hours import format_timestamp
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost_cli.demo_command import settings_text
 from tests.system.timeline import HOUR, Timeline
 
@@ -77,7 +77,7 @@ def run(built: Path, aws: tuple[str, Deployed]) -> Iterator[Any]:
 def push(aws: tuple[str, Deployed], text: str) -> None:
     endpoint, deployed = aws
     client = local_client("dynamodb", endpoint)
-    store = DocumentStore(client, deployed.outputs["TableName"], clock=lambda: datetime.now(UTC))
+    store = SettingsDocumentStore(client, deployed.outputs["TableName"], clock=lambda: datetime.now(UTC))
     store.push(text, author="test", now=datetime.now(UTC))
 
 
@@ -156,7 +156,7 @@ def test_each_handler_works_with_only_the_built_artifacts(run: Any, aws: tuple[s
     assert answer["statusCode"] == 200, answer
     assert [row["allocated_usd"] for row in json.loads(answer["body"])["rows"]] == [12]
 
-    assert run("AlertFunction", event("hour-closed")) is None
+    assert run("AlertFunction", event("hour-published")) is None
     assert run("PricesFunction", event("prices")) == {"refreshed": {}}, "no source is on"
     due = {**event("recommend"), "scheduled_time": format_timestamp(HOUR + timedelta(hours=1))}
     assert run("RecommendFunction", due) == {

@@ -33,6 +33,7 @@ class Workers(MessageBus):
         workers: how many there are.
         busy: how long they process other messages first.
         apart: seconds between the starts of two workers.
+
     """
 
     def __init__(
@@ -106,7 +107,7 @@ def wrong_estimates(
     ],
     ids=["24 s", "a minute", "apart", "8 minutes", "10 s", "five at once", "behind others", "hour by hour"],
 )
-def test_estimate_is_right_within_half(work: Workers) -> None:
+def test_estimate_is_within_50_percent(work: Workers) -> None:
     estimates_seen = estimates(work, 40)
     waited = (work.busy_until - NOW) // POLL
     assert {estimate for estimate, _ in estimates_seen[:waited]} <= {None}, (

@@ -18,7 +18,7 @@ from gpucost.pipeline.months import MonthService
 from gpucost.pipeline.node_pools import LedgerNodePools
 from gpucost.reports import ReportService
 from gpucost.reports.parameters import QueryParameters
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage import settings_store
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Departure, StoredSettings
@@ -53,8 +53,8 @@ class Fleet:
         }
         return self.store().push(json.dumps(document), author="me", now=at)
 
-    def store(self) -> DocumentStore:
-        return DocumentStore(self.table.client, self.table.name, clock=lambda: NOW)
+    def store(self) -> SettingsDocumentStore:
+        return SettingsDocumentStore(self.table.client, self.table.name, clock=lambda: NOW)
 
     def change(self, version: int, how: str, values: dict[str, Any] | None = None) -> None:
         """Damage a version."""
@@ -109,7 +109,7 @@ def test_departed_cluster_is_not_in_later_responses(fleet: Fleet) -> None:
     assert report.coverage.hours_expected == 24
 
 
-def test_scoped_caller_sees_only_own_units_of_a_departed_cluster(fleet: Fleet) -> None:
+def test_scoped_caller_sees_only_its_units_of_a_departed_cluster(fleet: Fleet) -> None:
     unit = line().business_unit
     report = fleet.reports().business_unit(unit, parameters(SEPTEMBER, NOVEMBER), scope=Scope(frozenset({unit})))
     assert report.totals is not None

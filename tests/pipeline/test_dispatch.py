@@ -21,7 +21,7 @@ from gpucost.pipeline.dispatch import MAX_SILENCE, DispatchService, due_messages
 from gpucost.runtime import aws
 from gpucost.runtime.messages import HoursDue, ScheduledTick, Tick, read_message
 from gpucost.runtime.messaging import MessageBus
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from tests.conftest import DynamoTable
 from tests.records import line, record
@@ -41,7 +41,7 @@ class Fleet:
 
     def __init__(self, endpoint: str, table: DynamoTable) -> None:
         self.ledger = Ledger(table.client, table.name)
-        self.store = DocumentStore(table.client, table.name, clock=lambda: datetime.now(UTC))
+        self.store = SettingsDocumentStore(table.client, table.name, clock=lambda: datetime.now(UTC))
         self._sqs, sns = local_client("sqs", endpoint), local_client("sns", endpoint)
         self._queues = {name: self._sqs.create_queue(QueueName=f"{name}-{table.name}"[:80])["QueueUrl"]
                         for name in ("hours", "backfill", "dead", "events")}  # fmt: skip
@@ -272,7 +272,7 @@ def sent_of_blue(fleet: Fleet, at: datetime) -> set[datetime]:
     return {hour for cluster, first, hours in fleet.work() if cluster == "blue" for hour in hours_from(first, hours)}
 
 
-def test_backfill_uses_its_own_queue(fleet: Fleet) -> None:
+def test_backfill_uses_a_separate_queue(fleet: Fleet) -> None:
     hours = [NEWEST - i * HOUR for i in range(50)][::-1]
     fleet.bus.send_due(due_messages("blue", hours, settings_version=1, origin="backfill", correlation_id="me"))
     assert fleet.work() == []
@@ -381,15 +381,15 @@ def test_damaged_settings_leave_the_last_valid_ones_in_force(fleet: Fleet) -> No
     for number, damage in enumerate(damages, start=2):
         newer = {**item, "sk": {"S": f"{number:08d}"}, "n": {"N": str(number)}, **damage}
         table._client.put_item(TableName=table._name, Item=newer)
-    fresh = DocumentStore(table._client, table._name, clock=lambda: datetime.now(UTC))
+    fresh = SettingsDocumentStore(table._client, table._name, clock=lambda: datetime.now(UTC))
     result = DispatchService(fresh, fleet.ledger, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
     assert result is not None
-    assert [reason.split(":")[0] for reason in result.settings_refused] == [
+    assert [reason.split(":")[0] for reason in result.unreadable_settings] == [
         f"version {n} of the settings" for n in (4, 3, 2)
     ]
-    assert "must be a list" in result.settings_refused[0]
-    assert "damaged" in result.settings_refused[1]
-    assert "schema version 99" in result.settings_refused[2]
+    assert "must be a list" in result.unreadable_settings[0]
+    assert "damaged" in result.unreadable_settings[1]
+    assert "schema version 99" in result.unreadable_settings[2]
     assert result.hours_sent == 2
     assert [stored.version for stored in fresh.history()] == [1]
     assert fresh.push(SETTINGS, author="me", now=TICK.scheduled_time).version == 5

@@ -9,12 +9,12 @@ import pytest
 from botocore.exceptions import ClientError
 
 from gpucost.core.errors import ConflictError, MetricsUnavailableError
-from gpucost.core.hours import HOUR as ONE_HOUR
+from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.metering.observations import Observation
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.runtime.messages import HoursDue
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from tests.conftest import DynamoTable
 from tests.pipeline.test_restate import NOW, OnePod, System, document
@@ -62,7 +62,7 @@ def test_late_restatement_keeps_the_chain_and_newer_settings(table: DynamoTable)
     assert system.line().allocated_usd == 30
     assert [
         restatement.after.costs.allocated_usd
-        for restatement in system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+        for restatement in system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH)
     ] == [
         20,
         30,
@@ -77,10 +77,10 @@ def test_older_settings_do_not_replace_newer_ones_without_changes(table: DynamoT
     assert system.restate(version=3) == [2], "it says what it said, now under version 3"
     assert system.restate(version=2) == [2], "which had come first, and is delivered last"
     assert system.line().allocated_usd == 12
-    assert system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR) == [], "nothing changed"
+    assert system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH) == [], "nothing changed"
     system.push(20)
     assert system.restate(version=4) == [3]
-    assert [restatement.version for restatement in system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)] == [3]
+    assert [restatement.version for restatement in system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH)] == [3]
 
 
 def test_cached_settings_of_a_warm_function_do_not_replace_newer_ones(table: DynamoTable) -> None:
@@ -88,7 +88,7 @@ def test_cached_settings_of_a_warm_function_do_not_replace_newer_ones(table: Dyn
     system.attribute()
     system.push(20)
     assert system.store.current().version == 2
-    others = DocumentStore(table.client, table.name, clock=lambda: NOW)
+    others = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
     others.push(document(12), author="me", now=NOW)
     assert system.store.current().version == 2, "less than a minute old"
     assert system.restate(version=2) == [2]
@@ -120,7 +120,7 @@ def test_winning_restatement_of_two_with_the_same_figures_is_listed(table: Dynam
 
     late = Ledger(InterleavedClient(table.client, meanwhile, "batch_write_item"), table.name)
     assert system.restate(why="just trying", ledger=late) == [2]
-    (restatement,) = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+    (restatement,) = system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH)
     assert restatement.reason == "approved by finance"
 
 
@@ -137,7 +137,7 @@ def test_hour_is_tried_twice_with_the_shortest_look_back(table: DynamoTable) -> 
     system.push(12, lookback_hours=1)
     system.metrics = UnreachableMetrics()
     work = HoursDue(cluster="demo", first_hour=HOUR, hours=1, settings_version=2, origin="schedule", correlation_id="c")
-    for minutes, next_attempt in ((65, HOUR + 2 * ONE_HOUR), (125, None)):
+    for minutes, next_attempt in ((65, HOUR + 2 * HOUR_LENGTH), (125, None)):
         at = HOUR + timedelta(minutes=minutes)
 
         def clock(at: datetime = at) -> datetime:

@@ -19,7 +19,7 @@ from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.messages import HoursDue, ScheduledTick, Tick, read_message
 from gpucost.runtime.messaging import MessageBus
 from gpucost.settings import ClusterSettings, Settings
-from gpucost.settings_document import DocumentStore, parse_settings
+from gpucost.settings_document import SettingsDocumentStore, parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.bill_store import BillStore
@@ -95,7 +95,7 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
         hours_queue_url=queues["hours"], backfill_queue_url=queues["hours"], dead_letter_queue_url=queues["dead"],
         events_topic_arn=topic,
     )  # fmt: skip
-    store = DocumentStore(table.client, table.name, clock=lambda: NOW)
+    store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
     store.push(document(), author="me", now=NOW)
     ledger = FailingLedger(table.client, table.name)
     result = DispatchService(store, ledger, ledger.versions, bus).dispatch(ScheduledTick(scheduled_time=NOW), "why")

@@ -22,7 +22,7 @@ from gpucost.pipeline.months import Adjustments, MonthService
 from gpucost.reports import ReportService
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.records import HourRow
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import CLOSED_MONTH_REASON, Ledger
 from gpucost.storage.rollups import RollupStore
 from gpucost_cli.month_commands import adjustments_csv, adjustments_json
@@ -60,7 +60,7 @@ class System:
         self.table = table
         self.ledger = Ledger(table.client, table.name)
         self.rollups = RollupStore(table.client, table.name)
-        self.store = store = DocumentStore(table.client, table.name, clock=lambda: NOW)
+        self.store = store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
         self.push("demo")
         self.reports = ReportService(store, self.ledger, self.rollups, lambda: NOW)
         self.month_service = MonthService(store, self.ledger, self.ledger.versions, self.rollups, lambda: NOW)
@@ -228,12 +228,12 @@ def test_month_closed_just_before_the_transaction_is_respected(system: System) -
 def test_adjustment_recorded_while_a_month_was_briefly_closed_is_not_skipped(system: System) -> None:
     """A publication reads that there is no adjustment; then one is recorded, and the month is reopened."""
 
-    def frozen_for_a_moment() -> None:
+    def close_and_reopen() -> None:
         system.close()
         system.publish(FIRST, "13", "newer")
         system.ledger.versions.reopen_month(MONTH)
 
-    opened = InterleavedClient(system.table.client, "transact_write_items", frozen_for_a_moment)
+    opened = InterleavedClient(system.table.client, "transact_write_items", close_and_reopen)
     with pytest.raises(ConflictError):
         system.publish(FIRST, "11", "older", opened)
     assert system.month_service.reopen(MONTH) == 1
@@ -270,7 +270,7 @@ def test_late_figures_of_a_missing_hour_in_a_closed_month_are_an_adjustment(syst
     assert system.month() == 51
 
 
-def test_one_of_two_concurrent_adjustments_wins(system: System) -> None:
+def test_only_the_first_of_two_concurrent_adjustments_is_stored(system: System) -> None:
     system.close()
     old = system.ledger.newest_version("demo", FIRST)
     for usd, why in (("13", "first"), ("13", "the same"), ("14", "another")):

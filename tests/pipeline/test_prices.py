@@ -19,7 +19,7 @@ from gpucost.pipeline.refresh_bill import BillService
 from gpucost.pipeline.refresh_prices import PricesService, RefreshResult
 from gpucost.runtime.messages import PricesDue
 from gpucost.settings.bill import CurSettings
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
@@ -49,7 +49,7 @@ class System:
     ) -> None:
         self.aws, self.now = aws, NOON + MINUTE
         client = client or table.client
-        self.store = DocumentStore(client, table.name, clock=lambda: self.now)
+        self.store = SettingsDocumentStore(client, table.name, clock=lambda: self.now)
         self.ledger = Ledger(client, table.name)
         self.book = PriceStore(client, table.name)
         store = BillStore(client, table.name, clock=lambda: self.now)

@@ -15,8 +15,8 @@ from gpucost.container import Container
 from gpucost.core.errors import MetricsTooLargeError
 from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.service import RecommendationService
-from gpucost.features.recommendations.sources.disruption import PrometheusDisruption
 from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
+from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
 from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
 from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
 from gpucost.runtime.deadline import Deadline
@@ -29,8 +29,15 @@ from gpucost.sources.prometheus.memory_budget import OBSERVATION_MEMORY, MemoryB
 from gpucost.sources.prometheus.sharding import CONCURRENT_QUERIES
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
-from tests.features.recommendations.test_recommendation_service import Book, Kept, NoDays, Reviews, SmallLedger, Store
-from tests.functions.asking import Context
+from tests.features.recommendations.stubs import (
+    EmptyWaitingPods,
+    FakePriceBook,
+    InMemoryGpuMemory,
+    InMemoryReviews,
+    SettingsStub,
+    SmallLedger,
+)
+from tests.functions.api_requests import Context
 from tests.pipeline.attributed import NOW, System, busy_hour
 from tests.raw_server import Exchange, elapsed, raw_server
 from tests.system.timeline import HOUR, Timeline
@@ -104,7 +111,7 @@ def test_function_ends_in_time_and_incomplete_hours_have_a_reason(
     assert system.bus.letters == []
 
 
-def test_slow_responses_share_one_deadline(
+def test_slow_responses_share_a_deadline(
     table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is in time by itself, and all together are not."""
@@ -308,18 +315,18 @@ def test_review_waits_a_limited_time_for_metrics(table: DynamoTable) -> None:
 def test_review_queries_a_hanging_prometheus_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the first query that fails, none of the review's other sources asks."""
     monkeypatch.setattr("gpucost.features.recommendations.service.METRICS_SECONDS", 1.0)
-    reviews = Reviews()
+    reviews = InMemoryReviews()
     with raw_server(Exchange.hang) as server:
         cluster = f'{{name: a, prometheus: {{url: "{server.url}"}}}}'
         text = f"clusters: [{cluster}]\npricing: {{source: constant, gpu_hourly_usd: 1}}"
         stored = StoredSettings(1, text, parse_settings(text), "test", NOW)
-        monkeypatch.setattr(Store, "current", lambda _: stored)
+        monkeypatch.setattr(SettingsStub, "current", lambda _: stored)
         service = RecommendationService(
-            Store(), SmallLedger(""), reviews, Book([]),  # type: ignore[arg-type]
-            gpu_memory_cache(PrometheusGpuMemory, Kept(), clock=lambda: NOW),
-            waiting_pods_cache(PrometheusWaitingPods, NoDays(), clock=lambda: NOW),
+            SettingsStub(), SmallLedger(""), reviews, FakePriceBook([]),  # type: ignore[arg-type]
+            gpu_memory_cache(PrometheusGpuMemory, InMemoryGpuMemory(), clock=lambda: NOW),
+            waiting_pods_cache(PrometheusWaitingPods, EmptyWaitingPods(), clock=lambda: NOW),
             PrometheusDisruption, clock=lambda: NOW,
         )  # fmt: skip
         assert elapsed(lambda: service.review_clusters(RecommendationsDue(scheduled_time=NOW), lambda: 900)) < BUSY
     assert len(server.queries) == 1
-    assert reviews.kept.keys() == {"a"}
+    assert reviews.by_cluster.keys() == {"a"}

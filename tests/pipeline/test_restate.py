@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.hours import HOUR as ONE_HOUR
+from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Scrapes
 from gpucost.core.ledger import Restatement
@@ -19,10 +19,10 @@ from gpucost.core.model import Costs, Line, Totals
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.pipeline.pricing import Pricer
 from gpucost.pipeline.restate import RestateService
-from gpucost.runtime.messages import HourClosed, HoursDue, HoursToRestate, Origin
+from gpucost.runtime.messages import HourPublished, HoursDue, HoursToRestate, Origin
 from gpucost.runtime.messaging import MessageBus
 from gpucost.settings import ClusterSettings, Settings
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
@@ -64,10 +64,10 @@ class OnePod(PrometheusReader):
 
 class RecordingBus(MessageBus):
     def __init__(self) -> None:
-        self.closed: list[HourClosed] = []
+        self.closed: list[HourPublished] = []
 
     def publish(self, message: object) -> None:
-        assert isinstance(message, HourClosed)
+        assert isinstance(message, HourPublished)
         self.closed.append(message)
 
     def send_due(self, messages: object) -> None:
@@ -111,7 +111,7 @@ class System:
         self.table = table
         self.ledger = Ledger(table.client, table.name)
         self.rollups = RollupStore(table.client, table.name)
-        self.store = DocumentStore(table.client, table.name, clock=lambda: NOW)
+        self.store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
         self.book = PriceStore(table.client, table.name)
         self.bills = BillStore(table.client, table.name, clock=lambda: NOW)
         self.pricer = Pricer(self.book, self.bills)
@@ -184,7 +184,7 @@ def test_new_price_restates_the_hour_from_stored_usage(system: System) -> None:
     assert system.restate() == [2]
     assert system.metrics.queries == 1
     assert system.line().allocated_usd == 20
-    (summary,) = system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    (summary,) = system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)
     assert summary.totals is not None
     assert summary.totals.capacity is not None
     assert (summary.version, summary.totals.capacity.node_cost_usd) == (2, Decimal(40))
@@ -215,12 +215,12 @@ def test_implausibly_large_hour_becomes_incomplete_and_is_tried_again(system: Sy
 
 def test_changes_and_reason_are_stored_with_the_hour(system: System) -> None:
     system.attribute()
-    assert system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR) == []
+    assert system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH) == []
     system.push(20)
     system.restate()
     system.push(6)
     system.restate(version=3)
-    first, second = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+    first, second = system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH)
     assert (first.version, first.reason, first.settings_version) == (2, "new price", 2)
     assert first.before is not None
     assert second.before is not None
@@ -240,18 +240,18 @@ def test_departed_cluster_is_restated_with_new_units_and_its_last_prices(system:
         "fee_usd": 240,
         "from": (HOUR - timedelta(hours=12)).isoformat(),
         "until": (HOUR + timedelta(hours=12)).isoformat(),
-        "cluster": "demo",
+        "charge_unused_to": "demo",
     }
     pricing = {"gpu_hourly_usd": 12}
     system.push(
         0, clusters=clusters, pricing={**pricing, "sources": ["capacity-block", "constant"], "capacity_blocks": [block]}
     )
     system.attribute(version=2)
-    before = system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)[0].totals
+    before = system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)[0].totals
     units = [{"name": "research", "namespaces": ["a"]}]
     system.push(0, clusters=clusters[1:], pricing={"source": "constant", "gpu_hourly_usd": 99}, business_units=units)
     assert system.restate(version=3) == [2]
-    (after,) = system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    (after,) = system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)
     assert after.totals == before
     assert {unit for unit, _ in after.groups} == {"research"}
     assert after.totals is not None
@@ -266,7 +266,7 @@ def test_damaged_or_missing_figures_are_written_again_unchanged(
     system: System, kind: str, damage: dict[str, Any] | None
 ) -> None:
     system.attribute()
-    sound = dict(system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)[0].groups)
+    sound = dict(system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)[0].groups)
     nodes = system.ledger.nodes("demo", HOUR)
     items = system.table.client.scan(TableName=system.table.name)["Items"]
     (item,) = [scanned for scanned in items if scanned["pk"]["S"].endswith(f"#{kind}")]
@@ -274,7 +274,7 @@ def test_damaged_or_missing_figures_are_written_again_unchanged(
     if damage:
         system.table.client.put_item(TableName=system.table.name, Item=item | damage)
     assert system.restate(version=None) == [2]
-    (summary,) = system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    (summary,) = system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)
     assert (dict(summary.groups), system.ledger.nodes("demo", HOUR)) == (sound, nodes)
     assert system.restate(version=None) == [2], "and once"
 
@@ -285,7 +285,7 @@ def test_unchanged_figures_keep_their_version(system: System) -> None:
     system.push(20)
     assert system.restate() == [2]
     assert system.restate() == [2]
-    assert len(system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)) == 1
+    assert len(system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH)) == 1
 
 
 def test_business_units_can_be_reorganized_for_past_hours(system: System) -> None:
@@ -293,18 +293,18 @@ def test_business_units_can_be_reorganized_for_past_hours(system: System) -> Non
     system.push(12, business_units=[{"name": "reds", "pod_labels": {"team": "red"}}])
     system.restate()
     assert system.line().business_unit == "reds"
-    (change,) = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+    (change,) = system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH)
     assert allocated(change) == {"a": (12, 0), "reds": (0, 12)}
 
 
 def test_hours_without_figures_or_usage_are_skipped(system: System) -> None:
-    incomplete = record(hour=HOUR + ONE_HOUR, status="incomplete")
+    incomplete = record(hour=HOUR + HOUR_LENGTH, status="incomplete")
     system.ledger.publish(incomplete, replacing=None, settings_version=1, now=NOW)
-    unkept = record(hour=HOUR + 2 * ONE_HOUR)
+    unkept = record(hour=HOUR + 2 * HOUR_LENGTH)
     system.ledger.publish(unkept, replacing=None, settings_version=1, now=NOW)
     system.push(20)
     assert system.restate(hours=4) == []
-    manifests = system.ledger.manifests("demo", HOUR, HOUR + 4 * ONE_HOUR)
+    manifests = system.ledger.manifests("demo", HOUR, HOUR + 4 * HOUR_LENGTH)
     assert [(manifest.status, manifest.version) for manifest in manifests] == [("incomplete", 1), ("complete", 1)]
 
 
@@ -321,7 +321,7 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(system: Syst
     system.push(20)
     hours = 0
     for hours in range(24):
-        start = HOUR + hours * ONE_HOUR
+        start = HOUR + hours * HOUR_LENGTH
         message = HoursToRestate(
             cluster="demo", first_hour=start, hours=1, settings_version=2, reason="new price", correlation_id="c"
         )
@@ -335,11 +335,11 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(system: Syst
     else:
         raise AssertionError("there is always one more call")
     assert hours > 8
-    restated = system.ledger.restatements("demo", HOUR, HOUR + hours * ONE_HOUR)
+    restated = system.ledger.restatements("demo", HOUR, HOUR + hours * HOUR_LENGTH)
     assert [(restatement.hour, restatement.version) for restatement in restated] == [
-        (HOUR + at * ONE_HOUR, 2) for at in range(hours)
+        (HOUR + at * HOUR_LENGTH, 2) for at in range(hours)
     ]
     assert {restatement.after.costs.allocated_usd for restatement in restated} == {Decimal(20)}
     for at in range(hours):
-        (line,) = system.ledger.lines("demo", HOUR + at * ONE_HOUR)
+        (line,) = system.ledger.lines("demo", HOUR + at * HOUR_LENGTH)
         assert line.allocated_usd == 20

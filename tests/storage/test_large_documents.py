@@ -214,7 +214,7 @@ def test_limits_of_ten_thousand_quotas_fit(table: DynamoTable, numbers: random.R
     )
     limits = Limits("demo", NOON, (), quotas)
     store.put(limits, NOON + timedelta(days=3650))
-    assert store.limits("demo", NOON, NOON + HOUR) == [limits]
+    assert store.limits_between("demo", NOON, NOON + HOUR) == [limits]
 
 
 @pytest.mark.parametrize("name", ["memory", "waiting"])

@@ -53,13 +53,14 @@ def test_expected_notes_are_present(attributed: Hours, name: str) -> None:
 
 def test_lifetime_over_several_hours_adds_up(attributed: Hours) -> None:
     """Up to an interval at both ends, and exactly at the hours between."""
-    hours = [attributed["life-over-hours", number] for number in SCENARIOS["life-over-hours"].hours]
+    hours = [attributed["pod-over-hours", number] for number in SCENARIOS["pod-over-hours"].hours]
     held = sum(line["allocated_gpu_hours"] for hour in hours for line in hour["lines"])
     assert float(held) == pytest.approx(165 / 60, abs=2 / 60)
 
 
-MARKED = ["lives", "nodes-join-and-leave", "node-replaced-under-its-name", "ksm-pair-one-restarts", "labels-linger",
-          "gap-10-inside-both", "gap-40-last-edge-both", "mig-single-changed", "sharer-labels-flip"]  # fmt: skip
+MARKED = ["pod-lifetimes", "nodes-join-and-leave", "node-replaced-under-its-name", "ksm-pair-one-restarts",
+          "labels-linger", "gap-10-inside-both", "gap-40-last-edge-both", "mig-single-changed",
+          "sharer-labels-flip"]  # fmt: skip
 
 
 def test_series_that_end_with_staleness_markers(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gpucost.reports.limits import LimitReports
     from gpucost.reports.prices import PriceListing
     from gpucost.runtime.messaging import MessageBus
-    from gpucost.settings_document import DocumentStore
+    from gpucost.settings_document import SettingsDocumentStore
     from gpucost.storage.bill_store import BillStore
     from gpucost.storage.ledger import Ledger
     from gpucost.storage.limits import LimitsStore
@@ -157,11 +157,11 @@ class Container:
         return RollupStore(self.client("dynamodb"), self.environment.table)
 
     @cached_property
-    def settings_store(self) -> "DocumentStore":
+    def settings_store(self) -> "SettingsDocumentStore":
         """The settings document, cached for a minute."""
-        from gpucost.settings_document import DocumentStore
+        from gpucost.settings_document import SettingsDocumentStore
 
-        return DocumentStore(self.client("dynamodb"), self.environment.table, clock=self.clock)
+        return SettingsDocumentStore(self.client("dynamodb"), self.environment.table, clock=self.clock)
 
     @cached_property
     def price_book(self) -> "PriceStore":
@@ -308,14 +308,14 @@ class Container:
     @cached_property
     def alert_service(self) -> "AlertService":
         """For `functions/alert`."""
-        from gpucost.features.alerting.ports import AlertSources
+        from gpucost.features.alerting.ports import RuleInputs
         from gpucost.features.alerting.service import AlertService
         from gpucost.pipeline.price_age import newest_price
         from gpucost.runtime.messaging import waiting_messages
 
         env = self.environment
 
-        sources = AlertSources(
+        rule_inputs = RuleInputs(
             self.ledger,
             self.rollups,
             self.alert_spend,
@@ -325,7 +325,7 @@ class Container:
         )
         return AlertService(
             self.settings_store,
-            sources,
+            rule_inputs,
             self.alert_states,
             self.alert_history,
             self.silences,
@@ -434,8 +434,8 @@ class Container:
         """For `functions/recommend`."""
         from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
         from gpucost.features.recommendations.service import RecommendationService
-        from gpucost.features.recommendations.sources.disruption import PrometheusDisruption
         from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
+        from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
         from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
         from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
         from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods

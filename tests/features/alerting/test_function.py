@@ -20,7 +20,7 @@ from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.core.model import Coverage, HourRecord, Line, Totals
 from gpucost.core.money import quantize
 from gpucost.runtime import secrets
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from tests.enforced_permissions import enforcing
 from tests.sandbox import forget
@@ -132,7 +132,7 @@ def publish(deployment: Deployment, hour: datetime, waste: str) -> str:
     ledger = Ledger(deployment.dynamodb, deployment.table)
     ledger.publish(record, replacing=None, settings_version=1, now=hour + HOUR)
     return json.dumps({
-        "version": 1, "kind": "hour-closed", "cluster": "demo", "hour": format_timestamp(hour), "status": "complete",
+        "version": 1, "kind": "hour-published", "cluster": "demo", "hour": format_timestamp(hour), "status": "complete",
         "record_version": 1, "settings_version": 1, "origin": "schedule", "correlation_id": "c",
     })  # fmt: skip
 
@@ -151,7 +151,7 @@ def deliver(*bodies: str) -> None:
 
 
 def push_settings(deployment: Deployment) -> None:
-    store = DocumentStore(deployment.dynamodb, deployment.table, clock=lambda: HOUR_10)
+    store = SettingsDocumentStore(deployment.dynamodb, deployment.table, clock=lambda: HOUR_10)
     store.push(DOCUMENT, author="test", now=HOUR_10)
 
 
@@ -186,10 +186,10 @@ def test_failed_receiver_fails_the_invocation_and_is_notified_later(deployment: 
 
 def test_unreadable_message_goes_to_the_dead_letter_queue(deployment: Deployment) -> None:
     push_settings(deployment)
-    deliver("{not json", '{"kind": "hour-closed", "version": 2}', publish(deployment, HOUR_10, "15"))
+    deliver("{not json", '{"kind": "hour-published", "version": 2}', publish(deployment, HOUR_10, "15"))
 
     letters = deployment.read(deployment.dead_letters)
-    assert [letter["Body"] for letter in letters] == ["{not json", '{"kind": "hour-closed", "version": 2}']
+    assert [letter["Body"] for letter in letters] == ["{not json", '{"kind": "hour-published", "version": 2}']
     assert "version" in letters[1]["MessageAttributes"]["reason"]["StringValue"]
     assert len(deployment.slack) == 1
 

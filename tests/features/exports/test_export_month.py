@@ -1,5 +1,6 @@
 """A small month, exported by the real handler from Amazon's DynamoDB engine to S3, read by DuckDB: the same sums as the
-API's and as the ledger's lines, to the last digit."""
+API's and as the ledger's lines, to the last digit.
+"""
 
 import csv
 import gzip
@@ -30,7 +31,7 @@ from gpucost.features.exports.focus_columns import COLUMNS
 from tests.enforced_permissions import ANY_TABLE, enforcing
 from tests.features.exports import exported_month, focus_rules
 from tests.features.exports.exported_month import DAYS, START
-from tests.functions.asking import Context, ask_as, by_role, serving
+from tests.functions.api_requests import Context, request_as, role_caller, serving
 
 END = START + timedelta(days=DAYS)
 NOW = END + timedelta(hours=2, minutes=40)
@@ -73,7 +74,7 @@ class Exported:
 
 
 def ask(path: str, **query: str) -> dict[str, Any]:
-    answer = ask_as(by_role("finops"), path, query)
+    answer = request_as(role_caller("finops"), path, query)
     assert answer.status == 200, answer.body
     body: dict[str, Any] = answer.json
     return body

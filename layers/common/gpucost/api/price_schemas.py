@@ -223,9 +223,9 @@ def node_row(row: NodeRow) -> dict[str, Any]:
 
 
 def _holders(row: NodeRow) -> list[dict[str, Any]] | None:
-    if row.holders is None:
+    if row.lines is None:
         return None
-    return [{name: getattr(line, name) for name in Holder.model_fields} for line in row.holders]
+    return [{name: getattr(line, name) for name in Holder.model_fields} for line in row.lines]
 
 
 def restatements_response(period: Period, restatements: list[Restatement]) -> dict[str, Any]:

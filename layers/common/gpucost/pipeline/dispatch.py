@@ -28,7 +28,7 @@ class DispatchResult:
     """Due hours that should have been complete at an earlier tick."""
     failures: tuple[str, ...]
     """One sentence per cluster that could not be checked."""
-    settings_refused: tuple[str, ...] = ()
+    unreadable_settings: tuple[str, ...] = ()
     """Why newer settings are not in force."""
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpucost.core.errors import SourceError
 from gpucost.runtime import aws
-from gpucost.runtime.messages import ExternalAlerts, HourClosed, HoursDue, HoursToRestate, Origin, Tick
+from gpucost.runtime.messages import ExternalAlerts, HourPublished, HoursDue, HoursToRestate, Origin, Tick
 
 BATCH = 10
 """Limit of SQS."""
@@ -70,7 +70,7 @@ class MessageBus:
             )
         return sum(int(count) for count in answer["Attributes"].values())
 
-    def publish(self, message: HourClosed | Tick | ExternalAlerts) -> None:
+    def publish(self, message: HourPublished | Tick | ExternalAlerts) -> None:
         """Publish a message on the topic.
 
         Raises:

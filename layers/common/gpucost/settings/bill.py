@@ -39,7 +39,10 @@ class CurSettings(Section):
     amount: Literal["net_amortized", "amortized"] | None = None
     """For CUR 2.0 only; default net_amortized. An export has `net_` columns only if the account has private
     discounts. FOCUS has one amount, EffectiveCost, which is net."""
-    blend: Blend = "instance_type"
+    equalize_by: Blend = "instance_type"
+    """Which instances pay the same rate: the mean of what AWS billed for all instances of a type (`instance_type`) or of
+    a type in a node pool (`node_pool`). `none` uses each instance's line on the bill, although AWS applies Savings
+    Plans to arbitrary instances."""
     unused_commitments: tuple[ChargeKind, ...] = CHARGE_KINDS
     """The kinds of unused commitments that are charged to a cluster. Other kinds are left out."""
     unused_commitments_to: Name | None = None

@@ -79,7 +79,7 @@ class CapacityBlockSettings(Section):
     """The upfront price of the whole block."""
     since: Annotated[UtcTime, Field(alias="from")]
     until: UtcTime
-    cluster: Name | None = None
+    charge_unused_to: Name | None = None
     """The cluster to which unused instance-hours are charged; required if there are several clusters."""
 
     @model_validator(mode="after")
@@ -109,9 +109,10 @@ Split = Annotated[
 
 
 class OnDemandSettings(Section):
-    """Which of the offers in the AWS Price List applies."""
+    """Selects the on-demand prices in the AWS Price List that apply to the clusters' nodes."""
 
     tenancy: Literal["Shared", "Dedicated", "Host"] = "Shared"
+    """The tenancy of the EC2 instances, as the Price List spells it."""
 
 
 class PricingSettings(Section):
@@ -172,15 +173,16 @@ class PricingSettings(Section):
         configured = self.sources or ((self.source,) if self.source else ())
         return configured if "override" in configured else ("override", *configured)
 
-    def cluster_of(self, block: CapacityBlockSettings, clusters: tuple[str, ...]) -> str:
-        """The cluster that a block belongs to.
+    def cluster_of_unused_block(self, block: CapacityBlockSettings, clusters: tuple[str, ...]) -> str:
+        """The cluster to which a block's unused instance-hours are charged.
 
         Raises:
             ValueError: the block names an unknown cluster, or none although there are several.
         """
-        name = block.cluster or (clusters[0] if len(clusters) == 1 else "")
+        name = block.charge_unused_to or (clusters[0] if len(clusters) == 1 else "")
         if name not in clusters:
             raise ValueError(
-                f"pricing.capacity_blocks: block {block.reservation_id} needs one of the clusters {', '.join(clusters)}"
+                f"pricing.capacity_blocks: charge_unused_to of block {block.reservation_id} needs one of the clusters "
+                f"{', '.join(clusters)}"
             )
         return name

@@ -11,7 +11,7 @@ from gpucost.core.rollups import DAY, DaySummary
 from gpucost.features.alerting.formatting import percent_of, threshold_money
 from gpucost.features.alerting.model import Notification, Subject, TopWaster
 from gpucost.features.alerting.muting import time_zone_of
-from gpucost.features.alerting.ports import AlertSources, WorkloadSaving
+from gpucost.features.alerting.ports import RuleInputs, WorkloadSaving
 from gpucost.features.alerting.rules.idle_workload import MEASURED_SOURCES
 from gpucost.features.alerting.scope_update import notification_id
 from gpucost.features.alerting.settings import AlertingSettings
@@ -34,12 +34,12 @@ class Digests:
     """Makes digests.
 
     Args:
-        sources: the inputs of rules.
+        inputs: what rules read.
         settings: the document.
     """
 
-    def __init__(self, sources: AlertSources, settings: AlertingSettings) -> None:
-        self._sources = sources
+    def __init__(self, inputs: RuleInputs, settings: AlertingSettings) -> None:
+        self._inputs = inputs
         self._settings = settings
 
     def due(
@@ -75,7 +75,7 @@ class Digests:
         period = f"{rule.every} {start:%Y-%m-%d}"
         previous_start = (start - (end - start)) if rule.every == "week" else month_bounds(start - HOUR)[0]
         clusters = [cluster.name for cluster in self._settings.clusters if rule.scope.has_cluster(cluster.name)]
-        all_days = [day for cluster in clusters for day in self._sources.rollups.days(cluster, previous_start, end)]
+        all_days = [day for cluster in clusters for day in self._inputs.rollups.days(cluster, previous_start, end)]
         days = [day for day in all_days if day.day >= start]
         previous_days = [day for day in all_days if day.day < start]
         if len(_currencies(days)) > 1:
@@ -114,7 +114,7 @@ class Digests:
             return {}
         sums: dict[tuple[str, str, str, str], tuple[Decimal, Decimal]] = {}
         for cluster in clusters:
-            for _, facts in self._sources.rollups.facts(cluster, start, end):
+            for _, facts in self._inputs.rollups.facts(cluster, start, end):
                 for fact, costs in facts.items():
                     key = (
                         fact.business_unit,
@@ -134,11 +134,11 @@ class Digests:
 
     def _recommendations(self, clusters: Sequence[str]) -> dict[str, str]:
         """Describe the open recommendation with the largest saving, by business unit."""
-        if self._sources.savings is None:
+        if self._inputs.savings is None:
             return {}
         by_unit: dict[str, list[WorkloadSaving]] = {}
         for cluster in clusters:
-            for saving in self._sources.savings(cluster):
+            for saving in self._inputs.savings(cluster):
                 by_unit.setdefault(saving.business_unit, []).append(saving)
         return {unit: _largest_saving(savings) for unit, savings in by_unit.items()}
 

@@ -209,7 +209,7 @@ class _LookBackSubjects:
     def start(self) -> datetime:
         return self.look_back.start
 
-    def gpus(self, content: RecommendationContent) -> list[float | None] | None:
+    def hourly_gpus(self, content: RecommendationContent) -> list[float | None] | None:
         if content.kind == "commitment":
             return uncovered_nodes(self.look_back, content)
         held = self._sum_by_hour(content, "held", "nodes")

@@ -10,7 +10,7 @@ from gpucost.core.errors import SourceError
 from gpucost.core.metering.implausible_samples import is_price
 from gpucost.core.pricing.prices import OperatingSystem, Price
 from gpucost.runtime.observability import logger
-from gpucost.sources.aws_prices.pagination import batches, map_aws_errors
+from gpucost.sources.aws_prices.aws_requests import batches, map_aws_errors
 from gpucost.sources.aws_prices.partitions import currency_of, price_list_region
 
 SYSTEMS: dict[OperatingSystem, str] = {"linux": "Linux", "windows": "Windows"}

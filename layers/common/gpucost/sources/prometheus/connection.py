@@ -5,8 +5,8 @@ from gpucost.settings import ClusterSettings
 from gpucost.sources.prometheus.auth import authenticator
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
+from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import Queries
-from gpucost.sources.prometheus.source_selectors import Sources
 
 
 def connect(
@@ -41,5 +41,5 @@ class ClusterReader:
 
     def __init__(self, cluster: ClusterSettings, deadline: Deadline | None = None) -> None:
         self._client = connect(cluster, deadline)
-        self._queries = Queries(cluster.selector, [], sources=Sources.from_settings(cluster.sources))
+        self._queries = Queries(cluster.selector, [], trusted_series=TrustedSeries.from_settings(cluster.sources))
         self._cluster = cluster.name

@@ -18,8 +18,13 @@ from gpucost.core.hours import HOUR_MS
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, NODE_LABELS_METRIC, POD_LABELS_METRIC
 from gpucost.core.metering.observations import EDGE_MARGIN_MS
 from gpucost.core.metering.signals import Signal
+from gpucost.sources.prometheus.metrics_sources import (
+    KUBE_STATE_METRICS,
+    MetricsSource,
+    TrustedSeries,
+    metrics_source_of,
+)
 from gpucost.sources.prometheus.shards import ALL_SERIES, Shard
-from gpucost.sources.prometheus.source_selectors import KUBE_STATE_METRICS, SourceName, Sources, source_of
 
 STAT = "gpucost_stat"
 """The label that names a statistic. No exporter has it."""
@@ -83,30 +88,32 @@ class Queries:
         selector: label values that are added to each selector.
         signals: utilization signals by rank, the best first.
         shard: the shard of the series to read, if the whole response would be too large.
-        sources: label matchers of each source's trusted series.
+        trusted_series: label matchers of each metrics source's trusted series.
     """
 
     selector: Mapping[str, str]
     signals: Sequence[Sequence[Signal]]
     shard: Shard = ALL_SERIES
-    sources: Sources = field(default_factory=Sources)
+    trusted_series: TrustedSeries = field(default_factory=TrustedSeries)
 
     def for_shard(self, shard: Shard) -> "Queries":
         """The same queries for one shard of the series."""
         return replace(self, shard=shard)
 
-    def select(self, metric: str, *matchers: str, shard_by: str = "", source: SourceName | None = None) -> str:
-        """A selector with the matchers of the cluster and of the metric's source.
+    def select(
+        self, metric: str, *matchers: str, shard_by: str = "", metrics_source: MetricsSource | None = None
+    ) -> str:
+        """A selector with the matchers of the cluster and of the metrics source.
 
         Args:
             metric: the metric's name; "" if the matchers name several metrics.
             matchers: further matchers.
             shard_by: the label by which series are divided into shards.
-            source: the series' source, if the metric's name does not determine it.
+            metrics_source: the exporter of the series, if the metric's name does not determine it.
         """
         of_cluster = [f"{name}={quote(value)}" for name, value in sorted(self.selector.items())]
         of_shard = [self.shard.matcher(shard_by)] if shard_by and self.shard != ALL_SERIES else []
-        of_source = self.sources.matchers(source or source_of(metric))
+        of_source = self.trusted_series.matchers(metrics_source or metrics_source_of(metric))
         all_matchers = ",".join((*matchers, *of_cluster, *of_source, *of_shard))
         return f"{metric}{{{all_matchers}}}"
 
@@ -237,9 +244,11 @@ class Queries:
 
     # The following methods return selectors for `PrometheusClient.raw_samples`.
 
-    def up(self, jobs: Iterable[str], instances: Iterable[str], source: SourceName) -> str:
-        """`up` of some targets of a source."""
-        return self.select("up", f"job=~{any_of_values(jobs)}", f"instance=~{any_of_values(instances)}", source=source)
+    def up(self, jobs: Iterable[str], instances: Iterable[str], metrics_source: MetricsSource) -> str:
+        """`up` of some targets of a metrics source."""
+        return self.select(
+            "up", f"job=~{any_of_values(jobs)}", f"instance=~{any_of_values(instances)}", metrics_source=metrics_source
+        )
 
     def pod_requests(self, pod: "PodMatcher") -> str:
         """GPU requests of some pods, for clusters whose Prometheus keeps no node metrics."""
@@ -249,8 +258,8 @@ class Queries:
         """Selectors of one rank's signals for some values of a label: one for each set of source matchers."""
         matcher = f"{label}=~{any_of_values(values)}"
         return [
-            self.select("", name_matcher(names), matcher, source=source_of(names[0]))
-            for names, _ in self.sources.groups(signal.name for signal in self.signals[rank])
+            self.select("", name_matcher(names), matcher, metrics_source=metrics_source_of(names[0]))
+            for names, _ in self.trusted_series.groups(signal.name for signal in self.signals[rank])
         ]
 
     def pod_metrics(self, pods: "PodMatcher", *, labels: bool) -> str:
@@ -262,7 +271,7 @@ class Queries:
             f"{pods.label}=~{any_of_values(pods.values)}",
             f"resource=~{quote(f'({GPU_RESOURCES})?')}",
             'phase=~"(Running|Succeeded|Failed)?"',
-            source=KUBE_STATE_METRICS,
+            metrics_source=KUBE_STATE_METRICS,
         )
 
     def owner_metrics(self, kind: Literal["replicaset", "job"], names: Iterable[str]) -> str:
@@ -274,7 +283,7 @@ class Queries:
         """Metrics of some nodes; `label` holds the nodes' names."""
         resources = f"resource=~{quote(f'({GPU_RESOURCES})?')}"
         return self.select(
-            "", name_matcher(metrics), f"{label}=~{any_of_values(nodes)}", resources, source=KUBE_STATE_METRICS
+            "", name_matcher(metrics), f"{label}=~{any_of_values(nodes)}", resources, metrics_source=KUBE_STATE_METRICS
         )  # fmt: skip
 
 

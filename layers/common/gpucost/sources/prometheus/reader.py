@@ -150,7 +150,7 @@ class PrometheusReader:
         device_notes += unreported_claims(rows["owners"].get("claim", []), claiming)
         pod_observations, node_observations = pods.pods(), nodes.nodes()
         notes = [*pods.labels.notes]
-        if not self._queries.sources.has_matchers("kube_state_metrics"):
+        if not self._queries.trusted_series.has_matchers("kube_state_metrics"):
             notes += notes_on_missing_objects(nodes, pods, allocation)
         return Observation(
             cluster=self._cluster,
@@ -257,7 +257,7 @@ class PrometheusReader:
         names = nodes.by_instance_id()
         table = DeviceTable(0, self._queries.signals[0], rows, names)
         nodes_with_series = table.nodes()
-        label = tables.common_label(table.labels, ("Hostname", "hostname"))
+        label = tables.first_common_label_name(table.labels, ("Hostname", "hostname"))
         self._read_partial_devices(table, exporters, partial, hour)
         series.extend(table.series())
         for rank in range(1, len(self._queries.signals)):

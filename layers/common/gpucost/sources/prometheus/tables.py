@@ -81,7 +81,7 @@ def label_names(rows: Iterable[Labels], name: str) -> list[str]:
     return sorted({f"exported_{name}" if f"exported_{name}" in labels else name for labels in rows}) or [name]
 
 
-def common_label(rows: Iterable[Labels], names: Iterable[str]) -> str:
+def first_common_label_name(rows: Iterable[Labels], names: Iterable[str]) -> str:
     """The first of some label names that every series has; "" if there is none."""
     series = list(rows)
     return next((name for name in names if series and all(labels.get(name) for labels in series)), "")

@@ -20,7 +20,7 @@ Hours = Annotated[int, Field(ge=1, le=168)]
 Patterns = tuple[Name, ...]
 
 
-class Scope(Section):
+class RuleScope(Section):
     """What a rule applies to: shell patterns; an empty list matches everything."""
 
     business_units: Patterns = ()
@@ -95,7 +95,7 @@ class RuleSettings(Section):
 
     name: RuleName | None = None
     """Alert states are stored under this name. Required if several rules are of one kind."""
-    scope: Scope = Scope()
+    scope: RuleScope = RuleScope()
     severity: Severity | None = None
     receivers: tuple[Name, ...] | None = None
     """Names of receivers. Default: all."""

@@ -26,21 +26,24 @@ _REACHABLE = """
 () => {
   const pressed = "a[href], button:not(:disabled), select, summary, [tabindex='0'], [role=application]";
   const all = (document.querySelector("dialog[open]") ?? document).querySelectorAll(pressed);
-  window.reachable = [...all].filter((one) => one.checkVisibility());
+  window.reachable = [...all].filter((element) => element.checkVisibility());
   return window.reachable.length;
 }
 """
 _NOT_REACHED = """
-() => [...window.reachable.filter((one) => !window.reached.has(one)).map((one) => one.outerHTML.slice(0, 120)),
-  ...window.unmarked.map((one) => `no mark: ${one}`)]
+() => [
+  ...window.reachable.filter((element) => !window.reached.has(element))
+    .map((element) => element.outerHTML.slice(0, 120)),
+  ...window.unmarked.map((html) => `no mark: ${html}`),
+]
 """
 _WIDER_THAN_THEIR_ROOM = """
 () => [...document.querySelectorAll(".scroller, .plot, .grid, .stats, section, h1")]
-  .filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.outerHTML.slice(0, 120))
+  .filter((element) => element.scrollWidth > element.clientWidth + 1).map((element) => element.outerHTML.slice(0, 120))
 """
 
 
-def has_every_look(page: Page) -> None:
+def check_layouts(page: Page) -> None:
     """Check the view in a tab: 360 px and 4K, light and dark, print, keyboard."""
     for width, height in ((NARROW, 740), (WIDE, 2160)):
         page.set_viewport_size({"width": width, "height": height})

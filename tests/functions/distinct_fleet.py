@@ -1,4 +1,4 @@
-"""A fleet in which no two business units share a name or an amount, so that a response reveals a leak."""
+"""A fleet in which no two business units share a name or an amount, so that a leak can be detected in a response."""
 
 import random
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass
 class DistinctFleet:
-    """Two clusters, three hours; units `a` (first cluster only), `b` and `c`; every name ends in a tag of its own."""
+    """Two clusters, three hours; units `a` (first cluster only), `b` and `c`; every name ends in a unique tag."""
 
     first: datetime
     random: random.Random
@@ -35,7 +35,7 @@ class DistinctFleet:
                 self.records.append(self._record(cluster, hour, lines))
 
     def secrets(self, *seen: str) -> set[str]:
-        """Every name and amount that those who may see some units must not read: the others', the fleet's, and sums."""
+        """Names and amounts that a caller who sees some units must not read: of other units, of the fleet, and sums."""
         mine = {self.units[letter] for letter in seen}
         names: set[str] = set()
         visible: set[str] = set()
@@ -84,14 +84,14 @@ class DistinctFleet:
                 )
 
     def _amounts(self, mine: set[str]) -> Iterator[str]:
-        everybody = set(self.units.values())
+        all_units = set(self.units.values())
         for records in self._slices():
-            for units in ({other} for other in everybody - mine):
+            for units in ({other} for other in all_units - mine):
                 yield from _texts(
                     held.costs() for hour_record in records for held in hour_record.lines if held.business_unit in units
                 )
             yield from _texts(held.costs() for hour_record in records for held in hour_record.lines)
-            others = everybody - mine
+            others = all_units - mine
             yield from _texts(
                 held.costs() for hour_record in records for held in hour_record.lines if held.business_unit in others
             )
