@@ -256,7 +256,7 @@ def read_message(model: type[M], body: str | bytes) -> M:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        raise MessageError(f"not a valid {model.__name__}: {first_problem(error)}") from error
+        raise MessageError(f"not a valid {model.__name__}: {_first_problem(error)}") from error
 
 
 def read_attribute_input(body: str) -> HoursDue | HoursToRestate:
@@ -277,7 +277,19 @@ def read_alert_input(body: str) -> HourPublished | Tick | ExternalAlerts:
     return read_message(AlertInput, f'{{"message": {body}}}').message
 
 
-def first_problem(error: ValidationError) -> str:
+def read_event(model: type[M], event: object) -> M:
+    """Parse the event with which a function is invoked.
+
+    Raises:
+        MessageError: the event does not fit; says what is wrong with its first wrong field.
+    """
+    try:
+        return model.model_validate(event)
+    except ValidationError as error:
+        raise MessageError(f"not a valid {model.__name__}: {_first_problem(error)}") from error
+
+
+def _first_problem(error: ValidationError) -> str:
     """Return the first problem of a failed validation as `field: problem`."""
     problem = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in problem["loc"])
