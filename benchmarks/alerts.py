@@ -1,6 +1,6 @@
 """The cost of alerting on a large fleet: 500 business units, 20 rules, 10,000 pods (make bench).
 
-Runs ticks and closed hours with the alert function's services on Amazon's DynamoDB Local, which counts read units as
+Runs ticks and published hours with the alert function's services on Amazon's DynamoDB Local, which counts read units as
 the service does, in a separate process, whose memory is measured. Fails if a limit is exceeded.
 """
 
@@ -188,7 +188,7 @@ class Fleet:
         write_day(self.client, self.table, self.end, ledger.manifests(CLUSTER, self.end, hour + HOUR))
 
     def close_hour(self, number: int) -> CallCost:
-        """Send the message that an hour is closed."""
+        """Send the message that an hour is published."""
         hour = self.end + HOUR * number
         message = HourPublished(
             cluster=CLUSTER, hour=hour, status="complete", record_version=1, settings_version=1, origin="schedule",
@@ -221,7 +221,7 @@ class Fleet:
 
 
 def measure() -> tuple[dict[str, CallCost], dict[str, CallCost], float]:
-    """Return the cost of ticks and of closed hours, and the peak of this process's memory in megabytes."""
+    """Return the cost of ticks and of published hours, and the peak of this process's memory in megabytes."""
     logging.disable(logging.INFO)  # there would be a line for each alert
     with running_dynamodb() as url:
         client = local_client("dynamodb", url)

@@ -78,7 +78,7 @@ class LocalStack:
             AccessDeniedError: a function, or a service that acts for it, was denied something.
 
         """
-        for schedule in self._due(scheduled_time.hour):
+        for schedule in self._due_schedules(scheduled_time.hour):
             target = schedule["Target"]
             function = target["Arn"]["Fn::GetAtt"][0]
             event = target["Input"].replace(SCHEDULED_TIME, format_timestamp(scheduled_time))
@@ -89,7 +89,7 @@ class LocalStack:
             else:
                 self.invoke_asynchronously(function, json.loads(event))
 
-    def _due(self, hour: int) -> list[dict[str, Any]]:
+    def _due_schedules(self, hour: int) -> list[dict[str, Any]]:
         """The schedules that fire in an hour, by minute. Their form is `cron(<minute> <hour or *> * * ? *)`."""
         due = []
         for _, schedule in self._deployed.resources("AWS::Scheduler::Schedule"):

@@ -138,7 +138,6 @@ def test_receiver(stack: str, receiver: str) -> None:
     Example:
       gpucost alerts test --receiver email --stack gpucost-prod
     """
-    from gpucost.features.alerting.notifiers import notifiers
     from gpucost_cli import deployment
 
     settings = settings_store(stack).current().settings
@@ -146,10 +145,9 @@ def test_receiver(stack: str, receiver: str) -> None:
     if receiver not in receivers:
         allowed = ", ".join(receivers) or "none; add receivers to the settings"
         raise InvalidInputError(f"--receiver: unknown receiver {receiver!r}; allowed: {allowed}")
-    topic = deployment.find(stack).email_topic_arn
     key = receivers[receiver].key
     notification = _test_notification(settings.clusters[0].name)
-    notifiers(settings, email_topic_arn=topic, public_url="")[key].send([notification])
+    deployment.find(stack).container().notifiers(settings)[key].send([notification])
     click.echo(f"sent to {receiver} ({key})")
 
 

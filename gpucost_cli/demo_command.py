@@ -17,7 +17,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from devstack.aws import STACK, local_client
-from devstack.demo_records import announced, running_demos
+from devstack.demo_records import registered_demo, running_demos
 from devstack.fleet import demo as fleet
 from devstack.fleet import openmetrics
 from devstack.loopback import listen
@@ -67,7 +67,9 @@ def run(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
         if not once:
             port = listener.getsockname()[1]
             running.enter_context(
-                announced(port=port, endpoint=stack.endpoint, dynamodb=stack.dynamodb, access_keys=stack.access_keys)
+                registered_demo(
+                    port=port, endpoint=stack.endpoint, dynamodb=stack.dynamodb, access_keys=stack.access_keys
+                )
             )
         _push_settings(stack, url, slack)
         steps.update(task, completed=1.0)

@@ -17,7 +17,7 @@ from gpucost_cli.options import TimeType, container_of, current_user, format_opt
 if TYPE_CHECKING:
     from gpucost.storage.price_book import PriceStore
 
-INVOCATION_SECONDS = 310
+INVOCATION_TIMEOUT_SECONDS = 310
 """A little longer than the function's timeout."""
 MAX_AMOUNT = Decimal(10) ** 9
 MAX_TEXT_LENGTH = 500
@@ -171,7 +171,7 @@ def refresh(stack: str, source: str | None, months: Sequence[str]) -> None:
         variables = {"GPUCOST_TABLE": target.table, "GPUCOST_PRICE_SOURCES": ",".join(target.price_sources)}
         refreshed = run_locally(stack, "PricesFunction", "prices", variables, event)["refreshed"]
     else:
-        refreshed = invoke(target.prices_function, event, seconds=INVOCATION_SECONDS)["refreshed"]
+        refreshed = invoke(target.prices_function, event, seconds=INVOCATION_TIMEOUT_SECONDS)["refreshed"]
     if not refreshed:
         click.echo(
             "nothing was refreshed. The stack's parameters SpotPrices, OnDemandPrices, InstanceShapes and BillPrices "

@@ -62,7 +62,6 @@ def redrive(stack: str, output_format: str, *, dry_run: bool) -> None:
     Example:
       gpucost hours redrive --stack gpucost-prod --dry-run
     """
-    from gpucost.runtime import aws
     from gpucost_cli import deployment
 
     messages: list[dict[str, str]] = []
@@ -75,8 +74,8 @@ def redrive(stack: str, output_format: str, *, dry_run: bool) -> None:
     container = deployed.container()
     version = container.settings_store.current().version
     result = drive(
-        aws.client("sqs"), deployed.dead_letter_queue_url, container.bus, settings_version=version, dry_run=dry_run,
-        report=report,
+        container.client("sqs"), deployed.dead_letter_queue_url, container.bus, settings_version=version,
+        dry_run=dry_run, report=report,
     )  # fmt: skip
     if output_format == "json":
         document = {"dry_run": dry_run, **result._asdict(), "messages": messages}

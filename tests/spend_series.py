@@ -121,12 +121,12 @@ def azure(rng: random.Random, hours: int) -> Series:
 def launch(rng: random.Random, hours: int) -> Series:
     """A service of half the size starts at some time and stays."""
     at = rng.randint(2 * WEEK, hours)
-    return [(value or 0) + (20.0 if hour >= at else 0.0) for hour, value in enumerate(azure(rng, hours))]
+    return [(usd or 0) + (20.0 if hour >= at else 0.0) for hour, usd in enumerate(azure(rng, hours))]
 
 
 def growth(rng: random.Random, hours: int) -> Series:
     """1% more every day."""
-    return [(value or 0) * 1.01 ** (hour / DAY) for hour, value in enumerate(azure(rng, hours))]
+    return [(usd or 0) * 1.01 ** (hour / DAY) for hour, usd in enumerate(azure(rng, hours))]
 
 
 def campaign(rng: random.Random, hours: int) -> Series:

@@ -1,4 +1,4 @@
-"""Evaluates alert rules and notifies receivers, when SNS reports a closed hour, a tick, or alerts of AMP."""
+"""Evaluates alert rules and notifies receivers, when SNS reports a published hour, a tick, or alerts of AMP."""
 
 from typing import Any
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import CheckContext
-from gpucost_cli.doctor.facts import NEURON_RESOURCE, Device, Facts, Holder
+from gpucost_cli.doctor.facts import NEURON_RESOURCE, Facts, GpuHolder, ObservedDevice
 from gpucost_cli.doctor.signals import NEURON
 
 
@@ -35,7 +35,7 @@ def held_gpus(context: CheckContext) -> list[HeldGpus]:
     return [HeldGpus(signal, source, _number(sums[signal, source])) for signal, source in keys]
 
 
-def _signal_and_utilization_source(context: CheckContext, holder: Holder) -> tuple[str | None, str]:
+def _signal_and_utilization_source(context: CheckContext, holder: GpuHolder) -> tuple[str | None, str]:
     facts = context.facts
     devices_of_pod = _devices_of_pod(facts, holder)
     node = facts.nodes.get(holder.node)
@@ -54,7 +54,7 @@ def _signal_and_utilization_source(context: CheckContext, holder: Holder) -> tup
     return None, "none"
 
 
-def _devices_of_pod(facts: Facts, holder: Holder) -> list[Device]:
+def _devices_of_pod(facts: Facts, holder: GpuHolder) -> list[ObservedDevice]:
     """The devices labeled with a pod, else all devices of its node if it holds them all, else the node's only GPU."""
     on_node = [device for device in facts.devices_on.get(holder.node, ()) if _is_of_kind(device, holder)]
     labeled = [device for device in facts.devices if device.workload == holder.name and _is_of_kind(device, holder)]
@@ -65,17 +65,17 @@ def _devices_of_pod(facts: Facts, holder: Holder) -> list[Device]:
     return on_node if is_only and len({device.key for device in on_node}) == 1 else []
 
 
-def _all_sharers_have_devices(facts: Facts, holder: Holder, devices: Sequence[Device]) -> bool:
+def _all_sharers_have_devices(facts: Facts, holder: GpuHolder, devices: Sequence[ObservedDevice]) -> bool:
     """Whether the devices of all pods on the node are known. Else an unknown pod's use would count for the others."""
     sharers = [sharer for sharer in facts.holders if sharer.node == holder.node]
     return bool(devices) and all(_devices_of_pod(facts, sharer) for sharer in sharers)
 
 
-def _without_holder(facts: Facts, holder: Holder, devices: Iterable[Device]) -> list[Device]:
+def _without_holder(facts: Facts, holder: GpuHolder, devices: Iterable[ObservedDevice]) -> list[ObservedDevice]:
     return [device for device in devices if not facts.is_labeled_with_holder(device) and _is_of_kind(device, holder)]
 
 
-def _is_of_kind(device: Device, holder: Holder) -> bool:
+def _is_of_kind(device: ObservedDevice, holder: GpuHolder) -> bool:
     return (device.signal == NEURON.name) == holder.resource.startswith(NEURON_RESOURCE)
 
 

@@ -79,7 +79,7 @@ def neuron_monitor_pattern(*, dashboards: bool) -> str:
 def karpenter_pattern() -> str:
     """Return the regular expression over names that keeps Karpenter's series."""
     shown = {name for name in dashboard_metrics.queried_metrics() if name.startswith(_KARPENTER_PREFIX)}
-    return _alternation(sorted(shown | {karpenter_disruption.ELIGIBLE, karpenter_disruption.ALLOWED}))
+    return _alternation(sorted(shown | {karpenter_disruption.ELIGIBLE_NODES, karpenter_disruption.ALLOWED_DISRUPTIONS}))
 
 
 def _unfiltered_families(required: RequiredLabels) -> list[str]:

@@ -82,18 +82,18 @@ def _character_class(inside: str) -> str:
     while index < len(inside):
         first, last = inside[index], inside[index + 2 : index + 3]
         if inside[index + 1 : index + 2] != "-" or not last:
-            members += _escaped(first)
+            members += _escape_in_class(first)
             index += 1
             continue
         if first <= last:
-            members += f"{_escaped(first)}-{_escaped(last)}"
+            members += f"{_escape_in_class(first)}-{_escape_in_class(last)}"
         index += 3
     if not members:
         return "." if negated else r"[^\s\S]"
     return f"[{'^' * negated}{members}]"
 
 
-def _escaped(letter: str) -> str:
+def _escape_in_class(letter: str) -> str:
     return re.sub(r"[\\\[\]^&~|-]", r"\\\g<0>", letter)
 
 

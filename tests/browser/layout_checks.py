@@ -51,7 +51,7 @@ def check_layouts(page: Page) -> None:
         for section in page.locator("main section").all()[:3]:
             box = section.bounding_box()
             assert box is not None
-            assert width - 150 < box["width"] <= width, "and none of it is left empty"
+            assert width - 150 < box["width"] <= width, "sections use the whole width"
     page.set_viewport_size({"width": 1440, "height": 900})
     page.emulate_media(color_scheme="dark")
     assert _is_dark(page)
@@ -66,7 +66,7 @@ def check_layouts(page: Page) -> None:
     assert page.locator("h1").is_visible()
     assert not page.locator(".choices, .account, .download, .steps, .u-over").filter(visible=True).count()
     cut: list[Any] = page.evaluate(_WIDER_THAN_THEIR_ROOM)
-    assert cut == [], "all columns are on the paper"
+    assert cut == [], "all columns are printed"
     assert page.evaluate("document.documentElement.scrollWidth") <= PAPER
     assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF-")
     page.emulate_media(media="screen")
@@ -75,7 +75,7 @@ def check_layouts(page: Page) -> None:
 def _is_reached_by_keyboard(page: Page) -> None:
     """The Tab key reaches every control, shows the focus, and is not trapped."""
     page.evaluate(_WATCH_FOCUS)
-    for _ in range(page.evaluate(_REACHABLE) + 3):  # the scrolled regions that Chromium adds, and the way round
+    for _ in range(page.evaluate(_REACHABLE) + 3):  # Chromium adds scrolled regions to the tab order
         page.keyboard.press("Tab")
     missed: list[str] = page.evaluate(_NOT_REACHED)
     assert missed == []

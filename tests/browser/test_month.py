@@ -72,14 +72,14 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(dynamodb_url: str) -> Iterator[Site]:
-    with deployment(40 * HOUR, dynamodb_url) as made:
-        yield made
+    with deployment(40 * HOUR, dynamodb_url) as deployed:
+        yield deployed
 
 
 @pytest.fixture(scope="module")
 def long_site(dynamodb_url: str) -> Iterator[Site]:
-    with deployment(DAYS_OF_A_FORECAST, dynamodb_url) as made:
-        yield made
+    with deployment(DAYS_OF_A_FORECAST, dynamodb_url) as deployed:
+        yield deployed
 
 
 @contextmanager
@@ -206,7 +206,7 @@ def is_burning_down(page: Page, forecast: dict[str, Any]) -> None:
     expect(section).to_contain_text(f"{100 * forecast['spent_usd'] / 1500:.1f}% spent")
     chart = section.get_by_role("img", name=re.compile("Cumulative spending"))
     label = chart.get_attribute("aria-label") or ""
-    assert f"{usd(forecast['spent_usd'])} spent by" in label, "the line ends at what is said to be spent"
+    assert f"{usd(forecast['spent_usd'])} spent by" in label, "the line ends at the spend of the summary"
     assert f"{usd(forecast['projected_usd'])} projected for the month, a budget of $1,500.00" in label
     assert {(0, 114, 178), (213, 94, 0)} <= colours(chart)
     expect(section.locator(".legend")).to_contain_text("projected")

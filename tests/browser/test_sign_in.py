@@ -169,7 +169,7 @@ def test_link_keeps_its_view_through_sign_in(tabs: Tabs, site: Site) -> None:
     sign_in(page, "vera")
     expect(page.get_by_role("heading", name="Business unit research")).to_be_visible()
     settled(page)
-    assert page.url == site.link("unit/research"), "no code, no state"
+    assert page.url == site.link("unit/research"), "the URL has neither code nor state"
     assert page.get_by_test_id("allocated").inner_text() == "$5.14"  # three hours of 1.714285714286
     assert site.issuer.sign_ins[-1] == "vera"
     page.reload()
@@ -177,7 +177,7 @@ def test_link_keeps_its_view_through_sign_in(tabs: Tabs, site: Site) -> None:
     expect(page.get_by_test_id("allocated")).to_have_text("$5.14")
     expect(page.get_by_role("button", name="Sign out")).to_be_visible()
     kept = page.evaluate("JSON.stringify([document.cookie, Object.keys(localStorage)])")
-    assert kept == '["",[]]', "of the tab alone"
+    assert kept == '["",[]]', "stored for this tab only"
 
 
 def test_business_unit_sees_only_its_figures(tabs: Tabs, site: Site) -> None:
@@ -226,7 +226,7 @@ def test_expired_token_leads_to_sign_in(tabs: Tabs, site: Site) -> None:
     site.refuses = False
     sign_in(page, "ann")
     expect(page.get_by_test_id("cost-period")).to_have_text("$5.14")
-    assert "window=48h" in page.url, "where one was"
+    assert "window=48h" in page.url, "the view from before the sign-in"
 
 
 def test_refused_sign_in_is_shown(tabs: Tabs, site: Site) -> None:
@@ -271,9 +271,9 @@ def test_names_are_rendered_as_text(tabs: Tabs, site: Site) -> None:
     page.get_by_test_id("lines").locator("tr", has_text=f"{EVIL}pod").get_by_role(
         "link", name="how calculated"
     ).first.click()
-    why = page.get_by_test_id("why")
+    explanation = page.get_by_test_id("why")
     for name in ("pod", "workload", "kind", "namespace", "unit", "node", "type", "model", "source", "split", "note"):
-        expect(why).to_contain_text(f"{EVIL}{name}")
+        expect(explanation).to_contain_text(f"{EVIL}{name}")
     expect(page).to_have_title(re.compile("GPU cost: hour"))
     assert page.locator("img").count() == 0
     assert dialogs == []
@@ -307,5 +307,5 @@ def test_sign_in_works_on_all_screens(tabs: Tabs, site: Site) -> None:
     page.get_by_role("button", name="Try again").click()
     sign_in(page, "vera")
     settled(page)
-    assert page.url == site.link("overview"), "where one wanted to go"
+    assert page.url == site.link("overview"), "the view of the link"
     check_layouts(page)

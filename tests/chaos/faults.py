@@ -46,7 +46,7 @@ def work_in_reverse(bench: Bench) -> None:
 
 
 def messages_in_reverse(bench: Bench) -> None:
-    """Messages about closed hours arrive late and in reverse."""
+    """Messages about published hours arrive late and in reverse."""
     with bench.deployment() as undisturbed, bench.deployment() as disturbed:
         undisturbed.run(*range(LAST + 1))
         disturbed.run(0)
@@ -219,8 +219,11 @@ def killing_hour(bench: Bench) -> None:
         undisturbed.run(*range(LAST + 1))
         disturbed.run(0, LAST)
         (letter,) = {HoursDue.model_validate_json(body).model_dump_json() for body in disturbed.dead}
-        named = HoursDue.model_validate_json(letter)
-        bench.check("the killing hour is the only dead letter", holds=(named.first_hour, named.hours) == (killing, 1))
+        dead_letter = HoursDue.model_validate_json(letter)
+        bench.check(
+            "the killing hour is the only dead letter",
+            holds=(dead_letter.first_hour, dead_letter.hours) == (killing, 1),
+        )
         closed = {hour for _, hour, _ in disturbed.messages()}
         others = {bench.start + HOUR * number for number in range(LAST + 1)} - {killing}
         bench.check("the killing hour delays no other hour", holds=closed == others)

@@ -32,7 +32,6 @@ from gpucost.storage.table import Table
 from tests.chaos.external_calls import ExternalCalls, KilledError
 from tests.chaos.script import UNUSED_URL, ScriptedReader, document
 from tests.enforced_permissions import enforcing
-from tests.sandbox import forget
 
 RECEIVES = 4
 """`maxReceiveCount` of the template's queues."""
@@ -314,12 +313,8 @@ class SimulatedDeployment:
         """Connect the functions to this deployment: environment, clock, clients, metrics and notifier."""
         variables = {"POWERTOOLS_METRICS_DISABLED": "true", **credentials(self.endpoints.aws)}
         with self._real_metrics() if self.prometheus else nullcontext(), patch.dict(os.environ, variables):
-            forget()
             self.start_execution_environment()
-            try:
-                yield
-            finally:
-                forget()
+            yield
 
     def start_execution_environment(self) -> None:
         """Discard a function's memory, as Lambda does after a failure."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from devstack.fleet import openmetrics
-from devstack.fleet.instants import Allocation, DeviceUse, allocations
+from devstack.fleet.instants import DeviceUse, PodAllocation, allocations
 from devstack.fleet.scenario import Minutes, Scenario
 from devstack.fleet.scraping import MINUTE_MS
 from tests.dashboards import promtool
@@ -68,7 +68,7 @@ class SteadyMinute:
                 )
         return {pod: gpus for pod, gpus in gpus_by_pod.items() if gpus}
 
-    def _allocations(self) -> Iterator[Allocation]:
+    def _allocations(self) -> Iterator[PodAllocation]:
         yield from (allocation for allocation in allocations(self.scenario) if allocation.is_allocated(self.minute))
 
 

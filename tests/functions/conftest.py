@@ -1,4 +1,4 @@
-"""The api function over prepared hours."""
+"""Fixtures: the api function with in-memory or published hours."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -14,7 +14,7 @@ from tests.functions.published_hours import api_with_hours
 
 @pytest.fixture(autouse=True)
 def nothing_is_denied(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A function that is denied something fails its test, though it may hide it from who asks."""
+    """Fails a test if a permission was denied, even if the function hides it from its caller."""
     yield
     if "enforced" in request.fixturenames:
         request.getfixturevalue("enforced").authorizer.raise_denied()
@@ -34,7 +34,7 @@ def ask(prepared: InMemoryHours) -> Ask:
 
 @pytest.fixture
 def day(prepared: InMemoryHours) -> InMemoryHours:
-    """Two hours of two clusters, one incomplete hour, and twenty missing in each."""
+    """Two hours of two clusters, one incomplete hour, and twenty missing hours in each."""
     prepared.put("east", at(0), {("research", "r1"): usd("10"), ("research", "r2"): usd("0.000000000001")})
     prepared.put("east", at(1), {("research", "r1"): usd("5"), (INJECTION, INJECTION): usd("3.333333333333")})
     prepared.put("east", at(2), {}, status="incomplete")

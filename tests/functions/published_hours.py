@@ -55,7 +55,7 @@ class Store:
 
 
 def workload_line(hour: int, unit: str, workload: str, usd: str, waste: str, **more: Any) -> Line:
-    """A line of that cost and waste; the rest was used."""
+    """A line with this cost and waste; the rest is effective."""
     pod_line = line(unit, f"ns-{unit}", f"{workload}-{hour}", usd)._replace(workload=workload, uid=f"{workload}{hour}",
         waste_usd=Decimal(waste), effective_usd=Decimal(usd) - Decimal(waste),
     )  # fmt: skip
@@ -64,9 +64,9 @@ def workload_line(hour: int, unit: str, workload: str, usd: str, waste: str, **m
 
 def cluster_hour(cluster: str, hour: int, lines: list[Line], *, twins: bool = False) -> HourRecord:
     """An hour on node n1 and the unallocated node n2, with 5 USD of idle costs."""
-    made = record(lines, hour=FIRST + hour * HOUR, cluster=cluster)
-    assert made.totals is not None
-    usd = made.totals.costs.allocated_usd
+    record_without_nodes = record(lines, hour=FIRST + hour * HOUR, cluster=cluster)
+    assert record_without_nodes.totals is not None
+    usd = record_without_nodes.totals.costs.allocated_usd
     free = Capacity(unallocated_gpu_hours=Decimal(2), unallocated_usd=Decimal(3), residual_usd=Decimal(2))
     rest = Capacity.total([free, Capacity(node_cost_usd=usd + 5)])
     facts = ("pool", "p4d.24xlarge", "spot", "a", "A100", "spot", "scad", None)
@@ -77,7 +77,7 @@ def cluster_hour(cluster: str, hour: int, lines: list[Line], *, twins: bool = Fa
             second, "aws:///a/i-2", *facts, Decimal(0), Capacity.total([free, Capacity(node_cost_usd=Decimal(5))])
         ),
     )
-    return replace(made, totals=Totals(made.totals.costs, rest), nodes=nodes)
+    return replace(record_without_nodes, totals=Totals(record_without_nodes.totals.costs, rest), nodes=nodes)
 
 
 def hours() -> list[HourRecord]:
@@ -103,11 +103,11 @@ def partly_priced() -> list[HourRecord]:
 
 
 def in_yen_and_dollars() -> list[HourRecord]:
-    """Weeks before, days with an hour each, the last two side by side: the settings' currency changed in between."""
-    made = [
+    """Earlier days with an hour each. The settings' currency changed between the last two."""
+    records = [
         cluster_hour("east", hour, [workload_line(hour, "abroad", "job", "4", "1")]) for hour in (-1008, -960, -936)
     ]
-    return [*(replace(hour_record, currency="JPY") for hour_record in made[:2]), made[2]]
+    return [*(replace(hour_record, currency="JPY") for hour_record in records[:2]), records[2]]
 
 
 @contextmanager
@@ -142,8 +142,8 @@ def ask(path: str, query: dict[str, str] | str | None = None, *, route: str | No
     content = responses[str(int(answer.status))]["content"]
     if "json" in answer.headers["Content-Type"] and "jsonl" not in answer.headers["Content-Type"]:
         schema = content[answer.headers["Content-Type"]]["schema"]
-        whole = {**schema, "components": SCHEMAS["components"]}
-        jsonschema.validate(json.loads(answer.body), whole, cls=jsonschema.Draft202012Validator)
+        schema_with_components = {**schema, "components": SCHEMAS["components"]}
+        jsonschema.validate(json.loads(answer.body), schema_with_components, cls=jsonschema.Draft202012Validator)
     else:
         assert answer.headers["Content-Type"].partition(";")[0] in content
     return answer

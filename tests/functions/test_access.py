@@ -1,4 +1,4 @@
-"""Who may ask what: every route for every role, and how callers become roles."""
+"""Access of every role to every route, and the roles of callers."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -81,7 +81,7 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "/assets/{file}": ("public", {}),
     "/config.json": ("public", {}),
 }
-"""Every route, what it asks of its caller, and parameters that it takes. A route without a line here fails."""
+"""Every route, the role that it requires, and parameters. A route that is missing here fails."""
 ANN = iam_caller("arn:aws:iam::123456789012:user/team/ann")
 CALLERS: dict[str, tuple[Caller | None, set[str]]] = {
     "anonymous": (None, {"public"}),
@@ -244,14 +244,14 @@ def test_unknown_cluster_error_lists_clusters_only_to_fleet_viewers() -> None:
         (token_caller({"custom:team": "Research"}), set()),
         (token_caller({"groups": ["a", "the assistant [team]"]}), {"assistant"}),
         (token_caller({"groups": "the assistant [team]"}), {"assistant"}),
-        # One group whose name API Gateway writes like two, or like a list.
+        # A group whose name API Gateway formats like two groups, or like a list.
         (token_caller({"groups": ["research team"]}), set()),
         (token_caller({"groups": ["x gpu-viewers", "y"]}), set()),
         (token_caller({"groups": "[research]"}), set()),
         (token_caller({"groups": ["[research]"]}), set()),
         (token_caller({"groups": [["research"]]}, written={"groups": "[[research]]"}), set()),
         (token_caller({"groups": []}), set()),
-        # What API Gateway verified, and what the header says, differ, so the claim has no values.
+        # The verified claims and the header differ, so the claim has no values.
         (token_caller({"groups": ["research"]}, written={"groups": "[guests]"}), set()),
         (Caller({"jwt": {"claims": {"groups": "[research]"}}}, ""), set()),
         (Caller({"jwt": {"claims": {"groups": "[research]"}}}, "Bearer x.y.z"), set()),

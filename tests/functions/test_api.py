@@ -1,4 +1,4 @@
-"""The api function's real handler, asked with API Gateway's events, over prepared hours."""
+"""The api function's real handler with API Gateway's events and in-memory hours."""
 
 import csv
 import io
@@ -236,7 +236,9 @@ def test_currency_comes_from_settings_without_figures(
     stored = StoredSettings(1, text, parse_settings(text), "test", NOW)
     monkeypatch.setattr(prepared, "current", lambda: stored)
     assert ask("/v1/costs", {**DAY, "cluster": "west"}).json["currency"] == "EUR"
-    assert ask("/v1/costs", {**DAY, "cluster": "east"}).json["currency"] == "USD", "the hours' own, where there are any"
+    assert ask("/v1/costs", {**DAY, "cluster": "east"}).json["currency"] == "USD", (
+        "the currency of the hours, if there are any"
+    )
 
 
 def test_amounts_are_null_without_prices(prepared: InMemoryHours, ask: Ask) -> None:

@@ -1,4 +1,4 @@
-"""Events that API Gateway does not send, or not in this form: each gets a problem document, never a crash."""
+"""Malformed API Gateway events get a problem document."""
 
 import copy
 import json
@@ -35,7 +35,7 @@ V1 = {
 
 
 def paths(document: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Where every value of a document is."""
+    """The path of every value in a document."""
     yield path
     if isinstance(document, dict):
         for name, value in document.items():
@@ -56,7 +56,7 @@ def changed(event: dict[str, Any], path: tuple[str, ...], value: Any) -> Any:
 
 
 def check_no_server_fault(event: Any) -> ApiResponse:
-    """Check that an event gets an answer that is not the server's fault."""
+    """Check that an event gets a response below 500."""
     answer = send(event)
     assert answer.status < 500, (event, answer.body)
     answer.body.encode()
@@ -67,7 +67,7 @@ def check_no_server_fault(event: Any) -> ApiResponse:
 
 
 def events() -> dict[str, dict[str, Any]]:
-    """One of each kind."""
+    """A value of each JSON type."""
     full = {
         "cookies": ["a=b"],
         "body": "e30=",
@@ -200,10 +200,10 @@ def test_signed_request_may_have_commas_in_its_header(day: InMemoryHours) -> Non
 def test_local_server_joins_repeated_headers_as_api_gateway_does() -> None:
     import http.client
 
-    seen: list[Any] = []
+    received: list[Any] = []
 
     def invoke(event: Any) -> dict[str, Any]:
-        seen.append(event)
+        received.append(event)
         return {"statusCode": 200, "body": json.dumps({})}
 
     port = free_port()
@@ -215,4 +215,4 @@ def test_local_server_joins_repeated_headers_as_api_gateway_does() -> None:
         connection.endheaders()
         assert connection.getresponse().status == 200
         connection.close()
-    assert seen[0]["headers"]["authorization"] == f"{VERIFIED.authorization},{FORGED.authorization}"
+    assert received[0]["headers"]["authorization"] == f"{VERIFIED.authorization},{FORGED.authorization}"

@@ -1,4 +1,4 @@
-"""`/v1/lines` and `/v1/fleet`: what a figure was worked out from, and the identity period by period."""
+"""`/v1/lines` and `/v1/fleet`: the lines behind a figure, and the cost identity in every period."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -38,11 +38,11 @@ PARTS = ("effective_usd", "waste_usd", "unmeasured_usd", "unallocated_usd", "str
 
 
 def hour_record(number: int, lines: list[Line], idle: Capacity) -> HourRecord:
-    made = record(lines, hour=HOUR + timedelta(hours=number), notes=("a note",))
-    assert made.totals is not None
+    hour_record = record(lines, hour=HOUR + timedelta(hours=number), notes=("a note",))
+    assert hour_record.totals is not None
     costs = Costs.total(pod_line.costs() for pod_line in lines)
     capacity = replace(idle, node_cost_usd=costs.allocated_usd + idle.unallocated_usd + idle.stranded_usd)
-    return replace(made, totals=Totals(costs, capacity))
+    return replace(hour_record, totals=Totals(costs, capacity))
 
 
 PUBLISHED = [
@@ -119,14 +119,14 @@ def test_filters_select_lines(query: dict[str, str], pods: list[str]) -> None:
 @pytest.mark.parametrize("query", [{}, {"business_unit": "!assistant"}])
 @pytest.mark.parametrize("limit", ["1", "2", "3"])
 def test_pages_add_up_to_the_whole_response(query: dict[str, str], limit: str) -> None:
-    whole = ask("/v1/lines", query)
+    all_lines = ask("/v1/lines", query)
     rows, cursor, pages = [], None, 0
     while pages == 0 or cursor is not None:
         page = ask("/v1/lines", {**query, "limit": limit, **({} if cursor is None else {"cursor": cursor})})
         assert len(page["rows"]) <= int(limit)
         rows += page["rows"]
         cursor, pages = page["cursor"], pages + 1
-    assert rows == whole["rows"]
+    assert rows == all_lines["rows"]
     assert pages == -(-len(rows) // int(limit))
 
 

@@ -83,7 +83,7 @@ def test_response_matches_the_openapi_document() -> None:
 
 @pytest.mark.usefixtures("book")
 def test_pages_add_up_to_the_whole_listing(container: Container, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = shown()
+    all_prices = shown()
     page = container.price_listing.page
     monkeypatch.setattr(
         container.price_listing,
@@ -96,7 +96,7 @@ def test_pages_add_up_to_the_whole_listing(container: Container, monkeypatch: py
         _, answer = ask(**DAY, **({"cursor": cursor} if cursor else {}))
         rows += [(row["applies_to"]["instance_type"], str(row["amount"])) for row in answer["rows"]]
         cursor, pages = answer["cursor"], pages + 1
-    assert (rows, pages) == (whole, 2)
+    assert (rows, pages) == (all_prices, 2)
 
 
 @pytest.mark.usefixtures("book")

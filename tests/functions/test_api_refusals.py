@@ -1,4 +1,4 @@
-"""What the api function refuses, in problem documents, and what does not fit one answer."""
+"""Problem documents of rejected requests, and of responses that are too large."""
 
 import json
 from urllib.parse import urlencode

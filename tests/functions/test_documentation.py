@@ -26,7 +26,7 @@ VOID = {"meta", "br", "link", "img", "input"}
 
 
 class Page(HTMLParser):
-    """Reads a page strictly: every element that opens is closed, in order."""
+    """A strict HTML parser: every opened element must be closed, in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

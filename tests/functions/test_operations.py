@@ -1,4 +1,4 @@
-"""What the functions say of themselves: their log, and the lines in it that CloudWatch makes metrics of."""
+"""The functions' logs, and the metrics in CloudWatch's embedded metric format."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from functions.attribute import app as attribute
 from functions.dispatch import app as dispatch
 from gpucost.container import Container
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.runtime.aws import count_units
+from gpucost.runtime.aws import tally_capacity_units
 from gpucost.runtime.observability import logger, metrics, tally
 from tests.chaos.script import UNREACHABLE_HOUR, ScriptedReader
 from tests.chaos.services import first_hour
@@ -26,14 +26,14 @@ from tests.newer_settings import push_newer_format
 @pytest.fixture
 def deployment(dynamodb_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedDeployment]:
     with running_aws() as aws:
-        made = SimulatedDeployment(Endpoints(dynamodb_url, aws), first_hour(), ("west",))
-        count_units(made.clients["dynamodb"])
-        yield made
-        made.close()
+        simulated = SimulatedDeployment(Endpoints(dynamodb_url, aws), first_hour(), ("west",))
+        tally_capacity_units(simulated.clients["dynamodb"])
+        yield simulated
+        simulated.close()
 
 
 class Invocation(NamedTuple):
-    """What a function said of one event."""
+    """The log and metrics of an event."""
 
     metrics: dict[str, float]
     log: list[dict[str, Any]]
@@ -50,14 +50,14 @@ def invoke(
     container: Container,
     capsys: pytest.CaptureFixture[str],
 ) -> Invocation:
-    """Call a function as Lambda does, and read what it wrote."""
+    """Call a function like Lambda, and read its log."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("POWERTOOLS_METRICS_DISABLED")
         patch.setattr(metrics.provider, "service", service)  # POWERTOOLS_SERVICE_NAME of the template
         patch.setattr(logger.logger_handler, "stream", sys.stdout)
         patch.setattr(metrics.provider, "default_dimensions", {"stack": "gpucost-test"})  # GPUCOST_STACK
         tally.drain()
-        metrics.clear_metrics()  # what other tests counted, with metrics disabled
+        metrics.clear_metrics()  # metrics that other tests counted
         capsys.readouterr()
         handler(event, Context(), container=container)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -73,7 +73,7 @@ def invoke(
 
 
 def attributed(deployment: SimulatedDeployment, number: int, capsys: pytest.CaptureFixture[str]) -> Invocation:
-    """What the attribute function says of the hour of that number."""
+    """The log and metrics of attributing an hour, by its number."""
     with deployment.active():
         deployment.tick(number)
         (message,) = deployment.take("hours")
@@ -89,7 +89,7 @@ def attributed(deployment: SimulatedDeployment, number: int, capsys: pytest.Capt
 
 
 def dispatched(deployment: SimulatedDeployment, number: int, capsys: pytest.CaptureFixture[str]) -> Invocation:
-    """What the dispatch function says of the tick after the hour of that number."""
+    """The log and metrics of the tick after an hour, by its number."""
     scheduled = deployment.first + HOUR * (number + 1) + timedelta(minutes=5)
     with deployment.active(), deployment.acting_as(dispatch.handler):
         return invoke(
@@ -120,7 +120,7 @@ def test_a_clusters_figures_are_in_the_log(deployment: SimulatedDeployment, caps
     assert spent["cluster"] == "west"
     assert spent["correlation_id"] == hour["correlation_id"]
     assert spent["capacity_units"] >= 10
-    assert spent["meter_seconds"] > 0
+    assert spent["attribute_seconds"] > 0
     assert spent["publish_seconds"] > 0
 
 
@@ -149,10 +149,10 @@ def test_rejected_settings_are_reported_with_the_reason(
     deployment: SimulatedDeployment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert dispatched(deployment, 0, capsys).metrics["SettingsVersionsUnreadable"] == 0
-    why = push_newer_format(deployment.dynamodb, deployment.table, 2)
+    reason = push_newer_format(deployment.dynamodb, deployment.table, 2)
     outcome = dispatched(deployment, 1, capsys)
     assert outcome.metrics["SettingsVersionsUnreadable"] == 1
-    assert outcome.errors == [("newer settings are not in force", why)]
+    assert outcome.errors == [("newer settings are not in force", reason)]
 
 
 def test_unsent_cluster_is_reported_with_the_reason(
@@ -174,7 +174,7 @@ def test_hours_that_an_earlier_tick_missed_are_counted(
 def test_correlation_id_connects_all_logs_of_a_tick(
     deployment: SimulatedDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    push_newer_format(deployment.dynamodb, deployment.table, 2)  # for dispatch to have something to say
+    push_newer_format(deployment.dynamodb, deployment.table, 2)  # so that dispatch logs a warning
     written = io.StringIO()
     monkeypatch.setattr(logger.logger_handler, "stream", written)
     deployment.run(0)
@@ -190,7 +190,7 @@ def test_correlation_id_connects_all_logs_of_a_tick(
 
 def test_units_match_the_engines_report(table: DynamoTable, dynamodb_url: str) -> None:
     watched = local_client("dynamodb", dynamodb_url)
-    count_units(watched)
+    tally_capacity_units(watched)
     tally.drain()
     item = {"pk": {"S": "p"}, "sk": {"S": "s"}, "b": {"B": b"x" * 5000}}
     watched.put_item(TableName=table.name, Item=item)

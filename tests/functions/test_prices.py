@@ -1,4 +1,4 @@
-"""The prices function's real handler over the real database engine, asking AWS as it is documented."""
+"""The prices function's real handler with DynamoDB Local and a documented AWS."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ EVERYTHING = {"version": 1}
 
 
 def run(container: Container, event: dict[str, Any]) -> Any:
-    context: Any = Context()  # what Lambda passes, in short
+    context: Any = Context()  # a reduced Lambda context
     return function.handler(event, context, container=container)
 
 

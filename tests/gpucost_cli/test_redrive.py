@@ -10,7 +10,7 @@ import pytest
 
 from devstack.aws import credentials, local_client, running_aws
 from gpucost.core.errors import MessageError
-from gpucost.runtime import aws
+from gpucost.runtime.aws import AwsClients
 from gpucost.runtime.messages import HourPublished, HoursDue, HoursToRestate, ScheduledTick, Tick
 from gpucost.runtime.messaging import MessageBus
 from gpucost_cli.redrive_command import RedriveResult, drive, read_letter
@@ -43,7 +43,7 @@ ODD = (
 class Queues:
     def __init__(self, endpoint: str) -> None:
         self.sqs, sns = local_client("sqs", endpoint), local_client("sns", endpoint)
-        suffix = uuid4()  # moto's servers in one process share their queues
+        suffix = uuid4()  # moto's servers in a process share their queues
         names = ("hours", "backfill", "dead", "subscribed")
         self.urls = {name: self.sqs.create_queue(QueueName=f"{name}-{suffix}")["QueueUrl"] for name in names}
         topic = sns.create_topic(Name=f"events-{suffix}")["TopicArn"]
@@ -51,7 +51,7 @@ class Queues:
         sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn["QueueArn"])
         self.bus = MessageBus(
             hours_queue_url=self.urls["hours"], backfill_queue_url=self.urls["backfill"],
-            dead_letter_queue_url=self.urls["dead"], events_topic_arn=topic,
+            dead_letter_queue_url=self.urls["dead"], events_topic_arn=topic, client=AwsClients(),
         )  # fmt: skip
 
     def letters(self, name: str) -> list[Any]:
@@ -71,9 +71,7 @@ def queues(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queues]:
     with running_aws() as endpoint:
         for name, value in credentials(endpoint).items():
             monkeypatch.setenv(name, value)
-        aws.client.cache_clear()
         yield Queues(endpoint)
-        aws.client.cache_clear()
 
 
 def test_dead_letters_return_to_their_queue_or_topic(queues: Queues, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +108,7 @@ def test_dry_run_sends_nothing(queues: Queues) -> None:
 
 
 def test_dry_run_leaves_messages_visible(queues: Queues) -> None:
-    """The runbook's two commands in a row, of more letters than come at once."""
+    """Both commands of the runbook in succession, with more dead letters than one request returns."""
     for body in (*[DUE.model_dump_json()] * 12, SCHEDULED, "{}"):
         queues.bus.dead_letter(body, "why")
     for dry_run in (True, True, False):
@@ -139,7 +137,10 @@ def test_dead_letter_is_kept_until_it_is_sent(queues: Queues) -> None:
             raise ConnectionError
 
     queues.bus.dead_letter(DUE.model_dump_json(), "why")
-    away = Away(hours_queue_url="", backfill_queue_url="", dead_letter_queue_url="", events_topic_arn="")
+    away = Away(
+        hours_queue_url="", backfill_queue_url="", dead_letter_queue_url="", events_topic_arn="",
+        client=AwsClients(),
+    )  # fmt: skip
     with pytest.raises(ConnectionError):
         drive(queues.sqs, queues.urls["dead"], away, settings_version=4, dry_run=False)
     assert len(queues.letters("dead")) == 1, "not hidden from the next command"

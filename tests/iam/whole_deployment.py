@@ -258,7 +258,7 @@ def _attribute(stack: LocalStack) -> None:
         attributes = local_client("sqs", stack.endpoint).get_queue_attributes(
             QueueUrl=stack.outputs[queue], AttributeNames=[in_flight]
         )["Attributes"]
-        assert attributes[in_flight] == "0", f"{queue}: messages that failed wait to be received again"
+        assert attributes[in_flight] == "0", f"{queue}: failed messages have not been received again"
 
 
 def _send(stack: LocalStack, output: str, body: str) -> None:

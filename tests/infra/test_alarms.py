@@ -66,7 +66,7 @@ def test_alarms_reach_operations_and_treat_missing_data_as_documented(template: 
     for name, alarm in alarms.items():
         assert alarm["AlarmActions"] == [{"Ref": "OperationsTopic"}]
         assert alarm["TreatMissingData"] == ("breaching" if name == "ScheduleSilentAlarm" else "notBreaching")
-    silence = alarms["ScheduleSilentAlarm"]  # where nothing runs, nothing counts: no data is what it is for
+    silence = alarms["ScheduleSilentAlarm"]  # it must detect missing data, because nothing is counted if nothing runs
     assert silence["ComparisonOperator"] == "LessThanThreshold"
     assert silence["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": "DispatchFunction"}}]
     assert alarms["HoursOverdueAlarm"]["EvaluationPeriods"] == 2

@@ -95,7 +95,7 @@ def metrics_of_a_tick(built: Path, aws: tuple[str, Deployed]) -> list[dict[str, 
     return [line for line in lines if "_aws" in line]
 
 
-def test_the_bills_statements_are_deployed(built: Path) -> None:
+def test_package_contains_the_bill_statements(built: Path) -> None:
     def statements(package: Path) -> dict[str, str]:
         return {path.name: path.read_text() for path in (package / "sources" / "bill" / "statements").iterdir()}
 
@@ -104,7 +104,7 @@ def test_the_bills_statements_are_deployed(built: Path) -> None:
     assert statements(built / "CommonLayer" / "python" / "gpucost") == committed
 
 
-def test_the_workspaces_template_is_taken_along(built: Path) -> None:
+def test_package_contains_the_workspace_template(built: Path) -> None:
     nested = yaml_parse((built / "template.yaml").read_text())["Resources"]["Observability"]["Properties"][
         "TemplateURL"
     ]
@@ -113,14 +113,14 @@ def test_the_workspaces_template_is_taken_along(built: Path) -> None:
 
 
 @pytest.mark.parametrize(("logical", "file"), [("AmpRules", "amp-alerts"), ("AmpRecordingRules", "amp-rules")])
-def test_the_rules_for_amp_are_taken_along(built: Path, logical: str, file: str) -> None:
+def test_package_contains_the_rules_for_amp(built: Path, logical: str, file: str) -> None:
     resources = yaml_parse((built / "template.yaml").read_text())["Resources"]
     nested = built / resources[logical]["Properties"]["TemplateURL"]
     committed = yaml_parse((REPOSITORY / "dashboards" / f"{file}.yaml").read_text())
     assert yaml_parse(nested.read_text())["Resources"] == committed["Resources"]
 
 
-def test_before_the_first_push_nothing_is_done(run: Any, built: Path, aws: tuple[str, Deployed]) -> None:
+def test_handlers_do_nothing_before_the_first_push(run: Any, built: Path, aws: tuple[str, Deployed]) -> None:
     assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0, "hours_to_restate": 0}
     assert metrics_of_a_tick(built, aws) == [], "alarms stay silent"
     assert run("AlertFunction", event("tick")) is None
@@ -252,7 +252,7 @@ def test_functions_import_no_more_modules_than_before(built: Path) -> None:
     for name in FUNCTIONS:
         modules = imported(built, name)
         assert len(modules) <= MODULES[name], f"{name}: if this is intended, raise the bound"
-        assert "boto3" not in modules, f"{name} makes its clients when it needs them"
+        assert "boto3" not in modules, f"{name} creates its clients lazily"
         assert "duckdb" not in modules, name
         if name != "ApiFunction":
             assert "aws_lambda_powertools.event_handler" not in modules, name

@@ -263,7 +263,7 @@ def test_public_routes_have_a_separate_throttle(template: Template) -> None:
         if body["AuthorizationType"] == "NONE"
     }
     assert stage["Properties"]["RouteSettings"].keys() == set(routes.values())
-    assert set(stage["DependsOn"]) == routes.keys(), "API Gateway refuses settings of routes that are not there yet"
+    assert set(stage["DependsOn"]) == routes.keys(), "API Gateway refuses settings of routes that do not exist yet"
     for settings in (stage["Properties"]["DefaultRouteSettings"], *stage["Properties"]["RouteSettings"].values()):
         assert settings["ThrottlingBurstLimit"] >= settings["ThrottlingRateLimit"] > 0
 

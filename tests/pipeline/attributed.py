@@ -1,4 +1,4 @@
-"""The attribute service with everything real behind it but the queues."""
+"""The attribute service with real stores and in-memory queues."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +24,7 @@ NOW = datetime.now(UTC)
 
 
 class RecordingBus(MessageBus):
-    """A bus that remembers what was published; the queues have tests of their own."""
+    """A message bus that records what was published."""
 
     def __init__(self) -> None:
         self.closed: list[HourPublished] = []
@@ -85,7 +85,7 @@ class System:
 
 
 def busy_hour(table: DynamoTable, prometheus: Callable[[str], str]) -> System:
-    """One pod on a node of two GPUs, all hour."""
+    """One pod that runs on a node with two GPUs for the whole hour."""
     timeline = Timeline()
     timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 2})

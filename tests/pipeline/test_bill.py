@@ -1,4 +1,4 @@
-"""Refreshing the bill: the real statements on DuckDB, the real store on DynamoDB Local, month after month."""
+"""Refreshes of the bill over several months, with the real statements on DuckDB and DynamoDB Local."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -46,7 +46,7 @@ def settings_of(**cur: Any) -> Settings:
 
 
 class BillEnvironment:
-    """An export, a ledger's table, and the time."""
+    """A bill export, a table and a clock."""
 
     def __init__(self, folder: Path, table: DynamoTable) -> None:
         self.folder = folder
@@ -95,7 +95,7 @@ def test_bill_is_stored_and_its_hours_are_recorded_as_changed(environment: BillE
     write_export(environment.folder, items)
     refresh = environment.refresh()
     assert refresh == BillRefresh(
-        months=(OCTOBER, NOVEMBER), changed=(OCTOBER, HOUR, HOUR + HOUR_LENGTH), bytes_scanned=2_000
+        months=(OCTOBER, NOVEMBER), changed_hours=(OCTOBER, HOUR, HOUR + HOUR_LENGTH), bytes_scanned=2_000
     )
     assert environment.pays() == {"i-0a": "43.00", "i-0b": "43.00"}
     bill = environment.store.bill(HOUR)
@@ -110,14 +110,14 @@ def test_bill_is_stored_and_its_hours_are_recorded_as_changed(environment: BillE
     assert later.instances["i-0c"].billed_ms == HOUR_MS // 2
     changed = {hour for change in environment.store.changes() for hour in change.hours}
     assert changed == {OCTOBER, HOUR, HOUR + HOUR_LENGTH}
-    assert environment.node_pool_reads == [], "the ledger is asked with equalize_by: node_pool alone"
+    assert environment.node_pool_reads == [], "the ledger is read only with equalize_by: node_pool"
 
 
 def test_same_bill_again_changes_nothing(environment: BillEnvironment) -> None:
     write_export(environment.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")])
     environment.refresh()
-    again = environment.refresh()
-    assert again.changed == ()
+    second_refresh = environment.refresh()
+    assert second_refresh.changed_hours == ()
     assert environment.reader.reads == [OCTOBER, NOVEMBER], "open months are read again"
 
 
@@ -127,7 +127,9 @@ def test_only_changed_hours_are_restated(environment: BillEnvironment) -> None:
     environment.refresh()
     late = on_demand("i-0f", "p5.48xlarge", HOUR + HOUR_LENGTH, "11", hours="0.2")
     write_export(environment.folder, [*first[:3], late])
-    assert environment.refresh().changed == (HOUR + HOUR_LENGTH, HOUR + 3 * HOUR_LENGTH), "a line came, and one went"
+    assert environment.refresh().changed_hours == (HOUR + HOUR_LENGTH, HOUR + 3 * HOUR_LENGTH), (
+        "one line was added and one removed"
+    )
     assert environment.pays(HOUR + HOUR_LENGTH) == {"i-01": "55.00", "i-0f": "11.00"}
     assert environment.pays(HOUR + 3 * HOUR_LENGTH) == {}
 
@@ -138,12 +140,12 @@ def test_closed_bill_restates_its_month_once_and_is_not_read_again(environment: 
         ri_fee(RI, "p5.48xlarge", NOVEMBER, unused="720", unused_hours="36"),
     ]
     write_export(environment.folder, items)
-    assert environment.refresh().changed == (HOUR,), "what of the reservation is unused is not known yet"
+    assert environment.refresh().changed_hours == (HOUR,), "the unused part of the reservation is not known yet"
     environment.now = DECEMBER + timedelta(days=4)
     write_export(environment.folder, items, invoice="EUINDE26-1")
     refresh = environment.refresh()
-    assert refresh.closed == (NOVEMBER,)
-    assert len(refresh.changed) == 720
+    assert refresh.closed_months == (NOVEMBER,)
+    assert len(refresh.changed_hours) == 720
     bill = environment.store.bill(HOUR)
     assert bill is not None
     assert bill.is_final
@@ -152,13 +154,13 @@ def test_closed_bill_restates_its_month_once_and_is_not_read_again(environment: 
     assert sum(charge.amount for bill in month.values() for charge in bill.charges_to("demo")) == 720
     environment.refresh()
     assert NOVEMBER not in environment.reader.reads
-    assert environment.refresh(months=(NOVEMBER,)).changed == ()
-    assert environment.reader.reads == [NOVEMBER], "unless it is asked for"
+    assert environment.refresh(months=(NOVEMBER,)).changed_hours == ()
+    assert environment.reader.reads == [NOVEMBER], "a requested month is read"
 
 
 def test_current_month_is_not_closed_by_final_lines(environment: BillEnvironment) -> None:
     write_export(environment.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")], invoice="EARLY")
-    assert environment.refresh().closed == ()
+    assert environment.refresh().closed_months == ()
     assert NOVEMBER in _reads_after(environment)
 
 
@@ -172,7 +174,7 @@ def test_bill_of_a_month_is_open_until_all_its_lines_are_final(environment: Bill
     write_export(environment.folder, items, invoice="EUINDE26-1")
     environment.reader = LateBill(environment.folder, cur_settings())
     environment.now = DECEMBER + timedelta(days=4)
-    assert environment.refresh(months=(NOVEMBER,)).closed == ()
+    assert environment.refresh(months=(NOVEMBER,)).closed_months == ()
     assert environment.store.months() == {NOVEMBER: False}
 
 
@@ -209,12 +211,12 @@ def test_open_month_is_read_until_its_bill_is_closed(environment: BillEnvironmen
 
 
 def test_empty_bill_of_a_month_keeps_stored_bills(environment: BillEnvironment) -> None:
-    """An export that was created again, or a table that points elsewhere."""
+    """The export was created again, or the Athena table has another location."""
     write_export(environment.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")])
     environment.refresh()
     write_export(environment.folder, [on_demand("i-0a", "m5.large", HOUR, "55")])
     refresh = environment.refresh()
-    assert (refresh.changed, refresh.empty) == ((), (OCTOBER, NOVEMBER))
+    assert (refresh.changed_hours, refresh.empty_months) == ((), (OCTOBER, NOVEMBER))
     assert environment.pays() == {"i-0a": "55.00"}
 
 
@@ -267,11 +269,11 @@ def test_bill_is_not_read_if_it_is_no_price_source(environment: BillEnvironment)
 
 
 class KilledError(Exception):
-    """In place of the machine."""
+    """Stands for the end of the process."""
 
 
 class KilledClient:
-    """The real client, killed at a call."""
+    """The real client, which raises at a call as if the process was killed."""
 
     def __init__(self, client: Any, at: int) -> None:
         self._client, self._at, self.calls = client, at, 0
@@ -311,26 +313,26 @@ def test_run_again_after_a_crash_at_any_call_ends_the_same(environment: BillEnvi
             environment.store.settle(change)
         write_export(environment.folder, first_days()[2:], invoice="EUINDE26-1")
 
-    def seen() -> tuple[dict[datetime, Bill], set[datetime], dict[datetime, bool]]:
+    def stored_state() -> tuple[dict[datetime, Bill], set[datetime], dict[datetime, bool]]:
         changed = {hour for change in environment.store.changes() for hour in change.hours}
         return environment.store.bills(OCTOBER, DECEMBER), changed, environment.store.months()
 
     start_over()
-    whole = KilledClient(environment.table.client, 0)
-    environment.service(whole).refresh(settings_of(), (NOVEMBER,))
-    expected = seen()
-    assert len(expected[1]) == 6, "an hour went, and the invoice makes the others final"
+    client = KilledClient(environment.table.client, 0)
+    environment.service(client).refresh(settings_of(), (NOVEMBER,))
+    expected = stored_state()
+    assert len(expected[1]) == 6, "an hour was removed, and the invoice makes the others final"
     assert expected[2] == {NOVEMBER: False}
     writes = 0
-    for number in range(1, whole.calls + 1):
+    for number in range(1, client.calls + 1):
         start_over()
-        before = seen()
+        before = stored_state()
         with pytest.raises(KilledError):
             environment.service(KilledClient(environment.table.client, number)).refresh(settings_of(), (NOVEMBER,))
-        writes += seen() != before
+        writes += stored_state() != before
         environment.service().refresh(settings_of(), (NOVEMBER,))
-        assert seen() == expected, f"call {number}"
-    assert writes, "some were killed half-way"
+        assert stored_state() == expected, f"call {number}"
+    assert writes, "some calls were killed in the middle"
 
 
 def test_failure_while_reading_athena_rows_loses_nothing(environment: BillEnvironment) -> None:
@@ -356,7 +358,7 @@ def test_failure_while_reading_athena_rows_loses_nothing(environment: BillEnviro
 
 
 def test_amounts_of_a_month_equal_its_bill(environment: BillEnvironment) -> None:
-    """Against a sum over the items themselves: nothing is lost between export, statement, blend and store."""
+    """Compares with a sum over the bill items: nothing is lost between export, statement, blend and store."""
     chance = [Decimal(number * 7919 % 5501) / 100 for number in range(300)]
     items = [
         on_demand(f"i-0{number % 7}", "p5.48xlarge", NOVEMBER + number * timedelta(hours=2), str(amount))

@@ -1,4 +1,4 @@
-"""From the bill to the hour: what was rated at a list price is rated again at what AWS charged."""
+"""Hours rated at list price are rated again when their bill arrives."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ BILLED = BillLine(
 
 
 class BilledSystem(System):
-    """Nodes at $10 by the settings until the bill arrives."""
+    """Nodes cost $10 by the settings until the bill arrives."""
 
     def __init__(self, table: DynamoTable) -> None:
         super().__init__(table)
@@ -61,7 +61,7 @@ class BilledSystem(System):
         )
 
     def export(self, cur: CurSettings) -> AthenaBill:
-        return self  # type: ignore[return-value]  # a fake of what the service uses
+        return self  # type: ignore[return-value]  # a fake with the methods that the service uses
 
     def read(self, start: datetime, end: datetime) -> BillExtract:
         if self.fails:
@@ -161,7 +161,7 @@ def test_hour_missing_from_a_closed_bill_is_final(billed: BilledSystem) -> None:
     billed.bill = BillService(billed.export, billed.bills, clock=lambda: month_after)
     billed.refresh(PricesDue(months=(f"{HOUR:%Y-%m}",)))
     assert billed.bills.months() == {HOUR.replace(day=1, hour=0): True}
-    assert billed.reprice() == 2 + 1  # the hour that is billed, and both with the month
+    assert billed.reprice() == 2 + 1  # the billed hour, and both hours with the month
     assert billed.status(HOUR) == ("complete", 2)
     assert billed.status(HOUR + HOUR_LENGTH) == ("complete", 2)
     billed.refresh(PricesDue(months=(f"{HOUR:%Y-%m}",)))

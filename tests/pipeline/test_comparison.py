@@ -1,4 +1,4 @@
-"""What split policies would charge: the same price, split otherwise, from stored usage."""
+"""Comparisons of split policies: the same node price, split differently, from stored usage."""
 
 import json
 from datetime import UTC, datetime

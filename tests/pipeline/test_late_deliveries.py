@@ -1,4 +1,4 @@
-"""Two deliveries of one piece of work, of which one comes late: it takes nothing from what others did meanwhile."""
+"""A late delivery of a message does not overwrite the work that others did in the meantime."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ from tests.records import HOUR
 
 
 class InterleavedClient:
-    """The real client; something else happens right before its first transaction, or first call of another name."""
+    """The real client, which runs a function before its first transaction, or before its first call of another name."""
 
     def __init__(self, client: Any, action: Callable[[], object], call: str = "transact_write_items") -> None:
         self._client, self._actions, self._call = client, [action], call
@@ -74,8 +74,8 @@ def test_older_settings_do_not_replace_newer_ones_without_changes(table: DynamoT
     system.attribute()
     system.push(20)
     system.push(12)
-    assert system.restate(version=3) == [2], "it says what it said, now under version 3"
-    assert system.restate(version=2) == [2], "which had come first, and is delivered last"
+    assert system.restate(version=3) == [2], "the same figures, now as version 3"
+    assert system.restate(version=2) == [2], "it was received first and delivered last"
     assert system.line().allocated_usd == 12
     assert system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH) == [], "nothing changed"
     system.push(20)
@@ -103,8 +103,8 @@ def test_later_price_is_rated_with_the_requested_settings(table: DynamoTable) ->
     system.attribute(version=2)
     system.push(0, pricing={"source": "on-demand", "discounts": [{"percent": 30}]})
     assert system.restate(version=3) == [2], "there is no price yet"
-    where = {"instance_type": "p4d.24xlarge", "region": "eu-west-1"}
-    price = Price("on-demand", "node-hour", Decimal(32), where, "USD", HOUR - timedelta(days=1), None)
+    applies_to = {"instance_type": "p4d.24xlarge", "region": "eu-west-1"}
+    price = Price("on-demand", "node-hour", Decimal(32), applies_to, "USD", HOUR - timedelta(days=1), None)
     system.book.replace("on-demand", [price], rated_until=NOW, now=NOW)
     assert system.restate(version=None) == [3]
     assert system.line().allocated_usd == Decimal("2.8"), "an eighth of the node, with the discount"
@@ -125,7 +125,7 @@ def test_winning_restatement_of_two_with_the_same_figures_is_listed(table: Dynam
 
 
 class UnreachableMetrics(OnePod):
-    """A metrics source that does not answer."""
+    """A metrics source that is unavailable."""
 
     def observe(self, hours: Sequence[datetime]) -> list[Observation]:
         raise MetricsUnavailableError("answered 503, 4 times")
@@ -155,7 +155,7 @@ def test_hour_is_tried_twice_with_the_shortest_look_back(table: DynamoTable) -> 
 
 def test_figures_are_published_after_an_incomplete_concurrent_delivery(table: DynamoTable) -> None:
     system = System(table)
-    there = system.metrics
+    reachable_metrics = system.metrics
 
     def meanwhile() -> None:
         system.metrics = UnreachableMetrics()
@@ -164,7 +164,7 @@ def test_figures_are_published_after_an_incomplete_concurrent_delivery(table: Dy
     class Slow(OnePod):
         def observe(self, hours: Sequence[datetime]) -> list[Observation]:
             meanwhile()
-            return there.observe(hours)
+            return reachable_metrics.observe(hours)
 
     system.metrics = Slow()
     system.attribute()
@@ -176,9 +176,9 @@ def test_figures_are_published_after_an_incomplete_concurrent_delivery(table: Dy
 
 def test_hour_blocked_by_other_transactions_is_delivered_again(table: DynamoTable) -> None:
     system = System(table)
-    there, system.metrics = system.metrics, UnreachableMetrics()
+    reachable_metrics, system.metrics = system.metrics, UnreachableMetrics()
     system.attribute()
-    system.metrics = there
+    system.metrics = reachable_metrics
 
     class Busy:
         def __getattr__(self, name: str) -> Any:

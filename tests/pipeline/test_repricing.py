@@ -1,4 +1,4 @@
-"""From a changed price to the hours that stand on it, on the real engine."""
+"""A changed price restates the hours that were rated with it. The tests use DynamoDB Local."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Restatement on the real database engine: from stored usage, once, whole, and with its reason."""
+"""Restatements from stored usage, each written once, completely, and with its reason."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ GPU = "nvidia_com_gpu"
 
 
 class OnePod(PrometheusReader):
-    """A metrics source in which one pod holds one of two GPUs all the time."""
+    """A metrics source with a pod that always holds one of two GPUs."""
 
     queries = 0
     instance_type = ""
@@ -78,7 +78,7 @@ class RecordingBus(MessageBus):
 
 
 class KilledClient:
-    """The real client, killed at one of its calls."""
+    """The real client, which raises at a call as if the process was killed."""
 
     def __init__(self, client: Any, at: int) -> None:
         self._client = client
@@ -192,7 +192,7 @@ def test_new_price_restates_the_hour_from_stored_usage(system: System) -> None:
 
 
 def test_implausibly_large_hour_becomes_incomplete_and_is_tried_again(system: System) -> None:
-    """Of a request for 1e308 units."""
+    """Costs of a request for 1e308 units."""
     system.attribute(hours=2)
     before = system.ledger.newest_version("demo", HOUR)
     assert before is not None
@@ -204,7 +204,7 @@ def test_implausibly_large_hour_becomes_incomplete_and_is_tried_again(system: Sy
     absurd = replace(record(hour=HOUR), status="complete", totals=Totals(costs, None))
     system.ledger.publish(absurd, replacing=before, settings_version=1, now=NOW, usage=forged)
     system.push(20)
-    assert system.restate(hours=2) == [3, 2], "the hour after it is restated all the same"
+    assert system.restate(hours=2) == [3, 2], "the next hour is restated nevertheless"
     after = system.ledger.newest_version("demo", HOUR)
     assert after is not None
     assert (after.status, after.next_attempt_at is not None) == ("incomplete", True)
@@ -230,7 +230,7 @@ def test_changes_and_reason_are_stored_with_the_hour(system: System) -> None:
 
 
 def test_departed_cluster_is_restated_with_new_units_and_its_last_prices(system: System) -> None:
-    """Its capacity blocks had to leave with it, and blocks that name no cluster are others' by now."""
+    """Its Capacity Blocks were removed with it. Blocks that name no cluster belong to other clusters now."""
     system.metrics.instance_type = "p5.48xlarge"
     clusters = [{"name": name, "prometheus": {"url": "http://127.0.0.1:9"}} for name in ("demo", "west")]
     block = {
@@ -276,7 +276,7 @@ def test_damaged_or_missing_figures_are_written_again_unchanged(
     assert system.restate(version=None) == [2]
     (summary,) = system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)
     assert (dict(summary.groups), system.ledger.nodes("demo", HOUR)) == (sound, nodes)
-    assert system.restate(version=None) == [2], "and once"
+    assert system.restate(version=None) == [2], "listed once"
 
 
 def test_unchanged_figures_keep_their_version(system: System) -> None:

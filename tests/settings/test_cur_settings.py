@@ -1,4 +1,4 @@
-"""Section `pricing.cur`: what it takes, and one sentence for what it does not."""
+"""Section `pricing.cur`: valid settings, and the errors of invalid ones."""
 
 import pytest
 
@@ -48,7 +48,10 @@ def test_all_keys() -> None:
         ),
         ("database: b, table: t, format: focus", "pricing.cur.format: Input should be 'cur2', 'focus-1.0' or"),
         ("database: b, table: t, format: focus-1.2, amount: amortized", "amount is only allowed with format: cur2"),
-        ("database: b, table: t, equalize_by: pods", "pricing.cur.equalize_by: Input should be 'none', 'instance_type' or"),
+        (
+            "database: b, table: t, equalize_by: pods",
+            "pricing.cur.equalize_by: Input should be 'none', 'instance_type'",
+        ),
         (
             "database: b, table: t, unused_commitments_to: nowhere",
             "unused_commitments_to needs one of the clusters demo",

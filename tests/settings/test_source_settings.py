@@ -1,4 +1,4 @@
-"""The settings' trusted sources, and the matchers that queries carry."""
+"""The trusted sources in the settings, and their matchers in queries."""
 
 import pytest
 

@@ -31,8 +31,8 @@ def jobs(context: CheckContext) -> Iterable[Check]:
             )
         elif not trusted_jobs & set(by_job):
             fault = Fault(
-                f"sources.{metrics_source} in the settings has job {', '.join(sorted(trusted_jobs))}; the jobs with series "
-                f"are {listed}",
+                f"sources.{metrics_source} in the settings has job {', '.join(sorted(trusted_jobs))}; the jobs with "
+                f"series are {listed}",
                 _line(context, metrics_source, min(by_job)),
             )
         elif set(by_job) - trusted_jobs:

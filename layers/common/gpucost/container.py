@@ -1,7 +1,7 @@
 """The composition root: one object that joins services with sources and storage, each made when it is first used."""
 
 from datetime import UTC, datetime, timedelta
-from functools import cache, cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from gpucost.runtime.environment import Environment
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from gpucost.reports.access import AccessPolicy
     from gpucost.reports.limits import LimitReports
     from gpucost.reports.prices import PriceListing
+    from gpucost.runtime.aws import AwsClients
     from gpucost.runtime.messaging import MessageBus
+    from gpucost.runtime.secrets import Secrets
     from gpucost.settings_document import SettingsDocumentStore
     from gpucost.storage.bill_store import BillStore
     from gpucost.storage.ledger import Ledger
@@ -117,30 +119,40 @@ class Container:
     @cached_property
     def client(self) -> "Callable[..., Any]":
         """Makes the boto3 client of a service (and region) once."""
-        from gpucost.runtime import aws
+        return self.aws_clients
 
-        return cache(aws.new_client)
+    @cached_property
+    def aws_clients(self) -> "AwsClients":
+        """The clients of one AWS session."""
+        from gpucost.runtime.aws import AwsClients
+
+        return AwsClients()
 
     @cached_property
     def s3_client(self) -> Any:
         """The boto3 client of S3."""
-        from gpucost.runtime import aws
+        return self.aws_clients.s3
 
-        return aws.s3_client()
+    @cached_property
+    def secrets(self) -> "Secrets":
+        """The secrets that the settings name."""
+        from gpucost.runtime.secrets import Secrets
+
+        return Secrets(self.client)
 
     @cached_property
     def metrics_reader(self) -> "MetricsReaders":
         """Reads a cluster's metrics."""
         from gpucost.sources.prometheus import metrics_reader
 
-        return metrics_reader
+        return partial(metrics_reader, secret_value=self.secrets.value)
 
     @cached_property
     def limits_reader(self) -> "LimitsReaders":
         """Reads a cluster's limits and quotas."""
         from gpucost.sources.prometheus.limits import PrometheusLimits
 
-        return PrometheusLimits
+        return partial(PrometheusLimits, secret_value=self.secrets.value)
 
     @cached_property
     def ledger(self) -> "Ledger":
@@ -287,7 +299,10 @@ class Container:
         from gpucost.sources.bill.athena import bill_reader
 
         return BillService(
-            bill_reader, self.bill_store, clock=self.clock, node_pools=LedgerNodePools(self.settings_store, self.ledger)
+            partial(bill_reader, clients=self.aws_clients),
+            self.bill_store,
+            clock=self.clock,
+            node_pools=LedgerNodePools(self.settings_store, self.ledger),
         )
 
     @cached_property
@@ -302,8 +317,13 @@ class Container:
         """The notifiers of the settings' receivers, by the receivers' keys."""
         from gpucost.features.alerting.notifiers import notifiers
 
-        env = self.environment
-        return lambda settings, /: notifiers(settings, email_topic_arn=env.email_topic_arn, public_url=env.public_url)
+        return partial(
+            notifiers,
+            email_topic_arn=self.environment.email_topic_arn,
+            public_url=self.environment.public_url,
+            client=self.client,
+            secret_value=self.secrets.value,
+        )
 
     @cached_property
     def alert_service(self) -> "AlertService":

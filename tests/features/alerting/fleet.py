@@ -146,7 +146,7 @@ class Fleet:
         self.ledger.publish(record, replacing=previous, settings_version=1, now=hour + HOUR)
 
     def close_hour(self, number: int, cluster: str = "demo", origin: Origin = "schedule") -> None:
-        """Send the message that an hour is closed, a minute after its end."""
+        """Send the message that an hour is published, a minute after its end."""
         hour = START + HOUR * number
         self.now = max(self.now, hour + HOUR + timedelta(minutes=1))
         message = HourPublished(

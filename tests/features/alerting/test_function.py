@@ -19,11 +19,9 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.core.model import Coverage, HourRecord, Line, Totals
 from gpucost.core.money import quantize
-from gpucost.runtime import secrets
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from tests.enforced_permissions import enforcing
-from tests.sandbox import forget
 
 HOUR_10 = datetime(2026, 11, 19, 10, tzinfo=UTC)
 DOCUMENT = """
@@ -103,17 +101,9 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
         enforced = running.enter_context(enforcing(moto, moto, physical=physical))
         for name, value in enforced.environment("AlertFunction").items():
             monkeypatch.setenv(name, value)
-        _forget()
         yield around
-        _forget()
         web.shutdown()
         thread.join()
-
-
-def _forget() -> None:
-    """Clear caches, as in a new execution environment."""
-    forget()
-    secrets.clear_cache()
 
 
 def publish(deployment: Deployment, hour: datetime, waste: str) -> str:
@@ -147,7 +137,7 @@ def tick() -> str:
 
 def deliver(*bodies: str) -> None:
     records = [{"EventSource": "aws:sns", "EventVersion": "1.0", "Sns": {"Message": body}} for body in bodies]
-    function.handler({"Records": records}, Context(), container=Container())  # type: ignore[arg-type]  # what Lambda passes, in short
+    function.handler({"Records": records}, Context(), container=Container())  # type: ignore[arg-type]  # a reduced Lambda context
 
 
 def push_settings(deployment: Deployment) -> None:
@@ -178,7 +168,6 @@ def test_failed_receiver_fails_the_invocation_and_is_notified_later(deployment: 
         deliver(body)
 
     deployment.slack_status = 200
-    _forget()
     deliver(tick(), tick())
     assert len(deployment.slack) == 1
     assert len(deployment.read(deployment.mailbox)) == 1

@@ -11,7 +11,7 @@ from gpucost.features.alerting.ports import RuleInputs
 from gpucost.features.alerting.queries import AlertQueries
 from gpucost.features.alerting.replay import count_firings, replay
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
-from gpucost.runtime import aws, secrets
+from gpucost.runtime import secrets
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
@@ -129,13 +129,10 @@ def test_a_rotated_secret_is_picked_up_without_a_deploy(monkeypatch: pytest.Monk
             return {"SecretString": self.webhook}
 
     vault, now = Vault(), [1000.0]
-    monkeypatch.setattr(aws, "client", lambda _service: vault)
-    monkeypatch.setattr("gpucost.runtime.secrets.time.monotonic", lambda: now[0])
-    secrets.clear_cache()
+    cached = secrets.Secrets(lambda _service: vault, lambda: now[0])
     for _ in range(3):
-        assert secrets.secret_value("gpucost/slack") == "https://hooks.slack.com/old"
+        assert cached.value("gpucost/slack") == "https://hooks.slack.com/old"
     assert vault.reads == 1
     vault.webhook = "https://hooks.slack.com/new"
     now[0] += secrets.MAX_AGE_SECONDS + 1
-    assert secrets.secret_value("gpucost/slack") == "https://hooks.slack.com/new"
-    secrets.clear_cache()
+    assert cached.value("gpucost/slack") == "https://hooks.slack.com/new"

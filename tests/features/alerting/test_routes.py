@@ -28,10 +28,12 @@ IDLE = pod(gpus=2, use="0.05")
 @pytest.fixture
 def fleet(table: DynamoTable, enforced: EnforcedAws) -> Iterator[Fleet]:
     rules = ("rule: waste, waste_usd_per_hour: 10, waste_percent: 50", "rule: unallocated, usd_per_hour: 10")
-    made = Fleet(table, settings_with_rules(*rules) + ACCESS)
+    alert_fleet = Fleet(table, settings_with_rules(*rules) + ACCESS)
     client = enforced.client("dynamodb", "ApiFunction")
-    with serving(Container(Environment(table=table.name), clock=lambda: made.now, client=lambda _service: client)):
-        yield made
+    with serving(
+        Container(Environment(table=table.name), clock=lambda: alert_fleet.now, client=lambda _service: client)
+    ):
+        yield alert_fleet
 
 
 def ask(path: str, user: str, **query: str) -> tuple[int, Any]:

@@ -1,4 +1,4 @@
-"""Exports on Amazon's DynamoDB engine and S3: one version of a day, whatever is killed and whoever else writes."""
+"""Exports with DynamoDB Local and S3 leave a single version of a day after crashes and concurrent writes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -50,7 +50,7 @@ class Settings:
 
 
 class Calls:
-    """Counts calls to the outside, and dies at one of them."""
+    """Counts external calls, and raises at one of them."""
 
     def __init__(self, die_at: int = 0) -> None:
         self.count = 0
@@ -87,7 +87,7 @@ class ExportEnvironment(NamedTuple):
         recorded_calls = calls or Calls()
         dynamodb, s3 = recorded_calls.client(self.table.client), recorded_calls.client(self.s3)
         return ExportService(
-            self.settings,  # type: ignore[arg-type]  # the part that is read
+            self.settings,  # type: ignore[arg-type]  # a stub with the method it calls
             Ledger(dynamodb, self.table.name),
             DynamoExports(dynamodb, self.table.name, timedelta(days=kept)),
             S3Bucket(s3, self.bucket),
@@ -117,7 +117,7 @@ class ExportEnvironment(NamedTuple):
         ]
 
     def read(self, folder: Path, day: datetime = DAY) -> dict[str, Decimal]:
-        """What each pod cost, as the Parquet file has it."""
+        """The cost of each pod in the Parquet file."""
         path = folder / f"{uuid4()}.parquet"
         path.write_bytes(self.s3.get_object(Bucket=self.bucket, Key=object_key("demo", day))["Body"].read())
         with duckdb.connect() as connection:
@@ -162,7 +162,7 @@ def test_a_day_is_exported_once_and_again_when_its_hours_change(environment: Exp
     (third,) = environment.run().exported
     assert environment.read(tmp_path) == {"p": 8, "q": 2}, "restated"
     assert environment.listed() == [third]
-    assert sorted(environment.keys()) == [CSV_KEY, KEY], "in the same place"
+    assert sorted(environment.keys()) == [CSV_KEY, KEY], "under the same keys"
     assert environment.run().exported == []
 
 
@@ -221,7 +221,7 @@ def calls_of_an_export(environment: ExportEnvironment) -> int:
 
 
 def test_crash_at_any_call_and_rerun_leave_a_single_version(environment: ExportEnvironment, tmp_path: Path) -> None:
-    """Killed before a call is killed after the one before, its answer received or not."""
+    """A kill before a call equals a kill after the previous call, whether or not its response arrived."""
     environment.publish(hour(0))
     calls = calls_of_an_export(environment)
     assert calls >= 10
@@ -230,7 +230,9 @@ def test_crash_at_any_call_and_rerun_leave_a_single_version(environment: ExportE
         with pytest.raises(KeyboardInterrupt):
             environment.run(Calls(at))
         before = environment.read(tmp_path)
-        assert before in ({"p": Decimal(usd) - 1, "q": 1}, {"p": Decimal(usd), "q": 1}), "whole, old or new"
+        assert before in ({"p": Decimal(usd) - 1, "q": 1}, {"p": Decimal(usd), "q": 1}), (
+            "a complete version, old or new"
+        )
         environment.run()
         assert environment.read(tmp_path) == {"p": Decimal(usd), "q": 1}
         assert sorted(environment.keys()) == [CSV_KEY, KEY]
@@ -244,7 +246,7 @@ def test_crash_at_any_call_and_rerun_leave_a_single_version(environment: ExportE
 
 
 def test_concurrent_export_of_older_hours_fails(environment: ExportEnvironment, tmp_path: Path) -> None:
-    for is_exported in (False, True):  # the first export of a day, and one that replaces another
+    for is_exported in (False, True):  # the first export of a day, and a second export that replaces it
         environment.publish(hour(0, "3"))
         slow = Calls()
 
@@ -256,7 +258,7 @@ def test_concurrent_export_of_older_hours_fails(environment: ExportEnvironment, 
         slow.on_put = meanwhile
         environment.run(slow)
         assert environment.read(tmp_path) == {"p": 7, "q": 1}, is_exported
-        assert environment.run().exported == [], "the list names what lies there"
+        assert environment.run().exported == [], "the catalogue names the stored files"
         assert sorted(environment.keys()) == [CSV_KEY, KEY]
 
 
@@ -356,7 +358,7 @@ def test_bucket_errors_do_not_contain_its_name(environment: ExportEnvironment, t
     bucket.put("focus/x", path, if_match=None)
     with pytest.raises(ConflictError):
         bucket.put("focus/x", path, if_match=None)
-    assert bucket.etag("focus/") is None, "a key that others begin with is no object"
+    assert bucket.etag("focus/") is None, "a prefix of other keys is not an object"
     bucket.put("focus/x", path, if_match=bucket.etag("focus/x"))
     with pytest.raises(SourceError, match="NoSuchBucket") as raised:
         S3Bucket(environment.s3, "nothing-here").etag("focus/x")

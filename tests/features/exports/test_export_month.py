@@ -143,7 +143,7 @@ def in_the_api(*dimensions: str) -> Sums:
                  group_by=",".join(dimensions))  # fmt: skip
     return {
         (row["start"][:10], *(row["group"][name] for name in dimensions)): {
-            # Money of which nothing has a price is null in the answer, and no amount in a sum.
+            # An amount without any price is null in the response, and missing in a sum.
             name: row[name] or Decimal(0) for name in (*USD, *HOURS)
         }
         for row in answer["rows"]
@@ -203,7 +203,7 @@ def test_rows_of_a_month_follow_focus_rules(exported: Exported) -> None:
     assert focus_rules.columns_violated(list(rows[0])) == []
     priced = [row for row in rows if row["x_PriceSource"] is not None]
     assert focus_rules.violated(priced) == []
-    # Unknown costs are null in provisional hours: the only rule that is broken on purpose.
+    # Unknown costs are null in provisional hours, which breaks this FOCUS rule on purpose.
     unpriced = [row for row in rows if row["x_PriceSource"] is None]
     broken = {violation.split()[0] for violation in focus_rules.violated(unpriced)}
     assert broken == {"ContractedCost", "EffectiveCost", "ListCost"}

@@ -19,7 +19,7 @@ from gpucost.container import Container, utc_now
 from gpucost.core.errors import ConflictError, InvalidInputError, MessageError, NotFoundError
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.recommendations.scenarios import WhatIfService
-from gpucost.features.recommendations.what_if import Move
+from gpucost.features.recommendations.what_if import MoveToSlices
 from gpucost.runtime.environment import Environment
 from gpucost.runtime.observability import tally
 from gpucost.settings_document import SettingsDocumentStore
@@ -312,13 +312,13 @@ def test_analysis_of_a_move_uses_days_of_the_ledger(
 ) -> None:
     outcome, currency = WhatIfService(
         Container().settings_store, Container().rollups, clock=lambda: END + HOUR
-    ).what_if(Move("speech", 2, "h100", "1g.10gb"), days=1)
+    ).what_if(MoveToSlices("speech", 2, "h100", "1g.10gb"), days=1)
     assert currency == "USD"
     assert float(outcome.freed_usd) == pytest.approx(2 * 6 / 7 * 7 * HOURS)
     assert outcome.moved_gpu_hours == 2 * HOURS
     assert outcome.is_conserved
     more, _ = WhatIfService(Container().settings_store, Container().rollups, clock=lambda: END + HOUR).what_if(
-        Move("speech", 2, "h100", "1g.10gb"), days=30
+        MoveToSlices("speech", 2, "h100", "1g.10gb"), days=30
     )
     assert more.days == outcome.days, "days without figures do not count as days without GPUs"
     assert more.moved_gpus == 2

@@ -206,7 +206,7 @@ class WasteResponse(PeriodResponse):
     cursor: str | None = Field(description=_CURSOR)
 
 
-def costs_fields_before(report: CostReport) -> dict[str, Any]:
+def costs_fields_before_rows(report: CostReport) -> dict[str, Any]:
     """Return the fields before the rows of `CostsResponse`."""
     query = report.query
     return {
@@ -218,7 +218,7 @@ def costs_fields_before(report: CostReport) -> dict[str, Any]:
     }
 
 
-def costs_fields_after(report: CostReport) -> dict[str, Any]:
+def costs_fields_after_rows(report: CostReport) -> dict[str, Any]:
     """Return the fields after the rows of `CostsResponse`."""
     filtered_out = report.filtered_out
     return {

@@ -192,7 +192,7 @@ class PricesService:
         except (SourceError, ConflictError) as error:
             result.failures.append(f"the bill: {error}")
             return
-        changed = len(refreshed.changed)
+        changed = len(refreshed.changed_hours)
         result.refreshed.append(
             SourceRefresh("cur", changed, changed, notes=refreshed.notes, bytes_scanned=refreshed.bytes_scanned)
         )

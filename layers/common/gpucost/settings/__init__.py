@@ -406,13 +406,13 @@ def _fields_at(path: tuple[int | str, ...], model: type[Settings]) -> list[str]:
         if isinstance(part, int) or part in {"[key]", "policy", "custom"}:
             continue
         if _is_tag(path, index, model):
-            sections = [section for section in sections if part in _tags(section)]
+            sections = [section for section in sections if part in _discriminator_values(section)]
         else:
             sections = _sections_of(sections[0].model_fields[part].annotation)
     return [field.alias or name for name, field in sections[0].model_fields.items()]
 
 
-def _tags(section: Any) -> tuple[Any, ...]:
+def _discriminator_values(section: Any) -> tuple[Any, ...]:
     """The values of `rule` or `type` that select a model from a union."""
     return tuple(
         value

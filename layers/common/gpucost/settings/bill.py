@@ -40,9 +40,10 @@ class CurSettings(Section):
     """For CUR 2.0 only; default net_amortized. An export has `net_` columns only if the account has private
     discounts. FOCUS has one amount, EffectiveCost, which is net."""
     equalize_by: Blend = "instance_type"
-    """Which instances pay the same rate: the mean of what AWS billed for all instances of a type (`instance_type`) or of
-    a type in a node pool (`node_pool`). `none` uses each instance's line on the bill, although AWS applies Savings
-    Plans to arbitrary instances."""
+    """Which instances pay the same hourly rate, although AWS applies Savings Plans to arbitrary ones.
+
+    `instance_type`: the mean of all instances of a type; `node_pool`: the mean of a type in a node pool; `none`: each
+    instance's own line on the bill."""
     unused_commitments: tuple[ChargeKind, ...] = CHARGE_KINDS
     """The kinds of unused commitments that are charged to a cluster. Other kinds are left out."""
     unused_commitments_to: Name | None = None

@@ -13,7 +13,7 @@ from gpucost.settings.section import Name, Percent, Positive, Section, UtcTime, 
 Currency = Annotated[str, matching_pattern(r"[A-Z]{3}", "a currency's three capital letters, such as USD")]
 
 
-class Matchers(Section):
+class NodeMatchers(Section):
     """The nodes to which an entry applies: all given shell patterns must match. Without patterns, all nodes."""
 
     cluster: Name | None = None
@@ -28,7 +28,7 @@ class Matchers(Section):
     until: UtcTime | None = None
 
     @model_validator(mode="after")
-    def _ends_after_it_begins(self) -> "Matchers":
+    def _ends_after_it_begins(self) -> "NodeMatchers":
         if self.since and self.until and self.until <= self.since:
             raise ValueError("until must be after from")
         return self
@@ -42,7 +42,7 @@ class Matchers(Section):
         return patterns
 
 
-class RateSettings(Matchers):
+class RateSettings(NodeMatchers):
     """A price in the settings, for some nodes."""
 
     gpu_hourly_usd: Positive | None = None
@@ -60,7 +60,7 @@ class RateSettings(Matchers):
         return self
 
 
-class DiscountSettings(Matchers):
+class DiscountSettings(NodeMatchers):
     """A private discount on prices that do not include it. The bill (cur) includes it."""
 
     percent: Percent
@@ -128,6 +128,7 @@ class PricingSettings(Section):
     gpu_hourly_usd: Positive | None = None
     """For source `constant`: price of one physical GPU for one hour."""
     rates: tuple[RateSettings, ...] = ()
+    """For source `rates`: prices of GPUs or nodes, or percentages of on-demand prices, for the nodes they match."""
     discounts: tuple[DiscountSettings, ...] = ()
     capacity_blocks: tuple[CapacityBlockSettings, ...] = ()
     on_demand: OnDemandSettings = OnDemandSettings()

@@ -16,7 +16,7 @@ def is_inside_interval(series_of: Callable[[random.Random, int], Series], ahead:
     series = series_of(random.Random(seed), 8 * WEEK + ahead)
     projection = forecast(series[: 8 * WEEK], START, ahead)
     assert projection is not None
-    return projection.low <= sum(value or 0 for value in series[8 * WEEK :]) <= projection.high
+    return projection.low <= sum(usd or 0 for usd in series[8 * WEEK :]) <= projection.high
 
 
 def test_80_percent_intervals_hold_about_80_percent_of_held_out_sums() -> None:
@@ -86,7 +86,7 @@ def test_forecast_needs_two_weeks_with_few_gaps() -> None:
     week: Series = [weekly(hour) for hour in range(WEEK)]
     assert forecast(week * 2, START, 24) is not None
     assert forecast((week * 2)[1:], START, 24) is None
-    assert forecast([None if hour % 4 == 0 else value for hour, value in enumerate(week * 3)], START, 24) is None
+    assert forecast([None if hour % 4 == 0 else usd for hour, usd in enumerate(week * 3)], START, 24) is None
     assert forecast([0.0] * (4 * WEEK), START, 24) is not None
 
 

@@ -117,8 +117,8 @@ def test_plans_use_as_few_gpus_as_brute_force(demand: dict[str, int]) -> None:
     supply = plan.supply()
     assert all(supply.get(profile, 0) >= count for profile, count in demand.items())
     assert set(plan.gpus) <= set(geometries(A100))
-    assert plan.count == fewest(A100, demand)
-    assert 0 <= plan.stranded < plan.count
+    assert plan.gpu_count == fewest(A100, demand)
+    assert 0 <= plan.unused_gpus < plan.gpu_count
 
 
 def test_no_plan_if_the_search_is_too_large_or_the_model_has_no_mig() -> None:
@@ -127,7 +127,7 @@ def test_no_plan_if_the_search_is_too_large_or_the_model_has_no_mig() -> None:
     assert plan_geometries(A100, {"1g.10gb": 0}) is None
     many = plan_geometries(A100, {"1g.5gb": 700})
     assert many is not None
-    assert many.count == 100
+    assert many.gpu_count == 100
 
 
 def test_replay_counts_pods_that_would_have_waited() -> None:

@@ -166,9 +166,9 @@ def test_large_fleets_are_formatted_in_whole_numbers() -> None:
     look_back.reserved_prices["g5.48xlarge"] = ReservedPrice(10.0, "g5.*")
     (pool,) = look_back.pools.values()
     for index in range(WEEKS):
-        for amounts in (pool.capacity, pool.unallocated, pool.cost):
+        for amounts in (pool.capacity, pool.unallocated_gpu_hours, pool.cost):
             amounts[index] *= 1000
-        for counts in (pool.nodes, pool.busy):
+        for counts in (pool.nodes, pool.busy_nodes):
             counts[index] *= 1000
     pool.pods = [tuple((size, count * 1000) for size, count in hour) for hour in pool.pods]
     text_by_kind = {

@@ -263,7 +263,7 @@ def test_unobserved_hours_do_not_count_as_free() -> None:
     look_back = look_back_of(records, sim.memory(alternating_loads(), HOURS))
     assert len(sharing_in(review_cluster(look_back, sim.START, {}))) == 1
     day = next(history for key, history in look_back.workloads.items() if key.name == "day")
-    day.busiest[100] = -1.0
+    day.busiest_pod_utilization[100] = -1.0
     assert not sharing_in(review_cluster(look_back, sim.START, {}))
 
 

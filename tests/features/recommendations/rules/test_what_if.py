@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.model import Capacity, Costs
 from gpucost.core.rollups import FactKey, sum_facts
-from gpucost.features.recommendations.what_if import Move, Outcome, what_if
+from gpucost.features.recommendations.what_if import MoveOutcome, MoveToSlices, what_if
 from tests.features.recommendations import simulated_fleet as sim
 
 A100 = "NVIDIA A100-SXM4-40GB"
 POOL = sim.Pool("a100", "p4d.24xlarge", 8, Decimal(32), model=A100)
-MOVE = Move("research", 10, "A100", "3g.20gb")
+MOVE = MoveToSlices("research", 10, "A100", "3g.20gb")
 DAYS = 2
 
 
@@ -38,7 +38,7 @@ def loads() -> list[sim.Load]:
     ]
 
 
-def sum_of_parts(outcome: Outcome, unit_costs: Costs, capacity: Capacity) -> Decimal:
+def sum_of_parts(outcome: MoveOutcome, unit_costs: Costs, capacity: Capacity) -> Decimal:
     """The sum of all parts of the nodes' cost."""
     held = [unit_costs, outcome.others]
     return sum(
@@ -160,7 +160,7 @@ def test_costs_are_conserved_for_any_digits(
         )  # fmt: skip
         cost += usd
     capacity = Capacity(node_cost_usd=cost + 7, unallocated_usd=Decimal(7))
-    outcome = what_if(Move("research", gpus, "a100", profile), [(facts, capacity)])
+    outcome = what_if(MoveToSlices("research", gpus, "a100", profile), [(facts, capacity)])
     assert outcome.is_conserved
     assert sum_of_parts(outcome, outcome.after, outcome.capacity_after) == capacity.node_cost_usd
     after = outcome.after

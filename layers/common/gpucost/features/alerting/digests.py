@@ -9,7 +9,7 @@ from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.model import Costs
 from gpucost.core.rollups import DAY, DaySummary
 from gpucost.features.alerting.formatting import percent_of, threshold_money
-from gpucost.features.alerting.model import Notification, Subject, TopWaster
+from gpucost.features.alerting.model import Notification, Subject, WastefulWorkload
 from gpucost.features.alerting.muting import time_zone_of
 from gpucost.features.alerting.ports import RuleInputs, WorkloadSaving
 from gpucost.features.alerting.rules.idle_workload import MEASURED_SOURCES
@@ -108,7 +108,9 @@ class Digests:
             )  # fmt: skip
             yield DueDigest(name, period, notification)
 
-    def _top_wasters(self, clusters: Sequence[str], start: datetime, end: datetime) -> dict[str, tuple[TopWaster, ...]]:
+    def _top_wasters(
+        self, clusters: Sequence[str], start: datetime, end: datetime
+    ) -> dict[str, tuple[WastefulWorkload, ...]]:
         """Return the top wasters by business unit; none where the settings allow estimated utilization."""
         if not set(self._settings.utilization.sources) <= MEASURED_SOURCES:
             return {}
@@ -124,12 +126,12 @@ class Digests:
                     )
                     gpu_hours, waste_usd = sums.get(key, (Decimal(0), Decimal(0)))
                     sums[key] = gpu_hours + costs.allocated_gpu_hours, waste_usd + costs.waste_usd
-        by_unit: dict[str, list[TopWaster]] = {}
+        by_unit: dict[str, list[WastefulWorkload]] = {}
         ranked = sorted(sums.items(), key=lambda workload: (-workload[1][1], workload[0]))
         for (unit, namespace, kind, name), (gpu_hours, waste_usd) in ranked:
             top_wasters = by_unit.setdefault(unit, [])
             if waste_usd > 0 and len(top_wasters) < TOP_WASTERS_LISTED:
-                top_wasters.append(TopWaster(namespace, kind, name, gpu_hours, waste_usd))
+                top_wasters.append(WastefulWorkload(namespace, kind, name, gpu_hours, waste_usd))
         return {unit: tuple(top_wasters) for unit, top_wasters in by_unit.items()}
 
     def _recommendations(self, clusters: Sequence[str]) -> dict[str, str]:

@@ -26,7 +26,7 @@ RECENT = timedelta(hours=6)
 
 
 class ScheduledEvaluation:
-    """Evaluates the rules that need more than one closed hour.
+    """Evaluates the rules that need more than one published hour.
 
     Args:
         inputs: what rules read.

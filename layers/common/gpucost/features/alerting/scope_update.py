@@ -13,7 +13,7 @@ from gpucost.features.alerting.model import (
     Notification,
     OutboxEntry,
     Subject,
-    TopWaster,
+    WastefulWorkload,
 )
 from gpucost.features.alerting.ports import AlertStates, ScopeStates
 from gpucost.features.alerting.settings import AlertSettings
@@ -23,11 +23,11 @@ from gpucost.runtime.observability import logger
 
 HISTORY = "history"
 """The receiver that records every notification. It comes before all other receivers."""
-ReadTopWasters = Callable[[], tuple[TopWaster, ...]]
+ReadTopWasters = Callable[[], tuple[WastefulWorkload, ...]]
 MAX_NOTE_LENGTH = 500
 
 
-def no_workloads() -> tuple[TopWaster, ...]:
+def no_workloads() -> tuple[WastefulWorkload, ...]:
     """Return no workloads."""
     return ()
 

@@ -1,4 +1,4 @@
-"""The alert function's service: evaluates and notifies when an hour is closed, on a tick, and on alerts of AMP."""
+"""The alert function's service: evaluates and notifies when an hour is published, on a tick, and on alerts of AMP."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime

@@ -175,7 +175,8 @@ class SpendEvaluation:
             subject = Subject(business_unit=unit)
             effective_rule = rule.for_subject(subject)
             references = [
-                (_unit_total(week, unit), all(day.price_sources == self._pricing for day in week)) for week in weeks
+                (_unit_total(week, unit), all(day.price_sources == self._pricing_fingerprint for day in week))
+                for week in weeks
             ]
             comparison = spend.compare(_unit_total(today, unit), references)
             thresholds = SpendThresholds(effective_rule.percent, effective_rule.usd)
@@ -223,7 +224,7 @@ class SpendEvaluation:
                     units[unit] = DayToDate(
                         total.usd - costs.allocated_usd, total.gpu_hours - costs.allocated_gpu_hours
                     )
-        return ClusterDayToDate(units, self._pricing)
+        return ClusterDayToDate(units, self._pricing_fingerprint)
 
     def _reference(self, cluster: str, weeks: int) -> ClusterDayToDate | None:
         key = (cluster, weeks)
@@ -236,7 +237,7 @@ class SpendEvaluation:
         return self._settings.pricing.currency
 
     @cached_property
-    def _pricing(self) -> str:
+    def _pricing_fingerprint(self) -> str:
         return pricing_fingerprint(self._settings)
 
 

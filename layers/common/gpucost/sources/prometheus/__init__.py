@@ -19,12 +19,13 @@ def metrics_reader(
     deadline: Deadline | None = None,
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    secret_value: Callable[[str], str] | None = None,
 ) -> PrometheusReader:
     """Create the metrics reader of a cluster."""
     budget = MemoryBudget()
     preferred, *fallbacks = signals_by_preference(settings.utilization.signal, settings.utilization.scale)
     return PrometheusReader(
-        connect(cluster, deadline, budget),
+        connect(cluster, deadline, budget, secret_value),
         Queries(
             cluster.selector,
             [[*preferred, NEURON], *fallbacks],

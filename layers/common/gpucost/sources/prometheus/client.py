@@ -66,7 +66,7 @@ class _RetryableFailure(NamedTuple):
     """Why an attempt failed, and how many seconds the server asks to wait before the next one."""
 
     problem: str
-    wait: float = 0.0
+    retry_after_seconds: float = 0.0
 
 
 class _NotJsonError(Exception):
@@ -183,7 +183,7 @@ class PrometheusClient:
             if isinstance(outcome, MetricsResponseError):
                 raise outcome
             failure = outcome
-            wait = min(MAX_WAIT_SECONDS, max(failure.wait, _jittered(attempt)))
+            wait = min(MAX_WAIT_SECONDS, max(failure.retry_after_seconds, _jittered(attempt)))
             has_time = self._deadline.remaining() > wait
             if attempt == ATTEMPTS or not has_time:
                 break

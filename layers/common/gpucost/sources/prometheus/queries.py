@@ -26,7 +26,7 @@ from gpucost.sources.prometheus.metrics_sources import (
 )
 from gpucost.sources.prometheus.shards import ALL_SERIES, Shard
 
-STAT = "gpucost_stat"
+STATISTIC_LABEL = "gpucost_stat"
 """The label that names a statistic. No exporter has it."""
 UNLABELED = ""
 """The statistic of series without the label."""
@@ -37,7 +37,7 @@ REQUESTS = "kube_pod_container_resource_requests"
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
 INIT_RUNNING = "kube_pod_init_container_status_running"
 PHASE = "kube_pod_status_phase"
-CLAIMS = "kube_pod_resourceclaim_info"
+POD_RESOURCE_CLAIMS = "kube_pod_resourceclaim_info"
 POD_OWNER, POD_LABELS = "kube_pod_owner", POD_LABELS_METRIC
 SCHEDULED, COMPLETED = "kube_pod_status_scheduled_time", "kube_pod_completion_time"
 NODE_INFO, NODE_LABELS = "kube_node_info", NODE_LABELS_METRIC
@@ -45,8 +45,8 @@ CAPACITY, ALLOCATABLE = "kube_node_status_capacity", "kube_node_status_allocatab
 _RUNNING, _PHASES = 'phase="Running"', 'phase=~"Running|Succeeded|Failed"'
 COUNTS, SAMPLES = "counts", "samples"
 """The statistic that counts series by their number of samples, and the label that holds this number."""
-_HOUR = "[1h] offset 1ms"
-_END = "offset 1ms"
+_HOUR_RANGE = "[1h] offset 1ms"
+_AT_END = "offset 1ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +129,9 @@ class Queries:
         return union(
             {
                 UNLABELED: f"count_over_time({self._requests(init=False)}{window.range})",
-                "units": f"({self._requests(init=False)} {_END} != 1)",
+                "units": f"({self._requests(init=False)} {_AT_END} != 1)",
                 "init-count": f"count_over_time({self._requests(init=True)}{window.range})",
-                "init-units": f"({self._requests(init=True)} {_END} != 1)",
+                "init-units": f"({self._requests(init=True)} {_AT_END} != 1)",
             }
         )
 
@@ -142,14 +142,14 @@ class Queries:
         others are queried with `phases`.
         """
         running = self.select(PHASE, _RUNNING, shard_by="uid")
-        both = f"min by (uid) ({running} {_END}) + min by (uid) ({running} {window.at_start}) == 2"
-        return f"({both}) and on (uid) {self._gpu_pods(_END)}"
+        both = f"min by (uid) ({running} {_AT_END}) + min by (uid) ({running} {window.at_start}) == 2"
+        return f"({both}) and on (uid) {self._gpu_pods(_AT_END)}"
 
     def phases(self, window: Window = HOUR_WINDOW, uids: Iterable[str] = ()) -> str:
         """The phases of GPU pods at the window's start and end; of all GPU pods if no uids are given."""
         matchers = [f"uid=~{any_of_values(uids)}"] if uids else []
         phases = self.select(PHASE, _PHASES, *matchers, shard_by="uid")
-        offsets = {"start": window.at_start, "end": _END}
+        offsets = {"start": window.at_start, "end": _AT_END}
         return union(
             {
                 name: f"(({phases} {offset} == 1) and on (uid) {self._gpu_pods(offset, *matchers)})"
@@ -167,27 +167,29 @@ class Queries:
         return union(
             {
                 "info": f"count_over_time({self.select(NODE_INFO, shard_by='node')}{HOUR_WINDOW.range})",
-                "labels-start": f"({labels} {HOUR_WINDOW.at_start} unless {labels} {_END})",
-                "labels-end": f"{labels} {_END}",
+                "labels-start": f"({labels} {HOUR_WINDOW.at_start} unless {labels} {_AT_END})",
+                "labels-end": f"{labels} {_AT_END}",
                 "capacity-sum": f"sum_over_time({capacity}{HOUR_WINDOW.range})",
-                "capacity": f"{capacity} {_END}",
+                "capacity": f"{capacity} {_AT_END}",
                 "allocatable-sum": f"sum_over_time({allocatable}{HOUR_WINDOW.range})",
-                "allocatable": f"{allocatable} {_END}",
-                "kept": f"count({processors} {_END})",
+                "allocatable": f"{allocatable} {_AT_END}",
+                "kept": f"count({processors} {_AT_END})",
             }
         )
 
     def owners(self) -> str:
         """The owners of the GPU pods that exist at the hour's end, and the owners of these owners."""
-        pods = f"{self.select(POD_OWNER, shard_by='uid')} {_END} and on (uid) {self._gpu_pods(_END)}"
+        pods = f"{self.select(POD_OWNER, shard_by='uid')} {_AT_END} and on (uid) {self._gpu_pods(_AT_END)}"
         return union(
             {
-                UNLABELED: _owned(pods, "pod, exported_pod, owner_is_controller"),
-                "replicaset": _owned(
-                    f"{self.select('kube_replicaset_owner', shard_by='replicaset')} {_END}", "replicaset"
+                UNLABELED: _owner_labels_only(pods, "pod, exported_pod, owner_is_controller"),
+                "replicaset": _owner_labels_only(
+                    f"{self.select('kube_replicaset_owner', shard_by='replicaset')} {_AT_END}", "replicaset"
                 ),
-                "job": _owned(f"{self.select('kube_job_owner', shard_by='job_name')} {_END}", "job_name"),
-                "claim": f"last_over_time({self.select(CLAIMS, shard_by='uid')}{HOUR_WINDOW.range})",
+                "job": _owner_labels_only(
+                    f"{self.select('kube_job_owner', shard_by='job_name')} {_AT_END}", "job_name"
+                ),
+                "claim": f"last_over_time({self.select(POD_RESOURCE_CLAIMS, shard_by='uid')}{HOUR_WINDOW.range})",
             }
         )
 
@@ -197,10 +199,10 @@ class Queries:
         if of_namespaces:
             namespaces = self.select(NAMESPACE_LABELS_METRIC, shard_by="namespace")
             statistics["namespace-start"] = f"{namespaces} {HOUR_WINDOW.at_start}"
-            statistics["namespace"] = f"{namespaces} {_END}"
+            statistics["namespace"] = f"{namespaces} {_AT_END}"
         if of_pods:
-            pods = f"{self.select(POD_LABELS, shard_by='uid')} {_END}"
-            statistics["pod"] = f"({pods} and on (uid) {self._gpu_pods(_END)})"
+            pods = f"{self.select(POD_LABELS, shard_by='uid')} {_AT_END}"
+            statistics["pod"] = f"({pods} and on (uid) {self._gpu_pods(_AT_END)})"
         return union(statistics) if statistics else None
 
     def devices(self, rank: int, nodes: Sequence[str] = (), label: str = "Hostname") -> str:
@@ -218,10 +220,10 @@ class Queries:
         statistics: dict[str, str] = {}
         for signal, series in self._signals(rank, matchers):
             is_first = signal == self.signals[rank][0]
-            statistics[UNLABELED if is_first else f"sum {signal.name}"] = f"sum_over_time({series}{_HOUR})"
-            counts = f"count_over_time({series}{_HOUR})"
+            statistics[UNLABELED if is_first else f"sum {signal.name}"] = f"sum_over_time({series}{_HOUR_RANGE})"
+            counts = f"count_over_time({series}{_HOUR_RANGE})"
             statistics[f"{COUNTS} {signal.name}"] = f'count_values by ({_TARGET_LABELS}) ("{SAMPLES}", {counts})'
-            statistics[f"peak {signal.name}"] = f"(max_over_time({series}{_HOUR}) > {signal.scale})"
+            statistics[f"peak {signal.name}"] = f"(max_over_time({series}{_HOUR_RANGE}) > {signal.scale})"
         return union(statistics)
 
     def device_counts(self, rank: int, instances: Iterable[str] = ()) -> str:
@@ -229,7 +231,7 @@ class Queries:
         matchers = [f"instance=~{any_of_values(instances)}"] if instances else []
         return union(
             {
-                f"count {signal.name}": f"count_over_time({series}{_HOUR})"
+                f"count {signal.name}": f"count_over_time({series}{_HOUR_RANGE})"
                 for signal, series in self._signals(rank, matchers)
             }
         )
@@ -290,12 +292,12 @@ class Queries:
 def union(statistics: Mapping[str, str]) -> str:
     """Combine statistics into one query. Each except `UNLABELED` gets a label with its name."""
     return " or ".join(
-        query if statistic == UNLABELED else f'label_replace({query},"{STAT}","{statistic}","","")'
+        query if statistic == UNLABELED else f'label_replace({query},"{STATISTIC_LABEL}","{statistic}","","")'
         for statistic, query in statistics.items()
     )
 
 
-def _owned(owners: str, names: str) -> str:
+def _owner_labels_only(owners: str, names: str) -> str:
     """Owners without duplicates from several targets and without labels that are not read."""
     return f"group by (namespace, exported_namespace, {names}, owner_kind, owner_name) ({owners})"
 

@@ -13,7 +13,7 @@ from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.claims import claiming_pods, unreported_claims
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.device_counts import instances_with_uneven_counts
-from gpucost.sources.prometheus.devices import DeviceTable, batches_of_names
+from gpucost.sources.prometheus.devices import DeviceTable, batches_of_label_values
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
 from gpucost.sources.prometheus.multiple_jobs import notes_on_missing_objects
 from gpucost.sources.prometheus.nodes import METRICS, NodeTable
@@ -296,7 +296,7 @@ class PrometheusReader:
         window = Interval(to_epoch_ms(hour), to_epoch_ms(hour + HOUR))
         unlabeled_nodes = partial.whole_nodes - table.nodes_with(partial.holders)
         for label, samples in table.needing_raw_samples(exporters, window, partial.names, unlabeled_nodes).items():
-            for names in batches_of_names(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
+            for names in batches_of_label_values(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
                 for selector in self._queries.device_selectors(table.rank, label, names):
                     table.add_raw_samples(self._client.raw_samples(selector, hour - EDGE, hour + HOUR), window)
 

@@ -9,7 +9,7 @@ from gpucost.core.metering.observations import Instance
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.metrics_sources import MetricsSource
-from gpucost.sources.prometheus.queries import CAPACITY, NODE_INFO, STAT, UNLABELED, PodMatcher, Queries
+from gpucost.sources.prometheus.queries import CAPACITY, NODE_INFO, STATISTIC_LABEL, UNLABELED, PodMatcher, Queries
 from gpucost.sources.prometheus.scrapes import merge_scrapes, scrapes_near
 from gpucost.sources.prometheus.sharding import ShardedClient
 
@@ -85,7 +85,7 @@ class ScrapeTimes:
         without_up: dict[str, list[Instance]] = {}
         for target, labels in densest.items():
             if target not in scrapes:
-                without_up.setdefault(labels.get(STAT, ""), []).append(target)
+                without_up.setdefault(labels.get(STATISTIC_LABEL, ""), []).append(target)
         for chunk in (chunk for names in without_up.values() for chunk in _chunks(names)):
             for selector in series_selectors({target: densest[target] for target in chunk}):
                 with self._client.temporary_samples(selector, start, end) as raw_series:
@@ -99,7 +99,7 @@ class ScrapeTimes:
 
     def _pod_or_node(self, densest: DensestSeries) -> str:
         labels = next(iter(densest.values()))
-        metric = {"info": NODE_INFO, "capacity-sum": CAPACITY}.get(labels.get(STAT, ""))
+        metric = {"info": NODE_INFO, "capacity-sum": CAPACITY}.get(labels.get(STATISTIC_LABEL, ""))
         if metric:
             label = tables.label_name([labels], "node")
             nodes = {node_labels.get(label, "") for node_labels in densest.values()}
@@ -146,7 +146,7 @@ def densest_series(series: Iterable[Series], samples: Callable[[str, Series], fl
     """
     densest: dict[Instance, tuple[float, tables.Labels]] = {}
     for candidate in series:
-        count = samples(candidate.labels.get(STAT, UNLABELED), candidate)
+        count = samples(candidate.labels.get(STATISTIC_LABEL, UNLABELED), candidate)
         if count is not None:
             target = tables.instance(candidate.labels)
             if target not in densest or count > densest[target][0]:

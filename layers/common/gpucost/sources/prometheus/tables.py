@@ -9,7 +9,7 @@ from functools import lru_cache
 from gpucost.core.metering.implausible_samples import is_count
 from gpucost.core.metering.observations import Instance
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.queries import STAT
+from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 
 _MAX_NUMBER_LENGTH = 400
 """Characters of the longest 64-bit float without an exponent."""
@@ -27,7 +27,7 @@ def at_hour(series: Iterable[Series], at_ms: int) -> dict[str, Rows]:
     for labels, samples in series:
         for at, text in samples:
             if at == at_ms:
-                rows[labels.get(STAT, "")].append((labels, number(text)))
+                rows[labels.get(STATISTIC_LABEL, "")].append((labels, number(text)))
     return dict(rows)
 
 

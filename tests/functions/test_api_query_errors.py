@@ -1,4 +1,4 @@
-"""Questions that the reports refuse: each says which parameter is wrong and what is allowed, or what to narrow."""
+"""Invalid report queries: errors name the parameter and the allowed values, or say how to narrow the query."""
 
 import json
 
@@ -40,7 +40,7 @@ def test_every_parameter_rejects_invalid_values(route: str) -> None:
             query = {name: wrong} if name == "window" else {**base, name: wrong}
             answer = request_as(iam_caller("arn:aws:iam::123456789012:user/x"), path, query)
             if wrong == "" and name in {"group_by", "sort", "source", "instance_type"}:
-                continue  # nothing is a value of these
+                continue  # these have no invalid value
             assert answer.status == 400, (name, wrong[:10], answer.body[:300])
             assert answer.json["errors"][0]["parameter"] == name, (name, answer.body[:300])
             assert len(answer.body) < 2_000
@@ -122,7 +122,7 @@ def test_too_long_window_is_rejected(path: str) -> None:
 
 
 def test_unknown_path_returns_404_with_any_parameters() -> None:
-    # no route answers for it, so the published schemas have no word on it either
+    # no route serves it, so it has no schema
     answer = request_as(iam_caller("arn:aws:iam::123456789012:user/x"), "/v1/business-units/a/b", {"window": "24h"})
     assert answer.status == 404
     assert "not a parameter" not in answer.body

@@ -53,8 +53,8 @@ class Store:
 
 @pytest.fixture
 def published(table: DynamoTable, enforced: EnforcedAws) -> Iterator[DynamoTable]:
-    made = record([line()], hour=DAMAGED, cluster=CLUSTER)
-    Ledger(*table).publish(made, replacing=None, settings_version=1, now=NOW)
+    hour_record = record([line()], hour=DAMAGED, cluster=CLUSTER)
+    Ledger(*table).publish(hour_record, replacing=None, settings_version=1, now=NOW)
     api = enforced.client("dynamodb", "ApiFunction")
     environment = Environment(table=table.name)
     with serving(Container(environment, client=lambda _service: api, settings_store=Store())):

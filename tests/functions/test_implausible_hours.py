@@ -53,7 +53,7 @@ def hour(cluster: str, start: datetime) -> HourRecord:
 
 
 def absurd(amount: str) -> HourRecord:
-    """An hour in which one pod's line has an amount that no node costs."""
+    """An hour in which a pod's line has an impossibly large amount."""
     huge = line("vision", "bu-b", "q", "8")._replace(allocated_usd=Decimal(amount), waste_usd=Decimal(amount))
     lines = [line("research", "bu-a", "p", "4"), huge]
     costs = Costs(allocated_gpu_hours=Decimal(1), allocated_usd=Decimal(amount), waste_usd=Decimal(amount))
@@ -62,13 +62,13 @@ def absurd(amount: str) -> HourRecord:
 
 
 def publish(table: DynamoTable, amount: str) -> None:
-    """Every sixth hour of two days in two clusters; one of them is absurd."""
+    """Every sixth hour of two days in two clusters, one of them implausible."""
     ledger = Ledger(*table)
     for cluster in ("east", "west"):
         for number in range(5, 48, 6):
             start = FIRST + number * HOUR
-            made = absurd(amount) if (cluster, start) == ("east", ABSURD) else hour(cluster, start)
-            ledger.publish(made, replacing=None, settings_version=1, now=NOW)
+            hour_record = absurd(amount) if (cluster, start) == ("east", ABSURD) else hour(cluster, start)
+            ledger.publish(hour_record, replacing=None, settings_version=1, now=NOW)
     RollupStore(*table).roll_up("west", FIRST, NOW)
     RollupStore(*table).roll_up("east", FIRST + DAY, NOW)
     with pytest.raises(ExpiredError, match="implausibly large"):

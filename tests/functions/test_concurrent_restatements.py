@@ -1,4 +1,4 @@
-"""An hour is restated right before the n-th call of an answer, for every n: the answer is the one before or after."""
+"""An hour is restated before the n-th call of a request. The response has either all old or all new figures."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ from tests.functions.api_requests import ApiResponse, request_as, role_caller, s
 from tests.records import line, record
 
 NOW = datetime.now(UTC).replace(microsecond=0)
-"""By the engine's clock, too: what is superseded is gone once a day has passed."""
+"""Close to DynamoDB Local's clock, which deletes replaced items after a day."""
 FIRST = floor_day(NOW) - 2 * DAY
 RESTATED = FIRST + 6 * HOUR
 PUBLISHED = (RESTATED, RESTATED + HOUR, FIRST + DAY)
@@ -63,7 +63,7 @@ OF_DAYS: list[tuple[str, str, dict[str, str]]] = [
     ("two", f"{UNIT}/workloads", BOTH),
     ("two", "/allocation/compute", {**WITH_AN_HOUR, "aggregate": "controller"}),
 ]
-"""Asked of what is rolled up."""
+"""Queries that are answered from rollups."""
 OF_HOURS: list[tuple[str, str, dict[str, str]]] = [
     ("admins", "/v1/costs", BY_POD),
     ("admins", "/v1/waste", TWO_HOURS),
@@ -92,8 +92,8 @@ def hour_of(moment: datetime, *, is_restated: bool = False, note: str = "") -> H
         line(unit, namespace, f"pod-{namespace}", usd)._replace(node=node, workload=f"w-{namespace}")
         for usd, unit, namespace, node in zip(costs, units, "rc", ("n1", "n2"), strict=True)
     ]
-    made = record(lines, hour=moment, notes=(note,) if note else ())
-    assert made.totals is not None
+    hour_record = record(lines, hour=moment, notes=(note,) if note else ())
+    assert hour_record.totals is not None
     idle = Decimal(8 if is_restated else 5)
     free = Capacity(unallocated_gpu_hours=Decimal(2), unallocated_usd=idle, node_cost_usd=idle)
     facts = ("pool", "p4d.24xlarge", "spot", "a", "A100", "spot", "scad", None)
@@ -104,8 +104,8 @@ def hour_of(moment: datetime, *, is_restated: bool = False, note: str = "") -> H
             (3, Decimal(0), free),
         ]
     ]
-    whole = Capacity.total(node.capacity for node in nodes)
-    return replace(made, totals=Totals(made.totals.costs, whole), nodes=tuple(nodes))
+    total_capacity = Capacity.total(node.capacity for node in nodes)
+    return replace(hour_record, totals=Totals(hour_record.totals.costs, total_capacity), nodes=tuple(nodes))
 
 
 class Store:
@@ -118,7 +118,7 @@ class Store:
 
 
 class Crossed:
-    """A ledger whose api is held up before one of its calls, while something else happens."""
+    """A ledger that runs a function before one of the api's calls."""
 
     def __init__(self, table: DynamoTable, api_client: Any) -> None:
         self._client = api_client
@@ -144,7 +144,7 @@ class Crossed:
         return counted
 
     def restate(self) -> None:
-        """Back and forth."""
+        """Restate the hour, and back."""
         in_force = self._ledger.manifest("demo", RESTATED)
         assert in_force is not None
         made = hour_of(RESTATED, is_restated=in_force.version % 2 == 1, note=f"version {in_force.version + 1}")
@@ -160,7 +160,7 @@ class Crossed:
     def ask_while(
         self, number: int, then: Callable[[], None], question: tuple[str, str, dict[str, str]]
     ) -> ApiResponse:
-        """The response if something happens before a call; `was_crossed` says whether there was such a call."""
+        """The response if a function runs before a call. `was_crossed` says whether there was such a call."""
         self._calls_left, self._then = number, then
         return ask(question)
 
@@ -185,7 +185,7 @@ def crossed(table: DynamoTable, enforced: EnforcedAws) -> Iterator[Crossed]:
 
 
 def bodies(crossed: Crossed, questions: Sequence[tuple[str, str, dict[str, str]]]) -> list[set[str]]:
-    """What each question is answered before and after."""
+    """The responses to each query before and after the restatement."""
     answers: list[list[str]] = []
     for _ in range(2):
         answers.append([ask(question).body for question in questions])
@@ -196,7 +196,7 @@ def bodies(crossed: Crossed, questions: Sequence[tuple[str, str, dict[str, str]]
 def crossings(
     crossed: Crossed, question: tuple[str, str, dict[str, str]], restate: Callable[[], None]
 ) -> Iterator[ApiResponse]:
-    """Answers, each with a restatement right before another one of its calls."""
+    """Responses with a restatement before each of their calls in turn."""
     number = 1
     while True:
         answer = crossed.ask_while(number, restate, question)
@@ -210,7 +210,7 @@ def crossings(
 def mixed(
     crossed: Crossed, questions: Sequence[tuple[str, str, dict[str, str]]], restate: Callable[[], None]
 ) -> list[tuple[tuple[str, str, dict[str, str]], int]]:
-    """Questions and calls before which a restatement makes an answer another one than before and after."""
+    """Queries and calls for which a restatement causes a response with mixed versions."""
     answers = []
     for question, allowed in zip(questions, bodies(crossed, questions), strict=True):
         assert len(allowed) == 2
