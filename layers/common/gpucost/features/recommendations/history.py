@@ -246,7 +246,7 @@ class LookBack:
         held: dict[PoolKey, Counter[float]] = {}
         for node_name in {line.node for line in lines}:
             if node_name in pool_of:
-                pool_of[node_name].busy[index] += 1
+                pool_of[node_name].busy_nodes[index] += 1
         for line in lines:
             history = self._workload(line)
             self._add_line(index, history, line)
