@@ -1,6 +1,6 @@
 """The cost of alerting on a large fleet: 500 business units, 20 rules, 10,000 pods (make bench).
 
-Runs ticks and closed hours with the alert function's services on Amazon's DynamoDB Local, which counts read units as
+Runs ticks and published hours with the alert function's services on Amazon's DynamoDB Local, which counts read units as
 the service does, in a separate process, whose memory is measured. Fails if a limit is exceeded.
 """
 
@@ -27,18 +27,18 @@ from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.model import Coverage, Line
 from gpucost.core.rollups import DAY, DaySummary
 from gpucost.features.alerting.model import Notification
-from gpucost.features.alerting.ports import AlertSources, ClusterDayToDate, Notifier
+from gpucost.features.alerting.ports import ClusterDayToDate, Notifier, RuleInputs
 from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.features.alerting.service import AlertService
 from gpucost.features.alerting.spend import pricing_fingerprint
 from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStates
-from gpucost.runtime.messages import ClusterState, HourClosed, Tick
+from gpucost.runtime.messages import ClusterState, HourPublished, Tick
 from gpucost.settings import Settings
-from gpucost.settings_document import DocumentStore, parse_settings
+from gpucost.settings_document import SettingsDocumentStore, parse_settings
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.manifests import write_manifest
+from gpucost.storage.manifests import manifest_item
 from gpucost.storage.rollups import RollupStore
 from gpucost.storage.table import Table
 
@@ -122,7 +122,7 @@ def fill(client: Any, table: str, days: int) -> None:
     for day in (START + DAY * number for number in range(days + 1)):
         hours = [day + HOUR * hour for hour in range(24 if day < end else 12)]
         manifests = [_manifest(hour) for hour in hours]
-        ledger.put_all([write_manifest(manifest, manifest.hour + 1000 * DAY) for manifest in manifests])
+        ledger.put_all([manifest_item(manifest, manifest.hour + 1000 * DAY) for manifest in manifests])
         groups = write_day(client, table, day, manifests)
     spend, fingerprint = DynamoSpendStore(client, table), pricing_fingerprint(parse_settings(document()))
     for weeks in range(1, 5):
@@ -173,7 +173,7 @@ class Fleet:
         fill(client, table, days)
         self.notifier = CountingNotifier()
         self.now = self.end
-        DocumentStore(client, table, clock=lambda: self.now).push(document(), author="benchmark", now=self.now)
+        SettingsDocumentStore(client, table, clock=lambda: self.now).push(document(), author="benchmark", now=self.now)
 
     def days(self) -> list[DaySummary]:
         """Return the days that budgets are summed from."""
@@ -189,9 +189,9 @@ class Fleet:
         write_day(self.client, self.table, self.end, ledger.manifests(CLUSTER, self.end, hour + HOUR))
 
     def close_hour(self, number: int) -> CallCost:
-        """Send the message that an hour is closed."""
+        """Send the message that an hour is published."""
         hour = self.end + HOUR * number
-        message = HourClosed(
+        message = HourPublished(
             cluster=CLUSTER, hour=hour, status="complete", record_version=1, settings_version=1, origin="schedule",
             correlation_id="b",
         )  # fmt: skip
@@ -208,9 +208,9 @@ class Fleet:
         self.now = now
         metered, received, started_at = Metered(self.client), self.notifier.received, time.perf_counter()
         table = (metered, self.table)
-        sources = AlertSources(Ledger(*table), RollupStore(*table), DynamoSpendStore(*table), lambda: None, lambda: 0)
+        rule_inputs = RuleInputs(Ledger(*table), RollupStore(*table), DynamoSpendStore(*table), lambda: None, lambda: 0)
         service = AlertService(
-            DocumentStore(*table, clock=lambda: self.now), sources, DynamoAlertStates(*table),
+            SettingsDocumentStore(*table, clock=lambda: self.now), rule_inputs, DynamoAlertStates(*table),
             AlertHistory(*table), SilenceStore(*table), self._receivers, clock=lambda: self.now,
         )  # fmt: skip
         metered.only_reads()
@@ -222,7 +222,7 @@ class Fleet:
 
 
 def measure() -> tuple[dict[str, CallCost], dict[str, CallCost], float]:
-    """Return the cost of ticks and of closed hours, and the peak of this process's memory in megabytes."""
+    """Return the cost of ticks and of published hours, and the peak of this process's memory in megabytes."""
     logging.disable(logging.INFO)  # there would be a line for each alert
     with running_dynamodb() as url:
         client = local_client("dynamodb", url)

@@ -35,8 +35,8 @@ from gpucost.core.rollups import DAY
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.pipeline.backfill import Backfill
 from gpucost.pipeline.pricing import Pricer
-from gpucost.runtime.messages import HourClosed, HoursDue, Tick
-from gpucost.settings_document import DocumentStore
+from gpucost.runtime.messages import HourPublished, HoursDue, Tick
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.storage.bill_store import BillStore
@@ -60,7 +60,7 @@ class Queue:
         """Record messages."""
         self.work += messages
 
-    def publish(self, message: HourClosed | Tick) -> None:
+    def publish(self, message: HourPublished | Tick) -> None:
         """Do nothing."""
 
     def dead_letter(self, body: str, reason: str) -> None:
@@ -81,7 +81,7 @@ class BenchmarkSystem:
         self.metered = Metered(self.client)
         self.metered.only_writes()
         now = datetime.now(UTC)
-        store = DocumentStore(self.client, self.table, clock=lambda: now)
+        store = SettingsDocumentStore(self.client, self.table, clock=lambda: now)
         store.push(settings_for(self.url).model_dump_json(exclude_none=True), author="benchmark", now=now)
         self.queue = Queue()
         self.ledger = Ledger(self.metered, self.table)

@@ -147,14 +147,14 @@ def _event(report: Report) -> dict[str, Any]:
 
 def push_settings(client: Any, clusters: int) -> None:
     """A settings document with the clusters."""
-    from gpucost.settings_document import DocumentStore
+    from gpucost.settings_document import SettingsDocumentStore
 
     document = {
         "clusters": [{"name": f"cluster-{n}", "prometheus": {"url": "http://127.0.0.1:9"}} for n in range(clusters)],
         "pricing": {"source": "constant", "gpu_hourly_usd": 12},
         "cost_labels": ["app", "team"],
     }
-    store = DocumentStore(client, TABLE, clock=lambda: datetime.now(UTC))
+    store = SettingsDocumentStore(client, TABLE, clock=lambda: datetime.now(UTC))
     store.push(json.dumps(document), author="bench", now=datetime.now(UTC))
 
 

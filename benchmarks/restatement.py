@@ -21,8 +21,8 @@ from gpucost.core.model import Coverage
 from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import Pricer, pricing_of
 from gpucost.pipeline.restate import RestateService
-from gpucost.runtime.messages import HourClosed, HoursToRestate
-from gpucost.settings_document import DocumentStore, parse_settings
+from gpucost.runtime.messages import HourPublished, HoursToRestate
+from gpucost.settings_document import SettingsDocumentStore, parse_settings
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
@@ -36,7 +36,7 @@ START = NOW.replace(minute=0, second=0, microsecond=0) - timedelta(days=2)
 class Silence:
     """A bus that discards messages."""
 
-    def publish(self, message: HourClosed) -> None:
+    def publish(self, message: HourPublished) -> None:
         """Do nothing."""
 
 
@@ -118,7 +118,7 @@ def figures(quick: bool) -> list[Figure]:
         create_table(client, table)
         counted = Counted(client)
         ledger = Ledger(counted, table)
-        store = DocumentStore(client, table, clock=lambda: NOW)
+        store = SettingsDocumentStore(client, table, clock=lambda: NOW)
         for price in (100, 120):
             store.push(document(price), author="benchmark", now=NOW)
         settings = parse_settings(document(100))

@@ -41,7 +41,7 @@ class DemoRecord:
 
 
 @contextmanager
-def announced(
+def registered_demo(
     *, port: int, endpoint: str, dynamodb: str, access_keys: Mapping[str, str] | None = None
 ) -> Iterator[None]:
     """Let other commands find the demo of this process until the end of the block."""

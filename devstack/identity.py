@@ -43,10 +43,10 @@ def _claims(authorization: str) -> dict[str, str]:
         claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     except (ValueError, IndexError):
         return {}
-    return {name: _text(value) for name, value in claims.items()} if isinstance(claims, dict) else {}
+    return {name: _claim_text(value) for name, value in claims.items()} if isinstance(claims, dict) else {}
 
 
-def _text(value: object) -> str:
+def _claim_text(value: object) -> str:
     if isinstance(value, list):
-        return f"[{' '.join(_text(element) for element in value)}]"
+        return f"[{' '.join(_claim_text(element) for element in value)}]"
     return value if isinstance(value, str) else json.dumps(value)

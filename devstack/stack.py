@@ -39,6 +39,7 @@ class LocalStack:
         authorizer: the deployment's IAM.
         services: checks the permissions of AWS's own services.
         unavailable: functions that take no invocations, as with a reserved concurrency of 0.
+
     """
 
     def __init__(
@@ -75,8 +76,9 @@ class LocalStack:
         Raises:
             FunctionError: a function failed.
             AccessDeniedError: a function, or a service that acts for it, was denied something.
+
         """
-        for schedule in self._due(scheduled_time.hour):
+        for schedule in self._due_schedules(scheduled_time.hour):
             target = schedule["Target"]
             function = target["Arn"]["Fn::GetAtt"][0]
             event = target["Input"].replace(SCHEDULED_TIME, format_timestamp(scheduled_time))
@@ -87,7 +89,7 @@ class LocalStack:
             else:
                 self.invoke_asynchronously(function, json.loads(event))
 
-    def _due(self, hour: int) -> list[dict[str, Any]]:
+    def _due_schedules(self, hour: int) -> list[dict[str, Any]]:
         """The schedules that fire in an hour, by minute. Their form is `cron(<minute> <hour or *> * * ? *)`."""
         due = []
         for _, schedule in self._deployed.resources("AWS::Scheduler::Schedule"):
@@ -102,6 +104,7 @@ class LocalStack:
         Raises:
             FunctionError: the function failed. Lambda would retry twice first.
             AccessDeniedError: it was denied something.
+
         """
         try:
             self.functions[function].invoke(event)
@@ -141,6 +144,7 @@ class LocalStack:
 
         Raises:
             FunctionError: the function failed.
+
         """
         self.services.invoke_by_api("ApiFunction", "HttpApi", event["routeKey"])
         return self.functions["ApiFunction"].invoke(event)
@@ -150,6 +154,7 @@ class LocalStack:
 
         Raises:
             AccessDeniedError: a function, or a service that acts for it, was denied something.
+
         """
         try:
             handled = sum(self._pump_queue(*source) for source in self._sources)
@@ -261,6 +266,7 @@ def running_stack(
         parameters: template parameters that differ from their defaults.
         template: the template file.
         services: URLs of services that moto lacks, by the service names in their signatures.
+
     """
     with ExitStack() as running:
         listener = listener or running.enter_context(listen(0))
@@ -296,10 +302,10 @@ def _table_location(aws: str, database: str, table: str) -> str:
 
 def _code_folders(template: Path) -> dict[str, Path]:
     """The code folder of each function, by logical name."""
-    source = yaml_parse(template.read_text())
+    template_document = yaml_parse(template.read_text())
     return {
         name: REPOSITORY / body["Properties"]["CodeUri"]
-        for name, body in source["Resources"].items()
+        for name, body in template_document["Resources"].items()
         if body["Type"] == "AWS::Serverless::Function"
     }
 

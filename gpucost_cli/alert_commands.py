@@ -22,7 +22,7 @@ from gpucost_cli.options import (
 if TYPE_CHECKING:
     from gpucost.features.alerting.model import Notification, Subject
     from gpucost.features.alerting.muting import Silence
-    from gpucost.features.alerting.ports import AlertSources
+    from gpucost.features.alerting.ports import RuleInputs
     from gpucost.features.alerting.queries import AlertQueries
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -138,7 +138,6 @@ def test_receiver(stack: str, receiver: str) -> None:
     Example:
       gpucost alerts test --receiver email --stack gpucost-prod
     """
-    from gpucost.features.alerting.notifiers import notifiers
     from gpucost_cli import deployment
 
     settings = settings_store(stack).current().settings
@@ -146,10 +145,9 @@ def test_receiver(stack: str, receiver: str) -> None:
     if receiver not in receivers:
         allowed = ", ".join(receivers) or "none; add receivers to the settings"
         raise InvalidInputError(f"--receiver: unknown receiver {receiver!r}; allowed: {allowed}")
-    topic = deployment.find(stack).email_topic_arn
     key = receivers[receiver].key
     notification = _test_notification(settings.clusters[0].name)
-    notifiers(settings, email_topic_arn=topic, public_url="")[key].send([notification])
+    deployment.find(stack).container().notifiers(settings)[key].send([notification])
     click.echo(f"sent to {receiver} ({key})")
 
 
@@ -180,7 +178,7 @@ def replay(stack: str, start: datetime, end: datetime, path: Path | None, output
         settings = parse_settings(text)
         settings.check_new()
         stored = StoredSettings(stored.version, text, settings, current_user(), datetime.now(UTC))
-    notifications = list(replay_rules(_sources(stack), stored, start, end))
+    notifications = list(replay_rules(_rule_inputs(stack), stored, start, end))
     if output_format == "json":
         _print_json([alert_event(notification) for notification in notifications])
     else:
@@ -259,8 +257,8 @@ def _queries(stack: str) -> "AlertQueries":
     return container_of(stack).alert_queries
 
 
-def _sources(stack: str) -> "AlertSources":
-    from gpucost.features.alerting.ports import AlertSources
+def _rule_inputs(stack: str) -> "RuleInputs":
+    from gpucost.features.alerting.ports import RuleInputs
 
     container = container_of(stack)
-    return AlertSources(container.ledger, container.rollups, container.alert_spend, lambda: None, lambda: None)
+    return RuleInputs(container.ledger, container.rollups, container.alert_spend, lambda: None, lambda: None)

@@ -17,7 +17,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from devstack.aws import STACK, local_client
-from devstack.demo_records import announced, running_demos
+from devstack.demo_records import registered_demo, running_demos
 from devstack.fleet import demo as fleet
 from devstack.fleet import openmetrics
 from devstack.loopback import listen
@@ -27,7 +27,7 @@ from devstack.stack import LocalStack, running_stack
 from devstack.template import TEMPLATE
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp, hours_between
 from gpucost.pipeline.dispatch import due_messages
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost_cli import report
 from gpucost_cli.aws_session import clear_aws_configuration
 
@@ -67,7 +67,9 @@ def run(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
         if not once:
             port = listener.getsockname()[1]
             running.enter_context(
-                announced(port=port, endpoint=stack.endpoint, dynamodb=stack.dynamodb, access_keys=stack.access_keys)
+                registered_demo(
+                    port=port, endpoint=stack.endpoint, dynamodb=stack.dynamodb, access_keys=stack.access_keys
+                )
             )
         _push_settings(stack, url, slack)
         steps.update(task, completed=1.0)
@@ -114,7 +116,7 @@ def _attribute_hours(stack: LocalStack, start: datetime, end: datetime, steps: P
 
 def _push_settings(stack: LocalStack, prometheus_url: str, slack: Slack) -> None:
     local_client("secretsmanager", stack.endpoint).create_secret(Name=SLACK_SECRET, SecretString=slack.url)
-    store = DocumentStore(
+    store = SettingsDocumentStore(
         local_client("dynamodb", stack.dynamodb), stack.outputs["TableName"], clock=lambda: datetime.now(UTC)
     )
     store.push(settings_text(prometheus_url), author="demo", now=datetime.now(UTC))

@@ -35,7 +35,6 @@ class Deployment:
     def container(self) -> "Container":
         """Compose the parts of the deployment, with clients that have the caller's credentials."""
         from gpucost.container import Container
-        from gpucost.runtime import aws
         from gpucost.runtime.environment import Environment
 
         environment = Environment(
@@ -47,7 +46,7 @@ class Deployment:
             email_topic_arn=self.email_topic_arn,
             export_bucket=self.export_bucket,
         )
-        return Container(environment, client=aws.client)
+        return Container(environment)
 
 
 def find(stack: str) -> Deployment:

@@ -14,7 +14,7 @@ from gpucost_cli.aws_session import Command, aws_options
 
 if TYPE_CHECKING:
     from gpucost.container import Container
-    from gpucost.settings_document import DocumentStore
+    from gpucost.settings_document import SettingsDocumentStore
 
 
 class TimeType(click.ParamType[datetime]):
@@ -73,7 +73,7 @@ def container_of(stack: str) -> "Container":
     return deployment.find(stack).container()
 
 
-def settings_store(stack: str) -> "DocumentStore":
+def settings_store(stack: str) -> "SettingsDocumentStore":
     """Return the store of a deployment's settings documents."""
     return container_of(stack).settings_store
 

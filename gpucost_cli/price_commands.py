@@ -17,12 +17,24 @@ from gpucost_cli.options import TimeType, container_of, current_user, format_opt
 if TYPE_CHECKING:
     from gpucost.storage.price_book import PriceStore
 
-INVOCATION_SECONDS = 310
+INVOCATION_TIMEOUT_SECONDS = 310
 """A little longer than the function's timeout."""
 MAX_AMOUNT = Decimal(10) ** 9
 MAX_TEXT_LENGTH = 500
-COLUMNS = ("id", "source", "applies_to", "unit", "amount", "currency", "from", "to", "fetched_at", "author", "reason")
-EVENTS = ("at", "event", "id", "source", "applies_to", "price", "from", "to", "author", "why", "settled_at")
+PRICE_COLUMNS = (
+    "id",
+    "source",
+    "applies_to",
+    "unit",
+    "amount",
+    "currency",
+    "from",
+    "to",
+    "fetched_at",
+    "author",
+    "reason",
+)
+CHANGE_COLUMNS = ("at", "event", "id", "source", "applies_to", "price", "from", "to", "author", "why", "settled_at")
 
 
 @click.group()
@@ -54,7 +66,7 @@ def list_(
     first = start or floor_hour(datetime.now(UTC))
     listing = PriceListing(_book(stack))
     page = listing.page(first, end or first + HOUR, source=source, instance_type=instance_type, limit=0)
-    _show(output_format, "prices", COLUMNS, [price_row(row) for row in page.rows])
+    _show(output_format, "prices", PRICE_COLUMNS, [price_row(row) for row in page.rows])
 
 
 @prices.command("set")
@@ -159,7 +171,7 @@ def refresh(stack: str, source: str | None, months: Sequence[str]) -> None:
         variables = {"GPUCOST_TABLE": target.table, "GPUCOST_PRICE_SOURCES": ",".join(target.price_sources)}
         refreshed = run_locally(stack, "PricesFunction", "prices", variables, event)["refreshed"]
     else:
-        refreshed = invoke(target.prices_function, event, seconds=INVOCATION_SECONDS)["refreshed"]
+        refreshed = invoke(target.prices_function, event, seconds=INVOCATION_TIMEOUT_SECONDS)["refreshed"]
     if not refreshed:
         click.echo(
             "nothing was refreshed. The stack's parameters SpotPrices, OnDemandPrices, InstanceShapes and BillPrices "
@@ -174,12 +186,12 @@ def refresh(stack: str, source: str | None, months: Sequence[str]) -> None:
 @click.option("--from", "--start", "start", type=TimeType(), help="Changes since then.  [default: 30 days]")
 @click.option("--to", "--end", "end", type=TimeType(), help="Changes before then.  [default: now]")
 @format_option("table", "json", "csv")
-def history(stack: str, start: datetime | None, end: datetime | None, output_format: str) -> None:
+def changes(stack: str, start: datetime | None, end: datetime | None, output_format: str) -> None:
     """List prices that were set or dropped by hand, and changes of past hours, newest first.
 
     \b
     Example:
-      gpucost prices history --stack gpucost --from 2026-11-01
+      gpucost prices changes --stack gpucost --from 2026-11-01
     """
     last = end or datetime.now(UTC)
     first = start or last - timedelta(days=30)
@@ -205,8 +217,10 @@ def history(stack: str, start: datetime | None, end: datetime | None, output_for
                      "applies_to": {name: ", ".join(values) for name, values in change.applies_to.items()},
                      "price": "", "from": change.start, "to": change.end, "author": change.author, "why": change.reason,
                      "settled_at": change.settled_at})  # fmt: skip
-    rows = [{name: row[name] for name in EVENTS} for row in rows if first <= row["at"] < last]
-    _show(output_format, "history", EVENTS, sorted(rows, key=lambda row: (row["at"], row["event"]), reverse=True))
+    rows = [{name: row[name] for name in CHANGE_COLUMNS} for row in rows if first <= row["at"] < last]
+    _show(
+        output_format, "changes", CHANGE_COLUMNS, sorted(rows, key=lambda row: (row["at"], row["event"]), reverse=True)
+    )
 
 
 def _show(output_format: str, name: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:

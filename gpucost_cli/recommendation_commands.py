@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpucost.features.recommendations.model import Recommendation
     from gpucost.features.recommendations.queries import RecommendationList, RecommendationQueries
 
-INVOCATION_SECONDS = 910
+INVOCATION_TIMEOUT_SECONDS = 910
 """A little longer than the time limit of the function."""
 
 
@@ -115,7 +115,7 @@ def run(stack: str, cluster: str | None) -> None:
     if is_demo(stack):
         answer = run_locally(stack, "RecommendFunction", "recommend", {"GPUCOST_TABLE": deployed.table}, event)
     else:
-        answer = invoke(deployed.recommend_function, event, seconds=INVOCATION_SECONDS)
+        answer = invoke(deployed.recommend_function, event, seconds=INVOCATION_TIMEOUT_SECONDS)
     for review in answer["reviewed"]:
         click.echo(f"{review['cluster']}\t{review['workloads']} workloads\t{review['recommendations']} recommendations")
     if answer["clusters_left"]:

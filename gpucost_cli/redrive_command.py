@@ -11,7 +11,7 @@ import click
 from gpucost.core.errors import MessageError
 from gpucost.runtime.messages import (
     ExternalAlerts,
-    HourClosed,
+    HourPublished,
     HoursDue,
     HoursToRestate,
     ScheduledTick,
@@ -32,7 +32,7 @@ POLL_SECONDS = 1
 BATCH = 10
 """Limit of SQS."""
 NO_REASON = "the function failed each time; see its log"
-DeadLetter = HoursDue | HoursToRestate | HourClosed | Tick | ScheduledTick | ExternalAlerts
+DeadLetter = HoursDue | HoursToRestate | HourPublished | Tick | ScheduledTick | ExternalAlerts
 Action = Literal["sent", "dropped", "kept"]
 Report = Callable[[Action, str, str], None]
 """Called for each message with what happens to it, what it is (or why it cannot be read), and why it failed."""
@@ -62,7 +62,6 @@ def redrive(stack: str, output_format: str, *, dry_run: bool) -> None:
     Example:
       gpucost hours redrive --stack gpucost-prod --dry-run
     """
-    from gpucost.runtime import aws
     from gpucost_cli import deployment
 
     messages: list[dict[str, str]] = []
@@ -75,8 +74,8 @@ def redrive(stack: str, output_format: str, *, dry_run: bool) -> None:
     container = deployed.container()
     version = container.settings_store.current().version
     result = drive(
-        aws.client("sqs"), deployed.dead_letter_queue_url, container.bus, settings_version=version, dry_run=dry_run,
-        report=report,
+        container.client("sqs"), deployed.dead_letter_queue_url, container.bus, settings_version=version,
+        dry_run=dry_run, report=report,
     )  # fmt: skip
     if output_format == "json":
         document = {"dry_run": dry_run, **result._asdict(), "messages": messages}
@@ -170,7 +169,7 @@ def _read(body: object) -> DeadLetter:
         return _read(document.get("Message"))
     if "scheduled_time" in document and "kind" not in document:
         return read_message(ScheduledTick, body)
-    if document.get("kind") in ("hour-closed", "tick", "amp-alerts"):
+    if document.get("kind") in ("hour-published", "tick", "amp-alerts"):
         return read_alert_input(body)
     return read_attribute_input(body)
 
@@ -219,14 +218,14 @@ def _send(bus: "MessageBus", letter: DeadLetter, settings_version: int) -> None:
         bus.send_due([letter.model_copy(update={"force": True, "settings_version": settings_version})])
     elif isinstance(letter, HoursToRestate):
         bus.send_due([letter])
-    elif isinstance(letter, HourClosed | Tick | ExternalAlerts):
+    elif isinstance(letter, HourPublished | Tick | ExternalAlerts):
         bus.publish(letter)
 
 
 def _description(letter: DeadLetter) -> str:
     if isinstance(letter, HoursDue | HoursToRestate):
         return f"{letter.kind} {letter.cluster} {letter.first_hour:%Y-%m-%dT%HZ}, {letter.hours} h"
-    if isinstance(letter, HourClosed):
+    if isinstance(letter, HourPublished):
         return f"{letter.kind} {letter.cluster} {letter.hour:%Y-%m-%dT%HZ}"
     if isinstance(letter, ExternalAlerts):
         return f"{letter.kind} {letter.correlation_id}"

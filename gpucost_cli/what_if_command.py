@@ -13,7 +13,7 @@ from gpucost.core.errors import InvalidInputError
 from gpucost_cli.options import container_of, format_option, stack_option
 
 if TYPE_CHECKING:
-    from gpucost.features.recommendations.what_if import Move, Outcome
+    from gpucost.features.recommendations.what_if import MoveOutcome, MoveToSlices
 
 _MOVE = re.compile(
     r"(?P<gpus>[1-9]\d{0,5})\s*x?\s+(?P<model>\S.*?)\s+to\s+(?P<profile>[1-7]g\.\d+gb(?:\+me)?)", re.IGNORECASE
@@ -42,7 +42,7 @@ def what_if(stack: str, business_unit: str, move: str, days: int, cluster: str |
       gpucost recommendations what-if --stack gpucost-prod --business-unit research --move '10 A100 to 3g.20gb'
     """
     from gpucost.features.recommendations.scenarios import WhatIfService
-    from gpucost.features.recommendations.what_if import Move
+    from gpucost.features.recommendations.what_if import MoveToSlices
     from gpucost.runtime.json_text import dumps
 
     match = _MOVE.fullmatch(move.strip())
@@ -50,7 +50,7 @@ def what_if(stack: str, business_unit: str, move: str, days: int, cluster: str |
         raise InvalidInputError(f"--move {move!r} is invalid; write it like '10 A100 to 3g.20gb'")
     container = container_of(stack)
     service = WhatIfService(container.settings_store, container.rollups, clock=lambda: datetime.now(UTC))
-    move_request = Move(business_unit, int(match["gpus"]), match["model"], match["profile"].lower())
+    move_request = MoveToSlices(business_unit, int(match["gpus"]), match["model"], match["profile"].lower())
     outcome, currency = service.what_if(move_request, days=days, cluster=cluster)
     if output_format == "json":
         sys.stdout.write(dumps(document(outcome, currency), indent=2) + "\n")
@@ -58,7 +58,7 @@ def what_if(stack: str, business_unit: str, move: str, days: int, cluster: str |
         _print_tables(outcome, currency, move_request)
 
 
-def document(outcome: "Outcome", currency: str) -> dict[str, Any]:
+def document(outcome: "MoveOutcome", currency: str) -> dict[str, Any]:
     """Build the JSON document of an outcome, with all digits."""
     return {
         "days": outcome.days,
@@ -76,7 +76,7 @@ def document(outcome: "Outcome", currency: str) -> dict[str, Any]:
     }
 
 
-def _print_tables(outcome: "Outcome", currency: str, move: "Move") -> None:
+def _print_tables(outcome: "MoveOutcome", currency: str, move: "MoveToSlices") -> None:
     from rich import box
     from rich.table import Table
 

@@ -29,33 +29,33 @@ def weekly(hour: int) -> float:
     return 160.0 if day < 5 and 8 <= clock < 20 else 100.0
 
 
-def independent(chance: random.Random, hours: int) -> Series:
+def independent(rng: random.Random, hours: int) -> Series:
     """Independent noise for each hour."""
-    return [weekly(hour) * (1 + chance.gauss(0, 0.1)) for hour in range(hours)]
+    return [weekly(hour) * (1 + rng.gauss(0, 0.1)) for hour in range(hours)]
 
 
-def correlated(chance: random.Random, hours: int) -> Series:
+def correlated(rng: random.Random, hours: int) -> Series:
     """Autocorrelated days, as caused by jobs and releases."""
     series: Series = []
     day = 0.0
     for hour in range(hours):
-        day = 0.7 * day + chance.gauss(0, 0.08) if hour % DAY == 0 else day
-        series.append(max(0.0, weekly(hour) * (1 + day + chance.gauss(0, 0.05))))
+        day = 0.7 * day + rng.gauss(0, 0.08) if hour % DAY == 0 else day
+        series.append(max(0.0, weekly(hour) * (1 + day + rng.gauss(0, 0.05))))
     return series
 
 
-def wandering(chance: random.Random, hours: int) -> Series:
+def wandering(rng: random.Random, hours: int) -> Series:
     """A level that follows a random walk of 3% a day."""
     level, series = 1.0, Series()
     for hour in range(hours):
-        level *= math.exp(chance.gauss(0, 0.03)) if hour % DAY == 0 else 1.0
+        level *= math.exp(rng.gauss(0, 0.03)) if hour % DAY == 0 else 1.0
         series.append(level * weekly(hour))
     return series
 
 
-def bursts(chance: random.Random, hours: int) -> Series:
+def bursts(rng: random.Random, hours: int) -> Series:
     """Spot batches: now and then an hour costs four times as much (heavy tails, as public GPU cluster traces show)."""
-    return [weekly(hour) * (4 if chance.random() < 0.02 else 1) for hour in range(hours)]
+    return [weekly(hour) * (4 if rng.random() < 0.02 else 1) for hour in range(hours)]
 
 
 KINDS: list[Callable[[random.Random, int], Series]] = [independent, correlated, wandering, bursts]
@@ -72,7 +72,7 @@ def _cycle(hour: int, night: float, weekend: float) -> float:
 
 
 def _jobs(
-    chance: random.Random, hours: int, hourly: float, median: float, sigma: float, gpus: dict[float, float],
+    rng: random.Random, hours: int, hourly: float, median: float, sigma: float, gpus: dict[float, float],
     night: float, weekend: float,
 ) -> Series:  # fmt: skip
     """GPU-hours of jobs that come as the day has it and run lognormally long; a month of jobs runs before the start."""
@@ -81,63 +81,63 @@ def _jobs(
     sizes, weights = list(gpus), list(gpus.values())
     for hour in range(-before, hours):
         mean = hourly * _cycle(hour % WEEK, night, weekend)
-        for _ in range(_poisson(chance, mean)):
-            begin = hour + chance.random()
-            end = begin + min(median * math.exp(sigma * chance.gauss(0, 1)), 4.0 * WEEK)
-            size = chance.choices(sizes, weights)[0]
+        for _ in range(_poisson(rng, mean)):
+            begin = hour + rng.random()
+            end = begin + min(median * math.exp(sigma * rng.gauss(0, 1)), 4.0 * WEEK)
+            size = rng.choices(sizes, weights)[0]
             for busy_hour in range(max(0, math.floor(begin)), min(hours, math.ceil(end))):
                 series[busy_hour] += size * (min(end, busy_hour + 1) - max(begin, busy_hour))
     return list(series)
 
 
-def _poisson(chance: random.Random, mean: float) -> int:
-    limit, product, count = math.exp(-mean), chance.random(), 0
+def _poisson(rng: random.Random, mean: float) -> int:
+    limit, product, count = math.exp(-mean), rng.random(), 0
     while product > limit:
-        product *= chance.random()
+        product *= rng.random()
         count += 1
     return count
 
 
-def pai(chance: random.Random, hours: int) -> Series:
+def pai(rng: random.Random, hours: int) -> Series:
     """ln(4.5 h ÷ 23 min) ÷ 1.2816 = 1.92."""
-    return _jobs(chance, hours, 20, 23 / 60, 1.92, {0.25: 2, 0.5: 3, 1: 4, 2: 1}, 0.4, 0.7)
+    return _jobs(rng, hours, 20, 23 / 60, 1.92, {0.25: 2, 0.5: 3, 1: 4, 2: 1}, 0.4, 0.7)
 
 
-def philly(chance: random.Random, hours: int) -> Series:
+def philly(rng: random.Random, hours: int) -> Series:
     """A median of 15 minutes and a week at 99.5%: ln(672) ÷ 2.576 = 2.53."""
-    return _jobs(chance, hours, 8, 0.25, 2.53, {1: 75, 2: 9, 4: 9, 8: 5, 16: 2}, 0.6, 0.8)
+    return _jobs(rng, hours, 8, 0.25, 2.53, {1: 75, 2: 9, 4: 9, 8: 5, 16: 2}, 0.6, 0.8)
 
 
-def azure(chance: random.Random, hours: int) -> Series:
+def azure(rng: random.Random, hours: int) -> Series:
     """Replicas follow demand, with bursts that last part of an hour."""
     series: Series = []
     for hour in range(hours):
-        demand = 40 * _cycle(hour, 0.3, 0.5) * (1 + chance.gauss(0, 0.05))
-        burst = 40 * chance.uniform(0.1, 0.5) * chance.random() if chance.random() < 0.03 else 0.0
+        demand = 40 * _cycle(hour, 0.3, 0.5) * (1 + rng.gauss(0, 0.05))
+        burst = 40 * rng.uniform(0.1, 0.5) * rng.random() if rng.random() < 0.03 else 0.0
         series.append(max(2.0, math.ceil(demand) + burst))
     return series
 
 
-def launch(chance: random.Random, hours: int) -> Series:
+def launch(rng: random.Random, hours: int) -> Series:
     """A service of half the size starts at some time and stays."""
-    at = chance.randint(2 * WEEK, hours)
-    return [(value or 0) + (20.0 if hour >= at else 0.0) for hour, value in enumerate(azure(chance, hours))]
+    at = rng.randint(2 * WEEK, hours)
+    return [(usd or 0) + (20.0 if hour >= at else 0.0) for hour, usd in enumerate(azure(rng, hours))]
 
 
-def growth(chance: random.Random, hours: int) -> Series:
+def growth(rng: random.Random, hours: int) -> Series:
     """1% more every day."""
-    return [(value or 0) * 1.01 ** (hour / DAY) for hour, value in enumerate(azure(chance, hours))]
+    return [(usd or 0) * 1.01 ** (hour / DAY) for hour, usd in enumerate(azure(rng, hours))]
 
 
-def campaign(chance: random.Random, hours: int) -> Series:
+def campaign(rng: random.Random, hours: int) -> Series:
     """64 GPUs for one to three weeks at a time."""
-    series = philly(chance, hours)
-    at = chance.randint(0, 3 * WEEK)
+    series = philly(rng, hours)
+    at = rng.randint(0, 3 * WEEK)
     while at < hours:
-        length = chance.randint(WEEK, 3 * WEEK)
+        length = rng.randint(WEEK, 3 * WEEK)
         for hour in range(at, min(hours, at + length)):
             series[hour] = (series[hour] or 0) + 64
-        at += length + chance.randint(2 * WEEK, 6 * WEEK)
+        at += length + rng.randint(2 * WEEK, 6 * WEEK)
     return series
 
 

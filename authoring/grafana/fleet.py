@@ -25,7 +25,7 @@ _POOLS = Level("node_pool", IN_CLUSTER)
 
 
 def dashboard() -> Dashboard:
-    """Build the dashboard for SREs and finance partners."""
+    """Build the dashboard of the whole fleet, for SREs and finance partners."""
     measured = f"""(sum({_FLEET.series("gpus:sum", 'part=~"effective|waste"')}) > 0)"""
     now = [
         stat_panel("GPUs", GPUS, _FLEET.sum("capacity_gpus:sum"), "Physical GPUs on nodes."),

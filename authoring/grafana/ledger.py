@@ -32,7 +32,7 @@ Grafana shows exact decimals as floats. For accounting, use `/v1/costs?format=cs
 
 
 def dashboard() -> dashboards.Dashboard:
-    """Build the dashboard for finance partners."""
+    """Build the dashboard on the ledger's figures, which it reads from the API, for finance partners."""
     windows = ("24h", "7d", "week", "month", "lastmonth")
     window = dashboards.CustomVariable("window").label("Period").values(",".join(windows))
     daily = {**_PERIOD, "granularity": "day", "group_by": "business_unit"}

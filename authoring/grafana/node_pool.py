@@ -33,7 +33,7 @@ _DEVICE = "{{Hostname}}{{hostname}} {{gpu}} {{GPU_I_PROFILE}}"
 
 
 def dashboard() -> Dashboard:
-    """Build the dashboard for SREs."""
+    """Build the dashboard of one node pool, for SREs."""
     pools = f"label_values(node_pool:gpucost_capacity_gpus:sum{{{IN_CLUSTER}}}, node_pool)"
     return with_panels(
         empty_dashboard("GPU node pool", "gpucost-node-pool", "GPUs of a node pool, live."),

@@ -100,12 +100,12 @@ def _metrics() -> Sequence[Panel]:
 def _hours() -> Sequence[Panel]:
     return [
         _chart(
-            "Hours", GPUS, ("HoursSent", "dispatch", "Sum"), ("HoursClosed", "attribute", "Sum"),
+            "Hours", GPUS, ("HoursSent", "dispatch", "Sum"), ("HoursPublished", "attribute", "Sum"),
             ("HoursIncomplete", "attribute", "Sum"), ("HoursGivenUp", "attribute", "Sum"),
         ),
-        _chart("Overdue hours, refused settings, failed clusters", GPUS,
+        _chart("Overdue hours, unreadable settings, failed clusters", GPUS,
                ("HoursOverdue", "dispatch", "Maximum"),
-               ("SettingsRefused", "dispatch", "Maximum"), ("ClustersFailed", "dispatch", "Maximum")),
+               ("SettingsVersionsUnreadable", "dispatch", "Maximum"), ("ClustersFailed", "dispatch", "Maximum")),
         _chart("Delay from the end of an hour to its figures", "s", ("LagSeconds", "attribute", "p90")),
         _chart("Coverage of the allocation source", RATIO, ("AllocationCoverage", "attribute", "Average"),
                ("AllocationCoverage", "attribute", "Minimum")),
@@ -121,7 +121,7 @@ def _service() -> Sequence[Panel]:
     )
     return [
         _chart("Duration of each step", "s",
-               ("MeterSeconds", "attribute", "p90"), ("PublishSeconds", "attribute", "p90")),
+               ("AttributeSeconds", "attribute", "p90"), ("PublishSeconds", "attribute", "p90")),
         _chart("Lines, queries and capacity units", GPUS, ("LinesWritten", "attribute", "Sum"),
                ("Queries", "attribute", "Sum"),
                ("CapacityUnits", "attribute", "Sum")),

@@ -9,11 +9,11 @@ import itertools
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from devstack.fleet.instants import ZERO, Allocation
+from devstack.fleet.instants import ZERO, PodAllocation
 from devstack.fleet.scenario import Exporter, Interval, Minutes, Node, Scenario
 from devstack.fleet.scraping import Scraping
 
-LONG_GAP = 5
+LONG_GAP_MINUTES = 5
 """Minutes. GPUs that were free in a longer gap of the allocation source count as unobserved, else unallocated."""
 Span = tuple[Fraction, Fraction]
 
@@ -36,7 +36,7 @@ class ObservationBounds:
     @property
     def long_gaps(self) -> list[Span]:
         """Gaps of the allocation source that are too long to infer which GPUs were free."""
-        return [gap for gap in self.gaps if minutes_in(gap) > LONG_GAP]
+        return [gap for gap in self.gaps if minutes_in(gap) > LONG_GAP_MINUTES]
 
     def is_unobserved(self, at: Minutes) -> bool:
         """Whether an instant lies in a long gap."""
@@ -55,29 +55,29 @@ class ObservationBounds:
             max((minutes_in(overlap(gap, self.window)) for gap in wide if gap[0] <= at <= gap[1]), default=near) or near
         )
 
-    def start_bound(self, allocation: Allocation) -> Fraction:
+    def start_bound(self, allocation: PodAllocation) -> Fraction:
         """The bound for the time at which a pod starts to hold its GPUs."""
         return self.edge_bound(
             allocation.start, is_exact=self._has_pod_times and allocation.start == allocation.pod.start
         )
 
-    def running_bound(self, allocation: Allocation, interval: Fraction) -> Fraction:
+    def running_bound(self, allocation: PodAllocation, interval: Fraction) -> Fraction:
         """The bound for the time at which a pod starts to run."""
         if allocation.running_from >= allocation.end:
             return ZERO
         is_exact = self._has_pod_times and allocation.running_from == allocation.pod.start
         return self.edge_bound(allocation.running_from, is_exact=is_exact, interval=interval)
 
-    def end_bound(self, allocation: Allocation, interval: Fraction = ZERO) -> Fraction:
+    def end_bound(self, allocation: PodAllocation, interval: Fraction = ZERO) -> Fraction:
         """The bound for the time at which a pod releases its GPUs."""
         return self.edge_bound(allocation.end, is_exact=self._has_exact_end(allocation), interval=interval)
 
-    def is_invisible(self, allocation: Allocation) -> bool:
+    def is_invisible(self, allocation: PodAllocation) -> bool:
         """Whether a pod held its GPUs only inside a gap, and no later sample shows that it did."""
         inside = any(gap[0] <= allocation.start and allocation.end <= gap[1] for gap in self.gaps)
         return inside and not (self._has_pod_times and self._has_exact_end(allocation))
 
-    def _has_exact_end(self, allocation: Allocation) -> bool:
+    def _has_exact_end(self, allocation: PodAllocation) -> bool:
         """Whether kube_pod_completion_time shows the end: the pod finished and still existed at the next scrape."""
         pod = allocation.pod
         if not self._has_pod_times or pod.finished is None or allocation.end != pod.finished:

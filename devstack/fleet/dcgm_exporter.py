@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from devstack.fleet.scenario import Device, Exporter, Minutes, Node, Pod, Scenario
 from devstack.fleet.scraping import MINUTE_MS, Scraping
-from devstack.fleet.series import Series
+from devstack.fleet.series import SimulatedSeries
 
 Labels = dict[str, str]
 _WHOLE_GPUS_ONLY = {
@@ -32,7 +32,7 @@ def targets(scenario: Scenario) -> Iterator[tuple[Node, Scraping]]:
                 yield node, replace(scraping, instance=instance, lifetime=(max(first, begins), min(last, ends)))
 
 
-def series(scenario: Scenario) -> Iterator[Series]:
+def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
     """Series of all devices of all nodes."""
     for node, scraping in targets(scenario):
         exporter = scenario.dcgm
@@ -60,7 +60,7 @@ def series(scenario: Scenario) -> Iterator[Series]:
                             samples_by_series.setdefault(key, []).extend((times[number], value) for number in scrapes)
         for key, samples in samples_by_series.items():
             labels = dict(key)
-            yield Series(labels.pop("__name__"), labels, samples)
+            yield SimulatedSeries(labels.pop("__name__"), labels, samples)
 
 
 def _exposed_signals(exporter: Exporter, node: Node, device: Device, minute: Fraction) -> Mapping[str, int]:

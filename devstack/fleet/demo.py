@@ -54,9 +54,9 @@ def scenario(end: datetime) -> Scenario:
 def _slices(mig: Node, first_hour: int) -> Iterator[Pod]:
     slice_index = 0
     for namespace, units, use in (
-        ("bu-a", 3, _flat("0.62")),
-        ("bu-b", 2, _by_hour("0.45", "0.12", first_hour)),
-        ("bu-c", 2, _flat("0.045")),
+        ("bu-a", 3, _constant_use("0.62")),
+        ("bu-b", 2, _use_by_daytime("0.45", "0.12", first_hour)),
+        ("bu-c", 2, _constant_use("0.045")),
     ):
         for i in range(units):
             owners = (("ReplicaSet", f"{namespace}-app-6f7d"), ("Deployment", f"{namespace}-app"))
@@ -67,7 +67,7 @@ def _slices(mig: Node, first_hour: int) -> Iterator[Pod]:
 
 def _service(on: Node, first_hour: int) -> Iterator[Pod]:
     owners = (("ReplicaSet", "chat-5c9b"), ("Deployment", "chat"))
-    use = _by_hour("0.71", "0.08", first_hour)
+    use = _use_by_daytime("0.71", "0.08", first_hour)
     for i in range(4):
         # The fourth replica was added on the second day, and its image pull takes 15 minutes.
         start, pull = (30 * 60, 15) if i == 3 else (0, 0)
@@ -80,7 +80,7 @@ def _service(on: Node, first_hour: int) -> Iterator[Pod]:
 def _notebooks(on: Node) -> Iterator[Pod]:
     for i in range(2):
         owners = (("StatefulSet", "notebook"),)
-        use = _flat("0.003")
+        use = _constant_use("0.003")
         yield Pod(f"notebook-{i}", on, [i], use, namespace="notebooks", owners=owners, start=0, deleted=END)
 
 
@@ -90,8 +90,9 @@ def _nightly_jobs(on: Node, end: datetime) -> Iterator[Pod]:
         if at.hour == 1 and minute:
             name = f"train-{at:%d}"
             yield Pod(
-                name, on, [2, 3], _flat("0.93"), namespace="training", owners=(("Job", name), ("CronJob", "train")),
-                requests={"main": {GPU: 2}}, start=minute, finished=minute + 260, deleted=min(END, minute + 620),
+                name, on, [2, 3], _constant_use("0.93"), namespace="training",
+                owners=(("Job", name), ("CronJob", "train")), requests={"main": {GPU: 2}}, start=minute,
+                finished=minute + 260, deleted=min(END, minute + 620),
             )  # fmt: skip
 
 
@@ -112,8 +113,8 @@ def _batch(on: Node) -> Pod:
     start = on.lifetime[0] + 4
     name = f"render-{on.name}"
     return Pod(
-        name, on, [0], _flat("0.88"), namespace="render", owners=(("Job", name),), start=start, running=start + 2,
-        deleted=min(END, on.lifetime[1] + 5),
+        name, on, [0], _constant_use("0.88"), namespace="render", owners=(("Job", name),), start=start,
+        running=start + 2, deleted=min(END, on.lifetime[1] + 5),
     )  # fmt: skip
 
 
@@ -125,10 +126,10 @@ def _labels(pool: str, capacity_type: str = "on-demand") -> dict[str, str]:
     }
 
 
-def _flat(use: str) -> Use:
+def _constant_use(use: str) -> Use:
     return ((0, use),)
 
 
-def _by_hour(day: str, night: str, first_hour: int) -> Use:
+def _use_by_daytime(day: str, night: str, first_hour: int) -> Use:
     """Use that is high from 07:00 to 19:00 UTC."""
     return [(60 * i, day if 7 <= (first_hour + i) % 24 < 19 else night) for i in range(HOURS)]

@@ -14,7 +14,7 @@ ZERO, WHOLE_GPU = Fraction(0), Fraction(1)
 
 
 @dataclass(frozen=True)
-class Allocation:
+class PodAllocation:
     """A pod's units of one resource, from its binding to its end."""
 
     pod: Pod
@@ -65,14 +65,14 @@ class Allocation:
         return self.running_from <= at < self.end
 
 
-def allocations(scenario: Scenario) -> list[Allocation]:
+def allocations(scenario: Scenario) -> list[PodAllocation]:
     """All allocations, in the order of the scenario's pods."""
     allocations_in_order = []
     for pod in scenario.pods:
         if pod.node is not None and pod.node.geometries:
             geometry = pod.node.geometry_at(max(pod.start, pod.node.lifetime[0])) or pod.node.geometries[0]
             for resource, units in effective_request(pod).items():
-                allocations_in_order.append(Allocation(pod, pod.node, geometry, resource, units))
+                allocations_in_order.append(PodAllocation(pod, pod.node, geometry, resource, units))
     return allocations_in_order
 
 
@@ -94,13 +94,13 @@ def effective_request(pod: Pod) -> dict[str, int]:
 class DeviceUse:
     """The true utilization of devices, and which pods cause it."""
 
-    def __init__(self, scenario: Scenario, allocated: Iterable[Allocation]) -> None:
+    def __init__(self, scenario: Scenario, allocated: Iterable[PodAllocation]) -> None:
         self._unrequested_use = scenario.unrequested_use
-        self._on_node: dict[int, list[Allocation]] = {}
+        self._on_node: dict[int, list[PodAllocation]] = {}
         for allocation in allocated:
             self._on_node.setdefault(id(allocation.node), []).append(allocation)
 
-    def sharers(self, node: Node, device_index: int) -> list[Allocation]:
+    def sharers(self, node: Node, device_index: int) -> list[PodAllocation]:
         """All allocations that ever include a device, or a replica of it."""
         return [allocation for allocation in self._on_node.get(id(node), []) if device_index in allocation.pod.devices]
 
@@ -116,7 +116,7 @@ class DeviceUse:
             demand += value_at(allocation.pod.use_of(list(allocation.pod.devices).index(device_index)), at)
         return min(demand, WHOLE_GPU)
 
-    def used_gpus(self, allocation: Allocation, device_index: int, at: Minutes) -> Fraction:
+    def used_gpus(self, allocation: PodAllocation, device_index: int, at: Minutes) -> Fraction:
         """Physical GPUs that a pod uses on a device. Use of a shared device is split by the replicas that run on it."""
         device_gpus = gpus_of_device(allocation.geometry, device_index)
         if allocation.geometry.replicas == 1:
@@ -132,7 +132,7 @@ class DeviceUse:
             / replicas
         )
 
-    def allocated_gpus(self, allocation: Allocation, device_index: int) -> Fraction:
+    def allocated_gpus(self, allocation: PodAllocation, device_index: int) -> Fraction:
         """Physical GPUs that a pod holds on one of its devices, which bounds its use of that device."""
         if allocation.geometry.replicas == 1:
             return gpus_of_device(allocation.geometry, device_index)

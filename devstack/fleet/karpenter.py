@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 from devstack.fleet.scenario import Minutes, Scenario
 from devstack.fleet.scraping import Scraping
-from devstack.fleet.series import Series, constant
+from devstack.fleet.series import SimulatedSeries, constant
 
 SCRAPING = Scraping("karpenter", "10.0.0.20:8080")
 LIMIT = 64
 
 
-def series(scenario: Scenario) -> Iterator[Series]:
+def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
     """GPUs used, and their limit, for each node pool in the nodes' labels."""
     pools: dict[str, list[tuple[Minutes, Minutes, int]]] = {}
     for node in scenario.nodes:
@@ -30,8 +30,8 @@ def series(scenario: Scenario) -> Iterator[Series]:
             for since, until in itertools.pairwise(edges)
             for sample in constant(times, since, until, sum(gpus for a, b, gpus in intervals if a <= since < b))
         ]
-        yield Series("karpenter_nodepools_usage", {"nodepool": pool, **target_labels}, usage)
-        yield Series(
+        yield SimulatedSeries("karpenter_nodepools_usage", {"nodepool": pool, **target_labels}, usage)
+        yield SimulatedSeries(
             "karpenter_nodepools_limit",
             {"nodepool": pool, **target_labels},
             constant(times, edges[0], edges[-1], LIMIT),

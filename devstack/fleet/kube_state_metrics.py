@@ -4,13 +4,13 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from devstack.fleet.scenario import KubeStateMetrics, Node, Pod, Scenario
-from devstack.fleet.series import Minutes, Series, constant
+from devstack.fleet.series import Minutes, SimulatedSeries, constant
 
 PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 Labels = Mapping[str, str]
 
 
-def series(scenario: Scenario) -> Iterator[Series]:
+def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
     """All series of all instances."""
     for instance in scenario.ksm:
         times = instance.scraping.successful_times(scenario.start, scenario.end)
@@ -25,7 +25,7 @@ def series(scenario: Scenario) -> Iterator[Series]:
         yield from exposition.owners(scenario.pods)
         for namespace, labels in scenario.namespace_labels.items():
             exposed = {"namespace": namespace, **labels, **target_labels}
-            yield Series("kube_namespace_labels", exposed, constant(times, *_ALWAYS, 1))
+            yield SimulatedSeries("kube_namespace_labels", exposed, constant(times, *_ALWAYS, 1))
 
 
 _ALWAYS = (-1e6, 1e6)
@@ -44,7 +44,7 @@ class _Exposition:
         shard, shards = self._instance.shard
         return zlib.crc32(name.encode()) % shards == shard
 
-    def node(self, node: Node) -> Iterator[Series]:
+    def node(self, node: Node) -> Iterator[SimulatedSeries]:
         """A node's series, for as long as the node exists."""
         start, end = node.lifetime
         node_labels = {"node": node.name}
@@ -65,7 +65,7 @@ class _Exposition:
                     labels = {**node_labels, "resource": resource, "unit": "integer"}
                     yield self._series(f"kube_node_status_{metric}", labels, begin, stop, count)
 
-    def _node_labels(self, node: Node) -> Iterator[Series]:
+    def _node_labels(self, node: Node) -> Iterator[SimulatedSeries]:
         start, end = node.lifetime
         base = {f"label_{name}": value for name, value in node.labels.items()}
         if node.instance_type:
@@ -87,7 +87,7 @@ class _Exposition:
                 yield self._series("kube_node_labels", {"node": node.name, **labels}, edge, after)
             current = (labels, after)
 
-    def pod(self, pod: Pod) -> Iterator[Series]:
+    def pod(self, pod: Pod) -> Iterator[SimulatedSeries]:
         """A pod's series, until the pod is deleted."""
         pod_labels = {"namespace": pod.namespace, "pod": pod.name, "uid": pod.id}
         node = pod.node.name if pod.node else ""
@@ -132,13 +132,13 @@ class _Exposition:
         if self._instance.pod_labels and pod.labels:
             yield self._series("kube_pod_labels", {**pod_labels, **pod.labels}, pod.start, pod.deleted)
 
-    def _pod_times(self, pod: Pod, pod_labels: Labels) -> Iterator[Series]:
+    def _pod_times(self, pod: Pod, pod_labels: Labels) -> Iterator[SimulatedSeries]:
         if pod.start > _ALWAYS[0]:
             yield self._timestamp("kube_pod_status_scheduled_time", pod_labels, pod.start, pod.deleted, pod.start)
         if pod.finished is not None:
             yield self._timestamp("kube_pod_completion_time", pod_labels, pod.finished, pod.deleted, pod.finished)
 
-    def owners(self, pods: Sequence[Pod]) -> Iterator[Series]:
+    def owners(self, pods: Sequence[Pod]) -> Iterator[SimulatedSeries]:
         """The owners of pods' owners, for as long as the pods exist."""
         lifetimes: dict[tuple[str, str, str, str, str], tuple[Minutes, Minutes]] = {}
         for pod in pods:
@@ -153,19 +153,19 @@ class _Exposition:
                 metric = "kube_replicaset_owner" if kind == "ReplicaSet" else "kube_job_owner"
                 yield self._series(metric, {**labels, "owner_is_controller": "true"}, start, end)
 
-    def _series(self, metric: str, labels: Labels, start: Minutes, end: Minutes, value: object = 1) -> Series:
-        return Series(metric, {**labels, **self._target_labels}, constant(self._times, start, end, value))
+    def _series(self, metric: str, labels: Labels, start: Minutes, end: Minutes, value: object = 1) -> SimulatedSeries:
+        return SimulatedSeries(metric, {**labels, **self._target_labels}, constant(self._times, start, end, value))
 
-    def _flag(self, metric: str, labels: Labels, pod: Pod, interval: tuple[Minutes, Minutes]) -> Series:
+    def _flag(self, metric: str, labels: Labels, pod: Pod, interval: tuple[Minutes, Minutes]) -> SimulatedSeries:
         start, end = max(pod.start, interval[0]), min(pod.deleted, interval[1])
         samples = (
             constant(self._times, pod.start, min(start, pod.deleted), 0)
             + constant(self._times, start, end, 1)
             + constant(self._times, max(start, end), pod.deleted, 0)
         )
-        return Series(metric, {**labels, **self._target_labels}, samples)
+        return SimulatedSeries(metric, {**labels, **self._target_labels}, samples)
 
-    def _timestamp(self, metric: str, labels: Labels, start: Minutes, end: Minutes, minute: Minutes) -> Series:
+    def _timestamp(self, metric: str, labels: Labels, start: Minutes, end: Minutes, minute: Minutes) -> SimulatedSeries:
         """A time as a value. `@seconds` is resolved when the base is known."""
         samples = constant(self._times, start, end, f"@{float(minute) * 60:.0f}")
-        return Series(metric, {**labels, **self._target_labels}, samples)
+        return SimulatedSeries(metric, {**labels, **self._target_labels}, samples)

@@ -6,10 +6,10 @@ from fractions import Fraction
 from devstack.fleet.dcgm_exporter import utilization
 from devstack.fleet.scenario import Scenario
 from devstack.fleet.scraping import MINUTE_MS, Scraping
-from devstack.fleet.series import Series
+from devstack.fleet.series import SimulatedSeries
 
 
-def series(scenario: Scenario) -> Iterator[Series]:
+def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
     """Series of all cores in use, labeled with their pod as the Kubernetes integration does."""
     for node in scenario.nodes:
         if node.model or not node.geometries:
@@ -35,6 +35,6 @@ def series(scenario: Scenario) -> Iterator[Series]:
             }
             if scenario.neuron_labels:
                 labels |= {"pod": pods[uid].name, "namespace": pods[uid].namespace}
-            yield Series("neuroncore_utilization_ratio", labels, samples)
+            yield SimulatedSeries("neuroncore_utilization_ratio", labels, samples)
         times = scraping.successful_times(scenario.start, scenario.end)
-        yield Series("up", {"job": scraping.job, "instance": scraping.instance}, [(at, "1") for at in times])
+        yield SimulatedSeries("up", {"job": scraping.job, "instance": scraping.instance}, [(at, "1") for at in times])

@@ -7,7 +7,7 @@ from pathlib import Path
 from devstack.fleet import dcgm_exporter, karpenter, kube_state_metrics, neuron_monitor
 from devstack.fleet.scenario import Scenario
 from devstack.fleet.scraping import Scraping
-from devstack.fleet.series import Series
+from devstack.fleet.series import SimulatedSeries
 
 
 def write(
@@ -21,7 +21,7 @@ def write(
         path: the file.
         progress: receives the completed part, 0 to 1.
     """
-    series_by_cluster: list[tuple[str, Series]] = []
+    series_by_cluster: list[tuple[str, SimulatedSeries]] = []
     for done, scenario in enumerate(scenarios):
         series_by_cluster += [(scenario.name, cluster_series) for cluster_series in series(scenario)]
         progress((done + 1) / len(scenarios) / 2)
@@ -29,14 +29,14 @@ def write(
 
 
 def write_series(
-    labelled_series: Iterable[tuple[str, Series]],
+    labelled_series: Iterable[tuple[str, SimulatedSeries]],
     base: datetime,
     path: Path,
     progress: Callable[[float], None] = lambda _: None,
 ) -> None:
     """Write series, each with the name of its cluster."""
     zero = int(base.timestamp()) * 1000
-    families: dict[str, list[tuple[str, Series]]] = {}
+    families: dict[str, list[tuple[str, SimulatedSeries]]] = {}
     for cluster, metric_series in labelled_series:
         families.setdefault(metric_series.metric, []).append((cluster, metric_series))
     with path.open("w", encoding="utf-8") as file:
@@ -51,7 +51,7 @@ def write_series(
         file.write("# EOF\n")
 
 
-def series(scenario: Scenario) -> Iterator[Series]:
+def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
     """All series of a cluster."""
     yield from kube_state_metrics.series(scenario)
     yield from dcgm_exporter.series(scenario)
@@ -63,14 +63,14 @@ def series(scenario: Scenario) -> Iterator[Series]:
         yield from _up(target, scenario)
 
 
-def _up(target: Scraping, scenario: Scenario) -> Iterable[Series]:
+def _up(target: Scraping, scenario: Scenario) -> Iterable[SimulatedSeries]:
     if target.up == "dropped":
         return
     times = target.times(scenario.start, scenario.end)
     if target.up == "absent in gaps":
         times = [at for at in times if target.succeeds(at)]
     labels = {"job": target.job, "instance": target.instance}
-    yield Series("up", labels, [(at, "1" if target.succeeds(at) else "0") for at in times])
+    yield SimulatedSeries("up", labels, [(at, "1" if target.succeeds(at) else "0") for at in times])
 
 
 def _value(text: str, zero: int) -> str:

@@ -200,7 +200,7 @@ class Scenario:
     """Use of devices by processes that requested none, by node and device index."""
     business_units: Mapping[str, str] = field(default_factory=dict)
     """The truth: business units by pod, where they are not the namespace itself."""
-    sources: Mapping[str, str] = field(default_factory=dict)
+    utilization_sources: Mapping[str, str] = field(default_factory=dict)
     """The truth: utilization sources by pod, where they differ from what the devices' sharing implies."""
     notes: Sequence[str] = ()
     """Texts that the hour's notes must contain."""

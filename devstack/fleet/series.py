@@ -11,7 +11,7 @@ Minutes = float | Fraction
 
 
 @dataclass(frozen=True)
-class Series:
+class SimulatedSeries:
     """A series with its samples, as (milliseconds from the base, value)."""
 
     metric: str
@@ -19,11 +19,11 @@ class Series:
     samples: Sequence[tuple[int, str]]
 
 
-def during(times: Sequence[int], start: Minutes, end: Minutes) -> Sequence[int]:
+def scrapes_during(times: Sequence[int], start: Minutes, end: Minutes) -> Sequence[int]:
     """The scrape times in `[start, end)` minutes."""
     return times[bisect_left(times, start * MINUTE_MS) : bisect_left(times, end * MINUTE_MS)]
 
 
 def constant(times: Sequence[int], start: Minutes, end: Minutes, value: object) -> list[tuple[int, str]]:
     """Samples of a constant value in `[start, end)` minutes."""
-    return [(at, str(value)) for at in during(times, start, end)]
+    return [(at, str(value)) for at in scrapes_during(times, start, end)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 
 from devstack.fleet.bounds import ObservationBounds, Span, minutes_in, overlap, split_at, subtract
-from devstack.fleet.instants import ZERO, Allocation, DeviceUse, Parts, allocations, node_parts
+from devstack.fleet.instants import ZERO, DeviceUse, Parts, PodAllocation, allocations, node_parts
 from devstack.fleet.scenario import Minutes, Node, Pod, Scenario
 
 
@@ -35,7 +35,7 @@ class TrueLine:
     resource: str
     units: int
     gpu_share: Fraction
-    source: str
+    utilization_source: str
     allocated: Amount
     effective: Amount | None
     """None if no scrape shows any use."""
@@ -85,7 +85,7 @@ class _Hour:
 
     # Pods
 
-    def _line(self, allocation: Allocation) -> TrueLine | None:
+    def _line(self, allocation: PodAllocation) -> TrueLine | None:
         span = overlap((allocation.start, allocation.end), self._window)
         bound = allocation.gpus * (self._bounds.start_bound(allocation) + self._bounds.end_bound(allocation)) / 60
         if not minutes_in(span) and (not bound or allocation.start >= allocation.end):
@@ -121,17 +121,18 @@ class _Hour:
             allocated,
             Amount(used / 60, bound),
             unmeasured,
+            observed=allocation.gpus * observed / 60,
         )
 
-    def _source(self, allocation: Allocation) -> str:
-        expected = self._scenario.sources.get(allocation.pod.name)
+    def _source(self, allocation: PodAllocation) -> str:
+        expected = self._scenario.utilization_sources.get(allocation.pod.name)
         has_no_exporter = self._scenario.dcgm is None and bool(allocation.node.model)
         if expected or has_no_exporter or not allocation.device_indices:
             return expected or "none"
         return "shared" if allocation.geometry.replicas > 1 else "pod"
 
     def _used(
-        self, allocation: Allocation, device_index: int, observed_spans: Iterable[Span], observed: Fraction
+        self, allocation: PodAllocation, device_index: int, observed_spans: Iterable[Span], observed: Fraction
     ) -> Fraction:
         """GPU-minutes used of one device in the time that scrapes cover, at most the GPUs that the pod holds of it."""
         changes = self._changes(allocation)
@@ -141,7 +142,7 @@ class _Hour:
         )
         return min(used, self._device_use.allocated_gpus(allocation, device_index) * observed)
 
-    def _changes(self, allocation: Allocation) -> set[Minutes]:
+    def _changes(self, allocation: PodAllocation) -> set[Minutes]:
         """Times at which the use of a pod's devices may change."""
         changes: set[Minutes] = set()
         for sharer in {
@@ -153,7 +154,7 @@ class _Hour:
             changes |= {since for curve in (sharer.pod.uses or [sharer.pod.use]) for since, _ in curve}
         return changes
 
-    def _use_bound(self, allocation: Allocation) -> Fraction:
+    def _use_bound(self, allocation: PodAllocation) -> Fraction:
         """Minutes by which a pod's measured use may be off: the bounds of all edges, and of the exporter's outages."""
         interval = self._bounds.device_interval(allocation.node)
         running = overlap((allocation.running_from, allocation.end), self._window)
@@ -166,7 +167,7 @@ class _Hour:
         )
         return bound + self._bounds.outage_bound(allocation.node, running)
 
-    def _unseen_sharer_bound(self, allocation: Allocation, other: Allocation) -> Fraction:
+    def _unseen_sharer_bound(self, allocation: PodAllocation, other: PodAllocation) -> Fraction:
         """Minutes of a sharer that ran too briefly for any scrape to show on which device."""
         if (
             allocation.geometry.replicas == 1
@@ -200,14 +201,14 @@ class _Hour:
         lifetime_bound = sum((self._bounds.edge_bound(at) for at in node.lifetime), ZERO) if node.gpus else ZERO
         totals.capacity += Amount(node.gpus * minutes_in(lifetime) / 60, node.gpus * lifetime_bound / 60)
 
-    def _node_edges(self, node: Node, allocated: Sequence[Allocation]) -> Iterator[Minutes]:
+    def _node_edges(self, node: Node, allocated: Sequence[PodAllocation]) -> Iterator[Minutes]:
         yield from (edge for allocation in allocated for edge in (allocation.start, allocation.end))
         yield from (edge for gap in self._bounds.long_gaps for edge in gap)
         yield from (edge for geometry in node.geometries for edge in geometry.lifetime)
         yield from node.lifetime
 
     def _parts_at(
-        self, node: Node, allocated: Iterable[Allocation], at: Fraction, *, toggled: Allocation | None = None
+        self, node: Node, allocated: Iterable[PodAllocation], at: Fraction, *, toggled: PodAllocation | None = None
     ) -> Parts:
         """A node's parts at an instant; with `toggled`, as if one pod's allocation were reversed."""
         if not node.lifetime[0] <= at < node.lifetime[1]:
@@ -221,7 +222,7 @@ class _Hour:
         )
 
     def _part_bounds(
-        self, node: Node, allocated: Sequence[Allocation], changes: Sequence[Fraction]
+        self, node: Node, allocated: Sequence[PodAllocation], changes: Sequence[Fraction]
     ) -> dict[str, Fraction]:
         """GPU-minutes by which each part may be off: the height of every step times the bound of its time."""
         bounds = dict.fromkeys(_PARTS, ZERO)

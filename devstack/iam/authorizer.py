@@ -16,8 +16,8 @@ ADMINISTRATOR = "local"
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """A permission that a principal needed.
+class PermissionUse:
+    """A permission that a principal's request needed, allowed or not.
 
     Attributes:
         principal: ARN of a role, or a service such as `sns.amazonaws.com`.
@@ -28,10 +28,10 @@ class Access:
     call: Call
 
 
-class AccessDeniedError(GpuCostError):
+class PermissionDeniedError(GpuCostError):
     """A principal lacks a permission that its request needs."""
 
-    def __init__(self, access: Access, name: str = "") -> None:
+    def __init__(self, access: PermissionUse, name: str = "") -> None:
         self.access = access
         principal = f"{name} ({access.principal})" if name else access.principal
         context = "".join(f", {key}: {', '.join(values)}" for key, values in access.call.context)
@@ -66,11 +66,11 @@ class Authorizer:
         self._policies = policies
         self.keys = dict(keys or {})
         self.athena = Athena(table_location or _no_table)
-        self.accesses: set[Access] = set()
-        self.denials: list[Access] = []
+        self.accesses: set[PermissionUse] = set()
+        self.denials: list[PermissionUse] = []
         self.names: dict[str, str] = {}
         self._roles: dict[str, str] = {}
-        self._decisions: dict[Access, bool] = {}
+        self._decisions: dict[PermissionUse, bool] = {}
         self._lock = Lock()
 
     @property
@@ -105,7 +105,7 @@ class Authorizer:
             AccessDeniedError: it lacks one. The access is recorded in `denials`.
             GpuCostError: the permissions that a call needs on a key are not declared.
         """
-        accesses = [Access(principal, part) for call in calls for part in (call, *key_calls(call, self.keys))]
+        accesses = [PermissionUse(principal, part) for call in calls for part in (call, *key_calls(call, self.keys))]
         with self._lock:
             self.accesses.update(accesses)
             unknown = [access for access in accesses if access not in self._decisions]
@@ -117,10 +117,10 @@ class Authorizer:
 
     def allows(self, principal: str, call: Call) -> bool:
         """Whether a principal has a permission. This is not recorded as an access."""
-        return evaluate(self.policies, [Access(principal, call)])[0]
+        return evaluate(self.policies, [PermissionUse(principal, call)])[0]
 
-    def _denied(self, access: Access) -> AccessDeniedError:
-        return AccessDeniedError(access, self.names.get(access.principal, ""))
+    def _denied(self, access: PermissionUse) -> PermissionDeniedError:
+        return PermissionDeniedError(access, self.names.get(access.principal, ""))
 
     def raise_denied(self) -> None:
         """Raise if any access was denied.
@@ -132,12 +132,12 @@ class Authorizer:
             raise self._denied(self.denials[0])
 
 
-def evaluate(policies: Policies, accesses: Sequence[Access]) -> list[bool]:
+def evaluate(policies: Policies, accesses: Sequence[PermissionUse]) -> list[bool]:
     """Whether each access is allowed."""
     return simulator().allows([simulation(policies, access) for access in accesses]) if accesses else []
 
 
-def simulation(policies: Policies, access: Access) -> dict[str, Any]:
+def simulation(policies: Policies, access: PermissionUse) -> dict[str, Any]:
     """A request in the simulator's format."""
     principal, call = access.principal, access.call
     resource_policy = [statement.body for statement in policies.of_resource(call.resource)]
@@ -146,7 +146,7 @@ def simulation(policies: Policies, access: Access) -> dict[str, Any]:
     if principal.startswith("arn:"):
         variables["aws:PrincipalArn"] = principal
         account = account or principal.split(":")[4]
-    variables |= {key: values[0] if _is_single(key) else list(values) for key, values in call.context}
+    variables |= {key: values[0] if _is_single_valued(key) else list(values) for key, values in call.context}
     return {
         "request": {
             "principal": principal,
@@ -166,11 +166,11 @@ def simulation(policies: Policies, access: Access) -> dict[str, Any]:
     }
 
 
-MULTIVALUED = {"dynamodb:LeadingKeys", "dynamodb:EnclosingOperation"}
+MULTIVALUED_CONTEXT_KEYS = {"dynamodb:LeadingKeys", "dynamodb:EnclosingOperation"}
 
 
-def _is_single(key: str) -> bool:
-    return key not in MULTIVALUED
+def _is_single_valued(key: str) -> bool:
+    return key not in MULTIVALUED_CONTEXT_KEYS
 
 
 def _without_ids(bodies: Sequence[Any]) -> list[dict[str, Any]]:

@@ -114,11 +114,11 @@ def calls_of(request: AwsRequest) -> list[Call]:
     Raises:
         GpuCostError: the permissions of this request are not declared here.
     """
-    mapping = MAPPINGS.get(request.service, _by_name)
+    mapping = MAPPINGS.get(request.service, _calls_named_as_operation)
     return list(mapping(request))
 
 
-def _by_name(request: AwsRequest) -> Iterator[Call]:
+def _calls_named_as_operation(request: AwsRequest) -> Iterator[Call]:
     if not request.operation:
         raise GpuCostError(
             f"no permissions declared for {request.method} {request.path} of {request.service}; add it to {__name__}"
@@ -149,7 +149,7 @@ def _dynamodb(request: AwsRequest) -> Iterator[Call]:
     elif "TableName" in parameters:
         keys[request.operation, parameters["TableName"]] = set()
     else:
-        yield from _by_name(request)
+        yield from _calls_named_as_operation(request)
     for (action, table), partitions in keys.items():
         leading = (("dynamodb:LeadingKeys", tuple(sorted(partitions))),) if partitions else ()
         yield Call(f"dynamodb:{action}", request.arn(f"table/{table}"), leading + enclosing)
@@ -170,7 +170,7 @@ def _queried(parameters: Mapping[str, Any]) -> str:
 
 def _sqs(request: AwsRequest) -> Iterator[Call]:
     if "QueueUrl" not in request.parameters:
-        yield from _by_name(request)
+        yield from _calls_named_as_operation(request)
         return
     account, name = request.parameters["QueueUrl"].split("/")[-2:]
     arn = f"arn:{partition_of(request.region)}:sqs:{request.region}:{account}:{name}"
@@ -180,7 +180,7 @@ def _sqs(request: AwsRequest) -> Iterator[Call]:
 def _sns(request: AwsRequest) -> Iterator[Call]:
     arn = request.parameters.get("TopicArn") or request.parameters.get("TargetArn")
     if arn is None:
-        yield from _by_name(request)
+        yield from _calls_named_as_operation(request)
         return
     yield Call(f"sns:{request.operation.removesuffix('Batch')}", arn)
 
@@ -189,7 +189,7 @@ def _sts(request: AwsRequest) -> Iterator[Call]:
     if request.operation == "GetCallerIdentity":
         return  # allowed for every principal
     if request.operation != "AssumeRole":
-        yield from _by_name(request)
+        yield from _calls_named_as_operation(request)
         return
     parameters = request.parameters
     context = [("sts:RoleSessionName", (parameters["RoleSessionName"],))]
@@ -201,7 +201,7 @@ def _sts(request: AwsRequest) -> Iterator[Call]:
 def _secretsmanager(request: AwsRequest) -> Iterator[Call]:
     name = request.parameters.get("SecretId")
     if name is None:
-        yield from _by_name(request)
+        yield from _calls_named_as_operation(request)
         return
     arn = name if name.startswith("arn:") else request.arn(f"secret:{name}{SECRET_SUFFIX}")
     yield Call(f"secretsmanager:{request.operation}", arn)

@@ -10,11 +10,11 @@ from threading import Thread
 from urllib.parse import parse_qs, urlsplit
 from xml.sax.saxutils import escape
 
-from devstack.iam.authorizer import ADMINISTRATOR, AccessDeniedError, Authorizer
+from devstack.iam.authorizer import ADMINISTRATOR, Authorizer, PermissionDeniedError
 from devstack.iam.calls import AwsRequest, Call, calls_of
 from gpucost.core.errors import GpuCostError
 
-UPSTREAM_SECONDS = 120
+UPSTREAM_TIMEOUT_SECONDS = 120
 _CREDENTIAL = re.compile(r"Credential=([^/]+)/\d{8}/([^/]+)/([^/]+)/aws4_request")
 _NOT_PASSED_ON = {"connection", "expect", "host", "keep-alive", "transfer-encoding"}
 _AMP_WORKSPACE = re.compile(r"^/workspaces/[^/]+")
@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
                     for call in calls
                 ]
             authorizer.require(role, calls)
-        except AccessDeniedError as error:
+        except PermissionDeniedError as error:
             call = error.access.call
             message = (
                 f"User: {role} is not authorized to perform: {call.action} on resource: {call.resource} "
@@ -150,7 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
             except (ConnectionError, HTTPException):
                 self._close_upstream()
         upstream = urlsplit(self._address)
-        self._upstream = HTTPConnection(str(upstream.hostname), upstream.port, timeout=UPSTREAM_SECONDS)
+        self._upstream = HTTPConnection(str(upstream.hostname), upstream.port, timeout=UPSTREAM_TIMEOUT_SECONDS)
         self._upstream.request(self.command, path, body or None, dict(headers))
         return self._upstream.getresponse()
 

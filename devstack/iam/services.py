@@ -20,6 +20,7 @@ class AwsServices:
         deployed: the deployment.
 
     Every method raises `AccessDeniedError` if AWS would deny the access.
+
     """
 
     def __init__(self, authorizer: Authorizer, deployed: "Deployed") -> None:
@@ -57,10 +58,10 @@ class AwsServices:
     def invoke_by_api(self, function: str, api: str, route: str) -> None:
         """API Gateway invokes a function for a route such as `GET /v1/costs`."""
         region, partition = self._resolver.ref("AWS::Region"), self._resolver.partition
-        source = (
+        source_arn = (
             f"arn:{partition}:execute-api:{region}:{self._account}:{self._resolver.ref(api)}/*/{route.replace(' ', '')}"
         )
-        self._invoke(function, "apigateway.amazonaws.com", source)
+        self._invoke(function, "apigateway.amazonaws.com", source_arn)
 
     def dead_letter_of_schedule(self, schedule: Mapping[str, Any]) -> None:
         """Scheduler sends an event that it could not deliver to the schedule's dead-letter queue."""
@@ -71,19 +72,19 @@ class AwsServices:
     def dead_letter_of_subscription(self, subscription: Mapping[str, Any]) -> None:
         """SNS sends a message that it could not deliver to the subscription's dead-letter queue."""
         queue = self._resolver.resolve(subscription["RedrivePolicy"]["deadLetterTargetArn"])
-        source = self._resolver.resolve(subscription["TopicArn"])
-        self._authorizer.require("sns.amazonaws.com", [Call("sqs:SendMessage", queue, self._source(source))])
+        source_arn = self._resolver.resolve(subscription["TopicArn"])
+        self._authorizer.require("sns.amazonaws.com", [Call("sqs:SendMessage", queue, self._source(source_arn))])
 
-    def publish(self, service: str, topic: str, source: str) -> None:
+    def publish(self, service: str, topic: str, source_arn: str) -> None:
         """A service (`cloudwatch.amazonaws.com`, `aps.amazonaws.com`) publishes for a resource of this account."""
-        self._authorizer.require(service, [Call("sns:Publish", self._resolver.arn(topic), self._source(source))])
+        self._authorizer.require(service, [Call("sns:Publish", self._resolver.arn(topic), self._source(source_arn))])
 
     def _assume(self, role: str, service: str) -> None:
         context = (("aws:SourceAccount", (self._account,)),)
         self._authorizer.require(service, [Call("sts:AssumeRole", role, context)])
 
-    def _invoke(self, function: str, service: str, source: str) -> None:
-        call = Call("lambda:InvokeFunction", self._resolver.arn(function), self._source(source))
+    def _invoke(self, function: str, service: str, source_arn: str) -> None:
+        call = Call("lambda:InvokeFunction", self._resolver.arn(function), self._source(source_arn))
         self._authorizer.require(service, [call])
 
     def _source(self, arn: str) -> Context:

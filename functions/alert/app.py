@@ -1,4 +1,4 @@
-"""Evaluates alert rules and notifies receivers, when SNS reports a closed hour, a tick, or alerts of AMP."""
+"""Evaluates alert rules and notifies receivers, when SNS reports a published hour, a tick, or alerts of AMP."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from gpucost.container import Container
 from gpucost.core.errors import MessageError
-from gpucost.runtime.messages import HourClosed, Tick, read_alert_input
+from gpucost.runtime.messages import HourPublished, Tick, read_alert_input
 from gpucost.runtime.observability import logger
 
 CONTAINER = Container()
@@ -24,8 +24,8 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
             container.bus.dead_letter(body, str(error))
             continue
         logger.set_correlation_id(message.correlation_id)
-        if isinstance(message, HourClosed):
-            container.alert_service.hour_closed(message)
+        if isinstance(message, HourPublished):
+            container.alert_service.hour_published(message)
         elif isinstance(message, Tick):
             container.alert_service.tick(message)
         else:

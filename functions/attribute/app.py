@@ -72,7 +72,7 @@ def log_hour(result: "HourResult", origin: Origin) -> None:
         lag = (manifest.published_at - manifest.hour - HOUR).total_seconds()
         metrics.add_metric("LagSeconds", MetricUnit.Seconds, lag)
     logger.info(
-        "hour closed",
+        "hour published",
         hour=manifest.hour,
         status=manifest.status,
         version=manifest.version,
@@ -85,7 +85,7 @@ def log_hour(result: "HourResult", origin: Origin) -> None:
     if is_abandoned:
         logger.error("an hour stays incomplete and is not tried again", hour=manifest.hour, notes=manifest.notes)
     metrics.add_metric("HoursGivenUp", MetricUnit.Count, int(is_abandoned))
-    metrics.add_metric("HoursClosed", MetricUnit.Count, int(result.was_published))
+    metrics.add_metric("HoursPublished", MetricUnit.Count, int(result.was_published))
     if manifest.coverage is not None:
         metrics.add_metric("AllocationCoverage", MetricUnit.NoUnit, float(manifest.coverage.allocation))
     metrics.add_metric("HoursIncomplete", MetricUnit.Count, int(manifest.status == "incomplete"))

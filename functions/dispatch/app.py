@@ -4,11 +4,9 @@ from typing import Any
 
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
-from pydantic import ValidationError
 
 from gpucost.container import Container
-from gpucost.core.errors import MessageError
-from gpucost.runtime.messages import ScheduledTick, first_problem
+from gpucost.runtime.messages import ScheduledTick, read_event
 from gpucost.runtime.observability import logger, metrics
 
 CONTAINER = Container()
@@ -22,10 +20,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
     Raises:
         MessageError: the schedule's input is invalid; the invocation ends in the dead-letter queue with the reason.
     """
-    try:
-        tick = ScheduledTick.model_validate(event)
-    except ValidationError as error:
-        raise MessageError(f"not a valid ScheduledTick: {first_problem(error)}") from error
+    tick = read_event(ScheduledTick, event)
     correlation_id = f"tick-{tick.scheduled_time:%Y-%m-%dT%H:%M}"
     logger.append_keys(correlation_id=correlation_id)
     result = container.dispatch_service.dispatch(tick, correlation_id)
@@ -34,9 +29,9 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
         return {"hours_sent": 0, "hours_to_restate": 0}
     for failure in result.failures:
         logger.error("a cluster could not be checked", reason=failure)
-    for refusal in result.settings_refused:
+    for refusal in result.unreadable_settings:
         logger.error("newer settings are not in force", reason=refusal)
-    metrics.add_metric("SettingsRefused", MetricUnit.Count, len(result.settings_refused))
+    metrics.add_metric("SettingsVersionsUnreadable", MetricUnit.Count, len(result.unreadable_settings))
     repriced = container.repricing_service.reprice(tick.scheduled_time, correlation_id)
     metrics.add_metric("HoursToRestate", MetricUnit.Count, repriced)
     metrics.add_metric("HoursSent", MetricUnit.Count, result.hours_sent)

@@ -4,11 +4,10 @@ from typing import Any
 
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
-from pydantic import ValidationError
 
 from gpucost.container import Container
-from gpucost.core.errors import MessageError, SourceError
-from gpucost.runtime.messages import ExportDue, first_problem
+from gpucost.core.errors import SourceError
+from gpucost.runtime.messages import ExportDue, read_event
 from gpucost.runtime.observability import logger, metrics
 
 CONTAINER = Container()
@@ -23,10 +22,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
         MessageError: the event is not valid.
         SourceError: a day could not be exported; the others are. After retries, the event is a dead letter.
     """
-    try:
-        message = ExportDue.model_validate(event)
-    except ValidationError as error:
-        raise MessageError(f"not a valid ExportDue: {first_problem(error)}") from error
+    message = read_event(ExportDue, event)
     result = container.export_service.export(message, lambda: context.get_remaining_time_in_millis() / 1000)
     if result is None:
         logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")

@@ -4,11 +4,10 @@ from typing import Any
 
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
-from pydantic import ValidationError
 
 from gpucost.container import Container
-from gpucost.core.errors import MessageError, SourceError
-from gpucost.runtime.messages import PricesDue, first_problem
+from gpucost.core.errors import SourceError
+from gpucost.runtime.messages import PricesDue, read_event
 from gpucost.runtime.observability import logger, metrics
 
 CONTAINER = Container()
@@ -24,10 +23,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
         SourceError: a source failed; the others are refreshed. The invocation is tried again, and finally ends in the
             dead-letter queue.
     """
-    try:
-        due = PricesDue.model_validate(event)
-    except ValidationError as error:
-        raise MessageError(f"not a valid PricesDue: {first_problem(error)}") from error
+    due = read_event(PricesDue, event)
     result = container.prices_service.refresh(due)
     if result is None:
         logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")

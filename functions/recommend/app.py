@@ -3,11 +3,10 @@
 from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
-from pydantic import ValidationError
 
 from gpucost.container import Container
-from gpucost.core.errors import MessageError, SourceError
-from gpucost.runtime.messages import RecommendationsDue, first_problem
+from gpucost.core.errors import SourceError
+from gpucost.runtime.messages import RecommendationsDue, read_event
 from gpucost.runtime.observability import logger
 
 CONTAINER = Container()
@@ -22,10 +21,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
         SourceError: a cluster could not be reviewed; the others were. The call is retried, and then goes to the
             dead-letter queue.
     """
-    try:
-        due = RecommendationsDue.model_validate(event)
-    except ValidationError as error:
-        raise MessageError(f"not a valid RecommendationsDue: {first_problem(error)}") from error
+    due = read_event(RecommendationsDue, event)
     result = container.recommendation_service.review_clusters(
         due, lambda: context.get_remaining_time_in_millis() / 1000
     )

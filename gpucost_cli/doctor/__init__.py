@@ -12,7 +12,7 @@ from gpucost.core.errors import CredentialsError, GpuCostError
 from gpucost.runtime.deadline import Deadline
 from gpucost.settings import ClusterSettings, PrometheusSettings, Settings
 from gpucost.sources.prometheus.connection import connect
-from gpucost.sources.prometheus.source_selectors import Sources
+from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost_cli.doctor import labels, signals
 from gpucost_cli.doctor.checks import Check, CheckContext, run_checks
 from gpucost_cli.doctor.collection import FactsCollector
@@ -84,8 +84,8 @@ def examine(cluster: ClusterSettings, settings: Settings, now: datetime) -> Repo
     required_labels, ranks = labels.required_labels(settings), signals.ranked(utilization.signal, utilization.scale)
     try:
         client = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS))
-        sources = Sources.from_settings(cluster.sources)
-        facts = FactsCollector(client, cluster.selector, required_labels, ranks, sources).collect(now)
+        trusted_series = TrustedSeries.from_settings(cluster.sources)
+        facts = FactsCollector(client, cluster.selector, required_labels, ranks, trusted_series).collect(now)
     except (ValueError, ArithmeticError) as error:
         finding = f"the response of Prometheus at {cluster.prometheus.url} is unusable: {error}"
         return Report(cluster.name, [_unreachable(finding, _check_access(cluster.prometheus))], [])

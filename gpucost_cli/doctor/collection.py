@@ -9,14 +9,14 @@ from statistics import median_low
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.sources.prometheus.client import PrometheusClient, Series
-from gpucost.sources.prometheus.queries import STAT
-from gpucost.sources.prometheus.source_selectors import Sources
+from gpucost.sources.prometheus.metrics_sources import TrustedSeries
+from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 from gpucost_cli.doctor import parsing, signals
 from gpucost_cli.doctor.checks.jobs import JOB_METRICS
 from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
-from gpucost_cli.doctor.facts import REQUESTS, Device, Facts, Target
+from gpucost_cli.doctor.facts import REQUESTS, Facts, ObservedDevice, Target
 from gpucost_cli.doctor.labels import RequiredLabels
-from gpucost_cli.doctor.queries import NODE_INFO, Queries, outside_selector
+from gpucost_cli.doctor.queries import NODE_INFO, DoctorQueries, outside_selector
 
 STEP = timedelta(minutes=10)
 """Step of range queries. Objects that exist for less time may be missed."""
@@ -36,7 +36,7 @@ class FactsCollector:
         selector: the cluster's label values.
         required_labels: labels of namespaces and pods that the settings need.
         ranks: signals that attribution would read, best first.
-        sources: label matchers of each source's trusted series.
+        trusted_series: label matchers of each metrics source's trusted series.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class FactsCollector:
         selector: Mapping[str, str],
         required_labels: RequiredLabels,
         ranks: Sequence[Sequence[signals.Signal]],
-        sources: Sources | None = None,
+        trusted_series: TrustedSeries | None = None,
     ) -> None:
         self._client = client
-        self._queries = Queries(selector, sources or Sources())
+        self._queries = DoctorQueries(selector, trusted_series or TrustedSeries())
         self._selector = selector
         self._required_labels = required_labels
         self._ranks = ranks
@@ -90,7 +90,7 @@ class FactsCollector:
             cluster_labels=parsing.values_by_label(self._client.query(self._queries.cluster_labels(), evaluated_at)),
             label_counts=parsing.label_counts(label_counts),
             owner_kinds=parsing.max_counts(self._client.query(self._queries.owners(), evaluated_at), "owner_kind"),
-            finished_pods=parsing.max_counts(label_counts, STAT).get("finished", 0),
+            finished_pods=parsing.max_counts(label_counts, STATISTIC_LABEL).get("finished", 0),
             intervals={
                 target: interval for target, times in scrapes.items() if (interval := _interval(times)) is not None
             },
@@ -111,7 +111,7 @@ class FactsCollector:
     def _scrapes(
         self,
         exporters: Iterable[Target],
-        devices: Sequence[Device],
+        devices: Sequence[ObservedDevice],
         nodes: Sequence[Series],
         start: datetime,
         now: datetime,
@@ -130,7 +130,7 @@ class FactsCollector:
             ]
             self._with_up = frozenset(target.job for target, _ in up)
             scrapes = {target: [time for time, value in samples if value == "1"] for target, samples in up}
-        info = {parsing.target(labels): labels for labels, _ in nodes if labels.get(STAT) == "info"}
+        info = {parsing.target(labels): labels for labels, _ in nodes if labels.get(STATISTIC_LABEL) == "info"}
         without_up = [target for target in targets if target not in scrapes]
         for target in [
             *[target for target in without_up if target in info][:MAX_TARGETS_WITHOUT_UP],

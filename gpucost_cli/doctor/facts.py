@@ -28,7 +28,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class GpuHolder:
     """A running pod's request of one GPU resource."""
 
     namespace: str
@@ -47,7 +47,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class ObservedDevice:
     """One series of a utilization signal."""
 
     signal: str
@@ -78,7 +78,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ObservedNode:
     """A node with its labels and GPU capacity."""
 
     name: str
@@ -101,7 +101,7 @@ class Node:
         return has_gpu_type or any(name.startswith("nvidia_com_") for name in self.capacity)
 
 
-def shared_mig_profiles(node: Node) -> set[str]:
+def shared_mig_profiles(node: ObservedNode) -> set[str]:
     """The profiles (`1g.5gb`) of MIG slices that a node shares among several pods."""
     names = (name.removeprefix(MIG) for name in node.capacity if name.startswith(MIG) and name.endswith(SHARED_SUFFIX))
     return {name.removesuffix(SHARED_SUFFIX).replace("_", ".") for name in names}
@@ -120,9 +120,9 @@ class Facts:
     """Targets of kube-state-metrics, with the times (ms) at which they had series."""
     resources: Mapping[str, int] = field(default_factory=dict)
     """Number of requests by GPU resource, at most at one time of the window."""
-    holders: Sequence[Holder] = ()
-    nodes: Mapping[str, Node] = field(default_factory=dict)
-    devices: Sequence[Device] = ()
+    holders: Sequence[GpuHolder] = ()
+    nodes: Mapping[str, ObservedNode] = field(default_factory=dict)
+    devices: Sequence[ObservedDevice] = ()
     max_values: Mapping[str, Decimal] = field(default_factory=dict)
     """The largest value of each signal."""
     cluster_labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -151,17 +151,17 @@ class Facts:
         return any(count for metric, count in self.series.items() if metric.startswith("kube_"))
 
     @cached_property
-    def gpu_holders(self) -> Sequence[Holder]:
+    def gpu_holders(self) -> Sequence[GpuHolder]:
         """Pods that hold NVIDIA GPUs."""
         return [holder for holder in self.holders if holder.resource.startswith("nvidia_com_")]
 
     @cached_property
-    def gpu_devices(self) -> Sequence[Device]:
+    def gpu_devices(self) -> Sequence[ObservedDevice]:
         """Devices of NVIDIA GPUs."""
         return [device for device in self.devices if device.signal != NEURON.name]
 
     @cached_property
-    def gpu_nodes(self) -> Mapping[str, Node]:
+    def gpu_nodes(self) -> Mapping[str, ObservedNode]:
         """Nodes with NVIDIA GPUs: by capacity, instance type, pods that hold GPUs, or devices of exporters."""
         names = {holder.node for holder in self.gpu_holders} | {self.node_of(device) for device in self.gpu_devices}
         return {name: node for name, node in self.nodes.items() if node.has_gpus or name in names}
@@ -176,14 +176,14 @@ class Facts:
         ids = {node.instance_id: name for name, node in self.nodes.items() if node.instance_id}
         return {**ids, **{name: name for name in self.nodes}}
 
-    def node_of(self, device: Device) -> str:
+    def node_of(self, device: ObservedDevice) -> str:
         """The name of the node that a device is on; blank if none of its labels names a node."""
         return next((self._node_names[name] for name in device.node_names if name in self._node_names), "")
 
     @cached_property
-    def devices_on(self) -> Mapping[str, Sequence[Device]]:
+    def devices_on(self) -> Mapping[str, Sequence[ObservedDevice]]:
         """Devices by the name of their node."""
-        by_node: dict[str, list[Device]] = {}
+        by_node: dict[str, list[ObservedDevice]] = {}
         for device in self.devices:
             by_node.setdefault(self.node_of(device), []).append(device)
         return by_node
@@ -193,11 +193,11 @@ class Facts:
         """Namespace and name of all pods that hold GPUs."""
         return frozenset(holder.name for holder in self.holders)
 
-    def is_labeled_with_holder(self, device: Device) -> bool:
+    def is_labeled_with_holder(self, device: ObservedDevice) -> bool:
         """Whether a device is labeled with a pod that holds GPUs."""
         return device.workload in self.holder_names
 
-    def is_exporter_pod(self, device: Device) -> bool:
+    def is_exporter_pod(self, device: ObservedDevice) -> bool:
         """Whether the pod in a device's labels is the exporter's own."""
         pod = device.target_pod
         return bool(pod) and not self.is_labeled_with_holder(device) and ("exporter" in pod or "dcgm" in pod)

@@ -23,8 +23,8 @@ def required_labels(settings: Settings) -> RequiredLabels:
     """Return the labels that business units and `cost_labels` name."""
     units = settings.business_units
     return RequiredLabels(
-        _distinct(key for unit in units for key in unit.namespace_labels),
-        _distinct([*(key for unit in units for key in unit.pod_labels), *settings.cost_labels]),
+        _sorted_without_duplicates(key for unit in units for key in unit.namespace_labels),
+        _sorted_without_duplicates([*(key for unit in units for key in unit.pod_labels), *settings.cost_labels]),
     )
 
 
@@ -43,5 +43,5 @@ def allow_list_flag(required: RequiredLabels, node_labels: Iterable[NodeLabel]) 
     return f"--metric-labels-allowlist={','.join(allow_lists(required, node_labels))}"
 
 
-def _distinct(keys: Iterable[str]) -> tuple[str, ...]:
+def _sorted_without_duplicates(keys: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(keys)))

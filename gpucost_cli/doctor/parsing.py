@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.queries import STAT
-from gpucost.sources.prometheus.source_selectors import source_of
+from gpucost.sources.prometheus.metrics_sources import metrics_source_of
+from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import exported_label, number, object_labels
-from gpucost_cli.doctor.facts import Device, Holder, Node, Target
+from gpucost_cli.doctor.facts import GpuHolder, ObservedDevice, ObservedNode, Target
 from gpucost_cli.doctor.signals import NEURON
 
 Labels = Mapping[str, str]
@@ -44,7 +44,7 @@ def exporters(series: Iterable[Series]) -> dict[Target, frozenset[int]]:
     return {exporter: frozenset(exporter_times) for exporter, exporter_times in times.items()}
 
 
-def holders(series: Iterable[Series]) -> list[Holder]:
+def holders(series: Iterable[Series]) -> list[GpuHolder]:
     """Pods with their effective request: the sum of their containers, or their largest init container if larger."""
     units: dict[tuple[str, str, str, str, str], dict[tuple[bool, str], int]] = {}
     targets: dict[tuple[str, str, str, str, str], set[Target]] = {}
@@ -54,17 +54,17 @@ def holders(series: Iterable[Series]) -> list[Holder]:
             exported_label(labels, "namespace"), exported_label(labels, "pod"), labels.get("uid", ""),
             exported_label(labels, "node"), labels.get("resource", ""),
         )  # fmt: skip
-        container = labels.get(STAT) == "init", exported_label(labels, "container")
+        container = labels.get(STATISTIC_LABEL) == "init", exported_label(labels, "container")
         units.setdefault(pod, {})[container] = int(number(pod_series.samples[-1][1]))
         targets.setdefault(pod, set()).add(target(labels))
     return [
-        Holder(*pod, units=effective, targets=frozenset(targets[pod]))
+        GpuHolder(*pod, units=effective, targets=frozenset(targets[pod]))
         for pod, requests in units.items()
         if (effective := _effective(requests)) > 0
     ]
 
 
-def nodes(series: Iterable[Series], holders: Iterable[Holder] = ()) -> dict[str, Node]:
+def nodes(series: Iterable[Series], holders: Iterable[GpuHolder] = ()) -> dict[str, ObservedNode]:
     """Nodes by name, including nodes that are known only from the pods on them."""
     by_name: dict[str, list[Series]] = {holder.node: [] for holder in holders}
     for node_series in series:
@@ -73,8 +73,8 @@ def nodes(series: Iterable[Series], holders: Iterable[Holder] = ()) -> dict[str,
 
 
 def without_gone_pods(
-    holders: Sequence[Holder], nodes: Mapping[str, Node], devices: Iterable[Device]
-) -> Sequence[Holder]:
+    holders: Sequence[GpuHolder], nodes: Mapping[str, ObservedNode], devices: Iterable[ObservedDevice]
+) -> Sequence[GpuHolder]:
     """Leave out pods whose objects outlived their node, for example after a spot interruption: they hold no GPUs.
 
     A node is gone if neither kube-state-metrics nor an exporter reports it, unless no nodes are reported at all.
@@ -85,7 +85,7 @@ def without_gone_pods(
     return remaining if remaining or has_node_info else holders
 
 
-def devices(series: Iterable[Series]) -> list[Device]:
+def devices(series: Iterable[Series]) -> list[ObservedDevice]:
     """Devices, one for each series."""
     return [_device(labels) for labels, _ in series]
 
@@ -103,7 +103,7 @@ def jobs(series: Iterable[Series]) -> dict[str, dict[str, int]]:
     """Counts of series by source and job."""
     by_source: dict[str, dict[str, int]] = {}
     for labels, samples in series:
-        by_job = by_source.setdefault(source_of(labels["__name__"]) or "", {})
+        by_job = by_source.setdefault(metrics_source_of(labels["__name__"]) or "", {})
         job = labels.get("job", "")
         by_job[job] = by_job.get(job, 0) + int(number(samples[-1][1]))
     return by_source
@@ -111,14 +111,14 @@ def jobs(series: Iterable[Series]) -> dict[str, dict[str, int]]:
 
 def label_counts(series: Sequence[Series]) -> dict[tuple[str, str], int]:
     """Counts of series by metric and Kubernetes label."""
-    counts = max_counts(series, STAT)
+    counts = max_counts(series, STATISTIC_LABEL)
     parts = ((name.partition(" "), count) for name, count in counts.items())
     return {(metric, key): count for (metric, _, key), count in parts if key}
 
 
 def series_labels(labels: Labels) -> dict[str, str]:
     """Labels that select a series."""
-    return {name: value for name, value in labels.items() if name not in {STAT, "__name__"}}
+    return {name: value for name, value in labels.items() if name not in {STATISTIC_LABEL, "__name__"}}
 
 
 def _effective(requests: Mapping[tuple[bool, str], int]) -> int:
@@ -126,12 +126,12 @@ def _effective(requests: Mapping[tuple[bool, str], int]) -> int:
     return max(running, max((units for (init, _), units in requests.items() if init), default=0))
 
 
-def _node(name: str, rows: Sequence[Series]) -> Node:
+def _node(name: str, rows: Sequence[Series]) -> ObservedNode:
     stats: dict[str, list[Series]] = {}
     for row in rows:
-        stats.setdefault(row.labels.get(STAT, ""), []).append(row)
+        stats.setdefault(row.labels.get(STATISTIC_LABEL, ""), []).append(row)
     info = stats.get("info", [])
-    return Node(
+    return ObservedNode(
         name=name,
         instance_id=next((exported_label(row.labels, "provider_id").rsplit("/", 1)[-1] for row in info), ""),
         has_info=bool(info),
@@ -147,7 +147,7 @@ def _units(rows: Iterable[Series]) -> dict[str, int]:
     return {resource: count for resource, count in units.items() if count}
 
 
-def _device(labels: Labels) -> Device:
+def _device(labels: Labels) -> ObservedDevice:
     is_neuron = labels["__name__"] == NEURON.name
     has_exported_labels = "exported_pod" in labels or "exported_namespace" in labels
     namespace, pod = (
@@ -160,7 +160,7 @@ def _device(labels: Labels) -> Device:
     )
     index = f"{labels.get('gpu', '')}/{labels.get('device', '')}{labels.get('neuroncore', '')}"
     node_labels = ("instance_id",) if is_neuron else _NODE_NAMES
-    return Device(
+    return ObservedDevice(
         signal=labels["__name__"],
         target=target(labels),
         uuid=labels.get("UUID") or labels.get("uuid") or index,

@@ -9,8 +9,8 @@ from gpucost.core.metering.kubernetes_labels import (
     all_node_labels,
     exported_name,
 )
+from gpucost.sources.prometheus.metrics_sources import TrustedSeries, metrics_source_of
 from gpucost.sources.prometheus.queries import any_of_values, name_matcher, quote, union
-from gpucost.sources.prometheus.source_selectors import Sources, source_of
 from gpucost_cli.doctor.facts import REQUESTS, Target
 
 GPU_RESOURCES = "nvidia_com_.+|aws_amazon_com_neuron.*"
@@ -23,39 +23,40 @@ CLUSTER_LABELS = (
     "k8s_cluster", "k8s_cluster_name", "kubernetes_cluster",
 )  # fmt: skip
 """Labels that are commonly used to distinguish clusters in one workspace."""
-_POD = ("namespace", "pod", "uid", "exported_namespace", "exported_pod")
-_DEVICE = (
+_POD_LABELS = ("namespace", "pod", "uid", "exported_namespace", "exported_pod")
+_DEVICE_LABELS = (
     "__name__", *SCRAPE_LABELS, "gpu", "device", "UUID", "uuid", "GPU_I_ID", "GPU_I_PROFILE", "modelName",
     "Hostname", "hostname", "node", "kubernetes_node", "nodename", "instance_id", "neuroncore", "namespace", "pod",
     "exported_namespace", "exported_pod", "pod_namespace", "pod_name", "vgpu", "dra_claim_name",
 )  # fmt: skip
 
-_GPU = (*SCRAPE_LABELS, "gpu", "UUID", "uuid", "neuroncore")
+_GPU_LABELS = (*SCRAPE_LABELS, "gpu", "UUID", "uuid", "neuroncore")
 """Labels that identify a GPU with all its MIG slices: if slices have a signal, one of the whole GPU adds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Queries:
+class DoctorQueries:
     """The queries of one cluster."""
 
     selector: Mapping[str, str]
     """Label values that are added to each selector."""
-    sources: Sources = field(default_factory=Sources)
+    trusted_series: TrustedSeries = field(default_factory=TrustedSeries)
     """Label matchers of each source's trusted series."""
 
     def select(self, metric: str, *matchers: str) -> str:
-        """A selector with the matchers of the cluster and of the metric's source."""
+        """A selector with the matchers of the cluster and of the metrics source."""
         of_cluster = [f"{name}={quote(value)}" for name, value in sorted(self.selector.items())]
-        return f"{metric}{{{','.join((*matchers, *of_cluster, *self.sources.matchers(source_of(metric))))}}}"
+        of_source = self.trusted_series.matchers(metrics_source_of(metric))
+        return f"{metric}{{{','.join((*matchers, *of_cluster, *of_source))}}}"
 
     def any_of(self, metrics: Iterable[str]) -> str:
         """The series of several metrics."""
-        groups = self.sources.groups(metrics) or [([], [])]
+        groups = self.trusted_series.groups(metrics) or [([], [])]
         return " or ".join(self.select("", name_matcher(names), *matchers) for names, matchers in groups)
 
     def jobs(self, metrics: Iterable[str]) -> str:
         """Number of series by metric and job, without the settings' matchers of sources."""
-        return f"count by (__name__,job) ({Queries(self.selector).any_of(metrics)})"
+        return f"count by (__name__,job) ({DoctorQueries(self.selector).any_of(metrics)})"
 
     def counts(self, metrics: Iterable[str]) -> str:
         """Number of series by metric and target."""
@@ -76,10 +77,13 @@ class Queries:
     def holders(self) -> str:
         """Requests of running pods, without pending and finished ones."""
         idle = f"({self.select(PHASE, _PHASES_WITHOUT_USE)} == 1)"
-        by = ",".join((*_POD, "container", "exported_container", "node", "exported_node", "resource", *SCRAPE_LABELS))
+        by = ",".join(
+            (*_POD_LABELS, "container", "exported_container", "node", "exported_node", "resource", *SCRAPE_LABELS)
+        )
+        on = ",".join((*_POD_LABELS, "instance"))
         return union(
             {
-                kind: f"max by ({by}) ({self._requests(metric)} unless on ({','.join((*_POD, 'instance'))}) {idle})"
+                kind: f"max by ({by}) ({self._requests(metric)} unless on ({on}) {idle})"
                 for kind, metric in (("main", REQUESTS), ("init", INIT_REQUESTS))
             }
         )
@@ -99,8 +103,8 @@ class Queries:
 
     def devices(self, ranks: Iterable[Iterable[str]]) -> str:
         """Device series: of each device, the best rank of signals that it has."""
-        by_rank = [f"max by ({','.join(_DEVICE)}) ({self.any_of(signals)})" for signals in ranks]
-        return f" or on ({','.join(_GPU)}) ".join(by_rank)
+        by_rank = [f"max by ({','.join(_DEVICE_LABELS)}) ({self.any_of(signals)})" for signals in ranks]
+        return f" or on ({','.join(_GPU_LABELS)}) ".join(by_rank)
 
     def cluster_labels(self) -> str:
         """Values of labels that may name clusters."""

@@ -8,16 +8,16 @@ from gpucost.core.metering.gpu_shares import SHARED_SUFFIX, GpuNode
 from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT, GPU_REPLICAS, GPU_SHARING
 from gpucost.core.metering.nodes import describe_node
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation
-from gpucost_cli.doctor.facts import GPU, MIG, Device, Facts, Holder, Node
+from gpucost_cli.doctor.facts import GPU, MIG, Facts, GpuHolder, ObservedDevice, ObservedNode
 
 
-def is_sliced(facts: Facts, node: Node) -> bool:
+def is_sliced(facts: Facts, node: ObservedNode) -> bool:
     """Whether a node's GPUs are divided by MIG."""
     by_name = any(name.startswith(MIG) for name in node.capacity)
     return by_name or "-MIG-" in node.label(GPU_PRODUCT) or any(device.mig_id for device in _devices(facts, node))
 
 
-def is_shared(facts: Facts, node: Node) -> bool:
+def is_shared(facts: Facts, node: ObservedNode) -> bool:
     """Whether several pods share a device, by time-slicing or MPS."""
     if any(name.endswith(SHARED_SUFFIX) for name in node.capacity) or node.label(GPU_PRODUCT).endswith("-SHARED"):
         return True
@@ -31,12 +31,12 @@ def is_shared(facts: Facts, node: Node) -> bool:
     return 0 < devices < node.capacity.get(GPU, 0)
 
 
-def device_count(facts: Facts, node: Node) -> int | None:
+def device_count(facts: Facts, node: ObservedNode) -> int | None:
     """The number of a node's GPU devices, computed as in metering. A device may be a fraction of a GPU."""
     return _described(facts, node).devices
 
 
-def holds_whole_node(facts: Facts, holder: Holder) -> bool:
+def holds_whole_node(facts: Facts, holder: GpuHolder) -> bool:
     """Whether a pod holds all GPUs of a node, and none of the node's devices is labeled with a pod."""
     node = facts.nodes.get(holder.node)
     if node is None or is_sliced(facts, node) or is_shared(facts, node):
@@ -47,9 +47,9 @@ def holds_whole_node(facts: Facts, holder: Holder) -> bool:
     return not others and not has_labels and holder.units == device_count(facts, node) == len(devices)
 
 
-def gpu_share(facts: Facts, holder: Holder, slices_per_gpu: int | None) -> Fraction:
+def gpu_share(facts: Facts, holder: GpuHolder, slices_per_gpu: int | None) -> Fraction:
     """Physical GPUs, or Neuron devices, per unit that a pod holds, computed as in metering."""
-    node = facts.nodes.get(holder.node, Node(holder.node))
+    node = facts.nodes.get(holder.node, ObservedNode(holder.node))
     described = _described(facts, node)
     gpus = [
         device.uuid
@@ -61,7 +61,7 @@ def gpu_share(facts: Facts, holder: Holder, slices_per_gpu: int | None) -> Fract
     return described.share(holder.resource, slices_per_gpu).gpus_per_unit
 
 
-def _described(facts: Facts, node: Node) -> GpuNode:
+def _described(facts: Facts, node: ObservedNode) -> GpuNode:
     """The node, described by the function of metering."""
     observation = NodeObservation(node.name, "", None, node.labels, ())
     series = [_series(node, device) for device in _devices(facts, node)]
@@ -69,7 +69,7 @@ def _described(facts: Facts, node: Node) -> GpuNode:
     return describe_node(observation, node.labels, series, capacity, {})
 
 
-def _series(node: Node, device: Device) -> DeviceSeries:
+def _series(node: ObservedNode, device: ObservedDevice) -> DeviceSeries:
     namespace, pod = device.workload
     return DeviceSeries(
         node=node.name, uuid=device.uuid, mig_instance=device.mig_id, mig_profile=device.profile,
@@ -78,5 +78,5 @@ def _series(node: Node, device: Device) -> DeviceSeries:
     )  # fmt: skip
 
 
-def _devices(facts: Facts, node: Node) -> Sequence[Device]:
+def _devices(facts: Facts, node: ObservedNode) -> Sequence[ObservedDevice]:
     return facts.devices_on.get(node.name, ())

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import CheckContext
-from gpucost_cli.doctor.facts import NEURON_RESOURCE, Device, Facts, Holder
+from gpucost_cli.doctor.facts import NEURON_RESOURCE, Facts, GpuHolder, ObservedDevice
 from gpucost_cli.doctor.signals import NEURON
 
 
@@ -27,34 +27,34 @@ def held_gpus(context: CheckContext) -> list[HeldGpus]:
     facts = context.facts
     sums: dict[tuple[str | None, str], Fraction] = {}
     for holder in facts.holders:
-        signal, source = _signal_and_source(context, holder)
+        signal, utilization_source = _signal_and_utilization_source(context, holder)
         share = sharing.gpu_share(facts, holder, context.cluster.slices_per_gpu)
-        sums[signal, source] = sums.get((signal, source), Fraction(0)) + holder.units * share
+        sums[signal, utilization_source] = sums.get((signal, utilization_source), Fraction(0)) + holder.units * share
     order = ("pod", "shared", "node", "cluster", "none")
     keys = sorted(sums, key=lambda key: (order.index(key[1]), key[0] or ""))
     return [HeldGpus(signal, source, _number(sums[signal, source])) for signal, source in keys]
 
 
-def _signal_and_source(context: CheckContext, holder: Holder) -> tuple[str | None, str]:
+def _signal_and_utilization_source(context: CheckContext, holder: GpuHolder) -> tuple[str | None, str]:
     facts = context.facts
     devices_of_pod = _devices_of_pod(facts, holder)
     node = facts.nodes.get(holder.node)
     is_shared = node is not None and sharing.is_shared(facts, node)
-    for source in context.settings.utilization.sources:
-        if source in {"pod", "shared"}:
-            devices = devices_of_pod if is_shared == (source == "shared") else []
-            if source == "shared" and not _all_sharers_have_devices(facts, holder, devices_of_pod):
+    for utilization_source in context.settings.utilization.sources:
+        if utilization_source in {"pod", "shared"}:
+            devices = devices_of_pod if is_shared == (utilization_source == "shared") else []
+            if utilization_source == "shared" and not _all_sharers_have_devices(facts, holder, devices_of_pod):
                 devices = []
-        elif source == "node":
+        elif utilization_source == "node":
             devices = _without_holder(facts, holder, facts.devices_on.get(holder.node, ()))
         else:
             devices = _without_holder(facts, holder, facts.devices)
         if devices:
-            return devices[0].signal, source
+            return devices[0].signal, utilization_source
     return None, "none"
 
 
-def _devices_of_pod(facts: Facts, holder: Holder) -> list[Device]:
+def _devices_of_pod(facts: Facts, holder: GpuHolder) -> list[ObservedDevice]:
     """The devices labeled with a pod, else all devices of its node if it holds them all, else the node's only GPU."""
     on_node = [device for device in facts.devices_on.get(holder.node, ()) if _is_of_kind(device, holder)]
     labeled = [device for device in facts.devices if device.workload == holder.name and _is_of_kind(device, holder)]
@@ -65,17 +65,17 @@ def _devices_of_pod(facts: Facts, holder: Holder) -> list[Device]:
     return on_node if is_only and len({device.key for device in on_node}) == 1 else []
 
 
-def _all_sharers_have_devices(facts: Facts, holder: Holder, devices: Sequence[Device]) -> bool:
+def _all_sharers_have_devices(facts: Facts, holder: GpuHolder, devices: Sequence[ObservedDevice]) -> bool:
     """Whether the devices of all pods on the node are known. Else an unknown pod's use would count for the others."""
     sharers = [sharer for sharer in facts.holders if sharer.node == holder.node]
     return bool(devices) and all(_devices_of_pod(facts, sharer) for sharer in sharers)
 
 
-def _without_holder(facts: Facts, holder: Holder, devices: Iterable[Device]) -> list[Device]:
+def _without_holder(facts: Facts, holder: GpuHolder, devices: Iterable[ObservedDevice]) -> list[ObservedDevice]:
     return [device for device in devices if not facts.is_labeled_with_holder(device) and _is_of_kind(device, holder)]
 
 
-def _is_of_kind(device: Device, holder: Holder) -> bool:
+def _is_of_kind(device: ObservedDevice, holder: GpuHolder) -> bool:
     return (device.signal == NEURON.name) == holder.resource.startswith(NEURON_RESOURCE)
 
 

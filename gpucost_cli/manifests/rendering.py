@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 from devstack.template import REPOSITORY
 from gpucost.core.errors import GpuCostError, InvalidInputError
 
-SOURCE = REPOSITORY / "cluster"
+TEMPLATES = REPOSITORY / "cluster"
 SCRAPE_CONFIGS = "collection/scrape-configs.yaml"
 """Rendered first, because the files of all collectors contain its scrape configuration."""
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -19,14 +19,14 @@ FOLDERS = ("aws", "collection", "eksctl", "helm", "karpenter", "workloads")
 """Folders of `cluster/` that are rendered, in addition to `env.sh`. Other files there are inputs."""
 
 
-def render_files(values: Mapping[str, Any], source: Path = SOURCE) -> Iterator[tuple[str, str]]:
+def render_files(values: Mapping[str, Any], templates: Path = TEMPLATES) -> Iterator[tuple[str, str]]:
     """Render every template, and yield the path and text of each file.
 
     Raises:
         GpuCostError: a template uses an undefined variable, or its result is not YAML; the message names it.
     """
     environment = Environment(
-        loader=FileSystemLoader(source),
+        loader=FileSystemLoader(templates),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -35,7 +35,7 @@ def render_files(values: Mapping[str, Any], source: Path = SOURCE) -> Iterator[t
     )
     environment.filters["yaml"] = _as_yaml
     variables = dict(values)
-    names = sorted(_template_names(source), key=lambda name: name != SCRAPE_CONFIGS)
+    names = sorted(_template_names(templates), key=lambda name: name != SCRAPE_CONFIGS)
     for name in names:
         try:
             text = environment.get_template(name).render(variables)
@@ -64,7 +64,7 @@ def write_files(values: Mapping[str, Any], out: Path) -> list[str]:
             f"{str(out)!r} contains {foreign_names[0]!r}, which this command does not write. Choose an empty folder"
         )
     try:
-        for name in _template_names(SOURCE):
+        for name in _template_names(TEMPLATES):
             if name not in files:  # left by an earlier run with other settings
                 (out / name).unlink(missing_ok=True)
         for name, text in files.items():
@@ -76,8 +76,8 @@ def write_files(values: Mapping[str, Any], out: Path) -> list[str]:
     return list(files)
 
 
-def _template_names(source: Path) -> list[str]:
-    return [name for name in FileSystemLoader(source).list_templates() if _is_manifest(name)]
+def _template_names(templates: Path) -> list[str]:
+    return [name for name in FileSystemLoader(templates).list_templates() if _is_manifest(name)]
 
 
 def _is_manifest(name: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC
 from gpucost.core.metering.signals import NEURON, SIGNALS
-from gpucost.features.recommendations.sources import disruption
+from gpucost.features.recommendations.sources import karpenter_disruption
 from gpucost.features.recommendations.sources.gpu_memory import MEMORY
 from gpucost.sources.prometheus import queries
 from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
@@ -79,7 +79,7 @@ def neuron_monitor_pattern(*, dashboards: bool) -> str:
 def karpenter_pattern() -> str:
     """Return the regular expression over names that keeps Karpenter's series."""
     shown = {name for name in dashboard_metrics.queried_metrics() if name.startswith(_KARPENTER_PREFIX)}
-    return _alternation(sorted(shown | {disruption.ELIGIBLE, disruption.ALLOWED}))
+    return _alternation(sorted(shown | {karpenter_disruption.ELIGIBLE_NODES, karpenter_disruption.ALLOWED_DISRUPTIONS}))
 
 
 def _unfiltered_families(required: RequiredLabels) -> list[str]:

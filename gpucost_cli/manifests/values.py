@@ -10,8 +10,8 @@ from devstack.template import REPOSITORY
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.metering.kubernetes_labels import all_node_labels
 from gpucost.settings import BusinessUnitSettings, ClusterSettings, Settings
+from gpucost.sources.prometheus.metrics_sources import METRICS_SOURCES
 from gpucost.sources.prometheus.queries import quote
-from gpucost.sources.prometheus.source_selectors import SOURCE_NAMES
 from gpucost_cli.doctor.labels import RequiredLabels, allow_lists, required_labels
 from gpucost_cli.manifests import series
 from gpucost_cli.manifests.parameters import Parameters, TenantParameters
@@ -114,13 +114,13 @@ def _check_jobs(cluster: ClusterSettings) -> None:
     Raises:
         InvalidInputError: a source names another job than the collector.
     """
-    for source in SOURCE_NAMES:
-        matchers = getattr(cluster.sources, source) or {}
-        job = source.replace("_", "-")
+    for metrics_source in METRICS_SOURCES:
+        matchers = getattr(cluster.sources, metrics_source) or {}
+        job = metrics_source.replace("_", "-")
         if job not in matchers.get("job", (job,)):
             raise InvalidInputError(
-                f"cluster {cluster.name}: sources.{source} names job {', '.join(matchers['job'])}, but the "
-                f"collector scrapes it as job {job}. Add {job} to sources.{source}.job"
+                f"cluster {cluster.name}: sources.{metrics_source} names job {', '.join(matchers['job'])}, but the "
+                f"collector scrapes it as job {job}. Add {job} to sources.{metrics_source}.job"
             )
 
 

@@ -7,7 +7,7 @@ from gpucost.core.metering.signals import Signal
 from gpucost.sources.prometheus.queries import Queries, name_matcher
 from gpucost_cli.rules.promql import first_available, first_label
 
-DEVICE = "node, UUID, GPU_I_ID"
+DEVICE_LABELS = "node, UUID, GPU_I_ID"
 """Labels that identify a GPU, or a MIG device in it."""
 _LABELS = {
     "node": ("node", "hostname", "Hostname"),
@@ -21,7 +21,7 @@ _LABELS = {
 def device_utilization(queries: Queries, ranks: Sequence[Sequence[Signal]]) -> str:
     """Return the utilization of each device, 0 to 1, by its best signal; one series for each pod label."""
     vectors = [_signals_vector(queries, signals) for rank in ranks for signals in _group_by_scale(rank)]
-    return first_available(vectors, DEVICE)
+    return first_available(vectors, DEVICE_LABELS)
 
 
 def _group_by_scale(rank: Sequence[Signal]) -> list[list[Signal]]:
@@ -37,7 +37,7 @@ def _signals_vector(queries: Queries, signals: Sequence[Signal]) -> str:
     if not signals[0].works_under_mig:
         matchers.append('GPU_I_ID=""')  # under MIG the metric is absent or always 0
     vector = queries.select("", *matchers)
-    for target, sources in _LABELS.items():
-        vector = first_label(vector, target, sources)
+    for target, label_names in _LABELS.items():
+        vector = first_label(vector, target, label_names)
     scale = f" / {signals[0].scale}" if signals[0].scale != 1 else ""
-    return f"clamp(max by ({DEVICE}, namespace, pod, vgpu) ({vector}){scale}, 0, 1)"
+    return f"clamp(max by ({DEVICE_LABELS}, namespace, pod, vgpu) ({vector}){scale}, 0, 1)"

@@ -12,12 +12,12 @@ from gpucost.core.hours import format_timestamp
 from gpucost.core.metering.signals import signals_by_preference
 from gpucost.pipeline.attribute import business_units
 from gpucost.settings import ClusterSettings, Settings
+from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import Queries
-from gpucost.sources.prometheus.source_selectors import Sources
 from gpucost_cli.rules import alerting
 from gpucost_cli.rules.recording import RecordingRules
 
-INTERVAL = "1m"
+EVALUATION_INTERVAL = "1m"
 NAMESPACE = "gpucost-recording"
 """Prefix of the rule groups namespace in AMP, before the stack's id. The template's alerts use `gpucost-`."""
 MAX_RULES = 20
@@ -56,12 +56,14 @@ def recording_groups(settings: Settings, clusters: Sequence[ClusterSettings], no
     for cluster in clusters:
         signals = signals_by_preference(settings.utilization.signal, settings.utilization.scale)
         units = units_at(business_units(settings), now)
-        queries = Queries(cluster.selector, [], sources=Sources.from_settings(cluster.sources))
+        queries = Queries(cluster.selector, [], trusted_series=TrustedSeries.from_settings(cluster.sources))
         rules = RecordingRules(cluster.name, queries, signals, units, cluster.slices_per_gpu)
         labels = {"cluster": cluster.name}
         for part, part_rules in (("pods", rules.base_rules()), ("sums", rules.sum_rules())):
             name = f"gpucost-{cluster.name}-{part}"
-            groups.append({"name": name, "interval": INTERVAL, "rules": [rule.to_dict(labels) for rule in part_rules]})
+            groups.append(
+                {"name": name, "interval": EVALUATION_INTERVAL, "rules": [rule.to_dict(labels) for rule in part_rules]}
+            )
     return groups
 
 
@@ -117,7 +119,7 @@ def _cloudformation_template(data: str) -> Mapping[str, Any]:
     }
 
 
-class _Dumper(yaml.SafeDumper):
+class _BlockTextDumper(yaml.SafeDumper):
     """Dumps texts of several lines as literal blocks."""
 
 
@@ -125,9 +127,9 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
-_Dumper.add_representer(str, _represent_text)
+_BlockTextDumper.add_representer(str, _represent_text)
 
 
 def _to_yaml(content: Mapping[str, Any]) -> str:
-    text: str = yaml.dump(content, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
+    text: str = yaml.dump(content, Dumper=_BlockTextDumper, sort_keys=False, width=110, allow_unicode=True)
     return text

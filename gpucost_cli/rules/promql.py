@@ -19,9 +19,9 @@ def matches(label: str, *patterns: str) -> str:
     return f"{label}=~{quote('|'.join(patterns))}"
 
 
-def first_label(vector: str, target: str, sources: Sequence[str]) -> str:
+def first_label(vector: str, target: str, label_names: Sequence[str]) -> str:
     """Set a label to the first of some labels that a series has, or remove it."""
-    joined = ", ".join(f'"{source}"' for source in sources)
+    joined = ", ".join(f'"{name}"' for name in label_names)
     return (
         f'label_replace(label_join({vector}, "{target}", ";", {joined}), "{target}", "$1", "{target}", ";*([^;]*).*")'
     )
@@ -82,18 +82,18 @@ def _character_class(inside: str) -> str:
     while index < len(inside):
         first, last = inside[index], inside[index + 2 : index + 3]
         if inside[index + 1 : index + 2] != "-" or not last:
-            members += _escaped(first)
+            members += _escape_in_class(first)
             index += 1
             continue
         if first <= last:
-            members += f"{_escaped(first)}-{_escaped(last)}"
+            members += f"{_escape_in_class(first)}-{_escape_in_class(last)}"
         index += 3
     if not members:
         return "." if negated else r"[^\s\S]"
     return f"[{'^' * negated}{members}]"
 
 
-def _escaped(letter: str) -> str:
+def _escape_in_class(letter: str) -> str:
     return re.sub(r"[\\\[\]^&~|-]", r"\\\g<0>", letter)
 
 

@@ -26,7 +26,7 @@ from gpucost.sources.prometheus.queries import (
     name_matcher,
 )
 from gpucost_cli.rules import shares
-from gpucost_cli.rules.devices import DEVICE, device_utilization
+from gpucost_cli.rules.devices import DEVICE_LABELS, device_utilization
 from gpucost_cli.rules.owners import UNIT, owner_labels, owner_vector
 from gpucost_cli.rules.promql import (
     equals,
@@ -53,7 +53,7 @@ POD = "namespace, pod, uid"
 _RESOURCES = matches("resource", GPU_RESOURCES)
 _NVIDIA, _NEURON = matches("resource", "nvidia_.+"), matches("resource", "aws_amazon_com_neuron.*")
 _SLICES = matches("resource", MIG_PREFIX + ".+")
-_FACTS = {
+_NODE_INFO_LABELS = {
     "node_pool": NODE_POOL.exported,
     "instance_type": INSTANCE_TYPE.exported,
     "gpu_product": GPU_PRODUCT.exported,
@@ -86,14 +86,14 @@ class RecordingRules:
 
     cluster: str
     queries: Queries
-    ranks: Sequence[Sequence[Signal]]
+    signals_by_rank: Sequence[Sequence[Signal]]
     units: Sequence[BusinessUnit]
     slices_per_gpu: int | None = None
 
     def base_rules(self) -> list[Rule]:
         """Build the rules of pods, devices and nodes. Each may query the rules before it."""
         return [
-            Rule("device:gpucost_use:ratio", device_utilization(self.queries, self.ranks)),
+            Rule("device:gpucost_use:ratio", device_utilization(self.queries, self.signals_by_rank)),
             Rule("node:gpucost_info", self._info()),
             Rule("node:gpucost_capacity_gpus", self._capacity()),
             Rule("node_resource:gpucost_nominal_unit_gpus", self._nominal_unit()),
@@ -137,25 +137,28 @@ class RecordingRules:
 
     def _info(self) -> str:
         """Facts about each GPU node from its newest labels, because old labels stay visible for five minutes."""
-        types = shares.instance_types([*GPUS_OF_INSTANCE, *NEURON_OF_INSTANCE]).removeprefix("instance_type")
+        types = shares.instance_type_matcher([*GPUS_OF_INSTANCE, *NEURON_OF_INSTANCE]).removeprefix("instance_type")
         gpu_nodes = f"({self.queries.select(CAPACITY, _RESOURCES)} > 0)"
         requests = self.queries.select(REQUESTS, _RESOURCES, 'node!=""')
         labels = self.queries.select(NODE_LABELS)
-        labeled_nodes = [self.queries.select(NODE_LABELS, f"{name}{types}") for name in _FACTS["instance_type"]]
+        labeled_nodes = [
+            self.queries.select(NODE_LABELS, f"{name}{types}") for name in _NODE_INFO_LABELS["instance_type"]
+        ]
         times = " or ".join(f"timestamp({selector})" for selector in labeled_nodes)
         vector = f"({times} or timestamp({labels}) and on (node) ({gpu_nodes} or {requests}))"
-        for target, sources in _FACTS.items():
-            vector = first_label(vector, target, sources)
-        facts = f"node, {', '.join(_FACTS)}"
+        for target, label_names in _NODE_INFO_LABELS.items():
+            vector = first_label(vector, target, label_names)
+        facts = f"node, {', '.join(_NODE_INFO_LABELS)}"
         newest = f"group by ({facts}) (topk by (node) (1, max by ({facts}) ({vector})))"
         return first_available([newest, f"group by (node) ({gpu_nodes})", f"group by (node) ({requests})"], "node")
 
     def _capacity(self) -> str:
         """Physical GPUs of each node: by instance type, else by unsliced capacity, else by its devices."""
-        by_type = [
-            f"group by (node) ({self._recorded('node:gpucost_info', shares.instance_types(names))}) * {float(count):g}"
+        nodes_by_count = {
+            count: self._recorded("node:gpucost_info", shares.instance_type_matcher(names))
             for count, names in shares.instance_types_by_gpu_count().items()
-        ]
+        }
+        by_type = [f"group by (node) ({nodes}) * {float(count):g}" for count, nodes in nodes_by_count.items()]
         whole = f"max by (node) ({self.queries.select(CAPACITY, equals('resource', GPU))})"
         sliced = self.queries.select(CAPACITY, _SLICES)
         divided = self.queries.select(NODE_LABELS, matches(shares.PRODUCT, ".+-(MIG|SHARED).*"))
@@ -180,7 +183,7 @@ class RecordingRules:
             return self._recorded("node:gpucost_info", *matchers)
 
         physical = f"max by (node) ({self._recorded('node:gpucost_capacity_gpus')})"
-        return first_available(shares.unit_branches(capacity, labels, info, physical), "node, resource")
+        return first_available(shares.gpus_per_unit_vectors(capacity, labels, info, physical), "node, resource")
 
     def _unit(self) -> str:
         """GPUs in a unit. Slices are scaled down if they sum to more than the GPUs of the node that are sliced."""
@@ -262,9 +265,9 @@ class RecordingRules:
             devices = self._recorded("device:gpucost_use:ratio", 'pod!=""', matcher)
             return f"({devices} and on (namespace, pod) {holding})"
 
-        by = f"{DEVICE}, namespace, pod"
+        by = f"{DEVICE_LABELS}, namespace, pod"
         whole, slices = labelled('GPU_I_ID=""'), labelled('GPU_I_ID!=""')
-        sharers = f"on ({DEVICE}) group_left () count by ({DEVICE}) ({whole})"
+        sharers = f"on ({DEVICE_LABELS}) group_left () count by ({DEVICE_LABELS}) ({whole})"
         allocated, units = (
             f"sum by (namespace, pod) ({self._recorded(metric)})"
             for metric in ("pod:gpucost_allocated_gpus", "pod:gpucost_units")
@@ -278,7 +281,7 @@ class RecordingRules:
             self._recorded("pod_device:gpucost_observed_gpus"),
             self._recorded("device:gpucost_use:ratio"),
         )
-        used = f"{observed} * on ({DEVICE}) group_left () max by ({DEVICE}) ({device_use})"
+        used = f"{observed} * on ({DEVICE_LABELS}) group_left () max by ({DEVICE_LABELS}) ({device_use})"
         held = f"sum by (namespace, pod) ({self._recorded('pod:gpucost_allocated_gpus')})"
         of_each = f"on (namespace, pod) group_left () ({held} / count by (namespace, pod) ({observed}))"
         return self._part_of_allocated(f"sum by (namespace, pod) ({minimum(used, f'{observed} * 0 + {of_each}')})")

@@ -13,7 +13,7 @@ from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT
 from gpucost_cli.rules.promql import Select, equals, matches
 
 (PRODUCT,) = GPU_PRODUCT.exported
-_VARIANTS = "(_(me|gfx|all))*"
+_PROFILE_SUFFIXES = "(_(me|gfx|all))*"
 _COMPUTE_SLICES = 7
 
 
@@ -26,8 +26,8 @@ def instance_types_by_gpu_count() -> Mapping[Fraction, list[str]]:
     return {count: sorted(names) for count, names in sorted(types_by_count.items())}
 
 
-def unit_branches(capacity: Select, labels: Select, info: Select, physical: str) -> Iterator[str]:
-    """Yield expressions of physical GPUs per unit, by node and resource; the first with a value counts.
+def gpus_per_unit_vectors(capacity: Select, labels: Select, info: Select, physical: str) -> Iterator[str]:
+    """Yield PromQL expressions of the physical GPUs in one unit, by node and resource. The first with a value counts.
 
     Args:
         capacity: builds a vector of units by node and resource, from matchers.
@@ -39,7 +39,7 @@ def unit_branches(capacity: Select, labels: Select, info: Select, physical: str)
     whole = f"{capacity(equals('resource', GPU))} * 0"
     yield f"{whole} + 1 and on (node) {capacity(matches('resource', MIG_PREFIX + '.+'))}"
     for share, products in _mig_products().items():
-        yield f"{whole} + {_float_literal(share)} and on (node) {labels(_product(products))}"
+        yield f"{whole} + {_float_literal(share)} and on (node) {labels(_product_matcher(products))}"
     yield from _neuron(capacity, info)
     nvidia = capacity(matches("resource", GPU, GPU_SHARED))
     yield f"clamp_max(1 / ({nvidia} / on (node) group_left () {physical}), 1)"
@@ -61,11 +61,11 @@ def _mig_resources(capacity: Select, labels: Select) -> Iterator[str]:
                 by_model.setdefault(model_share, []).append((profile, gpu))
     for share, profiles_and_models in sorted(by_model.items()):
         for profile in sorted({profile for profile, _ in profiles_and_models}):
-            models = [_model(gpu) for other, gpu in profiles_and_models if other == profile]
-            vector = f"{capacity(_resources([profile]))} * 0 + {_float_literal(share)}"
-            yield f"{vector} and on (node) {labels(_product(models))}"
+            models = [_model_pattern(gpu) for other, gpu in profiles_and_models if other == profile]
+            vector = f"{capacity(_mig_resource_matcher([profile]))} * 0 + {_float_literal(share)}"
+            yield f"{vector} and on (node) {labels(_product_matcher(models))}"
     for share, names in sorted(everywhere.items()):
-        yield f"{capacity(_resources(names))} * 0 + {_float_literal(share)}"
+        yield f"{capacity(_mig_resource_matcher(names))} * 0 + {_float_literal(share)}"
     for slices in range(1, _COMPUTE_SLICES + 1):  # profiles in no table: estimated by compute slices, as in the ledger
         unknown = capacity(matches("resource", f"{MIG_PREFIX}{slices}g_.+"), 'resource!~".+_shared"')
         yield f"{unknown} * 0 + {_float_literal(Fraction(slices, _COMPUTE_SLICES))}"
@@ -79,7 +79,7 @@ def _mig_products() -> Mapping[Fraction, list[str]]:
             share = profile_share(profile, " ".join(gpu.model_name_parts))
             if share is not None:
                 products_by_share.setdefault(share, []).append(
-                    f"{_model(gpu)}-mig-{re.escape(profile)}([+.-](me|gfx|all))*"
+                    f"{_model_pattern(gpu)}-mig-{re.escape(profile)}([+.-](me|gfx|all))*"
                 )
     return products_by_share
 
@@ -91,24 +91,24 @@ def _neuron(capacity: Select, info: Select) -> Iterator[str]:
     for name, (_, count) in NEURON_OF_INSTANCE.items():
         by_cores.setdefault(count, []).append(name)
     for count, names in sorted(by_cores.items()):
-        yield f"{cores} * 0 + {_float_literal(Fraction(1, count))} and on (node) {info(instance_types(names))}"
+        yield f"{cores} * 0 + {_float_literal(Fraction(1, count))} and on (node) {info(instance_type_matcher(names))}"
 
 
-def instance_types(names: Iterable[str]) -> str:
-    """Return a matcher of the recorded label `instance_type`."""
+def instance_type_matcher(names: Iterable[str]) -> str:
+    """Return a matcher of series with one of these values of the label `instance_type`."""
     return matches("instance_type", *(re.escape(name) for name in sorted(names)))
 
 
-def _resources(profiles: Iterable[str]) -> str:
+def _mig_resource_matcher(profiles: Iterable[str]) -> str:
     names = "|".join(profile.replace(".", "_") for profile in profiles)
-    return matches("resource", f"{MIG_PREFIX}({names}){_VARIANTS}")
+    return matches("resource", f"{MIG_PREFIX}({names}){_PROFILE_SUFFIXES}")
 
 
-def _product(models: Iterable[str]) -> str:
+def _product_matcher(models: Iterable[str]) -> str:
     return matches(PRODUCT, f"(?i)({'|'.join(models)})")
 
 
-def _model(gpu: MigGpu) -> str:
+def _model_pattern(gpu: MigGpu) -> str:
     """Match all parts of a model's name in order. A name starts a word, so that `h200` does not match `gh200`."""
     return "(.*[^a-z])?" + ".*".join(re.escape(part) for part in gpu.model_name_parts) + ".*"
 

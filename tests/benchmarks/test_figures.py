@@ -10,20 +10,20 @@ from benchmarks.__main__ import main
 from benchmarks.figures import Figure, against, called, exponent, run_process
 
 
-def test_an_aim_is_for_the_ratio_where_there_is_a_floor() -> None:
+def test_aim_applies_to_the_ratio_if_there_is_a_floor() -> None:
     assert Figure("f", 3, "s", floor=2, aim=1.5).is_met() is True
     assert Figure("f", 3.1, "s", floor=2, aim=1.5).is_met() is False
     assert Figure("f", 3, "s", aim=1.5).is_met() is False
     assert Figure("f", 3, "s", floor=2).is_met() is None
 
 
-def test_a_ratio_is_the_median_of_the_turns() -> None:
+def test_ratio_is_the_median_of_the_turns() -> None:
     """A slow turn of the machine affects both: 4 ÷ 2, 40 ÷ 20 and 5 ÷ 1."""
     figure = against("f", [4, 40, 5], [2, 20, 1], None)
     assert (figure.value, figure.ratio) == (5, 2)
 
 
-def test_exponents_are_those_of_the_power_law() -> None:
+def test_exponent_of_a_power_law_is_fitted() -> None:
     assert exponent((size, 7 * size**1.5) for size in (1, 10, 200)) == pytest.approx(1.5)
     assert exponent([(100, 2), (1_000, 2)]) == pytest.approx(0)
 

@@ -29,7 +29,7 @@ def small() -> Iterator[tuple[str, datetime]]:
         yield url_and_hour
 
 
-def test_an_hour_takes_no_more_queries_and_samples_than_it_did(small: tuple[str, datetime]) -> None:
+def test_hour_needs_no_more_queries_and_samples_than_recorded(small: tuple[str, datetime]) -> None:
     url, hour = small
     assert attribute(url, hour) == PODS
     queries = recorded_queries(url, hour)
@@ -39,14 +39,14 @@ def test_an_hour_takes_no_more_queries_and_samples_than_it_did(small: tuple[str,
     assert processed <= 0.6 * raw_samples(url, hour)
 
 
-def test_the_core_executes_no_more_instructions_than_it_did() -> None:
+def test_core_executes_no_more_instructions_than_recorded() -> None:
     run = hour_of(100, UNITS)
     assert len(run().lines) == 100
     bound = INSTRUCTIONS.get(sys.version_info[:2], max(INSTRUCTIONS.values()))
     assert instructions(run) <= MARGIN * 100 * bound
 
 
-def test_instructions_grow_with_pods_and_not_faster_and_hardly_with_business_units() -> None:
+def test_instructions_grow_linearly_with_pods_and_little_with_business_units() -> None:
     by_pods = exponent((pods, instructions(hour_of(pods, UNITS))) for pods in (50, 200))
     assert by_pods <= 1.02
     by_units = exponent((units, instructions(hour_of(100, units))) for units in (20, 200))

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.browser.tabs import running_chromium
 
-expect.set_options(timeout=20_000)  # a busy machine makes nothing wrong
+expect.set_options(timeout=20_000)  # generous, because the machine may be busy
 
 
 @pytest.fixture(scope="module")

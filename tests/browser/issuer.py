@@ -1,6 +1,6 @@
 """A local OIDC issuer: authorization code with PKCE, signed tokens, and a page to choose a user.
 
-It checks what real ones check: client, redirect address, response type, S256 challenge and verifier; codes work once.
+Like a real issuer, it checks client, redirect URI, response type, and S256 challenge and verifier. Codes work once.
 """
 
 import base64
@@ -79,8 +79,12 @@ class _Handler(BaseHTTPRequestHandler):
         authorization = issuer.codes.pop(form.get("code", ""), None)
         digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
-        wanted = {"grant_type": "authorization_code", "client_id": CLIENT, "redirect_uri": issuer.redirect}
-        if authorization is None or challenge != authorization["code_challenge"] or not wanted.items() <= form.items():
+        expected = {"grant_type": "authorization_code", "client_id": CLIENT, "redirect_uri": issuer.redirect}
+        if (
+            authorization is None
+            or challenge != authorization["code_challenge"]
+            or not expected.items() <= form.items()
+        ):
             self._json({"error": "invalid_grant"}, 400)
             return
         user = authorization["who"]
@@ -90,11 +94,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _authorize(self, query: dict[str, str]) -> None:
         issuer = self.server.issuer
-        wanted = {
+        expected = {
             "client_id": CLIENT, "redirect_uri": issuer.redirect, "response_type": "code", "scope": SCOPES,
             "code_challenge_method": "S256",
         }  # fmt: skip
-        if not wanted.items() <= query.items() or not query.get("state") or not query.get("code_challenge"):
+        if not expected.items() <= query.items() or not query.get("state") or not query.get("code_challenge"):
             self._send(400, "text/plain", f"not as registered: {query}".encode())
             return
         links = [self._back({"error": "access_denied", "state": query["state"]}, "cancel")]

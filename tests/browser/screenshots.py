@@ -1,6 +1,6 @@
-"""Pictures of every view on the demo data (make screenshots): `python -m tests.browser.screenshots [FOLDER [LOOK …]]`.
+"""Screenshots of every view with the demo's data: `python -m tests.browser.screenshots [FOLDER [LOOK …]]`.
 
-Those of the README, docs/pictures, are two of the look `readme`.
+The README's pictures (docs/pictures) are two of the look `readme`.
 """
 
 import sys

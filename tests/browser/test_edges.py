@@ -56,7 +56,9 @@ def test_heat_map_of_200_units_over_35_days_is_paged(visit: Callable[..., Page])
     heat_map_page, readout = page.get_by_test_id("heat-page"), page.locator(".grid .readout")
     expect(heat_map_page).to_have_text("1 to 20 of 200, most waste first")
     hourly = [query for path, query in fleet.requests if path == "/v1/costs" and query["granularity"] == "hour"]
-    assert [query["business_unit"].count(",") for query in hourly] == [4] * 4, "units that the API reads one by one"
+    assert [query["business_unit"].count(",") for query in hourly] == [4] * 4, (
+        "units whose costs the API reads separately"
+    )
     page.evaluate(LONGEST_TASK)
     heat(page).focus()
     page.keyboard.press("ArrowRight")
@@ -76,7 +78,7 @@ def test_heat_map_of_200_units_over_35_days_is_paged(visit: Callable[..., Page])
     expect(readout).to_contain_text("unit-039")
     page.keyboard.press("End")
     expect(readout).to_contain_text(f"{100 * fleet.use(39, fleet.hours - 1):.1f}% of 1.000 GPU-hours used")
-    assert page.evaluate("window.longest") < 1000, "milliseconds in which nothing moved, on a busy machine"
+    assert page.evaluate("window.longest") < 1000, "the longest pause in milliseconds, on a busy machine"
     address = page.url.replace("page=2", "page=99")
     page.goto("about:blank")
     page.goto(address)
@@ -129,7 +131,7 @@ def test_missing_hours_are_hatched_and_not_zero(visit: Callable[..., Page]) -> N
         }"""
     )
     assert painted[0] > 0.95 < painted[2]
-    assert 0.05 < painted[1] < 0.7, "lines, and what is between them"
+    assert 0.05 < painted[1] < 0.7, "lines and the space between them"
     heat(page).focus()
     page.keyboard.press("Home")
     for _ in range(6):
@@ -150,7 +152,7 @@ def test_no_allocation_differs_from_missing_figures(visit: Callable[..., Page]) 
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "said"),
+    ("status", "body", "message"),
     [
         (500, '{"detail": "broken", "status": 500}', "broken (500)"),
         (429, '{"message": "Too Many Requests"}', "Too Many Requests (429)"),
@@ -158,10 +160,10 @@ def test_no_allocation_differs_from_missing_figures(visit: Callable[..., Page]) 
         (504, "<html>", "Gateway Timeout (504)"),
     ],
 )
-def test_api_errors_are_shown(tabs: Tabs, visit: Callable[..., Page], status: int, body: str, said: str) -> None:
+def test_api_errors_are_shown(tabs: Tabs, visit: Callable[..., Page], status: int, body: str, message: str) -> None:
     tabs.expected = ("/v1/",)
     page = visit(Fleet(["research"], AUTUMN, 6, refuse=lambda _path: (status, body)), is_hurried=True)
-    expect(page.get_by_role("alert")).to_contain_text(said)
+    expect(page.get_by_role("alert")).to_contain_text(message)
     expect(page.get_by_role("button", name="Try again")).to_be_visible()
 
 

@@ -31,9 +31,9 @@ from gpucost.features.recommendations.model import (
     Saving,
 )
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
-from tests.browser.looks import has_every_look
+from tests.browser.layout_checks import check_layouts
 from tests.browser.tabs import Tabs, settled
 from tests.records import line, record
 
@@ -72,14 +72,14 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(dynamodb_url: str) -> Iterator[Site]:
-    with deployment(40 * HOUR, dynamodb_url) as made:
-        yield made
+    with deployment(40 * HOUR, dynamodb_url) as deployed:
+        yield deployed
 
 
 @pytest.fixture(scope="module")
 def long_site(dynamodb_url: str) -> Iterator[Site]:
-    with deployment(DAYS_OF_A_FORECAST, dynamodb_url) as made:
-        yield made
+    with deployment(DAYS_OF_A_FORECAST, dynamodb_url) as deployed:
+        yield deployed
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def deployment(length: timedelta, dynamodb: str) -> Iterator[Site]:
         deployed = create_stack(endpoint, address, {})
         client, table = local_client("dynamodb", dynamodb), deployed.outputs["TableName"]
         create_table(client, table)
-        DocumentStore(client, table, clock=lambda: datetime.now(UTC)).push(
+        SettingsDocumentStore(client, table, clock=lambda: datetime.now(UTC)).push(
             SETTINGS, author="test", now=datetime.now(UTC)
         )
         ledger = Ledger(client, table)
@@ -206,7 +206,7 @@ def is_burning_down(page: Page, forecast: dict[str, Any]) -> None:
     expect(section).to_contain_text(f"{100 * forecast['spent_usd'] / 1500:.1f}% spent")
     chart = section.get_by_role("img", name=re.compile("Cumulative spending"))
     label = chart.get_attribute("aria-label") or ""
-    assert f"{usd(forecast['spent_usd'])} spent by" in label, "the line ends at what is said to be spent"
+    assert f"{usd(forecast['spent_usd'])} spent by" in label, "the line ends at the spend of the summary"
     assert f"{usd(forecast['projected_usd'])} projected for the month, a budget of $1,500.00" in label
     assert {(0, 114, 178), (213, 94, 0)} <= colours(chart)
     expect(section.locator(".legend")).to_contain_text("projected")
@@ -241,7 +241,7 @@ def test_recommendations_match_the_api(visit: Callable[..., Page], site: Site) -
     page.get_by_text("Show patch", exact=True).click()
     expect(table.locator("pre")).to_have_text(PATCH)
     assert page.locator("main img, main b").count() == 0
-    has_every_look(page)
+    check_layouts(page)
 
 
 def test_overview_shows_recommendations_for_pools(visit: Callable[..., Page], site: Site) -> None:

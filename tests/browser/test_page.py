@@ -14,7 +14,7 @@ import requests
 from playwright.sync_api import Browser, Page, Route, expect
 
 from gpucost_cli.signing_proxy import serve_proxy
-from tests.browser.looks import has_every_look
+from tests.browser.layout_checks import check_layouts
 from tests.browser.tabs import Tabs, settled
 from tests.system.running_demo import Demo, running_demo
 
@@ -188,7 +188,7 @@ def test_drill_down_from_business_unit_to_explanation(visit: Callable[..., Page]
     rows = cells(page, "lines")
     assert len(rows) == len(lines) > 24
     assert sum(line["allocated_usd"] for line in lines) == workloads[0]["allocated_usd"], (
-        "what was clicked, line by line"
+        "the lines of the clicked cell"
     )
     assert sorted(row["allocated"] for row in rows) == sorted(usd(line["allocated_usd"]) for line in lines)
 
@@ -204,21 +204,21 @@ def test_amount_is_explained(visit: Callable[..., Page], demo: Demo) -> None:
     assert row.get_by_role("link", name="how calculated").first.inner_text() == "$1.71"
     page.evaluate(WATCH_DIALOGS)
     row.get_by_role("link", name="how calculated").first.click()
-    why = page.get_by_test_id("why")
+    explanation = page.get_by_test_id("why")
     # One of seven slices of an H100 at $12, with the scenario's utilization of 62%.
     for text in (
         "How $1.714286 was calculated", "1 × nvidia.com/gpu, each 0.142857 of a physical GPU (source: product-label)",
         "for 1.000 h", "$12.00 per GPU-hour, source constant, split policy gpu-bears-all",
         "62.0% on average, from the pod's own GPUs (source: pod)", line["pod"], "$1.062857",
     ):  # fmt: skip
-        expect(why).to_contain_text(text)
-    assert page.evaluate("window.dialogs") == [True], "open as soon as it is there: a key finds it so"
+        expect(explanation).to_contain_text(text)
+    assert page.evaluate("window.dialogs") == [True], "the dialog is open before a key is pressed"
     assert "line=" in page.url
     page.reload()
-    expect(why).to_contain_text("How $1.714286 was calculated")
+    expect(explanation).to_contain_text("How $1.714286 was calculated")
     page.keyboard.press("Escape")
     expect(page).not_to_have_url(re.compile("line="))
-    expect(why).to_have_count(0)
+    expect(explanation).to_have_count(0)
 
 
 def test_every_node_is_a_strip_with_its_pods(visit: Callable[..., Page], demo: Demo) -> None:
@@ -254,7 +254,7 @@ def test_missing_figures_are_hatched_and_not_zero(tabs: Tabs, demo: Demo) -> Non
     page = tabs.open(f"{demo.url}/#/overview?{day(demo, 144)}&zone=utc")
     settled(page)
     assert page.get_by_test_id("coverage").inner_text() == "50.0%"
-    assert {row["vs previous period"] for row in cells(page, "units")} == {"–"}, "no change against a part of a period"
+    assert {row["vs previous period"] for row in cells(page, "units")} == {"–"}, "an incomplete period is not compared"
     chart = page.get_by_role("application", name=re.compile("Cost over time"))
     chart.focus()
     page.keyboard.press("Home")
@@ -270,13 +270,13 @@ def test_missing_figures_are_hatched_and_not_zero(tabs: Tabs, demo: Demo) -> Non
     painted = [sum(part[at + 3] > 0 for at in range(0, len(part), 4)) / 3600 for part in seen]
     assert data & DATA_COLOURS
     assert not gap & DATA_COLOURS
-    assert 0.05 < painted[0] < 0.6, "lines, and what is between them"
+    assert 0.05 < painted[0] < 0.6, "lines and the space between them"
     begin = demo.end - timedelta(hours=144)
     period = f"{begin:%a} {begin.day} {begin:%b}, {begin:%H}:00 UTC to {demo.hours[0]:%a} {demo.hours[0].day}"
     expect(page.get_by_test_id("gaps")).to_have_text(re.compile(f"^demo: {period} .* UTC, 72 hours missing$"))
     page.get_by_text("Show as table").click()
     rows = cells(page, "cost-over-time")
-    assert [row["waste"] == "–" for row in rows] == [True] * 50, "of the 144, the first fifty are shown"
+    assert [row["waste"] == "–" for row in rows] == [True] * 50, "the first 50 of 144 are shown"
     assert {row["coverage"] for row in rows} == {"0.0%"}
     page.get_by_test_id("gaps").get_by_role("link").click()
     expect(page.locator("main")).to_contain_text("No data: missing or incomplete.")
@@ -313,14 +313,14 @@ def test_url_contains_the_whole_state(visit: Callable[..., Page], demo: Demo) ->
     "view", ["overview", "unit/research", "nodes", "nodes?pool=inference&node=inference-2", "hour"]
 )
 def test_every_view_works_on_all_screens(visit: Callable[..., Page], view: str) -> None:
-    has_every_look(visit(view))
+    check_layouts(visit(view))
 
 
 def test_explanation_works_on_all_screens(visit: Callable[..., Page]) -> None:
     page = visit("hour")
     page.get_by_role("link", name="how calculated").first.click()
     expect(page.get_by_test_id("why")).to_be_visible()
-    has_every_look(page)
+    check_layouts(page)
 
 
 UNUSUAL_NAMES = {
@@ -388,7 +388,7 @@ def test_print_shows_figures_without_controls(visit: Callable[..., Page]) -> Non
           return seen;
         }"""
     )
-    assert labels[1] < 80, "ink on paper"
+    assert labels[1] < 80, "dark text on white paper"
 
 
 def test_all_columns_are_printed(visit: Callable[..., Page], demo: Demo) -> None:

@@ -31,10 +31,10 @@ from gpucost.features.recommendations.model import (
     Saving,
 )
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from tests.browser.issuer import AUDIENCE, CLIENT, SCOPES, Issuer, running_issuer
-from tests.browser.looks import has_every_look
+from tests.browser.layout_checks import check_layouts
 from tests.browser.tabs import Tabs, settled
 from tests.records import line, record
 
@@ -102,14 +102,14 @@ def as_gateway_writes(value: object) -> str:
 
 
 def publish(client: Any, table: str) -> None:
-    store = DocumentStore(client, table, clock=lambda: datetime.now(UTC))
+    store = SettingsDocumentStore(client, table, clock=lambda: datetime.now(UTC))
     store.push(SETTINGS, author="test", now=datetime.now(UTC))
     ledger = Ledger(client, table)
     for number in range(3):
         hour = LAST - number * HOUR
         ledger.publish(hour_with_strange_names(hour), replacing=None, settings_version=1, now=datetime.now(UTC))
     DynamoAlertStates(client, table).save_group(AlertGroup("demo", f"{EVIL}unit", (strange_alert(),)))
-    DynamoRecommendations(client, table).put(strange_advice())
+    DynamoRecommendations(client, table).put(injected_recommendation())
 
 
 def strange_alert() -> Alert:
@@ -119,7 +119,7 @@ def strange_alert() -> Alert:
     )
 
 
-def strange_advice() -> Recommendation:
+def injected_recommendation() -> Recommendation:
     evidence = Evidence(LAST, LAST + HOUR, 1, 0, Decimal(1), Decimal("0.25"), Decimal("0.3"))
     about = RecommendationSubject("demo", f"{EVIL}unit", f"{EVIL}namespace", f"{EVIL}kind", f"{EVIL}workload")
     saving = Saving(Decimal(9), Decimal(8), Decimal(10), None, None, Decimal(1))
@@ -170,7 +170,7 @@ def test_link_keeps_its_view_through_sign_in(tabs: Tabs, site: Site) -> None:
     sign_in(page, "vera")
     expect(page.get_by_role("heading", name="Business unit research")).to_be_visible()
     settled(page)
-    assert page.url == site.link("unit/research"), "no code, no state"
+    assert page.url == site.link("unit/research"), "the URL has neither code nor state"
     assert page.get_by_test_id("allocated").inner_text() == "$5.14"  # three hours of 1.714285714286
     assert site.issuer.sign_ins[-1] == "vera"
     page.reload()
@@ -178,7 +178,7 @@ def test_link_keeps_its_view_through_sign_in(tabs: Tabs, site: Site) -> None:
     expect(page.get_by_test_id("allocated")).to_have_text("$5.14")
     expect(page.get_by_role("button", name="Sign out")).to_be_visible()
     kept = page.evaluate("JSON.stringify([document.cookie, Object.keys(localStorage)])")
-    assert kept == '["",[]]', "of the tab alone"
+    assert kept == '["",[]]', "stored for this tab only"
 
 
 def test_business_unit_sees_only_its_figures(tabs: Tabs, site: Site) -> None:
@@ -227,7 +227,7 @@ def test_expired_token_leads_to_sign_in(tabs: Tabs, site: Site) -> None:
     site.refuses = False
     sign_in(page, "ann")
     expect(page.get_by_test_id("cost-period")).to_have_text("$5.14")
-    assert "window=48h" in page.url, "where one was"
+    assert "window=48h" in page.url, "the view from before the sign-in"
 
 
 def test_refused_sign_in_is_shown(tabs: Tabs, site: Site) -> None:
@@ -272,9 +272,9 @@ def test_names_are_rendered_as_text(tabs: Tabs, site: Site) -> None:
     page.get_by_test_id("lines").locator("tr", has_text=f"{EVIL}pod").get_by_role(
         "link", name="how calculated"
     ).first.click()
-    why = page.get_by_test_id("why")
+    explanation = page.get_by_test_id("why")
     for name in ("pod", "workload", "kind", "namespace", "unit", "node", "type", "model", "source", "split", "note"):
-        expect(why).to_contain_text(f"{EVIL}{name}")
+        expect(explanation).to_contain_text(f"{EVIL}{name}")
     expect(page).to_have_title(re.compile("GPU cost: hour"))
     assert page.locator("img").count() == 0
     assert dialogs == []
@@ -304,9 +304,9 @@ def test_sign_in_works_on_all_screens(tabs: Tabs, site: Site) -> None:
     page = tabs.open(site.link("overview"))
     sign_in(page, "cancel")
     expect(page.get_by_role("heading", name="Sign-in failed")).to_be_visible()
-    has_every_look(page)
+    check_layouts(page)
     page.get_by_role("button", name="Try again").click()
     sign_in(page, "vera")
     settled(page)
-    assert page.url == site.link("overview"), "where one wanted to go"
-    has_every_look(page)
+    assert page.url == site.link("overview"), "the view of the link"
+    check_layouts(page)

@@ -25,25 +25,25 @@ def main() -> None:
     from tests.chaos.bench import Bench
     from tests.chaos.crash import FaultReport, enumerate_crashes
     from tests.chaos.faults import TABLE
-    from tests.chaos.setting import running_metrics, running_parts, start
+    from tests.chaos.services import first_hour, running_metrics, running_services
 
     console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     crashes, others = FaultReport(), FaultReport()
     with (
         tempfile.TemporaryDirectory(prefix="gpucost-chaos-") as folder,
-        running_parts() as endpoints,
-        running_metrics(Path(folder)) as (prometheus, first_hour),
+        running_services() as endpoints,
+        running_metrics(Path(folder)) as (prometheus, sampled_hour),
         Progress(*columns, console=Console(stderr=True)) as steps,
     ):
-        bench = Bench(endpoints, start(), prometheus, first_hour, others)
+        bench = Bench(endpoints, first_hour(), prometheus, sampled_hour, others)
         task = steps.add_task("fault table", total=len(TABLE))
         for fault in TABLE:
             steps.update(task, description=f"fault table: {fault.__name__.replace('_', ' ')}")
             fault(bench)
             steps.advance(task)
         task = steps.add_task("crash points", total=None)
-        for crash_point, crashes in enumerate_crashes(endpoints, start(), range(options.hours), ("west",)):
+        for crash_point, crashes in enumerate_crashes(endpoints, first_hour(), range(options.hours), ("west",)):
             steps.update(task, description=f"{crashes.tried} crash points: {crash_point}")
     reports = (crashes, others)
     for report in reports:

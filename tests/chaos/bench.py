@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from tests.chaos.crash import Baseline, FaultReport, compare, figures
-from tests.chaos.world import Endpoints, World
+from tests.chaos.simulated_deployment import Endpoints, SimulatedDeployment
 
 
 @dataclass
@@ -22,28 +22,28 @@ class Bench:
     report: FaultReport = field(default_factory=FaultReport)
 
     @contextmanager
-    def world(self, **parameters: Any) -> Iterator[World]:
+    def deployment(self, **parameters: Any) -> Iterator[SimulatedDeployment]:
         """A separate deployment."""
-        world = World(self.endpoints, parameters.pop("first", self.start), **parameters)
+        deployment = SimulatedDeployment(self.endpoints, parameters.pop("first", self.start), **parameters)
         try:
-            yield world
+            yield deployment
         finally:
-            world.close()
+            deployment.close()
 
     def expect(
         self,
         fault: str,
-        disturbed: World,
-        undisturbed: World,
-        state_of: Callable[[World], dict[str, Any]] = World.visible_state,
+        disturbed: SimulatedDeployment,
+        undisturbed: SimulatedDeployment,
+        state_of: Callable[[SimulatedDeployment], dict[str, Any]] = SimulatedDeployment.visible_state,
     ) -> None:
         """Compare a disturbed run with an undisturbed one."""
         expected = Baseline(
-            undisturbed.saved(), (), state_of(undisturbed), {*undisturbed.messages()}, undisturbed.notifications()
+            undisturbed.save(), (), state_of(undisturbed), {*undisturbed.messages()}, undisturbed.notifications()
         )
         compare(self.report, fault, disturbed, expected, state_of=state_of)
 
-    def expect_figures(self, fault: str, disturbed: World, undisturbed: World) -> None:
+    def expect_figures(self, fault: str, disturbed: SimulatedDeployment, undisturbed: SimulatedDeployment) -> None:
         """Compare figures only. In another order of hours, versions and messages may legitimately differ."""
         self.report.tried += 1
         expected, actual = figures(undisturbed.visible_state()), figures(disturbed.visible_state())
@@ -62,5 +62,5 @@ class Bench:
             self.report.lost.append(claim)
 
 
-Faulty = Callable[[Bench], None]
+FaultCase = Callable[[Bench], None]
 """A row of the fault table."""

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from tests.chaos.external_calls import RESENT, WRITES, Fault
-from tests.chaos.world import Endpoints, Saved, World
+from tests.chaos.simulated_deployment import Endpoints, SavedState, SimulatedDeployment
 
 RECOVERED_AFTER = 5
 """Ticks until an hour whose second attempt failed has been attempted again."""
@@ -27,6 +27,7 @@ class FaultReport:
         doubled: those that are too many, or whose figures differ.
         missing_messages: messages or notifications that were not sent.
         dead: unexpected dead letters.
+
     """
 
     tried: int = 0
@@ -44,7 +45,7 @@ class FaultReport:
 class Baseline:
     """The expected state after two ticks, from an undisturbed run."""
 
-    before: Saved
+    before: SavedState
     calls: tuple[str, ...]
     """The external calls of the first tick."""
     state: dict[str, Any]
@@ -52,22 +53,26 @@ class Baseline:
     notifications: set[str]
 
 
-def baselines(world: World, ticks: range, *, with_later: bool = False) -> Iterator[tuple[int, Baseline, Baseline]]:
+def baselines(
+    deployment: SimulatedDeployment, ticks: range, *, with_later: bool = False
+) -> Iterator[tuple[int, Baseline, Baseline]]:
     """Run the day undisturbed. Yields (tick, baseline after the next tick, baseline after several ticks)."""
-    world.run(*range(ticks.start))
-    before = world.saved()
+    deployment.run(*range(ticks.start))
+    before = deployment.save()
     for number in ticks:
-        world.restore(before)
-        world.run(number)
-        calls, after = tuple(world.external_calls.calls), world.saved()
-        world.run(number + 1)
-        after_next_tick = Baseline(before, calls, world.visible_state(), {*world.messages()}, world.notifications())
+        deployment.restore(before)
+        deployment.run(number)
+        calls, after = tuple(deployment.external_calls.calls), deployment.save()
+        deployment.run(number + 1)
+        after_next_tick = Baseline(
+            before, calls, deployment.visible_state(), {*deployment.messages()}, deployment.notifications()
+        )
         if with_later:
-            world.run(*range(number + 2, number + 1 + RECOVERED_AFTER))
+            deployment.run(*range(number + 2, number + 1 + RECOVERED_AFTER))
         yield (
             number,
             after_next_tick,
-            Baseline(before, calls, world.visible_state(), {*world.messages()}, world.notifications()),
+            Baseline(before, calls, deployment.visible_state(), {*deployment.messages()}, deployment.notifications()),
         )
         before = after
 
@@ -75,11 +80,11 @@ def baselines(world: World, ticks: range, *, with_later: bool = False) -> Iterat
 def compare(
     report: FaultReport,
     fault: str,
-    world: World,
+    deployment: SimulatedDeployment,
     expected: Baseline,
     *,
     delayed: bool = False,
-    state_of: Callable[[World], dict[str, Any]] = World.visible_state,
+    state_of: Callable[[SimulatedDeployment], dict[str, Any]] = SimulatedDeployment.visible_state,
 ) -> None:
     """Add the differences between a disturbed run and the baseline to a report.
 
@@ -91,8 +96,8 @@ def compare(
             expected, state=figures(expected.state), messages={message[:2] for message in expected.messages}
         )
     report.tried += 1
-    actual = figures(world.visible_state()) if delayed else state_of(world)
-    received: set[tuple[Any, ...]] = {message[:2] if delayed else message for message in world.messages()}
+    actual = figures(deployment.visible_state()) if delayed else state_of(deployment)
+    received: set[tuple[Any, ...]] = {message[:2] if delayed else message for message in deployment.messages()}
     for name, value in expected.state.items():
         if name not in actual:
             report.lost.append(f"{fault}: {name}")
@@ -102,11 +107,11 @@ def compare(
     report.doubled += [f"{fault}: {message}" for message in received - expected.messages]
     report.missing_messages += [f"{fault}: {message}" for message in expected.messages - received]
     sent, expected_ids = (
-        Counter(map(_undated, ids) if delayed else ids) for ids in (world.notifications(), expected.notifications)
+        Counter(map(_undated, ids) if delayed else ids) for ids in (deployment.notifications(), expected.notifications)
     )
     report.missing_messages += [f"{fault}: {notification}" for notification in expected_ids - sent]
     report.doubled += [f"{fault}: {notification}" for notification in sent - expected_ids]
-    report.dead += [f"{fault}: {message}" for message in world.dead]
+    report.dead += [f"{fault}: {message}" for message in deployment.dead]
 
 
 def _undated(notification: str) -> str:
@@ -144,7 +149,10 @@ def enumerate_crashes(
 ) -> Iterator[tuple[str, FaultReport]]:
     """Try every fault at every call of these ticks. Yields (crash point, report so far)."""
     report = FaultReport()
-    undisturbed, world = World(endpoints, start, clusters), World(endpoints, start, clusters)
+    undisturbed, deployment = (
+        SimulatedDeployment(endpoints, start, clusters),
+        SimulatedDeployment(endpoints, start, clusters),
+    )
     try:
         for number, next_tick, later in baselines(undisturbed, ticks, with_later=not only_kills):
             for call_number, fault in faults_of(next_tick.calls):
@@ -152,11 +160,11 @@ def enumerate_crashes(
                     continue
                 delayed = fault == "throttled"
                 crash_point = f"hour {number}, call {call_number} ({next_tick.calls[call_number - 1]}) {fault}"
-                world.restore(next_tick.before)
-                world.external_calls.plan[call_number] = fault
-                world.run(*range(number, number + (RECOVERED_AFTER + 1 if delayed else 2)))
-                compare(report, crash_point, world, later if delayed else next_tick, delayed=delayed)
+                deployment.restore(next_tick.before)
+                deployment.external_calls.plan[call_number] = fault
+                deployment.run(*range(number, number + (RECOVERED_AFTER + 1 if delayed else 2)))
+                compare(report, crash_point, deployment, later if delayed else next_tick, delayed=delayed)
                 yield crash_point, report
     finally:
         undisturbed.close()
-        world.close()
+        deployment.close()

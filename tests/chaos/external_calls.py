@@ -33,6 +33,7 @@ class ExternalCalls:
         plan: faults by call number.
         rule: returns the fault of a call by its name and arguments.
         before: (call number, function that runs before that call).
+
     """
 
     calls: list[str] = field(default_factory=list)
@@ -45,7 +46,7 @@ class ExternalCalls:
         """An object whose calls are counted here."""
         return _Wrapped(inner, self)
 
-    def through(self, name: str, call: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    def call(self, name: str, call: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """Count and run a call, with its fault."""
         with self._counting:  # two queries may run at once
             self.calls.append(name)
@@ -79,7 +80,7 @@ class _Wrapped:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call = getattr(self._inner, name)
-        return lambda *positional, **arguments: self._outside.through(
+        return lambda *positional, **arguments: self._outside.call(
             name, (lambda **more: call(*positional, **more)) if positional else call, arguments
         )
 

@@ -10,13 +10,13 @@ from gpucost.core.errors import ConflictError
 from gpucost.core.hours import HOUR
 from gpucost.features.alerting.model import AlertGroup
 from gpucost.runtime.messages import HoursDue
-from gpucost.settings_document import DocumentStore
-from tests.chaos.bench import Bench, Faulty
+from gpucost.settings_document import SettingsDocumentStore
+from tests.chaos.bench import Bench, FaultCase
 from tests.chaos.crash import Baseline, compare
 from tests.chaos.external_calls import Fault, KilledError
 from tests.chaos.real_metrics import killed_between_queries, prometheus_failures
 from tests.chaos.script import ScriptedReader, document
-from tests.chaos.world import World
+from tests.chaos.simulated_deployment import SimulatedDeployment
 from tests.records import line, record
 
 LAST = 4
@@ -25,15 +25,15 @@ LAST = 4
 
 def everything_twice(bench: Bench) -> None:
     """Every message is delivered twice."""
-    with bench.world() as undisturbed, bench.world(deliveries=2) as disturbed:
-        for world in (undisturbed, disturbed):
-            world.run(*range(LAST + 1))
+    with bench.deployment() as undisturbed, bench.deployment(deliveries=2) as disturbed:
+        for deployment in (undisturbed, disturbed):
+            deployment.run(*range(LAST + 1))
         bench.expect("every message twice", disturbed, undisturbed)
 
 
 def work_in_reverse(bench: Bench) -> None:
     """Work arrives hours late and in reverse."""
-    with bench.world() as undisturbed, bench.world() as disturbed:
+    with bench.deployment() as undisturbed, bench.deployment() as disturbed:
         undisturbed.run(*range(LAST + 1))
         with disturbed.active():
             for number in range(LAST + 1):
@@ -46,8 +46,8 @@ def work_in_reverse(bench: Bench) -> None:
 
 
 def messages_in_reverse(bench: Bench) -> None:
-    """Messages about closed hours arrive late and in reverse."""
-    with bench.world() as undisturbed, bench.world() as disturbed:
+    """Messages about published hours arrive late and in reverse."""
+    with bench.deployment() as undisturbed, bench.deployment() as disturbed:
         undisturbed.run(*range(LAST + 1))
         disturbed.run(0)
         with disturbed.active():
@@ -58,9 +58,9 @@ def messages_in_reverse(bench: Bench) -> None:
         bench.expect("messages late and in reverse", disturbed, undisturbed, since_alerts_began)
 
 
-def since_alerts_began(world: World) -> dict[str, Any]:
+def since_alerts_began(deployment: SimulatedDeployment) -> dict[str, Any]:
     """Visible state without the evaluations before an alert, which depend on the order of messages."""
-    state = world.visible_state()
+    state = deployment.visible_state()
     for name, book in state.items():
         if isinstance(book, AlertGroup):
             alerts = tuple(
@@ -76,7 +76,7 @@ def since_alerts_began(world: World) -> dict[str, Any]:
 
 def schedule_twice(bench: Bench) -> None:
     """The schedule fires twice for each hour."""
-    with bench.world() as undisturbed, bench.world() as disturbed:
+    with bench.deployment() as undisturbed, bench.deployment() as disturbed:
         undisturbed.run(*range(LAST + 1))
         disturbed.run(*range(LAST + 1), fired=2)
         bench.expect("schedule twice", disturbed, undisturbed)
@@ -84,7 +84,7 @@ def schedule_twice(bench: Bench) -> None:
 
 def schedule_skips(bench: Bench) -> None:
     """The schedule skips three hours."""
-    with bench.world() as undisturbed, bench.world() as disturbed:
+    with bench.deployment() as undisturbed, bench.deployment() as disturbed:
         undisturbed.run(*range(LAST + 2))
         disturbed.run(0, 1, LAST + 1)
         bench.expect("schedule skips three hours", disturbed, undisturbed)
@@ -92,9 +92,9 @@ def schedule_skips(bench: Bench) -> None:
 
 def two_workers(bench: Bench, every: int = 1) -> None:
     """Another worker processes the same hour completely before the k-th call of the first, for every k."""
-    with bench.world(clusters=("west",)) as undisturbed, bench.world(clusters=("west",)) as disturbed:
+    with bench.deployment(clusters=("west",)) as undisturbed, bench.deployment(clusters=("west",)) as disturbed:
         undisturbed.run(0)
-        before = undisturbed.saved()
+        before = undisturbed.save()
         undisturbed.restore(before)
         undisturbed.run(1, 2)
         expected = Baseline(
@@ -110,35 +110,35 @@ def two_workers(bench: Bench, every: int = 1) -> None:
         bench.check("two workers met", holds=k > 10)
 
 
-def _second_worker(world: World, k: int) -> bool:
+def _second_worker(deployment: SimulatedDeployment, k: int) -> bool:
     """Run ticks 1 and 2. False if the first worker makes fewer than k calls."""
     from functions.attribute import app
 
-    with world.active():
-        world.tick(1)
-        (message,) = world.take("hours")
+    with deployment.active():
+        deployment.tick(1)
+        (message,) = deployment.take("hours")
         work = HoursDue.model_validate_json(message["Body"])
         met: list[int] = []
 
         def another() -> None:
             met.append(k)
-            world.container.attribute_service.attribute(work)
+            deployment.container.attribute_service.attribute(work)
 
-        world.external_calls.before = (len(world.external_calls.calls) + k, another)
-        with world.acting_as(app.handler):
-            world.container.attribute_service.attribute(work)
-        world.external_calls.before = None
-        world.drain()
-    world.run(2)
+        deployment.external_calls.before = (len(deployment.external_calls.calls) + k, another)
+        with deployment.acting_as(app.handler):
+            deployment.container.attribute_service.attribute(work)
+        deployment.external_calls.before = None
+        deployment.drain()
+    deployment.run(2)
     return bool(met)
 
 
 def clocks(bench: Bench) -> None:
     """A function's clock is five minutes fast or slow."""
-    with bench.world() as undisturbed:
+    with bench.deployment() as undisturbed:
         undisturbed.run(*range(3))
         for minutes in (-5, 5):
-            with bench.world(skew=timedelta(minutes=minutes)) as disturbed:
+            with bench.deployment(skew=timedelta(minutes=minutes)) as disturbed:
                 disturbed.run(*range(3))
                 bench.expect(f"clock {minutes:+} minutes", disturbed, undisturbed)
 
@@ -148,10 +148,10 @@ def schedule_late(bench: Bench) -> None:
 
     The schedule event determines the hour, whatever the clock says. Cluster west is left out, as its outage would end.
     """
-    with bench.world(clusters=("east",)) as undisturbed:
+    with bench.deployment(clusters=("east",)) as undisturbed:
         undisturbed.run(*range(3))
         for minutes in (60, -10):
-            with bench.world(clusters=("east",)) as disturbed, disturbed.active():
+            with bench.deployment(clusters=("east",)) as disturbed, disturbed.active():
                 for number in range(3):
                     disturbed.skew = timedelta(minutes=minutes)
                     disturbed.tick(number)
@@ -162,25 +162,25 @@ def schedule_late(bench: Bench) -> None:
 
 def calendars(bench: Bench) -> None:
     """Leap days, ends of years, and nights with a clock change."""
-    with bench.world() as undisturbed:
+    with bench.deployment() as undisturbed:
         undisturbed.run(*range(LAST + 1))
         expected = _in_order(undisturbed)
     for day in ((2028, 2, 28), (2028, 2, 29), (2027, 2, 28), (2026, 12, 31), (2027, 3, 27), (2027, 10, 30)):
-        with bench.world(first=datetime(*day, 21, tzinfo=UTC)) as other:
+        with bench.deployment(first=datetime(*day, 21, tzinfo=UTC)) as other:
             other.run(*range(LAST + 1))
             bench.check(f"calendar {day}", holds=_in_order(other) == expected)
 
 
-def _in_order(world: World) -> list[Any]:
-    end = world.first + 2 * timedelta(days=1)
+def _in_order(deployment: SimulatedDeployment) -> list[Any]:
+    end = deployment.first + 2 * timedelta(days=1)
     figures: list[Any] = []
-    for cluster in world.clusters:
+    for cluster in deployment.clusters:
         figures += [
             (summary.status, summary.totals, summary.groups)
-            for summary in world.ledger.summaries(cluster, world.first, end)
+            for summary in deployment.ledger.summaries(cluster, deployment.first, end)
         ]
-        midnight = world.first.replace(hour=0)
-        figures += [(day.totals, day.units) for day in world.rollups.days(cluster, midnight, end.replace(hour=0))]
+        midnight = deployment.first.replace(hour=0)
+        figures += [(day.totals, day.units) for day in deployment.rollups.days(cluster, midnight, end.replace(hour=0))]
     return figures
 
 
@@ -190,7 +190,7 @@ def unreachable_cluster(bench: Bench) -> None:
     def refuse(_name: str, arguments: Any) -> Fault | None:
         return "throttled" if "C#east#" in str(arguments) else None
 
-    with bench.world() as undisturbed, bench.world() as disturbed:
+    with bench.deployment() as undisturbed, bench.deployment() as disturbed:
         undisturbed.run(*range(3))
         disturbed.run(0)
         disturbed.external_calls.rule = refuse
@@ -214,13 +214,16 @@ def killing_hour(bench: Bench) -> None:
                 raise KilledError
             return super().observe(hours)
 
-    with bench.world(clusters=("east",)) as undisturbed, bench.world(clusters=("east",)) as disturbed:
+    with bench.deployment(clusters=("east",)) as undisturbed, bench.deployment(clusters=("east",)) as disturbed:
         disturbed.readers = lambda cluster, _: Deadly(cluster.name, bench.start, lambda: disturbed.now)
         undisturbed.run(*range(LAST + 1))
         disturbed.run(0, LAST)
         (letter,) = {HoursDue.model_validate_json(body).model_dump_json() for body in disturbed.dead}
-        named = HoursDue.model_validate_json(letter)
-        bench.check("the killing hour is the only dead letter", holds=(named.first_hour, named.hours) == (killing, 1))
+        dead_letter = HoursDue.model_validate_json(letter)
+        bench.check(
+            "the killing hour is the only dead letter",
+            holds=(dead_letter.first_hour, dead_letter.hours) == (killing, 1),
+        )
         closed = {hour for _, hour, _ in disturbed.messages()}
         others = {bench.start + HOUR * number for number in range(LAST + 1)} - {killing}
         bench.check("the killing hour delays no other hour", holds=closed == others)
@@ -234,20 +237,20 @@ def killing_hour(bench: Bench) -> None:
 
 def large_item(bench: Bench) -> None:
     """200 business units, and 1,000 pods with long names in one namespace: no item exceeds its limit."""
-    with bench.world() as world:
+    with bench.deployment() as deployment:
         lines = [line(f"unit-{i}", f"ns-{i}", f"pod-{i}") for i in range(200)]
         for i in range(1000):
             labels = {f"label-{n}": zlib.crc32(f"{i}{n}".encode()).to_bytes(4, "big").hex() * 12 for n in range(5)}
             lines.append(line("big", "one", f"{i:04d}-" + "p" * 240, f"{i}.{i:012d}")._replace(labels=labels))
         big = record(lines, hour=bench.start, cluster="east")
-        world.ledger.publish(big, replacing=None, settings_version=1, now=world.now)
-        world.rollups.roll_up("east", bench.start.replace(hour=0), bench.start + timedelta(days=2))
-        stored = world.ledger.lines("east", bench.start)
+        deployment.ledger.publish(big, replacing=None, settings_version=1, now=deployment.now)
+        deployment.rollups.roll_up("east", bench.start.replace(hour=0), bench.start + timedelta(days=2))
+        stored = deployment.ledger.lines("east", bench.start)
         bench.check(
             "an item near 400 KB",
             holds=sorted(pod_line.pod for pod_line in stored) == sorted(pod_line.pod for pod_line in lines),
         )
-        ((_, facts),) = world.rollups.facts("east", bench.start.replace(hour=0), bench.start + timedelta(hours=3))
+        ((_, facts),) = deployment.rollups.facts("east", bench.start.replace(hour=0), bench.start + timedelta(hours=3))
         total = sum((costs.allocated_usd for costs in facts.values()), Decimal(0))
         bench.check("its facts", holds=total == sum((pod_line.allocated_usd or 0 for pod_line in lines), Decimal(0)))
 
@@ -260,7 +263,7 @@ def settings_damaged(bench: Bench) -> None:
         "invalid": {"b": {"B": zlib.compress(b"clusters: []")}},
     }
     for name, damage in damages.items():
-        with bench.world() as undisturbed, bench.world() as disturbed:
+        with bench.deployment() as undisturbed, bench.deployment() as disturbed:
             undisturbed.run(*range(3))
             disturbed.run(0)
             (item,) = disturbed.dynamodb.query(
@@ -275,18 +278,20 @@ def settings_damaged(bench: Bench) -> None:
 
 def two_pushes(bench: Bench) -> None:
     """Two users push settings at once. One succeeds, the other gets an error."""
-    with bench.world() as world:
+    with bench.deployment() as deployment:
         text = document(("east",))
 
         def other() -> None:
-            DocumentStore(world.dynamodb, world.table, clock=lambda: world.now).push(
-                text, author="other", now=world.now
+            SettingsDocumentStore(deployment.dynamodb, deployment.table, clock=lambda: deployment.now).push(
+                text, author="other", now=deployment.now
             )
 
-        world.external_calls.before = (2, other)
-        store = DocumentStore(world.external_calls.wrap(world.dynamodb), world.table, clock=lambda: world.now)
+        deployment.external_calls.before = (2, other)
+        store = SettingsDocumentStore(
+            deployment.external_calls.wrap(deployment.dynamodb), deployment.table, clock=lambda: deployment.now
+        )
         try:
-            store.push(text, author="me", now=world.now)
+            store.push(text, author="me", now=deployment.now)
             is_refused = False
         except ConflictError:
             is_refused = True
@@ -294,7 +299,7 @@ def two_pushes(bench: Bench) -> None:
         bench.check("two pushes at once", holds=is_refused and authors == ["other", "chaos"])
 
 
-TABLE: tuple[Faulty, ...] = (
+TABLE: tuple[FaultCase, ...] = (
     everything_twice, work_in_reverse, messages_in_reverse, schedule_twice, schedule_skips, two_workers, clocks,
     schedule_late, calendars, unreachable_cluster, killing_hour, large_item, settings_damaged, two_pushes,
     prometheus_failures, killed_between_queries,

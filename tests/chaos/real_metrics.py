@@ -13,7 +13,7 @@ def killed_between_queries(bench: Bench) -> None:
     """Killed after every query of two hours. (In `crash`, the reader of an hour is a single call.)"""
     parameters = {"first": bench.first_seen, "clusters": ("west",), "prometheus": bench.prometheus}
     queries = 0
-    with bench.world(**parameters) as undisturbed, bench.world(**parameters) as disturbed:
+    with bench.deployment(**parameters) as undisturbed, bench.deployment(**parameters) as disturbed:
         for number, expected, _ in baselines(undisturbed, range(2)):
             for call_number, name in enumerate(expected.calls, start=1):
                 if name == "ask":
@@ -46,16 +46,16 @@ def prometheus_failures(bench: Bench) -> None:
 
 def _attributed(bench: Bench, url: str) -> list[Any]:
     """The hour's lines after two ticks. The failure ends after the first."""
-    with bench.world(first=bench.first_seen, clusters=("west",)) as world:
+    with bench.deployment(first=bench.first_seen, clusters=("west",)) as deployment:
         addresses = iter([url, *[bench.prometheus] * 100])
 
         def readers(cluster: Any, settings: Any) -> Any:
             address = cluster.prometheus.model_copy(update={"url": next(addresses), "timeout_seconds": 1})
             return metrics_reader(cluster.model_copy(update={"prometheus": address}), settings)
 
-        world.readers = readers
+        deployment.readers = readers
         with patch("gpucost.sources.prometheus.client.BACKOFF_SECONDS", 0.0):
-            world.run(0, 1)
-        if world.dead:
+            deployment.run(0, 1)
+        if deployment.dead:
             return []
-        return sorted(world.ledger.lines("west", bench.first_seen), key=lambda pod_line: pod_line.uid)
+        return sorted(deployment.ledger.lines("west", bench.first_seen), key=lambda pod_line: pod_line.uid)

@@ -13,11 +13,11 @@ from gpucost.runtime.observability import logger
 from gpucost.storage.hour_versions import HourVersions
 from gpucost.storage.table import Table
 from tests.chaos import faults
-from tests.chaos.bench import Bench, Faulty
+from tests.chaos.bench import Bench, FaultCase
 from tests.chaos.crash import Baseline, FaultReport, baselines, compare, enumerate_crashes
 from tests.chaos.external_calls import Fault
-from tests.chaos.setting import start
-from tests.chaos.world import Endpoints, World
+from tests.chaos.services import first_hour
+from tests.chaos.simulated_deployment import Endpoints, SimulatedDeployment
 
 LAST_OF_DAY = 2
 """A tick that closes an hour and ends a day."""
@@ -50,43 +50,43 @@ def endpoints(dynamodb_url: str) -> Iterator[Endpoints]:
 def test_kill_at_any_call_loses_and_doubles_nothing(endpoints: Endpoints) -> None:
     report = FaultReport()
     ticks = range(LAST_OF_DAY, LAST_OF_DAY + 1)
-    for _, report in enumerate_crashes(endpoints, start(), ticks, ("east",), only_kills=True):
+    for _, report in enumerate_crashes(endpoints, first_hour(), ticks, ("east",), only_kills=True):
         assert report.is_clean(), report
     assert report.tried >= 25
 
 
 @pytest.mark.parametrize("fault", QUICK, ids=lambda fault: fault.__name__)
-def test_fault_loses_and_doubles_nothing(endpoints: Endpoints, fault: Faulty) -> None:
-    bench = Bench(endpoints, start(), "", start())
+def test_fault_loses_and_doubles_nothing(endpoints: Endpoints, fault: FaultCase) -> None:
+    bench = Bench(endpoints, first_hour(), "", first_hour())
     fault(bench)
     assert bench.report.is_clean(), bench.report
 
 
 @pytest.fixture
-def first_tick(endpoints: Endpoints) -> Iterator[tuple[World, Baseline]]:
-    undisturbed, disturbed = (World(endpoints, start(), ("east",)) for _ in range(2))
+def first_tick(endpoints: Endpoints) -> Iterator[tuple[SimulatedDeployment, Baseline]]:
+    undisturbed, disturbed = (SimulatedDeployment(endpoints, first_hour(), ("east",)) for _ in range(2))
     ((_, expected, _),) = baselines(undisturbed, range(1))
     yield disturbed, expected
     undisturbed.close()
     disturbed.close()
 
 
-def report_of(world: World, expected: Baseline, fault: Fault, *calls: str) -> FaultReport:
+def report_of(deployment: SimulatedDeployment, expected: Baseline, fault: Fault, *calls: str) -> FaultReport:
     report = FaultReport()
     for call_number, name in enumerate(expected.calls, start=1):
         if name in calls:
-            world.restore(expected.before)
-            world.external_calls.plan[call_number] = fault
-            world.run(0, 1)
-            compare(report, fault, world, expected)
+            deployment.restore(expected.before)
+            deployment.external_calls.plan[call_number] = fault
+            deployment.run(0, 1)
+            compare(report, fault, deployment, expected)
     return report
 
 
 def test_manifest_written_before_its_items_is_detected(
-    first_tick: tuple[World, Baseline], monkeypatch: pytest.MonkeyPatch
+    first_tick: tuple[SimulatedDeployment, Baseline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, expected = first_tick
-    assert report_of(world, expected, "killed after", "batch_write_item").is_clean()
+    deployment, expected = first_tick
+    assert report_of(deployment, expected, "killed after", "batch_write_item").is_clean()
     later: list[Any] = []
     put_all, flip = Table.put_all, HourVersions.put
 
@@ -99,21 +99,23 @@ def test_manifest_written_before_its_items_is_detected(
     with monkeypatch.context() as planted:
         planted.setattr(HourVersions, "put", flip_first)
         planted.setattr(Table, "put_all", lambda _, items: later.extend(items))
-        restore, planted_put = World.restore, Table.put_all
+        restore, planted_put = SimulatedDeployment.restore, Table.put_all
 
-        def restored(self: World, saved: Any) -> None:
+        def restored(self: SimulatedDeployment, saved: Any) -> None:
             Table.put_all = put_all  # type: ignore[method-assign]  # the harness itself writes in the correct order
             restore(self, saved)
             Table.put_all = planted_put  # type: ignore[method-assign]
 
-        planted.setattr(World, "restore", restored)
+        planted.setattr(SimulatedDeployment, "restore", restored)
         # In the planted order, the manifest is written by the call that otherwise writes the items.
-        assert not report_of(world, expected, "killed after", "batch_write_item").is_clean()
+        assert not report_of(deployment, expected, "killed after", "batch_write_item").is_clean()
 
 
-def test_dropped_message_is_detected(first_tick: tuple[World, Baseline], monkeypatch: pytest.MonkeyPatch) -> None:
-    world, expected = first_tick
-    assert report_of(world, expected, "throttled", "publish").is_clean()
+def test_dropped_message_is_detected(
+    first_tick: tuple[SimulatedDeployment, Baseline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment, expected = first_tick
+    assert report_of(deployment, expected, "throttled", "publish").is_clean()
     publish = MessageBus.publish
 
     def careless(self: MessageBus, message: Any) -> None:
@@ -121,4 +123,4 @@ def test_dropped_message_is_detected(first_tick: tuple[World, Baseline], monkeyp
             publish(self, message)
 
     monkeypatch.setattr(MessageBus, "publish", careless)
-    assert report_of(world, expected, "throttled", "publish").missing_messages
+    assert report_of(deployment, expected, "throttled", "publish").missing_messages

@@ -1,1 +1,1 @@
-"""The API against its own OpenAPI document: `python -m tests.contract` (docs/testing.md)."""
+"""Checks the API against its OpenAPI document: `python -m tests.contract` (docs/testing.md)."""

@@ -10,7 +10,7 @@ from tests.contract.running import ADMIN, RESEARCH, running_api
 from tests.contract.schemathesis_run import Done, run
 
 EXAMPLES = 150
-"""Of each operation in each run: more than 20,000 cases in all."""
+"""Cases per operation and run, more than 20,000 in total."""
 RUNS = [
     (ADMIN, "examples,coverage,fuzzing,stateful"),
     (RESEARCH, "examples,coverage,fuzzing,stateful"),
@@ -22,7 +22,7 @@ RUNS = [
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status 0: nothing found."""
+    """Exit with 0 if nothing was found."""
     examples = int(arguments[0]) if arguments else EXAMPLES
     processes = int(arguments[1]) if len(arguments) > 1 else os.cpu_count() or 1
     with running_dynamodb() as url:

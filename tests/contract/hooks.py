@@ -1,6 +1,6 @@
-"""What schemathesis cannot know of the parameters: values that go together and lie within the month that is there.
+"""Generates parameter values that schemathesis cannot: consistent ones, within the stored month.
 
-Two in three cases that are valid by the document get such values; the others, and all that are invalid by it, stay.
+Two in three valid cases get such values. The other cases are unchanged.
 """
 
 import random
@@ -18,7 +18,7 @@ PERIODS = [
     ("2026-11-19T22:00:00Z", "2026-11-20T02:00:00Z"),
 ]
 OFTEN = [9, 9, 3, 9, 3, 1, 3]
-"""Short ones oftener: a month by the hour takes a second."""
+"""Short periods are more frequent, because a month by hour takes a second."""
 WINDOWS = ["today", "yesterday", "2d", "12h", "24h", "2026-11-18T05:00:00Z,2026-11-19T03:00:00Z"]
 GROUPS = ["business_unit", "cluster", "namespace", "workload", "node_pool", "zone", "label:team", "pod", "node", ""]
 ALLOCATED_BY = [
@@ -50,7 +50,7 @@ NAMES: dict[str, list[Any]] = {
 
 @schemathesis.hook
 def map_case(_context: schemathesis.HookContext, case: Any) -> Any:
-    """Give a valid case values that can be answered; the same case gets the same ones."""
+    """Give a valid case values that select stored hours. The same case always gets the same values."""
     generated = case.meta is not None and case.meta.generation.mode.is_positive
     choice = random.Random(repr((case.path, sorted((case.query or {}).items(), key=repr))))
     if not generated or choice.random() < 1 / 3:

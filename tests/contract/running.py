@@ -1,4 +1,4 @@
-"""The api function's real handler behind the HTTP adapter, over a month in the real database engine."""
+"""The api function's real handler behind the HTTP adapter, with a month in DynamoDB Local."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -23,13 +23,13 @@ from gpucost.core.amounts import Capacity, Totals
 from gpucost.core.hours import HOUR
 from gpucost.core.model import HourRecord, Line, NodeHour
 from gpucost.core.pricing.prices import Price
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
 from tests.enforced_permissions import enforcing
-from tests.functions.asking import APP, Context
-from tests.functions.asking import serving as answering
+from tests.functions.api_requests import APP, Context
+from tests.functions.api_requests import serving as answering
 from tests.records import line, record
 
 NOW = datetime(2026, 11, 20, 0, 5, tzinfo=UTC)
@@ -50,7 +50,7 @@ access:
 
 
 def lines_of(hour: datetime) -> list[Line]:
-    """Three units, one of them only in some hours, with a pod without a controller and a pod without a price."""
+    """Lines of three units, one of them only in some hours, with a pod without an owner and a pod without a price."""
     held = [
         line("research", "bu-a", f"train-{hour.day % 3}", "3.5")._replace(labels={"team": "x"}),
         line("research", "bu-a", "web-0", "1.25")._replace(workload="web", labels={}),
@@ -61,25 +61,25 @@ def lines_of(hour: datetime) -> list[Line]:
     if hour.hour % 5 == 0:
         held.append(line("kube-system", "kube-system", "bare")._replace(workload_kind="", workload=""))
     if hour.day % 9 == 0:
-        nobody_knows = dict.fromkeys(
+        unknown_costs = dict.fromkeys(
             ("allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd", "gpu_hourly_usd")
         )
-        held.append(line("research", "bu-a", "unpriced")._replace(price_source="", **nobody_knows))  # type: ignore[arg-type]
+        held.append(line("research", "bu-a", "unpriced")._replace(price_source="", **unknown_costs))  # type: ignore[arg-type]
     return held
 
 
 def hour_of(cluster: str, hour: datetime, *more: Line) -> HourRecord:
-    """Complete, but for one in fifty, with a node that has a price."""
+    """An hour with a priced node. One in fifty is incomplete."""
     if hour.toordinal() % 10 == 0 and hour.hour == 3:
         return record(hour=hour, cluster=cluster, status="incomplete")
-    made = record(
+    hour_record = record(
         [*lines_of(hour), *more],
         hour=hour,
         cluster=cluster,
         notes=("a pod has no allocation metrics",) if hour.hour == 7 else (),
     )
-    assert made.totals is not None
-    spent = made.totals.costs.allocated_usd
+    assert hour_record.totals is not None
+    spent = hour_record.totals.costs.allocated_usd
     capacity = Capacity(
         capacity_gpu_hours=Decimal(8),
         unallocated_gpu_hours=Decimal(7),
@@ -89,13 +89,13 @@ def hour_of(cluster: str, hour: datetime, *more: Line) -> HourRecord:
     node = NodeHour(
         "n1", "aws:///a/i-1", "pool", "p4d.24xlarge", "spot", "a", "A100", "spot", "scad", None, spent, capacity
     )
-    return replace(made, totals=Totals(made.totals.costs, capacity), nodes=(node,))
+    return replace(hour_record, totals=Totals(hour_record.totals.costs, capacity), nodes=(node,))
 
 
 def fill(client: Any, table: str, *, days: int = DAYS) -> None:
-    """A month of one cluster and two days of another, a restated hour, a price, and the settings."""
+    """Fill a table with a month of a cluster and two days of another, a restated hour, a price, and the settings."""
     ledger, rollups = Ledger(client, table), RollupStore(client, table)
-    DocumentStore(client, table, clock=lambda: NOW).push(SETTINGS, author="contract", now=NOW)
+    SettingsDocumentStore(client, table, clock=lambda: NOW).push(SETTINGS, author="contract", now=NOW)
     midnight = NOW.replace(hour=0, minute=0)
     for cluster, length in (("prod-eu", days), ("demo", 2)):
         first = midnight - timedelta(days=length)
@@ -112,7 +112,7 @@ def fill(client: Any, table: str, *, days: int = DAYS) -> None:
 
 
 def identify(_target: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    """An authorizer that knows two tokens: what API Gateway would do with signatures."""
+    """An authorizer for two tokens, in place of API Gateway's check of signatures."""
     token = headers.get("authorization", "").removeprefix("Bearer ")
     if token in (ADMIN, RESEARCH):
         return {"iam": {"userArn": f"arn:aws:iam::000000000000:user/{token}"}}
@@ -132,8 +132,8 @@ def running_api(dynamodb_url: str, *, days: int = DAYS, identify: Identify = ide
     ]
 
     def invoke(event: Mapping[str, Any]) -> Any:
-        with lock:  # a function's instance answers one request at a time
-            return handler(dict(event), Context(), app=APP)  # type: ignore[arg-type]  # what Lambda passes, in short
+        with lock:  # an execution environment processes a single request at a time
+            return handler(dict(event), Context(), app=APP)  # type: ignore[arg-type]  # a reduced Lambda context
 
     port = free_port()
     with pytest.MonkeyPatch.context() as patch, enforcing(dynamodb_url) as policies:
@@ -145,7 +145,7 @@ def running_api(dynamodb_url: str, *, days: int = DAYS, identify: Identify = ide
             yield f"http://127.0.0.1:{port}"
 
 
-if __name__ == "__main__":  # to look around in: python -m tests.contract.running
+if __name__ == "__main__":  # for manual requests: python -m tests.contract.running
     from devstack.dynamodb_local import running_dynamodb
 
     with running_dynamodb() as url, running_api(url, days=int(os.environ.get("DAYS", "2"))) as address:

@@ -1,4 +1,4 @@
-"""schemathesis against a running API, in a process of its own."""
+"""Runs schemathesis against a running API in a separate process."""
 
 import os
 import re
@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Done:
-    """A run: what was printed, how many cases were sent, and schemathesis's exit status."""
+    """A run: the output, the number of cases, and schemathesis's exit status."""
 
     output: str
     cases: int
@@ -23,7 +23,7 @@ class Done:
 def run(
     address: str, token: str, *, examples: int, phases: str = "examples,coverage,fuzzing,stateful", seed: int = 1
 ) -> Done:
-    """All checks, as the caller that a token stands for; `examples` for each operation."""
+    """Run all checks as the caller of a token, with `examples` cases for each operation."""
     with tempfile.TemporaryDirectory() as folder:
         done = _run(Path(folder), address, token, examples, phases, seed)
     match = re.search(r"([\d,]+) generated", done.stdout)

@@ -1,4 +1,4 @@
-"""The API keeps to its OpenAPI document, and the documentation's examples run as they are written there.
+"""The API matches its OpenAPI document, and the examples of the documentation run as written.
 
 Schemathesis runs small here (`python -m tests.contract` runs large, over a month); curl, awscurl and a client that was
 generated ask what the examples ask. What they ask is the real handler behind the HTTP adapter, which checks signatures as API Gateway does.
@@ -32,7 +32,7 @@ PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 
 
 def examples() -> list[str]:
-    """Every command of the documentation that asks the API."""
+    """Every command of the documentation that sends a request to the API."""
     return [
         line.split("    #")[0].strip()
         for page in PAGES
@@ -45,7 +45,7 @@ EXAMPLES = sorted(set(examples()))
 
 
 def identify_signer(target: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    """The administrator, for whoever signs with the right secret or sends the token."""
+    """The administrator, for requests with a valid signature or token."""
     url = f"http://{headers['host']}{target}"
     if headers.get("authorization") == f"Bearer {ADMIN}" or is_signed("GET", url, headers):
         return {"iam": {"userArn": f"arn:aws:iam::000000000000:user/{ADMIN}"}}
@@ -92,7 +92,7 @@ def test_examples_run_as_written(example: str, api: str, proxy: str) -> None:
         ["bash", "-c", command], capture_output=True, text=True, check=False, env=environment, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    if "format=" in example:  # a download: a header, or a line about the whole
+    if "format=" in example:  # a download has a header, or a line with totals
         assert re.match(r'start,|{"', done.stdout), done.stdout
         assert '"status": 4' not in done.stdout
         return
@@ -137,15 +137,15 @@ def client(api: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     assert done.returncode == 0, done.stdout + done.stderr
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
-        made = importlib.import_module("gpucost_client").AuthenticatedClient(base_url=api, token=ADMIN)
-        with made:
-            yield made
+        client = importlib.import_module("gpucost_client").AuthenticatedClient(base_url=api, token=ADMIN)
+        with client:
+            yield client
     for name in [name for name in sys.modules if name.partition(".")[0] == "gpucost_client"]:
         del sys.modules[name]
 
 
 def operation_of(path: str) -> tuple[str, str, dict[str, str]]:
-    """Tag, name and path parameters of the operation that answers a path."""
+    """Tag, name and path parameters of the operation of a path."""
     for pattern, methods in json.loads(OPENAPI.read_text())["paths"].items():
         match = re.fullmatch(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", pattern), path)
         if match:
@@ -172,4 +172,4 @@ def test_generated_client_sends_the_requests_of_the_examples(example: str, clien
     plain = json.loads(answer.content)
     assert json.loads(json.dumps(answer.parsed.to_dict()).replace('+00:00"', 'Z"')) == plain
     if path in ("/v1/costs", "/v1/business-units", "/v1/hours") and "window" in query:
-        assert plain["rows"], "what is compared is something"
+        assert plain["rows"], "there is something to compare"

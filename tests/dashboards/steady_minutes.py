@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from devstack.fleet import openmetrics
-from devstack.fleet.instants import Allocation, DeviceUse, allocations
+from devstack.fleet.instants import DeviceUse, PodAllocation, allocations
 from devstack.fleet.scenario import Minutes, Scenario
 from devstack.fleet.scraping import MINUTE_MS
 from tests.dashboards import promtool
@@ -55,7 +55,10 @@ class SteadyMinute:
         devices = DeviceUse(self.scenario, allocations(self.scenario))
         gpus_by_pod: dict[str, Fraction] = {}
         for allocation in self._allocations():
-            if allocation.is_running(self.minute) and self.scenario.sources.get(allocation.pod.name) != "none":
+            if (
+                allocation.is_running(self.minute)
+                and self.scenario.utilization_sources.get(allocation.pod.name) != "none"
+            ):
                 parts = (
                     min(devices.used_gpus(allocation, at, self.minute), devices.allocated_gpus(allocation, at))
                     for at in allocation.device_indices
@@ -65,7 +68,7 @@ class SteadyMinute:
                 )
         return {pod: gpus for pod, gpus in gpus_by_pod.items() if gpus}
 
-    def _allocations(self) -> Iterator[Allocation]:
+    def _allocations(self) -> Iterator[PodAllocation]:
         yield from (allocation for allocation in allocations(self.scenario) if allocation.is_allocated(self.minute))
 
 

@@ -22,16 +22,16 @@ SAMPLE = (
 )  # fmt: skip
 """One cluster of each kind; `make heavy` tests all of them."""
 LIMITS = {
-    "layouts that differ": ("mig-mixed-h100", "one-gpu-above-beside-others"),
+    "layouts that differ": ("mig-mixed-h100", "oversized-layout-and-others"),
     "sharers without labels": ("first-sharer-labelled", "sharer-labels-flip"),
     "sidecars": ("containers",),
     "slices of several profiles": ("two-profiles-in-a-pod",),
     "DRA claims": ("claims",),
-    "only sources node or cluster": ("rung-node",),
+    "only sources node or cluster": ("node-average",),
 }
 """Clusters that static rules cannot measure exactly, by the limit in docs/grafana.md."""
 UNMEASURED = (
-    "above-a-gpu-without-dcgm", "renamed-not-mapped", "no-dcgm", "one-exporter-missing", "not-mapped",
+    "oversized-without-dcgm", "renamed-not-mapped", "no-dcgm", "one-exporter-missing", "not-mapped",
     "shared-not-mapped", "gpu-util-on-mig-absent", "gpu-util-on-mig-zero", "signal-none",
 )  # fmt: skip
 """Clusters with used GPUs for which no metrics exist, so the ledger has no utilization either."""

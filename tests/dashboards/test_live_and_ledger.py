@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from devstack.fleet import openmetrics
-from devstack.fleet.instants import Allocation, allocations
+from devstack.fleet.instants import PodAllocation, allocations
 from devstack.fleet.scenario import Scenario
 from devstack.fleet.scraping import MINUTE_MS
-from devstack.fleet.series import Series
+from devstack.fleet.series import SimulatedSeries
 from devstack.prometheus import running_prometheus
 from gpucost.core.hours import floor_hour
 from gpucost.core.model import HourRecord
@@ -100,7 +100,7 @@ def promtool_series(scenario: Scenario, *, marked: bool) -> list[dict[str, str]]
     return notations
 
 
-def _values(series: Series, samples: Mapping[int, str], *, marked: bool) -> str:
+def _values(series: SimulatedSeries, samples: Mapping[int, str], *, marked: bool) -> str:
     last = 2 * (61 - FIRST)
     values, has_sample = [], False
     for step in range(last):
@@ -174,7 +174,7 @@ def allowed_deviations(hour: Hour, *, ends: int) -> Mapping[str, tuple[Fraction,
     return deviations
 
 
-def deviation(holding: Allocation, edge: float | Fraction, minutes: int) -> Fraction:
+def deviation(holding: PodAllocation, edge: float | Fraction, minutes: int) -> Fraction:
     """Return the GPU-hours that a change of an allocation in the hour, or shortly before, may cause."""
     return holding.gpus * minutes / 60 if -minutes <= edge < 60 else Fraction(0)
 

@@ -50,9 +50,9 @@ def test_gpus_by_business_unit(tmp_path: Path) -> None:
     # bu-a: a slice at 0.6, and a quarter of a GPU at 0.3 that two pods share: 0.15 each
     effective = 0.6 * SLICE + 0.15 + 0.5 + 0.9
     research = {"effective": effective, "waste": 0.4 * SLICE + 0.1 + 0.6, "unmeasured": BIG}
-    lone = {"effective": 0.02 + 0.15, "waste": 0.98 + 0.1, "unmeasured": 0}
+    unassigned = {"effective": 0.02 + 0.15, "waste": 0.98 + 0.1, "unmeasured": 0}
     output = promtool.run(tmp_path, groups(), small_cluster.all_series(), [
-        parts("business_unit", 8, {"research": research, "lone": lone}),
+        parts("business_unit", 8, {"research": research, "lone": unassigned}),
         expectation("business_unit:gpucost_allocated_gpus:sum", 8,
                     (of(business_unit="research"), SLICE + 0.25 + 2 + BIG), (of(business_unit="lone"), 1.25)),
         expectation("business_unit:gpucost_utilization:ratio", 8,

@@ -1,4 +1,4 @@
-"""Each planted fault quotes a line that exists exactly once, so that changed code keeps its faults."""
+"""Each planted fault quotes text that occurs exactly once, so that a change of the code cannot disable it."""
 
 import pytest
 

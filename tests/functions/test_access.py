@@ -1,4 +1,4 @@
-"""Who may ask what: every route for every role, and how callers become roles."""
+"""Access of every role to every route, and the roles of callers."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -22,7 +22,16 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
-from tests.functions.asking import APP, Answer, Caller, ask_as, by_iam, by_role, by_token, serving
+from tests.functions.api_requests import (
+    APP,
+    ApiResponse,
+    Caller,
+    iam_caller,
+    request_as,
+    role_caller,
+    serving,
+    token_caller,
+)
 from tests.records import line, record
 
 NOW = datetime(2026, 11, 20, 0, 5, tzinfo=UTC)
@@ -72,22 +81,22 @@ MATRIX: dict[str, tuple[str, dict[str, str]]] = {
     "/assets/{file}": ("public", {}),
     "/config.json": ("public", {}),
 }
-"""Every route, what it asks of its caller, and parameters that it takes. A route without a line here fails."""
-ANN = by_iam("arn:aws:iam::123456789012:user/team/ann")
+"""Every route, the role that it requires, and parameters. A route that is missing here fails."""
+ANN = iam_caller("arn:aws:iam::123456789012:user/team/ann")
 CALLERS: dict[str, tuple[Caller | None, set[str]]] = {
     "anonymous": (None, {"public"}),
     "an authorizer that says nothing": (Caller({}), {"public"}),
-    "a stranger": (by_role("stranger"), {"public"}),
-    "a user named like a role": (by_iam("arn:aws:iam::123456789012:user/finops"), {"public"}),
-    "a role of another account": (by_iam("arn:aws:sts::999999999999:assumed-role/finops/x"), {"public"}),
-    "the account itself": (by_iam("arn:aws:iam::123456789012:root"), {"public"}),
-    "a token without groups": (by_token({"sub": "x"}), {"public"}),
+    "a stranger": (role_caller("stranger"), {"public"}),
+    "a user named like a role": (iam_caller("arn:aws:iam::123456789012:user/finops"), {"public"}),
+    "a role of another account": (iam_caller("arn:aws:sts::999999999999:assumed-role/finops/x"), {"public"}),
+    "the account itself": (iam_caller("arn:aws:iam::123456789012:root"), {"public"}),
+    "a token without groups": (token_caller({"sub": "x"}), {"public"}),
     "bu": (ANN, {"public", "bu"}),
-    "bu by token": (by_token({"sub": "x", "groups": ["a", "research"]}), {"public", "bu"}),
-    "two bus": (by_role("leads"), {"public", "bu"}),
-    "viewer": (by_role("viewers"), {"public", "bu", "viewer"}),
-    "viewer by token": (by_token({"groups": ["research", "gpu-viewers"]}), {"public", "bu", "viewer"}),
-    "admin": (by_role("finops"), {"public", "bu", "viewer", "admin"}),
+    "bu by token": (token_caller({"sub": "x", "groups": ["a", "research"]}), {"public", "bu"}),
+    "two bus": (role_caller("leads"), {"public", "bu"}),
+    "viewer": (role_caller("viewers"), {"public", "bu", "viewer"}),
+    "viewer by token": (token_caller({"groups": ["research", "gpu-viewers"]}), {"public", "bu", "viewer"}),
+    "admin": (role_caller("finops"), {"public", "bu", "viewer", "admin"}),
 }
 
 
@@ -148,7 +157,7 @@ def test_every_route_declares_a_role_and_is_in_the_matrix() -> None:
 def test_every_route_allows_only_its_roles(route: str, caller_name: str) -> None:
     need, query = MATRIX[route]
     caller, may = CALLERS[caller_name]
-    answer = ask_as(caller, path_of(route), query)
+    answer = request_as(caller, path_of(route), query)
     assert answer.status == (200 if need in may else 403), answer.body
     if need not in may:
         assert answer.headers["Content-Type"] == "application/problem+json"
@@ -161,18 +170,18 @@ def test_every_route_allows_only_its_roles(route: str, caller_name: str) -> None
 def test_without_access_section_iam_sees_all_and_tokens_nothing(route: str, document: Document) -> None:
     document.text = PLAIN
     need, query = MATRIX[route]
-    for caller in (by_role("stranger"), by_iam("arn:aws:iam::123456789012:root")):
-        assert ask_as(caller, path_of(route), query).status == 200
-    token = ask_as(by_token({"sub": "x", "groups": ["admin"]}), path_of(route), query)
+    for caller in (role_caller("stranger"), iam_caller("arn:aws:iam::123456789012:root")):
+        assert request_as(caller, path_of(route), query).status == 200
+    token = request_as(token_caller({"sub": "x", "groups": ["admin"]}), path_of(route), query)
     assert token.status == (200 if need == "public" else 403)
     if need != "public":
         assert "the settings have no access section" in token.json["detail"]
-    assert ask_as(None, path_of(route), query).status == (200 if need == "public" else 403)
+    assert request_as(None, path_of(route), query).status == (200 if need == "public" else 403)
 
 
 def test_empty_access_section_denies_all(document: Document) -> None:
     document.text = PLAIN + "\naccess: []\n"
-    assert ask_as(by_role("finops"), "/v1/costs", DAY).status == 403
+    assert request_as(role_caller("finops"), "/v1/costs", DAY).status == 403
 
 
 def test_route_without_role_is_denied(document: Document, tmp_path: Path) -> None:
@@ -184,13 +193,13 @@ def test_route_without_role_is_denied(document: Document, tmp_path: Path) -> Non
 
     assert required_role(forgotten) is None
     for caller, _ in CALLERS.values():
-        answer = ask_as(caller, "/v1/forgotten", app=app)
+        answer = request_as(caller, "/v1/forgotten", app=app)
         assert (answer.status, "everything" in answer.body) == (403, False)
-    assert ask_as(by_role("finops"), "/v1/nowhere", app=app).status == 404
+    assert request_as(role_caller("finops"), "/v1/nowhere", app=app).status == 404
 
 
 def test_bu_role_sees_its_rows_and_totals() -> None:
-    answer = ask_as(ANN, "/v1/costs", {**DAY, "group_by": "business_unit,namespace"}).json
+    answer = request_as(ANN, "/v1/costs", {**DAY, "group_by": "business_unit,namespace"}).json
     (row,) = answer["rows"]
     assert row["group"] == {"business_unit": "research", "namespace": "bu-a"}
     totals = answer["totals"]
@@ -203,54 +212,54 @@ def test_bu_role_sees_its_rows_and_totals() -> None:
 
 def test_several_bu_roles_see_their_union() -> None:
     def units(caller: Caller, path: str = "/v1/business-units") -> dict[str, Decimal]:
-        rows = ask_as(caller, path, DAY).json["rows"]
+        rows = request_as(caller, path, DAY).json["rows"]
         return {row["business_unit"]: row["allocated_usd"] for row in rows}
 
     both = {"research": Decimal("1.714285714286"), "assistant": Decimal("3.25")}
     assert units(ANN) == {"research": both["research"]}
-    assert units(by_role("leads")) == both
-    assert units(by_role("viewers")) == {**both, "other": 5}
-    assert units(by_role("nothing-there")) == {}
+    assert units(role_caller("leads")) == both
+    assert units(role_caller("viewers")) == {**both, "other": 5}
+    assert units(role_caller("nothing-there")) == {}
     day = {**DAY, "granularity": "day"}
-    assert ask_as(by_role("leads"), "/v1/costs", day).json["totals"]["allocated_usd"] == sum(both.values())
-    assert ask_as(by_role("nothing-there"), "/v1/costs", day).json["totals"]["allocated_usd"] == 0
+    assert request_as(role_caller("leads"), "/v1/costs", day).json["totals"]["allocated_usd"] == sum(both.values())
+    assert request_as(role_caller("nothing-there"), "/v1/costs", day).json["totals"]["allocated_usd"] == 0
 
 
 def test_unknown_cluster_error_lists_clusters_only_to_fleet_viewers() -> None:
     def detail(caller: Caller) -> str:
-        answer: Answer = ask_as(caller, "/v1/costs", {**DAY, "cluster": "x"})
+        answer: ApiResponse = request_as(caller, "/v1/costs", {**DAY, "cluster": "x"})
         assert answer.status == 400
         return str(answer.json["detail"])
 
     assert detail(ANN) == "cluster: 'x' is not in the settings"
-    assert detail(by_role("viewers")) == "cluster: 'x' is not in the settings; allowed: demo"
+    assert detail(role_caller("viewers")) == "cluster: 'x' is not in the settings; allowed: demo"
 
 
 @pytest.mark.parametrize(
     ("caller", "sees"),
     [
-        (by_token({"groups": ["research"]}), {"research"}),
-        (by_token({"groups": "research"}), {"research"}),
-        (by_token({"custom:team": "research"}), {"research"}),
-        (by_token({"custom:team": "Research"}), set()),
-        (by_token({"groups": ["a", "the assistant [team]"]}), {"assistant"}),
-        (by_token({"groups": "the assistant [team]"}), {"assistant"}),
-        # One group whose name API Gateway writes like two, or like a list.
-        (by_token({"groups": ["research team"]}), set()),
-        (by_token({"groups": ["x gpu-viewers", "y"]}), set()),
-        (by_token({"groups": "[research]"}), set()),
-        (by_token({"groups": ["[research]"]}), set()),
-        (by_token({"groups": [["research"]]}, written={"groups": "[[research]]"}), set()),
-        (by_token({"groups": []}), set()),
-        # What API Gateway verified, and what the header says, differ, so the claim has no values.
-        (by_token({"groups": ["research"]}, written={"groups": "[guests]"}), set()),
+        (token_caller({"groups": ["research"]}), {"research"}),
+        (token_caller({"groups": "research"}), {"research"}),
+        (token_caller({"custom:team": "research"}), {"research"}),
+        (token_caller({"custom:team": "Research"}), set()),
+        (token_caller({"groups": ["a", "the assistant [team]"]}), {"assistant"}),
+        (token_caller({"groups": "the assistant [team]"}), {"assistant"}),
+        # A group whose name API Gateway formats like two groups, or like a list.
+        (token_caller({"groups": ["research team"]}), set()),
+        (token_caller({"groups": ["x gpu-viewers", "y"]}), set()),
+        (token_caller({"groups": "[research]"}), set()),
+        (token_caller({"groups": ["[research]"]}), set()),
+        (token_caller({"groups": [["research"]]}, written={"groups": "[[research]]"}), set()),
+        (token_caller({"groups": []}), set()),
+        # The verified claims and the header differ, so the claim has no values.
+        (token_caller({"groups": ["research"]}, written={"groups": "[guests]"}), set()),
         (Caller({"jwt": {"claims": {"groups": "[research]"}}}, ""), set()),
         (Caller({"jwt": {"claims": {"groups": "[research]"}}}, "Bearer x.y.z"), set()),
         (Caller({"jwt": {"claims": {"groups": "[research]"}}}, "Bearer e30.W10.x"), set()),
     ],
 )  # fmt: skip
 def test_group_claim_matches_exactly_not_by_list_notation(caller: Caller, sees: set[str]) -> None:
-    answer = ask_as(caller, "/v1/business-units", DAY)
+    answer = request_as(caller, "/v1/business-units", DAY)
     assert answer.status == (200 if sees else 403)
     assert {row["business_unit"] for row in answer.json.get("rows", [])} == sees
 
@@ -300,7 +309,7 @@ def test_invalid_access_section_is_rejected(access: str, says: str) -> None:
         ({}, IamCaller("arn:aws:iam::000000000000:user/local")),
         ({"x-act-as": "arn:aws:sts::000000000000:assumed-role/x/me"}, IamCaller("arn:aws:iam::000000000000:role/x")),
         (
-            {"authorization": by_token({"groups": ["a b", "c"], "sub": "x", "exp": 5}).authorization},
+            {"authorization": token_caller({"groups": ["a b", "c"], "sub": "x", "exp": 5}).authorization},
             TokenCaller({"groups": ("a b", "c"), "sub": ("x",), "exp": ("5",)}),
         ),
         ({"authorization": "Bearer nonsense"}, None),

@@ -1,4 +1,4 @@
-"""The api function's real handler, asked with API Gateway's events, over prepared hours."""
+"""The api function's real handler with API Gateway's events and in-memory hours."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ from gpucost.core.amounts import Costs, quantize
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
-from tests.functions.prepared_hours import DAY, DOCUMENT, NASTY, NOON, NOW, Ask, Prepared, at, usd
+from tests.functions.in_memory_hours import DAY, DOCUMENT, INJECTION, NOON, NOW, Ask, InMemoryHours, at, usd
 
 
 def schema_of(path: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def test_costs_by_unit_and_hour_sum_exactly_to_the_totals(ask: Ask) -> None:
     rows = answer.json["rows"]
     assert [(row["start"], row["end"], row["group"], row["allocated_usd"]) for row in rows] == [
         ("2026-11-19T00:00:00Z", "2026-11-19T01:00:00Z", {"business_unit": "research"}, Decimal("17.000000000001")),
-        ("2026-11-19T01:00:00Z", "2026-11-19T02:00:00Z", {"business_unit": NASTY}, Decimal("3.333333333333")),
+        ("2026-11-19T01:00:00Z", "2026-11-19T02:00:00Z", {"business_unit": INJECTION}, Decimal("3.333333333333")),
         ("2026-11-19T01:00:00Z", "2026-11-19T02:00:00Z", {"business_unit": "research"}, Decimal(5)),
     ]
     for name in Costs.names():
@@ -78,7 +78,7 @@ def test_a_day_is_a_single_period_in_any_order_of_dimensions(ask: Ask) -> None:
     assert {(row["start"], row["end"]) for row in answer["rows"]} == {(DAY["start"], DAY["end"])}
 
 
-def test_capacity_is_null_if_an_hour_has_none(ask: Ask, day: Prepared) -> None:
+def test_capacity_is_null_if_an_hour_has_none(ask: Ask, day: InMemoryHours) -> None:
     day.put("east", at(3), {("research", "r1"): usd("1")}, capacity=None)
     totals = ask("/v1/costs", DAY).json["totals"]
 
@@ -108,7 +108,7 @@ def test_csv_download_escapes_formulas(ask: Ask) -> None:
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
     assert answer.headers["Content-Disposition"] == 'attachment; filename="costs.csv"'
     rows = list(csv.DictReader(io.StringIO(answer.body, newline="")))
-    assert rows[1]["business_unit"] == "'" + NASTY
+    assert rows[1]["business_unit"] == "'" + INJECTION
     assert rows[1]["allocated_usd"] == "3.333333333333"
     assert list(rows[0]) == ["start", "end", "business_unit", *Costs.names()]
 
@@ -118,7 +118,7 @@ def test_business_units_include_units_without_gpus(ask: Ask) -> None:
     answer = ask("/v1/business-units", DAY).json
 
     assert [(row["business_unit"], row["allocated_usd"]) for row in answer["rows"]] == [
-        (NASTY, Decimal("3.333333333333")), ("idle", 0), ("research", Decimal("22.000000000001")),
+        (INJECTION, Decimal("3.333333333333")), ("idle", 0), ("research", Decimal("22.000000000001")),
     ]  # fmt: skip
 
 
@@ -173,7 +173,7 @@ def test_every_response_matches_the_openapi_document(ask: Ask, path: str) -> Non
     jsonschema.validate(json.loads(answer.body), schema_of(path), cls=jsonschema.Draft202012Validator)
 
 
-def test_a_month_by_day_spans_several_reads(ask: Ask, prepared: Prepared) -> None:
+def test_a_month_by_day_spans_several_reads(ask: Ask, prepared: InMemoryHours) -> None:
     first = at(0) - timedelta(days=40)
     for number in range(40 * 24):
         prepared.put("east", first + HOUR * number, {("research", "r1"): usd("0.1")})
@@ -204,7 +204,7 @@ def test_committed_openapi_document_matches_the_served_document(ask: Ask) -> Non
             assert {"examples", "enum", "const"} & schema.keys()
 
 
-def test_a_provisional_hour_counts_its_figures_but_is_not_complete(ask: Ask, prepared: Prepared) -> None:
+def test_a_provisional_hour_counts_its_figures_but_is_not_complete(ask: Ask, prepared: InMemoryHours) -> None:
     prepared.put("east", at(0), {("research", "r1"): usd("1")}, status="provisional")
     answer = ask("/v1/costs", {**DAY, "cluster": "east"}).json
 
@@ -212,7 +212,7 @@ def test_a_provisional_hour_counts_its_figures_but_is_not_complete(ask: Ask, pre
     assert answer["coverage"]["hours_complete"] == 0
 
 
-def test_amounts_in_several_currencies_are_rejected(prepared: Prepared, ask: Ask) -> None:
+def test_amounts_in_several_currencies_are_rejected(prepared: InMemoryHours, ask: Ask) -> None:
     figures = {("research", "bu-a"): Costs(allocated_usd=quantize(Decimal(1)))}
     prepared.put("east", NOON, figures)
     prepared.put("west", NOON, figures)
@@ -228,17 +228,19 @@ def test_amounts_in_several_currencies_are_rejected(prepared: Prepared, ask: Ask
 
 
 def test_currency_comes_from_settings_without_figures(
-    prepared: Prepared, ask: Ask, monkeypatch: pytest.MonkeyPatch
+    prepared: InMemoryHours, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared.put("east", at(0), {("research", "r1"): usd("1")})
     text = DOCUMENT.replace("gpu_hourly_usd: 12", "gpu_hourly_usd: 12, currency: EUR")
     stored = StoredSettings(1, text, parse_settings(text), "test", NOW)
     monkeypatch.setattr(prepared, "current", lambda: stored)
     assert ask("/v1/costs", {**DAY, "cluster": "west"}).json["currency"] == "EUR"
-    assert ask("/v1/costs", {**DAY, "cluster": "east"}).json["currency"] == "USD", "the hours' own, where there are any"
+    assert ask("/v1/costs", {**DAY, "cluster": "east"}).json["currency"] == "USD", (
+        "the currency of the hours, if there are any"
+    )
 
 
-def test_amounts_are_null_without_prices(prepared: Prepared, ask: Ask) -> None:
+def test_amounts_are_null_without_prices(prepared: InMemoryHours, ask: Ask) -> None:
     hours = quantize(Decimal(2))
     unknown = Costs(allocated_gpu_hours=hours, unpriced_gpu_hours=hours)
     costs = Costs(allocated_gpu_hours=hours, allocated_usd=quantize(Decimal(5)), unmeasured_usd=quantize(Decimal(5)))

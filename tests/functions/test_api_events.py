@@ -1,4 +1,4 @@
-"""Events that API Gateway does not send, or not in this form: each gets a problem document, never a crash."""
+"""Malformed API Gateway events get a problem document."""
 
 import copy
 import json
@@ -12,8 +12,8 @@ from devstack.prometheus import free_port
 from gpucost.core.access import TokenCaller
 from gpucost.core.errors import InvalidInputError
 from gpucost.http.access import caller_of
-from tests.functions.asking import Answer, Caller, ask_as, by_token, event_of, send
-from tests.functions.prepared_hours import DAY, SOMEBODY, Prepared
+from tests.functions.api_requests import ApiResponse, Caller, event_of, request_as, send, token_caller
+from tests.functions.in_memory_hours import DAY, FINANCE, InMemoryHours
 
 MISSING = object()
 VALUES: list[Any] = [
@@ -35,7 +35,7 @@ V1 = {
 
 
 def paths(document: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Where every value of a document is."""
+    """The path of every value in a document."""
     yield path
     if isinstance(document, dict):
         for name, value in document.items():
@@ -55,8 +55,8 @@ def changed(event: dict[str, Any], path: tuple[str, ...], value: Any) -> Any:
     return event
 
 
-def check_no_server_fault(event: Any) -> Answer:
-    """Check that an event gets an answer that is not the server's fault."""
+def check_no_server_fault(event: Any) -> ApiResponse:
+    """Check that an event gets a response below 500."""
     answer = send(event)
     assert answer.status < 500, (event, answer.body)
     answer.body.encode()
@@ -67,7 +67,7 @@ def check_no_server_fault(event: Any) -> Answer:
 
 
 def events() -> dict[str, dict[str, Any]]:
-    """One of each kind."""
+    """A value of each JSON type."""
     full = {
         "cookies": ["a=b"],
         "body": "e30=",
@@ -75,9 +75,9 @@ def events() -> dict[str, dict[str, Any]]:
         "pathParameters": {"name": "x"},
         "stageVariables": {"a": "b"},
     }
-    by_jwt = by_token({"sub": "x", "groups": ["a"]})
+    by_jwt = token_caller({"sub": "x", "groups": ["a"]})
     return {
-        "costs": {**event_of(SOMEBODY, "/v1/costs", DAY), **full},
+        "costs": {**event_of(FINANCE, "/v1/costs", DAY), **full},
         "token": event_of(by_jwt, "/v1/costs", DAY),
         "page": event_of(None, "/"),
         "health": event_of(None, "/health"),
@@ -114,14 +114,14 @@ def test_malformed_event_gets_a_problem_document(kind: str, monkeypatch: pytest.
     ],
 )
 def test_malformed_event_is_rejected_with_its_reason(path: tuple[str, ...], value: Any, says: str) -> None:
-    answer = check_no_server_fault(changed(event_of(SOMEBODY, "/v1/costs", DAY), path, value))
+    answer = check_no_server_fault(changed(event_of(FINANCE, "/v1/costs", DAY), path, value))
     assert answer.status == 400
     assert says in answer.json["detail"]
 
 
 @pytest.mark.usefixtures("day")
 def test_event_without_headers_or_query_is_handled() -> None:
-    event = event_of(SOMEBODY, "/v1/costs", DAY)
+    event = event_of(FINANCE, "/v1/costs", DAY)
     assert send({**event, "headers": None}).status == 200
     assert send({**event_of(None, "/health"), "queryStringParameters": None}).status == 200
 
@@ -132,21 +132,21 @@ def test_repeated_parameter_is_rejected_by_name(name: str) -> None:
     value = {"limit": "1", "granularity": "day", "format": "json"}.get(name, "a")
     query = {**DAY, name: value}
     repeated = "&".join(f"{key}={text}" for key, text in query.items()) + f"&{name}={value}"
-    answer = ask_as(SOMEBODY, "/v1/costs", repeated)
+    answer = request_as(FINANCE, "/v1/costs", repeated)
     assert answer.status == 400
     assert {"parameter": name, "detail": "sent more than once. Send it once."} in answer.json["errors"]
 
 
 @pytest.mark.usefixtures("day")
 def test_parameter_only_in_parsed_query_is_rejected() -> None:
-    event = event_of(SOMEBODY, "/v1/costs", DAY)
+    event = event_of(FINANCE, "/v1/costs", DAY)
     event["queryStringParameters"]["granularty"] = "hour"
     answer = send(event)
     assert (answer.status, answer.json["errors"][0]["parameter"]) == (400, "granularty")
 
 
-VERIFIED = by_token({"sub": "x", "groups": ["a b", "c"]})
-FORGED = by_token({"sub": "x", "groups": ["a", "b", "c"]})
+VERIFIED = token_caller({"sub": "x", "groups": ["a b", "c"]})
+FORGED = token_caller({"sub": "x", "groups": ["a", "b", "c"]})
 """API Gateway writes the groups of both as `[a b c]`."""
 
 
@@ -163,14 +163,14 @@ FORGED = by_token({"sub": "x", "groups": ["a", "b", "c"]})
         f"Basic {FORGED.authorization.removeprefix('Bearer ')}",
     ],
 )
-def test_two_authorization_headers_are_rejected(day: Prepared, authorization: str) -> None:
-    answer = ask_as(Caller(VERIFIED.authorizer, authorization), "/v1/costs", DAY)
+def test_two_authorization_headers_are_rejected(day: InMemoryHours, authorization: str) -> None:
+    answer = request_as(Caller(VERIFIED.authorizer, authorization), "/v1/costs", DAY)
     assert answer.status == 400
     assert answer.json["detail"].startswith("the Authorization header has more than one value. Send it once")
     assert "e30" not in answer.body
 
 
-def test_authorization_headers_in_two_spellings_are_rejected(day: Prepared) -> None:
+def test_authorization_headers_in_two_spellings_are_rejected(day: InMemoryHours) -> None:
     event = event_of(VERIFIED, "/v1/costs", DAY)
     event["headers"]["Authorization"] = FORGED.authorization
     answer = send(event)
@@ -184,26 +184,26 @@ def test_token_is_read_with_and_without_its_scheme(prefix: str) -> None:
     assert caller_of(event) == TokenCaller({"sub": ("x",), "groups": ("a b", "c")})
 
 
-def test_iam_identity_with_a_token_is_rejected(day: Prepared) -> None:
-    both = Caller({**SOMEBODY.authorizer, **VERIFIED.authorizer}, VERIFIED.authorization)
-    answer = ask_as(both, "/v1/costs", DAY)
+def test_iam_identity_with_a_token_is_rejected(day: InMemoryHours) -> None:
+    both = Caller({**FINANCE.authorizer, **VERIFIED.authorizer}, VERIFIED.authorization)
+    answer = request_as(both, "/v1/costs", DAY)
     assert (answer.status, "both an IAM identity and a JWT" in answer.json["detail"]) == (400, True)
     with pytest.raises(InvalidInputError):
         caller_of({"requestContext": {"authorizer": both.authorizer}})
 
 
-def test_signed_request_may_have_commas_in_its_header(day: Prepared) -> None:
-    signed = Caller(SOMEBODY.authorizer, "AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders=host, Signature=c")
-    assert ask_as(signed, "/v1/costs", DAY).status == 200
+def test_signed_request_may_have_commas_in_its_header(day: InMemoryHours) -> None:
+    signed = Caller(FINANCE.authorizer, "AWS4-HMAC-SHA256 Credential=a/b, SignedHeaders=host, Signature=c")
+    assert request_as(signed, "/v1/costs", DAY).status == 200
 
 
 def test_local_server_joins_repeated_headers_as_api_gateway_does() -> None:
     import http.client
 
-    seen: list[Any] = []
+    received: list[Any] = []
 
     def invoke(event: Any) -> dict[str, Any]:
-        seen.append(event)
+        received.append(event)
         return {"statusCode": 200, "body": json.dumps({})}
 
     port = free_port()
@@ -215,4 +215,4 @@ def test_local_server_joins_repeated_headers_as_api_gateway_does() -> None:
         connection.endheaders()
         assert connection.getresponse().status == 200
         connection.close()
-    assert seen[0]["headers"]["authorization"] == f"{VERIFIED.authorization},{FORGED.authorization}"
+    assert received[0]["headers"]["authorization"] == f"{VERIFIED.authorization},{FORGED.authorization}"

@@ -1,4 +1,4 @@
-"""`/v1/lines` and `/v1/fleet`: what a figure was worked out from, and the identity period by period."""
+"""`/v1/lines` and `/v1/fleet`: the lines behind a figure, and the cost identity in every period."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -20,12 +20,12 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
-from tests.functions.asking import Caller, ask_as, by_role, serving
+from tests.functions.api_requests import Caller, request_as, role_caller, serving
 from tests.records import HOUR, line, record
 
 NOW = datetime(2026, 11, 19, 14, 5, tzinfo=UTC)
 PERIOD = {"start": "2026-11-19T10:00:00Z", "end": "2026-11-19T14:00:00Z"}
-VIEWER, ANN = by_role("viewers"), by_role("ann")
+VIEWER, ANN = role_caller("viewers"), role_caller("ann")
 SETTINGS = """
 clusters: [{name: demo, prometheus: {url: "http://127.0.0.1:9090"}}]
 pricing: {source: constant, gpu_hourly_usd: 12}
@@ -39,11 +39,11 @@ PARTS = ("effective_usd", "waste_usd", "unmeasured_usd", "unallocated_usd", "str
 
 
 def hour_record(number: int, lines: list[Line], idle: Capacity) -> HourRecord:
-    made = record(lines, hour=HOUR + timedelta(hours=number), notes=("a note",))
-    assert made.totals is not None
+    hour_record = record(lines, hour=HOUR + timedelta(hours=number), notes=("a note",))
+    assert hour_record.totals is not None
     costs = Costs.total(pod_line.costs() for pod_line in lines)
     capacity = replace(idle, node_cost_usd=costs.allocated_usd + idle.unallocated_usd + idle.stranded_usd)
-    return replace(made, totals=Totals(costs, capacity))
+    return replace(hour_record, totals=Totals(costs, capacity))
 
 
 PUBLISHED = [
@@ -81,7 +81,7 @@ def api(filled: DynamoTable, enforced: EnforcedAws) -> Iterator[None]:
 
 
 def ask(path: str, query: Mapping[str, str] | None = None, caller: Caller = VIEWER) -> Any:
-    answer = ask_as(caller, path, {**PERIOD, **(query or {})})
+    answer = request_as(caller, path, {**PERIOD, **(query or {})})
     assert answer.status == 200, answer.body
     return answer.json
 
@@ -120,31 +120,31 @@ def test_filters_select_lines(query: dict[str, str], pods: list[str]) -> None:
 @pytest.mark.parametrize("query", [{}, {"business_unit": "!assistant"}])
 @pytest.mark.parametrize("limit", ["1", "2", "3"])
 def test_pages_add_up_to_the_whole_response(query: dict[str, str], limit: str) -> None:
-    whole = ask("/v1/lines", query)
+    all_lines = ask("/v1/lines", query)
     rows, cursor, pages = [], None, 0
     while pages == 0 or cursor is not None:
         page = ask("/v1/lines", {**query, "limit": limit, **({} if cursor is None else {"cursor": cursor})})
         assert len(page["rows"]) <= int(limit)
         rows += page["rows"]
         cursor, pages = page["cursor"], pages + 1
-    assert rows == whole["rows"]
+    assert rows == all_lines["rows"]
     assert pages == -(-len(rows) // int(limit))
 
 
 def test_cursor_is_rejected_for_other_queries_and_callers() -> None:
     cursor = ask("/v1/lines", {"limit": "1"})["cursor"]
     for caller, query in ((VIEWER, {"limit": "2"}), (VIEWER, {"limit": "1", "pod": "p*"}), (ANN, {"limit": "1"})):
-        assert ask_as(caller, "/v1/lines", {**PERIOD, **query, "cursor": cursor}).status == 400
+        assert request_as(caller, "/v1/lines", {**PERIOD, **query, "cursor": cursor}).status == 400
 
 
 def test_bu_role_sees_only_its_lines() -> None:
     assert {row["business_unit"] for row in ask("/v1/lines", caller=ANN)["rows"]} == {"research"}
-    assert ask_as(ANN, "/v1/lines", {**PERIOD, "business_unit": "assistant"}).status == 403
+    assert request_as(ANN, "/v1/lines", {**PERIOD, "business_unit": "assistant"}).status == 403
     assert ask("/v1/lines", {"business_unit": "!research"}, ANN)["rows"] == []
 
 
 def test_lines_of_more_than_48_hours_are_rejected() -> None:
-    answer = ask_as(VIEWER, "/v1/lines", {"start": "2026-11-17", "end": "2026-11-19T01:00:00Z"})
+    answer = request_as(VIEWER, "/v1/lines", {"start": "2026-11-17", "end": "2026-11-19T01:00:00Z"})
     assert (answer.status, "more than 48 hours" in answer.json["detail"]) == (400, True)
 
 

@@ -16,8 +16,8 @@ from gpucost.runtime.environment import Environment
 from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
-from tests.functions.asking import ask_as, by_iam, serving
-from tests.functions.prepared_hours import Prepared
+from tests.functions.api_requests import iam_caller, request_as, serving
+from tests.functions.in_memory_hours import InMemoryHours
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 DAY = {"start": "2026-11-18T00:00:00Z", "end": "2026-11-19T00:00:00Z"}
@@ -27,7 +27,7 @@ DAY = {"start": "2026-11-18T00:00:00Z", "end": "2026-11-19T00:00:00Z"}
 def container(table: DynamoTable, enforced: EnforcedAws) -> Iterator[Container]:
     client = enforced.client("dynamodb", "ApiFunction")
     environment = Environment(table=table.name)
-    with serving(Container(environment, client=lambda _service: client, settings_store=Prepared())) as container:
+    with serving(Container(environment, client=lambda _service: client, settings_store=InMemoryHours())) as container:
         yield container
 
 
@@ -46,7 +46,7 @@ def book(table: DynamoTable, container: Container) -> PriceStore:
 
 
 def ask(**query: str) -> tuple[int, Any]:
-    answer = ask_as(by_iam("arn:aws:iam::123456789012:user/finance"), "/v1/prices", query)
+    answer = request_as(iam_caller("arn:aws:iam::123456789012:user/finance"), "/v1/prices", query)
     return answer.status, json.loads(answer.body, parse_float=Decimal)
 
 
@@ -83,7 +83,7 @@ def test_response_matches_the_openapi_document() -> None:
 
 @pytest.mark.usefixtures("book")
 def test_pages_add_up_to_the_whole_listing(container: Container, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = shown()
+    all_prices = shown()
     page = container.price_listing.page
     monkeypatch.setattr(
         container.price_listing,
@@ -96,7 +96,7 @@ def test_pages_add_up_to_the_whole_listing(container: Container, monkeypatch: py
         _, answer = ask(**DAY, **({"cursor": cursor} if cursor else {}))
         rows += [(row["applies_to"]["instance_type"], str(row["amount"])) for row in answer["rows"]]
         cursor, pages = answer["cursor"], pages + 1
-    assert (rows, pages) == (whole, 2)
+    assert (rows, pages) == (all_prices, 2)
 
 
 @pytest.mark.usefixtures("book")

@@ -1,4 +1,4 @@
-"""What the api function refuses, in problem documents, and what does not fit one answer."""
+"""Problem documents of rejected requests, and of responses that are too large."""
 
 import json
 from urllib.parse import urlencode
@@ -7,7 +7,7 @@ import pytest
 
 from gpucost.core.errors import ConflictError, GpuCostError, NotFoundError, SettingsMissingError, SourceError
 from gpucost.reports import aggregation, service
-from tests.functions.prepared_hours import DAY, Ask, Prepared, at, usd
+from tests.functions.in_memory_hours import DAY, Ask, InMemoryHours, at, usd
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_wrong_parameter_is_named_with_allowed_values(
     ],
 )
 def test_every_failure_is_a_problem_document_without_internals(
-    ask: Ask, prepared: Prepared, failure: Exception, status: int, detail: str
+    ask: Ask, prepared: InMemoryHours, failure: Exception, status: int, detail: str
 ) -> None:
     prepared.failure = failure
     answer = ask("/v1/costs", DAY)
@@ -94,7 +94,7 @@ def test_missing_resource_is_a_problem_document(ask: Ask, method: str, path: str
 
 
 def test_too_long_response_error_says_how_to_narrow_it(
-    ask: Ask, prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+    ask: Ask, prepared: InMemoryHours, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for hour in range(4):
         prepared.put("east", at(hour), {(f"unit-{unit}", "n"): usd("1") for unit in range(5)})
@@ -108,7 +108,7 @@ def test_too_long_response_error_says_how_to_narrow_it(
         assert says in json.loads(answer.body)["detail"]
 
 
-def test_long_names_do_not_break_lambdas_limit(ask: Ask, prepared: Prepared) -> None:
+def test_long_names_do_not_break_lambdas_limit(ask: Ask, prepared: InMemoryHours) -> None:
     groups = {(f"{unit:05}" + "研" * 195, "n"): usd("1") for unit in range(4_900)}
     prepared.put("east", at(0), groups)
     query = {**DAY, "group_by": "business_unit"}

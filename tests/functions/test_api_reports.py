@@ -1,4 +1,4 @@
-"""The richer reports through the real handler, on hours in the real ledger; truth by hand, or from the raw lines."""
+"""Reports through the real handler and a real ledger, compared with manual results or the raw lines."""
 
 import csv
 import io
@@ -12,10 +12,10 @@ import pytest
 from gpucost.core.rollups import DAY
 from gpucost.http import pagination
 from gpucost_cli.manifests.dashboard_metrics import dashboards, panels
-from tests.functions.asking import Answer
-from tests.functions.reported_hours import FIRST, PERIOD, ask
+from tests.functions.api_requests import ApiResponse
+from tests.functions.published_hours import FIRST, PERIOD, ask
 
-pytestmark = pytest.mark.usefixtures("reported_hours")
+pytestmark = pytest.mark.usefixtures("published_hours")
 
 
 def test_costs_by_workload_and_day_come_from_facts_and_from_lines_at_the_edges() -> None:
@@ -74,10 +74,10 @@ def test_pages_are_in_order_and_totals_are_of_all_pages() -> None:
         answers.append((answer["totals"], answer["coverage"], answer["row_count"]))
         rows += answer["rows"]
         cursor = answer["cursor"] or ""
-    whole = ask("/v1/costs", {**query, "limit": "10000"}).json
+    full_response = ask("/v1/costs", {**query, "limit": "10000"}).json
     assert (len(answers), len(rows)) == (4, 26)
-    assert rows == whole["rows"]
-    assert all(response == (whole["totals"], whole["coverage"], 26) for response in answers)
+    assert rows == full_response["rows"]
+    assert all(response == (full_response["totals"], full_response["coverage"], 26) for response in answers)
     wastes = [row["waste_usd"] for row in rows]
     assert wastes == sorted(wastes, reverse=True)
     assert wastes[0] == Decimal("4.5")
@@ -141,7 +141,7 @@ def test_business_unit_with_workloads_and_trend() -> None:
     assert part["current"]["costs"]["allocated_usd"] == part["previous"]["costs"]["allocated_usd"] == 4
     assert {name: value for name, value in part["change"].items() if name.endswith("_usd")} == dict.fromkeys(
         name for name in part["change"] if name.endswith("_usd")
-    ), "what half of it costs is not known"
+    ), "half of it has no price"
     assert part["change"]["allocated_gpu_hours"] == part["previous"]["costs"]["allocated_gpu_hours"]
     assert part["percent"]["allocated_gpu_hours"] == 100
 
@@ -149,7 +149,7 @@ def test_business_unit_with_workloads_and_trend() -> None:
 def test_trend_in_two_currencies_is_rejected() -> None:
     path, route = "/v1/business-units/abroad/trend", "/v1/business-units/{name}/trend"
 
-    def trend(day: int) -> Answer:
+    def trend(day: int) -> ApiResponse:
         start = FIRST + day * DAY
         return ask(path, {"start": f"{start:%Y-%m-%d}", "end": f"{start + DAY:%Y-%m-%d}"}, route=route)
 
@@ -246,7 +246,7 @@ def _selected(row: Any, selector: str) -> Any:
 
 @pytest.mark.parametrize("window", ["7d", "24h"])
 def test_grafana_ledger_dashboards_request_valid_queries(window: str) -> None:
-    """Every query of its dashboard for the Infinity data source: path, parameters, and the fields of its columns."""
+    """Every Infinity query of the dashboard: path, parameters, and the fields of its columns."""
     targets = [target for panel in panels(dashboards()["ledger"]) for target in panel.get("targets", ())]
     assert len(targets) == 5
     kinds: dict[str, tuple[type, ...]] = {"number": (Decimal, type(None)), "string": (str,), "timestamp": (str,)}

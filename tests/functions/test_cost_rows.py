@@ -1,4 +1,4 @@
-"""Rows of /v1/costs are written straight from whole numbers: the same as from amounts, one by one."""
+"""Rows of /v1/costs written from fixed-point amounts equal rows written from decimals."""
 
 import json
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ AMOUNTS = st.decimals(-(10**15), 10**15, places=12) | st.sampled_from([Decimal(0
 GROUPS = st.tuples(st.text(max_size=3), st.sampled_from(["", "100%", '"\\'])).map(
     lambda names: dict(zip(("business_unit", "label:%s"), names, strict=True))
 )
-"""Of one answer: all of the same dimensions, in their order."""
+"""The rows of a response, which all have the same dimensions in the same order."""
 ROWS = st.lists(
     st.tuples(
         st.integers(0, 3), GROUPS, st.builds(Costs, *(AMOUNTS for _ in Costs.names())),
@@ -48,21 +48,21 @@ def test_json_rows_match_costs(idle: str, row_cases: list[Any]) -> None:
     ]
 
     for text, (day, group, costs, kind, idle_share) in zip(written(made, idle), row_cases, strict=True):
-        nobody_knows = 0 < costs.unpriced_gpu_hours == costs.allocated_gpu_hours
-        truth: dict[str, Any] = {
+        is_unpriced = 0 < costs.unpriced_gpu_hours == costs.allocated_gpu_hours
+        expected: dict[str, Any] = {
             "start": START + day * DAY, "end": START + (day + 1) * DAY, "group": group,
             **({} if idle == "hidden" else {"kind": kind}),
             **{
-                name: None if nobody_knows and name.endswith("_usd") else getattr(costs, name)
+                name: None if is_unpriced and name.endswith("_usd") else getattr(costs, name)
                 for name in Costs.names()
             },
         }  # fmt: skip
         if idle != "hidden":
-            held, borne = truth["allocated_usd"], idle_share or SimpleNamespace(idle_gpu_hours=None, idle_usd=None)
-            truth |= {"idle_gpu_hours": borne.idle_gpu_hours, "idle_usd": borne.idle_usd}
-            truth["cost_usd"] = None if held is None or borne.idle_usd is None else held + borne.idle_usd
-        assert text == dumps(truth)
+            held, borne = expected["allocated_usd"], idle_share or SimpleNamespace(idle_gpu_hours=None, idle_usd=None)
+            expected |= {"idle_gpu_hours": borne.idle_gpu_hours, "idle_usd": borne.idle_usd}
+            expected["cost_usd"] = None if held is None or borne.idle_usd is None else held + borne.idle_usd
+        assert text == dumps(expected)
         says = json.loads(text, parse_float=Fraction, parse_int=Fraction)
-        amounts = {name: value for name, value in truth.items() if isinstance(value, Decimal)}
+        amounts = {name: value for name, value in expected.items() if isinstance(value, Decimal)}
         assert {name: says[name] for name in amounts} == {name: Fraction(value) for name, value in amounts.items()}
         CostRow.model_validate_json(text)

@@ -11,7 +11,7 @@ import pytest
 
 from devstack.template import REPOSITORY
 from gpucost.http.documentation import documentation_page
-from tests.functions.asking import ask_as
+from tests.functions.api_requests import request_as
 
 DOCUMENT: dict[str, Any] = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())
 PARAMETERS = [
@@ -26,7 +26,7 @@ VOID = {"meta", "br", "link", "img", "input"}
 
 
 class Page(HTMLParser):
-    """Reads a page strictly: every element that opens is closed, in order."""
+    """A strict HTML parser: every opened element must be closed, in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Page(HTMLParser):
 
 
 def test_docs_page_shows_every_route_parameter_and_schema() -> None:
-    answer = ask_as(None, "/docs")
+    answer = request_as(None, "/docs")
     assert (answer.status, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
     shown = Page(answer.body)
     words = " ".join(shown.text.split())
@@ -71,7 +71,7 @@ def test_docs_page_shows_every_route_parameter_and_schema() -> None:
 
 
 def test_docs_page_needs_no_scripts_and_no_other_host() -> None:
-    answer = ask_as(None, "/docs")
+    answer = request_as(None, "/docs")
     shown = Page(answer.body)
     anchors = {attributes["id"] for _, attributes in shown.elements if "id" in attributes}
     for tag, attributes in shown.elements:

@@ -1,4 +1,4 @@
-"""What the functions say of themselves: their log, and the lines in it that CloudWatch makes metrics of."""
+"""The functions' logs, and the metrics in CloudWatch's embedded metric format."""
 
 import io
 import json
@@ -14,26 +14,26 @@ from functions.attribute import app as attribute
 from functions.dispatch import app as dispatch
 from gpucost.container import Container
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.runtime.aws import count_units
+from gpucost.runtime.aws import tally_capacity_units
 from gpucost.runtime.observability import logger, metrics, tally
 from tests.chaos.script import UNREACHABLE_HOUR, ScriptedReader
-from tests.chaos.setting import start
-from tests.chaos.world import Context, Endpoints, World
+from tests.chaos.services import first_hour
+from tests.chaos.simulated_deployment import Context, Endpoints, SimulatedDeployment
 from tests.conftest import DynamoTable
 from tests.newer_settings import push_newer_format
 
 
 @pytest.fixture
-def world(dynamodb_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def deployment(dynamodb_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedDeployment]:
     with running_aws() as aws:
-        made = World(Endpoints(dynamodb_url, aws), start(), ("west",))
-        count_units(made.clients["dynamodb"])
-        yield made
-        made.close()
+        simulated = SimulatedDeployment(Endpoints(dynamodb_url, aws), first_hour(), ("west",))
+        tally_capacity_units(simulated.clients["dynamodb"])
+        yield simulated
+        simulated.close()
 
 
 class Invocation(NamedTuple):
-    """What a function said of one event."""
+    """The log and metrics of an event."""
 
     metrics: dict[str, float]
     log: list[dict[str, Any]]
@@ -50,14 +50,14 @@ def invoke(
     container: Container,
     capsys: pytest.CaptureFixture[str],
 ) -> Invocation:
-    """Call a function as Lambda does, and read what it wrote."""
+    """Call a function like Lambda, and read its log."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("POWERTOOLS_METRICS_DISABLED")
         patch.setattr(metrics.provider, "service", service)  # POWERTOOLS_SERVICE_NAME of the template
         patch.setattr(logger.logger_handler, "stream", sys.stdout)
         patch.setattr(metrics.provider, "default_dimensions", {"stack": "gpucost-test"})  # GPUCOST_STACK
         tally.drain()
-        metrics.clear_metrics()  # what other tests counted, with metrics disabled
+        metrics.clear_metrics()  # metrics that other tests counted
         capsys.readouterr()
         handler(event, Context(), container=container)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -72,41 +72,47 @@ def invoke(
     )
 
 
-def attributed(world: World, number: int, capsys: pytest.CaptureFixture[str]) -> Invocation:
-    """What the attribute function says of the hour of that number."""
-    with world.active():
-        world.tick(number)
-        (message,) = world.take("hours")
-        world.receives[message["MessageId"]] = 1
-        with world.acting_as(attribute.handler):
+def attributed(deployment: SimulatedDeployment, number: int, capsys: pytest.CaptureFixture[str]) -> Invocation:
+    """The log and metrics of attributing an hour, by its number."""
+    with deployment.active():
+        deployment.tick(number)
+        (message,) = deployment.take("hours")
+        deployment.receives[message["MessageId"]] = 1
+        with deployment.acting_as(attribute.handler):
             return invoke(
-                "attribute", attribute.handler, {"Records": [world._record(message, "hours")]}, world.container, capsys
+                "attribute",
+                attribute.handler,
+                {"Records": [deployment._record(message, "hours")]},
+                deployment.container,
+                capsys,
             )
 
 
-def dispatched(world: World, number: int, capsys: pytest.CaptureFixture[str]) -> Invocation:
-    """What the dispatch function says of the tick after the hour of that number."""
-    scheduled = world.first + HOUR * (number + 1) + timedelta(minutes=5)
-    with world.active(), world.acting_as(dispatch.handler):
+def dispatched(deployment: SimulatedDeployment, number: int, capsys: pytest.CaptureFixture[str]) -> Invocation:
+    """The log and metrics of the tick after an hour, by its number."""
+    scheduled = deployment.first + HOUR * (number + 1) + timedelta(minutes=5)
+    with deployment.active(), deployment.acting_as(dispatch.handler):
         return invoke(
-            "dispatch", dispatch.handler, {"scheduled_time": format_timestamp(scheduled)}, world.container, capsys
+            "dispatch", dispatch.handler, {"scheduled_time": format_timestamp(scheduled)}, deployment.container, capsys
         )
 
 
-def test_complete_hour_is_counted_with_its_duration(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    metrics = attributed(world, 0, capsys).metrics
-    counted = {name: metrics[name] for name in ("HoursClosed", "HoursIncomplete", "HoursGivenUp", "LinesWritten")}
-    assert counted == {"HoursClosed": 1, "HoursIncomplete": 0, "HoursGivenUp": 0, "LinesWritten": 2}
+def test_complete_hour_is_counted_with_its_duration(
+    deployment: SimulatedDeployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = attributed(deployment, 0, capsys).metrics
+    counted = {name: metrics[name] for name in ("HoursPublished", "HoursIncomplete", "HoursGivenUp", "LinesWritten")}
+    assert counted == {"HoursPublished": 1, "HoursIncomplete": 0, "HoursGivenUp": 0, "LinesWritten": 2}
     assert metrics["AllocationCoverage"] == 1
     assert metrics["LagSeconds"] == 300
     assert metrics["CapacityUnits"] >= 10
-    assert metrics["MeterSeconds"] > 0
+    assert metrics["AttributeSeconds"] > 0
     assert metrics["PublishSeconds"] > 0
 
 
-def test_a_clusters_figures_are_in_the_log(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = {line["message"]: line for line in attributed(world, 0, capsys).log}
-    hour = lines["hour closed"]
+def test_a_clusters_figures_are_in_the_log(deployment: SimulatedDeployment, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = {line["message"]: line for line in attributed(deployment, 0, capsys).log}
+    hour = lines["hour published"]
     assert {name: hour[name] for name in ("cluster", "status", "version", "coverage", "lag_seconds", "lines")} == {
         "cluster": "west", "status": "complete", "version": 1, "coverage": 1.0, "lag_seconds": 300.0, "lines": 2,
     }  # fmt: skip
@@ -114,67 +120,77 @@ def test_a_clusters_figures_are_in_the_log(world: World, capsys: pytest.CaptureF
     assert spent["cluster"] == "west"
     assert spent["correlation_id"] == hour["correlation_id"]
     assert spent["capacity_units"] >= 10
-    assert spent["meter_seconds"] > 0
+    assert spent["attribute_seconds"] > 0
     assert spent["publish_seconds"] > 0
 
 
-def test_an_hour_without_metrics_is_counted_as_incomplete(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    world.run(*range(UNREACHABLE_HOUR))
-    metrics = attributed(world, UNREACHABLE_HOUR, capsys).metrics
-    assert (metrics["HoursClosed"], metrics["HoursIncomplete"], metrics["HoursGivenUp"]) == (1, 1, 0)
+def test_an_hour_without_metrics_is_counted_as_incomplete(
+    deployment: SimulatedDeployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deployment.run(*range(UNREACHABLE_HOUR))
+    metrics = attributed(deployment, UNREACHABLE_HOUR, capsys).metrics
+    assert (metrics["HoursPublished"], metrics["HoursIncomplete"], metrics["HoursGivenUp"]) == (1, 1, 0)
     assert "LagSeconds" not in metrics
     assert "AllocationCoverage" not in metrics
 
 
-def test_hour_beyond_look_back_is_reported(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    world.run(*range(UNREACHABLE_HOUR))
-    world.skew = timedelta(days=8)
-    world.readers = lambda cluster, _: ScriptedReader(cluster.name, world.first, lambda: world.first)
-    outcome = attributed(world, UNREACHABLE_HOUR, capsys)
+def test_hour_beyond_look_back_is_reported(deployment: SimulatedDeployment, capsys: pytest.CaptureFixture[str]) -> None:
+    deployment.run(*range(UNREACHABLE_HOUR))
+    deployment.skew = timedelta(days=8)
+    deployment.readers = lambda cluster, _: ScriptedReader(cluster.name, deployment.first, lambda: deployment.first)
+    outcome = attributed(deployment, UNREACHABLE_HOUR, capsys)
     assert (outcome.metrics["HoursGivenUp"], outcome.metrics["HoursIncomplete"]) == (1, 1)
     (line,) = [line for line in outcome.log if line["level"] == "ERROR"]
     assert (line["message"], line["notes"]) == ("an hour stays incomplete and is not tried again", ["out of reach"])
-    assert line["hour"].startswith(f"{world.first + UNREACHABLE_HOUR * HOUR:%Y-%m-%d %H}")
+    assert line["hour"].startswith(f"{deployment.first + UNREACHABLE_HOUR * HOUR:%Y-%m-%d %H}")
 
 
-def test_rejected_settings_are_reported_with_the_reason(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    assert dispatched(world, 0, capsys).metrics["SettingsRefused"] == 0
-    why = push_newer_format(world.dynamodb, world.table, 2)
-    outcome = dispatched(world, 1, capsys)
-    assert outcome.metrics["SettingsRefused"] == 1
-    assert outcome.errors == [("newer settings are not in force", why)]
+def test_rejected_settings_are_reported_with_the_reason(
+    deployment: SimulatedDeployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dispatched(deployment, 0, capsys).metrics["SettingsVersionsUnreadable"] == 0
+    reason = push_newer_format(deployment.dynamodb, deployment.table, 2)
+    outcome = dispatched(deployment, 1, capsys)
+    assert outcome.metrics["SettingsVersionsUnreadable"] == 1
+    assert outcome.errors == [("newer settings are not in force", reason)]
 
 
-def test_unsent_cluster_is_reported_with_the_reason(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    assert dispatched(world, 0, capsys).metrics["ClustersFailed"] == 0
-    world.external_calls.rule = lambda name, _: "throttled" if name == "send_message_batch" else None
-    outcome = dispatched(world, 1, capsys)
+def test_unsent_cluster_is_reported_with_the_reason(
+    deployment: SimulatedDeployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dispatched(deployment, 0, capsys).metrics["ClustersFailed"] == 0
+    deployment.external_calls.rule = lambda name, _: "throttled" if name == "send_message_batch" else None
+    outcome = dispatched(deployment, 1, capsys)
     assert (outcome.metrics["ClustersFailed"], outcome.metrics["HoursSent"]) == (1, 0)
     assert outcome.errors == [("a cluster could not be checked", "west: could not send messages: ThrottlingException")]
 
 
-def test_hours_that_an_earlier_tick_missed_are_counted(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    assert [dispatched(world, number, capsys).metrics["HoursOverdue"] for number in (0, 2)] == [0, 2]
+def test_hours_that_an_earlier_tick_missed_are_counted(
+    deployment: SimulatedDeployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert [dispatched(deployment, number, capsys).metrics["HoursOverdue"] for number in (0, 2)] == [0, 2]
 
 
-def test_correlation_id_connects_all_logs_of_a_tick(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    push_newer_format(world.dynamodb, world.table, 2)  # for dispatch to have something to say
+def test_correlation_id_connects_all_logs_of_a_tick(
+    deployment: SimulatedDeployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push_newer_format(deployment.dynamodb, deployment.table, 2)  # so that dispatch logs a warning
     written = io.StringIO()
     monkeypatch.setattr(logger.logger_handler, "stream", written)
-    world.run(0)
+    deployment.run(0)
     lines = [json.loads(line) for line in written.getvalue().splitlines()]
-    tick = f"tick-{world.first + HOUR:%Y-%m-%dT%H}:05"
+    tick = f"tick-{deployment.first + HOUR:%Y-%m-%dT%H}:05"
     assert {(line["message"], line.get("correlation_id")) for line in lines} == {
         ("newer settings are not in force", tick),  # dispatch
         ("spent", tick),  # attribute
-        ("hour closed", tick),
+        ("hour published", tick),
         ("alert changed", tick),  # alert
     }
 
 
 def test_units_match_the_engines_report(table: DynamoTable, dynamodb_url: str) -> None:
     watched = local_client("dynamodb", dynamodb_url)
-    count_units(watched)
+    tally_capacity_units(watched)
     tally.drain()
     item = {"pk": {"S": "p"}, "sk": {"S": "s"}, "b": {"B": b"x" * 5000}}
     watched.put_item(TableName=table.name, Item=item)

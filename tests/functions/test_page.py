@@ -1,4 +1,4 @@
-"""How the page is served: to everybody, compressed, and under a policy that lets nothing else in."""
+"""The page is served to everyone, compressed, and with a strict content security policy."""
 
 import base64
 import gzip
@@ -12,7 +12,7 @@ from devstack.template import REPOSITORY
 from functions.api import app as function
 from gpucost.api.app import build_app
 from gpucost.container import Container
-from tests.functions.asking import Context
+from tests.functions.api_requests import Context
 
 BUILT = REPOSITORY / "functions" / "api" / "page"
 ALL_BYTES = 300_000
@@ -21,7 +21,7 @@ FIRST_BYTES = 100_000
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """An environment without an issuer, and nothing remembered of another."""
+    """An environment without an issuer and without caches."""
     monkeypatch.setenv("GPUCOST_TABLE", "none is asked")
     for name in ("ISSUER", "CLIENT", "SCOPES", "HOSTS"):
         monkeypatch.delenv(f"GPUCOST_SIGN_IN_{name}", raising=False)
@@ -36,7 +36,7 @@ def ask(path: str, query: str = "", accept: str = "gzip, deflate, br") -> dict[s
         "isBase64Encoded": False,
     }  # fmt: skip
     app = build_app(Container().api_services, function.PAGE_FOLDER)
-    return function.handler(event, Context(), app=app)  # type: ignore[arg-type]  # what Lambda passes, in short
+    return function.handler(event, Context(), app=app)  # type: ignore[arg-type]  # a reduced Lambda context
 
 
 def policy(answer: dict[str, Any]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The prices function's real handler over the real database engine, asking AWS as it is documented."""
+"""The prices function's real handler with DynamoDB Local and a documented AWS."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from gpucost.container import Container
 from gpucost.core.errors import MessageError, SourceError
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
-from tests.functions.asking import Context
+from tests.functions.api_requests import Context
 from tests.pipeline.test_prices import HOUR, NOON, P5, System
 from tests.sources.aws_prices import Aws, Offer, gpus
 
@@ -18,7 +18,7 @@ EVERYTHING = {"version": 1}
 
 
 def run(container: Container, event: dict[str, Any]) -> Any:
-    context: Any = Context()  # what Lambda passes, in short
+    context: Any = Context()  # a reduced Lambda context
     return function.handler(event, context, container=container)
 
 

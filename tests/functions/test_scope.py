@@ -1,6 +1,6 @@
-"""No answer to somebody who may see some business units holds another one's name or amount: all routes, all parameters.
+"""Responses to a caller who may see some business units never contain other units' names or amounts.
 
-The routes and their parameters are read from the OpenAPI document, so that a new one is asked as soon as it is there.
+The routes and their parameters are read from the OpenAPI document, so that a new one is tested as soon as it is there.
 """
 
 import json
@@ -29,8 +29,8 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
 from tests.enforced_permissions import EnforcedAws
-from tests.functions.asking import Answer, ask_as, by_role, serving
-from tests.functions.strangers import HOUR, DistinctFleet
+from tests.functions.api_requests import ApiResponse, request_as, role_caller, serving
+from tests.functions.distinct_fleet import HOUR, DistinctFleet
 
 NOW = datetime(2026, 11, 20, 5, 5, tzinfo=UTC)
 DAYS = [datetime(2026, 11, day, tzinfo=UTC) for day in (17, 18, 19)]
@@ -51,7 +51,7 @@ class Published:
 
     @property
     def container(self) -> Container:
-        """The parts of a new execution environment of the API function."""
+        """The container of a new execution environment of the api function."""
         environment = Environment(table=self.table)
         return Container(environment, clock=lambda: NOW, client=lambda _service: self.client, settings_store=self)
 
@@ -63,9 +63,9 @@ class Published:
         """A settings store with this fleet's document."""
         return self.settings
 
-    def ask(self, role: str, path: str, query: Mapping[str, str]) -> Answer:
+    def ask(self, role: str, path: str, query: Mapping[str, str]) -> ApiResponse:
         with serving(self.container):
-            return ask_as(by_role(role), path, query)
+            return request_as(role_caller(role), path, query)
 
     def document(self) -> str:
         units = self.fleet.units
@@ -97,7 +97,7 @@ def fleets(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[Published]
         create_table(client, table)
         ledger = Ledger(client, table)
         for record in fleet.records:
-            is_restated = record is fleet.records[0]  # the version before is another one's secret, too
+            is_restated = record is fleet.records[0]  # the previous version is another secret
             before = replace(record, notes=("first",)) if is_restated else record
             first = ledger.publish(before, replacing=None, settings_version=1, now=NOW)
             if is_restated:
@@ -123,7 +123,7 @@ ALLOCATED_BY = ("all", "cluster", "node", "namespace", "pod", "controller", "con
 
 
 def values_of(parameter: Mapping[str, Any], names: list[str]) -> st.SearchStrategy[str]:
-    """What a parameter may be given: mostly what it takes, sometimes any name of the fleet."""
+    """Values of a parameter: mostly valid ones, sometimes any name of the fleet."""
     if parameter["name"] in ("group_by", "aggregate"):
         dimensions = DIMENSIONS if parameter["name"] == "group_by" else ALLOCATED_BY
         return st.lists(st.sampled_from(dimensions), min_size=1, max_size=3, unique=True).map(",".join)
@@ -140,7 +140,7 @@ def values_of(parameter: Mapping[str, Any], names: list[str]) -> st.SearchStrate
 
 @st.composite
 def queries(draw: st.DrawFn, route: str, fleet: DistinctFleet) -> dict[str, str]:
-    """Parameters of a route: those that it needs, and up to three others."""
+    """Parameters of a route: the required ones and up to three others."""
     first, last = sorted(draw(st.lists(st.sampled_from(instants(fleet)), min_size=2, max_size=2, unique=True)))
     names = [*fleet.units.values(), *fleet.clusters, *sorted({held.namespace for held in fleet.records[0].lines})]
     parameters = {
@@ -161,8 +161,8 @@ def enumerated(schema: Mapping[str, Any]) -> list[Any]:
     return [*schema.get("enum", []), *(value for option in schema.get("anyOf", []) for value in enumerated(option))]
 
 
-def leaked(answer: Answer, secrets: frozenset[str], request: str) -> set[str]:
-    """Secrets that stand in an answer, but for those that stood in the question."""
+def leaked(answer: ApiResponse, secrets: frozenset[str], request: str) -> set[str]:
+    """Secrets in a response, without those in the request."""
     words = set(re.findall(r"[A-Za-z0-9.]+", answer.body + json.dumps(answer.headers)))
     return {secret for secret in secrets if (secret in words or secret in answer.body) and secret not in request}
 
@@ -180,7 +180,7 @@ def test_no_response_contains_names_or_amounts_of_other_units(fleets: list[Publi
     assert answer.status < 500, answer.body
     assert not leaked(answer, published.secrets[role], json.dumps([name, query]))
     if "{name}" in route and name not in {published.fleet.units[letter] for letter in SEEN[role]}:
-        assert answer.status in {400, 403}, "a unit that one may not see, or that there is not, is refused alike"
+        assert answer.status in {400, 403}, "hidden and missing units get the same error"
 
 
 @pytest.mark.parametrize("role", SEEN)
@@ -188,10 +188,10 @@ def test_leak_detection_works_and_visible_units_are_included(fleets: list[Publis
     fleet, secrets = fleets[0].fleet, fleets[0].secrets[role]
     start, *_, end = instants(fleet)
     for query in ({"group_by": "namespace"}, {"group_by": "business_unit", "granularity": "day"}, {"format": "csv"}):
-        whole = fleets[0].ask("admins", "/v1/costs", {"start": start, "end": end, **query})
+        full_response = fleets[0].ask("admins", "/v1/costs", {"start": start, "end": end, **query})
         part = fleets[0].ask(role, "/v1/costs", {"start": start, "end": end, **query})
-        assert (whole.status, part.status) == (200, 200)
-        assert len(leaked(whole, secrets, "")) >= 3
+        assert (full_response.status, part.status) == (200, 200)
+        assert len(leaked(full_response, secrets, "")) >= 3
         assert not leaked(part, secrets, "")
         sums = sum(row["allocated_usd"] for row in part.json["rows"]) if "format" not in query else None
         visible_lines = [held for record in fleet.records for held in record.lines if held.business_unit in

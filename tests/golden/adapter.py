@@ -76,16 +76,16 @@ def write_metrics(fleets: Mapping[datetime, Sequence[Any]], folder: Path, days: 
         days: how many a file holds: promtool reads a file once for each day in it.
     """
     from devstack.fleet import openmetrics
-    from devstack.fleet.series import Series
+    from devstack.fleet.series import SimulatedSeries
 
     base = min(fleets)
-    all_series: list[tuple[str, Series]] = []
+    all_series: list[tuple[str, SimulatedSeries]] = []
     for start, scenarios in fleets.items():
         shift = round((start - base).total_seconds() * 1000)
         for scenario in scenarios:
             for series in openmetrics.series(scenario):
                 samples = series.samples if not shift else [(at + shift, value) for at, value in series.samples]
-                all_series.append((scenario.name, Series(series.metric, series.labels, samples)))
+                all_series.append((scenario.name, SimulatedSeries(series.metric, series.labels, samples)))
     first = min(series.samples[0][0] for _, series in all_series if series.samples)
     last = max(series.samples[-1][0] for _, series in all_series if series.samples)
     length = days * 86_400_000
@@ -95,5 +95,5 @@ def write_metrics(fleets: Mapping[datetime, Sequence[Any]], folder: Path, days: 
             times = [at for at, _ in series.samples]
             samples = series.samples[bisect_left(times, begin) : bisect_left(times, begin + length)]
             if samples:
-                part.append((cluster, Series(series.metric, series.labels, samples)))
+                part.append((cluster, SimulatedSeries(series.metric, series.labels, samples)))
         openmetrics.write_series(part, base, folder / f"{number:03}.om")

@@ -154,9 +154,9 @@ class Player:
         for name, document in step.get("files", {}).items():
             path = self._file(name, self._document(document))
             arguments = [str(path) if word == f"{{file:{name}}}" else word for word in arguments]
-        return self._run(step["name"], arguments, step.get("format", "text"))
+        return self._run(step["name"], arguments, step.get("format", "text"), tuple(step["arguments"][:2]))
 
-    def _run(self, name: str, arguments: list[str], form: str = "text") -> dict[str, Any]:
+    def _run(self, name: str, arguments: list[str], form: str = "text", path: tuple[str, ...] = ()) -> dict[str, Any]:
         worker = self._worker("command")
         answer = worker.ask(self._now, arguments=self._renames.command(arguments))
         if answer.error:
@@ -166,7 +166,7 @@ class Player:
         self._texts[name] = {"stderr": self._neutral(done["stderr"])} | ({"stdout": out} if form == "text" else {})
         if form == "text" or not out.strip():
             return {"status": done["status"]}
-        return {"status": done["status"], "body": self._decoded(form, out)}
+        return {"status": done["status"], "body": self._decoded(form, out, path)}
 
     def _invoke(self, step: Step) -> dict[str, Any]:
         sent = self._renames.sent(step["event"], "events", "event_values")

@@ -30,11 +30,11 @@ def record(name: str, dynamodb: str, *, inputs_only: bool = False, log: Log = la
     Raises:
         RuntimeError: inputs are recorded for answers that stay, and the fleets' metrics are no longer the same.
     """
-    made = scenarios.module(name)
+    scenario = scenarios.module(name)
     with tempfile.TemporaryDirectory(prefix="gpucost-golden-") as folder:
-        made.write_metrics(Path(folder))
+        scenario.write_metrics(Path(folder))
         digest = _digest(Path(folder))
-        inputs = _inputs(name) if inputs_only else {**made.inputs(), "metrics": digest}
+        inputs = _inputs(name) if inputs_only else {**scenario.inputs(), "metrics": digest}
         if inputs["metrics"] != digest:
             raise RuntimeError(
                 f"{name}: the simulated fleets' metrics are not those that were recorded; record it whole"

@@ -52,13 +52,13 @@ class Renames:
     def _values(self) -> dict[str, dict[str, Names]]:
         sections = ("values", "setting_values", "parameter_values", "event_values")
         return {
-            section: {where: Names(table) for where, table in (self._table.get(section) or {}).items()}
+            section: {field: Names(table) for field, table in (self._table.get(section) or {}).items()}
             for section in sections
         }
 
     def values(self, section: str, path: PathOf) -> Names:
         """Renames of values at a path."""
-        return next((names for where, names in self._values[section].items() if ends(path, where)), Names(None))
+        return next((names for field, names in self._values[section].items() if ends(path, field)), Names(None))
 
     def sent(self, document: Any, keys: str, values: str, path: PathOf = ()) -> Any:
         """Convert a document from old to current names."""

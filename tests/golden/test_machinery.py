@@ -19,7 +19,7 @@ TABLE = {
     "routes": {"/v1/nodepools": "/v1/node-pools"},
     "parameters": {"group_by": "by"},
     "parameter_values": {"group_by": {"workload": "owner"}},
-    "commands": {"freeze": "months close"},
+    "commands": {"ack": "alerts acknowledge"},
     "options": {"--as-it-is": "--force"},
 }
 
@@ -40,7 +40,7 @@ def test_swapped_names_are_distinguished() -> None:
     assert Renames({"fields": {"a": "b", "b": "a"}}).answered({"a": 1, "b": 2}) == {"b": 1, "a": 2}
 
 
-def test_inputs_are_sent_in_todays_names() -> None:
+def test_inputs_are_sent_in_current_names() -> None:
     renames = Renames(TABLE)
     document = {"utilization": {"ladder": ["pod"]}, "alerts": {"rules": [{"rule": "idle-workload"}]}, "ladder": 1}
     assert renames.sent(document, "settings", "setting_values") == {
@@ -48,7 +48,7 @@ def test_inputs_are_sent_in_todays_names() -> None:
     }  # fmt: skip
     assert renames.route("/v1/nodepools") == "/v1/node-pools"
     assert renames.query({"group_by": "workload,zone"}) == {"by": "owner,zone"}
-    assert renames.command(["freeze", "--as-it-is"]) == ["months", "close", "--force"]
+    assert renames.command(["ack", "--as-it-is"]) == ["alerts", "acknowledge", "--force"]
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,9 @@ def test_every_option_has_a_help_text(name: str) -> None:
     assert [option.name for option in options if not option.help] == []
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name.split()[-1] in {"list", "history", "adjustments"}])
+@pytest.mark.parametrize(
+    "name", [name for name in COMMANDS if name.split()[-1] in {"list", "history", "changes", "adjustments"}]
+)
 def test_lists_have_a_json_format(name: str) -> None:
     (option,) = [parameter for parameter in COMMANDS[name].params if "--format" in parameter.opts]
     assert isinstance(option.type, click.Choice)

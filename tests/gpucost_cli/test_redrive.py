@@ -10,8 +10,8 @@ import pytest
 
 from devstack.aws import credentials, local_client, running_aws
 from gpucost.core.errors import MessageError
-from gpucost.runtime import aws
-from gpucost.runtime.messages import HourClosed, HoursDue, HoursToRestate, ScheduledTick, Tick
+from gpucost.runtime.aws import AwsClients
+from gpucost.runtime.messages import HourPublished, HoursDue, HoursToRestate, ScheduledTick, Tick
 from gpucost.runtime.messaging import MessageBus
 from gpucost_cli.redrive_command import RedriveResult, drive, read_letter
 
@@ -19,8 +19,15 @@ HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 DUE = HoursDue(cluster="c", first_hour=HOUR, hours=3, settings_version=1, origin="schedule", correlation_id="w")
 LATE = DUE.model_copy(update={"origin": "backfill"})
 RESTATE = HoursToRestate(cluster="c", first_hour=HOUR, hours=2, reason="deal", correlation_id="w")
-CLOSED = HourClosed(cluster="c", hour=HOUR, status="complete", record_version=2, settings_version=1, origin="schedule",
-                    correlation_id="w")  # fmt: skip
+CLOSED = HourPublished(
+    cluster="c",
+    hour=HOUR,
+    status="complete",
+    record_version=2,
+    settings_version=1,
+    origin="schedule",
+    correlation_id="w",
+)
 TICK = Tick(scheduled_time=HOUR, clusters=(), correlation_id="w")
 SCHEDULED = '{"version": 1, "scheduled_time": "2026-11-19T10:05:00Z"}'
 ODD = (
@@ -36,7 +43,7 @@ ODD = (
 class Queues:
     def __init__(self, endpoint: str) -> None:
         self.sqs, sns = local_client("sqs", endpoint), local_client("sns", endpoint)
-        suffix = uuid4()  # moto's servers in one process share their queues
+        suffix = uuid4()  # moto's servers in a process share their queues
         names = ("hours", "backfill", "dead", "subscribed")
         self.urls = {name: self.sqs.create_queue(QueueName=f"{name}-{suffix}")["QueueUrl"] for name in names}
         topic = sns.create_topic(Name=f"events-{suffix}")["TopicArn"]
@@ -44,7 +51,7 @@ class Queues:
         sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn["QueueArn"])
         self.bus = MessageBus(
             hours_queue_url=self.urls["hours"], backfill_queue_url=self.urls["backfill"],
-            dead_letter_queue_url=self.urls["dead"], events_topic_arn=topic,
+            dead_letter_queue_url=self.urls["dead"], events_topic_arn=topic, client=AwsClients(),
         )  # fmt: skip
 
     def letters(self, name: str) -> list[Any]:
@@ -64,12 +71,10 @@ def queues(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queues]:
     with running_aws() as endpoint:
         for name, value in credentials(endpoint).items():
             monkeypatch.setenv(name, value)
-        aws.client.cache_clear()
         yield Queues(endpoint)
-        aws.client.cache_clear()
 
 
-def test_each_letter_goes_back_to_where_it_came_from(queues: Queues, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dead_letters_return_to_their_queue_or_topic(queues: Queues, capsys: pytest.CaptureFixture[str]) -> None:
     for message in (DUE, LATE, RESTATE, CLOSED, TICK):
         queues.bus.dead_letter(message.model_dump_json(), "a mistake of ours")
     queues.bus.dead_letter("{}", "not a valid HoursDue")
@@ -81,7 +86,10 @@ def test_each_letter_goes_back_to_where_it_came_from(queues: Queues, capsys: pyt
     assert HoursDue.model_validate(fresh) == DUE.model_copy(update={"force": True, "settings_version": 4})
     kinds = sorted(letter["kind"] for letter in queues.letters("backfill"))
     assert kinds == ["hours-due", "hours-to-restate"]
-    assert sorted(json.loads(one["Message"])["kind"] for one in queues.letters("subscribed")) == ["hour-closed", "tick"]
+    assert sorted(json.loads(notification["Message"])["kind"] for notification in queues.letters("subscribed")) == [
+        "hour-published",
+        "tick",
+    ]
     assert queues.left() == 1
     stderr = capsys.readouterr().err
     assert "the schedule's call of 2026-11-19T10:05Z, dropped: the next one does its work" in stderr
@@ -90,7 +98,7 @@ def test_each_letter_goes_back_to_where_it_came_from(queues: Queues, capsys: pyt
     assert "not a valid HoursDue" in stderr
 
 
-def test_a_dry_run_sends_nothing(queues: Queues) -> None:
+def test_dry_run_sends_nothing(queues: Queues) -> None:
     queues.bus.dead_letter(DUE.model_dump_json(), "why")
     assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=True) == RedriveResult(
         1, 0, 0
@@ -100,7 +108,7 @@ def test_a_dry_run_sends_nothing(queues: Queues) -> None:
 
 
 def test_dry_run_leaves_messages_visible(queues: Queues) -> None:
-    """The runbook's two commands in a row, of more letters than come at once."""
+    """Both commands of the runbook in succession, with more dead letters than one request returns."""
     for body in (*[DUE.model_dump_json()] * 12, SCHEDULED, "{}"):
         queues.bus.dead_letter(body, "why")
     for dry_run in (True, True, False):
@@ -112,7 +120,7 @@ def test_dry_run_leaves_messages_visible(queues: Queues) -> None:
     )
 
 
-def test_odd_letters_stay_and_hold_up_no_other(queues: Queues, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_dead_letters_stay_and_delay_no_others(queues: Queues, capsys: pytest.CaptureFixture[str]) -> None:
     odd = [body for body in ODD if body]
     for body in odd:
         for message_body in (body, DUE.model_dump_json()):
@@ -123,13 +131,16 @@ def test_odd_letters_stay_and_hold_up_no_other(queues: Queues, capsys: pytest.Ca
     assert capsys.readouterr().err.count("stays: not a ") == len(odd)
 
 
-def test_a_letter_is_kept_until_it_is_sent(queues: Queues) -> None:
+def test_dead_letter_is_kept_until_it_is_sent(queues: Queues) -> None:
     class Away(MessageBus):
         def send_due(self, messages: Any) -> None:
             raise ConnectionError
 
     queues.bus.dead_letter(DUE.model_dump_json(), "why")
-    away = Away(hours_queue_url="", backfill_queue_url="", dead_letter_queue_url="", events_topic_arn="")
+    away = Away(
+        hours_queue_url="", backfill_queue_url="", dead_letter_queue_url="", events_topic_arn="",
+        client=AwsClients(),
+    )  # fmt: skip
     with pytest.raises(ConnectionError):
         drive(queues.sqs, queues.urls["dead"], away, settings_version=4, dry_run=False)
     assert len(queues.letters("dead")) == 1, "not hidden from the next command"

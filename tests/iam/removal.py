@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from devstack.iam.authorizer import Access, evaluate, simulation
+from devstack.iam.authorizer import PermissionUse, evaluate, simulation
 from devstack.iam.policies import Policies, Statement
 from devstack.iam.simulator import simulator
 
 
-def unnoticed_statements(policies: Policies, accesses: Sequence[Access]) -> list[str]:
+def unnoticed_statements(policies: Policies, accesses: Sequence[PermissionUse]) -> list[str]:
     """Titles of statements that can be removed without changing the evaluation of any access.
 
     AWS's managed policies are left out: the template names them, but does not write their statements.
@@ -21,7 +21,7 @@ def unnoticed_statements(policies: Policies, accesses: Sequence[Access]) -> list
     return _unnoticed(policies, accesses, removals)
 
 
-def unnoticed_parts(policies: Policies, accesses: Sequence[Access]) -> list[str]:
+def unnoticed_parts(policies: Policies, accesses: Sequence[PermissionUse]) -> list[str]:
     """The same for single actions, resources, services and condition values of statements with several."""
     removals = [
         (f"{statement.title} without {part}", statement, policies.replacing(statement, body))
@@ -33,7 +33,7 @@ def unnoticed_parts(policies: Policies, accesses: Sequence[Access]) -> list[str]
 
 
 def _unnoticed(
-    policies: Policies, accesses: Sequence[Access], removals: Sequence[tuple[str, Statement, Policies]]
+    policies: Policies, accesses: Sequence[PermissionUse], removals: Sequence[tuple[str, Statement, Policies]]
 ) -> list[str]:
     before = dict(zip(accesses, evaluate(policies, accesses), strict=True))
     concerned = [[access for access in accesses if _concerns(statement, access)] for _, statement, _ in removals]
@@ -52,7 +52,7 @@ def _unnoticed(
     return unused
 
 
-def _concerns(statement: Statement, access: Access) -> bool:
+def _concerns(statement: Statement, access: PermissionUse) -> bool:
     """Whether an access is evaluated differently without a statement."""
     if statement.is_resource_policy:
         return access.call.resource.startswith(statement.holder)

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from devstack.aws import ACCOUNT, local_client, running_aws
 from devstack.dynamodb_local import create_table
-from devstack.iam.authorizer import AccessDeniedError, Authorizer
+from devstack.iam.authorizer import Authorizer, PermissionDeniedError
 from devstack.iam.gateway import authorizing
 from devstack.iam.policies import Policies, Statement
 from devstack.template import REGION
@@ -110,7 +110,7 @@ def test_denials_have_the_format_of_each_service(
     error = denied.value.response["Error"]
     assert error["Code"] in (code, f"{code}Exception")
     assert f"User: {ROLE} is not authorized to perform: {action} on resource:" in error["Message"]
-    with pytest.raises(AccessDeniedError, match=f"access denied: {ROLE} may not call {action} on "):
+    with pytest.raises(PermissionDeniedError, match=f"access denied: {ROLE} may not call {action} on "):
         front.authorizer.raise_denied()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from devstack.iam.authorizer import Access
+from devstack.iam.authorizer import PermissionUse
 from devstack.iam.policies import Policies
 from devstack.template import transform
 from tests.iam.removal import unnoticed_parts, unnoticed_statements
@@ -36,23 +36,23 @@ NOT_EXERCISED = {
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Policies, list[Access]]]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Policies, list[PermissionUse]]]:
     """The run's policies, and all permissions that it needed."""
     with whole_run(tmp_path_factory.mktemp("metrics")) as stack:
         yield stack.authorizer.policies, sorted(stack.authorizer.accesses, key=repr)
 
 
-def test_each_statement_is_noticed_when_it_is_removed(recorded: tuple[Policies, list[Access]]) -> None:
+def test_each_statement_is_noticed_when_it_is_removed(recorded: tuple[Policies, list[PermissionUse]]) -> None:
     assert unnoticed_statements(*recorded) == []
 
 
 def test_each_action_resource_and_condition_value_is_noticed_when_it_is_removed(
-    recorded: tuple[Policies, list[Access]],
+    recorded: tuple[Policies, list[PermissionUse]],
 ) -> None:
     assert set(unnoticed_parts(*recorded)) == NOT_EXERCISED.keys()
 
 
-def test_superfluous_statement_is_reported(recorded: tuple[Policies, list[Access]]) -> None:
+def test_superfluous_statement_is_reported(recorded: tuple[Policies, list[PermissionUse]]) -> None:
     policies, accesses = recorded
     (dispatch,) = (statement for statement in policies.statements if statement.title.endswith("/SendWork"))
     twin = replace(dispatch, title="twin")
@@ -61,7 +61,7 @@ def test_superfluous_statement_is_reported(recorded: tuple[Policies, list[Access
     assert sorted(unnoticed) == sorted([dispatch.title, "twin", "unused"])
 
 
-def test_no_statement_of_the_template_is_overlooked(recorded: tuple[Policies, list[Access]]) -> None:
+def test_no_statement_of_the_template_is_overlooked(recorded: tuple[Policies, list[PermissionUse]]) -> None:
     policies, _ = recorded
     resources = transform()["Resources"]
     permissions = [body for body in resources.values() if body["Type"] == "AWS::Lambda::Permission"]

@@ -33,7 +33,7 @@ from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.dispatch import due_messages
 from gpucost.pipeline.reprice import SETTLE_DELAY, restate_messages
 from gpucost.runtime.messages import Origin
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.price_book import PriceStore
 from tests.system.timeline import Timeline
@@ -233,7 +233,7 @@ def _create_bill(stack: LocalStack) -> None:
 
 def _push(stack: LocalStack, document: dict[str, Any]) -> None:
     dynamodb = local_client("dynamodb", stack.dynamodb)
-    store = DocumentStore(dynamodb, stack.outputs["TableName"], clock=lambda: datetime.now(UTC))
+    store = SettingsDocumentStore(dynamodb, stack.outputs["TableName"], clock=lambda: datetime.now(UTC))
     store.push(json.dumps(document), author="test", now=datetime.now(UTC))
 
 
@@ -258,7 +258,7 @@ def _attribute(stack: LocalStack) -> None:
         attributes = local_client("sqs", stack.endpoint).get_queue_attributes(
             QueueUrl=stack.outputs[queue], AttributeNames=[in_flight]
         )["Attributes"]
-        assert attributes[in_flight] == "0", f"{queue}: messages that failed wait to be received again"
+        assert attributes[in_flight] == "0", f"{queue}: failed messages have not been received again"
 
 
 def _send(stack: LocalStack, output: str, body: str) -> None:

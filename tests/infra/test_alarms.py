@@ -10,7 +10,7 @@ WATCHED = {
     "DeadLetterAlarm": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", 0),
     "HoursOverdueAlarm": ("GpuCost", "HoursOverdue", "Maximum", 0),
     "HoursGivenUpAlarm": ("GpuCost", "HoursGivenUp", "Sum", 0),
-    "SettingsRefusedAlarm": ("GpuCost", "SettingsRefused", "Maximum", 0),
+    "SettingsVersionsUnreadableAlarm": ("GpuCost", "SettingsVersionsUnreadable", "Maximum", 0),
     "ClustersFailedAlarm": ("GpuCost", "ClustersFailed", "Maximum", 0),
     "ExportDaysLeftAlarm": ("GpuCost", "ExportDaysLeft", "Maximum", 0),
     "ScheduleSilentAlarm": ("AWS/Lambda", "Invocations", "Sum", 1),
@@ -66,7 +66,7 @@ def test_alarms_reach_operations_and_treat_missing_data_as_documented(template: 
     for name, alarm in alarms.items():
         assert alarm["AlarmActions"] == [{"Ref": "OperationsTopic"}]
         assert alarm["TreatMissingData"] == ("breaching" if name == "ScheduleSilentAlarm" else "notBreaching")
-    silence = alarms["ScheduleSilentAlarm"]  # where nothing runs, nothing counts: no data is what it is for
+    silence = alarms["ScheduleSilentAlarm"]  # it must detect missing data, because nothing is counted if nothing runs
     assert silence["ComparisonOperator"] == "LessThanThreshold"
     assert silence["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": "DispatchFunction"}}]
     assert alarms["HoursOverdueAlarm"]["EvaluationPeriods"] == 2
@@ -104,7 +104,7 @@ def test_watched_metrics_are_emitted_and_series_are_few(template: Template) -> N
             if before[0] == "GpuCost":
                 metrics.add((before[3], before[1]))
     assert metrics <= counted
-    assert {name for _, name in metrics} >= {"HoursClosed", "HoursOverdue", "LagSeconds", "Queries", "CapacityUnits"}
+    assert {name for _, name in metrics} >= {"HoursPublished", "HoursOverdue", "LagSeconds", "Queries", "CapacityUnits"}
     for _, alarm in of_type(template, "AWS::CloudWatch::Alarm"):
         if alarm.get("Namespace") == "GpuCost":
             assert (alarm["Dimensions"][0]["Value"], alarm["MetricName"]) in counted

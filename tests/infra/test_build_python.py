@@ -58,7 +58,7 @@ def make(makefile: Path, source: Path, target: str, folder: Path, environment: d
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_layer_is_the_same_whatever_python_builds_it(name: str, poor: dict[str, str], tmp_path: Path) -> None:
+def test_layer_is_identical_for_every_python_that_builds_it(name: str, poor: dict[str, str], tmp_path: Path) -> None:
     source, target = REPOSITORY / "layers" / name, f"build-{TARGETS[name]}"
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     (tmp_path / "own").mkdir()
@@ -81,7 +81,7 @@ def test_functions_are_built_by_make_as_well(template: Template, poor: dict[str,
     assert completed == {"app.py": (functions_folder / "export" / "app.py").read_bytes()}
 
 
-def test_another_version_than_lambdas_is_only_written_by_itself(tmp_path: Path) -> None:
+def test_bytecode_for_another_python_version_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "authoring.bytecode", tmp_path], capture_output=True, text=True, check=False,
         env={**os.environ, "GPUCOST_BUILD_PYTHON": "3.9"}, cwd=REPOSITORY,
@@ -90,7 +90,7 @@ def test_another_version_than_lambdas_is_only_written_by_itself(tmp_path: Path) 
     assert "3.9 is neither Lambda's 3.13 nor the version of the running Python" in done.stderr
 
 
-def test_a_module_that_does_not_compile_fails_the_build(tmp_path: Path) -> None:
+def test_module_that_does_not_compile_fails_the_build(tmp_path: Path) -> None:
     (tmp_path / "python").mkdir()
     (tmp_path / "python" / "broken.py").write_text("def (:\n")
     done = subprocess.run(

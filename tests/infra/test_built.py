@@ -24,7 +24,7 @@ from devstack.aws import STACK, Deployed, create_stack, credentials, local_clien
 from devstack.functions import WORKER, LocalFunction
 from devstack.template import REPOSITORY
 from gpucost.core.hours import format_timestamp
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost_cli.demo_command import settings_text
 from tests.system.timeline import HOUR, Timeline
 
@@ -77,7 +77,7 @@ def run(built: Path, aws: tuple[str, Deployed]) -> Iterator[Any]:
 def push(aws: tuple[str, Deployed], text: str) -> None:
     endpoint, deployed = aws
     client = local_client("dynamodb", endpoint)
-    store = DocumentStore(client, deployed.outputs["TableName"], clock=lambda: datetime.now(UTC))
+    store = SettingsDocumentStore(client, deployed.outputs["TableName"], clock=lambda: datetime.now(UTC))
     store.push(text, author="test", now=datetime.now(UTC))
 
 
@@ -95,7 +95,7 @@ def metrics_of_a_tick(built: Path, aws: tuple[str, Deployed]) -> list[dict[str, 
     return [line for line in lines if "_aws" in line]
 
 
-def test_the_bills_statements_are_deployed(built: Path) -> None:
+def test_package_contains_the_bill_statements(built: Path) -> None:
     def statements(package: Path) -> dict[str, str]:
         return {path.name: path.read_text() for path in (package / "sources" / "bill" / "statements").iterdir()}
 
@@ -104,7 +104,7 @@ def test_the_bills_statements_are_deployed(built: Path) -> None:
     assert statements(built / "CommonLayer" / "python" / "gpucost") == committed
 
 
-def test_the_workspaces_template_is_taken_along(built: Path) -> None:
+def test_package_contains_the_workspace_template(built: Path) -> None:
     nested = yaml_parse((built / "template.yaml").read_text())["Resources"]["Observability"]["Properties"][
         "TemplateURL"
     ]
@@ -113,14 +113,14 @@ def test_the_workspaces_template_is_taken_along(built: Path) -> None:
 
 
 @pytest.mark.parametrize(("logical", "file"), [("AmpRules", "amp-alerts"), ("AmpRecordingRules", "amp-rules")])
-def test_the_rules_for_amp_are_taken_along(built: Path, logical: str, file: str) -> None:
+def test_package_contains_the_rules_for_amp(built: Path, logical: str, file: str) -> None:
     resources = yaml_parse((built / "template.yaml").read_text())["Resources"]
     nested = built / resources[logical]["Properties"]["TemplateURL"]
     committed = yaml_parse((REPOSITORY / "dashboards" / f"{file}.yaml").read_text())
     assert yaml_parse(nested.read_text())["Resources"] == committed["Resources"]
 
 
-def test_before_the_first_push_nothing_is_done(run: Any, built: Path, aws: tuple[str, Deployed]) -> None:
+def test_handlers_do_nothing_before_the_first_push(run: Any, built: Path, aws: tuple[str, Deployed]) -> None:
     assert run("DispatchFunction", event("schedule")) == {"hours_sent": 0, "hours_to_restate": 0}
     assert metrics_of_a_tick(built, aws) == [], "alarms stay silent"
     assert run("AlertFunction", event("tick")) is None
@@ -156,7 +156,7 @@ def test_each_handler_works_with_only_the_built_artifacts(run: Any, aws: tuple[s
     assert answer["statusCode"] == 200, answer
     assert [row["allocated_usd"] for row in json.loads(answer["body"])["rows"]] == [12]
 
-    assert run("AlertFunction", event("hour-closed")) is None
+    assert run("AlertFunction", event("hour-published")) is None
     assert run("PricesFunction", event("prices")) == {"refreshed": {}}, "no source is on"
     due = {**event("recommend"), "scheduled_time": format_timestamp(HOUR + timedelta(hours=1))}
     assert run("RecommendFunction", due) == {
@@ -252,7 +252,7 @@ def test_functions_import_no_more_modules_than_before(built: Path) -> None:
     for name in FUNCTIONS:
         modules = imported(built, name)
         assert len(modules) <= MODULES[name], f"{name}: if this is intended, raise the bound"
-        assert "boto3" not in modules, f"{name} makes its clients when it needs them"
+        assert "boto3" not in modules, f"{name} creates its clients lazily"
         assert "duckdb" not in modules, name
         if name != "ApiFunction":
             assert "aws_lambda_powertools.event_handler" not in modules, name
@@ -284,7 +284,7 @@ def test_only_called_aws_services_are_kept(built: Path) -> None:
         for node in ast.walk(ast.parse(source.read_text())):
             if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-                if re.fullmatch(r"_?clients?(_as|_of)?", name) and isinstance(node.args[0].value, str):
+                if re.fullmatch(r"_?clients?|in_role|self", name) and isinstance(node.args[0].value, str):
                     called.add(node.args[0].value)
     data = built / "DependenciesLayer" / "python" / "botocore" / "data"
     assert {path.name for path in data.iterdir() if path.is_dir()} == called

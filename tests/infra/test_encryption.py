@@ -108,7 +108,7 @@ def test_resources_use_aws_encryption_by_default(template: Template) -> None:
     assert grants(stack) == {}
 
 
-def test_the_key_encrypts_every_table_bucket_queue_and_topic(template: Template) -> None:
+def test_key_encrypts_every_table_bucket_queue_and_topic(template: Template) -> None:
     stack = Stack("gpucost-dev", template, {**OPTIONS, **KEYS})
     encrypted = []
     for logical, kind, properties in stack.resources():
@@ -123,7 +123,7 @@ def test_the_key_encrypts_every_table_bucket_queue_and_topic(template: Template)
                 assert rule == {"ServerSideEncryptionByDefault": default, "BucketKeyEnabled": True}, logical
             case "AWS::SQS::Queue" | "AWS::SNS::Topic":
                 assert properties["KmsMasterKeyId"] == KEYS["KmsKeyArn"], logical
-                assert "SqsManagedSseEnabled" not in properties, "SQS takes one of them"
+                assert "SqsManagedSseEnabled" not in properties, "SQS accepts only one of them"
             case _:
                 continue
         encrypted.append(logical)
@@ -184,4 +184,4 @@ def test_key_parameter_must_be_a_key_arn(template: Template) -> None:
         pattern = template["Parameters"][name]["AllowedPattern"]
         assert re.fullmatch(pattern, "")
         assert re.fullmatch(pattern, f"arn:aws-us-gov:kms:us-gov-west-1:{ACCOUNT}:key/mrk-0a")
-        assert not re.fullmatch(pattern, f"arn:aws:kms:eu-central-1:{ACCOUNT}:alias/gpucost"), "IAM takes no alias"
+        assert not re.fullmatch(pattern, f"arn:aws:kms:eu-central-1:{ACCOUNT}:alias/gpucost"), "IAM accepts no alias"

@@ -1,4 +1,4 @@
-"""Parameters that need each other: half of them is refused before anything is made, with one sentence."""
+"""Parameters that require each other: an incomplete set is refused with a sentence before anything is created."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_incomplete_set_of_parameters_is_refused(template: Template, parameters:
 
 
 def test_every_rule_is_tested() -> None:
-    """Each refusal of the template stands in the table above."""
+    """Each rule of the template is in the table above."""
     (table,) = [mark.args[1] for mark in test_incomplete_set_of_parameters_is_refused.pytestmark]  # type: ignore[attr-defined]
     from devstack.template import transform
 
@@ -72,7 +72,7 @@ def test_every_rule_is_tested() -> None:
 
 
 def test_rules_use_only_functions_that_cloudformation_allows_there(template: Template) -> None:
-    """`Fn::Join` and conditions, which conditions may use, are none of them."""
+    """CloudFormation does not allow `Fn::Join` and conditions in rules."""
     allowed = {"Fn::And", "Fn::Contains", "Fn::EachMemberEquals", "Fn::EachMemberIn", "Fn::Equals", "Fn::Not", "Fn::Or",
                "Fn::RefAll", "Fn::ValueOf", "Fn::ValueOfAll", "Ref"}  # fmt: skip
 

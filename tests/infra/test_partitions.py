@@ -1,4 +1,4 @@
-"""The stack deploys in every partition: AWS GovCloud (US) and China as well as the commercial one."""
+"""The stack can be deployed in every partition, including AWS GovCloud (US) and China."""
 
 import re
 from collections.abc import Iterator

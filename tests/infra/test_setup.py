@@ -1,4 +1,4 @@
-"""`scripts/setup.sh` says what failed, and never takes half an installation for a whole one."""
+"""`scripts/setup.sh` reports what failed, and detects incomplete installations."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from devstack.template import REPOSITORY
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A repository whose environments exist, and whose uv fails as it does without a network."""
+    """A repository with environments, and a uv that fails as without a network."""
     locks = ("requirements/dev.txt", "requirements/sam.txt")
     for name in ("scripts/setup.sh", "pyproject.toml", ".python-version", *locks):
         target = tmp_path / name
@@ -34,7 +34,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def npm_that(way: str, checkout: Path) -> None:
-    """Put an npm first on the path that installs and builds, or fails at one of these."""
+    """Put a fake npm first on the path, which installs and builds, or fails at one of these."""
     does = {
         "works": 'case "$1" in ci) for last; do :; done; mkdir -p "$last/node_modules" ;; '
         "*) mkdir -p functions/api/page ;; esac",
@@ -56,7 +56,7 @@ def setup(checkout: Path, target: str) -> subprocess.CompletedProcess[str]:
 
 
 def succeed_for(checkout: Path, lock: str) -> None:
-    """Let uv install this lock (and the project itself), and fail on any other."""
+    """Let uv install only this lock and the project itself."""
     uv = checkout / ".venv" / "bin" / "uv"
     uv.write_text(f'#!/bin/sh\ncase "$*" in *sync*{lock} | *install*) exit 0 ;; esac\nexit 2\n')
 
@@ -79,8 +79,8 @@ def test_installed_tools_are_kept_until_their_lock_changes(checkout: Path) -> No
     assert setup(checkout, "build").returncode == 0
     succeed_for(checkout, "nothing")
     npm_that("fail", checkout)
-    again = setup(checkout, "build")
-    assert (again.returncode, again.stderr) == (0, "")
+    second_run = setup(checkout, "build")
+    assert (second_run.returncode, second_run.stderr) == (0, "")
     with (checkout / "requirements" / "sam.txt").open("a") as lock:
         lock.write("# changed\n")
     assert setup(checkout, "build").stderr.splitlines()[-1] == (
@@ -101,12 +101,12 @@ def test_failed_page_build_is_reported_and_retried(checkout: Path, way: str, say
     npm_that("fail", checkout)
     assert setup(checkout, "page").returncode == 0, "nothing has changed"
     (checkout / "web" / "new.ts").write_text("// new\n")
-    assert setup(checkout, "page").returncode == 1, "a source has"
+    assert setup(checkout, "page").returncode == 1, "a source has changed"
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])
 def test_dynamodb_local_is_installed_for_the_demo(checkout: Path, target: str) -> None:
-    """With npm failing, it is the first that is missed once Python's packages are there."""
+    """npm fails, so it is the first missing tool after Python's packages."""
     succeed_for(checkout, "requirements/*.txt")
     engine = checkout / "devstack" / "dynamodb"
     engine.mkdir(parents=True)
@@ -130,7 +130,7 @@ BASE = (
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
-    """A checkout on a machine with Python alone, for an ordinary user; its `apt-get` notes how it is called."""
+    """A checkout on a machine with only Python, for an ordinary user. Its `apt-get` records its arguments."""
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in BASE:

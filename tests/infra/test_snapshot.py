@@ -1,4 +1,4 @@
-"""The API from a snapshot (Lambda SnapStart): which version is asked, and when there is another."""
+"""Lambda SnapStart for the API: which version is invoked, and when a new one is published."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from tests.infra.test_template import of_type
 
 
 def version(**uploaded: str) -> str:
-    """The logical name of the API's version: CloudFormation publishes another where it changes."""
+    """The logical ID of the API's version. CloudFormation publishes another version if it changes."""
     ((name, _),) = of_type(transform(uploaded=uploaded), "AWS::Lambda::Version")
     return name
 
@@ -44,14 +44,14 @@ def test_alias_is_invoked_where_snapshots_exist() -> None:
 
 
 def test_changed_parameter_replaces_the_version() -> None:
-    """Lambda makes no version of a function that did not change."""
+    """Lambda creates no version of an unchanged function."""
     resources = transform()["Resources"]
     assert resources[version()]["Properties"]["Description"] == {"Fn::Sub": "snapshot ${ApiSnapshot}"}
     assert "${ApiSnapshot}" in resources["ApiFunction"]["Properties"]["Description"]["Fn::Sub"]
 
 
-@pytest.mark.parametrize(("kind", "made"), [("snap-start", True), ("on-demand", False)])
-def test_snapshot_contains_the_dynamodb_client(kind: str, *, made: bool) -> None:
+@pytest.mark.parametrize(("kind", "is_created"), [("snap-start", True), ("on-demand", False)])
+def test_snapshot_contains_the_dynamodb_client(kind: str, *, is_created: bool) -> None:
     folders = [str(REPOSITORY / "functions" / "api"), str(REPOSITORY / "layers" / "common")]
     script = f"import sys; sys.path[:0] = {folders!r}; import app, json; print(json.dumps('boto3' in sys.modules))"
     environment = {
@@ -60,4 +60,4 @@ def test_snapshot_contains_the_dynamodb_client(kind: str, *, made: bool) -> None
         "HOME": str(Path(sys.executable).parent),
     }  # fmt: skip
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
-    assert json.loads(done.stdout) is made
+    assert json.loads(done.stdout) is is_created

@@ -263,7 +263,7 @@ def test_public_routes_have_a_separate_throttle(template: Template) -> None:
         if body["AuthorizationType"] == "NONE"
     }
     assert stage["Properties"]["RouteSettings"].keys() == set(routes.values())
-    assert set(stage["DependsOn"]) == routes.keys(), "API Gateway refuses settings of routes that are not there yet"
+    assert set(stage["DependsOn"]) == routes.keys(), "API Gateway refuses settings of routes that do not exist yet"
     for settings in (stage["Properties"]["DefaultRouteSettings"], *stage["Properties"]["RouteSettings"].values()):
         assert settings["ThrottlingBurstLimit"] >= settings["ThrottlingRateLimit"] > 0
 
@@ -313,7 +313,7 @@ def test_recorded_work_is_read(name: str) -> None:
         assert message.origin == {"hours": "schedule", "backfill": "backfill"}[name]
 
 
-@pytest.mark.parametrize("name", ["hour-closed", "tick", "amp-alerts"])
+@pytest.mark.parametrize("name", ["hour-published", "tick", "amp-alerts"])
 def test_recorded_events_are_parsed(name: str) -> None:
     for record in EVENTS[name]["Records"]:
         assert read_alert_input(record["Sns"]["Message"]).kind == name
@@ -335,7 +335,7 @@ def test_every_trigger_has_a_recorded_event(template: Template) -> None:
         "schedule",
         "hours",
         "backfill",
-        "hour-closed",
+        "hour-published",
         "tick",
         "api-costs",
         "prices",

@@ -31,7 +31,7 @@ def test_schedule_passes_its_time_and_failures_become_dead_letters(template: Tem
     assert schedule["Target"]["DeadLetterConfig"]["Arn"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
 
 
-def test_the_table_has_the_columns_that_are_written(template: Template) -> None:
+def test_athena_table_has_the_exported_columns(template: Template) -> None:
     table = properties(template, "ExportGlueTable")["TableInput"]
     declared = {column["Name"]: column["Type"] for column in table["StorageDescriptor"]["Columns"]}
     assert declared == {name.lower(): IN_ATHENA[kind] for name, kind in COLUMNS.items()}
@@ -52,7 +52,7 @@ def test_athena_derives_partition_folders_without_a_crawler(template: Template) 
     assert not object_key("demo", DAY, "csv").startswith("focus/")
 
 
-def test_the_bucket_is_private_encrypted_and_outlives_the_stack(template: Template) -> None:
+def test_bucket_is_private_encrypted_and_retained(template: Template) -> None:
     bucket = template["Resources"]["ExportBucket"]
     assert (bucket["DeletionPolicy"], bucket["UpdateReplacePolicy"]) == ("Retain", "Retain")
     assert set(bucket["Properties"]["PublicAccessBlockConfiguration"].values()) == {True}

@@ -117,9 +117,9 @@ def test_two_stacks_share_no_physical_name(path: str, parameters: Mapping[str, A
 def test_every_resource_is_compared() -> None:
     """With all options, every resource's condition is true, in nested stacks, too."""
     template = read_template(REPOSITORY / "template.yaml")
-    whole = stack("gpucost-dev", template, EVERYTHING_ON)
-    assert {logical for logical, _, _ in whole.resources()} == template["Resources"].keys()
-    assert [nested.name for nested in whole.nested()] == [
+    full_stack = stack("gpucost-dev", template, EVERYTHING_ON)
+    assert {logical for logical, _, _ in full_stack.resources()} == template["Resources"].keys()
+    assert [nested.name for nested in full_stack.nested()] == [
         "gpucost-dev-Observability", "gpucost-dev-AmpRules", "gpucost-dev-AmpRecordingRules",
     ]  # fmt: skip
 
@@ -158,7 +158,7 @@ def test_alarms_and_dashboard_show_only_their_stack() -> None:
         ("AWS::Scheduler::Schedule", {"Name": "Hourly", "Target": {"Arn": {"Fn::GetAtt": ["F", "Arn"]}}}),
     ],
 )
-def test_a_new_resource_with_a_fixed_name_is_seen(kind: str, properties: dict[str, Any]) -> None:
+def test_new_resource_with_a_fixed_name_is_detected(kind: str, properties: dict[str, Any]) -> None:
     template = {"Resources": {"New": {"Type": kind, "Properties": properties}}}
     assert len(list(shared_names(Stack("a", template), Stack("b", template)))) >= 1
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from devstack.fleet import dcgm_exporter, karpenter, kube_state_metrics, neuron_monitor
 from devstack.fleet.scenario import Scenario
-from devstack.fleet.series import Series
+from devstack.fleet.series import SimulatedSeries
 
 Labels = Mapping[str, str]
 POD_METRICS = (
@@ -112,7 +112,7 @@ def targets(scenario: Scenario, minute: int, *, pods_without_gpus: int = 0) -> l
     return exporter_targets
 
 
-def samples_at(series: Iterable[Series], minute: int) -> Iterator[tuple[Series, str]]:
+def samples_at(series: Iterable[SimulatedSeries], minute: int) -> Iterator[tuple[SimulatedSeries, str]]:
     """Series that have a sample time a minute, with its value; not Prometheus' own."""
     for candidate in series:
         value = next((value for time, value in candidate.samples if time == minute * 60_000), None)
@@ -120,12 +120,12 @@ def samples_at(series: Iterable[Series], minute: int) -> Iterator[tuple[Series, 
             yield candidate, value.lstrip("@")
 
 
-def exposed_labels(series: Series) -> dict[str, str]:
+def exposed_labels(series: SimulatedSeries) -> dict[str, str]:
     """Return the labels that the exporter exposes, without those of the scrape."""
     return {name: value for name, value in series.labels.items() if name not in {"job", "instance"}}
 
 
-def _node(series: Series) -> str:
+def _node(series: SimulatedSeries) -> str:
     return series.labels.get("Hostname", series.labels["instance"].rpartition(":")[0])
 
 

@@ -27,13 +27,13 @@ def test_cfn_lint_finds_nothing(path: Path) -> None:
     assert [str(match) for match in lint_file(path)] == []
 
 
-def test_the_kit_has_the_templates_as_they_are() -> None:
+def test_manifests_have_the_templates_unchanged() -> None:
     assert {path.name for path in TEMPLATES} == {"query-role.yaml", "observability.yaml"}
     for path in TEMPLATES:
         assert example_files()[f"aws/{path.name}"] == path.read_text()
 
 
-def test_the_query_role_lets_the_service_query_and_nobody_else() -> None:
+def test_only_the_service_may_assume_the_query_role() -> None:
     role = template("query-role.yaml")["Resources"]["QueryRole"]["Properties"]
     (policy,) = role["Policies"]
     (statement,) = policy["PolicyDocument"]["Statement"]

@@ -19,7 +19,7 @@ import pytest
 import requests
 
 from devstack.fleet import dcgm_exporter, kube_state_metrics, neuron_monitor
-from devstack.fleet.series import Series
+from devstack.fleet.series import SimulatedSeries
 from devstack.template import REPOSITORY
 from gpucost.core.hours import floor_day, floor_hour
 from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
@@ -175,7 +175,7 @@ def running() -> Iterator[RunningServers]:
 def _scrape_history(stack: ExitStack) -> tuple[str, Callable[[], object]]:
     """Start a Prometheus that scrapes the articles' hours with the rendered configuration and original timestamps."""
     scenario = articles.scenario()
-    by_instance: dict[tuple[str, str], list[Series]] = {}
+    by_instance: dict[tuple[str, str], list[SimulatedSeries]] = {}
     for exporter, series in (
         ("kube-state-metrics", kube_state_metrics.series(scenario)),
         ("dcgm-exporter", dcgm_exporter.series(scenario)),
@@ -208,7 +208,7 @@ def _add_operator_labels(configuration: Any) -> None:
         job["relabel_configs"].append({"source_labels": [source], "target_label": label})
 
 
-def _answer_once(series: Sequence[Series]) -> Callable[[str], bytes]:
+def _answer_once(series: Sequence[SimulatedSeries]) -> Callable[[str], bytes]:
     """Answer all samples at the first scrape, and nothing later."""
     zero = int(BASE.timestamp() * 1000)
     lines = []
@@ -300,7 +300,7 @@ def test_exactly_the_queried_series_arrive(run: ScrapeRun, sent: SentQueries) ->
     assert sorted(expected - arrived)[:5] == []
     everything = {_key(labels) for labels, _ in query_instant(run.receiver, '{__name__!="",cluster="articles"}')}
     assert len(everything) == len(query_instant(run.receiver, '{__name__!=""}')), (
-        "up and all others carry the cluster's label"
+        "up and all other series have the cluster's label"
     )
 
 

@@ -20,7 +20,7 @@ from gpucost.core.pricing.prices import facts_of
 from gpucost.settings_document import parse_settings
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
-from gpucost_cli.doctor.queries import Queries
+from gpucost_cli.doctor.queries import DoctorQueries
 from gpucost_cli.manifests.parameters import parse_parameters
 from gpucost_cli.manifests.rendering import render_files
 from gpucost_cli.manifests.values import template_values
@@ -98,7 +98,7 @@ def test_manifests_export_every_label_that_metering_and_prices_read() -> None:
 def test_manifests_and_doctor_use_the_whole_catalog() -> None:
     keys = {key for label in all_node_labels() for key in label.all_keys}
     assert allowed_labels(example_files(), "nodes") == keys
-    queried_names = set(re.findall(r"\blabel_[a-z0-9_]+", Queries({}).nodes())) - PROMQL_FUNCTIONS
+    queried_names = set(re.findall(r"\blabel_[a-z0-9_]+", DoctorQueries({}).nodes())) - PROMQL_FUNCTIONS
     assert queried_names == {exported_name(key) for key in keys}
 
 

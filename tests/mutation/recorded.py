@@ -37,4 +37,4 @@ def test_recorded_hours_match_expected_figures(part: int) -> None:
         assert_lines(SCENARIOS[name], number, hour)
         assert_identity(SCENARIOS[name], number, hour)
         for note in SCENARIOS[name].notes:
-            assert any(note in said for said in hour["notes"]) or "DCGM" in note
+            assert any(note in hour_note for hour_note in hour["notes"]) or "DCGM" in note

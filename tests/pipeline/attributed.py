@@ -1,4 +1,4 @@
-"""The attribute service with everything real behind it but the queues."""
+"""The attribute service with real stores and in-memory queues."""
 
 import json
 from collections.abc import Callable
@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.pipeline.pricing import Pricer
-from gpucost.runtime.messages import HourClosed, HoursDue, Origin
+from gpucost.runtime.messages import HourPublished, HoursDue, Origin
 from gpucost.runtime.messaging import MessageBus
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.limits import PrometheusLimits
 from gpucost.storage.bill_store import BillStore
@@ -24,14 +24,14 @@ NOW = datetime.now(UTC)
 
 
 class RecordingBus(MessageBus):
-    """A bus that remembers what was published; the queues have tests of their own."""
+    """A message bus that records what was published."""
 
     def __init__(self) -> None:
-        self.closed: list[HourClosed] = []
+        self.closed: list[HourPublished] = []
         self.letters: list[tuple[str, str]] = []
 
     def publish(self, message: object) -> None:
-        assert isinstance(message, HourClosed)
+        assert isinstance(message, HourPublished)
         self.closed.append(message)
 
     def send_due(self, messages: object) -> None:
@@ -45,7 +45,7 @@ class System:
     def __init__(self, table: DynamoTable, url: str) -> None:
         self.url = url
         self.ledger = Ledger(table.client, table.name)
-        self.store = DocumentStore(table.client, table.name, clock=lambda: NOW)
+        self.store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
         self.push(url)
         self.bus = RecordingBus()
         self.now = NOW
@@ -85,7 +85,7 @@ class System:
 
 
 def busy_hour(table: DynamoTable, prometheus: Callable[[str], str]) -> System:
-    """One pod on a node of two GPUs, all hour."""
+    """One pod that runs on a node with two GPUs for the whole hour."""
     timeline = Timeline()
     timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 2})

@@ -1,4 +1,4 @@
-"""Hours whose metrics could not be had: why, when they are tried again, and until when."""
+"""Hours with unavailable metrics: their reason, when they are tried again, and when they are abandoned."""
 
 import json
 from collections.abc import Callable
@@ -58,13 +58,13 @@ def test_incomplete_hour_is_abandoned_at_the_end_of_its_look_back(
 ) -> None:
     system.push(refused_url)
     end = HOUR + timedelta(days=7)
-    for now, again in ((end - timedelta(hours=2), end - timedelta(hours=1)), (end, None)):
+    for now, next_attempt in ((end - timedelta(hours=2), end - timedelta(hours=1)), (end, None)):
         system.now = now
         system.attribute(version=2)
         manifest = system.ledger.manifest("demo", HOUR)
         assert manifest is not None
-        assert (manifest.status, manifest.next_attempt_at) == ("incomplete", again)
-        assert manifest.is_abandoned() == (again is None)
+        assert (manifest.status, manifest.next_attempt_at) == ("incomplete", next_attempt)
+        assert manifest.is_abandoned() == (next_attempt is None)
 
 
 def test_hour_without_heartbeat_is_incomplete_without_figures(system: System) -> None:
@@ -97,7 +97,7 @@ def test_failing_hour_goes_to_the_dead_letter_queue_and_delays_no_other(
 
     monkeypatch.undo()
     system.attribute()
-    assert system.figures()[-1][0] == "incomplete", "its next attempt has not come"
+    assert system.figures()[-1][0] == "incomplete", "its next attempt is not due"
     system.service.attribute(letter)
     assert system.figures()[-1] == ("complete", "12", 2)
 
@@ -121,4 +121,4 @@ def test_query_refused_by_amps_limit_makes_the_hour_incomplete_with_its_reason(
     assert manifest is not None
     assert manifest.next_attempt_at is not None
     assert "the error threshold is reached" in manifest.notes[0]
-    assert system.bus.letters == [], "it is no bug"
+    assert system.bus.letters == [], "it does not count as a bug"

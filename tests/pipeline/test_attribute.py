@@ -1,4 +1,4 @@
-"""The attribute service on a real Prometheus and the real database engine: idempotent, patient, honest."""
+"""The attribute service with a real Prometheus and DynamoDB Local: it is idempotent and retries."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def test_limits_of_published_hours_are_recorded(table: DynamoTable, prometheus: 
     system = System(table, prometheus(timeline.text()))
     system.attribute(hours=2)
     assert [status for status, _, _ in system.figures()] == ["complete", "incomplete"]
-    limits = system.limits.limits("demo", HOUR - timedelta(days=1), HOUR + timedelta(days=1))
+    limits = system.limits.limits_between("demo", HOUR - timedelta(days=1), HOUR + timedelta(days=1))
     assert [(hour_limits.hour, hour_limits.quotas[0].hard) for hour_limits in limits] == [(HOUR, Decimal(4))]
 
 
@@ -68,13 +68,15 @@ def test_limits_are_recorded_after_a_crash_of_the_first_delivery(
         system.attribute()
     assert [status for status, _, _ in system.figures()] == ["complete"]
     system.attribute()
-    assert [hour_limits.hour for hour_limits in system.limits.limits("demo", HOUR, HOUR + timedelta(hours=1))] == [HOUR]
+    assert [
+        hour_limits.hour for hour_limits in system.limits.limits_between("demo", HOUR, HOUR + timedelta(hours=1))
+    ] == [HOUR]
     monkeypatch.setattr("gpucost.sources.prometheus.limits.PrometheusLimits.at_ends", kill)
-    system.attribute()  # nothing is asked for twice
+    system.attribute()  # no query is repeated
 
 
 def test_hours_of_a_partly_expired_day_are_published(table: DynamoTable, system: System) -> None:
-    """Hours are kept for a shorter time than days, so the day cannot be summed again."""
+    """Hours expire before days, so the day cannot be summed again."""
     system.attribute(start=HOUR - timedelta(hours=1))
     for item in table.client.scan(TableName=table.name)["Items"]:
         if "#summaries" in item["pk"]["S"]:
@@ -113,7 +115,7 @@ def test_prices_are_those_of_the_book_in_that_hour(system: System) -> None:
     assert {line.price_source for line in system.ledger.lines("demo", HOUR)} == {"override"}
 
 
-def test_spot_and_on_demand_nodes_pay_their_own_prices(table: DynamoTable, prometheus: Callable[[str], str]) -> None:
+def test_spot_and_on_demand_nodes_have_separate_prices(table: DynamoTable, prometheus: Callable[[str], str]) -> None:
     timeline = Timeline()
     timeline.up()
     shared = {"node_kubernetes_io_instance_type": "g5.xlarge", "topology_kubernetes_io_zone": "us-east-1a"}
@@ -171,7 +173,7 @@ def test_without_a_price_in_the_book_the_hour_is_provisional(system: System) -> 
     origins: tuple[Origin, ...] = ("schedule", "backfill")
     for origin in origins:
         system.attribute(version=2, origin=origin)
-    assert "MeterSeconds" not in tally.drain(), "it only waits for prices, and is rated again from what is stored"
+    assert "AttributeSeconds" not in tally.drain(), "it only waits for prices, and is rated from stored usage"
     assert [(status, version) for status, _, version in system.figures()] == [("provisional", 1)]
 
 
@@ -264,7 +266,7 @@ def test_hours_past_the_retention_are_refused_with_the_reason(system: System) ->
 
 
 def test_queries_of_a_whole_message_stay_within_amps_limits(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-    """32 days for instant queries, 95 for range queries: a message's 24 hours reach hardly beyond themselves."""
+    """AMP's limits are 32 days for instant and 95 for range queries. A message's queries cover about 24 hours."""
     queries: list[tuple[str, dict[str, str]]] = []
     ask = PrometheusClient._send_query
 
@@ -287,5 +289,5 @@ def test_queries_of_a_whole_message_stay_within_amps_limits(system: System, monk
         answer = requests.post(f"{system.url}/api/v1/{path}", data={**form, "stats": "all"}, timeout=60).json()
         samples += answer["data"]["stats"]["samples"]["totalQueryableSamples"]
     assert samples > 0
-    assert counted["SamplesProcessed"] == samples, "the metric is what Prometheus says of the same queries"
+    assert counted["SamplesProcessed"] == samples, "the metric equals Prometheus' statistics of the same queries"
     assert counted["Queries"] == len(queries)

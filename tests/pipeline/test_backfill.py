@@ -1,4 +1,4 @@
-"""Backfill on the real engine: each hour once, a day per message, going on where it was interrupted."""
+"""Backfills with DynamoDB Local send each hour once, a day per message, and continue after an interruption."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ NOW = datetime(2026, 11, 20, 8, 30, tzinfo=UTC)
 
 
 class Queue(MessageBus):
-    """Keeps what is sent until it is worked on; may take only so many."""
+    """A queue in memory, which may have a maximum length."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -32,10 +32,10 @@ class Queue(MessageBus):
         self.most = 1000
         self.now = NOW
         self.skew = timedelta(0)
-        """How far the functions' clock is ahead of the command's."""
+        """By how much the functions' clock is ahead of the command's."""
         self.out_of_reach: set[datetime] = set()
         self.most_hours = 24
-        """A query over more of them is too slow."""
+        """Number of hours above which a query is too slow."""
 
     def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
         for message in messages:
@@ -55,7 +55,7 @@ class Queue(MessageBus):
         return len(self.sent)
 
     def idle(self) -> None:
-        """A minute passes."""
+        """Advance the clock by a minute."""
         self.now += timedelta(minutes=1)
 
     def work(self) -> None:
@@ -82,13 +82,13 @@ def backfill(queue: Queue, *clusters: str) -> Backfill:
     return Backfill(queue.ledger, queue, clusters or ("blue",), START, END, lambda: queue.now)
 
 
-def named(queue: Queue) -> list[tuple[str, datetime]]:
+def sent_hours(queue: Queue) -> list[tuple[str, datetime]]:
     return [(message.cluster, hour) for message in queue.sent for hour in message.starts()]
 
 
 def test_hours_are_sent_once_by_day_with_newest_days_first(queue: Queue) -> None:
     assert backfill(queue, "blue", "green").send(3, "why") == 140
-    assert sorted(named(queue)) == [(name, START + i * HOUR) for name in ("blue", "green") for i in range(70)]
+    assert sorted(sent_hours(queue)) == [(name, START + i * HOUR) for name in ("blue", "green") for i in range(70)]
     for message in queue.sent:
         assert len({hour.date() for hour in message.starts()}) == 1
         assert (message.origin, message.settings_version, message.correlation_id) == ("backfill", 3, "why")
@@ -107,22 +107,22 @@ def test_interrupted_backfill_continues(queue: Queue) -> None:
     done = {manifest.hour for manifest in queue.ledger.manifests("blue", START, END)}
     assert len(done) == 3, "the newest day has three hours in the period"
     assert backfill(queue).send(1, "why") == 67
-    assert {hour for _, hour in named(queue)} == {START + i * HOUR for i in range(70)} - done
+    assert {hour for _, hour in sent_hours(queue)} == {START + i * HOUR for i in range(70)} - done
 
 
 def test_progress_is_followed_to_the_end(queue: Queue) -> None:
     queue.out_of_reach = {START + HOUR}
     run = backfill(queue)
     run.send(1, "why")
-    seen: list[Progress] = []
-    last = run.follow(seen.append, queue.work)
+    reported: list[Progress] = []
+    last = run.follow(reported.append, queue.work)
     assert last == Progress(70, 70, 1)
-    assert [progress.done for progress in seen] == [0, 3, 27, 51, 70]
+    assert [progress.done for progress in reported] == [0, 3, 27, 51, 70]
     assert backfill(queue).send(1, "why") == 1, "an incomplete hour is tried again"
 
 
 def test_hours_that_failed_together_are_tried_in_smaller_groups(queue: Queue) -> None:
-    """Queries over a day can be too slow for Prometheus where those over an hour are not, whenever they are asked."""
+    """Queries over a day can always be too slow for a Prometheus that answers queries over an hour."""
     queue.most_hours = 3
     together = []
     for _ in range(3):
@@ -135,7 +135,7 @@ def test_hours_that_failed_together_are_tried_in_smaller_groups(queue: Queue) ->
 
 
 def test_hours_of_a_month_closed_meanwhile_become_adjustments(queue: Queue) -> None:
-    """Failed before the month was closed, failed again, and then succeeded: each counts for the run that sent it."""
+    """The hours fail before the month is closed, fail again, and then succeed. Each attempt counts for its run."""
     start = datetime(2026, 10, 31, 20, tzinfo=UTC)
     out_of_reach = {start + HOUR, start + 2 * HOUR}
     for closes_month, missing, sent in ((False, out_of_reach, 10), (True, {start + HOUR}, 2), (False, set(), 1)):
@@ -156,11 +156,11 @@ def test_hours_of_a_month_closed_meanwhile_become_adjustments(queue: Queue) -> N
 def test_progress_is_right_with_different_clocks(queue: Queue, minutes: int) -> None:
     queue.skew = timedelta(minutes=minutes)
     queue.out_of_reach = {START + HOUR, START + 2 * HOUR, END - HOUR}
-    for _ in range(2):  # the second time, all three are there from before, as attempts
+    for _ in range(2):  # the second time, all three have earlier attempts
         run = backfill(queue)
         sent = run.send(1, "why")
         before = run.progress()
-        assert before == Progress(70, 70 - sent, 0), "an attempt from before is none of this run"
+        assert before == Progress(70, 70 - sent, 0), "an earlier attempt does not count"
         assert run.follow(lambda _: None, queue.work) == Progress(70, 70, 3)
         assert not queue.sent
     assert sent == 3
@@ -178,7 +178,7 @@ def test_stalled_backfill_raises_an_error(queue: Queue) -> None:
 
 
 def test_backfill_waits_for_earlier_messages(queue: Queue) -> None:
-    """Another backfill's messages are processed first, each slower than the time-out of an empty queue."""
+    """Another backfill's messages are processed first. Each takes longer than the timeout for an empty queue."""
     others = Backfill(queue.ledger, queue, ["other"], START, END, lambda: queue.now)
     others.send(1, "others")
     run = backfill(queue)
@@ -191,12 +191,12 @@ def test_backfill_waits_for_earlier_messages(queue: Queue) -> None:
         queue.work()
 
     assert run.follow(reports.append, slowly) == Progress(70, 70, 0)
-    seen = [(progress.done, progress.ahead) for progress in reports]
-    assert seen == [(0, 0), (0, 3), (0, 2), (0, 1), (0, 0), (3, 0), (27, 0), (51, 0), (70, 0)]
+    reported = [(progress.done, progress.ahead) for progress in reports]
+    assert reported == [(0, 0), (0, 3), (0, 2), (0, 1), (0, 0), (3, 0), (27, 0), (51, 0), (70, 0)]
 
 
 def test_backfill_waits_for_a_message_that_fails_repeatedly(queue: Queue) -> None:
-    """Out of sight of the ledger until it is split after two visibility time-outs, or among the dead after four."""
+    """Its hours are not in the ledger until it is split after two visibility timeouts, or dead-lettered after four."""
     run = backfill(queue)
     run.send(1, "why")
     failing = queue.sent.pop()

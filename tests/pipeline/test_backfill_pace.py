@@ -1,4 +1,4 @@
-"""How long a backfill will take, as it says: messages are metered silently and published in a burst at their end."""
+"""Estimates of a backfill's remaining time. A message publishes all its hours at its end."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -33,15 +33,22 @@ class Workers(MessageBus):
         workers: how many there are.
         busy: how long they process other messages first.
         apart: seconds between the starts of two workers.
+
     """
 
     def __init__(
-        self, metering: float, publishing: float, *, workers: int = 2, busy: timedelta = timedelta(0), apart: float = 0
+        self,
+        metering: float,
+        publishing: float,
+        *,
+        workers: int = 2,
+        busy: timedelta = timedelta(0),
+        interval: float = 0,
     ) -> None:
         self.now = NOW
         self.metering, self.publishing = metering, publishing
         self.busy_until = NOW + busy
-        self.free = [self.busy_until + timedelta(seconds=apart * number) for number in range(workers)]
+        self.free = [self.busy_until + timedelta(seconds=interval * number) for number in range(workers)]
         self.closed: dict[datetime, datetime] = {}
         """When each hour is published."""
 
@@ -68,26 +75,26 @@ class Workers(MessageBus):
 
 
 def estimates(work: Workers, days: int) -> list[tuple[timedelta | None, timedelta]]:
-    """The estimate at each poll, and the time that it really took."""
+    """The estimate at each poll, with the actual remaining time."""
     run = Backfill(cast("Ledger", work), work, ["blue"], START, START + timedelta(days=days), lambda: work.now)
     run.send(1, "why")
-    said: list[tuple[datetime, Progress]] = []
+    estimates: list[tuple[datetime, Progress]] = []
 
     def pause() -> None:
         work.now += POLL
 
-    run.follow(lambda now: said.append((work.now, now)), pause)
-    return [(progress.remaining, work.now - at) for at, progress in said]
+    run.follow(lambda now: estimates.append((work.now, now)), pause)
+    return [(progress.remaining, work.now - at) for at, progress in estimates]
 
 
 def wrong_estimates(
-    work: Workers, said: Sequence[tuple[timedelta | None, timedelta]]
+    work: Workers, estimates: Sequence[tuple[timedelta | None, timedelta]]
 ) -> list[tuple[timedelta, timedelta]]:
-    """Estimates that are wrong by more than half and by more than a message: at the end, fewer workers are busy."""
+    """Estimates that are wrong by more than 50% and by more than a message. At the end, fewer workers are busy."""
     message = timedelta(seconds=work.metering + work.publishing)
     return [
         (estimate, took)
-        for estimate, took in said
+        for estimate, took in estimates
         if estimate is not None and not took / 1.5 <= estimate <= took * 1.5 and abs(estimate - took) > message
     ]
 
@@ -97,8 +104,8 @@ def wrong_estimates(
     [
         Workers(18, 6),
         Workers(50, 10),
-        Workers(90, 30, apart=40),
-        Workers(360, 120, apart=100),
+        Workers(90, 30, interval=40),
+        Workers(360, 120, interval=100),
         Workers(7, 3),
         Workers(110, 10, workers=5),
         Workers(50, 10, busy=timedelta(hours=2)),
@@ -106,7 +113,7 @@ def wrong_estimates(
     ],
     ids=["24 s", "a minute", "apart", "8 minutes", "10 s", "five at once", "behind others", "hour by hour"],
 )
-def test_estimate_is_right_within_half(work: Workers) -> None:
+def test_estimate_is_within_50_percent(work: Workers) -> None:
     estimates_seen = estimates(work, 40)
     waited = (work.busy_until - NOW) // POLL
     assert {estimate for estimate, _ in estimates_seen[:waited]} <= {None}, (
@@ -127,16 +134,16 @@ def test_hours_done_before_do_not_affect_the_estimate() -> None:
 
 
 def test_hanging_message_keeps_an_estimate() -> None:
-    """A message times out: what is left does not count down to nothing while it is waited for."""
+    """While a message waits for its timeout, the estimate does not fall to zero."""
     work = Workers(50, 10)
     run = Backfill(cast("Ledger", work), work, ["blue"], START, START + timedelta(days=20), lambda: work.now)
     run.send(1, "why")
     hangs = max(at for at in work.closed.values() if at < NOW + timedelta(minutes=4))
     work.closed = {hour: at + timedelta(minutes=30) * (at > hangs) for hour, at in work.closed.items()}
-    said: list[timedelta] = []
+    estimates: list[timedelta] = []
 
     def pause() -> None:
         work.now += POLL
 
-    run.follow(lambda now: said.append(now.remaining) if now.remaining is not None else None, pause)
-    assert min(estimate for estimate in said[: len(said) // 2]) > timedelta(minutes=4)
+    run.follow(lambda now: estimates.append(now.remaining) if now.remaining is not None else None, pause)
+    assert min(estimate for estimate in estimates[: len(estimates) // 2]) > timedelta(minutes=4)

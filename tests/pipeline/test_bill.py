@@ -1,4 +1,4 @@
-"""Refreshing the bill: the real statements on DuckDB, the real store on DynamoDB Local, month after month."""
+"""Refreshes of the bill over several months, with the real statements on DuckDB and DynamoDB Local."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ from devstack.bill.export import write_export
 from devstack.bill.items import LineItem, covered, on_demand, plan_fee, ri_fee, spot, unused_capacity
 from devstack.dynamodb_local import create_table
 from gpucost.core.errors import SourceError
-from gpucost.core.hours import HOUR as ONE_HOUR
+from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.pricing.bill import Bill
 from gpucost.core.pricing.bill_lines import BillExtract, BillLine
@@ -45,8 +45,8 @@ def settings_of(**cur: Any) -> Settings:
     )
 
 
-class World:
-    """An export, a ledger's table, and the time."""
+class BillEnvironment:
+    """A bill export, a table and a clock."""
 
     def __init__(self, folder: Path, table: DynamoTable) -> None:
         self.folder = folder
@@ -79,106 +79,108 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, table: DynamoTable) -> World:
-    return World(tmp_path, table)
+def environment(tmp_path: Path, table: DynamoTable) -> BillEnvironment:
+    return BillEnvironment(tmp_path, table)
 
 
-def test_bill_is_stored_and_its_hours_are_recorded_as_changed(world: World) -> None:
+def test_bill_is_stored_and_its_hours_are_recorded_as_changed(environment: BillEnvironment) -> None:
     items = [
         on_demand("i-0a", "p5.48xlarge", HOUR, "55"),
         *covered("i-0b", "p5.48xlarge", HOUR, "31", listed="55", plan=PLAN),
-        spot("i-0c", "g5.xlarge", HOUR + ONE_HOUR, "0.3", hours="0.5"),
+        spot("i-0c", "g5.xlarge", HOUR + HOUR_LENGTH, "0.3", hours="0.5"),
         plan_fee(PLAN, HOUR, "40", "31"),
         *unused_capacity(ODCR, "p5.48xlarge", HOUR, "55"),
         on_demand("i-0a", "p5.48xlarge", OCTOBER, "55"),
     ]
-    write_export(world.folder, items)
-    refresh = world.refresh()
+    write_export(environment.folder, items)
+    refresh = environment.refresh()
     assert refresh == BillRefresh(
-        months=(OCTOBER, NOVEMBER), changed=(OCTOBER, HOUR, HOUR + ONE_HOUR), bytes_scanned=2_000
+        months=(OCTOBER, NOVEMBER), changed_hours=(OCTOBER, HOUR, HOUR + HOUR_LENGTH), bytes_scanned=2_000
     )
-    assert world.pays() == {"i-0a": "43.00", "i-0b": "43.00"}
-    bill = world.store.bill(HOUR)
+    assert environment.pays() == {"i-0a": "43.00", "i-0b": "43.00"}
+    bill = environment.store.bill(HOUR)
     assert bill is not None
     assert {charge.kind: charge.amount for charge in bill.charges_to("demo")} == {
         "unused-savings-plan": 9,
         "unused-capacity-reservation": 55,
     }
     assert bill.instances["i-0a"].unblended == 55
-    later = world.store.bill(HOUR + ONE_HOUR)
+    later = environment.store.bill(HOUR + HOUR_LENGTH)
     assert later is not None
     assert later.instances["i-0c"].billed_ms == HOUR_MS // 2
-    changed = {hour for change in world.store.changes() for hour in change.hours}
-    assert changed == {OCTOBER, HOUR, HOUR + ONE_HOUR}
-    assert world.node_pool_reads == [], "the ledger is asked with blend: node_pool alone"
+    changed = {hour for change in environment.store.changes() for hour in change.hours}
+    assert changed == {OCTOBER, HOUR, HOUR + HOUR_LENGTH}
+    assert environment.node_pool_reads == [], "the ledger is read only with equalize_by: node_pool"
 
 
-def test_same_bill_again_changes_nothing(world: World) -> None:
-    write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")])
-    world.refresh()
-    again = world.refresh()
-    assert again.changed == ()
-    assert world.reader.reads == [OCTOBER, NOVEMBER], "open months are read again"
+def test_same_bill_again_changes_nothing(environment: BillEnvironment) -> None:
+    write_export(environment.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")])
+    environment.refresh()
+    second_refresh = environment.refresh()
+    assert second_refresh.changed_hours == ()
+    assert environment.reader.reads == [OCTOBER, NOVEMBER], "open months are read again"
 
 
-def test_only_changed_hours_are_restated(world: World) -> None:
-    first = [on_demand(f"i-0{number}", "p5.48xlarge", HOUR + number * ONE_HOUR, "55") for number in range(4)]
-    write_export(world.folder, first)
-    world.refresh()
-    late = on_demand("i-0f", "p5.48xlarge", HOUR + ONE_HOUR, "11", hours="0.2")
-    write_export(world.folder, [*first[:3], late])
-    assert world.refresh().changed == (HOUR + ONE_HOUR, HOUR + 3 * ONE_HOUR), "a line came, and one went"
-    assert world.pays(HOUR + ONE_HOUR) == {"i-01": "55.00", "i-0f": "11.00"}
-    assert world.pays(HOUR + 3 * ONE_HOUR) == {}
+def test_only_changed_hours_are_restated(environment: BillEnvironment) -> None:
+    first = [on_demand(f"i-0{number}", "p5.48xlarge", HOUR + number * HOUR_LENGTH, "55") for number in range(4)]
+    write_export(environment.folder, first)
+    environment.refresh()
+    late = on_demand("i-0f", "p5.48xlarge", HOUR + HOUR_LENGTH, "11", hours="0.2")
+    write_export(environment.folder, [*first[:3], late])
+    assert environment.refresh().changed_hours == (HOUR + HOUR_LENGTH, HOUR + 3 * HOUR_LENGTH), (
+        "one line was added and one removed"
+    )
+    assert environment.pays(HOUR + HOUR_LENGTH) == {"i-01": "55.00", "i-0f": "11.00"}
+    assert environment.pays(HOUR + 3 * HOUR_LENGTH) == {}
 
 
-def test_closed_bill_restates_its_month_once_and_is_not_read_again(world: World) -> None:
+def test_closed_bill_restates_its_month_once_and_is_not_read_again(environment: BillEnvironment) -> None:
     items = [
         on_demand("i-0a", "p5.48xlarge", HOUR, "55"),
         ri_fee(RI, "p5.48xlarge", NOVEMBER, unused="720", unused_hours="36"),
     ]
-    write_export(world.folder, items)
-    assert world.refresh().changed == (HOUR,), "what of the reservation is unused is not known yet"
-    world.now = DECEMBER + timedelta(days=4)
-    write_export(world.folder, items, invoice="EUINDE26-1")
-    refresh = world.refresh()
-    assert refresh.closed == (NOVEMBER,)
-    assert len(refresh.changed) == 720
-    bill = world.store.bill(HOUR)
+    write_export(environment.folder, items)
+    assert environment.refresh().changed_hours == (HOUR,), "the unused part of the reservation is not known yet"
+    environment.now = DECEMBER + timedelta(days=4)
+    write_export(environment.folder, items, invoice="EUINDE26-1")
+    refresh = environment.refresh()
+    assert refresh.closed_months == (NOVEMBER,)
+    assert len(refresh.changed_hours) == 720
+    bill = environment.store.bill(HOUR)
     assert bill is not None
     assert bill.is_final
     assert [(charge.kind, charge.amount) for charge in bill.charges_to("demo")] == [("unused-reservation", Decimal(1))]
-    month = world.store.bills(NOVEMBER, DECEMBER)
+    month = environment.store.bills(NOVEMBER, DECEMBER)
     assert sum(charge.amount for bill in month.values() for charge in bill.charges_to("demo")) == 720
-    world.refresh()
-    assert NOVEMBER not in world.reader.reads
-    assert world.refresh(months=(NOVEMBER,)).changed == ()
-    assert world.reader.reads == [NOVEMBER], "unless it is asked for"
+    environment.refresh()
+    assert NOVEMBER not in environment.reader.reads
+    assert environment.refresh(months=(NOVEMBER,)).changed_hours == ()
+    assert environment.reader.reads == [NOVEMBER], "a requested month is read"
 
 
-def test_current_month_is_not_closed_by_final_lines(world: World) -> None:
-    write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")], invoice="EARLY")
-    assert world.refresh().closed == ()
-    assert NOVEMBER in _reads_after(world)
+def test_current_month_is_not_closed_by_final_lines(environment: BillEnvironment) -> None:
+    write_export(environment.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")], invoice="EARLY")
+    assert environment.refresh().closed_months == ()
+    assert NOVEMBER in _reads_after(environment)
 
 
-def test_bill_of_a_month_is_open_as_long_as_one_of_its_lines_is(world: World) -> None:
+def test_bill_of_a_month_is_open_until_all_its_lines_are_final(environment: BillEnvironment) -> None:
     class LateBill(DuckDbBill):
         def lines(self, start: datetime, end: datetime) -> list[BillLine]:
             first, *others = super().lines(start, end)
             return [replace(first, is_final=False), *others]
 
-    items = [on_demand("i-0a", "p5.48xlarge", HOUR + number * ONE_HOUR, "55") for number in range(2)]
-    write_export(world.folder, items, invoice="EUINDE26-1")
-    world.reader = LateBill(world.folder, cur_settings())
-    world.now = DECEMBER + timedelta(days=4)
-    assert world.refresh(months=(NOVEMBER,)).closed == ()
-    assert world.store.months() == {NOVEMBER: False}
+    items = [on_demand("i-0a", "p5.48xlarge", HOUR + number * HOUR_LENGTH, "55") for number in range(2)]
+    write_export(environment.folder, items, invoice="EUINDE26-1")
+    environment.reader = LateBill(environment.folder, cur_settings())
+    environment.now = DECEMBER + timedelta(days=4)
+    assert environment.refresh(months=(NOVEMBER,)).closed_months == ()
+    assert environment.store.months() == {NOVEMBER: False}
 
 
-def _reads_after(world: World) -> list[datetime]:
-    world.refresh()
-    return world.reader.reads
+def _reads_after(environment: BillEnvironment) -> list[datetime]:
+    environment.refresh()
+    return environment.reader.reads
 
 
 @pytest.mark.parametrize(
@@ -191,85 +193,87 @@ def _reads_after(world: World) -> list[datetime]:
         (datetime(2027, 1, 3, tzinfo=UTC), 45, [NOVEMBER, DECEMBER, datetime(2027, 1, 1, tzinfo=UTC)]),
     ],
 )
-def test_open_and_recent_months_are_read(world: World, now: datetime, days: int, months: list[datetime]) -> None:
-    write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR - timedelta(days=400), "55")])
-    world.now = now
-    world.refresh(refresh_days=days)
-    assert world.reader.reads == months
+def test_open_and_recent_months_are_read(
+    environment: BillEnvironment, now: datetime, days: int, months: list[datetime]
+) -> None:
+    write_export(environment.folder, [on_demand("i-0a", "p5.48xlarge", HOUR - timedelta(days=400), "55")])
+    environment.now = now
+    environment.refresh(refresh_days=days)
+    assert environment.reader.reads == months
 
 
-def test_open_month_is_read_until_its_bill_is_closed(world: World) -> None:
-    write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", OCTOBER, "55")])
-    world.refresh()
-    world.now = datetime(2027, 3, 1, tzinfo=UTC)
-    world.refresh(refresh_days=1)
-    assert world.reader.reads[0] == OCTOBER
+def test_open_month_is_read_until_its_bill_is_closed(environment: BillEnvironment) -> None:
+    write_export(environment.folder, [on_demand("i-0a", "p5.48xlarge", OCTOBER, "55")])
+    environment.refresh()
+    environment.now = datetime(2027, 3, 1, tzinfo=UTC)
+    environment.refresh(refresh_days=1)
+    assert environment.reader.reads[0] == OCTOBER
 
 
-def test_empty_bill_of_a_month_keeps_stored_bills(world: World) -> None:
-    """An export that was created again, or a table that points elsewhere."""
-    write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")])
-    world.refresh()
-    write_export(world.folder, [on_demand("i-0a", "m5.large", HOUR, "55")])
-    refresh = world.refresh()
-    assert (refresh.changed, refresh.empty) == ((), (OCTOBER, NOVEMBER))
-    assert world.pays() == {"i-0a": "55.00"}
+def test_empty_bill_of_a_month_keeps_stored_bills(environment: BillEnvironment) -> None:
+    """The export was created again, or the Athena table has another location."""
+    write_export(environment.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")])
+    environment.refresh()
+    write_export(environment.folder, [on_demand("i-0a", "m5.large", HOUR, "55")])
+    refresh = environment.refresh()
+    assert (refresh.changed_hours, refresh.empty_months) == ((), (OCTOBER, NOVEMBER))
+    assert environment.pays() == {"i-0a": "55.00"}
 
 
-def test_node_pools_come_from_the_ledger(world: World) -> None:
+def test_node_pools_come_from_the_ledger(environment: BillEnvironment) -> None:
     items = [
         on_demand("i-0a", "p5.48xlarge", HOUR, "55"),
         *covered("i-0b", "p5.48xlarge", HOUR, "31", listed="55", plan=PLAN),
         *covered("i-0c", "p5.48xlarge", HOUR, "29", listed="55", plan=PLAN),
     ]
-    write_export(world.folder, items)
-    world.pools = {"i-0a": "train", "i-0b": "train", "i-0c": "serve"}
-    world.refresh(blend="node_pool")
-    assert world.pays() == {"i-0a": "43.00", "i-0b": "43.00", "i-0c": "29.00"}
-    assert world.node_pool_reads == [OCTOBER, NOVEMBER]
-    world.refresh(blend="none")
-    assert world.pays() == {"i-0a": "55.00", "i-0b": "31.00", "i-0c": "29.00"}
+    write_export(environment.folder, items)
+    environment.pools = {"i-0a": "train", "i-0b": "train", "i-0c": "serve"}
+    environment.refresh(equalize_by="node_pool")
+    assert environment.pays() == {"i-0a": "43.00", "i-0b": "43.00", "i-0c": "29.00"}
+    assert environment.node_pool_reads == [OCTOBER, NOVEMBER]
+    environment.refresh(equalize_by="none")
+    assert environment.pays() == {"i-0a": "55.00", "i-0b": "31.00", "i-0c": "29.00"}
 
 
-def test_instance_billed_in_two_currencies_uses_the_next_source_with_a_note(world: World) -> None:
+def test_instance_billed_in_two_currencies_uses_the_next_source_with_a_note(environment: BillEnvironment) -> None:
     class Mixed(DuckDbBill):
         def lines(self, start: datetime, end: datetime) -> list[BillLine]:
             return [
                 line for original in super().lines(start, end) for line in (original, replace(original, currency="EUR"))
             ]
 
-    write_export(world.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")])
-    world.reader = Mixed(world.folder, cur_settings())
-    refresh = world.refresh()
-    assert world.pays() == {}
+    write_export(environment.folder, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")])
+    environment.reader = Mixed(environment.folder, cur_settings())
+    refresh = environment.refresh()
+    assert environment.pays() == {}
     (note,) = refresh.notes
     assert "instance i-0a in two currencies" in note
 
 
-def test_lines_out_of_order_are_refused(world: World) -> None:
+def test_lines_out_of_order_are_refused(environment: BillEnvironment) -> None:
     class Shuffled(DuckDbBill):
         def lines(self, start: datetime, end: datetime) -> list[BillLine]:
             return super().lines(start, end)[::-1]
 
     items = [on_demand("i-0a", "p5.48xlarge", HOUR + number * timedelta(days=1), "55") for number in range(-3, 1)]
-    write_export(world.folder, items)
-    world.reader = Shuffled(world.folder, cur_settings())
+    write_export(environment.folder, items)
+    environment.reader = Shuffled(environment.folder, cur_settings())
     with pytest.raises(SourceError, match="not in order"):
-        world.refresh()
+        environment.refresh()
 
 
-def test_bill_is_not_read_if_it_is_no_price_source(world: World) -> None:
+def test_bill_is_not_read_if_it_is_no_price_source(environment: BillEnvironment) -> None:
     document = "clusters: [{name: demo, prometheus: {url: http://p}}]\npricing: {source: constant, gpu_hourly_usd: 1}"
-    assert world.service().refresh(parse_settings(document)) == BillRefresh()
-    assert world.reader.reads == []
+    assert environment.service().refresh(parse_settings(document)) == BillRefresh()
+    assert environment.reader.reads == []
 
 
 class KilledError(Exception):
-    """In place of the machine."""
+    """Stands for the end of the process."""
 
 
 class KilledClient:
-    """The real client, killed at a call."""
+    """The real client, which raises at a call as if the process was killed."""
 
     def __init__(self, client: Any, at: int) -> None:
         self._client, self._at, self.calls = client, at, 0
@@ -297,41 +301,41 @@ def first_days() -> list[LineItem]:
     ]
 
 
-def test_run_again_after_a_crash_at_any_call_ends_the_same(world: World) -> None:
-    world.now = NOVEMBER + timedelta(days=3)
+def test_run_again_after_a_crash_at_any_call_ends_the_same(environment: BillEnvironment) -> None:
+    environment.now = NOVEMBER + timedelta(days=3)
 
     def start_over() -> None:
-        world.table.client.delete_table(TableName=world.table.name)
-        create_table(world.table.client, world.table.name)
-        write_export(world.folder, first_days())
-        world.refresh(months=(NOVEMBER,))
-        for change in world.store.changes():
-            world.store.settle(change)
-        write_export(world.folder, first_days()[2:], invoice="EUINDE26-1")
+        environment.table.client.delete_table(TableName=environment.table.name)
+        create_table(environment.table.client, environment.table.name)
+        write_export(environment.folder, first_days())
+        environment.refresh(months=(NOVEMBER,))
+        for change in environment.store.changes():
+            environment.store.settle(change)
+        write_export(environment.folder, first_days()[2:], invoice="EUINDE26-1")
 
-    def seen() -> tuple[dict[datetime, Bill], set[datetime], dict[datetime, bool]]:
-        changed = {hour for change in world.store.changes() for hour in change.hours}
-        return world.store.bills(OCTOBER, DECEMBER), changed, world.store.months()
+    def stored_state() -> tuple[dict[datetime, Bill], set[datetime], dict[datetime, bool]]:
+        changed = {hour for change in environment.store.changes() for hour in change.hours}
+        return environment.store.bills(OCTOBER, DECEMBER), changed, environment.store.months()
 
     start_over()
-    whole = KilledClient(world.table.client, 0)
-    world.service(whole).refresh(settings_of(), (NOVEMBER,))
-    expected = seen()
-    assert len(expected[1]) == 6, "an hour went, and the invoice makes the others final"
+    client = KilledClient(environment.table.client, 0)
+    environment.service(client).refresh(settings_of(), (NOVEMBER,))
+    expected = stored_state()
+    assert len(expected[1]) == 6, "an hour was removed, and the invoice makes the others final"
     assert expected[2] == {NOVEMBER: False}
     writes = 0
-    for number in range(1, whole.calls + 1):
+    for number in range(1, client.calls + 1):
         start_over()
-        before = seen()
+        before = stored_state()
         with pytest.raises(KilledError):
-            world.service(KilledClient(world.table.client, number)).refresh(settings_of(), (NOVEMBER,))
-        writes += seen() != before
-        world.service().refresh(settings_of(), (NOVEMBER,))
-        assert seen() == expected, f"call {number}"
-    assert writes, "some were killed half-way"
+            environment.service(KilledClient(environment.table.client, number)).refresh(settings_of(), (NOVEMBER,))
+        writes += stored_state() != before
+        environment.service().refresh(settings_of(), (NOVEMBER,))
+        assert stored_state() == expected, f"call {number}"
+    assert writes, "some calls were killed in the middle"
 
 
-def test_failure_while_reading_athena_rows_loses_nothing(world: World) -> None:
+def test_failure_while_reading_athena_rows_loses_nothing(environment: BillEnvironment) -> None:
     class Torn(DuckDbBill):
         def read(self, start: datetime, end: datetime) -> BillExtract:
             def some(lines: Iterator[BillLine]) -> Iterator[BillLine]:
@@ -341,29 +345,29 @@ def test_failure_while_reading_athena_rows_loses_nothing(world: World) -> None:
 
             return BillExtract(some(super().read(start, end).lines), 1)
 
-    write_export(world.folder, first_days())
-    world.reader = Torn(world.folder, cur_settings())
+    write_export(environment.folder, first_days())
+    environment.reader = Torn(environment.folder, cur_settings())
     with pytest.raises(SourceError, match="fetch the rows"):
-        world.refresh(months=(NOVEMBER,))
-    assert world.store.months() == {}, "not marked as read"
-    world.reader = DuckDbBill(world.folder, cur_settings())
-    world.refresh(months=(NOVEMBER,))
-    changed = {hour for change in world.store.changes() for hour in change.hours}
-    assert changed == set(world.store.bills(OCTOBER, DECEMBER))
+        environment.refresh(months=(NOVEMBER,))
+    assert environment.store.months() == {}, "not marked as read"
+    environment.reader = DuckDbBill(environment.folder, cur_settings())
+    environment.refresh(months=(NOVEMBER,))
+    changed = {hour for change in environment.store.changes() for hour in change.hours}
+    assert changed == set(environment.store.bills(OCTOBER, DECEMBER))
     assert len(changed) == 6
 
 
-def test_amounts_of_a_month_equal_its_bill(world: World) -> None:
-    """Against a sum over the items themselves: nothing is lost between export, statement, blend and store."""
+def test_amounts_of_a_month_equal_its_bill(environment: BillEnvironment) -> None:
+    """Compares with a sum over the bill items: nothing is lost between export, statement, blend and store."""
     chance = [Decimal(number * 7919 % 5501) / 100 for number in range(300)]
     items = [
         on_demand(f"i-0{number % 7}", "p5.48xlarge", NOVEMBER + number * timedelta(hours=2), str(amount))
         for number, amount in enumerate(chance)
         if NOVEMBER + number * timedelta(hours=2) < NOW
     ]
-    write_export(world.folder, items)
-    world.refresh()
-    stored = world.store.bills(NOVEMBER, DECEMBER)
+    write_export(environment.folder, items)
+    environment.refresh()
+    stored = environment.store.bills(NOVEMBER, DECEMBER)
     total = sum(billed.amount for bill in stored.values() for billed in bill.instances.values())
     assert total == sum(item.effective for item in items if item.effective)
     assert len(stored) == len([item for item in items if item.effective])

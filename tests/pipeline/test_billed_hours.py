@@ -1,4 +1,4 @@
-"""From the bill to the hour: what was rated at a list price is rated again at what AWS charged."""
+"""Hours rated at list price are rated again when their bill arrives."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from gpucost.core.errors import SourceError
-from gpucost.core.hours import HOUR as ONE_HOUR
+from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.pricing.bill_lines import BillExtract, BillLine
 from gpucost.pipeline.node_pools import LedgerNodePools
 from gpucost.pipeline.refresh_bill import BillService
@@ -26,7 +26,7 @@ from tests.records import HOUR
 BILLED = BillLine(
     kind="instance",
     start=HOUR,
-    end=HOUR + ONE_HOUR,
+    end=HOUR + HOUR_LENGTH,
     account="1",
     region="us-east-1",
     resource="i-0",
@@ -41,7 +41,7 @@ BILLED = BillLine(
 
 
 class BilledSystem(System):
-    """Nodes at $10 by the settings until the bill arrives."""
+    """Nodes cost $10 by the settings until the bill arrives."""
 
     def __init__(self, table: DynamoTable) -> None:
         super().__init__(table)
@@ -61,7 +61,7 @@ class BilledSystem(System):
         )
 
     def export(self, cur: CurSettings) -> AthenaBill:
-        return self  # type: ignore[return-value]  # a fake of what the service uses
+        return self  # type: ignore[return-value]  # a fake with the methods that the service uses
 
     def read(self, start: datetime, end: datetime) -> BillExtract:
         if self.fails:
@@ -113,8 +113,8 @@ def test_hour_is_provisional_until_its_bill_arrives(billed: BilledSystem) -> Non
     assert billed.reprice() == 1
     assert (billed.line().price_source, billed.line().allocated_usd) == ("cur", Decimal("3.2"))
     assert billed.status() == ("complete", 2)
-    assert billed.status(HOUR + ONE_HOUR) == ("provisional", 1)
-    (restatement,) = billed.ledger.restatements("demo", HOUR, HOUR + 2 * ONE_HOUR)
+    assert billed.status(HOUR + HOUR_LENGTH) == ("provisional", 1)
+    (restatement,) = billed.ledger.restatements("demo", HOUR, HOUR + 2 * HOUR_LENGTH)
     assert restatement.reason == f"the bill of {HOUR:%Y-%m-%d} is new or changed"
 
 
@@ -128,7 +128,7 @@ def test_second_refresh_and_repricing_change_nothing(billed: BilledSystem) -> No
     assert billed.status() == ("complete", 2)
 
 
-def test_corrected_bill_adds_one_restatement(billed: BilledSystem) -> None:
+def test_corrected_bill_adds_a_single_restatement(billed: BilledSystem) -> None:
     billed.attribute(version=2)
     billed.lines = [replace(BILLED, is_final=False)]
     billed.refresh(PricesDue())
@@ -161,8 +161,8 @@ def test_hour_missing_from_a_closed_bill_is_final(billed: BilledSystem) -> None:
     billed.bill = BillService(billed.export, billed.bills, clock=lambda: month_after)
     billed.refresh(PricesDue(months=(f"{HOUR:%Y-%m}",)))
     assert billed.bills.months() == {HOUR.replace(day=1, hour=0): True}
-    assert billed.reprice() == 2 + 1  # the hour that is billed, and both with the month
+    assert billed.reprice() == 2 + 1  # the billed hour, and both hours with the month
     assert billed.status(HOUR) == ("complete", 2)
-    assert billed.status(HOUR + ONE_HOUR) == ("complete", 2)
+    assert billed.status(HOUR + HOUR_LENGTH) == ("complete", 2)
     billed.refresh(PricesDue(months=(f"{HOUR:%Y-%m}",)))
     assert billed.reprice() == 0

@@ -1,4 +1,4 @@
-"""What split policies would charge: the same price, split otherwise, from stored usage."""
+"""Comparisons of split policies: the same node price, split differently, from stored usage."""
 
 import json
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ import pytest
 
 from gpucost.core.amounts import quantize
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.hours import HOUR as ONE_HOUR
+from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.pipeline.split_comparison import SplitComparison
 from gpucost_cli import hours_commands
@@ -40,7 +40,7 @@ def system(table: DynamoTable) -> System:
 def test_every_policy_sums_to_the_same_node_cost(system: System) -> None:
     system.attribute(hours=3, version=2)
     comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(
-        ["demo"], HOUR, HOUR + 3 * ONE_HOUR
+        ["demo"], HOUR, HOUR + 3 * HOUR_LENGTH
     )
     # One of two GPUs is held: half of the GPUs' part of $10, three times. By hand: scad 18 / (18 + 7.2 + 3.2), opencost
     # 1.9 / (1.9 + 0.252888 + 0.135584), own 6 / (6 + 4 + 8).
@@ -61,18 +61,18 @@ def test_every_policy_sums_to_the_same_node_cost(system: System) -> None:
 
 def test_comparison_changes_nothing_and_skips_hours_without_usage(system: System) -> None:
     system.attribute(hours=1, version=2)
-    before = system.ledger.manifests("demo", HOUR, HOUR + 5 * ONE_HOUR)
+    before = system.ledger.manifests("demo", HOUR, HOUR + 5 * HOUR_LENGTH)
     comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(
-        ["demo"], HOUR, HOUR + 5 * ONE_HOUR
+        ["demo"], HOUR, HOUR + 5 * HOUR_LENGTH
     )
     assert {sums.hours for sums in comparison} == {1}
-    assert system.ledger.manifests("demo", HOUR, HOUR + 5 * ONE_HOUR) == before
+    assert system.ledger.manifests("demo", HOUR, HOUR + 5 * HOUR_LENGTH) == before
 
 
 def test_missing_price_under_a_policy_is_null_with_a_note(system: System) -> None:
     system.metrics.instance_type = "x9.unheard-of"
     system.attribute(hours=1, version=2)
-    comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + ONE_HOUR)
+    comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + HOUR_LENGTH)
     shown = {sums.policy: sums.units["a"].figures()["allocated_usd"] for sums in comparison}
     assert shown == {"gpu-bears-all": 5, "datadog": Decimal("4.75"), "scad": None, "opencost": None, "own": None}
     assert hours_commands.amounts(comparison, "a") == [*shown.values()]
@@ -88,6 +88,6 @@ def test_hours_in_two_currencies_are_not_added(system: System) -> None:
     system.store.push(json.dumps({**DOCUMENT, "pricing": pricing}), author="me", now=NOW)
     system.restate(version=3)
     comparison = SplitComparison(system.store, system.ledger, system.pricer)
-    assert {sums.currency for sums in comparison.compare(["demo"], HOUR, HOUR + ONE_HOUR)} == {"EUR"}
+    assert {sums.currency for sums in comparison.compare(["demo"], HOUR, HOUR + HOUR_LENGTH)} == {"EUR"}
     with pytest.raises(InvalidInputError, match="the hours are in EUR and USD, which cannot be added up"):
-        comparison.compare(["demo"], HOUR, HOUR + 2 * ONE_HOUR)
+        comparison.compare(["demo"], HOUR, HOUR + 2 * HOUR_LENGTH)

@@ -1,4 +1,4 @@
-"""A cluster that leaves the settings takes nothing with it that was recorded before, on the real database engine."""
+"""Records of a cluster stay after it is removed from the settings. The tests use DynamoDB Local."""
 
 import json
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from gpucost.pipeline.months import MonthService
 from gpucost.pipeline.node_pools import LedgerNodePools
 from gpucost.reports import ReportService
 from gpucost.reports.parameters import QueryParameters
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage import settings_store
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Departure, StoredSettings
@@ -46,21 +46,21 @@ class Fleet:
         self.push(LEFT, "east")
 
     def push(self, at: datetime, *clusters: str) -> StoredSettings:
-        """Settings that name these clusters."""
+        """Settings with these clusters."""
         document = {
             "clusters": [{"name": name, "prometheus": {"url": "http://127.0.0.1:9"}} for name in clusters],
             "pricing": {"source": "constant", "gpu_hourly_usd": 12},
         }
         return self.store().push(json.dumps(document), author="me", now=at)
 
-    def store(self) -> DocumentStore:
-        return DocumentStore(self.table.client, self.table.name, clock=lambda: NOW)
+    def store(self) -> SettingsDocumentStore:
+        return SettingsDocumentStore(self.table.client, self.table.name, clock=lambda: NOW)
 
     def change(self, version: int, how: str, values: dict[str, Any] | None = None) -> None:
         """Damage a version."""
-        where = {"pk": {"S": "SETTINGS"}, "sk": {"S": f"{version:08d}"}}
-        named = {"ExpressionAttributeValues": values} if values else {}
-        self.table.client.update_item(TableName=self.table.name, Key=where, UpdateExpression=how, **named)
+        key = {"pk": {"S": "SETTINGS"}, "sk": {"S": f"{version:08d}"}}
+        attributes = {"ExpressionAttributeValues": values} if values else {}
+        self.table.client.update_item(TableName=self.table.name, Key=key, UpdateExpression=how, **attributes)
 
     def reports(self) -> ReportService:
         rollups = RollupStore(self.table.client, self.table.name)
@@ -109,7 +109,7 @@ def test_departed_cluster_is_not_in_later_responses(fleet: Fleet) -> None:
     assert report.coverage.hours_expected == 24
 
 
-def test_scoped_caller_sees_only_own_units_of_a_departed_cluster(fleet: Fleet) -> None:
+def test_scoped_caller_sees_only_its_units_of_a_departed_cluster(fleet: Fleet) -> None:
     unit = line().business_unit
     report = fleet.reports().business_unit(unit, parameters(SEPTEMBER, NOVEMBER), scope=Scope(frozenset({unit})))
     assert report.totals is not None
@@ -121,10 +121,10 @@ def test_scoped_caller_sees_only_own_units_of_a_departed_cluster(fleet: Fleet) -
 def test_settings_record_when_clusters_left(fleet: Fleet) -> None:
     assert fleet.store().current().departed == {"west": Departure(LEFT, 1)}
     assert fleet.push(LEFT + DAY, "east", "north").departed == {"west": Departure(LEFT, 1)}
-    gone = Departure(LEFT + 2 * DAY, 3)
-    assert fleet.push(LEFT + 2 * DAY, "west").departed == {"east": gone, "north": gone}
+    departure = Departure(LEFT + 2 * DAY, 3)
+    assert fleet.push(LEFT + 2 * DAY, "west").departed == {"east": departure, "north": departure}
     last = fleet.push(LEFT + 3 * DAY, "east")
-    assert last.departed == {"north": gone, "west": Departure(LEFT + 3 * DAY, 4)}
+    assert last.departed == {"north": departure, "west": Departure(LEFT + 3 * DAY, 4)}
     assert fleet.store().current() == last
     assert (last.clusters(OCTOBER), last.clusters(NOVEMBER)) == (["east", "north", "west"], ["east"])
 
@@ -160,7 +160,7 @@ def test_push_reads_only_the_newest_version(fleet: Fleet) -> None:
 
 
 class ExportedDays:
-    """A catalogue in which each cluster has one day, and a bucket that names addresses."""
+    """A catalogue in which each cluster has one day, and a bucket that signs URLs."""
 
     def days(self, cluster: str, start: datetime, end: datetime) -> list[ExportedDay]:
         exported = ExportedDay(cluster, OCTOBER, 1, "complete", 1, 1, 1, "USD", NOW, "f", 1)

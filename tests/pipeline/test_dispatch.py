@@ -1,4 +1,4 @@
-"""Dispatch on the real engine and real queues: what is due is sent, once per message of at most 24 hours."""
+"""Dispatch with DynamoDB Local and moto's queues sends due hours, at most 24 in a message."""
 
 import json
 import re
@@ -17,11 +17,11 @@ from gpucost.core.hours import HOUR
 from gpucost.core.ledger import ClosedMonth, due_hours
 from gpucost.core.model import HourRecord, Status
 from gpucost.core.rollups import DAY
-from gpucost.pipeline.dispatch import MAX_SILENCE, DispatchService, due_messages
-from gpucost.runtime import aws
+from gpucost.pipeline.dispatch import MAX_PUBLICATION_GAP, DispatchService, due_messages
+from gpucost.runtime.aws import AwsClients
 from gpucost.runtime.messages import HoursDue, ScheduledTick, Tick, read_message
 from gpucost.runtime.messaging import MessageBus
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from tests.conftest import DynamoTable
 from tests.records import line, record
@@ -37,11 +37,11 @@ SETTINGS = json.dumps(
 
 
 class Fleet:
-    """A dispatch service with everything real behind it."""
+    """A dispatch service with real stores and queues."""
 
     def __init__(self, endpoint: str, table: DynamoTable) -> None:
         self.ledger = Ledger(table.client, table.name)
-        self.store = DocumentStore(table.client, table.name, clock=lambda: datetime.now(UTC))
+        self.store = SettingsDocumentStore(table.client, table.name, clock=lambda: datetime.now(UTC))
         self._sqs, sns = local_client("sqs", endpoint), local_client("sns", endpoint)
         self._queues = {name: self._sqs.create_queue(QueueName=f"{name}-{table.name}"[:80])["QueueUrl"]
                         for name in ("hours", "backfill", "dead", "events")}  # fmt: skip
@@ -53,6 +53,7 @@ class Fleet:
             backfill_queue_url=self._queues["backfill"],
             dead_letter_queue_url=self._queues["dead"],
             events_topic_arn=topic,
+            client=AwsClients(),
         )
         self.service = DispatchService(self.store, self.ledger, self.ledger.versions, bus)
         self.bus = bus
@@ -87,9 +88,7 @@ def endpoint() -> Iterator[str]:
 def fleet(endpoint: str, table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
     for name, value in credentials(endpoint).items():
         monkeypatch.setenv(name, value)
-    aws.client.cache_clear()
     yield Fleet(endpoint, table)
-    aws.client.cache_clear()
 
 
 def test_nothing_is_sent_before_the_first_push(fleet: Fleet) -> None:
@@ -122,13 +121,13 @@ def test_missing_and_waiting_hours_are_sent_when_they_are_due(fleet: Fleet) -> N
     fleet.publish(record(cluster="blue", hour=NEWEST - 4 * HOUR, status="incomplete"), early)  # due: 1 h after
     fleet.publish(record(cluster="blue", hour=NEWEST - HOUR, status="incomplete"))  # not due before the next tick
     provisional = record([line()], cluster="blue", hour=NEWEST - 3 * HOUR, status="provisional")
-    fleet.publish(provisional, early)  # metered already: only its prices wait
+    fleet.publish(provisional, early)  # metered; only prices are missing
     result = fleet.service.dispatch(TICK, "why")
     assert result is not None
     assert [work for work in fleet.work() if work[0] == "blue"] == [
         ("blue", NEWEST - 39 * HOUR, 24),
         ("blue", NEWEST - 15 * HOUR, 11),
-        ("blue", NEWEST - 4 * HOUR, 1),  # tried before: apart from those that were not
+        ("blue", NEWEST - 4 * HOUR, 1),  # tried before, so separate from new hours
         ("blue", NEWEST, 1),
     ]
     assert result.hours_overdue == 37
@@ -177,7 +176,7 @@ def test_damaged_item_delays_only_its_cluster(fleet: Fleet, table: DynamoTable) 
 
 
 BACKFILLED: tuple[tuple[int, Status], ...] = ((20, "complete"), (9, "complete"), (5, "incomplete"), (2, "complete"))
-"""Days ago."""
+"""Attempts of some days ago."""
 
 
 def test_backfilled_hours_do_not_move_the_start_of_the_schedule(fleet: Fleet) -> None:
@@ -193,7 +192,7 @@ def test_backfilled_hours_do_not_move_the_start_of_the_schedule(fleet: Fleet) ->
     assert [(state.cluster, state.hours_overdue) for state in fleet.ticks()[0].clusters] == [("blue", 0), ("green", 0)]
     fleet.publish(record([line()], cluster="blue", hour=NEWEST - 3 * HOUR))
     fleet.service.dispatch(TICK, "why")
-    assert fleet.work()[0] == ("blue", NEWEST - 2 * HOUR, 3), "since the first hour of its own"
+    assert fleet.work()[0] == ("blue", NEWEST - 2 * HOUR, 3), "since its own first hour"
 
 
 def test_backfill_without_recent_publications_keeps_due_hours(fleet: Fleet) -> None:
@@ -219,14 +218,14 @@ def test_hours_that_left_the_reach_are_searched_once_a_day(fleet: Fleet) -> None
 
 @pytest.mark.parametrize("first", [29, 31], ids=["a young cluster", "an old one"])
 def test_missing_hours_beyond_the_reach_are_searched_once_a_day(fleet: Fleet, first: int) -> None:
-    """A queue did not accept them, or a month was closed without them and is reopened."""
+    """The queue did not accept them, or the month was closed without them and reopened."""
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 60 * DAY)
     there = [NEWEST - days * DAY for days in (first, 20, 12, 1)]
     for hour in there:
         fleet.publish(record([line()], cluster="blue", hour=hour))
     assert min(sent_of_blue(fleet, TICK.scheduled_time)) == NEWEST - 12 * DAY + HOUR
     midnight = TICK.scheduled_time + 14 * HOUR
-    oldest = max(there[0], NEWEST + 15 * HOUR - MAX_SILENCE)
+    oldest = max(there[0], NEWEST + 15 * HOUR - MAX_PUBLICATION_GAP)
     hours = [oldest + n * HOUR for n in range((NEWEST + 15 * HOUR - oldest) // HOUR)]
     assert sent_of_blue(fleet, midnight) == {*hours} - {*there}
 
@@ -242,7 +241,7 @@ def test_hours_that_waited_before_a_pause_of_months_are_tried_once_more(fleet: F
 
 
 def test_due_hours_of_a_departed_cluster_are_sent_until_published(fleet: Fleet) -> None:
-    """With the last settings that name it, and up to the hour in which it left; the tick has no state of it."""
+    """Its last settings are used, up to the hour of its removal. The tick keeps no state of it."""
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 5 * DAY)
     fleet.publish(record([line()], cluster="blue", hour=NEWEST - 3 * HOUR))
     fleet.publish(record(cluster="blue", hour=NEWEST - HOUR, status="incomplete"), TICK.scheduled_time - HOUR)
@@ -254,7 +253,7 @@ def test_due_hours_of_a_departed_cluster_are_sent_until_published(fleet: Fleet) 
     sent = [read_message(HoursDue, body) for body in fleet.taken("hours")]
     (blue,) = [message for message in sent if message.cluster == "blue"]
     assert (blue.first_hour, blue.hours, blue.settings_version, blue.origin) == (NEWEST - 2 * HOUR, 3, 1, "schedule")
-    assert not [message for message in sent if message.cluster == "green"], "of which nothing was ever known"
+    assert not [message for message in sent if message.cluster == "green"], "it never had any figures"
     assert {state.cluster for state in fleet.ticks()[0].clusters} == {"red", "white"}
     for hours in range(3):
         fleet.publish(record([line()], cluster="blue", hour=NEWEST - hours * HOUR))
@@ -272,7 +271,7 @@ def sent_of_blue(fleet: Fleet, at: datetime) -> set[datetime]:
     return {hour for cluster, first, hours in fleet.work() if cluster == "blue" for hour in hours_from(first, hours)}
 
 
-def test_backfill_uses_its_own_queue(fleet: Fleet) -> None:
+def test_backfill_uses_a_separate_queue(fleet: Fleet) -> None:
     hours = [NEWEST - i * HOUR for i in range(50)][::-1]
     fleet.bus.send_due(due_messages("blue", hours, settings_version=1, origin="backfill", correlation_id="me"))
     assert fleet.work() == []
@@ -295,7 +294,7 @@ def test_incomplete_hour_is_tried_at_the_end_of_its_look_back_and_then_abandoned
                 record(cluster="blue", hour=hour, status="incomplete"),
                 replacing=old, settings_version=1, now=at + timedelta(minutes=6), last_attempt=end,
             )  # fmt: skip
-        # The hours that follow are there, so that this one alone is due.
+        # The later hours are published, so that only this one is due.
         fleet.ledger.publish(
             record([line()], cluster="blue", hour=at), replacing=None, settings_version=1, now=at + HOUR
         )
@@ -308,7 +307,7 @@ def test_incomplete_hour_is_tried_at_the_end_of_its_look_back_and_then_abandoned
 
 
 def test_hour_still_waiting_beyond_the_look_back_is_tried_once_more(fleet: Fleet) -> None:
-    """No schedule fired for days: what fell out of the look-back meanwhile is closed, too."""
+    """No schedule fired for days. Hours that left the look-back in this time are closed, too."""
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time)
     long_ago = NEWEST - 171 * HOUR
     fleet.publish(record(cluster="blue", hour=long_ago, status="incomplete"), long_ago + HOUR)
@@ -332,11 +331,11 @@ def test_all_hours_since_the_last_publication_are_sent(fleet: Fleet) -> None:
 @pytest.mark.parametrize("backfilled", [0, 3], ids=["nothing since", "a backfill since"])
 def test_hour_that_waited_before_a_long_pause_is_tried_once_more(fleet: Fleet, backfilled: int) -> None:
     fleet.store.push(SETTINGS, author="me", now=TICK.scheduled_time - 60 * DAY)
-    last = NEWEST - MAX_SILENCE
+    last = NEWEST - MAX_PUBLICATION_GAP
     waiting = {last - 13 * DAY, last}
     for hour in waiting:
         fleet.publish(record(cluster="blue", hour=hour, status="incomplete"), last + HOUR)
-    for hour, last_attempt in ((last - DAY, None), (last - 2 * DAY, last)):  # the second is given up
+    for hour, last_attempt in ((last - DAY, None), (last - 2 * DAY, last)):  # the second hour is abandoned
         hour_record = record(cluster="blue", hour=hour, status="incomplete")
         fleet.ledger.publish(
             hour_record, replacing=None, settings_version=1, now=last + HOUR, last_attempt=last_attempt, backfilled=True
@@ -365,7 +364,7 @@ def test_tick_after_others_reads_only_its_reach(fleet: Fleet) -> None:
         fleet.publish(record([line()], cluster=name, hour=NEWEST - silent))
     ledger = RecordingLedger(fleet.ledger._table._client, fleet.ledger._table._name)
     DispatchService(fleet.store, ledger, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
-    assert ledger.starts == [NEWEST - reach, NEWEST - reach, NEWEST - reach - MAX_SILENCE]
+    assert ledger.starts == [NEWEST - reach, NEWEST - reach, NEWEST - reach - MAX_PUBLICATION_GAP]
 
 
 def test_damaged_settings_leave_the_last_valid_ones_in_force(fleet: Fleet) -> None:
@@ -381,15 +380,15 @@ def test_damaged_settings_leave_the_last_valid_ones_in_force(fleet: Fleet) -> No
     for number, damage in enumerate(damages, start=2):
         newer = {**item, "sk": {"S": f"{number:08d}"}, "n": {"N": str(number)}, **damage}
         table._client.put_item(TableName=table._name, Item=newer)
-    fresh = DocumentStore(table._client, table._name, clock=lambda: datetime.now(UTC))
+    fresh = SettingsDocumentStore(table._client, table._name, clock=lambda: datetime.now(UTC))
     result = DispatchService(fresh, fleet.ledger, fleet.ledger.versions, fleet.bus).dispatch(TICK, "why")
     assert result is not None
-    assert [reason.split(":")[0] for reason in result.settings_refused] == [
+    assert [reason.split(":")[0] for reason in result.unreadable_settings] == [
         f"version {n} of the settings" for n in (4, 3, 2)
     ]
-    assert "must be a list" in result.settings_refused[0]
-    assert "damaged" in result.settings_refused[1]
-    assert "schema version 99" in result.settings_refused[2]
+    assert "must be a list" in result.unreadable_settings[0]
+    assert "damaged" in result.unreadable_settings[1]
+    assert "schema version 99" in result.unreadable_settings[2]
     assert result.hours_sent == 2
     assert [stored.version for stored in fresh.history()] == [1]
     assert fresh.push(SETTINGS, author="me", now=TICK.scheduled_time).version == 5

@@ -1,4 +1,4 @@
-"""Two deliveries of one piece of work, of which one comes late: it takes nothing from what others did meanwhile."""
+"""A late delivery of a message does not overwrite the work that others did in the meantime."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -9,12 +9,12 @@ import pytest
 from botocore.exceptions import ClientError
 
 from gpucost.core.errors import ConflictError, MetricsUnavailableError
-from gpucost.core.hours import HOUR as ONE_HOUR
+from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.metering.observations import Observation
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.runtime.messages import HoursDue
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from tests.conftest import DynamoTable
 from tests.pipeline.test_restate import NOW, OnePod, System, document
@@ -22,7 +22,7 @@ from tests.records import HOUR
 
 
 class InterleavedClient:
-    """The real client; something else happens right before its first transaction, or first call of another name."""
+    """The real client, which runs a function before its first transaction, or before its first call of another name."""
 
     def __init__(self, client: Any, action: Callable[[], object], call: str = "transact_write_items") -> None:
         self._client, self._actions, self._call = client, [action], call
@@ -62,7 +62,7 @@ def test_late_restatement_keeps_the_chain_and_newer_settings(table: DynamoTable)
     assert system.line().allocated_usd == 30
     assert [
         restatement.after.costs.allocated_usd
-        for restatement in system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+        for restatement in system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH)
     ] == [
         20,
         30,
@@ -74,13 +74,13 @@ def test_older_settings_do_not_replace_newer_ones_without_changes(table: DynamoT
     system.attribute()
     system.push(20)
     system.push(12)
-    assert system.restate(version=3) == [2], "it says what it said, now under version 3"
-    assert system.restate(version=2) == [2], "which had come first, and is delivered last"
+    assert system.restate(version=3) == [2], "the same figures, now as version 3"
+    assert system.restate(version=2) == [2], "it was received first and delivered last"
     assert system.line().allocated_usd == 12
-    assert system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR) == [], "nothing changed"
+    assert system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH) == [], "nothing changed"
     system.push(20)
     assert system.restate(version=4) == [3]
-    assert [restatement.version for restatement in system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)] == [3]
+    assert [restatement.version for restatement in system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH)] == [3]
 
 
 def test_cached_settings_of_a_warm_function_do_not_replace_newer_ones(table: DynamoTable) -> None:
@@ -88,7 +88,7 @@ def test_cached_settings_of_a_warm_function_do_not_replace_newer_ones(table: Dyn
     system.attribute()
     system.push(20)
     assert system.store.current().version == 2
-    others = DocumentStore(table.client, table.name, clock=lambda: NOW)
+    others = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
     others.push(document(12), author="me", now=NOW)
     assert system.store.current().version == 2, "less than a minute old"
     assert system.restate(version=2) == [2]
@@ -103,8 +103,8 @@ def test_later_price_is_rated_with_the_requested_settings(table: DynamoTable) ->
     system.attribute(version=2)
     system.push(0, pricing={"source": "on-demand", "discounts": [{"percent": 30}]})
     assert system.restate(version=3) == [2], "there is no price yet"
-    where = {"instance_type": "p4d.24xlarge", "region": "eu-west-1"}
-    price = Price("on-demand", "node-hour", Decimal(32), where, "USD", HOUR - timedelta(days=1), None)
+    applies_to = {"instance_type": "p4d.24xlarge", "region": "eu-west-1"}
+    price = Price("on-demand", "node-hour", Decimal(32), applies_to, "USD", HOUR - timedelta(days=1), None)
     system.book.replace("on-demand", [price], rated_until=NOW, now=NOW)
     assert system.restate(version=None) == [3]
     assert system.line().allocated_usd == Decimal("2.8"), "an eighth of the node, with the discount"
@@ -120,12 +120,12 @@ def test_winning_restatement_of_two_with_the_same_figures_is_listed(table: Dynam
 
     late = Ledger(InterleavedClient(table.client, meanwhile, "batch_write_item"), table.name)
     assert system.restate(why="just trying", ledger=late) == [2]
-    (restatement,) = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+    (restatement,) = system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH)
     assert restatement.reason == "approved by finance"
 
 
 class UnreachableMetrics(OnePod):
-    """A metrics source that does not answer."""
+    """A metrics source that is unavailable."""
 
     def observe(self, hours: Sequence[datetime]) -> list[Observation]:
         raise MetricsUnavailableError("answered 503, 4 times")
@@ -137,7 +137,7 @@ def test_hour_is_tried_twice_with_the_shortest_look_back(table: DynamoTable) -> 
     system.push(12, lookback_hours=1)
     system.metrics = UnreachableMetrics()
     work = HoursDue(cluster="demo", first_hour=HOUR, hours=1, settings_version=2, origin="schedule", correlation_id="c")
-    for minutes, next_attempt in ((65, HOUR + 2 * ONE_HOUR), (125, None)):
+    for minutes, next_attempt in ((65, HOUR + 2 * HOUR_LENGTH), (125, None)):
         at = HOUR + timedelta(minutes=minutes)
 
         def clock(at: datetime = at) -> datetime:
@@ -155,7 +155,7 @@ def test_hour_is_tried_twice_with_the_shortest_look_back(table: DynamoTable) -> 
 
 def test_figures_are_published_after_an_incomplete_concurrent_delivery(table: DynamoTable) -> None:
     system = System(table)
-    there = system.metrics
+    reachable_metrics = system.metrics
 
     def meanwhile() -> None:
         system.metrics = UnreachableMetrics()
@@ -164,7 +164,7 @@ def test_figures_are_published_after_an_incomplete_concurrent_delivery(table: Dy
     class Slow(OnePod):
         def observe(self, hours: Sequence[datetime]) -> list[Observation]:
             meanwhile()
-            return there.observe(hours)
+            return reachable_metrics.observe(hours)
 
     system.metrics = Slow()
     system.attribute()
@@ -176,9 +176,9 @@ def test_figures_are_published_after_an_incomplete_concurrent_delivery(table: Dy
 
 def test_hour_blocked_by_other_transactions_is_delivered_again(table: DynamoTable) -> None:
     system = System(table)
-    there, system.metrics = system.metrics, UnreachableMetrics()
+    reachable_metrics, system.metrics = system.metrics, UnreachableMetrics()
     system.attribute()
-    system.metrics = there
+    system.metrics = reachable_metrics
 
     class Busy:
         def __getattr__(self, name: str) -> Any:

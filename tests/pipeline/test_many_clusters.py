@@ -1,4 +1,4 @@
-"""Hundreds of clusters, with workspaces in other accounts and regions: one that fails delays only itself."""
+"""With hundreds of clusters in several accounts and regions, a failing cluster delays only itself."""
 
 import json
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ from gpucost.core.hours import HOUR, floor_hour
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.pipeline.dispatch import DispatchService
 from gpucost.pipeline.pricing import Pricer
-from gpucost.runtime import aws
+from gpucost.runtime.aws import AwsClients
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.messages import HoursDue, ScheduledTick, Tick, read_message
 from gpucost.runtime.messaging import MessageBus
 from gpucost.settings import ClusterSettings, Settings
-from gpucost.settings_document import DocumentStore, parse_settings
+from gpucost.settings_document import SettingsDocumentStore, parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.bill_store import BillStore
@@ -34,7 +34,7 @@ CLUSTERS = 300
 NOW = floor_hour(datetime.now(UTC)) + timedelta(minutes=5)
 NEWEST = NOW.replace(minute=0) - HOUR
 UNREAD = {7, 150, 299}
-"""Clusters whose part of the table cannot be read when the schedule fires."""
+"""Clusters whose partition cannot be read when the schedule fires."""
 AWAY, NO_ROLE = 20, 21
 DENIED = """<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error><Type>Sender</Type>
 <Code>AccessDenied</Code><Message>User: me is not authorized to perform: sts:AssumeRole</Message></Error>
@@ -46,9 +46,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     with running_aws() as address:
         for name, value in credentials(address).items():
             monkeypatch.setenv(name, value)
-        aws.client.cache_clear()
         yield address
-        aws.client.cache_clear()
 
 
 def name(number: int) -> str:
@@ -72,7 +70,7 @@ def document() -> str:
 
 
 class FailingLedger(Ledger):
-    """The real ledger, which some clusters' partitions are refused of."""
+    """The real ledger, in which reads of some clusters fail."""
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> Any:
         if int(cluster[-3:]) in UNREAD:
@@ -93,9 +91,9 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
     sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
     bus = MessageBus(
         hours_queue_url=queues["hours"], backfill_queue_url=queues["hours"], dead_letter_queue_url=queues["dead"],
-        events_topic_arn=topic,
+        events_topic_arn=topic, client=AwsClients(),
     )  # fmt: skip
-    store = DocumentStore(table.client, table.name, clock=lambda: NOW)
+    store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
     store.push(document(), author="me", now=NOW)
     ledger = FailingLedger(table.client, table.name)
     result = DispatchService(store, ledger, ledger.versions, bus).dispatch(ScheduledTick(scheduled_time=NOW), "why")
@@ -103,7 +101,9 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
     assert {failure.split(":")[0] for failure in result.failures} == {name(n) for n in UNREAD}
     assert result.hours_sent == CLUSTERS - len(UNREAD)
     (tick,) = _taken(sqs, queues["events"])
-    assert len(read_message(Tick, json.loads(tick)["Message"]).clusters) == result.hours_sent, "one message holds all"
+    assert len(read_message(Tick, json.loads(tick)["Message"]).clusters) == result.hours_sent, (
+        "a single message has all hours"
+    )
     due = {
         message.cluster: message for message in (read_message(HoursDue, body) for body in _taken(sqs, queues["hours"]))
     }
@@ -111,7 +111,7 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
 
     def reader(cluster: ClusterSettings, settings: Settings, _deadline: Deadline | None = None) -> PrometheusReader:
         if cluster.name in {name(AWAY), name(NO_ROLE)}:
-            return metrics_reader(cluster, settings)  # nothing listens at its address
+            return metrics_reader(cluster, settings)  # no server listens at its address
         return ScriptedReader(cluster.name, NEWEST, lambda: NOW)
 
     monkeypatch.setattr("gpucost.sources.prometheus.client.BACKOFF_SECONDS", 0.0)
@@ -134,7 +134,7 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
         manifest = manifests[n]
         assert manifest is not None
         assert why in manifest.notes[0]
-    assert list(_taken(sqs, queues["dead"])) == [], "neither is a mistake of ours"
+    assert list(_taken(sqs, queues["dead"])) == [], "neither is a bug"
 
 
 def _taken(sqs: Any, queue: str) -> Iterator[str]:

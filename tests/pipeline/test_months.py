@@ -22,7 +22,7 @@ from gpucost.pipeline.months import Adjustments, MonthService
 from gpucost.reports import ReportService
 from gpucost.reports.parameters import QueryParameters
 from gpucost.reports.records import HourRow
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import CLOSED_MONTH_REASON, Ledger
 from gpucost.storage.rollups import RollupStore
 from gpucost_cli.month_commands import adjustments_csv, adjustments_json
@@ -32,12 +32,12 @@ from tests.records import line, record
 MONTH = "2026-10"
 START, END = datetime(2026, 10, 30, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC)
 FIRST = END - 4 * HOUR
-"""Of the few hours that the cluster has: four, and two of the next month."""
+"""The cluster has four hours of the month, and two of the next."""
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 
 
 class InterleavedClient:
-    """The real client; something else happens right before its n-th call of a name."""
+    """The real client, which runs a function before its n-th call of a name."""
 
     def __init__(self, client: Any, name: str, action: Callable[[], object], at: int = 1) -> None:
         self._client, self._name, self._action, self._left = client, name, action, at
@@ -60,7 +60,7 @@ class System:
         self.table = table
         self.ledger = Ledger(table.client, table.name)
         self.rollups = RollupStore(table.client, table.name)
-        self.store = store = DocumentStore(table.client, table.name, clock=lambda: NOW)
+        self.store = store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
         self.push("demo")
         self.reports = ReportService(store, self.ledger, self.rollups, lambda: NOW)
         self.month_service = MonthService(store, self.ledger, self.ledger.versions, self.rollups, lambda: NOW)
@@ -73,7 +73,7 @@ class System:
         self.rollups.roll_up("demo", END, NOW)
 
     def push(self, *clusters: str) -> None:
-        """Settings that name these clusters."""
+        """Settings with these clusters."""
         document = {
             "clusters": [{"name": name, "prometheus": {"url": "http://127.0.0.1:9"}} for name in clusters],
             "pricing": {"source": "constant", "gpu_hourly_usd": 12},
@@ -81,7 +81,7 @@ class System:
         self.store.push(json.dumps(document), author="me", now=NOW)
 
     def publish(self, hour: datetime, usd: str, why: str = "", client: Any = None) -> Manifest:
-        """One hour in which one pod costs so much."""
+        """An hour in which one pod has this cost."""
         ledger = Ledger(client or self.table.client, self.table.name)
         return self.put(ledger, record([line(usd=usd)], hour=hour), why)
 
@@ -95,7 +95,7 @@ class System:
         self.month_service.close(MONTH, author="me", reason="chargeback")
 
     def answers(self) -> list[Any]:
-        """Everything that reports say of October, by hour and by day, and what is below them."""
+        """All reports of October by hour and by day, and the records that they read."""
         return [
             self.reports.costs(parameters("hour", "business_unit,namespace"), scope=FULL_ACCESS),
             self.reports.costs(parameters("day", "business_unit"), scope=FULL_ACCESS),
@@ -107,12 +107,12 @@ class System:
         ]
 
     def month(self, end: datetime = END) -> Decimal:
-        """What the days up to then cost."""
+        """Cost of the days until then."""
         totals = self.reports.costs(parameters("day", end=end), scope=FULL_ACCESS).totals
         return totals.costs.allocated_usd if totals else Decimal(0)
 
     def clusters(self, end: datetime = END) -> dict[str, Decimal]:
-        """What each cluster cost until then."""
+        """Cost of each cluster until then."""
         report = self.reports.costs(parameters("total", "cluster", end), scope=FULL_ACCESS)
         return {row.group["cluster"]: row.costs.allocated_usd for row in report.rows}
 
@@ -125,7 +125,7 @@ class System:
         return {allocation.name: allocation.costs.allocated_usd for allocation in allocations}
 
     def rows(self) -> list[HourRow]:
-        """Where every hour stands."""
+        """The status of every hour."""
         return self.reports.hours(parameters(), scope=FULL_ACCESS)[1]
 
     def restatements(self) -> list[Restatement]:
@@ -134,7 +134,7 @@ class System:
 
 
 def parameters(granularity: Granularity = "hour", group_by: str = "", end: datetime = END) -> QueryParameters:
-    """What a report is asked of the two days."""
+    """The query of a report about the two days."""
     return QueryParameters(format_timestamp(START), format_timestamp(end), granularity=granularity, group_by=group_by)
 
 
@@ -228,12 +228,12 @@ def test_month_closed_just_before_the_transaction_is_respected(system: System) -
 def test_adjustment_recorded_while_a_month_was_briefly_closed_is_not_skipped(system: System) -> None:
     """A publication reads that there is no adjustment; then one is recorded, and the month is reopened."""
 
-    def frozen_for_a_moment() -> None:
+    def close_and_reopen() -> None:
         system.close()
         system.publish(FIRST, "13", "newer")
         system.ledger.versions.reopen_month(MONTH)
 
-    opened = InterleavedClient(system.table.client, "transact_write_items", frozen_for_a_moment)
+    opened = InterleavedClient(system.table.client, "transact_write_items", close_and_reopen)
     with pytest.raises(ConflictError):
         system.publish(FIRST, "11", "older", opened)
     assert system.month_service.reopen(MONTH) == 1
@@ -270,7 +270,7 @@ def test_late_figures_of_a_missing_hour_in_a_closed_month_are_an_adjustment(syst
     assert system.month() == 51
 
 
-def test_one_of_two_concurrent_adjustments_wins(system: System) -> None:
+def test_only_the_first_of_two_concurrent_adjustments_is_stored(system: System) -> None:
     system.close()
     old = system.ledger.newest_version("demo", FIRST)
     for usd, why in (("13", "first"), ("13", "the same"), ("14", "another")):
@@ -321,7 +321,7 @@ def test_interrupted_reopening_is_continued(system: System) -> None:
         with pytest.raises(KeyboardInterrupt):
             system.month_service.reopen(MONTH)
     system.month_service.close(MONTH, author="me", reason="again", force=True)
-    assert system.month_service.reopen(MONTH) == 1, "west's, though it is in no settings"
+    assert system.month_service.reopen(MONTH) == 1, "of west, which is no longer in the settings"
     assert not system.rollups.roll_up("demo", END - DAY, NOW), "its day is summed"
 
 

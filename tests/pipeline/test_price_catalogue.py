@@ -1,4 +1,4 @@
-"""A published table of GPU instances and prices, through fetchers, book and pricing, against sums done by hand."""
+"""A published table of GPU prices through fetchers, price book and rating, compared with manual results."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -27,7 +27,7 @@ COUNTS = {
     "g4dn.xlarge": 1, "g4dn.12xlarge": 4, "g5.xlarge": 1, "g5.12xlarge": 4, "g5.48xlarge": 8, "g6.xlarge": 1,
     "g6.12xlarge": 4, "p3.2xlarge": 1, "p3.8xlarge": 4, "p4d.24xlarge": 8, "p5.48xlarge": 8,
 }  # fmt: skip
-"""GPUs per instance, of the article's instance table."""
+"""GPUs per instance, from the article's instance table."""
 TABLE = {
     "g4dn.xlarge": ("0.526", "0.158", "0.526", "0.158"),
     "g5.xlarge": ("1.006", "0.302", "1.006", "0.302"),
@@ -35,11 +35,11 @@ TABLE = {
     "g5.12xlarge": ("5.672", "1.702", "1.418", "0.4255"),
     "p3.2xlarge": ("3.060", "0.918", "3.06", "0.918"),
 }
-"""On-demand and spot per hour of the instance, of the article's spot table; and per GPU-hour, divided by hand."""
+"""On-demand and spot prices per instance-hour from the article's spot table, and per GPU-hour."""
 
 
 def priced(book: PriceStore, kind: str, capacity: str, order: tuple[PriceSource, ...], gpus: int) -> Fraction:
-    """What a GPU of a node costs for the hour."""
+    """Cost of one of a node's GPUs for an hour."""
     held = book.in_force(NOON - HOUR, NOON)
     node = GpuNode("n", instance_type=kind, zone="us-east-1a", zone_id="use1-az6", capacity_type=capacity)
     hour = Interval(to_epoch_ms(NOON - HOUR), to_epoch_ms(NOON))
@@ -90,7 +90,7 @@ def test_built_in_shapes_match_the_article_and_ec2(monkeypatch: pytest.MonkeyPat
     with mock_aws():
         catalogue = Ec2InstanceTypes(lambda service, region: boto3.client(service, region_name=region))  # type: ignore[call-overload]
         gpus_by_type = {shape.instance_type: shape.gpus for shape in catalogue.fetch("us-east-1", [*COUNTS])}
-    # EC2 itself no longer lists what it has retired.
+    # EC2 does not list retired instance types.
     assert gpus_by_type.keys() >= COUNTS.keys() - {"p3.2xlarge", "p3.8xlarge"}
     assert gpus_by_type == {kind: count for kind, count in COUNTS.items() if kind in gpus_by_type}
     assert {kind: GPUS_OF_INSTANCE[kind] for kind in COUNTS} == COUNTS

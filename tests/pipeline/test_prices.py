@@ -1,4 +1,4 @@
-"""The price refresh on the real database engine, asking AWS as it is documented: few calls, idempotent, patient."""
+"""Price refreshes with DynamoDB Local and a documented AWS: few calls, idempotent, with retries."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from gpucost.pipeline.refresh_bill import BillService
 from gpucost.pipeline.refresh_prices import PricesService, RefreshResult
 from gpucost.runtime.messages import PricesDue
 from gpucost.settings.bill import CurSettings
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
@@ -42,14 +42,14 @@ def no_bill(cur: CurSettings) -> AthenaBill:
 
 
 class System:
-    """A refresh over a real table. `client` may be watched; `aws` is what AWS knows."""
+    """A price refresh with a real table. `client` may record its calls; `aws` has AWS's prices."""
 
     def __init__(
         self, table: DynamoTable, aws: Aws, client: Any = None, *, fetched: str = "spot on-demand shapes"
     ) -> None:
         self.aws, self.now = aws, NOON + MINUTE
         client = client or table.client
-        self.store = DocumentStore(client, table.name, clock=lambda: self.now)
+        self.store = SettingsDocumentStore(client, table.name, clock=lambda: self.now)
         self.ledger = Ledger(client, table.name)
         self.book = PriceStore(client, table.name)
         store = BillStore(client, table.name, clock=lambda: self.now)
@@ -68,7 +68,7 @@ class System:
         self.store.push(json.dumps(document), author="me", now=self.now)
 
     def rated(self, hour: datetime, *uses: tuple[str, str], cluster: str = "demo") -> None:
-        """Publish an hour with nodes, idle perhaps, of these (instance type, zone)."""
+        """Publish an hour with nodes of these (instance type, zone), which may be idle."""
         nodes = tuple(NodeHour(f"n{number}", "", "", kind, "", zone, "", "", "", None, Decimal(0), Capacity())
                       for number, (kind, zone) in enumerate(uses))  # fmt: skip
         self.ledger.publish(
@@ -123,7 +123,7 @@ def test_types_in_use_are_fetched_once_per_region(system: System) -> None:
     shapes = system.book.in_force(NOON, NOON + HOUR).shapes
     assert shapes == {G5: InstanceShape(G5, 1, 4, 16384), P5: InstanceShape(P5, 8, 192, 2097152)}
     assert [call for call in system.aws.calls if call[1] == "GetProducts"] == [("us-east-1", "GetProducts")] * 2
-    # The hour 11 was just closed and not yet sent to be rated: it is no hour of the past.
+    # Hour 11 has just ended and was not sent yet, so it is not a past hour.
     ends = {end for _, _, end in periods(system.book.pending_changes())}
     assert max(ends) == NOON - HOUR
 
@@ -244,13 +244,13 @@ def test_hourly_refresh_looks_up_only_new_types_in_price_lists(system: System) -
 
 
 def test_long_price_history_is_stored_in_parts(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A function that runs out of time goes on from there, and not from the beginning."""
+    """A function that ran out of time continues there, and not from the beginning."""
     types = sorted(f"g9.{number}xlarge" for number in range(15))
     system.aws.points += [Point(name, "us-east-1a", NOON - 50 * DAY, "1") for name in types]
     system.rated(NOON - HOUR, *((name, "us-east-1a") for name in types))
 
     def requested_types() -> list[tuple[list[str], bool]]:
-        """Types of each chain of requests, and whether all their history was asked for."""
+        """Instance types of each chain of requests, and whether their whole history was requested."""
         requests = [
             (request["Filters"][0]["Values"], request["StartTime"] == system.now - 90 * DAY)
             for request in system.aws.requests
@@ -321,7 +321,7 @@ def test_without_hours_nothing_is_in_use(table: DynamoTable, aws: Aws) -> None:
 
 
 class AwsWithDeadline(Aws):
-    """Dies at a chosen call."""
+    """Raises at a chosen call."""
 
     left = 0
 

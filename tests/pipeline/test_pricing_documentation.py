@@ -1,4 +1,4 @@
-"""What docs/pricing.md shows is what the product takes."""
+"""The examples in docs/pricing.md are valid."""
 
 import re
 from fractions import Fraction

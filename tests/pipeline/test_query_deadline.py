@@ -1,4 +1,4 @@
-"""A Prometheus that hangs, drips or dawdles: the function ends in time, and every hour says what became of it."""
+"""With a Prometheus that hangs or responds slowly, the function ends in time, and every hour has a reason."""
 
 import json
 import time
@@ -15,8 +15,8 @@ from gpucost.container import Container
 from gpucost.core.errors import MetricsTooLargeError
 from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.service import RecommendationService
-from gpucost.features.recommendations.sources.disruption import PrometheusDisruption
 from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
+from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
 from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
 from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
 from gpucost.runtime.deadline import Deadline
@@ -29,16 +29,23 @@ from gpucost.sources.prometheus.memory_budget import OBSERVATION_MEMORY, MemoryB
 from gpucost.sources.prometheus.sharding import CONCURRENT_QUERIES
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
-from tests.features.recommendations.test_recommendation_service import Book, Kept, NoDays, Reviews, SmallLedger, Store
-from tests.functions.asking import Context
+from tests.features.recommendations.stubs import (
+    EmptyWaitingPods,
+    FakePriceBook,
+    InMemoryGpuMemory,
+    InMemoryReviews,
+    SettingsStub,
+    SmallLedger,
+)
+from tests.functions.api_requests import Context
 from tests.pipeline.attributed import NOW, System, busy_hour
 from tests.raw_server import Exchange, elapsed, raw_server
 from tests.system.timeline import HOUR, Timeline
 
 LIMIT = 4.0
-"""Seconds that the function has."""
+"""Time limit of the function, in seconds."""
 BUSY = 60.0
-"""Seconds that the machine may take besides. Without a deadline, one query of these servers takes 240."""
+"""Additional seconds for a busy machine. Without a deadline, a query to these servers takes 240 s."""
 
 
 class Lambda(Context):
@@ -56,7 +63,7 @@ class Lambda(Context):
 
 
 def invoke(system: System, monkeypatch: pytest.MonkeyPatch, hours: int = 1, version: int = 1) -> None:
-    """Deliver a message of the newest hours, which is acknowledged in time."""
+    """Deliver a message with the newest hours, and check that it is acknowledged in time."""
     message = HoursDue(
         cluster="demo", first_hour=HOUR - timedelta(hours=hours - 1), hours=hours, settings_version=version,
         origin="schedule", correlation_id="why",
@@ -104,10 +111,10 @@ def test_function_ends_in_time_and_incomplete_hours_have_a_reason(
     assert system.bus.letters == []
 
 
-def test_slow_responses_share_one_deadline(
+def test_slow_responses_share_a_deadline(
     table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is in time by itself, and all together are not."""
+    """Each response is in time, but all together are not."""
     upstream = busy_hour(table, prometheus).url
 
     def slow(exchange: Exchange) -> None:
@@ -128,7 +135,7 @@ def test_hours_read_before_a_failure_keep_their_figures(
     table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = busy_hour(table, prometheus)
-    busy.attribute(start=HOUR - timedelta(hours=1))  # so that the message's other hours are asked for apart
+    busy.attribute(start=HOUR - timedelta(hours=1))  # so that the message's other hours are queried separately
     busy_figures = busy.figures()[-1]
     late = (HOUR + timedelta(minutes=59)).timestamp()
 
@@ -145,7 +152,7 @@ def test_hours_read_before_a_failure_keep_their_figures(
     last = system.ledger.manifest("demo", HOUR)
     assert first is not None
     assert last is not None
-    assert "coverage of allocation" in first.notes[0], "as it was answered"
+    assert "coverage of allocation" in first.notes[0], "the response is unchanged"
     assert system.figures()[1] == busy_figures
     assert "the time for all queries is used up" in last.notes[0]
 
@@ -172,7 +179,7 @@ def test_no_further_query_of_an_hour_starts_after_a_refusal(table: DynamoTable) 
 
 
 def test_refused_responses_are_not_kept_in_memory(table: DynamoTable) -> None:
-    """Not even by the errors about them, while the garbage collector waits as it does when an hour is read."""
+    """Errors must not keep them either. The garbage collector is off, as it is while an hour is read."""
     body = b'{"status":"success","data":{"resultType":"matrix","result":[' + b" " * (17 << 20) + b"]}}"
     with raw_server(lambda exchange: exchange.answer(body)) as server:
         settings = System(table, server.url).store.current().settings
@@ -214,11 +221,11 @@ def test_responses_above_the_limit_are_queried_in_parts_with_the_same_figures(
     monkeypatch.setattr("gpucost.sources.prometheus.client.ANSWER_BYTES", 5000)
     system.attribute()
     assert system.figures() == [("complete", "144", 1)]
-    assert any("node=~" in form["query"] and "048cgkosw" in form["query"] for form in sent), "asked for in parts"
+    assert any("node=~" in form["query"] and "048cgkosw" in form["query"] for form in sent), "queried in parts"
 
 
 class RecordedBudget(MemoryBudget):
-    """Remembers the most that it would have had to give."""
+    """Records the largest requested amount."""
 
     needed = 0
 
@@ -243,7 +250,7 @@ def test_hours_too_large_together_are_queried_separately(
         RecordedBudget.needed = 0
         metrics_reader(settings.clusters[0], settings).observe(together)
         needed.append(RecordedBudget.needed)
-    most = sum(needed) // 2  # far from both: which query is answered first makes a difference
+    most = sum(needed) // 2  # far from both limits, because the order of responses matters
     assert needed[0] < 0.9 * most
     monkeypatch.setattr("gpucost.sources.prometheus.MemoryBudget", lambda: MemoryBudget(most))
     sent = record_queries(monkeypatch)
@@ -251,7 +258,7 @@ def test_hours_too_large_together_are_queried_separately(
     assert [(status, usd) for status, usd, _ in system.figures()] == [("complete", "12")] * len(hours)
     hours_queried = [1 + (float(form["end"]) - float(form["start"])) / 3600 for form in sent if "start" in form]
     assert hours_queried[0] == len(hours)
-    assert any(1 < together < len(hours) for together in hours_queried), "in halves"
+    assert any(1 < together < len(hours) for together in hours_queried), "queried in two halves"
 
 
 def test_single_hour_that_is_too_large_is_incomplete_with_its_reason(
@@ -271,7 +278,7 @@ def test_single_hour_that_is_too_large_is_incomplete_with_its_reason(
 def test_scrape_times_that_take_too_much_memory_are_refused(
     is_up_kept: bool, table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """40,000 exporters, each scraped every 15 seconds, took 1.3 GB, though each answer about them is small."""
+    """40,000 exporters scraped every 15 seconds took 1.3 GB, although each response is small."""
     timeline = Timeline()
     if is_up_kept:
         timeline.up()
@@ -306,20 +313,20 @@ def test_review_waits_a_limited_time_for_metrics(table: DynamoTable) -> None:
 
 
 def test_review_queries_a_hanging_prometheus_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the first query that fails, none of the review's other sources asks."""
+    """After the first failed query, the review sends no other query."""
     monkeypatch.setattr("gpucost.features.recommendations.service.METRICS_SECONDS", 1.0)
-    reviews = Reviews()
+    reviews = InMemoryReviews()
     with raw_server(Exchange.hang) as server:
         cluster = f'{{name: a, prometheus: {{url: "{server.url}"}}}}'
         text = f"clusters: [{cluster}]\npricing: {{source: constant, gpu_hourly_usd: 1}}"
         stored = StoredSettings(1, text, parse_settings(text), "test", NOW)
-        monkeypatch.setattr(Store, "current", lambda _: stored)
+        monkeypatch.setattr(SettingsStub, "current", lambda _: stored)
         service = RecommendationService(
-            Store(), SmallLedger(""), reviews, Book([]),  # type: ignore[arg-type]
-            gpu_memory_cache(PrometheusGpuMemory, Kept(), clock=lambda: NOW),
-            waiting_pods_cache(PrometheusWaitingPods, NoDays(), clock=lambda: NOW),
+            SettingsStub(), SmallLedger(""), reviews, FakePriceBook([]),  # type: ignore[arg-type]
+            gpu_memory_cache(PrometheusGpuMemory, InMemoryGpuMemory(), clock=lambda: NOW),
+            waiting_pods_cache(PrometheusWaitingPods, EmptyWaitingPods(), clock=lambda: NOW),
             PrometheusDisruption, clock=lambda: NOW,
         )  # fmt: skip
         assert elapsed(lambda: service.review_clusters(RecommendationsDue(scheduled_time=NOW), lambda: 900)) < BUSY
     assert len(server.queries) == 1
-    assert reviews.kept.keys() == {"a"}
+    assert reviews.by_cluster.keys() == {"a"}

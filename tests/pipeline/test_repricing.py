@@ -1,4 +1,4 @@
-"""From a changed price to the hours that stand on it, on the real engine."""
+"""A changed price restates the hours that were rated with it. The tests use DynamoDB Local."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -9,7 +9,7 @@ from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.reprice import SETTLE_DELAY, RepricingService, restate_messages
 from gpucost.runtime.messages import HoursDue, HoursToRestate
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
@@ -44,7 +44,7 @@ class RepricingSystem:
         self.ledger = Ledger(table.client, table.name)
         self.book = PriceStore(table.client, table.name)
         self.bills = BillStore(table.client, table.name, clock=lambda: NOW)
-        store = DocumentStore(table.client, table.name, clock=lambda: NOW)
+        store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
         store.push(SETTINGS, author="me", now=NOW)
         self.queue = Queue()
         self.service = RepricingService(store, self.ledger, self.book, self.bills, self.queue)  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ def test_published_hours_of_a_change_are_sent_of_every_cluster(repricing: Repric
     assert all(why for *_, why in repricing.queue.sent)
 
 
-def test_change_of_one_cluster_affects_only_that_cluster(repricing: RepricingSystem) -> None:
+def test_price_change_affects_only_its_cluster(repricing: RepricingSystem) -> None:
     repricing.publish("blue", 0)
     repricing.publish("green", 0)
     repricing.set(None, cluster="gr*")
@@ -113,7 +113,7 @@ def test_hours_kept_longer_than_the_default_are_sent_as_long_as_they_are_kept(
 ) -> None:
     repricing.publish("blue", 24 * 500)
     repricing.set(None)
-    store = DocumentStore(table.client, table.name, clock=lambda: NOW)
+    store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
     store.push(SETTINGS + "retention: {pods: 600}", author="me", now=NOW)
     service = RepricingService(store, repricing.ledger, repricing.book, repricing.bills, repricing.queue)  # type: ignore[arg-type]
     assert service.reprice(NOW, "c") == 1
@@ -132,7 +132,7 @@ def test_change_is_not_settled_if_the_queue_fails(repricing: RepricingSystem) ->
 def test_hours_of_a_cluster_that_left_the_settings_are_sent(repricing: RepricingSystem, table: DynamoTable) -> None:
     repricing.publish("green", 0)
     repricing.set(None)
-    store = DocumentStore(table.client, table.name, clock=lambda: NOW)
+    store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
     store.push(SETTINGS.replace("green", "west"), author="me", now=NOW)
     service = RepricingService(store, repricing.ledger, repricing.book, repricing.bills, repricing.queue)  # type: ignore[arg-type]
     assert service.reprice(NOW, "c") == 1

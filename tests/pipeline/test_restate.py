@@ -1,4 +1,4 @@
-"""Restatement on the real database engine: from stored usage, once, whole, and with its reason."""
+"""Restatements from stored usage, each written once, completely, and with its reason."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ import pytest
 
 from gpucost.core.amounts import Costs, Totals
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.hours import HOUR as ONE_HOUR
+from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Scrapes
 from gpucost.core.ledger import Restatement
@@ -20,10 +20,10 @@ from gpucost.core.model import Line
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.pipeline.pricing import Pricer
 from gpucost.pipeline.restate import RestateService
-from gpucost.runtime.messages import HourClosed, HoursDue, HoursToRestate, Origin
+from gpucost.runtime.messages import HourPublished, HoursDue, HoursToRestate, Origin
 from gpucost.runtime.messaging import MessageBus
 from gpucost.settings import ClusterSettings, Settings
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
@@ -37,7 +37,7 @@ GPU = "nvidia_com_gpu"
 
 
 class OnePod(PrometheusReader):
-    """A metrics source in which one pod holds one of two GPUs all the time."""
+    """A metrics source with a pod that always holds one of two GPUs."""
 
     queries = 0
     instance_type = ""
@@ -65,10 +65,10 @@ class OnePod(PrometheusReader):
 
 class RecordingBus(MessageBus):
     def __init__(self) -> None:
-        self.closed: list[HourClosed] = []
+        self.closed: list[HourPublished] = []
 
     def publish(self, message: object) -> None:
-        assert isinstance(message, HourClosed)
+        assert isinstance(message, HourPublished)
         self.closed.append(message)
 
     def send_due(self, messages: object) -> None:
@@ -79,7 +79,7 @@ class RecordingBus(MessageBus):
 
 
 class KilledClient:
-    """The real client, killed at one of its calls."""
+    """The real client, which raises at a call as if the process was killed."""
 
     def __init__(self, client: Any, at: int) -> None:
         self._client = client
@@ -112,7 +112,7 @@ class System:
         self.table = table
         self.ledger = Ledger(table.client, table.name)
         self.rollups = RollupStore(table.client, table.name)
-        self.store = DocumentStore(table.client, table.name, clock=lambda: NOW)
+        self.store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
         self.book = PriceStore(table.client, table.name)
         self.bills = BillStore(table.client, table.name, clock=lambda: NOW)
         self.pricer = Pricer(self.book, self.bills)
@@ -185,7 +185,7 @@ def test_new_price_restates_the_hour_from_stored_usage(system: System) -> None:
     assert system.restate() == [2]
     assert system.metrics.queries == 1
     assert system.line().allocated_usd == 20
-    (summary,) = system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    (summary,) = system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)
     assert summary.totals is not None
     assert summary.totals.capacity is not None
     assert (summary.version, summary.totals.capacity.node_cost_usd) == (2, Decimal(40))
@@ -193,7 +193,7 @@ def test_new_price_restates_the_hour_from_stored_usage(system: System) -> None:
 
 
 def test_implausibly_large_hour_becomes_incomplete_and_is_tried_again(system: System) -> None:
-    """Of a request for 1e308 units."""
+    """Costs of a request for 1e308 units."""
     system.attribute(hours=2)
     before = system.ledger.newest_version("demo", HOUR)
     assert before is not None
@@ -205,7 +205,7 @@ def test_implausibly_large_hour_becomes_incomplete_and_is_tried_again(system: Sy
     absurd = replace(record(hour=HOUR), status="complete", totals=Totals(costs, None))
     system.ledger.publish(absurd, replacing=before, settings_version=1, now=NOW, usage=forged)
     system.push(20)
-    assert system.restate(hours=2) == [3, 2], "the hour after it is restated all the same"
+    assert system.restate(hours=2) == [3, 2], "the next hour is restated nevertheless"
     after = system.ledger.newest_version("demo", HOUR)
     assert after is not None
     assert (after.status, after.next_attempt_at is not None) == ("incomplete", True)
@@ -216,12 +216,12 @@ def test_implausibly_large_hour_becomes_incomplete_and_is_tried_again(system: Sy
 
 def test_changes_and_reason_are_stored_with_the_hour(system: System) -> None:
     system.attribute()
-    assert system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR) == []
+    assert system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH) == []
     system.push(20)
     system.restate()
     system.push(6)
     system.restate(version=3)
-    first, second = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+    first, second = system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH)
     assert (first.version, first.reason, first.settings_version) == (2, "new price", 2)
     assert first.before is not None
     assert second.before is not None
@@ -231,7 +231,7 @@ def test_changes_and_reason_are_stored_with_the_hour(system: System) -> None:
 
 
 def test_departed_cluster_is_restated_with_new_units_and_its_last_prices(system: System) -> None:
-    """Its capacity blocks had to leave with it, and blocks that name no cluster are others' by now."""
+    """Its Capacity Blocks were removed with it. Blocks that name no cluster belong to other clusters now."""
     system.metrics.instance_type = "p5.48xlarge"
     clusters = [{"name": name, "prometheus": {"url": "http://127.0.0.1:9"}} for name in ("demo", "west")]
     block = {
@@ -241,18 +241,18 @@ def test_departed_cluster_is_restated_with_new_units_and_its_last_prices(system:
         "fee_usd": 240,
         "from": (HOUR - timedelta(hours=12)).isoformat(),
         "until": (HOUR + timedelta(hours=12)).isoformat(),
-        "cluster": "demo",
+        "charge_unused_to": "demo",
     }
     pricing = {"gpu_hourly_usd": 12}
     system.push(
         0, clusters=clusters, pricing={**pricing, "sources": ["capacity-block", "constant"], "capacity_blocks": [block]}
     )
     system.attribute(version=2)
-    before = system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)[0].totals
+    before = system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)[0].totals
     units = [{"name": "research", "namespaces": ["a"]}]
     system.push(0, clusters=clusters[1:], pricing={"source": "constant", "gpu_hourly_usd": 99}, business_units=units)
     assert system.restate(version=3) == [2]
-    (after,) = system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    (after,) = system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)
     assert after.totals == before
     assert {unit for unit, _ in after.groups} == {"research"}
     assert after.totals is not None
@@ -267,7 +267,7 @@ def test_damaged_or_missing_figures_are_written_again_unchanged(
     system: System, kind: str, damage: dict[str, Any] | None
 ) -> None:
     system.attribute()
-    sound = dict(system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)[0].groups)
+    sound = dict(system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)[0].groups)
     nodes = system.ledger.nodes("demo", HOUR)
     items = system.table.client.scan(TableName=system.table.name)["Items"]
     (item,) = [scanned for scanned in items if scanned["pk"]["S"].endswith(f"#{kind}")]
@@ -275,9 +275,9 @@ def test_damaged_or_missing_figures_are_written_again_unchanged(
     if damage:
         system.table.client.put_item(TableName=system.table.name, Item=item | damage)
     assert system.restate(version=None) == [2]
-    (summary,) = system.ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    (summary,) = system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)
     assert (dict(summary.groups), system.ledger.nodes("demo", HOUR)) == (sound, nodes)
-    assert system.restate(version=None) == [2], "and once"
+    assert system.restate(version=None) == [2], "listed once"
 
 
 def test_unchanged_figures_keep_their_version(system: System) -> None:
@@ -286,7 +286,7 @@ def test_unchanged_figures_keep_their_version(system: System) -> None:
     system.push(20)
     assert system.restate() == [2]
     assert system.restate() == [2]
-    assert len(system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)) == 1
+    assert len(system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH)) == 1
 
 
 def test_business_units_can_be_reorganized_for_past_hours(system: System) -> None:
@@ -294,18 +294,18 @@ def test_business_units_can_be_reorganized_for_past_hours(system: System) -> Non
     system.push(12, business_units=[{"name": "reds", "pod_labels": {"team": "red"}}])
     system.restate()
     assert system.line().business_unit == "reds"
-    (change,) = system.ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+    (change,) = system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH)
     assert allocated(change) == {"a": (12, 0), "reds": (0, 12)}
 
 
 def test_hours_without_figures_or_usage_are_skipped(system: System) -> None:
-    incomplete = record(hour=HOUR + ONE_HOUR, status="incomplete")
+    incomplete = record(hour=HOUR + HOUR_LENGTH, status="incomplete")
     system.ledger.publish(incomplete, replacing=None, settings_version=1, now=NOW)
-    unkept = record(hour=HOUR + 2 * ONE_HOUR)
+    unkept = record(hour=HOUR + 2 * HOUR_LENGTH)
     system.ledger.publish(unkept, replacing=None, settings_version=1, now=NOW)
     system.push(20)
     assert system.restate(hours=4) == []
-    manifests = system.ledger.manifests("demo", HOUR, HOUR + 4 * ONE_HOUR)
+    manifests = system.ledger.manifests("demo", HOUR, HOUR + 4 * HOUR_LENGTH)
     assert [(manifest.status, manifest.version) for manifest in manifests] == [("incomplete", 1), ("complete", 1)]
 
 
@@ -322,7 +322,7 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(system: Syst
     system.push(20)
     hours = 0
     for hours in range(24):
-        start = HOUR + hours * ONE_HOUR
+        start = HOUR + hours * HOUR_LENGTH
         message = HoursToRestate(
             cluster="demo", first_hour=start, hours=1, settings_version=2, reason="new price", correlation_id="c"
         )
@@ -336,11 +336,11 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(system: Syst
     else:
         raise AssertionError("there is always one more call")
     assert hours > 8
-    restated = system.ledger.restatements("demo", HOUR, HOUR + hours * ONE_HOUR)
+    restated = system.ledger.restatements("demo", HOUR, HOUR + hours * HOUR_LENGTH)
     assert [(restatement.hour, restatement.version) for restatement in restated] == [
-        (HOUR + at * ONE_HOUR, 2) for at in range(hours)
+        (HOUR + at * HOUR_LENGTH, 2) for at in range(hours)
     ]
     assert {restatement.after.costs.allocated_usd for restatement in restated} == {Decimal(20)}
     for at in range(hours):
-        (line,) = system.ledger.lines("demo", HOUR + at * ONE_HOUR)
+        (line,) = system.ledger.lines("demo", HOUR + at * HOUR_LENGTH)
         assert line.allocated_usd == 20

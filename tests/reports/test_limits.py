@@ -34,7 +34,7 @@ def keep(table: DynamoTable, settings: Settings, hours: int = 2) -> list[Limits]
     store = LimitsStore(table.client, table.name)
     recorder = LimitsRecorder(PrometheusLimits, store)
     recorder.record(settings.clusters[0], settings, [HOUR + HOUR_STEP * number for number in range(hours)], NOW)
-    return store.limits("demo", HOUR - HOUR_STEP, HOUR + 5 * HOUR_STEP)
+    return store.limits_between("demo", HOUR - HOUR_STEP, HOUR + 5 * HOUR_STEP)
 
 
 def test_both_karpenter_metric_versions_and_quotas_are_recorded(
@@ -86,4 +86,4 @@ def test_limits_beyond_the_item_size_are_omitted(table: DynamoTable) -> None:
     quotas = tuple(Quota(name, "gpus", GPU, Decimal(4), None) for name in names)
     with pytest.raises(SourceError, match="0 pools and 10000 quotas"):
         store.put(Limits("demo", HOUR, quotas=quotas), NOW + timedelta(days=400))
-    assert store.limits("demo", HOUR, HOUR + HOUR_STEP) == []
+    assert store.limits_between("demo", HOUR, HOUR + HOUR_STEP) == []

@@ -260,7 +260,7 @@ def document(prometheus: str = '{url: "http://127.0.0.1:9090"}', receivers: str 
     ],
 )
 def test_push_refuses_credentials_over_plain_http(text: str, says: str) -> None:
-    settings = parse_settings(text)  # one that was stored before is still read
+    settings = parse_settings(text)  # a secret that was stored earlier is still valid
     with pytest.raises(SettingsError) as refused:
         settings.check_new()
     assert says in str(refused.value)

@@ -8,7 +8,6 @@ from botocore.stub import Stubber
 
 from devstack.aws import local_client, running_aws
 from gpucost.core.errors import SourceError
-from gpucost.runtime import aws
 from gpucost.runtime.messages import HoursDue
 from gpucost.runtime.messaging import MessageBus
 
@@ -20,10 +19,12 @@ ACCEPTED = {"Id": "0", "MessageId": "m", "MD5OfMessageBody": "x"}
 
 
 @pytest.mark.parametrize("refusals", [1, 2, 3])
-def test_refused_messages_are_sent_again_up_to_three_times(monkeypatch: pytest.MonkeyPatch, refusals: int) -> None:
+def test_refused_messages_are_sent_again_up_to_three_times(refusals: int) -> None:
     client = boto3.client("sqs", region_name="eu-central-1", aws_access_key_id="x", aws_secret_access_key="x")
-    monkeypatch.setattr(aws, "client", lambda _: client)
-    bus = MessageBus(hours_queue_url="h", backfill_queue_url="b", dead_letter_queue_url="d", events_topic_arn="t")
+    bus = MessageBus(
+        hours_queue_url="h", backfill_queue_url="b", dead_letter_queue_url="d", events_topic_arn="t",
+        client=lambda _: client,
+    )  # fmt: skip
     accepted = [ACCEPTED]
     refused = [{"Id": "1", "SenderFault": False, "Code": "InternalError"}]
     with Stubber(client) as stub:
@@ -41,14 +42,14 @@ def test_refused_messages_are_sent_again_up_to_three_times(monkeypatch: pytest.M
         stub.assert_no_pending_responses()
 
 
-def test_backlog_counts_waiting_and_received_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backlog_counts_waiting_and_received_messages() -> None:
     with running_aws() as endpoint:
         sqs = local_client("sqs", endpoint)
-        monkeypatch.setattr(aws, "client", lambda _: sqs)
         hours, backfill = (sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("hours", "backfill"))
         bus = MessageBus(
-            hours_queue_url=hours, backfill_queue_url=backfill, dead_letter_queue_url="d", events_topic_arn="t"
-        )
+            hours_queue_url=hours, backfill_queue_url=backfill, dead_letter_queue_url="d", events_topic_arn="t",
+            client=lambda _: sqs,
+        )  # fmt: skip
         bus.send_due([DUE.model_copy(update={"origin": "backfill"})] * 12)
         (received,) = sqs.receive_message(QueueUrl=backfill, MaxNumberOfMessages=1)["Messages"]
         assert (bus.backlog("backfill"), bus.backlog("schedule")) == (12, 0)

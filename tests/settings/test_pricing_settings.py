@@ -1,4 +1,4 @@
-"""Section `pricing`: one sentence for what it does not take."""
+"""Section `pricing`: the errors of invalid settings."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A settings document means the same as YAML and as JSON, and both refuse what money must not be read from."""
+"""A settings document means the same in YAML and JSON, and both refuse ambiguous input."""
 
 import json
 from collections.abc import Callable
@@ -140,7 +140,7 @@ def test_value_that_yaml_cannot_convert_is_reported_with_its_line(value: str, fi
 
 
 def test_former_name_of_sources_is_read() -> None:
-    """A fixed interface: both names are read until the next release."""
+    """Both names are read until the next release."""
     cluster = "clusters: [{name: a, prometheus: {url: http://127.0.0.1:9090}}]"
     head = f"{cluster}\npricing: {{source: constant, gpu_hourly_usd: 1}}\n"
     former = parse_settings(head + "utilization: {ladder: [node, pod]}")

@@ -1,22 +1,22 @@
-"""The settings' trusted sources, and the matchers that queries carry."""
+"""The trusted sources in the settings, and their matchers in queries."""
 
 import pytest
 
 from gpucost.core.errors import SettingsError
 from gpucost.core.metering.signals import NEURON, SIGNALS
 from gpucost.settings_document import parse_settings
+from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import Queries
-from gpucost.sources.prometheus.source_selectors import Sources
 
 
-def sources(text: str) -> Sources:
+def sources(text: str) -> TrustedSeries:
     cluster = f'{{name: demo, prometheus: {{url: "http://127.0.0.1:9090"}}, sources: {text}}}'
     document = f"clusters: [{cluster}]\npricing: {{source: constant, gpu_hourly_usd: 1}}\n"
-    return Sources.from_settings(parse_settings(document).clusters[0].sources)
+    return TrustedSeries.from_settings(parse_settings(document).clusters[0].sources)
 
 
 def test_matchers_apply_to_metrics_of_their_source_only() -> None:
-    queries = Queries({"cluster": "a"}, [], sources=sources(
+    queries = Queries({"cluster": "a"}, [], trusted_series=sources(
         '{kube_state_metrics: {job: ksm, namespace: "kube-system"}, dcgm_exporter: {job: [dcgm, "dcgm.dra"]}}'
     ))  # fmt: skip
     assert queries.select("kube_node_info") == 'kube_node_info{cluster="a",job="ksm",namespace="kube-system"}'
@@ -28,7 +28,7 @@ def test_matchers_apply_to_metrics_of_their_source_only() -> None:
 def test_queries_without_matchers_are_unchanged() -> None:
     signals = [[SIGNALS["DCGM_FI_PROF_GR_ENGINE_ACTIVE"], NEURON]]
     assert len(Queries({}, signals).device_selectors(0, "UUID", ["GPU-1"])) == 1
-    apart = Queries({}, signals, sources=sources("{neuron_monitor: {job: neuron}}"))
+    apart = Queries({}, signals, trusted_series=sources("{neuron_monitor: {job: neuron}}"))
     first, second = apart.device_selectors(0, "instance", ["10.0.0.1:9400"])
     assert "job" not in first
     assert 'job="neuron"' in second

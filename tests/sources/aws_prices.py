@@ -1,4 +1,4 @@
-"""Responses of EC2 and the Price List as their references document them, behind real boto3 clients.
+"""Documented responses of EC2 and the Price List, returned by real boto3 clients.
 
 moto has real instance types and zones, but its spot history is a single price of 2006, and it has no Price List.
 """
@@ -105,7 +105,7 @@ class Aws:
         }
 
     def _spot(self, region: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Changes since the start, newest first, and of each pool the last one before it."""
+        """Changes since the start, newest first, and the last earlier change of each pool."""
         filters = {matcher["Name"]: matcher["Values"] for matcher in params["Filters"]}
         since = params["StartTime"]
         changes: list[Point] = []

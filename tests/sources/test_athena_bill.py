@@ -15,8 +15,9 @@ from devstack.aws import credentials, local_client, running_aws
 from devstack.bill.export import write_export
 from devstack.bill.items import on_demand, plan_fee, spot
 from gpucost.core.errors import SourceError
+from gpucost.runtime.aws import AwsClients
 from gpucost.settings.bill import CurSettings
-from gpucost.sources.bill.athena import QUERY_TIMEOUT_SECONDS, AthenaBill, athena_client
+from gpucost.sources.bill.athena import QUERY_TIMEOUT_SECONDS, AthenaBill, bill_reader
 from gpucost.sources.bill.statements import COLUMNS, statement
 from tests.bill_export import NOW, DuckDbBill, athena_rows, cur_settings, run
 
@@ -203,19 +204,15 @@ def test_unreachable_athena_is_an_error() -> None:
 def test_bill_of_another_account_is_read_with_a_role_in_its_region(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in credentials(aws).items():
         monkeypatch.setenv(name, value)
-    from gpucost.runtime.aws import client
-
-    client.cache_clear()
-    default = athena_client(cur_settings())
+    clients = AwsClients()
+    default = clients.in_role("athena", region=None, role_arn=None)
     assert default.meta.region_name == credentials(aws)["AWS_REGION"]
-    other = athena_client(
-        cur_settings(region="us-east-1", role_arn="arn:aws:iam::999988887777:role/gpucost-query-billing")
-    )
+    settings = cur_settings(region="us-east-1", role_arn="arn:aws:iam::999988887777:role/gpucost-query-billing")
+    other = bill_reader(settings, clients)._client
     assert other.meta.region_name == "us-east-1"
     signer = other._request_signer._credentials
     assert signer.token, "temporary credentials"
     assert signer.access_key != default._request_signer._credentials.access_key
-    client.cache_clear()
 
 
 ROLE = "arn:aws:iam::999988887777:role/gpucost-query-billing"
@@ -227,25 +224,19 @@ def test_role_of_the_bill_is_assumed_with_the_external_id(
 ) -> None:
     for name, value in credentials(aws).items():
         monkeypatch.setenv(name, value)
-    from gpucost.runtime.aws import client
-
-    client.cache_clear()
+    clients = AwsClients()
     sent: list[dict[str, Any]] = []
-    client("sts").meta.events.register("provide-client-params.sts.AssumeRole", lambda params, **_: sent.append(params))
-    athena_client(cur_settings(role_arn=ROLE, external_id=external_id))
+    clients("sts").meta.events.register("provide-client-params.sts.AssumeRole", lambda params, **_: sent.append(params))
+    bill_reader(cur_settings(role_arn=ROLE, external_id=external_id), clients)
     condition = {"ExternalId": external_id} if external_id else {}
     assert sent == [{"RoleArn": ROLE, "RoleSessionName": "gpucost", **condition}]
-    client.cache_clear()
 
 
 def test_role_that_cannot_be_assumed_is_named(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in credentials(aws).items():
         monkeypatch.setenv(name, value)
-    from gpucost.runtime.aws import client
-
-    client.cache_clear()
-    with Stubber(client("sts")) as sts:
+    clients = AwsClients()
+    with Stubber(clients("sts")) as sts:
         sts.add_client_error("assume_role", "AccessDenied", "not authorized to perform: sts:AssumeRole")
         with pytest.raises(SourceError, match=rf"the role {ROLE} could not be assumed: .*AccessDenied.*not authorized"):
-            athena_client(cur_settings(role_arn=ROLE))
-    client.cache_clear()
+            bill_reader(cur_settings(role_arn=ROLE), clients)

@@ -90,11 +90,13 @@ def test_all_ways_to_pay(tmp_path: Path, form: dict[str, Any]) -> None:
     assert (line.account, line.region, line.instance_type) == ("111122223333", "eu-central-1", "p5.48xlarge")
     assert (line.operation, line.currency, line.is_final) == ("RunInstances", "USD", False)
     kinds = {instance_id: line.capacity_type for instance_id, line in by_id.items()}
-    assert (kinds["i-0a"], kinds["i-0b"], kinds["i-0c"]) == ("on-demand", "on-demand", "on-demand"), "discounts float"
+    assert (kinds["i-0a"], kinds["i-0b"], kinds["i-0c"]) == ("on-demand", "on-demand", "on-demand"), (
+        "discounts are floating-point numbers"
+    )
     assert (kinds["i-0d"], kinds["i-0e"]) == ("spot", "spot")
     has_capacity_column = form["format"] != "focus-1.0"
     assert kinds["i-0f"] == ("reserved" if has_capacity_column else "on-demand")
-    assert len(lines) == 6, "and nothing else"
+    assert len(lines) == 6, "no other lines are left out"
 
 
 @each_statement

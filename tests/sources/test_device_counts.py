@@ -5,7 +5,7 @@ import pytest
 from gpucost.core.metering.signals import NEURON, SIGNALS
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.device_counts import instances_with_uneven_counts, uniform_counts
-from gpucost.sources.prometheus.queries import COUNTS, SAMPLES, STAT, Queries
+from gpucost.sources.prometheus.queries import COUNTS, SAMPLES, STATISTIC_LABEL, Queries
 from gpucost.sources.prometheus.shards import make_shards
 from gpucost.sources.prometheus.tables import at_hour
 
@@ -14,7 +14,7 @@ BUSY, OTHER = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "dcgm_fi_prof_gr_engine_active"
 
 
 def counted(instance: str, samples: str, *times: int, signal: str = BUSY, **more: str) -> Series:
-    labels = {"job": "dcgm", "instance": instance, SAMPLES: samples, STAT: f"{COUNTS} {signal}", **more}
+    labels = {"job": "dcgm", "instance": instance, SAMPLES: samples, STATISTIC_LABEL: f"{COUNTS} {signal}", **more}
     return Series(labels, tuple((time, "8") for time in times or (AT,)))
 
 

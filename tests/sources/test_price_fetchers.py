@@ -1,4 +1,4 @@
-"""AWS's prices as the book wants them, from answers of AWS's documented form, and from moto where it answers truly."""
+"""Price fetchers with documented responses of AWS, and with moto where its responses are realistic."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal

@@ -66,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Dripping(Handler):
-    """Sends a byte now and then, each within the read timeout."""
+    """Sends single bytes, each within the read timeout."""
 
     def do_POST(self) -> None:
         self.server.requests.append((self.path, {}, {}))

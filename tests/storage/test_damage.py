@@ -92,7 +92,7 @@ READERS: dict[str, Callable[[StoredHour], object]] = {
     "days": lambda stored_hour: stored_hour.rollups.days("demo", DAY_1, DAY_1 + DAY),
     "unit": lambda stored_hour: stored_hour.rollups.unit_hours("demo", "research", DAY_1, DAY_1 + DAY),
     "facts": lambda stored_hour: stored_hour.rollups.facts("demo", DAY_1, DAY_1 + DAY),
-    "limits": lambda stored_hour: stored_hour.limits.limits("demo", DAY_1, DAY_1 + DAY),
+    "limits": lambda stored_hour: stored_hour.limits.limits_between("demo", DAY_1, DAY_1 + DAY),
     "memory": lambda stored_hour: stored_hour.days.read("demo", DAY_1, DAY_1 + DAY),
 }
 

@@ -13,7 +13,7 @@ from gpucost.core.amounts import quantize
 from gpucost.core.errors import ConflictError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, Quota
-from gpucost.features.alerting.model import Alert, AlertGroup, Evaluation, OutboxEntry, Subject, TopWaster
+from gpucost.features.alerting.model import Alert, AlertGroup, Evaluation, OutboxEntry, Subject, WastefulWorkload
 from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart
 from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
@@ -52,7 +52,7 @@ def idle_workloads(count: int, numbers: random.Random) -> Iterator[Alert]:
         subject = Subject("demo", "research", f"team-{number % 50}", "Job", name)
         alert_notification = notification("idle-workload", since=NOON, hour=NOON, subject=subject)
         figures = {**alert_notification.figures, "waste_usd_per_hour": amount(numbers), "gpus": amount(numbers)}
-        worst = (TopWaster(subject.namespace, "Job", name, amount(numbers), amount(numbers)),)
+        worst = (WastefulWorkload(subject.namespace, "Job", name, amount(numbers), amount(numbers)),)
         alert_notification = replace(
             alert_notification, id=f"demo/idle-workload/{name}", figures=figures, workloads=worst
         )
@@ -214,7 +214,7 @@ def test_limits_of_ten_thousand_quotas_fit(table: DynamoTable, numbers: random.R
     )
     limits = Limits("demo", NOON, (), quotas)
     store.put(limits, NOON + timedelta(days=3650))
-    assert store.limits("demo", NOON, NOON + HOUR) == [limits]
+    assert store.limits_between("demo", NOON, NOON + HOUR) == [limits]
 
 
 @pytest.mark.parametrize("name", ["memory", "waiting"])

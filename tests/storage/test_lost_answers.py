@@ -22,7 +22,7 @@ from gpucost.features.recommendations.model import (
     Saving,
 )
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.table import Table, key
 from tests.conftest import DynamoTable
@@ -61,7 +61,7 @@ def client(dynamodb_url: str) -> Iterator[Any]:
 
 
 def test_push_whose_answer_was_lost_succeeds(client: Any, table: DynamoTable) -> None:
-    store = DocumentStore(client, table.name, clock=lambda: NOW)
+    store = SettingsDocumentStore(client, table.name, clock=lambda: NOW)
     assert [store.push(SETTINGS, author="me", now=NOW).version for _ in range(2)] == [1, 2]
     assert [stored.version for stored in store.history()] == [2, 1]
 

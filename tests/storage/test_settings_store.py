@@ -12,7 +12,7 @@ import yaml
 
 from gpucost.core.errors import NotFoundError, SettingsError
 from gpucost.settings import SettingsModel, parse_document
-from gpucost.settings_document import DocumentStore, parse_settings
+from gpucost.settings_document import SettingsDocumentStore, parse_settings
 from gpucost.storage import settings_store
 from gpucost.storage.settings_store import MAX_DOCUMENT_BYTES
 from tests.conftest import DynamoTable
@@ -51,8 +51,8 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return documents
 
 
-def store_of(table: DynamoTable, clock: Clock) -> DocumentStore:
-    return DocumentStore(table.client, table.name, clock=clock)
+def store_of(table: DynamoTable, clock: Clock) -> SettingsDocumentStore:
+    return SettingsDocumentStore(table.client, table.name, clock=clock)
 
 
 def item_of(table: DynamoTable, version: int) -> dict[str, Any]:

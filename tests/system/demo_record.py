@@ -13,6 +13,6 @@ def announced_in(folder: Path, endpoint: str) -> Iterator[None]:
     """Announce it to this process, and to others with the folder as XDG_CACHE_HOME."""
     with (
         patch.object(demo_records, "RECORDS", folder / "gpucost" / "demos"),
-        demo_records.announced(port=1, endpoint=endpoint, dynamodb=endpoint),
+        demo_records.registered_demo(port=1, endpoint=endpoint, dynamodb=endpoint),
     ):
         yield

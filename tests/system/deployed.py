@@ -14,7 +14,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
 from gpucost_cli.main import main
 from tests.chaos.script import document
-from tests.chaos.world import Endpoints, World
+from tests.chaos.simulated_deployment import Endpoints, SimulatedDeployment
 from tests.enforced_permissions import enforcing
 from tests.system.demo_record import announced_in
 from tests.system.test_cli import CommandResult
@@ -23,7 +23,7 @@ FIRST = floor_day(datetime.now(UTC)) - 2 * DAY - 2 * HOUR
 """Two hours before a past midnight."""
 
 
-class Stack(World):
+class Stack(SimulatedDeployment):
     """A simulated deployment on the table, queues and topic that the template declares."""
 
     def __post_init__(self) -> None:

@@ -97,7 +97,7 @@ def compare_use(line: Any, true: TrueLine) -> None:
     if true.effective is None and by != "none":
         assert slack, f"{pod_name} is measured by {by}, though no scrape shows its use"
     elif true.effective is not None:
-        assert by == true.source, f"{pod_name} is measured by {by}, not by {true.source}"
+        assert by == true.utilization_source, f"{pod_name} is measured by {by}, not by {true.utilization_source}"
     effective = true.effective or Amount(Fraction(0), slack)
     near(line["effective_gpu_hours"] or 0, effective, f"{pod_name} effective")
     near(line["unmeasured_gpu_hours"], true.unmeasured, f"{pod_name} unmeasured")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import requests
 
-from devstack.fleet.series import Series
+from devstack.fleet.series import SimulatedSeries
 from devstack.prometheus import VICTORIA_METRICS
 from devstack.victoria_metrics import flush
 
@@ -20,7 +20,7 @@ SERIES_PER_REQUEST = 2000
 _LITERAL = 60
 
 
-def send(url: str, series: Sequence[Series], base_ms: int, scrapes: Mapping[str, Sequence[int]]) -> None:
+def send(url: str, series: Sequence[SimulatedSeries], base_ms: int, scrapes: Mapping[str, Sequence[int]]) -> None:
     """Write series in order of time. A series that is missing from a scrape of its instance is marked as stale.
 
     Args:

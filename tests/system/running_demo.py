@@ -68,7 +68,7 @@ def running_demo(folder: Path) -> Iterator[Demo]:
             deadline = time.monotonic() + 600
             while "gpucost report --stack local" not in out.read_text():
                 assert process.poll() is None, (folder / "err").read_text()[-2000:]
-                assert time.monotonic() < deadline, "the demo does not come up"
+                assert time.monotonic() < deadline, "the demo does not start"
                 time.sleep(0.2)
             printed = out.read_text()
             (url,) = re.findall(re.escape(ANSWERS) + r"(\S+)", printed)

@@ -198,7 +198,7 @@ def test_alerts_are_exactly_the_expected_ones(running: Demo) -> None:
     }
     assert firing == {key for key, event in last.items() if event != "resolved"}
 
-    # One message per business unit, and one for cost without a unit, for each closed hour and each hourly run.
+    # One message per business unit, and one for cost without a unit, for each published hour and each hourly run.
     units = {"chat": "assistant", "notebook": "research"}
     messages = {
         (max(hour, demo.HOURS - 24), event == "repeat", units.get(about, "" if rule == "unallocated" else about))

@@ -10,7 +10,7 @@ import pytest
 from devstack.fleet import dcgm_exporter, openmetrics
 from devstack.fleet.scenarios import all_scenarios
 from devstack.fleet.scenarios.lifetimes import mixed_lifetimes
-from devstack.fleet.series import Series
+from devstack.fleet.series import SimulatedSeries
 from devstack.prometheus import running_prometheus
 from tests.system import remote_write
 from tests.system.fleet_truth import Hours, ask, assert_identity, assert_lines, attribute
@@ -53,20 +53,21 @@ def test_expected_notes_are_present(attributed: Hours, name: str) -> None:
 
 def test_lifetime_over_several_hours_adds_up(attributed: Hours) -> None:
     """Up to an interval at both ends, and exactly at the hours between."""
-    hours = [attributed["life-over-hours", number] for number in SCENARIOS["life-over-hours"].hours]
+    hours = [attributed["pod-over-hours", number] for number in SCENARIOS["pod-over-hours"].hours]
     held = sum(line["allocated_gpu_hours"] for hour in hours for line in hour["lines"])
     assert float(held) == pytest.approx(165 / 60, abs=2 / 60)
 
 
-MARKED = ["lives", "nodes-join-and-leave", "node-replaced-under-its-name", "ksm-pair-one-restarts", "labels-linger",
-          "gap-10-inside-both", "gap-40-last-edge-both", "mig-single-changed", "sharer-labels-flip"]  # fmt: skip
+MARKED = ["pod-lifetimes", "nodes-join-and-leave", "node-replaced-under-its-name", "ksm-pair-one-restarts",
+          "labels-linger", "gap-10-inside-both", "gap-40-last-edge-both", "mig-single-changed",
+          "sharer-labels-flip"]  # fmt: skip
 
 
 def test_series_that_end_with_staleness_markers(tmp_path: Path) -> None:
     """A scraping Prometheus writes a staleness marker at the first scrape without a series."""
     scenarios = [SCENARIOS[name] for name in MARKED]
     with running_prometheus(None, "--web.enable-remote-write-receiver") as url:
-        sent: list[Series] = []
+        sent: list[SimulatedSeries] = []
         scrapes: dict[str, list[int]] = {}
         for scenario in scenarios:
             for series in openmetrics.series(scenario):
@@ -75,7 +76,7 @@ def test_series_that_end_with_staleness_markers(tmp_path: Path) -> None:
                     "cluster": scenario.name,
                     "instance": f"{scenario.name}/{series.labels['instance']}",
                 }
-                sent.append(Series(series.metric, labels, series.samples))
+                sent.append(SimulatedSeries(series.metric, labels, series.samples))
             targets = [ksm.scraping for ksm in scenario.ksm] + [target for _, target in dcgm_exporter.targets(scenario)]
             for target in targets:
                 target_times = scrapes.setdefault(f"{scenario.name}/{target.instance}", [])
@@ -92,10 +93,12 @@ def test_series_that_end_with_staleness_markers(tmp_path: Path) -> None:
 def test_prometheus_replicas_double_nothing(tmp_path: Path) -> None:
     """Their samples differ in the replica label and in the scrape times."""
     scenario = mixed_lifetimes("replicas", hours=(0,))
-    sent: list[Series] = []
+    sent: list[SimulatedSeries] = []
     for replica, phase in (("a", 0), ("b", 21)):
         for series in openmetrics.series(scenario.with_scraping(offset_seconds=phase)):
-            sent.append(Series(series.metric, {**series.labels, "prometheus_replica": replica}, series.samples))
+            sent.append(
+                SimulatedSeries(series.metric, {**series.labels, "prometheus_replica": replica}, series.samples)
+            )
     metrics = tmp_path / "metrics.om"
     openmetrics.write_series([("replicas", series) for series in sent], BASE, metrics)
     with running_prometheus(metrics) as url:

@@ -113,7 +113,7 @@ def test_non_numeric_sample_does_not_fail_the_hour(url: str, family: str) -> Non
     for odd, which in product(ODD, WHICH):
         record = attributed(url, name_of(family, odd, which))
         if (family, which) == ("up", "all"):
-            assert record.status == "incomplete", "no sample shows that anything was scraped"
+            assert record.status == "incomplete", "no sample shows a successful scrape"
             continue
         assert record.status == sound.status, (odd, which)
         if family not in {names.REQUESTS, names.INIT_REQUESTS, names.PHASE}:
@@ -122,7 +122,7 @@ def test_non_numeric_sample_does_not_fail_the_hour(url: str, family: str) -> Non
             assert any(f" is reported as {odd}; the value is left out" in note for note in record.notes)
             assert held(record) == held(sound)
             if which == "one":
-                assert record.totals == sound.totals, "no change of what the node has"
+                assert record.totals == sound.totals, "the node's capacity did not change"
 
 
 @pytest.mark.parametrize("odd", ODD)
@@ -144,7 +144,7 @@ def test_invalid_statistic_gives_the_hour_or_a_single_sentence(url: str, monkeyp
     def query_range(self: PrometheusClient, query: str, *args: Any) -> list[Series]:
         failures = []
         for labels, samples in original(self, query, *args):
-            stat = labels.get(names.STAT, names.UNLABELED)
+            stat = labels.get(names.STATISTIC_LABEL, names.UNLABELED)
             query_counts[query, stat] = len(samples)
             hit = spoil is not None and spoil[:2] == (query, stat)
             failures.append(Series(labels, tuple((at, spoil[2]) for at, _ in samples) if hit and spoil else samples))

@@ -15,7 +15,7 @@ import pytest
 from devstack.aws import create_stack, local_client, running_aws
 from gpucost.core.hours import floor_hour, format_timestamp
 from gpucost.core.pricing.prices import Price
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.price_book import PriceStore
 from gpucost_cli.demo_command import settings_text
 from tests.system.demo_record import announced_in
@@ -33,7 +33,7 @@ class Stack:
         deployed = create_stack(endpoint, "http://127.0.0.1:1", parameters)
         client = local_client("dynamodb", endpoint)
         self.book = PriceStore(client, deployed.outputs["TableName"])
-        self.store = DocumentStore(client, deployed.outputs["TableName"], clock=lambda: NOW)
+        self.store = SettingsDocumentStore(client, deployed.outputs["TableName"], clock=lambda: NOW)
         self.store.push(settings_text("http://127.0.0.1:1"), author="me", now=NOW)
         self.folder = folder
 
@@ -59,7 +59,7 @@ def set_price(stack: Stack, *more: str, amount: str = "98.32", unit: str = "node
                      reason, *more)  # fmt: skip
 
 
-def test_price_is_set_listed_dropped_and_kept_in_the_history(stack: Stack) -> None:
+def test_price_is_set_listed_dropped_and_listed_as_a_change(stack: Stack) -> None:
     began = format_timestamp(THIS_HOUR - timedelta(hours=5))
     done = set_price(stack, "--match", "cluster=demo", "--from", began)
     assert done.returncode == 0, done.stderr
@@ -81,15 +81,15 @@ def test_price_is_set_listed_dropped_and_kept_in_the_history(stack: Stack) -> No
     assert done.stdout.splitlines()[0] == f"override {row['id']} ends at {began}"
     assert "rated again" in done.stdout
     assert stack.rows("list") == []
-    events = [(change["event"], change["why"]) for change in stack.rows("history")]
+    events = [(change["event"], change["why"]) for change in stack.rows("changes")]
     assert set(events) == {
         ("set", "EDP"), ("changed the past", f"override {row['id']} set: EDP"),
         ("dropped", "typo"), ("changed the past", f"override {row['id']} dropped: typo"),
     }  # fmt: skip
-    table = list(csv.reader(io.StringIO(stack.run("history", "--format", "csv").stdout)))
+    table = list(csv.reader(io.StringIO(stack.run("changes", "--format", "csv").stdout)))
     assert len(table) == 5
     assert table[0][:2] == ["at", "event"]
-    assert "typo" in stack.run("history").stdout
+    assert "typo" in stack.run("changes").stdout
 
 
 def test_csv_of_the_price_book_is_exact(stack: Stack) -> None:

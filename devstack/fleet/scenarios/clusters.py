@@ -19,11 +19,11 @@ def scenarios() -> Iterator[Scenario]:
     n = node("n1", "a10g-one", whole("a10g-one"))
     # Three pods hold the only GPU. The metrics contradict each other, and the residual shows it.
     yield Scenario(
-        "more-than-there-is",
+        "overcommitted-gpu",
         [n],
         [Pod(f"p{i}", n, [0] if i == 0 else [], flat("0.5"), requests=request(GPU)) for i in range(3)],
         residual=True,
-        sources={"p1": "none", "p2": "none"},
+        utilization_sources={"p1": "none", "p2": "none"},
     )
 
 
@@ -44,7 +44,7 @@ def _units() -> Iterator[Scenario]:
         Pod("by-namespace-label", n, [1], flat("0.5"), namespace="chat"),
         Pod("by-pod-label", n, [2], flat("0.5"), namespace="common", labels={"label_team": "vision"}),
         Pod("by-pod-label-gone", n, [3], flat("0.5"), namespace="common", labels={"label_team": "vision"}, deleted=20),
-        Pod("nobodys", n, [4], flat("0.5"), namespace="alone"),
+        Pod("unassigned", n, [4], flat("0.5"), namespace="alone"),
     ]
     yield Scenario(
         "business-units",
@@ -58,7 +58,7 @@ def _units() -> Iterator[Scenario]:
             "  - {name: vision, pod_labels: {team: vision}}\n"
         ),
         business_units={"by-name": "research", "by-namespace-label": "assistant", "by-pod-label": "vision",
-               "by-pod-label-gone": "vision", "nobodys": "alone"},
+               "by-pod-label-gone": "vision", "unassigned": "alone"},
     )  # fmt: skip
 
 

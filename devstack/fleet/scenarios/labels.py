@@ -50,7 +50,7 @@ def _signals() -> Iterator[Scenario]:
         mixed,
         name="signal-none",
         dcgm=Exporter(signals={"DCGM_FI_DEV_FB_USED": 1}),
-        sources={pod.name: "none" for pod in mixed.pods},
+        utilization_sources={pod.name: "none" for pod in mixed.pods},
     )
     yield replace(
         mixed,
@@ -75,7 +75,11 @@ def _oddities() -> Iterator[Scenario]:
         notes=["that no pod had requested"],
     )
     yield Scenario(
-        "not-mapped", [n], [Pod("p", n, [0], flat("0.5"))], dcgm=Exporter(mapping=False), sources={"p": "none"}
+        "not-mapped",
+        [n],
+        [Pod("p", n, [0], flat("0.5"))],
+        dcgm=Exporter(mapping=False),
+        utilization_sources={"p": "none"},
     )
     sliced = node("n1", "h100-one", mig_single("h100-one", "1g.10gb", 7))
     slices = [Pod("p", sliced, [0], flat("0.5"), start=10), Pod("q", sliced, [3], flat("0.25"))]
@@ -89,5 +93,5 @@ def _oddities() -> Iterator[Scenario]:
         [shared],
         [Pod(name, shared, [0], flat("0.2")) for name in ("a", "b")],
         dcgm=Exporter(mapping=False),
-        sources={"a": "none", "b": "none"},
+        utilization_sources={"a": "none", "b": "none"},
     )

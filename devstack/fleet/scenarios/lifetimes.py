@@ -38,13 +38,16 @@ def mixed_lifetimes(name: str, hours: Sequence[int] = (0, 1)) -> Scenario:
 
 
 def _pods() -> Iterator[Scenario]:
-    yield mixed_lifetimes("lives")
+    yield mixed_lifetimes("pod-lifetimes")
     n = node("n1", "a10g-one", whole("a10g-one"))
     # A GPU that passes from pod to pod: no pod is billed twice, and the total does not exceed the GPU.
     successive = [Pod(f"p{i}", n, [0], flat("0.5"), start=-3 + i * 7.3, deleted=-3 + (i + 1) * 7.3) for i in range(9)]
-    yield Scenario("handed-on", [n], successive)
+    yield Scenario("gpu-passed-on", [n], successive)
     yield Scenario(
-        "life-over-hours", [n], [Pod("p", n, [0], flat("0.5"), start=-50, running=-44, deleted=115)], hours=(-1, 0, 1)
+        "pod-over-hours",
+        [n],
+        [Pod("p", n, [0], flat("0.5"), start=-50, running=-44, deleted=115)],
+        hours=(-1, 0, 1),
     )
     reused = node("n1", "a10g", whole("a10g"))
     pods = [

@@ -100,8 +100,8 @@ def _in_gaps() -> Iterator[Scenario]:
     yield silent(Scenario("node-replaced-in-a-gap", [old, new], replaced), "both", gap)
     # A GPU passes to another pod in a gap. However it is split, the total must not exceed the GPU.
     successive = [Pod("p", stays, [0], flat("0.5"), deleted=23), Pod("q", stays, [0], flat("0.5"), start=27)]
-    yield silent(Scenario("handed-on-in-a-gap", [stays], successive), "allocation", gap)
-    yield silent(Scenario("handed-on-in-a-short-gap", [stays], successive), "allocation", [(22, 26)])
+    yield silent(Scenario("gpu-passed-on-in-a-gap", [stays], successive), "allocation", gap)
+    yield silent(Scenario("gpu-passed-on-in-a-short-gap", [stays], successive), "allocation", [(22, 26)])
 
 
 def _booting() -> Iterator[Scenario]:

@@ -49,7 +49,7 @@ def _instances() -> Iterator[Scenario]:
     n = node("n1", "a10g-one", whole("a10g-one"))
     # The new instance exposes the second pod before the old one shows the end of the first: no double allocation.
     yield Scenario(
-        "handed-on-beside-a-restart",
+        "gpu-passed-on-during-a-restart",
         [n],
         [Pod("first", n, [0], flat("0.5"), deleted=29.05), Pod("second", n, [0], flat("0.7"), start=29.1)],
         ksm=[ksm("a", lifetime=(-1e6, 29.1)), ksm("b", offset_seconds=12, lifetime=(29.15, 1e6))],
@@ -75,15 +75,15 @@ def _gaps() -> Iterator[Scenario]:
         Pod("invisible", n, [1], flat("0.5"), start=22, deleted=30),
         Pod("found-finished", n, [2], flat("0.5"), start=21, finished=33),
     ]
-    within_gap = Scenario("life-in-a-gap", [n], inside)
+    within_gap = Scenario("pod-in-a-gap", [n], inside)
     yield silent(within_gap, "allocation", [(20, 40)])
-    with_times = silent(replace(within_gap, name="life-in-a-gap-with-times"), "allocation", [(20, 40)])
+    with_times = silent(replace(within_gap, name="pod-in-a-gap-with-times"), "allocation", [(20, 40)])
     yield replace(with_times, ksm=[replace(with_times.ksm[0], pod_times=True)])
     yield Scenario(
         "dcgm-gone-half-way", [n], inside[:1], dcgm=Exporter(Scraping("dcgm-exporter", "", lifetime=(-1e6, 31)))
     )
     yield Scenario("signal-blank", [n], inside[:1], dcgm=Exporter(blank=[(10, 30)]))
-    yield Scenario("no-dcgm", [n], inside[:1], dcgm=None, sources={"always": "none"})
+    yield Scenario("no-dcgm", [n], inside[:1], dcgm=None, utilization_sources={"always": "none"})
 
 
 def silent(scenario: Scenario, source: str, gap: Sequence[Interval], up: str = "kept") -> Scenario:

@@ -86,7 +86,7 @@ def _shared() -> Iterator[Scenario]:
         Pod("a", n, [0], flat("0.2")),
         Pod("b", n, [0], flat("0.1")),
         Pod("twice", n, [1, 1], flat("0.3"), requests=request(GPU, 2)),
-        Pod("beside", n, [1], flat("0.6")),
+        Pod("neighbor", n, [1], flat("0.6")),
         Pod("alone", n, [2], flat("0.9")),  # holds one of four replicas, so at most a quarter counts as its use
         Pod("apart", n, [0, 3], flat("0.1"), requests=request(GPU, 2)),
     ]

@@ -26,12 +26,12 @@ def scenarios() -> Iterator[Scenario]:
 def _above_a_gpu() -> Iterator[Scenario]:
     """If the slices of one GPU add up to more than the GPU, only these are scaled down."""
     among_whole_gpus = node("n1", "a100-40", mig_mixed("a100-40", [OVERSIZED, *[[]] * 7]))
-    yield _filled("one-gpu-above-beside-whole", among_whole_gpus)
+    yield _filled("oversized-layout-and-whole-gpus", among_whole_gpus)
     among_slices = node("n1", "a100-40", mig_mixed("a100-40", [OVERSIZED, *[["2g.10gb"] * 3] * 7]))
-    yield _filled("one-gpu-above-beside-others", among_slices)
+    yield _filled("oversized-layout-and-others", among_slices)
     # Without an exporter nothing shows the layout of each GPU. Here all are alike, so the node's capacity shows it.
-    without_exporter = _filled("above-a-gpu-without-dcgm", node("n1", "a100-40", mig_mixed("a100-40", [OVERSIZED] * 8)))
-    yield replace(without_exporter, dcgm=None, sources={pod.name: "none" for pod in without_exporter.pods})
+    without_exporter = _filled("oversized-without-dcgm", node("n1", "a100-40", mig_mixed("a100-40", [OVERSIZED] * 8)))
+    yield replace(without_exporter, dcgm=None, utilization_sources={pod.name: "none" for pod in without_exporter.pods})
 
 
 def _filled(name: str, on: Node) -> Scenario:
@@ -119,9 +119,9 @@ def _neuron() -> Iterator[Scenario]:
     yield Scenario("neuron-several", [big], pods)
     gpus = node("n2", "a10g", whole("a10g"))
     with_gpu_pod = [*pods, Pod("gpu", gpus, [0], flat("0.5"))]
-    yield Scenario("neuron-beside-gpus", [big, gpus], with_gpu_pod)
+    yield Scenario("neuron-and-gpus", [big, gpus], with_gpu_pod)
     unmapped = {pod.name: "none" for pod in pods}
-    yield Scenario("neuron-not-mapped", [big], pods, neuron_labels=False, sources=unmapped)
+    yield Scenario("neuron-not-mapped", [big], pods, neuron_labels=False, utilization_sources=unmapped)
     yield Scenario("neuron-idle", [big])
 
 
@@ -147,8 +147,12 @@ def _estimated() -> Iterator[Scenario]:
     unmapped = Exporter(mapping=False)
     by_node = {pod.name: "node" for pod in pods}
     settings = "utilization: {sources: [pod, shared, node, cluster]}\n"
-    yield Scenario("rung-node", [n1], pods, dcgm=unmapped, settings=settings, sources=by_node)
+    yield Scenario("node-average", [n1], pods, dcgm=unmapped, settings=settings, utilization_sources=by_node)
     all_pods = [*pods, *(Pod(f"q{i}", n2, [i], flat("0.5")) for i in range(4))]
     yield Scenario(
-        "rung-not-allowed", [n1, n2], all_pods, dcgm=unmapped, sources={pod.name: "none" for pod in all_pods}
+        "averages-not-allowed",
+        [n1, n2],
+        all_pods,
+        dcgm=unmapped,
+        utilization_sources={pod.name: "none" for pod in all_pods},
     )

@@ -53,17 +53,19 @@ def _exact_pod_times() -> Iterator[Scenario]:
         Pod("ends-at-once", n, [2], flat("0.5"), finished=20.4),
         Pod("ends-late", n, [3], flat("0.5"), finished=33.8),
     ]
-    with_times = silent(Scenario("times-told-in-a-gap", [n], pods), "allocation", [(20.2, 34)])
+    with_times = silent(Scenario("pod-times-in-a-gap", [n], pods), "allocation", [(20.2, 34)])
     yield replace(with_times, ksm=[replace(instance, pod_times=True) for instance in with_times.ksm])
     # Each shard was last scraped at a different time, and exposes only its own pods.
     shards = [replace(ksm(f"s{i}", offset_seconds=30 * i), shard=(i, 2)) for i in range(2)]
     pods_in_gap = [Pod(f"p{i}", n, [i], flat("0.5"), start=20.1) for i in range(4)]
     sharded = silent(
-        replace(with_times, name="times-told-to-shards", pods=pods_in_gap, ksm=shards), "allocation", [(20.6, 34)]
+        replace(with_times, name="pod-times-of-shards", pods=pods_in_gap, ksm=shards),
+        "allocation",
+        [(20.6, 34)],
     )
     yield replace(sharded, ksm=[replace(instance, pod_times=True) for instance in sharded.ksm])
     across = silent(
-        replace(with_times, name="times-told-in-a-gap-over-the-hour", hours=(0, 1)), "allocation", [(20.2, 66)]
+        replace(with_times, name="pod-times-in-a-gap-over-the-hour", hours=(0, 1)), "allocation", [(20.2, 66)]
     )
     late = [replace(pod, start=pod.start + 34) if pod.start > 0 else replace(pod, finished=62) for pod in pods]
     yield replace(across, pods=late, ksm=[replace(instance, pod_times=True) for instance in across.ksm])
@@ -104,9 +106,9 @@ def _silent_at_the_hours_end() -> Iterator[Scenario]:
     ]
     settings = "business_units: [{name: vision, pod_labels: {team: vision}}]\n"
     units = {"seen": "vision", "gone": "vision"}
-    scenario = Scenario("told-at-the-end", [n], pods, settings=settings, business_units=units)
+    scenario = Scenario("gap-at-the-end", [n], pods, settings=settings, business_units=units)
     yield silent(scenario, "allocation", [(50, 62)])
-    yield silent(replace(scenario, name="told-at-the-end-for-long"), "allocation", [(35, 75)])
+    yield silent(replace(scenario, name="long-gap-at-the-end"), "allocation", [(35, 75)])
 
 
 def _exporters() -> Iterator[Scenario]:
@@ -118,7 +120,7 @@ def _exporters() -> Iterator[Scenario]:
     changing = [
         Pod("whole", whole_node, [0], changing_use),
         Pod("shared", shared, [0], changing_use),
-        Pod("beside", shared, [0], flat("0.05")),
+        Pod("neighbor", shared, [0], flat("0.05")),
     ]
     for pause in (0.4, 1, 4):
         name = f"exporter-replaced-under-changing-use-{pause}"
@@ -155,20 +157,20 @@ def _exporters() -> Iterator[Scenario]:
         fleet,
         name="one-exporter-missing",
         dcgm=Exporter(unlabelled, by_node={"n2": replace(unlabelled, lifetime=(-1e6, -1e5))}),
-        sources={"new": "none", "late": "none"},
+        utilization_sources={"new": "none", "late": "none"},
     )
     yield replace(
         fleet,
         name="all-exporters-silent",
         dcgm=Exporter(replace(unlabelled, gaps=[(-5, 65)])),
-        sources={p.name: "none" for p in pods},
+        utilization_sources={p.name: "none" for p in pods},
     )
     sliced = node("n1", "h100-one", mig_single("h100-one", "1g.10gb", 7))
     slices = [Pod("p", sliced, [0], flat("0.5")), Pod("q", sliced, [3], flat("0.25"), start=20)]
     for reading in ("absent", "zero"):
         exporter = Exporter(signals=percent, mig_gpu_util=reading)
         sources = {"p": "none", "q": "none"}
-        yield Scenario(f"gpu-util-on-mig-{reading}", [sliced], slices, dcgm=exporter, sources=sources)
+        yield Scenario(f"gpu-util-on-mig-{reading}", [sliced], slices, dcgm=exporter, utilization_sources=sources)
 
 
 def _shared_and_unobserved() -> Iterator[Scenario]:
@@ -180,7 +182,7 @@ def _shared_and_unobserved() -> Iterator[Scenario]:
         Pod("unseen", n, [0], flat("0.1"), start=28, deleted=35),
     ]
     scraping = Scraping("dcgm-exporter", "", gaps=[(25, 40)])
-    yield Scenario("sharer-unseen", [n], pods, dcgm=Exporter(scraping), sources={"unseen": "none"})
+    yield Scenario("sharer-unseen", [n], pods, dcgm=Exporter(scraping), utilization_sources={"unseen": "none"})
     with_brief = [*pods[:2], Pod("brief", n, [2], flat("0.1"), start=20.2, deleted=20.9)]
     yield Scenario("sharer-for-a-moment", [n], with_brief)
     # Bound just before a gap of kube-state-metrics and labeled just after it: its device is known nevertheless.

@@ -40,7 +40,7 @@ def shared_units() -> list[SharedUnit]:
     return [
         _shared("shared-proportional", [n, t4], [*system, *tenants], ", distribute: proportional", by_cost),
         _shared("shared-even", [n, t4], [*system, *tenants], ", distribute: even", evenly),
-        _shared("shared-by-nobody", [n, t4], system, ", distribute: proportional", {}),
+        _shared("shared-without-tenants", [n, t4], system, ", distribute: proportional", {}),
         _shared("shared-not", [n, t4], [*system, *tenants], "", {}),
     ]
 

@@ -6,13 +6,13 @@ from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, first_few
-from gpucost_cli.doctor.facts import CLAIM_INFO, GPU, MIG, NEURON_RESOURCE, REQUESTS, Device, Facts, Holder
+from gpucost_cli.doctor.facts import CLAIM_INFO, GPU, MIG, NEURON_RESOURCE, REQUESTS, Facts, GpuHolder, ObservedDevice
 from gpucost_cli.doctor.signals import NEURON
 
 _KUBERNETES_MAPPING = "DCGM_EXPORTER_KUBERNETES=true"
 
 
-def mapping(context: CheckContext) -> Iterable[Check]:
+def pod_mapping(context: CheckContext) -> Iterable[Check]:
     """Check whether the exporter labels devices with the pods that hold them."""
     facts = context.facts
     holders = [holder for holder in facts.gpu_holders if holder.resource == GPU and not _is_sliced(facts, holder)]
@@ -137,7 +137,7 @@ def virtual_gpus(context: CheckContext) -> Iterable[Check]:
 def resource_names(context: CheckContext) -> Iterable[Check]:
     """Check for renamed resources that the exporter does not map to pods."""
     facts = context.facts
-    renamed: dict[str, list[Holder]] = {}
+    renamed: dict[str, list[GpuHolder]] = {}
     for holder in facts.gpu_holders:
         if holder.resource != GPU and not holder.resource.startswith(MIG):
             renamed.setdefault(holder.resource, []).append(holder)
@@ -217,7 +217,7 @@ def _signal(facts: Facts) -> str:
     return facts.gpu_devices[0].signal if facts.gpu_devices else ""
 
 
-def _is_sliced(facts: Facts, holder: Holder) -> bool:
+def _is_sliced(facts: Facts, holder: GpuHolder) -> bool:
     """Whether a pod holds MIG slices that are advertised under the name of whole GPUs."""
     node = facts.nodes.get(holder.node)
     if node is None or any(name.startswith(MIG) for name in node.capacity):
@@ -244,10 +244,10 @@ def _changes_labels(facts: Facts, node: str) -> bool:
     return any(len(pods) > 1 for pods in workloads.values())
 
 
-def _devices_of(facts: Facts, holders: Sequence[Holder]) -> list[Device]:
+def _devices_of(facts: Facts, holders: Sequence[GpuHolder]) -> list[ObservedDevice]:
     nodes = {holder.node for holder in holders}
     return [device for device in facts.gpu_devices if facts.node_of(device) in nodes]
 
 
-def _keys(devices: Iterable[Device]) -> set[object]:
+def _keys(devices: Iterable[ObservedDevice]) -> set[object]:
     return {device.key for device in devices}

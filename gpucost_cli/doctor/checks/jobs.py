@@ -17,29 +17,30 @@ JOB_METRICS: Sequence[str] = (
 
 def jobs(context: CheckContext) -> Iterable[Check]:
     """Check each source that has series, and list its jobs."""
-    for source, by_job in sorted(context.facts.jobs.items()):
-        trusted: Mapping[str, Sequence[str]] | None = getattr(context.cluster.sources, source)
+    for metrics_source, by_job in sorted(context.facts.jobs.items()):
+        trusted: Mapping[str, Sequence[str]] | None = getattr(context.cluster.sources, metrics_source)
         trusted_jobs = set(trusted.get("job", by_job)) if trusted else set(by_job)
         listed = ", ".join(f"{job or 'none'} ({count} series)" for job, count in sorted(by_job.items()))
         fault, note, count = None, None, sum(by_job[job] for job in by_job if job in trusted_jobs)
         if trusted is None and len(by_job) > 1:
             largest = max(sorted(by_job), key=lambda job: by_job[job])
             fault = Fault(
-                f"series of {source} come from {len(by_job)} jobs: {listed}. Anyone whose exporter is scraped can "
-                "report false pods, requests and utilization",
-                _line(context, source, largest),
+                f"series of {metrics_source} come from {len(by_job)} jobs: {listed}. Anyone whose exporter is scraped "
+                "can report false pods, requests and utilization",
+                _line(context, metrics_source, largest),
             )
         elif not trusted_jobs & set(by_job):
             fault = Fault(
-                f"sources.{source} in the settings has job {', '.join(sorted(trusted_jobs))}; the jobs with series are "
-                f"{listed}",
-                _line(context, source, min(by_job)),
+                f"sources.{metrics_source} in the settings has job {', '.join(sorted(trusted_jobs))}; the jobs with "
+                f"series are {listed}",
+                _line(context, metrics_source, min(by_job)),
             )
         elif set(by_job) - trusted_jobs:
             note = f"ignored because of the settings: job {', '.join(sorted(set(by_job) - trusted_jobs))}"
-        name, metric = f"jobs of {source.replace('_', '-')}", f"job: {', '.join(sorted(by_job))}"
+        name, metric = f"jobs of {metrics_source.replace('_', '-')}", f"job: {', '.join(sorted(by_job))}"
         yield context.check(name, metric, "recommended", fault, note=note, series=count)
 
 
-def _line(context: CheckContext, source: str, job: str) -> str:
-    return f"settings, cluster {context.cluster.name}: sources: {{{source}: {{job: {quote(job)}}}}}, or a list of jobs"
+def _line(context: CheckContext, metrics_source: str, job: str) -> str:
+    setting = f"sources: {{{metrics_source}: {{job: {quote(job)}}}}}, or a list of jobs"
+    return f"settings, cluster {context.cluster.name}: {setting}"

@@ -24,31 +24,32 @@ from gpucost.core.metering.kubernetes_labels import (
 from gpucost.core.metering.nodes import capacity_type
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, Status, first_few
-from gpucost_cli.doctor.facts import MIG, REQUESTS, Node, shared_mig_profiles
+from gpucost_cli.doctor.facts import MIG, REQUESTS, ObservedNode, shared_mig_profiles
 
 
-def _always(_: CheckContext, __: Node) -> bool:
+def _always(_: CheckContext, __: ObservedNode) -> bool:
     return True
 
 
-def _needs_zone_id(context: CheckContext, node: Node) -> bool:
+def _needs_zone_id(context: CheckContext, node: ObservedNode) -> bool:
     return "spot" in context.settings.pricing.ordered_sources and capacity_type(node.labels) == "spot"
 
 
-def _needs_region(context: CheckContext, node: Node) -> bool:
+def _needs_region(context: CheckContext, node: ObservedNode) -> bool:
     return not node.label(ZONE) and {"spot", "on-demand"} & {*context.settings.pricing.ordered_sources} != set()
 
 
-def _needs_operating_system(context: CheckContext, _: Node) -> bool:
+def _needs_operating_system(context: CheckContext, _: ObservedNode) -> bool:
     return "windows" in context.settings.pricing.operating_systems
 
 
-def _needs_reservation_id(context: CheckContext, node: Node) -> bool:
+def _needs_reservation_id(context: CheckContext, node: ObservedNode) -> bool:
     """Whether a node may belong to one of the cluster's active Capacity Blocks."""
     types = {
         block.instance_type
         for block in context.settings.pricing.capacity_blocks
-        if block.cluster in {None, context.cluster.name} and block.since <= context.facts.evaluated_at < block.until
+        if block.charge_unused_to in {None, context.cluster.name}
+        and block.since <= context.facts.evaluated_at < block.until
     }
     return node.label(INSTANCE_TYPE) in types and capacity_type(node.labels) not in {"spot", "on-demand"}
 
@@ -59,7 +60,7 @@ class _RequiredLabel:
 
     label: NodeLabel
     severity: Severity
-    is_needed: Callable[[CheckContext, Node], bool] = _always
+    is_needed: Callable[[CheckContext, ObservedNode], bool] = _always
     is_from_discovery: bool = False
     """Whether NVIDIA's GPU feature discovery writes it."""
 
@@ -182,5 +183,5 @@ def profiles(context: CheckContext) -> Iterable[Check]:
     yield context.check("MIG profiles", REQUESTS, "recommended", fault, series=len(reported))
 
 
-def _slices(node: Node) -> Iterable[str]:
+def _slices(node: ObservedNode) -> Iterable[str]:
     return (name for name in node.capacity if name.startswith(MIG))

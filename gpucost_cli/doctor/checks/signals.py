@@ -14,7 +14,7 @@ _PERCENT = 100
 _BEST_SIGNAL = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 
-def available(context: CheckContext) -> Iterable[Check]:
+def signals_available(context: CheckContext) -> Iterable[Check]:
     """Check the configured signal under all its names, its fallbacks, and signals of other families."""
     facts = context.facts
     preferred = context.ranks[0]

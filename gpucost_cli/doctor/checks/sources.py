@@ -46,7 +46,7 @@ def selector(context: CheckContext) -> Iterable[Check]:
             continue  # GPUs of other clusters do not mean that this cluster should have some
         fault = Fault(
             f"the selector {{{selector_text}}} matches no series of {metric}. The series have: {_label_values(rows)}",
-            _selector_line(context, rows),
+            _selector_line_to_change(context, rows),
         )
         severity: Severity = "required" if is_requests else "recommended"
         yield context.check("selector", metric, severity, fault, status="missing", series=0)
@@ -214,7 +214,7 @@ def _label_values(rows: Sequence[Mapping[str, str]]) -> str:
     return "; ".join(labels) or "no such label"
 
 
-def _selector_line(context: CheckContext, rows: Sequence[Mapping[str, str]]) -> str:
+def _selector_line_to_change(context: CheckContext, rows: Sequence[Mapping[str, str]]) -> str:
     """The line to change: in the settings, or in Prometheus if the series have no such labels."""
     selected = context.cluster.selector
     for row in rows:

@@ -1,7 +1,7 @@
 """The composition root: one object that joins services with sources and storage, each made when it is first used."""
 
 from datetime import UTC, datetime, timedelta
-from functools import cache, cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from gpucost.runtime.environment import Environment
@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from gpucost.reports.access import AccessPolicy
     from gpucost.reports.limits import LimitReports
     from gpucost.reports.prices import PriceListing
+    from gpucost.runtime.aws import AwsClients
     from gpucost.runtime.messaging import MessageBus
-    from gpucost.settings_document import DocumentStore
+    from gpucost.runtime.secrets import Secrets
+    from gpucost.settings_document import SettingsDocumentStore
     from gpucost.storage.bill_store import BillStore
     from gpucost.storage.ledger import Ledger
     from gpucost.storage.limits import LimitsStore
@@ -117,30 +119,40 @@ class Container:
     @cached_property
     def client(self) -> "Callable[..., Any]":
         """Makes the boto3 client of a service (and region) once."""
-        from gpucost.runtime import aws
+        return self.aws_clients
 
-        return cache(aws.new_client)
+    @cached_property
+    def aws_clients(self) -> "AwsClients":
+        """The clients of one AWS session."""
+        from gpucost.runtime.aws import AwsClients
+
+        return AwsClients()
 
     @cached_property
     def s3_client(self) -> Any:
         """The boto3 client of S3."""
-        from gpucost.runtime import aws
+        return self.aws_clients.s3
 
-        return aws.s3_client()
+    @cached_property
+    def secrets(self) -> "Secrets":
+        """The secrets that the settings name."""
+        from gpucost.runtime.secrets import Secrets
+
+        return Secrets(self.client)
 
     @cached_property
     def metrics_reader(self) -> "MetricsReaders":
         """Reads a cluster's metrics."""
         from gpucost.sources.prometheus import metrics_reader
 
-        return metrics_reader
+        return partial(metrics_reader, secret_value=self.secrets.value)
 
     @cached_property
     def limits_reader(self) -> "LimitsReaders":
         """Reads a cluster's limits and quotas."""
         from gpucost.sources.prometheus.limits import PrometheusLimits
 
-        return PrometheusLimits
+        return partial(PrometheusLimits, secret_value=self.secrets.value)
 
     @cached_property
     def ledger(self) -> "Ledger":
@@ -157,11 +169,11 @@ class Container:
         return RollupStore(self.client("dynamodb"), self.environment.table)
 
     @cached_property
-    def settings_store(self) -> "DocumentStore":
+    def settings_store(self) -> "SettingsDocumentStore":
         """The settings document, cached for a minute."""
-        from gpucost.settings_document import DocumentStore
+        from gpucost.settings_document import SettingsDocumentStore
 
-        return DocumentStore(self.client("dynamodb"), self.environment.table, clock=self.clock)
+        return SettingsDocumentStore(self.client("dynamodb"), self.environment.table, clock=self.clock)
 
     @cached_property
     def price_book(self) -> "PriceStore":
@@ -287,7 +299,10 @@ class Container:
         from gpucost.sources.bill.athena import bill_reader
 
         return BillService(
-            bill_reader, self.bill_store, clock=self.clock, node_pools=LedgerNodePools(self.settings_store, self.ledger)
+            partial(bill_reader, clients=self.aws_clients),
+            self.bill_store,
+            clock=self.clock,
+            node_pools=LedgerNodePools(self.settings_store, self.ledger),
         )
 
     @cached_property
@@ -302,20 +317,25 @@ class Container:
         """The notifiers of the settings' receivers, by the receivers' keys."""
         from gpucost.features.alerting.notifiers import notifiers
 
-        env = self.environment
-        return lambda settings, /: notifiers(settings, email_topic_arn=env.email_topic_arn, public_url=env.public_url)
+        return partial(
+            notifiers,
+            email_topic_arn=self.environment.email_topic_arn,
+            public_url=self.environment.public_url,
+            client=self.client,
+            secret_value=self.secrets.value,
+        )
 
     @cached_property
     def alert_service(self) -> "AlertService":
         """For `functions/alert`."""
-        from gpucost.features.alerting.ports import AlertSources
+        from gpucost.features.alerting.ports import RuleInputs
         from gpucost.features.alerting.service import AlertService
         from gpucost.pipeline.price_age import newest_price
         from gpucost.runtime.messaging import waiting_messages
 
         env = self.environment
 
-        sources = AlertSources(
+        rule_inputs = RuleInputs(
             self.ledger,
             self.rollups,
             self.alert_spend,
@@ -325,7 +345,7 @@ class Container:
         )
         return AlertService(
             self.settings_store,
-            sources,
+            rule_inputs,
             self.alert_states,
             self.alert_history,
             self.silences,
@@ -434,8 +454,8 @@ class Container:
         """For `functions/recommend`."""
         from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
         from gpucost.features.recommendations.service import RecommendationService
-        from gpucost.features.recommendations.sources.disruption import PrometheusDisruption
         from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
+        from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
         from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
         from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
         from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods

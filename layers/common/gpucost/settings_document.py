@@ -22,7 +22,7 @@ def parse_settings(text: str) -> SettingsDocument:
     return parse_document(text, SettingsDocument)
 
 
-class DocumentStore(DynamoSettingsStore[SettingsDocument]):
+class SettingsDocumentStore(DynamoSettingsStore[SettingsDocument]):
     """The store of whole documents.
 
     Args:

@@ -12,15 +12,15 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, month_bounds
 from gpucost.core.model import Coverage, HourRecord, Line, NodeHour, Status
 from gpucost.features.alerting.model import Notification
-from gpucost.features.alerting.ports import AlertSources, Notifier
+from gpucost.features.alerting.ports import Notifier, RuleInputs
 from gpucost.features.alerting.service import AlertService
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStates
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
-from gpucost.runtime.messages import ClusterState, HourClosed, Origin, Tick
-from gpucost.settings_document import DocumentStore
+from gpucost.runtime.messages import ClusterState, HourPublished, Origin, Tick
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
@@ -105,7 +105,7 @@ class Fleet:
         self.alert_states = DynamoAlertStates(*table)
         self.history = AlertHistory(*table)
         self.silences = SilenceStore(*table)
-        self.settings_store = DocumentStore(*table, clock=lambda: self.now)
+        self.settings_store = SettingsDocumentStore(*table, clock=lambda: self.now)
         self.push(self.settings_text)
 
     @property
@@ -120,12 +120,12 @@ class Fleet:
 
     def service(self, client: Any = None) -> AlertService:
         table = (client or self.table.client, self.table.name)
-        sources = AlertSources(
+        rule_inputs = RuleInputs(
             Ledger(*table), RollupStore(*table), DynamoSpendStore(*table), lambda: self.prices_fetched_at,
             lambda: self.dead_letters, workload_savings(DynamoRecommendations(*table)),
         )  # fmt: skip
         return AlertService(
-            self.settings_store, sources, DynamoAlertStates(*table), AlertHistory(*table), SilenceStore(*table),
+            self.settings_store, rule_inputs, DynamoAlertStates(*table), AlertHistory(*table), SilenceStore(*table),
             self.receivers, clock=lambda: self.now,
         )  # fmt: skip
 
@@ -146,14 +146,14 @@ class Fleet:
         self.ledger.publish(record, replacing=previous, settings_version=1, now=hour + HOUR)
 
     def close_hour(self, number: int, cluster: str = "demo", origin: Origin = "schedule") -> None:
-        """Send the message that an hour is closed, a minute after its end."""
+        """Send the message that an hour is published, a minute after its end."""
         hour = START + HOUR * number
         self.now = max(self.now, hour + HOUR + timedelta(minutes=1))
-        message = HourClosed(
+        message = HourPublished(
             cluster=cluster, hour=hour, status="complete", record_version=1, settings_version=1, origin=origin,
             correlation_id="c",
         )  # fmt: skip
-        self.service().hour_closed(message)
+        self.service().hour_published(message)
 
     def publish_and_close(self, number: int, *lines: Line, **options: Any) -> list[str]:
         """Publish and close an hour, and describe the notifications by email."""

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from gpucost.features.alerting.model import EventType, Kind, Notification, Subject, TopWaster
+from gpucost.features.alerting.model import EventType, Kind, Notification, Subject, WastefulWorkload
 
 HOUR_10 = datetime(2026, 11, 19, 10, tzinfo=UTC)
 FIGURES: dict[Kind, dict[str, Decimal | None]] = {
@@ -60,8 +60,8 @@ SUBJECTS: dict[Kind, Subject] = {
     "sample": Subject("demo", "research", detail="sent by alice"),
 }
 TOP_WASTERS = (
-    TopWaster("training", "Job", "llm-7b", Decimal(8), Decimal("90.5")),
-    TopWaster("notebooks", "StatefulSet", "notebook", Decimal(2), Decimal("23.9")),
+    WastefulWorkload("training", "Job", "llm-7b", Decimal(8), Decimal("90.5")),
+    WastefulWorkload("notebooks", "StatefulSet", "notebook", Decimal(2), Decimal("23.9")),
 )
 
 

@@ -11,13 +11,13 @@ from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.model import ClusterCharge, Coverage, HourRecord, Line, NodeHour, Status
 from gpucost.features.alerting.model import AlertGroup, Cursor, Notification, OutboxEntry
-from gpucost.features.alerting.ports import AlertSources, Notifier
+from gpucost.features.alerting.ports import Notifier, RuleInputs
 from gpucost.features.alerting.service import AlertService, alert_scopes
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStates
-from gpucost.runtime.messages import ClusterState, HourClosed, Origin, Tick
+from gpucost.runtime.messages import ClusterState, HourPublished, Origin, Tick
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
@@ -171,19 +171,19 @@ class ServiceHarness:
 
     def service(self) -> AlertService:
         table = (self.table.client, self.table.name)
-        sources = AlertSources(
+        rule_inputs = RuleInputs(
             self.ledger,  # type: ignore[arg-type]  # reports read more
             RollupStore(*table), DynamoSpendStore(*table), lambda: None, lambda: 0,
         )  # fmt: skip
         return AlertService(
-            self.store, sources, self.states, AlertHistory(*table), SilenceStore(*table), self.receivers,
+            self.store, rule_inputs, self.states, AlertHistory(*table), SilenceStore(*table), self.receivers,
             clock=lambda: self.now,
         )  # fmt: skip
 
     def close_hours(self, *numbers: int, origin: Origin = "schedule") -> None:
         for number in numbers:
-            self.service().hour_closed(
-                HourClosed(
+            self.service().hour_published(
+                HourPublished(
                     cluster="demo", hour=START + HOUR * number, status="complete", record_version=1,
                     settings_version=1, origin=origin, correlation_id="c",
                 )

@@ -14,7 +14,6 @@ import yaml
 from devstack.aws import create_stack, local_client, running_aws
 from devstack.slack import Slack, running_slack
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.runtime import aws, secrets
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, RecordingNotifier, pod, settings_with_rules
 from tests.system.demo_record import announced_in
@@ -57,11 +56,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         endpoint = running.enter_context(running_aws())
         running.enter_context(announced_in(tmp_path_factory.mktemp("alerts"), endpoint))
         running.enter_context(patch.dict(os.environ))  # commands set where AWS is
-        aws.client.cache_clear()
-        secrets.clear_cache()
         yield Stack(endpoint, running.enter_context(running_slack()))
-        aws.client.cache_clear()
-        secrets.clear_cache()
 
 
 def gpucost(*arguments: str) -> CommandResult:

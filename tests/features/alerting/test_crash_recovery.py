@@ -32,7 +32,7 @@ class CrashingNotifier(RecordingNotifier):
         self._external_calls = external_calls
 
     def send(self, notifications: Sequence[Notification]) -> None:
-        self._external_calls.through("send", lambda: self.messages.append(list(notifications)), {})
+        self._external_calls.call("send", lambda: self.messages.append(list(notifications)), {})
 
 
 def delivery_counts(fleet: Fleet) -> Counter[str]:

@@ -19,11 +19,9 @@ from gpucost.core.amounts import Totals, quantize
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.core.model import Coverage, HourRecord, Line
-from gpucost.runtime import secrets
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from tests.enforced_permissions import enforcing
-from tests.sandbox import forget
 
 HOUR_10 = datetime(2026, 11, 19, 10, tzinfo=UTC)
 DOCUMENT = """
@@ -103,17 +101,9 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
         enforced = running.enter_context(enforcing(moto, moto, physical=physical))
         for name, value in enforced.environment("AlertFunction").items():
             monkeypatch.setenv(name, value)
-        _forget()
         yield around
-        _forget()
         web.shutdown()
         thread.join()
-
-
-def _forget() -> None:
-    """Clear caches, as in a new execution environment."""
-    forget()
-    secrets.clear_cache()
 
 
 def publish(deployment: Deployment, hour: datetime, waste: str) -> str:
@@ -132,7 +122,7 @@ def publish(deployment: Deployment, hour: datetime, waste: str) -> str:
     ledger = Ledger(deployment.dynamodb, deployment.table)
     ledger.publish(record, replacing=None, settings_version=1, now=hour + HOUR)
     return json.dumps({
-        "version": 1, "kind": "hour-closed", "cluster": "demo", "hour": format_timestamp(hour), "status": "complete",
+        "version": 1, "kind": "hour-published", "cluster": "demo", "hour": format_timestamp(hour), "status": "complete",
         "record_version": 1, "settings_version": 1, "origin": "schedule", "correlation_id": "c",
     })  # fmt: skip
 
@@ -147,11 +137,11 @@ def tick() -> str:
 
 def deliver(*bodies: str) -> None:
     records = [{"EventSource": "aws:sns", "EventVersion": "1.0", "Sns": {"Message": body}} for body in bodies]
-    function.handler({"Records": records}, Context(), container=Container())  # type: ignore[arg-type]  # what Lambda passes, in short
+    function.handler({"Records": records}, Context(), container=Container())  # type: ignore[arg-type]  # a reduced Lambda context
 
 
 def push_settings(deployment: Deployment) -> None:
-    store = DocumentStore(deployment.dynamodb, deployment.table, clock=lambda: HOUR_10)
+    store = SettingsDocumentStore(deployment.dynamodb, deployment.table, clock=lambda: HOUR_10)
     store.push(DOCUMENT, author="test", now=HOUR_10)
 
 
@@ -178,7 +168,6 @@ def test_failed_receiver_fails_the_invocation_and_is_notified_later(deployment: 
         deliver(body)
 
     deployment.slack_status = 200
-    _forget()
     deliver(tick(), tick())
     assert len(deployment.slack) == 1
     assert len(deployment.read(deployment.mailbox)) == 1
@@ -186,10 +175,10 @@ def test_failed_receiver_fails_the_invocation_and_is_notified_later(deployment: 
 
 def test_unreadable_message_goes_to_the_dead_letter_queue(deployment: Deployment) -> None:
     push_settings(deployment)
-    deliver("{not json", '{"kind": "hour-closed", "version": 2}', publish(deployment, HOUR_10, "15"))
+    deliver("{not json", '{"kind": "hour-published", "version": 2}', publish(deployment, HOUR_10, "15"))
 
     letters = deployment.read(deployment.dead_letters)
-    assert [letter["Body"] for letter in letters] == ["{not json", '{"kind": "hour-closed", "version": 2}']
+    assert [letter["Body"] for letter in letters] == ["{not json", '{"kind": "hour-published", "version": 2}']
     assert "version" in letters[1]["MessageAttributes"]["reason"]["StringValue"]
     assert len(deployment.slack) == 1
 

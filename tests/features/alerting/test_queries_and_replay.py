@@ -7,11 +7,11 @@ import pytest
 
 from gpucost.core.errors import InvalidInputError, NotFoundError, SettingsError
 from gpucost.core.hours import HOUR
-from gpucost.features.alerting.ports import AlertSources
+from gpucost.features.alerting.ports import RuleInputs
 from gpucost.features.alerting.queries import AlertQueries
 from gpucost.features.alerting.replay import count_firings, replay
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
-from gpucost.runtime import aws, secrets
+from gpucost.runtime import secrets
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
@@ -29,9 +29,9 @@ RULES = (
 IDLE, BUSY = pod(gpus=2, use="0.05"), pod(gpus=2, use="0.9")
 
 
-def sources(table: DynamoTable) -> AlertSources:
+def rule_inputs(table: DynamoTable) -> RuleInputs:
     args = (table.client, table.name)
-    return AlertSources(Ledger(*args), RollupStore(*args), DynamoSpendStore(*args), lambda: None, lambda: None)
+    return RuleInputs(Ledger(*args), RollupStore(*args), DynamoSpendStore(*args), lambda: None, lambda: None)
 
 
 def alert_queries(fleet: Fleet) -> AlertQueries:
@@ -49,7 +49,7 @@ def test_replay_repeats_the_recorded_notifications_and_stores_nothing(table: Dyn
     end = START + timedelta(days=2)
     recorded = [event for scope in ("demo", "*") for event in fleet.history.between(scope, START, end)]
     stored_items = table.client.scan(TableName=table.name)["Items"]
-    replayed = list(replay(sources(table), fleet.settings_store.current(), START, START + len(days) * HOUR))
+    replayed = list(replay(rule_inputs(table), fleet.settings_store.current(), START, START + len(days) * HOUR))
 
     def described(notifications: Any) -> list[tuple[str, Any]]:
         return sorted((describe(notification), notification.hour) for notification in notifications)
@@ -68,13 +68,13 @@ def test_replay_evaluates_other_rules(table: DynamoTable) -> None:
         fleet.publish(number, IDLE)
     text = settings_with_rules("rule: waste, name: strict, waste_usd_per_hour: 10, waste_percent: 50, for_hours: 4")
     stored = StoredSettings(9, text, parse_settings(text), "x", START)
-    replayed = list(replay(sources(table), stored, START, START + 4 * HOUR))
+    replayed = list(replay(rule_inputs(table), stored, START, START + 4 * HOUR))
     assert [(describe(notification), notification.hour) for notification in replayed] == [
         ("firing strict research", START + 3 * HOUR)
     ]
     for end in (START, START + timedelta(days=63)):
         with pytest.raises(InvalidInputError, match="1 hour to 62 days"):
-            list(replay(sources(table), stored, START, end))
+            list(replay(rule_inputs(table), stored, START, end))
 
 
 def test_silences_need_matchers_a_comment_and_an_end(table: DynamoTable) -> None:
@@ -129,13 +129,10 @@ def test_a_rotated_secret_is_picked_up_without_a_deploy(monkeypatch: pytest.Monk
             return {"SecretString": self.webhook}
 
     vault, now = Vault(), [1000.0]
-    monkeypatch.setattr(aws, "client", lambda _service: vault)
-    monkeypatch.setattr("gpucost.runtime.secrets.time.monotonic", lambda: now[0])
-    secrets.clear_cache()
+    cached = secrets.Secrets(lambda _service: vault, lambda: now[0])
     for _ in range(3):
-        assert secrets.secret_value("gpucost/slack") == "https://hooks.slack.com/old"
+        assert cached.value("gpucost/slack") == "https://hooks.slack.com/old"
     assert vault.reads == 1
     vault.webhook = "https://hooks.slack.com/new"
     now[0] += secrets.MAX_AGE_SECONDS + 1
-    assert secrets.secret_value("gpucost/slack") == "https://hooks.slack.com/new"
-    secrets.clear_cache()
+    assert cached.value("gpucost/slack") == "https://hooks.slack.com/new"

@@ -16,7 +16,7 @@ from gpucost.runtime.environment import Environment
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
 from tests.features.alerting.fleet import START, Fleet, node, pod, settings_with_rules
-from tests.functions.asking import ask_as, by_iam, serving
+from tests.functions.api_requests import iam_caller, request_as, serving
 
 ACCESS = 'access: [{principal: "arn:aws:iam::123456789012:user/ann", roles: ["bu:research"]},\n' + (
     '  {principal: "arn:aws:iam::123456789012:user/fin", roles: [admin]}]\n'
@@ -28,14 +28,16 @@ IDLE = pod(gpus=2, use="0.05")
 @pytest.fixture
 def fleet(table: DynamoTable, enforced: EnforcedAws) -> Iterator[Fleet]:
     rules = ("rule: waste, waste_usd_per_hour: 10, waste_percent: 50", "rule: unallocated, usd_per_hour: 10")
-    made = Fleet(table, settings_with_rules(*rules) + ACCESS)
+    alert_fleet = Fleet(table, settings_with_rules(*rules) + ACCESS)
     client = enforced.client("dynamodb", "ApiFunction")
-    with serving(Container(Environment(table=table.name), clock=lambda: made.now, client=lambda _service: client)):
-        yield made
+    with serving(
+        Container(Environment(table=table.name), clock=lambda: alert_fleet.now, client=lambda _service: client)
+    ):
+        yield alert_fleet
 
 
 def ask(path: str, user: str, **query: str) -> tuple[int, Any]:
-    answer = ask_as(by_iam(f"arn:aws:iam::123456789012:user/{user}"), path, query)
+    answer = request_as(iam_caller(f"arn:aws:iam::123456789012:user/{user}"), path, query)
     return answer.status, json.loads(answer.body, parse_float=Decimal)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpucost.core.errors import SourceError
-from gpucost.features.alerting.model import EventType, Kind, Subject, TopWaster
+from gpucost.features.alerting.model import EventType, Kind, Subject, WastefulWorkload
 from gpucost.features.alerting.notifiers.slack import SlackNotifier, message
 from tests.features.alerting.sample_notifications import SUBJECTS, notification
 from tests.features.alerting.slack_limits import limit_violations
@@ -181,7 +181,7 @@ LONG = Subject("c" * 100, *["&" * 5_000] * 6)
 def test_every_message_is_within_slacks_limits(kind: Kind, event: EventType) -> None:
     for subject in (SUBJECTS[kind], LONG):
         for url in ("", "https://costs.example.com"):
-            workloads = [TopWaster("<" * 300, ">" * 300, "&" * 300, Decimal(1), Decimal(10**12))] * 3
+            workloads = [WastefulWorkload("<" * 300, ">" * 300, "&" * 300, Decimal(1), Decimal(10**12))] * 3
             long_notification = notification(kind, event, subject=subject, workloads=tuple(workloads), note="&" * 5000)
             full = message([long_notification] * SlackNotifier.max_batch_size, url)
             assert limit_violations(full) == []

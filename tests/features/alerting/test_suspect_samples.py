@@ -12,8 +12,8 @@ NOTE = f"{SUSPECT}pod team/p requests 9 of nvidia.com/gpu, and node n1 has 4; wh
 
 
 def publish(fleet: Fleet, number: int, *notes: str) -> None:
-    made = record([line()], hour=START + number * HOUR, notes=notes)
-    fleet.ledger.publish(made, replacing=None, settings_version=1, now=START + (number + 1) * HOUR)
+    hour_record = record([line()], hour=START + number * HOUR, notes=notes)
+    fleet.ledger.publish(hour_record, replacing=None, settings_version=1, now=START + (number + 1) * HOUR)
 
 
 def test_suspect_samples_fire_once_and_resolve(table: DynamoTable) -> None:
@@ -38,8 +38,8 @@ def test_suspect_samples_fire_once_and_resolve(table: DynamoTable) -> None:
 def test_hour_that_was_published_late_fires_as_well(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules("rule: data, overdue_hours: null, repeat_hours: 0"))
     publish(fleet, 2)
-    made = record([line()], hour=START + HOUR, notes=(NOTE,))
-    fleet.ledger.publish(made, replacing=None, settings_version=1, now=START + 3 * HOUR)
+    hour_record = record([line()], hour=START + HOUR, notes=(NOTE,))
+    fleet.ledger.publish(hour_record, replacing=None, settings_version=1, now=START + 3 * HOUR)
     assert fleet.tick(3) == ["firing data suspect-samples"]
 
 

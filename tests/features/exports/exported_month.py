@@ -1,5 +1,5 @@
-"""A small month of hours as attribution makes them: MIG shares, odd times and prices, a shared unit, nodes without a
-price, unmeasured use, and hours without figures."""
+"""A small month of hours with MIG shares, uneven times and prices, a shared unit, nodes without a price, unmeasured
+time, and hours without figures."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -41,7 +41,7 @@ WHOLE = GpuShare(Fraction(1), "capacity")
 
 
 def month(cluster: str, days: int = DAYS) -> Iterator[HourRecord]:
-    """Two hours of each day; of the eighth one is incomplete."""
+    """Two hours of each day; one hour of the eighth day is incomplete."""
     for day in range(days):
         for hour in HOURS_OF_A_DAY:
             start = START + timedelta(days=day, hours=hour)
@@ -52,7 +52,7 @@ def month(cluster: str, days: int = DAYS) -> Iterator[HourRecord]:
 
 
 def an_hour(cluster: str, start: datetime, seed: int) -> HourRecord:
-    """An hour that differs with its seed."""
+    """An hour that depends on its seed."""
     zone = "eu-central-1a"
     large = GpuNode("n0", f"aws:///{zone}/i-0{cluster}", "p4d.24xlarge", zone=zone, physical=8, capacity_type="spot",
                     node_pool="train", gpu_model="A100")  # fmt: skip
@@ -61,12 +61,14 @@ def an_hour(cluster: str, start: datetime, seed: int) -> HourRecord:
     begin = to_epoch_ms(start)
     pods = [
         _pod(large, begin, "bu-a", f"train-{seed % 4}", 3, SEVENTH, 1 + seed % 3_599_999, Fraction(seed % 11, 11)),
-        _pod(large, begin, f"research-{seed % 3}", "sweep", 5, WHOLE, 3_541_117, Fraction(1, 3), seen=Fraction(2, 3)),
+        _pod(
+            large, begin, f"research-{seed % 3}", "sweep", 5, WHOLE, 3_541_117, Fraction(1, 3), observed=Fraction(2, 3)
+        ),
         _pod(small, begin, "chat", "serve", 1, WHOLE, HOUR_MS, None if seed % 2 else Fraction(0)),
         _pod(bare, begin, "gpu-operator", "validator", 1, WHOLE, 1_234_567, Fraction(1, 7)),
     ]
     nodes = tuple(_node(node, begin, pods, seed) for node in (large, small, bare))
-    # Prices whose division over GPU time never comes out even; the third type has one in odd hours alone.
+    # Prices that do not divide evenly over GPU time; the third type has a price in odd hours only.
     prices = [Price("on-demand", "node-hour", Decimal(10_000 + seed) / 997, {"instance_type": "p4d.24xlarge"}),
              Price("on-demand", "node-hour", Decimal("1.006"), {"instance_type": "g5.xlarge"})]  # fmt: skip
     if seed % 2:
@@ -77,7 +79,7 @@ def an_hour(cluster: str, start: datetime, seed: int) -> HourRecord:
 
 def _pod(
     node: GpuNode, begin: int, namespace: str, name: str, units: int, share: GpuShare, length: int,
-    used: Fraction | None, seen: Fraction = Fraction(1),
+    used: Fraction | None, observed: Fraction = Fraction(1),
 ) -> PodUsage:  # fmt: skip
     time = Interval(begin, begin + length)
     pod = PodObservation(namespace, f"{name}-x", f"{name}-{node.name}-uid", node.name, (), None, workload=name,
@@ -89,8 +91,8 @@ def _pod(
         unmeasured,
         utilization_source="pod",
         utilization=used,
-        observed_ms=length * seen,
-        effective_gpu_ms=unmeasured.gpu_ms * seen * used,
+        observed_ms=length * observed,
+        effective_gpu_ms=unmeasured.gpu_ms * observed * used,
     )
 
 
@@ -99,5 +101,5 @@ def _node(node: GpuNode, begin: int, pods: list[PodUsage], seed: int) -> NodeUsa
     held = sum((pod.gpu_ms for pod in pods if pod.node is node), Fraction(0))
     rest, zero = total - held, Fraction(0)
     stranded, unobserved = (rest / 3, rest / 7 if seed % 5 == 0 else zero)
-    there = Interval(begin, begin + HOUR_MS)
-    return NodeUsage(node, there, total, rest - stranded - unobserved, zero, stranded, zero, unobserved, zero)
+    interval = Interval(begin, begin + HOUR_MS)
+    return NodeUsage(node, interval, total, rest - stranded - unobserved, zero, stranded, zero, unobserved, zero)

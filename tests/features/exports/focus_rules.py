@@ -1,4 +1,4 @@
-"""Rules of FOCUS 1.3 for Cost and Usage rows, written from the specification; what they find is said in its words.
+"""Rules of FOCUS 1.3 for Cost and Usage rows, written from the specification, in its terms.
 
 The well-kept validator (`focus-validator`) brings the rules of 1.2 alone and loads those of 1.3 from the network; what
 these rows are described in docs/decisions/0034.
@@ -64,7 +64,7 @@ OF_THE_ORIGIN = (
 
 
 def columns_violated(names: Sequence[str]) -> list[str]:
-    """What is wrong with the columns that are there."""
+    """Errors in the set of columns."""
     violations = [f"{name} MUST be present" for name in [*MANDATORY, *SPLIT] if name not in names]
     for name in names:
         if name not in FOCUS_COLUMNS and not re.fullmatch(r"x_[A-Z][A-Za-z0-9]*", name):
@@ -73,7 +73,7 @@ def columns_violated(names: Sequence[str]) -> list[str]:
 
 
 def violated(rows: Sequence[Row]) -> list[str]:
-    """What is wrong with rows; each thing once, with how often."""
+    """Errors in rows, each with its count."""
     counts: dict[str, int] = defaultdict(int)
     for row in rows:
         for violation in _of_row(row):

@@ -1,4 +1,4 @@
-"""Exports on Amazon's DynamoDB engine and S3: one version of a day, whatever is killed and whoever else writes."""
+"""Exports with DynamoDB Local and S3 leave a single version of a day after crashes and concurrent writes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -20,7 +20,7 @@ from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.exported_days import ExportedDay, object_key
 from gpucost.features.exports.files import DuckDbFiles
 from gpucost.features.exports.focus import ExportedHour, Row, focus_rows
-from gpucost.features.exports.service import MAX_ATTEMPTS, MIN_SECONDS_PER_DAY, ExportResult, ExportService
+from gpucost.features.exports.service import MAX_ATTEMPTS, MIN_SECONDS_PER_DAY, ExportRunResult, ExportService
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.runtime.messages import ExportDue
 from gpucost.settings_document import parse_settings
@@ -51,7 +51,7 @@ class Settings:
 
 
 class Calls:
-    """Counts calls to the outside, and dies at one of them."""
+    """Counts external calls, and raises at one of them."""
 
     def __init__(self, die_at: int = 0) -> None:
         self.count = 0
@@ -76,7 +76,7 @@ class Calls:
         return Client()
 
 
-class World(NamedTuple):
+class ExportEnvironment(NamedTuple):
     """A ledger and a bucket."""
 
     table: DynamoTable
@@ -88,7 +88,7 @@ class World(NamedTuple):
         recorded_calls = calls or Calls()
         dynamodb, s3 = recorded_calls.client(self.table.client), recorded_calls.client(self.s3)
         return ExportService(
-            self.settings,  # type: ignore[arg-type]  # the part that is read
+            self.settings,  # type: ignore[arg-type]  # a stub with the method it calls
             Ledger(dynamodb, self.table.name),
             DynamoExports(dynamodb, self.table.name, timedelta(days=kept)),
             S3Bucket(s3, self.bucket),
@@ -98,7 +98,7 @@ class World(NamedTuple):
             clock=lambda: datetime.now(UTC),
         )
 
-    def run(self, calls: Calls | None = None, at: datetime = NEXT + 3 * HOUR, **message_fields: Any) -> ExportResult:
+    def run(self, calls: Calls | None = None, at: datetime = NEXT + 3 * HOUR, **message_fields: Any) -> ExportRunResult:
         result = self.service(calls).export(ExportDue(scheduled_time=at, **message_fields), lambda: 900.0)
         assert result is not None
         return result
@@ -118,7 +118,7 @@ class World(NamedTuple):
         ]
 
     def read(self, folder: Path, day: datetime = DAY) -> dict[str, Decimal]:
-        """What each pod cost, as the Parquet file has it."""
+        """The cost of each pod in the Parquet file."""
         path = folder / f"{uuid4()}.parquet"
         path.write_bytes(self.s3.get_object(Bucket=self.bucket, Key=object_key("demo", day))["Body"].read())
         with duckdb.connect() as connection:
@@ -133,74 +133,76 @@ def s3() -> Iterator[Any]:
 
 
 @pytest.fixture
-def world(table: DynamoTable, s3: Any) -> World:
+def environment(table: DynamoTable, s3: Any) -> ExportEnvironment:
     bucket = f"exports-{uuid4()}"
     s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
-    return World(table, s3, bucket, Settings())
+    return ExportEnvironment(table, s3, bucket, Settings())
 
 
 def hour(number: int, usd: str = "3", **more: Any) -> HourRecord:
     return record([line(pod="p", usd=usd), line("idle", "notebooks", "q", "1")], hour=DAY + HOUR * number, **more)
 
 
-def test_last_day_of_a_removed_cluster_is_exported(world: World) -> None:
-    world.publish(hour(3))
-    world.settings.text = SETTINGS.replace("demo", "other")
-    world.settings.departed = {"demo": Departure(DAY + 5 * HOUR, 1)}
-    assert [(exported_day.cluster, exported_day.day) for exported_day in world.run().exported] == [("demo", DAY)]
+def test_last_day_of_a_removed_cluster_is_exported(environment: ExportEnvironment) -> None:
+    environment.publish(hour(3))
+    environment.settings.text = SETTINGS.replace("demo", "other")
+    environment.settings.departed = {"demo": Departure(DAY + 5 * HOUR, 1)}
+    assert [(exported_day.cluster, exported_day.day) for exported_day in environment.run().exported] == [("demo", DAY)]
 
 
-def test_a_day_is_exported_once_and_again_when_its_hours_change(world: World, tmp_path: Path) -> None:
-    world.publish(hour(0))
-    (first,) = world.run().exported
+def test_a_day_is_exported_once_and_again_when_its_hours_change(environment: ExportEnvironment, tmp_path: Path) -> None:
+    environment.publish(hour(0))
+    (first,) = environment.run().exported
     assert (first.version, first.status, first.rows) == (1, "incomplete", 2)
-    assert world.run().exported == [], "nothing changed"
-    assert sorted(world.keys()) == [CSV_KEY, KEY]
+    assert environment.run().exported == [], "nothing changed"
+    assert sorted(environment.keys()) == [CSV_KEY, KEY]
 
-    world.publish(hour(1))
-    assert [exported_day.version for exported_day in world.run().exported] == [2], "an hour came late"
-    world.publish(hour(0, "5"))
-    (third,) = world.run().exported
-    assert world.read(tmp_path) == {"p": 8, "q": 2}, "restated"
-    assert world.listed() == [third]
-    assert sorted(world.keys()) == [CSV_KEY, KEY], "in the same place"
-    assert world.run().exported == []
-
-
-def test_day_is_due_after_its_end_and_exportable_before(world: World, tmp_path: Path) -> None:
-    world.publish(hour(0))
-    assert world.run(at=NEXT - HOUR).exported == []
-    assert len(world.run(at=NEXT - HOUR, first_day=DAY).exported) == 1
-    assert len(world.run(at=NEXT - HOUR, first_day=DAY).exported) == 1, "written again, though nothing changed"
-    assert world.run(first_day=DAY + timedelta(days=5), days=3).exported == [], "days without hours"
-    assert world.keys() == [CSV_KEY, KEY]
+    environment.publish(hour(1))
+    assert [exported_day.version for exported_day in environment.run().exported] == [2], "an hour came late"
+    environment.publish(hour(0, "5"))
+    (third,) = environment.run().exported
+    assert environment.read(tmp_path) == {"p": 8, "q": 2}, "restated"
+    assert environment.listed() == [third]
+    assert sorted(environment.keys()) == [CSV_KEY, KEY], "under the same keys"
+    assert environment.run().exported == []
 
 
-def test_an_hour_without_figures_adds_no_rows(world: World) -> None:
-    world.publish(hour(0))
-    world.publish(hour(1, status="incomplete"))
-    (exported,) = world.run().exported
+def test_day_is_due_after_its_end_and_exportable_before(environment: ExportEnvironment, tmp_path: Path) -> None:
+    environment.publish(hour(0))
+    assert environment.run(at=NEXT - HOUR).exported == []
+    assert len(environment.run(at=NEXT - HOUR, first_day=DAY).exported) == 1
+    assert len(environment.run(at=NEXT - HOUR, first_day=DAY).exported) == 1, "written again, though nothing changed"
+    assert environment.run(first_day=DAY + timedelta(days=5), days=3).exported == [], "days without hours"
+    assert environment.keys() == [CSV_KEY, KEY]
+
+
+def test_an_hour_without_figures_adds_no_rows(environment: ExportEnvironment) -> None:
+    environment.publish(hour(0))
+    environment.publish(hour(1, status="incomplete"))
+    (exported,) = environment.run().exported
     assert (exported.status, exported.rows) == ("incomplete", 2)
-    world.publish(hour(1, status="provisional"))
-    assert [exported_day.rows for exported_day in world.run().exported] == [4]
+    environment.publish(hour(1, status="provisional"))
+    assert [exported_day.rows for exported_day in environment.run().exported] == [4]
 
 
-def test_implausible_hour_is_exported_as_incomplete(world: World, tmp_path: Path) -> None:
-    world.publish(hour(0))
+def test_implausible_hour_is_exported_as_incomplete(environment: ExportEnvironment, tmp_path: Path) -> None:
+    environment.publish(hour(0))
     huge = Decimal("1E+308")
     lines = (line(pod="huge")._replace(allocated_usd=huge, waste_usd=huge),)
     costs = Costs(allocated_gpu_hours=Decimal(1), allocated_usd=huge, waste_usd=huge)
-    world.publish(replace(hour(1), lines=lines, totals=Totals(costs, None)))
-    result = world.run()
+    environment.publish(replace(hour(1), lines=lines, totals=Totals(costs, None)))
+    result = environment.run()
     assert (result.failures, result.expired) == ([], [])
     assert [(exported_day.status, exported_day.rows) for exported_day in result.exported] == [("incomplete", 2)]
-    assert world.read(tmp_path) == {"p": 3, "q": 1}
-    assert world.run().exported == [], "nothing changed"
+    assert environment.read(tmp_path) == {"p": 3, "q": 1}
+    assert environment.run().exported == [], "nothing changed"
 
 
-def test_unexpected_error_of_a_day_does_not_stop_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.publish(hour(0))
-    world.publish(hour(24))
+def test_unexpected_error_of_a_day_does_not_stop_others(
+    environment: ExportEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment.publish(hour(0))
+    environment.publish(hour(24))
 
     def broken(exported_hour: ExportedHour, account: str) -> Iterator[Row]:
         if exported_hour.manifest.hour >= NEXT:
@@ -208,59 +210,62 @@ def test_unexpected_error_of_a_day_does_not_stop_others(world: World, monkeypatc
         return focus_rows(exported_hour, account)
 
     monkeypatch.setattr("gpucost.features.exports.service.focus_rows", broken)
-    result = world.run(at=NEXT + timedelta(days=1, hours=3))
+    result = environment.run(at=NEXT + timedelta(days=1, hours=3))
     assert [exported_day.day for exported_day in result.exported] == [DAY]
     assert result.failures == [f"demo {NEXT:%Y-%m-%d}: ArithmeticError: a figure of that day"]
 
 
-def calls_of_an_export(world: World) -> int:
+def calls_of_an_export(environment: ExportEnvironment) -> int:
     calls = Calls()
-    world.run(calls)
+    environment.run(calls)
     return calls.count
 
 
-def test_crash_at_any_call_and_rerun_leave_a_single_version(world: World, tmp_path: Path) -> None:
-    """Killed before a call is killed after the one before, its answer received or not."""
-    world.publish(hour(0))
-    calls = calls_of_an_export(world)
+def test_crash_at_any_call_and_rerun_leave_a_single_version(environment: ExportEnvironment, tmp_path: Path) -> None:
+    """A kill before a call equals a kill after the previous call, whether or not its response arrived."""
+    environment.publish(hour(0))
+    calls = calls_of_an_export(environment)
     assert calls >= 10
     for at in range(1, calls + 1):
-        world.publish(hour(0, usd := str(at + 3)))
+        environment.publish(hour(0, usd := str(at + 3)))
         with pytest.raises(KeyboardInterrupt):
-            world.run(Calls(at))
-        before = world.read(tmp_path)
-        assert before in ({"p": Decimal(usd) - 1, "q": 1}, {"p": Decimal(usd), "q": 1}), "whole, old or new"
-        world.run()
-        assert world.read(tmp_path) == {"p": Decimal(usd), "q": 1}
-        assert sorted(world.keys()) == [CSV_KEY, KEY]
-        (listed,) = world.listed()
+            environment.run(Calls(at))
+        before = environment.read(tmp_path)
+        assert before in ({"p": Decimal(usd) - 1, "q": 1}, {"p": Decimal(usd), "q": 1}), (
+            "a complete version, old or new"
+        )
+        environment.run()
+        assert environment.read(tmp_path) == {"p": Decimal(usd), "q": 1}
+        assert sorted(environment.keys()) == [CSV_KEY, KEY]
+        (listed,) = environment.listed()
         sizes = {
-            content["Key"]: content["Size"] for content in world.s3.list_objects_v2(Bucket=world.bucket)["Contents"]
+            content["Key"]: content["Size"]
+            for content in environment.s3.list_objects_v2(Bucket=environment.bucket)["Contents"]
         }
         assert (listed.parquet_bytes, listed.csv_bytes) == (sizes[KEY], sizes[CSV_KEY])
-        assert world.run().exported == []
+        assert environment.run().exported == []
 
 
-def test_concurrent_export_of_older_hours_fails(world: World, tmp_path: Path) -> None:
-    for is_exported in (False, True):  # the first export of a day, and one that replaces another
-        world.publish(hour(0, "3"))
+def test_concurrent_export_of_older_hours_fails(environment: ExportEnvironment, tmp_path: Path) -> None:
+    for is_exported in (False, True):  # the first export of a day, and a second export that replaces it
+        environment.publish(hour(0, "3"))
         slow = Calls()
 
         def meanwhile(slow: Calls = slow) -> None:
             slow.on_put = lambda: None
-            world.publish(hour(0, "7"))
-            world.run()
+            environment.publish(hour(0, "7"))
+            environment.run()
 
         slow.on_put = meanwhile
-        world.run(slow)
-        assert world.read(tmp_path) == {"p": 7, "q": 1}, is_exported
-        assert world.run().exported == [], "the list names what lies there"
-        assert sorted(world.keys()) == [CSV_KEY, KEY]
+        environment.run(slow)
+        assert environment.read(tmp_path) == {"p": 7, "q": 1}, is_exported
+        assert environment.run().exported == [], "the catalogue names the stored files"
+        assert sorted(environment.keys()) == [CSV_KEY, KEY]
 
 
-def test_repeated_conflicts_end_with_an_error(world: World) -> None:
-    world.publish(hour(0))
-    world.run()
+def test_repeated_conflicts_end_with_an_error(environment: ExportEnvironment) -> None:
+    environment.publish(hour(0))
+    environment.run()
     calls = Calls()
     losses = 0
 
@@ -268,62 +273,62 @@ def test_repeated_conflicts_end_with_an_error(world: World) -> None:
         nonlocal losses
         losses += 1
         for key in (KEY, CSV_KEY):
-            world.s3.put_object(Bucket=world.bucket, Key=key, Body=f"{losses}".encode())
+            environment.s3.put_object(Bucket=environment.bucket, Key=key, Body=f"{losses}".encode())
 
     calls.on_put = changed
-    result = world.run(calls, first_day=DAY)
+    result = environment.run(calls, first_day=DAY)
     assert losses == MAX_ATTEMPTS
     assert [failure.split(":")[0] for failure in result.failures] == [f"demo {DAY:%Y-%m-%d}"]
 
 
-def test_older_catalogue_entry_never_replaces_a_newer_entry(world: World) -> None:
-    world.publish(hour(0))
-    (old,) = world.run().exported
-    world.publish(hour(0, "9"))
-    (new,) = world.run().exported
-    DynamoExports(world.table.client, world.table.name, timedelta(days=400)).put(old)
-    assert world.listed() == [new]
+def test_older_catalogue_entry_never_replaces_a_newer_entry(environment: ExportEnvironment) -> None:
+    environment.publish(hour(0))
+    (old,) = environment.run().exported
+    environment.publish(hour(0, "9"))
+    (new,) = environment.run().exported
+    DynamoExports(environment.table.client, environment.table.name, timedelta(days=400)).put(old)
+    assert environment.listed() == [new]
 
 
-def test_expired_lines_leave_the_last_export(world: World, tmp_path: Path) -> None:
-    world.publish(hour(0))
-    world.run()
-    world.publish(hour(1))
-    client, name = world.table.client, world.table.name
+def test_expired_lines_leave_the_last_export(environment: ExportEnvironment, tmp_path: Path) -> None:
+    environment.publish(hour(0))
+    environment.run()
+    environment.publish(hour(1))
+    client, name = environment.table.client, environment.table.name
     partition = f"C#demo#lines#{DAY:%Y-%m-%d}T00"
     items = client.query(
         TableName=name, KeyConditionExpression="pk = :pk", ExpressionAttributeValues={":pk": {"S": partition}}
     )["Items"]
     for item in items:
         client.delete_item(TableName=name, Key={"pk": item["pk"], "sk": item["sk"]})
-    result = world.run()
+    result = environment.run()
     assert (result.exported, result.failures, len(result.expired)) == ([], [], 1)
     assert "have expired" in result.expired[0]
-    assert "have expired" in world.run(first_day=DAY).failures[0], "a requested day is a failure"
-    assert world.read(tmp_path) == {"p": 3, "q": 1}
+    assert "have expired" in environment.run(first_day=DAY).failures[0], "a requested day is a failure"
+    assert environment.read(tmp_path) == {"p": 3, "q": 1}
 
 
-def test_days_about_to_expire_are_not_exported(world: World) -> None:
-    world.publish(hour(0))
-    world.settings.text = SETTINGS + "retention: {pods: 35}\n"
-    assert world.run(at=DAY + timedelta(days=35)).exported == []
-    assert len(world.run(at=DAY + timedelta(days=33)).exported) == 1
+def test_days_about_to_expire_are_not_exported(environment: ExportEnvironment) -> None:
+    environment.publish(hour(0))
+    environment.settings.text = SETTINGS + "retention: {pods: 35}\n"
+    assert environment.run(at=DAY + timedelta(days=35)).exported == []
+    assert len(environment.run(at=DAY + timedelta(days=33)).exported) == 1
 
 
-def test_remaining_days_wait_for_the_next_run_newest_first(world: World) -> None:
+def test_remaining_days_wait_for_the_next_run_newest_first(environment: ExportEnvironment) -> None:
     for day in (0, 1, 2):
-        world.publish(record([line()], hour=DAY + timedelta(days=day)))
+        environment.publish(record([line()], hour=DAY + timedelta(days=day)))
     left = iter([MIN_SECONDS_PER_DAY, MIN_SECONDS_PER_DAY - 1])
     due = ExportDue(scheduled_time=DAY + timedelta(days=3))
-    result = world.service().export(due, lambda: next(left))
+    result = environment.service().export(due, lambda: next(left))
     assert result is not None
     assert ([exported_day.day for exported_day in result.exported], result.days_left) == ([DAY + timedelta(days=2)], 2)
-    assert [exported_day.day for exported_day in world.run(at=due.scheduled_time).exported] == [NEXT, DAY]
+    assert [exported_day.day for exported_day in environment.run(at=due.scheduled_time).exported] == [NEXT, DAY]
 
 
-def test_failing_day_does_not_stop_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_day_does_not_stop_others(environment: ExportEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     for day in (0, 1):
-        world.publish(record([line()], hour=DAY + timedelta(days=day)))
+        environment.publish(record([line()], hour=DAY + timedelta(days=day)))
     put = S3Bucket.put
 
     def refuse(self: S3Bucket, key: str, path: Path, *, if_match: str | None) -> None:
@@ -332,30 +337,30 @@ def test_failing_day_does_not_stop_others(world: World, monkeypatch: pytest.Monk
         put(self, key, path, if_match=if_match)
 
     monkeypatch.setattr(S3Bucket, "put", refuse)
-    result = world.run(at=DAY + timedelta(days=2))
+    result = environment.run(at=DAY + timedelta(days=2))
     assert [exported_day.day for exported_day in result.exported] == [DAY]
     assert result.failures == [f"demo {NEXT:%Y-%m-%d}: S3 refuses"]
 
 
-def test_no_settings_export_nothing_and_unknown_clusters_are_errors(world: World) -> None:
+def test_no_settings_export_nothing_and_unknown_clusters_are_errors(environment: ExportEnvironment) -> None:
     with pytest.raises(InvalidInputError, match="'nowhere' is not in the settings; allowed: demo"):
-        world.run(cluster="nowhere")
-    world.settings.text = None
-    assert world.service().export(ExportDue(scheduled_time=NEXT), lambda: 900.0) is None
+        environment.run(cluster="nowhere")
+    environment.settings.text = None
+    assert environment.service().export(ExportDue(scheduled_time=NEXT), lambda: 900.0) is None
 
 
-def test_bucket_errors_do_not_contain_its_name(world: World, tmp_path: Path) -> None:
+def test_bucket_errors_do_not_contain_its_name(environment: ExportEnvironment, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("x")
-    bucket = S3Bucket(world.s3, world.bucket)
+    bucket = S3Bucket(environment.s3, environment.bucket)
     assert bucket.etag("focus/x") is None
     with pytest.raises(ConflictError):
         bucket.put("focus/x", path, if_match='"0123"')
     bucket.put("focus/x", path, if_match=None)
     with pytest.raises(ConflictError):
         bucket.put("focus/x", path, if_match=None)
-    assert bucket.etag("focus/") is None, "a key that others begin with is no object"
+    assert bucket.etag("focus/") is None, "a prefix of other keys is not an object"
     bucket.put("focus/x", path, if_match=bucket.etag("focus/x"))
     with pytest.raises(SourceError, match="NoSuchBucket") as raised:
-        S3Bucket(world.s3, "nothing-here").etag("focus/x")
+        S3Bucket(environment.s3, "nothing-here").etag("focus/x")
     assert "nothing-here" not in str(raised.value)

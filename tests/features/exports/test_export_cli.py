@@ -1,4 +1,4 @@
-"""`gpucost export` says what is wrong before it asks anybody."""
+"""`gpucost export` rejects invalid options before it sends any request."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What DuckDB writes: exact amounts, nulls as nulls, and CSV cells that start no formula."""
+"""Files that DuckDB writes: exact amounts, nulls, and CSV cells that cannot start a formula."""
 
 import csv
 import gzip
@@ -24,7 +24,7 @@ AMOUNTS = ["99999999999999999999999999.999999999999", "-0.000000000001", "0.1", 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, object]], list[dict[str, str]], int]:
-    """The rows as Parquet and as CSV have them, and their number."""
+    """The rows of the Parquet and the CSV file, and their number."""
     hours: list[list[Row]] = [
         [{"x_Pod": text, "x_Namespace": "one"} for text in TEXTS],
         [],

@@ -1,5 +1,6 @@
 """A small month, exported by the real handler from Amazon's DynamoDB engine to S3, read by DuckDB: the same sums as the
-API's and as the ledger's lines, to the last digit."""
+API's and as the ledger's lines, to the last digit.
+"""
 
 import csv
 import gzip
@@ -30,7 +31,7 @@ from gpucost.features.exports.focus_columns import COLUMNS
 from tests.enforced_permissions import ANY_TABLE, enforcing
 from tests.features.exports import exported_month, focus_rules
 from tests.features.exports.exported_month import DAYS, START
-from tests.functions.asking import Context, ask_as, by_role, serving
+from tests.functions.api_requests import Context, request_as, role_caller, serving
 
 END = START + timedelta(days=DAYS)
 NOW = END + timedelta(hours=2, minutes=40)
@@ -73,7 +74,7 @@ class Exported:
 
 
 def ask(path: str, **query: str) -> dict[str, Any]:
-    answer = ask_as(by_role("finops"), path, query)
+    answer = request_as(role_caller("finops"), path, query)
     assert answer.status == 200, answer.body
     body: dict[str, Any] = answer.json
     return body
@@ -142,7 +143,7 @@ def in_the_api(*dimensions: str) -> Sums:
                  group_by=",".join(dimensions))  # fmt: skip
     return {
         (row["start"][:10], *(row["group"][name] for name in dimensions)): {
-            # Money of which nothing has a price is null in the answer, and no amount in a sum.
+            # An amount without any price is null in the response, and missing in a sum.
             name: row[name] or Decimal(0) for name in (*USD, *HOURS)
         }
         for row in answer["rows"]
@@ -202,7 +203,7 @@ def test_rows_of_a_month_follow_focus_rules(exported: Exported) -> None:
     assert focus_rules.columns_violated(list(rows[0])) == []
     priced = [row for row in rows if row["x_PriceSource"] is not None]
     assert focus_rules.violated(priced) == []
-    # Unknown costs are null in provisional hours: the only rule that is broken on purpose.
+    # Unknown costs are null in provisional hours, which breaks this FOCUS rule on purpose.
     unpriced = [row for row in rows if row["x_PriceSource"] is None]
     broken = {violation.split()[0] for violation in focus_rules.violated(unpriced)}
     assert broken == {"ContractedCost", "EffectiveCost", "ListCost"}

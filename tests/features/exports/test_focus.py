@@ -114,8 +114,8 @@ def test_unknown_costs_are_null_and_never_zero() -> None:
     assert [pod[name] for name in columns] == [None] * 6
     assert (pod["x_GpuHours"], free["x_GpuHours"]) == (1, 1)
     ratios = [json.loads(str(row["AllocatedMethodDetails"]))["Elements"][0]["AllocatedRatio"] for row in rows]
-    assert ratios == [0.5, 0.5], "by GPU time"
-    # Of FOCUS's rules this breaks one, on purpose: three costs that must not be null.
+    assert ratios == [0.5, 0.5], "split by GPU time"
+    # This breaks a FOCUS rule on purpose: three costs must not be null.
     assert [violation.split()[0] for violation in focus_rules.violated(rows)] == [
         "ContractedCost",
         "EffectiveCost",

@@ -26,7 +26,7 @@ from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from tests.enforced_permissions import EnforcedAws
-from tests.functions.asking import Answer, ask_as, by_role, serving
+from tests.functions.api_requests import ApiResponse, request_as, role_caller, serving
 from tests.records import line, record
 
 NOW = datetime(2026, 11, 20, 5, 5, tzinfo=UTC)
@@ -111,8 +111,8 @@ def records(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[HourRecor
         yield hour_records
 
 
-def ask(role: str = "viewer", **query: str) -> Answer:
-    return ask_as(by_role(role), "/allocation/compute", {"window": WINDOW, **query})
+def ask(role: str = "viewer", **query: str) -> ApiResponse:
+    return request_as(role_caller(role), "/allocation/compute", {"window": WINDOW, **query})
 
 
 def sets(role: str = "viewer", **query: str) -> list[dict[str, Any]]:

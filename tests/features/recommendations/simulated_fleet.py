@@ -1,8 +1,8 @@
-"""A simulated fleet of which the best plan is known: work that arrives, pods that do it, nodes that carry the pods.
+"""Simulates a fleet whose best plan can be computed: work arrives, pods do it, and nodes run the pods.
 
-It shares no code with the advice: work is GPUs' worth of work per hour, pods are placed first fit on nodes, nodes come
-when no other has room and go when they are empty. What the fleet would cost with a plan is what it costs when it is
-simulated with the plan.
+It shares no code with the recommendations. Work is counted in GPUs per hour, and pods go to the first node with room.
+A node is added when no other has room, and removed when it is empty. To learn what the fleet would cost with a plan,
+simulate it with the plan.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Work = Callable[[int], float]
 
 @dataclass(frozen=True)
 class Pool:
-    """Nodes that are alike."""
+    """A node pool whose nodes are all of one instance type."""
 
     name: str = "solo"
     instance_type: str = "g5.xlarge"
@@ -33,12 +33,12 @@ class Pool:
     capacity_type: str = "on-demand"
     model: str = "NVIDIA-A10G"
     price_source: str = "constant"
-    packs: bool = True
-    """Whether pods go to the fullest node that has room; else to the emptiest, and no node is ever left."""
-    keeps: int = 0
-    """Nodes that stay even when nothing runs on them."""
-    moves: bool = False
-    """Whether pods are moved together every hour, largest first."""
+    packs_pods: bool = True
+    """Whether pods go to the fullest node that has room. Otherwise they go to the emptiest, so that no node empties."""
+    min_nodes: int = 0
+    """Number of nodes that are kept even when nothing runs on them."""
+    repacks_hourly: bool = False
+    """Whether all pods are placed again every hour, largest first."""
 
 
 @dataclass(frozen=True)
@@ -53,27 +53,27 @@ class Load:
     """Per pod."""
     pool: Pool = Pool()
     unit: str = "research"
-    life: tuple[int, int] = (0, 10**6)
-    seen: float = 1.0
-    """Part of the time in which its use is observed."""
+    lifetime: tuple[int, int] = (0, 10**6)
+    observed_share: float = 1.0
+    """Part of the time in which its utilization is observed."""
     source: str = "pod"
-    truth: str = ""
-    """What ought to be advised: a kind, or "" for nothing."""
-    slice: Decimal = Decimal(1)
+    expected_kind: str = ""
+    """The kind of recommendation that is right for it, or "" for none."""
+    gpu_share: Decimal = Decimal(1)
     """Physical GPUs per unit that it requests."""
     resource: str = "nvidia.com/gpu"
     labels: Mapping[str, str] = field(default_factory=dict)
     """The settings' `cost_labels`."""
     memory_gib: float | None = None
-    """The most that any pod of it uses; None where nobody sees it."""
+    """The most that any of its pods uses; None if no exporter reports it."""
 
-    def there(self, hour: int) -> int:
-        return self.pods(hour) if self.life[0] <= hour < self.life[1] else 0
+    def running_pods(self, hour: int) -> int:
+        return self.pods(hour) if self.lifetime[0] <= hour < self.lifetime[1] else 0
 
-    def busy(self, hour: int) -> float:
-        """Use of what it holds, 0 to 1."""
-        held = self.there(hour) * self.gpus * float(self.slice)
-        return min(1.0, self.work(hour) / held) if held else 0.0
+    def utilization(self, hour: int) -> float:
+        """Utilization of its GPUs in an hour, 0 to 1."""
+        held_gpus = self.running_pods(hour) * self.gpus * float(self.gpu_share)
+        return min(1.0, self.work(hour) / held_gpus) if held_gpus else 0.0
 
 
 @dataclass
@@ -90,41 +90,41 @@ class _Node:
 def simulate(
     loads: Sequence[Load], hours: int, *, cluster: str = "demo", noise: float = 0.0, seed: int = 1, sums: bool = False
 ) -> Iterator[HourRecord]:
-    """Every hour of a fleet; with its totals where `sums` asks for them, which takes half of the time."""
-    chance = random.Random(seed)
+    """Yield every hour of a fleet, with totals only if `sums` is set: they double the run time."""
+    rng = random.Random(seed)
     nodes: list[_Node] = []
-    made = 0
+    node_count = 0
     pools = list(dict.fromkeys(load.pool for load in loads))
     by_name = {load.name: load for load in loads}
-    nodes += [_Node(f"{pool.name}-{number}", pool) for pool in pools for number in range(pool.keeps)]
+    nodes += [_Node(f"{pool.name}-{number}", pool) for pool in pools for number in range(pool.min_nodes)]
     for hour in range(hours):
         for node in nodes:
             for name, number in list(node.pods):
-                if number >= by_name[name].there(hour):
+                if number >= by_name[name].running_pods(hour):
                     del node.pods[name, number]
         for node in nodes:
-            if node.pool.moves:
+            if node.pool.repacks_hourly:
                 node.pods.clear()
-        placed = {key for node in nodes for key in node.pods}
-        for load in sorted(loads, key=lambda one: -one.gpus * one.slice):
-            for number in range(load.there(hour)):
-                if (load.name, number) in placed:
+        placed_pods = {key for node in nodes for key in node.pods}
+        for load in sorted(loads, key=lambda load: -load.gpus * load.gpu_share):
+            for number in range(load.running_pods(hour)):
+                if (load.name, number) in placed_pods:
                     continue
-                need = load.gpus * load.slice
+                need = load.gpus * load.gpu_share
                 room = [node for node in nodes if node.pool == load.pool and node.free >= need]
                 if room:
-                    pick = (min if load.pool.packs else max)(room, key=lambda one: (one.free, one.name))
+                    target = (min if load.pool.packs_pods else max)(room, key=lambda node: (node.free, node.name))
                 else:
-                    made += 1
-                    pick = _Node(f"{load.pool.name}-{made:05d}", load.pool)
-                    nodes.append(pick)
-                pick.pods[load.name, number] = need
+                    node_count += 1
+                    target = _Node(f"{load.pool.name}-{node_count:05d}", load.pool)
+                    nodes.append(target)
+                target.pods[load.name, number] = need
         for pool in pools:
-            own = [node for node in nodes if node.pool == pool]
-            empty = [node for node in own if not node.pods]
-            for node in empty[: max(0, len(own) - pool.keeps)]:
+            pool_nodes = [node for node in nodes if node.pool == pool]
+            empty = [node for node in pool_nodes if not node.pods]
+            for node in empty[: max(0, len(pool_nodes) - pool.min_nodes)]:
                 nodes.remove(node)
-        yield _record(cluster, hour, by_name, nodes, lambda: 1 + noise * chance.gauss(0, 1), sums=sums)
+        yield _record(cluster, hour, by_name, nodes, lambda: 1 + noise * rng.gauss(0, 1), sums=sums)
 
 
 def _record(
@@ -141,7 +141,9 @@ def _record(
         pool = node.pool
         rate = pool.price / pool.gpus
         for (name, number), held in node.pods.items():
-            lines.append(_line(loads[name], number, held, node, rate, min(1.0, loads[name].busy(hour) * error())))
+            lines.append(
+                _line(loads[name], number, held, node, rate, min(1.0, loads[name].utilization(hour) * error()))
+            )
         held = sum(node.pods.values(), Decimal(0))
         capacity = Capacity(
             capacity_gpu_hours=Decimal(pool.gpus), unallocated_gpu_hours=pool.gpus - held, node_cost_usd=pool.price,
@@ -160,71 +162,72 @@ def _record(
     )  # fmt: skip
 
 
-def _line(load: Load, number: int, held: Decimal, node: _Node, rate: Decimal, busy: float) -> Line:
-    seen = Decimal(str(load.seen))
-    use = Decimal(f"{busy:.9f}")
-    is_seen = load.source != "none" and seen > 0
-    effective = held * seen * use if is_seen else None
-    unmeasured = held * (1 - seen) if is_seen else held
-    usd = held * rate
-    used_usd = None if effective is None else effective * rate
+def _line(load: Load, number: int, held: Decimal, node: _Node, rate: Decimal, measured: float) -> Line:
+    observed_share = Decimal(str(load.observed_share))
+    utilization = Decimal(f"{measured:.9f}")
+    is_observed = load.source != "none" and observed_share > 0
+    effective_gpu_hours = held * observed_share * utilization if is_observed else None
+    unmeasured_gpu_hours = held * (1 - observed_share) if is_observed else held
+    allocated_usd = held * rate
+    effective_usd = None if effective_gpu_hours is None else effective_gpu_hours * rate
     return Line(
         business_unit=load.unit, namespace=f"{load.unit}-ns", workload_kind=load.kind, workload=load.name,
         pod=f"{load.name}-{number}", uid=f"{load.name}-{number}", node=node.name, node_pool=node.pool.name,
         instance_type=node.pool.instance_type, capacity_type=node.pool.capacity_type, zone="a",
-        gpu_model=node.pool.model, resource=load.resource, units=load.gpus, gpu_share=load.slice,
+        gpu_model=node.pool.model, resource=load.resource, units=load.gpus, gpu_share=load.gpu_share,
         gpu_share_source="whole", labels=dict(load.labels), split_policy="gpu-bears-all", allocated_gpu_hours=held,
-        effective_gpu_hours=effective, utilization=use if is_seen else None,
-        utilization_source=load.source if is_seen else "none",  # type: ignore[arg-type]
-        unmeasured_gpu_hours=unmeasured, gpu_hourly_usd=rate, price_source=node.pool.price_source, allocated_usd=usd,
-        effective_usd=used_usd, waste_usd=usd - (used_usd or 0) - unmeasured * rate, unmeasured_usd=unmeasured * rate,
+        effective_gpu_hours=effective_gpu_hours, utilization=utilization if is_observed else None,
+        utilization_source=load.source if is_observed else "none",  # type: ignore[arg-type]
+        unmeasured_gpu_hours=unmeasured_gpu_hours, gpu_hourly_usd=rate, price_source=node.pool.price_source,
+        allocated_usd=allocated_usd, effective_usd=effective_usd, unmeasured_usd=unmeasured_gpu_hours * rate,
+        waste_usd=allocated_usd - (effective_usd or 0) - unmeasured_gpu_hours * rate,
     )  # fmt: skip
 
 
 def memory(loads: Sequence[Load], hours: int) -> dict[datetime, dict[tuple[str, str], float]]:
-    """What an exporter would have seen of GPU memory, by day and pod."""
+    """GPU memory peaks in bytes, as an exporter would have reported them, by day and pod."""
     return {
         START + timedelta(days=day): {
             (f"{load.unit}-ns", f"{load.name}-{number}"): load.memory_gib * 2**30
             for load in loads
             if load.memory_gib is not None
-            for number in range(max(load.there(hour) for hour in range(24 * day, 24 * day + 24)))
+            for number in range(max(load.running_pods(hour) for hour in range(24 * day, 24 * day + 24)))
         }
         for day in range(-(-hours // 24))
     }
 
 
 def costs(records: Sequence[HourRecord]) -> tuple[float, float]:
-    """Of a month of such hours: what nodes cost, and what is allocated."""
-    nodes = sum(float(node.capacity.node_cost_usd) for one in records for node in one.nodes)
-    held = sum(float(line.allocated_usd or 0) for one in records for line in one.lines)
+    """Monthly cost of the nodes, and of what is allocated, if every month is like these hours."""
+    nodes = sum(float(node.capacity.node_cost_usd) for record in records for node in record.nodes)
+    held = sum(float(line.allocated_usd or 0) for record in records for line in record.lines)
     return nodes / len(records) * 730, held / len(records) * 730
 
 
-def daily(low: float, high: float, chance: random.Random, *, jitter: float = 0.05) -> Work:
-    """Work that is high by day and low by night, a little different every hour."""
-    values = [(high if 8 <= hour % 24 < 20 else low) * (1 + jitter * chance.uniform(-1, 1)) for hour in range(24 * 31)]
+def daily(low: float, high: float, rng: random.Random, *, jitter: float = 0.05) -> Work:
+    """Work that is high by day and low by night, with some jitter."""
+    values = [(high if 8 <= hour % 24 < 20 else low) * (1 + jitter * rng.uniform(-1, 1)) for hour in range(24 * 31)]
     return lambda hour: values[hour % len(values)]
 
 
 def fleet(seed: int, count: int, hours: int) -> list[Load]:
-    """A fleet of all sorts, each with its truth: what the simulation's own rules say ought to be advised."""
-    chance = random.Random(seed)
+    """A mixed fleet; each workload has the kind of recommendation that the simulation's own rules expect."""
+    rng = random.Random(seed)
     loads = []
     for number in range(count):
-        sort = _SORTS[number % len(_SORTS)]
-        load = sort(f"{sort.__name__.strip('_').replace('_', '-')}-{number}", chance)
-        load = replace(load, unit=chance.choice(("research", "vision", "speech")))
-        loads.append(replace(load, truth=_truth(load, hours)) if load.truth == "?" else load)
+        build = _BUILDERS[number % len(_BUILDERS)]
+        load = build(f"{build.__name__.strip('_').replace('_', '-')}-{number}", rng)
+        load = replace(load, unit=rng.choice(("research", "vision", "speech")))
+        loads.append(replace(load, expected_kind=_expected_kind(load, hours)) if load.expected_kind == "?" else load)
     return loads
 
 
-def _truth(load: Load, hours: int) -> str:
-    """From the work itself: the fewest GPUs that do it with the busiest hour at 70%, found by trying one by one."""
-    span = [hour for hour in range(hours) if load.there(hour)]
-    held = max(load.there(hour) for hour in span)
-    busiest = max(load.busy(hour) for hour in span)
-    mean = sum(load.work(hour) for hour in span) / sum(load.there(hour) * load.gpus for hour in span)
+def _expected_kind(load: Load, hours: int) -> str:
+    """From the work itself: the fewest GPUs that do it with the busiest hour at 70%, found by trying every count."""
+    span = [hour for hour in range(hours) if load.running_pods(hour)]
+    held = max(load.running_pods(hour) for hour in span)
+    busiest = max(load.utilization(hour) for hour in span)
+    mean = sum(load.work(hour) for hour in span) / sum(load.running_pods(hour) * load.gpus for hour in span)
     if busiest < 0.02:
         return "idle"
     if mean > 0.9 and load.kind == "Deployment":
@@ -236,80 +239,80 @@ def _truth(load: Load, hours: int) -> str:
 
 def best(load: Load, hours: int) -> int:
     """The fewest GPUs that do the work with the busiest hour at 70%: whole replicas, or GPUs of a single pod."""
-    needed = max(load.work(hour) for hour in range(hours) if load.there(hour))
-    step = load.gpus if max(load.there(hour) for hour in range(hours)) > 1 and needed > 0.7 * load.gpus else 1
+    needed = max(load.work(hour) for hour in range(hours) if load.running_pods(hour))
+    step = load.gpus if max(load.running_pods(hour) for hour in range(hours)) > 1 and needed > 0.7 * load.gpus else 1
     gpus = step
     while gpus * 0.7 < needed:
         gpus += step
     return gpus
 
 
-def _idle_notebook(name: str, chance: random.Random) -> Load:
-    level = chance.uniform(0, 0.012)
-    return Load(name, lambda _: level, lambda _: 1, kind="StatefulSet", truth="?")
+def _idle_notebook(name: str, rng: random.Random) -> Load:
+    level = rng.uniform(0, 0.012)
+    return Load(name, lambda _: level, lambda _: 1, kind="StatefulSet", expected_kind="?")
 
 
-def _idle_replicas(name: str, chance: random.Random) -> Load:
-    count = chance.randint(2, 4)
-    return Load(name, lambda _: 0.0, lambda _: count, truth="?")
+def _idle_replicas(name: str, rng: random.Random) -> Load:
+    count = rng.randint(2, 4)
+    return Load(name, lambda _: 0.0, lambda _: count, expected_kind="?")
 
 
-def _too_many_replicas(name: str, chance: random.Random) -> Load:
-    count = chance.randint(4, 8)
-    high = count * chance.uniform(0.08, 0.25)
-    return Load(name, daily(high / 4, high, chance), lambda _: count, truth="?")
+def _too_many_replicas(name: str, rng: random.Random) -> Load:
+    count = rng.randint(4, 8)
+    high = count * rng.uniform(0.08, 0.25)
+    return Load(name, daily(high / 4, high, rng), lambda _: count, expected_kind="?")
 
 
-def _too_large_pod(name: str, chance: random.Random) -> Load:
-    gpus = chance.choice((2, 4, 8))
-    high = gpus * chance.uniform(0.05, 0.25)
+def _too_large_pod(name: str, rng: random.Random) -> Load:
+    gpus = rng.choice((2, 4, 8))
+    high = gpus * rng.uniform(0.05, 0.25)
     pool = Pool(f"large{gpus}", {2: "g7.12xlarge", 4: "g5.12xlarge", 8: "p4d.24xlarge"}[gpus], gpus, Decimal(2 * gpus))
-    return Load(name, daily(high / 2, high, chance), lambda _: 1, kind="Job", gpus=gpus, pool=pool, truth="?")
+    return Load(name, daily(high / 2, high, rng), lambda _: 1, kind="Job", gpus=gpus, pool=pool, expected_kind="?")
 
 
-def _healthy(name: str, chance: random.Random) -> Load:
-    count = chance.randint(1, 5)
-    high = count * chance.uniform(0.5, 0.75)
-    return Load(name, daily(high * 0.6, high, chance), lambda _: count, truth="?")
+def _healthy(name: str, rng: random.Random) -> Load:
+    count = rng.randint(1, 5)
+    high = count * rng.uniform(0.5, 0.75)
+    return Load(name, daily(high * 0.6, high, rng), lambda _: count, expected_kind="?")
 
 
-def _bursty(name: str, chance: random.Random) -> Load:
-    count = chance.randint(2, 5)
-    high = count * chance.uniform(0.6, 0.95)
+def _bursty(name: str, rng: random.Random) -> Load:
+    count = rng.randint(2, 5)
+    high = count * rng.uniform(0.6, 0.95)
 
     def work(hour: int) -> float:
         return high if hour % 24 in {9, 10} else 0.05 * count
 
-    return Load(name, work, lambda _: count, truth="?")
+    return Load(name, work, lambda _: count, expected_kind="?")
 
 
-def _saturated(name: str, chance: random.Random) -> Load:
-    count = chance.randint(1, 4)
-    work = daily(count * 0.95, count * 1.2, chance, jitter=0.01)
-    return Load(name, work, lambda _: count, truth="?")
+def _saturated(name: str, rng: random.Random) -> Load:
+    count = rng.randint(1, 4)
+    work = daily(count * 0.95, count * 1.2, rng, jitter=0.01)
+    return Load(name, work, lambda _: count, expected_kind="?")
 
 
-def _full_job(name: str, chance: random.Random) -> Load:
-    return Load(name, lambda _: 0.97 + chance.uniform(0, 0.01), lambda _: 1, kind="Job")
+def _full_job(name: str, rng: random.Random) -> Load:
+    return Load(name, lambda _: 0.97 + rng.uniform(0, 0.01), lambda _: 1, kind="Job")
 
 
-def _unseen(name: str, chance: random.Random) -> Load:
-    return Load(name, lambda _: 0.0, lambda _: 2, seen=chance.choice((0.0, 0.5)))
+def _unobserved(name: str, rng: random.Random) -> Load:
+    return Load(name, lambda _: 0.0, lambda _: 2, observed_share=rng.choice((0.0, 0.5)))
 
 
-def _guessed(name: str, _: random.Random) -> Load:
+def _node_average(name: str, _: random.Random) -> Load:
     return Load(name, lambda _: 0.0, lambda _: 2, source="node")
 
 
-def _young(name: str, chance: random.Random) -> Load:
-    return Load(name, lambda _: 0.0, lambda _: 1, life=(192 - chance.randint(30, 150), 10**6))
+def _young(name: str, rng: random.Random) -> Load:
+    return Load(name, lambda _: 0.0, lambda _: 1, lifetime=(192 - rng.randint(30, 150), 10**6))
 
 
-def _gone(name: str, chance: random.Random) -> Load:
-    return Load(name, lambda _: 0.0, lambda _: 1, life=(0, 192 - chance.randint(30, 72)))
+def _ended(name: str, rng: random.Random) -> Load:
+    return Load(name, lambda _: 0.0, lambda _: 1, lifetime=(0, 192 - rng.randint(30, 72)))
 
 
-_SORTS = (
+_BUILDERS = (
     _idle_notebook, _idle_replicas, _too_many_replicas, _too_large_pod, _healthy, _bursty, _saturated, _full_job,
-    _unseen, _guessed, _young, _gone,
+    _unobserved, _node_average, _young, _ended,
 )  # fmt: skip

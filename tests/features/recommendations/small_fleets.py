@@ -1,4 +1,4 @@
-"""Small fleets with awkward names, in the real ledger, and what any report of them must say, from their raw lines."""
+"""Small fleets with awkward names in the real ledger, and what a report of them must contain, from their raw lines."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,32 +43,32 @@ clusters:
   - {name: west, prometheus: {url: "http://127.0.0.1:9090"}}
 pricing: {source: constant, gpu_hourly_usd: 12}
 cost_labels: [team]
-business_units: [{name: research, namespaces: ["bu-a"]}, {name: nobody, namespaces: ["none"]}]
+business_units: [{name: research, namespaces: ["bu-a"]}, {name: unused, namespaces: ["none"]}]
 """
 PARTS = ("unallocated_usd", "stranded_usd", "unobserved_usd", "host_usd", "residual_usd")
 GPU_HOURS = ("unallocated_gpu_hours", "stranded_gpu_hours", "unobserved_gpu_hours")
 
 
-class Cached:
-    """A real reader whose answers are kept: nothing is written once a fleet is there."""
+class CachedReader:
+    """Caches the answers of a real reader, because nothing is written after a fleet is published."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
-        self._known: dict[Any, Any] = {}
+        self._answers: dict[Any, Any] = {}
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
-            key = (name, *(tuple(one) if isinstance(one, list) else one for one in arguments))
-            if key not in self._known:
-                self._known[key] = getattr(self._reader, name)(*arguments)
-            return self._known[key]
+            key = (name, *(tuple(argument) if isinstance(argument, list) else argument for argument in arguments))
+            if key not in self._answers:
+                self._answers[key] = getattr(self._reader, name)(*arguments)
+            return self._answers[key]
 
         return call
 
 
 @dataclass
 class SmallFleet:
-    """What was published."""
+    """The records of a fleet, and readers of the table that holds them."""
 
     records: list[HourRecord]
     ledger: Any = None
@@ -82,52 +82,56 @@ class SmallFleet:
         return self.stored
 
     def hours(self, start: datetime, end: datetime, clusters: Sequence[str] = CLUSTERS) -> list[HourRecord]:
-        """Those of a period that have figures."""
+        """Records of a period that have figures."""
         return [
-            one
-            for one in self.records
-            if start <= one.hour < end and one.cluster in clusters and one.totals is not None
+            record
+            for record in self.records
+            if start <= record.hour < end and record.cluster in clusters and record.totals is not None
         ]
 
 
 def make(seed: int) -> SmallFleet:
-    """Some hours of each day, and all of one, with everything that hours can be."""
-    chance = random.Random(seed)
+    """Some hours of each day and every hour of the second, in all states that hours can have."""
+    rng = random.Random(seed)
     records = []
     for cluster in CLUSTERS:
         for number in range(DAYS * 24):
             hour = FIRST + number * HOUR
-            if number // 24 != 1 and chance.random() < 0.8:
+            if number // 24 != 1 and rng.random() < 0.8:
                 continue
-            if chance.random() < 0.05:
+            if rng.random() < 0.05:
                 records.append(HourRecord(cluster, hour, "incomplete", None, None, notes=("nothing was seen",)))
             else:
-                records.append(_record(cluster, hour, chance))
+                records.append(_record(cluster, hour, rng))
     return SmallFleet(records)
 
 
 def publish(fleet: SmallFleet, client: Any, table: str) -> SmallFleet:
-    """Put a fleet into a table: some days rolled up, one of them restated since, the last under way."""
+    """Put a fleet into a table: some days are rolled up, one of them is restated later, and the last is not over."""
     ledger, rollups = Ledger(client, table), RollupStore(client, table)
     manifests = {}
-    for one in fleet.records:
-        manifests[one.cluster, one.hour] = ledger.publish(one, replacing=None, settings_version=1, now=NOW)
+    for record in fleet.records:
+        manifests[record.cluster, record.hour] = ledger.publish(record, replacing=None, settings_version=1, now=NOW)
     for cluster in CLUSTERS:
         for day in (FIRST, FIRST + DAY, FIRST + 3 * DAY):
             rollups.roll_up(cluster, day, NOW)
-    chance = random.Random(7)
-    for index, one in enumerate(fleet.records):
-        if floor_day(one.hour) == FIRST + 3 * DAY and one.totals is not None and chance.random() < 0.3:
-            fleet.records[index] = again = _record(one.cluster, one.hour, chance)
+    rng = random.Random(7)
+    for index, record in enumerate(fleet.records):
+        if floor_day(record.hour) == FIRST + 3 * DAY and record.totals is not None and rng.random() < 0.3:
+            fleet.records[index] = restated = _record(record.cluster, record.hour, rng)
             ledger.publish(
-                again, replacing=manifests[one.cluster, one.hour], settings_version=1, now=NOW, reason="a price"
+                restated,
+                replacing=manifests[record.cluster, record.hour],
+                settings_version=1,
+                now=NOW,
+                reason="a price",
             )
-    fleet.ledger, fleet.rollups = Cached(ledger), Cached(rollups)
+    fleet.ledger, fleet.rollups = CachedReader(ledger), CachedReader(rollups)
     return fleet
 
 
 def value(line: Line, cluster: str, dimension: str) -> str:
-    """What a line says of a dimension."""
+    """A line's value of a dimension."""
     if dimension == "cluster":
         return cluster
     if dimension == "label:team":
@@ -136,7 +140,7 @@ def value(line: Line, cluster: str, dimension: str) -> str:
 
 
 def idle(record: HourRecord) -> tuple[Fraction, Fraction] | None:
-    """GPU-hours and money of an hour that no line holds; None where nothing tells."""
+    """GPU-hours and cost of an hour that no pod holds; None if the hour has no capacity figures."""
     capacity = None if record.totals is None else record.totals.capacity
     if capacity is None:
         return None
@@ -147,50 +151,52 @@ def idle(record: HourRecord) -> tuple[Fraction, Fraction] | None:
 
 
 def sums(lines: Sequence[Line]) -> Mapping[str, Fraction]:
-    """Of lines, in fractions."""
-    found = dict.fromkeys(Costs.names(), Fraction(0))
+    """Sums of the costs of lines, as fractions."""
+    total_by_name = dict.fromkeys(Costs.names(), Fraction(0))
     for line in lines:
-        for name in found:
+        for name in total_by_name:
             if name == "unpriced_gpu_hours":
-                found[name] += Fraction(line.allocated_gpu_hours) if line.allocated_usd is None else 0
+                total_by_name[name] += Fraction(line.allocated_gpu_hours) if line.allocated_usd is None else 0
             else:
-                found[name] += Fraction(getattr(line, name) or 0)
-    return found
+                total_by_name[name] += Fraction(getattr(line, name) or 0)
+    return total_by_name
 
 
-def _record(cluster: str, hour: datetime, chance: random.Random) -> HourRecord:
-    lines = tuple(_lines(chance))
+def _record(cluster: str, hour: datetime, rng: random.Random) -> HourRecord:
+    lines = tuple(_lines(rng))
     costs = Costs.total(line.costs() for line in lines)
-    parts = {name: from_fixed_point(chance.randrange(10**13)) for name in (*PARTS, *GPU_HOURS)}
-    parts["residual_usd"] = from_fixed_point(chance.randrange(-(10**11), 10**11))
+    parts = {name: from_fixed_point(rng.randrange(10**13)) for name in (*PARTS, *GPU_HOURS)}
+    parts["residual_usd"] = from_fixed_point(rng.randrange(-(10**11), 10**11))
     held = sum((line.allocated_gpu_hours for line in lines), from_fixed_point(0))
     capacity = Capacity(
         capacity_gpu_hours=sum((parts[name] for name in GPU_HOURS), held),
         node_cost_usd=sum((parts[name] for name in PARTS), costs.allocated_usd),
         **parts,
     )
-    known = None if chance.random() < 0.04 else capacity
-    status: Status = "complete" if chance.random() < 0.9 else "provisional"
-    return HourRecord(cluster, hour, status, Coverage(from_fixed_point(10**12), None), Totals(costs, known), lines)
+    reported_capacity = None if rng.random() < 0.04 else capacity
+    status: Status = "complete" if rng.random() < 0.9 else "provisional"
+    return HourRecord(
+        cluster, hour, status, Coverage(from_fixed_point(10**12), None), Totals(costs, reported_capacity), lines
+    )
 
 
-def _lines(chance: random.Random) -> Iterator[Line]:
-    for number in range(chance.choice((0, 1, 2, 3, 5))):
-        names = {name: chance.choice(known) for name, known in NAMES.items()}
-        held = chance.randrange(1, 8 * 10**12)
-        unseen = chance.choice((0, 0, held, chance.randrange(held)))
-        used = None if unseen == held else chance.randrange(held - unseen + 1)
-        usd = None if chance.random() < 0.1 else chance.randrange(1, 10**14)
+def _lines(rng: random.Random) -> Iterator[Line]:
+    for number in range(rng.choice((0, 1, 2, 3, 5))):
+        names = {name: rng.choice(choices) for name, choices in NAMES.items()}
+        held = rng.randrange(1, 8 * 10**12)
+        unseen = rng.choice((0, 0, held, rng.randrange(held)))
+        used = None if unseen == held else rng.randrange(held - unseen + 1)
+        usd = None if rng.random() < 0.1 else rng.randrange(1, 10**14)
         used_usd = None if usd is None or used is None else usd * used // held
         unseen_usd = None if usd is None else usd * unseen // held
         waste = None if usd is None or used_usd is None else usd - used_usd - (unseen_usd or 0)
         if usd is not None and used_usd is None:
             unseen_usd = usd
-        team = chance.choice(TEAMS)
-        money = {"allocated": usd, "effective": used_usd, "waste": waste, "unmeasured": unseen_usd}
-        message: dict[str, Any] = names | {f"{name}_usd": _amount(quanta) for name, quanta in money.items()}
+        team = rng.choice(TEAMS)
+        amounts = {"allocated": usd, "effective": used_usd, "waste": waste, "unmeasured": unseen_usd}
+        fields: dict[str, Any] = names | {f"{name}_usd": _amount(amount) for name, amount in amounts.items()}
         yield Line(
-            **message, uid=f"uid-{number}-{chance.random()}", units=1, gpu_share=from_fixed_point(10**12),
+            **fields, uid=f"uid-{number}-{rng.random()}", units=1, gpu_share=from_fixed_point(10**12),
             gpu_share_source="whole", labels={"team": team} if team else {}, split_policy="scad",
             allocated_gpu_hours=from_fixed_point(held), effective_gpu_hours=_amount(used),
             utilization=None, utilization_source="pod", unmeasured_gpu_hours=from_fixed_point(unseen),
@@ -198,5 +204,5 @@ def _lines(chance: random.Random) -> Iterator[Line]:
         )  # fmt: skip
 
 
-def _amount(quanta: int | None) -> Decimal | None:
-    return None if quanta is None else from_fixed_point(quanta)
+def _amount(amount: int | None) -> Decimal | None:
+    return None if amount is None else from_fixed_point(amount)

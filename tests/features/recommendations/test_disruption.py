@@ -1,4 +1,4 @@
-"""What Karpenter tells of nodes that it could have let go, from a real Prometheus; and what advice makes of it."""
+"""Karpenter's disruption metrics from a real Prometheus, and the evidence that they give recommendations."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -9,33 +9,34 @@ import yaml
 from gpucost.features.recommendations.history import Disruption, LookBack
 from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.rules.consolidation import recommend_consolidation
-from gpucost.features.recommendations.sources.disruption import PrometheusDisruption
+from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
 from gpucost.settings_document import parse_settings
 from tests.features.recommendations import simulated_fleet as sim
+from tests.features.recommendations.look_backs import look_back_of
 from tests.features.recommendations.rules.test_consolidation import SPREAD, loads_on
-from tests.features.recommendations.rules.test_rightsizing import HOURS, look_at
+from tests.features.recommendations.rules.test_rightsizing import HOURS
 from tests.system.timeline import HOUR, Timeline
 
 ELIGIBLE, ALLOWED = "karpenter_voluntary_disruption_eligible_nodes", "karpenter_nodepools_allowed_disruptions"
 
 
-def test_the_most_of_a_week_by_reason_and_pool(prometheus: Callable[[str], str]) -> None:
-    seen = Timeline(cluster="demo")
-    for instance in ("a", "b"):  # the leader tells, the other replica says 0
+def test_weekly_maximum_is_reported_by_reason_and_pool(prometheus: Callable[[str], str]) -> None:
+    metrics = Timeline(cluster="demo")
+    for instance in ("a", "b"):  # the leader reports, the other replica exports 0
         for minute, value in ((0, 0), (30, 3), (60, 1)):
-            seen.add(
+            metrics.add(
                 ELIGIBLE, minute, minute + 30, value * (instance == "a"), reason="underutilized", instance=instance
             )
-    seen.add(ELIGIBLE, value=0, reason="empty")
-    seen.add(ELIGIBLE, value=9, reason="drifted")
-    seen.add(ALLOWED, value=0, nodepool="gpu", reason="Underutilized")
-    seen.add(ALLOWED, value=2, nodepool="gpu", reason="Empty")
-    seen.add(ALLOWED, value=5, nodepool="cpu", reason="underutilized")
-    for odd in ("NaN", "+Inf"):
-        seen.add(ALLOWED, value=odd, nodepool=f"odd {odd}", reason="empty")
-    other = Timeline(cluster="other", families=seen.families)
-    other.add(ELIGIBLE, value=99, reason="underutilized")
-    url = prometheus(seen.text())
+    metrics.add(ELIGIBLE, value=0, reason="empty")
+    metrics.add(ELIGIBLE, value=9, reason="drifted")
+    metrics.add(ALLOWED, value=0, nodepool="gpu", reason="Underutilized")
+    metrics.add(ALLOWED, value=2, nodepool="gpu", reason="Empty")
+    metrics.add(ALLOWED, value=5, nodepool="cpu", reason="underutilized")
+    for invalid in ("NaN", "+Inf"):
+        metrics.add(ALLOWED, value=invalid, nodepool=f"odd {invalid}", reason="empty")
+    other_cluster = Timeline(cluster="other", families=metrics.families)
+    other_cluster.add(ELIGIBLE, value=99, reason="underutilized")
+    url = prometheus(metrics.text())
     settings = parse_settings(
         f'clusters: [{{name: demo, prometheus: {{url: "{url}"}}, selector: {{cluster: demo}}}}]\n'
         "pricing: {source: constant, gpu_hourly_usd: 1}\n"
@@ -49,12 +50,12 @@ def test_the_most_of_a_week_by_reason_and_pool(prometheus: Callable[[str], str])
 
 
 @pytest.fixture(scope="module")
-def look() -> LookBack:
-    return look_at(list(sim.simulate(loads_on(SPREAD), HOURS)))
+def look_back() -> LookBack:
+    return look_back_of(list(sim.simulate(loads_on(SPREAD), HOURS)))
 
 
 @pytest.mark.parametrize(
-    ("eligible", "allowed", "said", "has_budget"),
+    ("eligible", "allowed", "reason", "has_budget"),
     [
         ({}, {}, "its metrics do not show why nodes were not removed", False),
         (
@@ -78,12 +79,17 @@ def look() -> LookBack:
     ids=["silent", "not eligible", "budgets", "slow"],
 )  # fmt: skip
 def test_evidence_shows_why_karpenter_kept_nodes(
-    look: LookBack, eligible: Mapping[str, int], allowed: Mapping[tuple[str, str], int], said: str, *, has_budget: bool
+    look_back: LookBack,
+    eligible: Mapping[str, int],
+    allowed: Mapping[tuple[str, str], int],
+    reason: str,
+    *,
+    has_budget: bool,
 ) -> None:
-    look.disruption = Disruption(eligible, allowed)
-    (recommendation,) = recommend_consolidation(look)
+    look_back.disruption = Disruption(eligible, allowed)
+    (recommendation,) = recommend_consolidation(look_back)
     command = "kubectl get nodepool spread -o jsonpath='{.spec.disruption}'"
-    assert recommendation.evidence.facts["Karpenter"] == said
+    assert recommendation.evidence.facts["Karpenter"] == reason
     assert recommendation.evidence.facts["its settings"] == f"not in its metrics: {command}"
     assert _disruption(recommendation) == {
         "consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "5m",

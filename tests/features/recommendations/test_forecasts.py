@@ -1,4 +1,4 @@
-"""A unit's month and quarter: spent and to come, over clusters, with holes, beside the tightest budget."""
+"""Forecasts of a unit's month and quarter over several clusters, with missing hours, and the tightest budget."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -43,7 +43,7 @@ class Store:
 
 
 class Hours:
-    """A unit's hours by cluster: what each cost, None where incomplete."""
+    """A unit's hourly costs by cluster; None for an incomplete hour."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Hours:
 
     def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
         if business_unit != "research":
-            costs = Costs()  # as of a unit that held nothing, whether or not it is there
+            costs = Costs()  # a unit without GPUs, whether or not the settings have it
             return [replace(hour, costs=costs) for hour in self.unit_hours(cluster, "research", start, end)]
         return [
             UnitHour(
@@ -79,26 +79,26 @@ def hours(days: int, usd: str) -> dict[datetime, Decimal | None]:
 def forecasts(rollups: Hours, text: str = TEXT) -> ForecastService:
     store = Store(text)
     budget_of = lambda unit, months: tightest_budget(store.current().settings, unit, months)  # noqa: E731
-    return ForecastService(store, rollups, budget_of, clock=lambda: NOW)  # type: ignore[arg-type]  # what it reads of either
+    return ForecastService(store, rollups, budget_of, clock=lambda: NOW)  # type: ignore[arg-type]  # stubs with the methods it calls
 
 
 def test_projection_is_spent_cost_plus_future_hours() -> None:
-    found = forecasts(Hours({"east": hours(60, "2"), "west": hours(60, "0.5")})).forecast("research", "month")
-    assert (found.start, found.end) == (datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC))
-    assert found.known_until == UNTIL
-    assert found.spent_usd == Decimal("2.5") * 15 * 24
-    assert found.projected_usd == found.low_usd == found.high_usd == Decimal("2.5") * 30 * 24
-    assert found.budget_usd == 3000, "the tightest that covers all clusters, with the unit's own figure"
-    assert found.backtest is not None
-    assert found.backtest.evaluated == found.backtest.covered > 5
+    projection = forecasts(Hours({"east": hours(60, "2"), "west": hours(60, "0.5")})).forecast("research", "month")
+    assert (projection.start, projection.end) == (datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC))
+    assert projection.figures_until == UNTIL
+    assert projection.spent_usd == Decimal("2.5") * 15 * 24
+    assert projection.projected_usd == projection.low_usd == projection.high_usd == Decimal("2.5") * 30 * 24
+    assert projection.budget_usd == 3000, "the tightest that covers all clusters, with the unit's own figure"
+    assert projection.backtest is not None
+    assert projection.backtest.evaluated == projection.backtest.covered > 5
 
 
 def test_a_quarter_has_three_months_of_budget() -> None:
-    found = forecasts(Hours({"east": hours(60, "2")})).forecast("research", "quarter")
-    assert (found.start, found.end) == (datetime(2026, 10, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
-    assert found.spent_usd == 2 * 24 * 46
-    assert found.projected_usd == 2 * 24 * 92
-    assert found.budget_usd == 9000
+    projection = forecasts(Hours({"east": hours(60, "2")})).forecast("research", "quarter")
+    assert (projection.start, projection.end) == (datetime(2026, 10, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
+    assert projection.spent_usd == 2 * 24 * 46
+    assert projection.projected_usd == 2 * 24 * 92
+    assert projection.budget_usd == 9000
 
 
 @pytest.mark.parametrize(
@@ -110,33 +110,33 @@ def test_a_quarter_has_three_months_of_budget() -> None:
         ("{rule: budget, monthly_usd: 5000, overrides: [{%s, monthly_usd: 3000, quarterly_usd: 8000}]}", 8000),
     ],
 )
-def test_a_quarter_may_have_a_budget_of_its_own(rule: str, budget: int) -> None:
+def test_quarterly_budget_overrides_three_monthly_budgets(rule: str, budget: int) -> None:
     rule = rule.replace("%s", "business_unit: research")
     text = f"{TEXT.partition('alerts:')[0]}alerts:\n  rules: [{rule}]\n"
-    found = forecasts(Hours({"east": hours(60, "2")}), text).forecast("research", "quarter")
-    assert found.budget_usd == budget
+    projection = forecasts(Hours({"east": hours(60, "2")}), text).forecast("research", "quarter")
+    assert projection.budget_usd == budget
 
 
 def test_unknown_hours_cost_the_mean_and_are_counted() -> None:
-    known = hours(60, "2")
+    costs = hours(60, "2")
     for index in range(30):
-        known[UNTIL - HOUR * (40 + index)] = None
-    found = forecasts(Hours({"east": known})).forecast("research", "month")
-    assert (found.hours_known, found.hours_unknown) == (330, 30)
-    assert found.spent_usd == 660
-    assert found.projected_usd == 2 * 24 * 30
+        costs[UNTIL - HOUR * (40 + index)] = None
+    projection = forecasts(Hours({"east": costs})).forecast("research", "month")
+    assert (projection.hours_known, projection.hours_unknown) == (330, 30)
+    assert projection.spent_usd == 660
+    assert projection.projected_usd == 2 * 24 * 30
 
 
-def test_a_cluster_that_came_later_makes_no_hole_before() -> None:
-    found = forecasts(Hours({"east": hours(60, "2"), "west": hours(3, "1")})).forecast("research", "month")
-    assert found.hours_unknown == 0
-    assert found.spent_usd == 2 * 15 * 24 + 3 * 24
+def test_hours_before_a_cluster_was_added_are_not_missing() -> None:
+    projection = forecasts(Hours({"east": hours(60, "2"), "west": hours(3, "1")})).forecast("research", "month")
+    assert projection.hours_unknown == 0
+    assert projection.spent_usd == 2 * 15 * 24 + 3 * 24
 
 
-def test_less_than_two_weeks_are_no_forecast() -> None:
-    found = forecasts(Hours({"east": hours(13, "2")})).forecast("research", "month")
-    assert (found.projected_usd, found.low_usd, found.backtest) == (None, None, None)
-    assert found.spent_usd == 2 * 13 * 24
+def test_less_than_two_weeks_give_no_projection() -> None:
+    projection = forecasts(Hours({"east": hours(13, "2")})).forecast("research", "month")
+    assert (projection.projected_usd, projection.low_usd, projection.backtest) == (None, None, None)
+    assert projection.spent_usd == 2 * 13 * 24
 
 
 def test_forbidden_units_and_several_currencies_are_rejected() -> None:
@@ -148,29 +148,31 @@ def test_forbidden_units_and_several_currencies_are_rejected() -> None:
 
 
 @pytest.mark.parametrize(("days", "projected"), [(1, None), (13, None), (15, 7200)])
-def test_a_unit_that_has_just_begun_is_not_forecast_by_the_weeks_before_it(days: int, projected: int | None) -> None:
-    """Hours of a cluster in which a unit held nothing are known and cost 0."""
+def test_new_unit_is_not_projected_from_the_weeks_before_it(days: int, projected: int | None) -> None:
+    """Hours in which a unit held nothing cost 0 and are not missing."""
     costs = hours(60, "0") | hours(days, "10")
-    found = forecasts(Hours({"east": costs})).forecast("research", "month")
-    assert found.spent_usd == 10 * 24 * days
-    assert found.projected_usd == projected
+    projection = forecasts(Hours({"east": costs})).forecast("research", "month")
+    assert projection.spent_usd == 10 * 24 * days
+    assert projection.projected_usd == projected
 
 
-def test_a_unit_that_never_cost_anything_is_forecast_to_cost_nothing() -> None:
-    found = forecasts(Hours({"east": hours(60, "2")})).forecast("planned", "month")
-    assert found.projected_usd == found.high_usd == 0
+def test_unit_without_costs_is_projected_to_cost_nothing() -> None:
+    projection = forecasts(Hours({"east": hours(60, "2")})).forecast("planned", "month")
+    assert projection.projected_usd == projection.high_usd == 0
 
 
-def test_unknown_business_unit_is_not_found() -> None:
+def test_unknown_business_unit_is_rejected() -> None:
     with pytest.raises(NotFoundError, match="no such business unit"):
         forecasts(Hours({"east": hours(60, "2")})).forecast("reserch", "month")
 
 
 def test_partly_unpriced_hour_counts_as_unknown() -> None:
-    """Two clusters at $2 an hour each; of 30 hours of one, half of the GPUs have no price: they cost $4, too."""
+    """Two clusters cost $2 an hour each. In 30 hours of the first, half of the GPUs have no price."""
     east, west = hours(60, "2"), hours(60, "2")
     cheap = {UNTIL - HOUR * (40 + index): Decimal(1) for index in range(30)}
-    found = forecasts(Hours({"east": east | cheap, "west": west}, unpriced=cheap.keys())).forecast("research", "month")
-    assert (found.hours_known, found.hours_unknown) == (330, 30)
-    assert found.spent_usd == 330 * 4 + 30 * 3, "what has a price, as reports say it"
-    assert found.projected_usd == 4 * 24 * 30
+    projection = forecasts(Hours({"east": east | cheap, "west": west}, unpriced=cheap.keys())).forecast(
+        "research", "month"
+    )
+    assert (projection.hours_known, projection.hours_unknown) == (330, 30)
+    assert projection.spent_usd == 330 * 4 + 30 * 3, "the priced part, as in reports"
+    assert projection.projected_usd == 4 * 24 * 30

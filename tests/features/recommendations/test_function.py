@@ -1,4 +1,4 @@
-"""The advise function's real handler over Amazon's DynamoDB engine, and what the API then answers whom."""
+"""The recommend function's real handler with Amazon's DynamoDB engine, and the API's answers to each caller."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -19,19 +19,19 @@ from gpucost.container import Container, utc_now
 from gpucost.core.errors import ConflictError, InvalidInputError, MessageError, NotFoundError
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.recommendations.scenarios import WhatIfService
-from gpucost.features.recommendations.what_if import Move
+from gpucost.features.recommendations.what_if import MoveToSlices
 from gpucost.runtime.environment import Environment
 from gpucost.runtime.observability import tally
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from gpucost_cli.main import main
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
 from tests.features.recommendations import simulated_fleet as sim
-from tests.functions.asking import Caller, Context, ask_as, by_iam, by_role, serving
+from tests.functions.api_requests import Caller, Context, iam_caller, request_as, role_caller, serving
 
 HOURS = 24
-"""A week is asked for in earnest; the engine takes half a minute to be given one (see rules/)."""
+"""Recommendations need a week of hours, but storing one takes half a minute. Tests in rules/ use whole weeks."""
 END = sim.START + HOUR * HOURS
 SETTINGS = """
 clusters:
@@ -43,8 +43,8 @@ access:
   - {principal: "arn:aws:iam::123456789012:role/finops", roles: [admin]}
   - {principal: "arn:aws:iam::123456789012:user/team/ann", roles: ["bu:research"]}
 """
-ANN = by_iam("arn:aws:iam::123456789012:user/team/ann")
-FINOPS = by_role("finops")
+ANN = iam_caller("arn:aws:iam::123456789012:user/team/ann")
+FINOPS = role_caller("finops")
 CHAT = sim.Load("chat", lambda hour: 0.9 if 8 <= hour % 24 < 20 else 0.3, lambda hour: 6 if hour < HOURS else 2)
 LOADS = [
     CHAT,
@@ -71,8 +71,7 @@ def publish(table: DynamoTable, first: int, last: int) -> None:
 
 
 def metrics() -> str:
-    """GPU memory as dcgm-exporter tells it under Prometheus' own labels, in MiB, whose peak lasts a moment; and a pod
-    that waited from eight to ten."""
+    """GPU memory in MiB from dcgm-exporter, with a short peak, and a pod that waited from eight to ten."""
     lines = ["# TYPE DCGM_FI_DEV_FB_USED gauge"]
     for number in range(3):
         labels = f'{DEVICE},exported_namespace="speech-ns",exported_pod="mini-{number}"'
@@ -100,10 +99,10 @@ def run(at_hour: int, **more: Any) -> dict[str, Any]:
 
 
 def ask(caller: Caller = FINOPS, **query: str) -> dict[str, Any]:
-    answer = ask_as(caller, "/v1/recommendations", query)
+    answer = request_as(caller, "/v1/recommendations", query)
     assert answer.status == 200, answer.body
-    found: dict[str, Any] = answer.json
-    return found
+    body: dict[str, Any] = answer.json
+    return body
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +110,7 @@ def stored(dynamodb_url: str, enforced: EnforcedAws, tmp_path_factory: pytest.Te
     path = tmp_path_factory.mktemp("metrics") / "memory.om"
     path.write_text(metrics())
     with running_prometheus(path) as prometheus, pytest.MonkeyPatch.context() as patch:
-        table = DynamoTable(local_client("dynamodb", dynamodb_url), f"advice-{uuid4()}")
+        table = DynamoTable(local_client("dynamodb", dynamodb_url), f"recommendations-{uuid4()}")
         create_table(*table)
         variables = {"GPUCOST_TABLE": table.name, **enforced.environment("RecommendFunction")}
         patch.setattr("gpucost.features.recommendations.measuring.MIN_HOURS", 20)
@@ -119,7 +118,7 @@ def stored(dynamodb_url: str, enforced: EnforcedAws, tmp_path_factory: pytest.Te
         patch.setattr("gpucost.features.recommendations.rules.waiting_pods.MIN_DAYS_WAITED", 1)
         for name, value in variables.items():
             patch.setenv(name, value)
-        DocumentStore(*table, clock=utc_now).push(
+        SettingsDocumentStore(*table, clock=utc_now).push(
             SETTINGS.replace("PROMETHEUS", prometheus), author="test", now=utc_now()
         )
         publish(table, 0, HOURS)
@@ -152,7 +151,7 @@ def test_response_has_saving_and_evidence() -> None:
         "spec:\n  replicas: 2\n"
     )
     slices, geometry = answer["rows"][:2]
-    assert slices["evidence"]["facts"]["GPU memory"] == "3.0 GiB at most", "a moment's peak, from Prometheus"
+    assert slices["evidence"]["facts"]["GPU memory"] == "3.0 GiB at most", "a short peak, from Prometheus"
     assert slices["evidence"]["facts"]["profile"] == "1g.10gb, 0.143 of a GPU"
     assert slices["part_of"] == geometry["id"]
     assert geometry["saving"]["usd"] == 2 * 7 * 730, "three GPUs' work fits one"
@@ -167,7 +166,7 @@ def test_response_has_saving_and_evidence() -> None:
         "usd": net, "list_usd": net, "cash_usd": net,
         "savings": {"usd": saved, "list_usd": saved, "cash_usd": saved},
         "costs": {"usd": 5110, "list_usd": 5110, "cash_usd": 5110},
-    }, "the slices are in the pool's plan; the node that pods waited for is no saving"  # fmt: skip
+    }, "the pool's plan includes the slices; a node for waiting pods is no saving"  # fmt: skip
     (reviewed,) = answer["reviews"]
     assert reviewed["workloads"] == {"healthy": 1, "idle": 2, "low": 2}
     assert {row["subject"]["workload"]: row["finding"] for row in answer["findings"]}["serve"] == "healthy"
@@ -175,7 +174,7 @@ def test_response_has_saving_and_evidence() -> None:
 
 def test_response_matches_its_schema() -> None:
     document = json.loads((REPOSITORY / "docs/openapi.json").read_text())
-    answer = ask_as(FINOPS, "/v1/recommendations", {"state": "all"})
+    answer = request_as(FINOPS, "/v1/recommendations", {"state": "all"})
     schema = {"$ref": "#/components/schemas/RecommendationsResponse", "components": document["components"]}
     jsonschema.validate(json.loads(answer.body), schema)
 
@@ -184,16 +183,16 @@ def test_filters_select_rows_and_reject_unknown_values() -> None:
     assert [row["subject"]["workload"] for row in ask(kind="idle")["rows"]] == ["render", "notebook"]
     slices = ask(kind="mig-slice")
     assert len(slices["rows"]) == 1
-    assert slices["totals"]["usd"] == 0, "its plan is filtered out, and without it a slice saves nothing"
-    only = ask(business_unit="vision")
-    assert [row["subject"]["workload"] for row in only["rows"]] == ["render"]
-    assert {row["subject"]["business_unit"] for row in only["findings"]} == {"vision"}
+    assert slices["totals"]["usd"] == 0, "a slice saves nothing without its plan, which is filtered out"
+    vision = ask(business_unit="vision")
+    assert [row["subject"]["workload"] for row in vision["rows"]] == ["render"]
+    assert {row["subject"]["business_unit"] for row in vision["findings"]} == {"vision"}
     assert ask(state="applied")["rows"] == []
     assert [row["subject"]["workload"] for row in ask(business_unit="vis*,none")["rows"]] == ["render"]
     assert ask(cluster="em*")["rows"] == []
     assert ask(cluster="empty")["rows"] == []
     for query in ({"cluster": "nowhere"}, {"kind": "magic"}, {"state": "done"}):
-        assert ask_as(FINOPS, "/v1/recommendations", query).status == 400
+        assert request_as(FINOPS, "/v1/recommendations", query).status == 400
 
 
 def test_business_unit_sees_only_its_workloads() -> None:
@@ -201,14 +200,16 @@ def test_business_unit_sees_only_its_workloads() -> None:
     assert {row["subject"]["workload"] for row in answer["rows"]} == {"chat", "notebook"}
     assert "vision" not in json.dumps(answer, default=str)
     assert answer["reviews"][0]["workloads"] == {"idle": 1, "low": 1}
-    assert ask_as(ANN, "/v1/recommendations", {"business_unit": "vision"}).status == 403
+    assert request_as(ANN, "/v1/recommendations", {"business_unit": "vision"}).status == 403
 
 
 def test_second_run_changes_nothing() -> None:
     before = ask()
     requested = tally.drain()
     run(HOURS)
-    assert tally.drain()["Queries"] == 2, f"of the day before, of which nothing was told, and Karpenter; {requested}"
+    assert tally.drain()["Queries"] == 2, (
+        f"one for the day before, which has no samples, and one for Karpenter; {requested}"
+    )
     after = ask()
     for row in (*before["rows"], *after["rows"]):
         row["last_recommended"] = None
@@ -239,22 +240,24 @@ def test_dismissal_and_review_do_not_overwrite_each_other() -> None:
 
 def test_forecast_with_two_days_has_spent_cost_and_no_projection() -> None:
     with serving(Container(clock=lambda: END + 2 * HOUR)):
-        answer = ask_as(ANN, "/v1/forecasts", {"business_unit": "research"})
-        unknown = ask_as(FINOPS, "/v1/forecasts", {"business_unit": "reserch"})
+        answer = request_as(ANN, "/v1/forecasts", {"business_unit": "research"})
+        unknown = request_as(FINOPS, "/v1/forecasts", {"business_unit": "reserch"})
     assert (unknown.status, unknown.json["title"]) == (404, "Not Found")
     assert "no such business unit" in unknown.json["detail"]
     assert answer.status == 200, answer.body
-    found = answer.json
-    assert found["spent_usd"] == HOURS * 7 * Decimal("1.5"), "six replicas and a notebook"
-    assert (found["hours_known"], found["hours_unknown"]) == (HOURS, 24), "the first of November is not in the ledger"
-    assert (found["projected_usd"], found["backtest"]) == (None, None)
-    assert found["budget_usd"] == 9000
+    forecast = answer.json
+    assert forecast["spent_usd"] == HOURS * 7 * Decimal("1.5"), "six replicas and a notebook"
+    assert (forecast["hours_known"], forecast["hours_unknown"]) == (HOURS, 24), (
+        "the first of November is not in the ledger"
+    )
+    assert (forecast["projected_usd"], forecast["backtest"]) == (None, None)
+    assert forecast["budget_usd"] == 9000
     document = json.loads((REPOSITORY / "docs/openapi.json").read_text())
     schema = {"$ref": "#/components/schemas/ForecastResponse", "components": document["components"]}
     jsonschema.validate(json.loads(answer.body), schema)
-    assert ask_as(ANN, "/v1/forecasts", {"business_unit": "vision"}).status == 403
+    assert request_as(ANN, "/v1/forecasts", {"business_unit": "vision"}).status == 403
     for query in ({}, {"business_unit": "research", "period": "year"}):
-        assert ask_as(ANN, "/v1/forecasts", query).status == 400
+        assert request_as(ANN, "/v1/forecasts", query).status == 400
 
 
 @pytest.fixture
@@ -304,18 +307,20 @@ def test_commands_list_show_dismiss_and_reopen(gpucost: Callable[..., str]) -> N
     assert "there is no recommendation" in gpucost("recommendations", "show", "idle-0", fails=1)
 
 
-def test_what_if_uses_days_of_the_ledger(gpucost: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_analysis_of_a_move_uses_days_of_the_ledger(
+    gpucost: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     outcome, currency = WhatIfService(
         Container().settings_store, Container().rollups, clock=lambda: END + HOUR
-    ).what_if(Move("speech", 2, "h100", "1g.10gb"), days=1)
+    ).what_if(MoveToSlices("speech", 2, "h100", "1g.10gb"), days=1)
     assert currency == "USD"
     assert float(outcome.freed_usd) == pytest.approx(2 * 6 / 7 * 7 * HOURS)
     assert outcome.moved_gpu_hours == 2 * HOURS
     assert outcome.is_conserved
     more, _ = WhatIfService(Container().settings_store, Container().rollups, clock=lambda: END + HOUR).what_if(
-        Move("speech", 2, "h100", "1g.10gb"), days=30
+        MoveToSlices("speech", 2, "h100", "1g.10gb"), days=30
     )
-    assert more.days == outcome.days, "days without any figures are none in which nothing was held"
+    assert more.days == outcome.days, "days without figures do not count as days without GPUs"
     assert more.moved_gpus == 2
     monkeypatch.setattr("gpucost_cli.what_if_command.datetime", SimpleNamespace(now=lambda _zone: END + HOUR))
     requested = (

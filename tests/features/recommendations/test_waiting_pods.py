@@ -1,4 +1,4 @@
-"""Who waited for GPUs, from a real Prometheus against waits that were written down first, and as it is kept."""
+"""Waiting pods as read from a real Prometheus, compared with expected waits, and as stored by day."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -36,18 +36,18 @@ def ksm(instance: str) -> str:
 
 
 def exposition() -> str:
-    """One instance until 12:00, its successor from then on, and a second one beside that from 18:00."""
-    lives = (("a", (-60, 720), 7), ("b", (720, MINUTES), 7), ("c", (1080, MINUTES), 31))
+    """kube-state-metrics restarts at 12:00, and a second replica runs from 18:00 on."""
+    instances = (("a", (-60, 720), 7), ("b", (720, MINUTES), 7), ("c", (1080, MINUTES), 31))
     nodes: list[str] = []
     requested: list[str] = []
     init: list[str] = []
-    for owner, (first, last), offset in lives:
-        own = ksm(owner)
+    for instance, (first, last), offset in instances:
+        target_labels = ksm(instance)
 
-        def seen(span: Span, first: int = first, last: int = last) -> Span:
+        def scraped(span: Span, first: int = first, last: int = last) -> Span:
             return max(span[0], first), min(span[1], last)
 
-        nodes += samples("kube_node_info", own + 'node="n1"', (first, last), 1, offset)
+        nodes += samples("kube_node_info", target_labels + 'node="n1"', (first, last), 1, offset)
         for name, resource, units, span in (
             ("half", "nvidia_com_gpu", 2, (60, 90)),  # 01:00 to 01:30, two GPUs
             ("long", "nvidia_com_gpu", 1, (690, 1170)),  # 11:30 to 19:30, over the restart, into the pair
@@ -58,14 +58,20 @@ def exposition() -> str:
             ("odd", "nvidia_com_gpu", "NaN", (60, 200)),
             ("odder", "nvidia_com_gpu", "+Inf", (60, 200)),
         ):
-            requested += samples("requests", own + request(name, resource), seen(span), units, offset)
+            requested += samples("requests", target_labels + request(name, resource), scraped(span), units, offset)
         requested += samples(
-            "requests", own + request("long", "nvidia_com_gpu", node="n1"), seen((1170, 1300)), 1, offset
+            "requests", target_labels + request("long", "nvidia_com_gpu", node="n1"), scraped((1170, 1300)), 1, offset
         )
         requested += samples(
-            "requests", own + request("half", "nvidia_com_gpu", container="second"), seen((60, 90)), 1, offset
+            "requests",
+            target_labels + request("half", "nvidia_com_gpu", container="second"),
+            scraped((60, 90)),
+            1,
+            offset,
         )
-        init += samples("init", own + request("half", "nvidia_com_gpu", container="init"), seen((60, 90)), 2, offset)
+        init += samples(
+            "init", target_labels + request("half", "nvidia_com_gpu", container="init"), scraped((60, 90)), 2, offset
+        )
     foreign = samples("requests", ksm("z").replace("demo", "other") + request("foreign", "nvidia_com_gpu"), (0, 600))
     names = {"requests": "kube_pod_container_resource_requests", "init": "kube_pod_init_container_resource_requests"}
     text = []
@@ -73,9 +79,9 @@ def exposition() -> str:
         name = names.get(family, family)
         text.append(f"# TYPE {name} gauge")
         series: dict[str, list[str]] = {}
-        for one in lines:
-            series.setdefault(one.partition("}")[0], []).append(one)
-        text += [f"{name}{one[len(family) :]}" for own in series.values() for one in own]
+        for line in lines:
+            series.setdefault(line.partition("}")[0], []).append(line)
+        text += [f"{name}{line[len(family) :]}" for series_lines in series.values() for line in series_lines]
     return "\n".join([*text, "# EOF", ""])
 
 
@@ -96,15 +102,19 @@ def waits(url: str) -> Callable[[datetime], list[Wait]]:
     return PrometheusWaitingPods(settings.clusters[0]).waits
 
 
-def test_stored_waits_are_read_back_unchanged(waits: Callable[[datetime], list[Wait]]) -> None:
-    found = {one.pod: one for one in waits(DAY)}
-    assert found.keys() == {"half", "long", "slice", "night", "late"}, "not whose request is of no GPU, or is no number"
-    assert found["half"] == Wait("ns", "half", "u-half", "nvidia.com/gpu", 3, ((1, 0.5),)), "2 + 1 > 2"
-    assert found["slice"] == Wait("ns", "slice", "u-slice", "nvidia.com/mig-1g.10gb", 1, ((20, 1.0),))
-    assert found["night"].hours == ((0, 0.5),)
-    assert found["late"].hours == ((23, 0.5),)
-    long = dict(found["long"].hours)
-    assert long == {11: 0.5, **dict.fromkeys(range(12, 19), 1.0), 19: 0.5}, "restarted, and counted once of a pair"
+def test_waits_are_read_from_metrics_across_restarts_and_replicas(waits: Callable[[datetime], list[Wait]]) -> None:
+    by_pod = {wait.pod: wait for wait in waits(DAY)}
+    assert by_pod.keys() == {"half", "long", "slice", "night", "late"}, (
+        "without pods that request no GPU or no valid number"
+    )
+    assert by_pod["half"] == Wait("ns", "half", "u-half", "nvidia.com/gpu", 3, ((1, 0.5),)), "2 + 1 > 2"
+    assert by_pod["slice"] == Wait("ns", "slice", "u-slice", "nvidia.com/mig-1g.10gb", 1, ((20, 1.0),))
+    assert by_pod["night"].hours == ((0, 0.5),)
+    assert by_pod["late"].hours == ((23, 0.5),)
+    long = dict(by_pod["long"].hours)
+    assert long == {11: 0.5, **dict.fromkeys(range(12, 19), 1.0), 19: 0.5}, (
+        "a restart loses nothing, and replicas count once"
+    )
 
 
 def test_day_without_scrapes_is_an_error_and_not_a_day_without_waits(waits: Callable[[datetime], list[Wait]]) -> None:
@@ -116,11 +126,13 @@ def test_day_without_scrapes_is_an_error_and_not_a_day_without_waits(waits: Call
 
 def test_stored_days_are_read_back_unchanged(table: DynamoTable) -> None:
     store = DynamoWaitingPods(table.client, table.name)
-    message = [Wait("ns", f"p{n}", f"u{n}", "nvidia.com/gpu", n + 1, ((3, 0.25), (4, 1.0))) for n in range(3)]
+    day_waits = [
+        Wait("ns", f"p{index}", f"u{index}", "nvidia.com/gpu", index + 1, ((3, 0.25), (4, 1.0))) for index in range(3)
+    ]
     until = datetime.now(UTC) + timedelta(days=1)
-    store.put_waits("demo", DAY, message, until)
+    store.put_waits("demo", DAY, day_waits, until)
     store.put_waits("demo", DAY + timedelta(days=1), [], until)
-    store.put_waits("other", DAY, message[:1], until)
-    days = {DAY: message, DAY + timedelta(days=1): []}
-    assert store.waits("demo", DAY, DAY + timedelta(days=2)) == days, "a day without any is known"
+    store.put_waits("other", DAY, day_waits[:1], until)
+    days = {DAY: day_waits, DAY + timedelta(days=1): []}
+    assert store.waits("demo", DAY, DAY + timedelta(days=2)) == days, "a day without waits is stored"
     assert store.waits("demo", DAY + timedelta(days=1), DAY + timedelta(days=9)) == {DAY + timedelta(days=1): []}

@@ -11,6 +11,7 @@ from devstack.fleet.scenario import Scenario
 from devstack.fleet.scenarios import all_scenarios
 from devstack.fleet.scenarios.units import shared_units
 from tests.golden.adapter import write_metrics as write
+from tests.golden.scenarios import as_recorded
 
 BASE = datetime(2026, 11, 19, 10, tzinfo=UTC)
 NOW = BASE + timedelta(hours=5)
@@ -30,7 +31,7 @@ DARK = ("gaps-three-short", "gaps-at-both-edges", "ksm-three-times", "all-export
 
 def scenarios() -> list[Scenario]:
     """Every cluster."""
-    return [*all_scenarios(), *(shared.scenario for shared in shared_units())]
+    return [as_recorded(scenario) for scenario in (*all_scenarios(), *(shared.scenario for shared in shared_units()))]
 
 
 def write_metrics(folder: Path) -> None:

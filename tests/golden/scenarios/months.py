@@ -14,6 +14,7 @@ from devstack.fleet.scenario import GPU, Exporter, KubeStateMetrics, Node, Pod, 
 from devstack.fleet.scenarios import all_scenarios
 from devstack.fleet.scraping import Scraping
 from tests.golden.adapter import write_metrics as write
+from tests.golden.scenarios import as_recorded
 from tests.golden.scenarios.building import CALLERS, GRANTS, HOUR, Script, opencost, requests, text
 
 MONDAY = datetime(2026, 10, 5, tzinfo=UTC)
@@ -130,7 +131,7 @@ def production() -> Scenario:
                 owners=[("Job", f"late-{day}")],
             )
         )
-    every = {"seconds": 600, "phase": 540}
+    every = {"interval_seconds": 600, "offset_seconds": 540}
     exporter = Exporter(
         Scraping("dcgm-exporter", "", **every),  # type: ignore[arg-type]
         signals={"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1, "DCGM_FI_DEV_FB_USED": 15000},
@@ -141,7 +142,7 @@ def production() -> Scenario:
 
 def odd() -> Iterator[Scenario]:
     """Clusters in which something is wrong."""
-    for scenario in all_scenarios():
+    for scenario in map(as_recorded, all_scenarios()):
         if scenario.name in ODD_CLUSTERS:
             yield replace(scenario, settings="")
 

@@ -13,8 +13,8 @@ from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from gpucost.api.cost_routes import add_cost_routes
 from gpucost.api.dashboard_page import DashboardPage, SignIn, accepts_any_parameter, add_page_routes
-from gpucost.api.limit_routes import add_limit_routes
 from gpucost.api.line_routes import add_line_routes
+from gpucost.api.pool_and_quota_routes import add_pool_and_quota_routes
 from gpucost.api.price_routes import add_price_routes
 from gpucost.api.report_routes import add_report_routes
 from gpucost.core.errors import ParameterError
@@ -95,7 +95,7 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
     add_cost_routes(app, services.reports)
     add_report_routes(app, services.reports)
     add_line_routes(app, services.reports)
-    add_limit_routes(app, services.limits)
+    add_pool_and_quota_routes(app, services.limits)
     add_price_routes(app, services.prices)
     add_opencost_routes(app, services.allocations)
     add_export_routes(app, services.exports)

@@ -75,7 +75,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
             return csv_page(*schemas.costs_table(report), cursor_writer(report), "costs.csv", report.period)
         page = fill_page(cost_rows(report), cursor_writer(report))
         shape = json_page if format == "json" else json_lines_page
-        return shape(schemas.costs_fields_before(report), page, schemas.costs_fields_after(report))
+        return shape(schemas.costs_fields_before_rows(report), page, schemas.costs_fields_after_rows(report))
 
     @app.get(
         "/v1/business-units",

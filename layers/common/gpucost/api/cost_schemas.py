@@ -13,9 +13,9 @@ from gpucost.core.query.periods import Granularity
 from gpucost.http.schemas import (
     Amount,
     CostFigures,
-    Coverage,
     FleetTotals,
     Instant,
+    PeriodCoverageModel,
     PeriodResponse,
     ResponseModel,
     coverage_fields,
@@ -24,7 +24,7 @@ from gpucost.http.schemas import (
     totals_fields,
 )
 from gpucost.reports import CostReport
-from gpucost.reports.records import Trend
+from gpucost.reports.records import PeriodComparison
 from gpucost.reports.waste import TopWaster
 
 _CURSOR = "Pass it as the parameter `cursor` to get the next page; null on the last page"
@@ -70,7 +70,7 @@ class CostsResponse(PeriodResponse):
         description="What the filters exclude. The rows of all pages and this add up to the totals. Null if "
         "nothing is filtered, or no hour has figures"
     )
-    coverage: Coverage
+    coverage: PeriodCoverageModel
     cursor: str | None = Field(description=_CURSOR)
 
 
@@ -86,7 +86,7 @@ class BusinessUnitsResponse(PeriodResponse):
     currency: str = Field(description=_CURRENCY, examples=["USD"])
     rows: list[BusinessUnitRow]
     totals: FleetTotals
-    coverage: Coverage
+    coverage: PeriodCoverageModel
     cursor: None
 
 
@@ -118,7 +118,7 @@ class BusinessUnitResponse(PeriodResponse):
     currency: str = Field(description=_CURRENCY, examples=["USD"])
     rows: list[PeriodRow]
     totals: NullableCosts
-    coverage: Coverage
+    coverage: PeriodCoverageModel
 
 
 class WorkloadRow(CostFigures):
@@ -138,7 +138,7 @@ class WorkloadsResponse(PeriodResponse):
     rows: list[WorkloadRow]
     row_count: int = Field(description=_ROW_COUNT)
     totals: NullableCosts
-    coverage: Coverage
+    coverage: PeriodCoverageModel
     cursor: str | None = Field(description=_CURSOR)
 
 
@@ -148,7 +148,7 @@ class TrendPeriod(ResponseModel):
     start: Instant
     end: Instant
     costs: NullableCosts
-    coverage: Coverage
+    coverage: PeriodCoverageModel
 
 
 class TrendResponse(ResponseModel):
@@ -202,11 +202,11 @@ class WasteResponse(PeriodResponse):
     rows: list[TopWasterRow]
     row_count: int = Field(description=_ROW_COUNT)
     totals: FleetTotals
-    coverage: Coverage
+    coverage: PeriodCoverageModel
     cursor: str | None = Field(description=_CURSOR)
 
 
-def costs_fields_before(report: CostReport) -> dict[str, Any]:
+def costs_fields_before_rows(report: CostReport) -> dict[str, Any]:
     """Return the fields before the rows of `CostsResponse`."""
     query = report.query
     return {
@@ -218,7 +218,7 @@ def costs_fields_before(report: CostReport) -> dict[str, Any]:
     }
 
 
-def costs_fields_after(report: CostReport) -> dict[str, Any]:
+def costs_fields_after_rows(report: CostReport) -> dict[str, Any]:
     """Return the fields after the rows of `CostsResponse`."""
     filtered_out = report.filtered_out
     return {
@@ -279,7 +279,7 @@ def unit_fields_after(report: CostReport) -> dict[str, Any]:
     }
 
 
-def trend_response(name: str, trend: Trend) -> dict[str, Any]:
+def trend_response(name: str, trend: PeriodComparison) -> dict[str, Any]:
     """Return the fields of `TrendResponse`."""
     current, previous = _cost_totals(trend.current), _cost_totals(trend.previous)
     has_unpriced = any(totals["unpriced_gpu_hours"] for totals in (current, previous))

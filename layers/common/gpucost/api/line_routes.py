@@ -14,9 +14,9 @@ from gpucost.http.pagination import fill_page, json_page
 from gpucost.http.responses import json_response, responses
 from gpucost.http.schemas import (
     Amount,
-    Coverage,
     FleetTotals,
     Instant,
+    PeriodCoverageModel,
     PeriodResponse,
     ResponseModel,
     coverage_fields,
@@ -43,7 +43,7 @@ class FleetResponse(PeriodResponse):
     currency: str = Field(description="Currency of every amount, also of fields named `_usd`", examples=["USD"])
     rows: list[FleetPeriod]
     totals: FleetTotals
-    coverage: Coverage
+    coverage: PeriodCoverageModel
 
 
 class LineRowModel(ResponseModel):

@@ -57,7 +57,7 @@ class PricesResponse(ResponseModel):
     )
 
 
-class Holder(ResponseModel):
+class HolderModel(ResponseModel):
     """One pod and one GPU resource on a node in one hour."""
 
     business_unit: str
@@ -109,7 +109,7 @@ class NodeRowModel(CapacityFigures):
     waste_usd: Amount | None
     unmeasured_usd: Amount | None
     unpriced_capacity_gpu_hours: Amount
-    holders: list[Holder] | None = Field(
+    holders: list[HolderModel] | None = Field(
         description="Pods that held its GPUs; null if two nodes had this name in the hour"
     )
 
@@ -224,10 +224,10 @@ def node_row(row: NodeRow) -> dict[str, Any]:
 
 
 def _holders(row: NodeRow) -> list[dict[str, Any]] | None:
-    if row.holders is None:
+    if row.lines is None:
         return None
-    holders = [line.figures() for line in row.holders]
-    return [{name: holder[name] for name in Holder.model_fields} for holder in holders]
+    holders = [line.figures() for line in row.lines]
+    return [{name: holder[name] for name in HolderModel.model_fields} for holder in holders]
 
 
 def restatements_response(period: Period, restatements: list[Restatement]) -> dict[str, Any]:

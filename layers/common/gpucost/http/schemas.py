@@ -87,7 +87,7 @@ class FleetTotals(CapacityFigures):
     unpriced_capacity_gpu_hours: Amount | None
 
 
-class Coverage(ResponseModel):
+class PeriodCoverageModel(ResponseModel):
     """How much of the period has been measured."""
 
     hours_expected: int = Field(description="Cluster-hours of the period that have ended")
@@ -122,7 +122,7 @@ class HoursResponse(PeriodResponse):
     """GET /v1/hours."""
 
     rows: list[HourRowModel]
-    coverage: Coverage
+    coverage: PeriodCoverageModel
     cursor: None
 
 

@@ -32,7 +32,7 @@ from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.pipeline.pricing import Pricer, pricing_of
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.gc_control import gc_paused
-from gpucost.runtime.messages import HourClosed, HoursDue, Origin
+from gpucost.runtime.messages import HourPublished, HoursDue, Origin
 from gpucost.runtime.messaging import MessageBus
 from gpucost.runtime.observability import logger, tally
 from gpucost.settings import ClusterSettings, Settings
@@ -63,7 +63,7 @@ class HourResult:
 
 
 @dataclass(frozen=True, slots=True)
-class RatedHour:
+class AttributedHour:
     """An hour's record, and the usage that it was rated from; None if metrics were unavailable."""
 
     record: HourRecord
@@ -136,7 +136,7 @@ class AttributeService:
                 result = self._publish(
                     rated.get(hour), manifest, message, now, hour + lookback, settings.retention.periods()
                 )
-            publish_hour_closed(self._bus, result.manifest, message.origin, message.correlation_id)
+            publish_hour_published(self._bus, result.manifest, message.origin, message.correlation_id)
             results.append(result)
         if self._limits is not None:
             with_figures = [result.manifest.hour for result in results if result.manifest.status != "incomplete"]
@@ -144,7 +144,7 @@ class AttributeService:
         roll_up(self._rollups, cluster.name, message.starts(), now, settings.retention.periods())
         return results
 
-    def _rate(self, attempt: "_Attempt", hours: Sequence[datetime]) -> list[RatedHour]:
+    def _rate(self, attempt: "_Attempt", hours: Sequence[datetime]) -> list[AttributedHour]:
         """Rate consecutive hours; an hour is incomplete if its metrics, or our own code, failed.
 
         Raises:
@@ -152,8 +152,8 @@ class AttributeService:
         """
         prices = self._pricer.of_hours(attempt.settings, hours)
         try:
-            with tally.timed("MeterSeconds"):
-                return rate_hours(
+            with tally.timed("AttributeSeconds"):
+                return meter_and_rate(
                     attempt.reader, attempt.cluster, attempt.settings, hours, now=attempt.now, prices=prices
                 )
         except InvalidInputError:
@@ -180,7 +180,7 @@ class AttributeService:
 
     def _publish(
         self,
-        rated: RatedHour | None,
+        rated: AttributedHour | None,
         manifest: Manifest | None,
         message: HoursDue,
         now: datetime,
@@ -243,10 +243,10 @@ def attribute_hours(
     Raises:
         As `rate_hours`.
     """
-    return [rated.record for rated in rate_hours(reader, cluster, settings, hours, now=now)]
+    return [rated.record for rated in meter_and_rate(reader, cluster, settings, hours, now=now)]
 
 
-def rate_hours(
+def meter_and_rate(
     reader: "PrometheusReader",
     cluster: ClusterSettings,
     settings: Settings,
@@ -254,7 +254,7 @@ def rate_hours(
     *,
     now: datetime,
     prices: Mapping[datetime, Pricing] | None = None,
-) -> list[RatedHour]:
+) -> list[AttributedHour]:
     """Meter and rate consecutive hours of one cluster.
 
     Args:
@@ -282,7 +282,7 @@ def rate_hours(
             usage = meter(observation, metering)
             record = attribute(usage, attribution_rules(settings, (prices or {}).get(usage.hour, settings_pricing)))
             rated.append(
-                RatedHour(
+                AttributedHour(
                     _incomplete_if_unseen(record, last_scrape_before_outage(observation, to_epoch_ms(now))), usage
                 )
             )
@@ -364,14 +364,14 @@ def _needs_attempt(manifest: Manifest | None, message: HoursDue, now: datetime) 
     return manifest.next_attempt_at is not None and manifest.next_attempt_at <= now
 
 
-def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: Exception) -> list[RatedHour]:
+def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: Exception) -> list[AttributedHour]:
     reason = str(error)
     if not isinstance(error, SourceError):
         reason = f"could not be attributed: {type(error).__name__}: {error}"
-    return [RatedHour(HourRecord(cluster.name, hour, "incomplete", None, None, notes=(reason,))) for hour in hours]
+    return [AttributedHour(HourRecord(cluster.name, hour, "incomplete", None, None, notes=(reason,))) for hour in hours]
 
 
-def publish_hour_closed(bus: MessageBus, manifest: Manifest, origin: Origin, correlation_id: str) -> None:
+def publish_hour_published(bus: MessageBus, manifest: Manifest, origin: Origin, correlation_id: str) -> None:
     """Publish the event that a new version of an hour is current. Pending adjustments change no figure and have none.
 
     Raises:
@@ -380,7 +380,7 @@ def publish_hour_closed(bus: MessageBus, manifest: Manifest, origin: Origin, cor
     if manifest.is_adjustment:
         return
     bus.publish(
-        HourClosed(
+        HourPublished(
             cluster=manifest.cluster,
             hour=manifest.hour,
             status=manifest.status,

@@ -13,9 +13,9 @@ from gpucost.storage.hour_versions import HourVersions
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import SettingsStore, StoredSettings
 
-CATCH_UP = timedelta(days=7)
+CATCH_UP_PERIOD = timedelta(days=7)
 """How far before the look-back missing hours are searched, in case the schedule did not fire."""
-MAX_SILENCE = timedelta(days=30)
+MAX_PUBLICATION_GAP = timedelta(days=30)
 """How far back missing hours are due after a time without any publication; older ones need a backfill."""
 
 
@@ -28,7 +28,7 @@ class DispatchResult:
     """Due hours that should have been complete at an earlier tick."""
     failures: tuple[str, ...]
     """One sentence per cluster that could not be checked."""
-    settings_refused: tuple[str, ...] = ()
+    unreadable_settings: tuple[str, ...] = ()
     """Why newer settings are not in force."""
 
 
@@ -77,7 +77,7 @@ class DispatchService:
         except SettingsMissingError:
             return None
         newest = floor_hour(tick.scheduled_time) - HOUR
-        reach = timedelta(hours=stored.settings.lookback_hours) + CATCH_UP
+        reach = timedelta(hours=stored.settings.lookback_hours) + CATCH_UP_PERIOD
         closed = {month.month for month in self._months.closed_months()}
         states, failures, sent, overdue = [], [], 0, 0
         for cluster in _clusters(stored, newest, reach):
@@ -117,7 +117,7 @@ class DispatchService:
             seen += self._ledger.manifests(cluster.name, latest.hour - reach, min(latest.hour + HOUR, begin))
             scheduled = [latest.hour] if not latest.backfilled else []
         # A new cluster begins with the hour of the push, so that a failing first tick loses nothing.
-        oldest = min(begin, newest + HOUR - MAX_SILENCE)
+        oldest = min(begin, newest + HOUR - MAX_PUBLICATION_GAP)
         since = max(scheduled[0], oldest) if scheduled else floor_hour(max(cluster.pushed_at, begin))
         backfilled = {manifest.hour for manifest in seen if manifest.backfilled}
         if cluster.has_left and all(manifest.status == "incomplete" for manifest in seen):
@@ -142,20 +142,20 @@ class DispatchService:
         They are read after a time without publications, and once a day for other causes: a month that was reopened, a
         look-back that was shortened, or messages that a queue did not take.
         """
-        recent = newest - CATCH_UP
+        recent = newest - CATCH_UP_PERIOD
         if newest.hour and any(manifest.hour >= recent and not manifest.backfilled for manifest in manifests):
             return []
         oldest = newest - reach + HOUR
-        return self._ledger.manifests(cluster, oldest - MAX_SILENCE, oldest)
+        return self._ledger.manifests(cluster, oldest - MAX_PUBLICATION_GAP, oldest)
 
 
-def _clusters(stored: StoredSettings, newest: datetime, reach: timedelta) -> Iterator[_Cluster]:
+def _clusters(stored: StoredSettings, newest: datetime, search_period: timedelta) -> Iterator[_Cluster]:
     """Yield the clusters of the settings, then those that left them within the reach."""
     for cluster in stored.settings.clusters:
         yield _Cluster(cluster.name, stored.version, stored.pushed_at, newest)
     for name, departure in stored.departed.items():
         last = floor_hour(departure.left_at)
-        if last > newest - reach:
+        if last > newest - search_period:
             yield _Cluster(name, departure.version, departure.left_at, min(last, newest), has_left=True)
 
 

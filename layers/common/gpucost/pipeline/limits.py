@@ -53,7 +53,7 @@ class LimitsRecorder:
             return
         expires_at = now + settings.retention.periods().lines
         try:
-            stored = {limits.hour for limits in self._store.limits(cluster.name, hours[0], hours[-1] + HOUR)}
+            stored = {limits.hour for limits in self._store.limits_between(cluster.name, hours[0], hours[-1] + HOUR)}
             for run in consecutive_runs([hour for hour in hours if hour not in stored]):
                 for limits in self._readers(cluster, deadline).at_ends(run):
                     if limits.pools or limits.quotas:

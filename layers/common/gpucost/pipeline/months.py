@@ -10,7 +10,7 @@ from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.hours import HOUR, floor_hour, hours_between, parse_month
 from gpucost.core.ledger import ClosedMonth, HourSummary
 from gpucost.pipeline.attribute import roll_up
-from gpucost.pipeline.dispatch import MAX_SILENCE
+from gpucost.pipeline.dispatch import MAX_PUBLICATION_GAP
 from gpucost.storage.hour_versions import HourVersions
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
@@ -151,7 +151,7 @@ class MonthService:
             manifests = self._ledger.manifests(cluster, start, until)
             if departure is not None and all(manifest.status == "incomplete" for manifest in manifests):
                 continue  # for example, a misspelled name never has metrics
-            was_there = self._ledger.manifests(cluster, start - MAX_SILENCE, start)
+            was_there = self._ledger.manifests(cluster, start - MAX_PUBLICATION_GAP, start)
             first = start if was_there else min((manifest.hour for manifest in manifests), default=end)
             missing += len(hours_between(first, until)) - len(manifests)
             waiting += sum(manifest.status == "incomplete" and not manifest.is_abandoned() for manifest in manifests)

@@ -70,7 +70,7 @@ def pricing_of(
     blocks = tuple(
         CapacityBlock(
             reservation_id=block.reservation_id,
-            cluster=section.cluster_of(block, clusters),
+            cluster=section.cluster_of_unused_block(block, clusters),
             instance_type=block.instance_type,
             instances=block.instances,
             fee=block.fee_usd,

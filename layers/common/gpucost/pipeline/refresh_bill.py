@@ -39,11 +39,11 @@ class BillRefresh:
 
     months: tuple[datetime, ...] = ()
     """Months that were read, by their first moment."""
-    empty: tuple[datetime, ...] = ()
+    empty_months: tuple[datetime, ...] = ()
     """Of these, months without any line in the bill (yet); what is stored of them stays."""
-    closed: tuple[datetime, ...] = ()
+    closed_months: tuple[datetime, ...] = ()
     """Of these, months that will not be read again."""
-    changed: tuple[datetime, ...] = ()
+    changed_hours: tuple[datetime, ...] = ()
     """Hours whose bill changed; `BillStore.changes` returns them until they are settled."""
     notes: tuple[str, ...] = ()
     bytes_scanned: int = 0
@@ -60,7 +60,7 @@ class BillService:
     Args:
         readers: creates a reader of the export that the settings name.
         store: where the bill is stored.
-        node_pools: returns node pools by instance; needed with `blend: node_pool` only.
+        node_pools: returns node pools by instance; needed with `equalize_by: node_pool` only.
         clock: returns the current time.
     """
 
@@ -77,7 +77,7 @@ class BillService:
 
         Args:
             settings: the settings; without the section `pricing.cur` there is nothing to do.
-            months: months to read instead, closed or not, for example after a change of the blend.
+            months: months to read instead, closed or not, for example after a change of `equalize_by`.
 
         Raises:
             SourceError: the bill could not be read, or the store failed; days that are already stored stay.
@@ -100,19 +100,19 @@ class BillService:
         months = set(is_closed)
         while month <= now:
             months.add(month)
-            month = _next(month)
+            month = _next_month(month)
         return sorted(month for month in months if not is_closed.get(month))
 
     def _read(
         self, reader: "AthenaBill", month: datetime, cur: CurSettings, unused_to: str, so_far: BillRefresh
     ) -> BillRefresh:
-        end = _next(month)
-        pools = self._node_pools(month, end) if cur.blend == "node_pool" else {}
-        sharing = BillSharing(cur.blend, pools, unused_to, cur.unused_commitments)
+        end = _next_month(month)
+        pools = self._node_pools(month, end) if cur.equalize_by == "node_pool" else {}
+        sharing = BillSharing(cur.equalize_by, pools, unused_to, cur.unused_commitments)
         extract = reader.read(month, end)
         months, scanned = (*so_far.months, month), so_far.bytes_scanned + extract.bytes_scanned
         counter = _LineCounter()
-        changed = list(so_far.changed)
+        changed = list(so_far.changed_hours)
         notes = dict.fromkeys(so_far.notes)
         for day, lines in _by_day(counter.count(extract.lines), month, min(end, self._clock())):
             bills = {hour: build_bill(hour_lines, sharing) for hour, hour_lines in lines.items()}
@@ -126,14 +126,14 @@ class BillService:
                     )
                 )
         if not counter.lines:
-            return replace(so_far, months=months, empty=(*so_far.empty, month), bytes_scanned=scanned)
+            return replace(so_far, months=months, empty_months=(*so_far.empty_months, month), bytes_scanned=scanned)
         is_closed = counter.are_final and end <= self._clock()
         self._store.mark(month, is_closed=is_closed)
         return BillRefresh(
             months=months,
-            empty=so_far.empty,
-            closed=(*so_far.closed, month) if is_closed else so_far.closed,
-            changed=tuple(changed),
+            empty_months=so_far.empty_months,
+            closed_months=(*so_far.closed_months, month) if is_closed else so_far.closed_months,
+            changed_hours=tuple(changed),
             notes=tuple(notes),
             bytes_scanned=scanned,
         )
@@ -174,7 +174,7 @@ def _by_day(
             day += _DAY
         for hour, part in split_by_hour(line):
             waiting.setdefault(hour, []).append(part)
-    while has_lines and day < _next(first) and (day < end or waiting):
+    while has_lines and day < _next_month(first) and (day < end or waiting):
         yield day, _pop_day(waiting, day)
         day += _DAY
 
@@ -187,5 +187,5 @@ def _month(moment: datetime) -> datetime:
     return floor_day(moment).replace(day=1)
 
 
-def _next(month: datetime) -> datetime:
+def _next_month(month: datetime) -> datetime:
     return (month + timedelta(days=32)).replace(day=1)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from gpucost.sources.aws_prices.on_demand import AwsPriceList
     from gpucost.sources.aws_prices.spot import Ec2SpotHistory
 
-Source = Literal["spot", "on-demand", "shapes", "cur"]
-SOURCES: tuple[Source, ...] = get_args(Source)
+FetchedSource = Literal["spot", "on-demand", "shapes", "cur"]
+FETCHED_SOURCES: tuple[FetchedSource, ...] = get_args(FetchedSource)
 SPOT_HISTORY = timedelta(days=90)
 """How far back EC2 returns spot prices."""
 OVERLAP = timedelta(hours=2)
@@ -43,7 +43,7 @@ InUse = Mapping[str, Collection[str]]
 class SourceRefresh:
     """The result of refreshing one source."""
 
-    source: Source
+    source: FetchedSource
     prices: int
     """How many instance types (by zone or region) have changed prices or shapes; for the bill, how many hours."""
     changes: int
@@ -126,7 +126,7 @@ class PricesService:
             for region in {*seen, *priced["spot"], *priced["on-demand"]}
         }
         result = RefreshResult()
-        for source in SOURCES:
+        for source in FETCHED_SOURCES:
             if source not in self._fetched or due.source not in (None, source):
                 continue
             if source == "spot":
@@ -192,14 +192,14 @@ class PricesService:
         except (SourceError, ConflictError) as error:
             result.failures.append(f"the bill: {error}")
             return
-        changed = len(refreshed.changed)
+        changed = len(refreshed.changed_hours)
         result.refreshed.append(
             SourceRefresh("cur", changed, changed, notes=refreshed.notes, bytes_scanned=refreshed.bytes_scanned)
         )
 
     def _each_region(
         self,
-        source: Source,
+        source: FetchedSource,
         in_use: InUse,
         refresh_region: Callable[[str, Collection[str]], Iterable[tuple[PriceUpdate, set[str]]]],
         result: RefreshResult,

@@ -5,7 +5,7 @@ from datetime import datetime
 from gpucost.core.attribution import attribute
 from gpucost.core.errors import ConflictError, InvalidInputError
 from gpucost.core.ledger import Manifest, Retention, content_digest
-from gpucost.pipeline.attribute import HourResult, attribution_rules, publish_hour_closed, roll_up
+from gpucost.pipeline.attribute import HourResult, attribution_rules, publish_hour_published, roll_up
 from gpucost.pipeline.pricing import Pricer
 from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import HoursToRestate
@@ -59,7 +59,7 @@ class RestateService:
         for hour in message.starts():
             result = self._restate(message, hour, settings_version)
             if result is not None:
-                publish_hour_closed(self._bus, result.manifest, message.origin, message.correlation_id)
+                publish_hour_published(self._bus, result.manifest, message.origin, message.correlation_id)
                 results.append(result)
         roll_up(self._rollups, message.cluster, message.starts(), self._clock(), self._retention())
         return results

@@ -104,7 +104,7 @@ class LimitReports:
                 f"the period has more than {MAX_LINE_HOURS} hours, the maximum for limits. Shorten the period.",
             )
         clusters = select_clusters(parameters.cluster, self._settings_store.current(), scope)
-        limits = [hour for name in clusters for hour in self._store.limits(name, period.start, period.end)]
+        limits = [hour for name in clusters for hour in self._store.limits_between(name, period.start, period.end)]
         return period, sorted(limits, key=lambda hour: (hour.hour, hour.cluster))
 
 

@@ -29,14 +29,14 @@ class NodeRow:
     hour: datetime
     currency: str
     record: NodeHour | ClusterCharge
-    holders: tuple[Line, ...] | None = ()
+    lines: tuple[Line, ...] | None = ()
     """Lines on the node; None if another node had the same name in that hour, because lines name only the node."""
     position: int = 0
     """Position among all rows of the query."""
 
     def held_costs(self) -> Costs | None:
-        """Return the sum of the holders' costs; None if the holders are not known."""
-        return None if self.holders is None else Costs.total(line.costs() for line in self.holders)
+        """Return the sum of the lines' costs; None if the lines are not known."""
+        return None if self.lines is None else Costs.total(line.costs() for line in self.lines)
 
 
 @dataclass(frozen=True, slots=True)

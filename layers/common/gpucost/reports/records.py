@@ -70,8 +70,8 @@ class HourRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Trend:
-    """A period and the one before it."""
+class PeriodComparison:
+    """The costs of a period and of the previous one."""
 
     current: CostReport
     previous: CostReport

@@ -18,7 +18,7 @@ from gpucost.reports.lines import LinePage, LineReports
 from gpucost.reports.nodes import NodePage, NodeReports
 from gpucost.reports.parameters import QueryParameters, parse_cost_query, select_clusters
 from gpucost.reports.period_totals import PeriodTotals
-from gpucost.reports.records import CostReport, FleetRow, HourRow, PeriodCoverage, Trend
+from gpucost.reports.records import CostReport, FleetRow, HourRow, PeriodComparison, PeriodCoverage
 from gpucost.reports.scoped import scoped_hours
 from gpucost.reports.waste import WastePage, WasteReports
 from gpucost.storage.ports import Clock, PublishedHours, RollupReader, SettingsStore
@@ -117,7 +117,7 @@ class ReportService:
         self._check_unit_exists(name, result)
         return self._report(query, clusters, scope, result, totals, parameters.cursor, f"workloads of {name}")
 
-    def trend(self, name: str, parameters: QueryParameters, *, scope: Scope) -> Trend:
+    def trend(self, name: str, parameters: QueryParameters, *, scope: Scope) -> PeriodComparison:
         """Return a business unit's costs in a period and in the previous one.
 
         The previous period has the same length; for a calendar month it is the previous month.
@@ -146,7 +146,7 @@ class ReportService:
                 "compared. Shorten the period, or select one cluster."
             )
         current, previous = (replace(report, currency=(currencies or [report.currency])[0]) for report in reports)
-        return Trend(current, previous)
+        return PeriodComparison(current, previous)
 
     def waste(self, parameters: QueryParameters, *, scope: Scope) -> WastePage:
         """Return the workloads that waste most, since when they do, and their pods with waste.

@@ -1,6 +1,6 @@
-"""Creates all AWS clients: lazily, once per service and region, with timeouts and a limited number of retries."""
+"""Creates all AWS clients: lazily, with timeouts and a limited number of retries."""
 
-from functools import cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gpucost.core.errors import SourceError
@@ -45,82 +45,83 @@ def new_session() -> "boto3.Session":
     return boto3.Session(profile_name=_profile)
 
 
-def new_client(service: str, region: str | None = None) -> Any:
-    """A boto3 client with this process's credentials, in its region or another; respects `AWS_ENDPOINT_URL`."""
-    import boto3
+class AwsClients:
+    """Makes the boto3 clients of one session, each once; respects `AWS_ENDPOINT_URL`."""
 
-    # The type stubs need the service's name as a literal.
-    aws_client = boto3.client(service, region_name=region, config=config())  # type: ignore[call-overload]
-    if service == "dynamodb":
-        count_units(aws_client)
-    return aws_client
+    def __init__(self) -> None:
+        self._clients: dict[tuple[str, str | None], Any] = {}
+
+    @cached_property
+    def session(self) -> "boto3.Session":
+        """The session, with the credentials that it found first."""
+        return new_session()
+
+    def __call__(self, service: str, region: str | None = None) -> Any:
+        """Return the client of a service, in the session's region or another."""
+        key = service, region
+        if key not in self._clients:
+            # The type stubs need the service's name as a literal.
+            self._clients[key] = self.session.client(service, region_name=region, config=config())  # type: ignore[call-overload]
+            if service == "dynamodb":
+                tally_capacity_units(self._clients[key])
+        return self._clients[key]
+
+    @cached_property
+    def s3(self) -> Any:
+        """The client of S3, whose presigned URLs work in every region.
+
+        By default, some regions sign with version 2, which new buckets refuse. URLs also use the global endpoint, which
+        redirects requests for a new bucket and so breaks the signature.
+        """
+        from botocore.config import Config
+
+        regional = Config(
+            signature_version="s3v4", s3={"addressing_style": "virtual", "us_east_1_regional_endpoint": "regional"}
+        )
+        return self.session.client("s3", config=config().merge(regional))
+
+    def in_role(self, service: str, *, region: str | None, role_arn: str | None, external_id: str | None = None) -> Any:
+        """Create a client in another region or with another role. Its credentials last an hour, so it is not kept.
+
+        Raises:
+            SourceError: the role cannot be assumed.
+        """
+        credentials = self._assume_role(role_arn, external_id) if role_arn else {}
+        return self.session.client(service, region_name=region, config=config(), **credentials)  # type: ignore[call-overload]
+
+    def _assume_role(self, role_arn: str, external_id: str | None) -> dict[str, str]:
+        """Assume a role and return its temporary credentials as arguments of a client."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        condition = {"ExternalId": external_id} if external_id else {}
+        try:
+            credentials = self("sts").assume_role(RoleArn=role_arn, RoleSessionName="gpucost", **condition)[
+                "Credentials"
+            ]
+        except (BotoCoreError, ClientError) as error:
+            raise SourceError(f"the role {role_arn} could not be assumed: {error}") from error
+        return {
+            "aws_access_key_id": credentials["AccessKeyId"],
+            "aws_secret_access_key": credentials["SecretAccessKey"],
+            "aws_session_token": credentials["SessionToken"],
+        }
 
 
-@cache
-def client(service: str, region: str | None = None) -> Any:
-    """The process's client of a service; see `new_client`."""
-    return new_client(service, region)
-
-
-@cache
-def s3_client() -> Any:
-    """A boto3 client for S3 whose presigned URLs work in every region.
-
-    By default, some regions sign with version 2, which new buckets refuse. URLs also use the global endpoint, which
-    redirects requests for a new bucket and so breaks the signature.
-    """
-    import boto3
-    from botocore.config import Config
-
-    regional = Config(
-        signature_version="s3v4", s3={"addressing_style": "virtual", "us_east_1_regional_endpoint": "regional"}
-    )
-    return boto3.client("s3", config=config().merge(regional))
-
-
-def count_units(dynamodb: Any) -> None:
+def tally_capacity_units(dynamodb: Any) -> None:
     """Add the capacity units that a DynamoDB client consumes to the invocation's tally."""
     for operation in ("GetItem", "Query", "PutItem", "UpdateItem", "BatchWriteItem", "TransactWriteItems"):
-        dynamodb.meta.events.register(f"provide-client-params.dynamodb.{operation}", _ask_for_units)
-        dynamodb.meta.events.register(f"after-call.dynamodb.{operation}", _add_units)
+        dynamodb.meta.events.register(f"provide-client-params.dynamodb.{operation}", _request_capacity_units)
+        dynamodb.meta.events.register(f"after-call.dynamodb.{operation}", _tally_capacity_units)
 
 
-def _ask_for_units(params: dict[str, Any], **_: Any) -> dict[str, Any]:
+def _request_capacity_units(params: dict[str, Any], **_: Any) -> dict[str, Any]:
     return {"ReturnConsumedCapacity": "TOTAL", **params}
 
 
-def _add_units(parsed: dict[str, Any], **_: Any) -> None:
+def _tally_capacity_units(parsed: dict[str, Any], **_: Any) -> None:
     consumed = parsed.get("ConsumedCapacity", [])
     for capacity in consumed if isinstance(consumed, list) else [consumed]:
         tally.add("CapacityUnits", capacity.get("CapacityUnits", 0.0))
-
-
-def client_as(service: str, *, region: str | None, role_arn: str | None, external_id: str | None = None) -> Any:
-    """Create a client in another region or with another role. Its credentials last an hour, so it is not cached.
-
-    Raises:
-        SourceError: the role cannot be assumed.
-    """
-    import boto3
-
-    credentials = _assume_role(role_arn, external_id) if role_arn else {}
-    return boto3.client(service, region_name=region, config=config(), **credentials)  # type: ignore[call-overload]
-
-
-def _assume_role(role_arn: str, external_id: str | None) -> dict[str, str]:
-    """Assume a role and return its temporary credentials as arguments of a client."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    condition = {"ExternalId": external_id} if external_id else {}
-    try:
-        credentials = client("sts").assume_role(RoleArn=role_arn, RoleSessionName="gpucost", **condition)["Credentials"]
-    except (BotoCoreError, ClientError) as error:
-        raise SourceError(f"the role {role_arn} could not be assumed: {error}") from error
-    return {
-        "aws_access_key_id": credentials["AccessKeyId"],
-        "aws_secret_access_key": credentials["SecretAccessKey"],
-        "aws_session_token": credentials["SessionToken"],
-    }
 
 
 def config() -> "Config":

@@ -13,7 +13,6 @@ from requests.models import PreparedRequest
 
 from gpucost.core.errors import SourceError
 from gpucost.runtime.destinations import Origin, check_destination, origin_of
-from gpucost.runtime.secrets import secret_value
 
 _VALUE_FORMAT = '{"url": "https://host.example.com", "token": "…"}'
 
@@ -26,7 +25,7 @@ class BearerAuth(AuthBase):
         read: returns a secret's value.
     """
 
-    def __init__(self, secret: str, read: Callable[[str], str] = secret_value) -> None:
+    def __init__(self, secret: str, read: Callable[[str], str]) -> None:
         self._secret = secret
         self._read = read
 

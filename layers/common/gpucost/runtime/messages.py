@@ -8,9 +8,9 @@
 | `RecommendationsDue` | EventBridge Scheduler, `gpucost recommendations run` → recommend | the schedule's input |
 | `HoursDue` | dispatch, `gpucost backfill` → attribute | SQS `hours` and `backfill` |
 | `HoursToRestate` | dispatch, `gpucost hours restate` → attribute | SQS `backfill` |
-| `HourClosed` | attribute → alert | SNS `hour closed` |
-| `Tick` | dispatch → alert | SNS `hour closed`, too, distinguished by `kind` |
-| `ExternalAlerts` | AMP's alert manager → alert | SNS `hour closed`, too |
+| `HourPublished` | attribute → alert | SNS `hour published` |
+| `Tick` | dispatch → alert | SNS `hour published`, too, distinguished by `kind` |
+| `ExternalAlerts` | AMP's alert manager → alert | SNS `hour published`, too |
 
 Messages are delivered at least once and in any order. Each carries all that its reader needs, so that handling it twice
 has the same result.
@@ -168,11 +168,11 @@ class HoursToRestate(Message):
         return [self.first_hour + HOUR * i for i in range(self.hours)]
 
 
-class HourClosed(Message):
+class HourPublished(Message):
     """A version of a cluster-hour is published and can be read, or an attempt ended incomplete."""
 
     version: Literal[1] = 1
-    kind: Literal["hour-closed"] = "hour-closed"
+    kind: Literal["hour-published"] = "hour-published"
     cluster: str = Field(min_length=1)
     hour: Hour
     status: Status
@@ -244,7 +244,7 @@ class AlertInput(BaseModel):
     """Input of the alert function: one of these messages, distinguished by `kind`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    message: Annotated[HourClosed | Tick | ExternalAlerts, Field(discriminator="kind")]
+    message: Annotated[HourPublished | Tick | ExternalAlerts, Field(discriminator="kind")]
 
 
 def read_message(model: type[M], body: str | bytes) -> M:
@@ -256,7 +256,7 @@ def read_message(model: type[M], body: str | bytes) -> M:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        raise MessageError(f"not a valid {model.__name__}: {first_problem(error)}") from error
+        raise MessageError(f"not a valid {model.__name__}: {_first_problem(error)}") from error
 
 
 def read_attribute_input(body: str) -> HoursDue | HoursToRestate:
@@ -268,8 +268,8 @@ def read_attribute_input(body: str) -> HoursDue | HoursToRestate:
     return read_message(AttributeInput, f'{{"message": {body}}}').message
 
 
-def read_alert_input(body: str) -> HourClosed | Tick | ExternalAlerts:
-    """Parse a message of the `hour closed` topic.
+def read_alert_input(body: str) -> HourPublished | Tick | ExternalAlerts:
+    """Parse a message of the `hour published` topic.
 
     Raises:
         MessageError: as `read_message`.
@@ -277,7 +277,19 @@ def read_alert_input(body: str) -> HourClosed | Tick | ExternalAlerts:
     return read_message(AlertInput, f'{{"message": {body}}}').message
 
 
-def first_problem(error: ValidationError) -> str:
+def read_event(model: type[M], event: object) -> M:
+    """Parse the event with which a function is invoked.
+
+    Raises:
+        MessageError: the event does not fit; says what is wrong with its first wrong field.
+    """
+    try:
+        return model.model_validate(event)
+    except ValidationError as error:
+        raise MessageError(f"not a valid {model.__name__}: {_first_problem(error)}") from error
+
+
+def _first_problem(error: ValidationError) -> str:
     """Return the first problem of a failed validation as `field: problem`."""
     problem = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in problem["loc"])

@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gpucost.core.errors import SourceError
-from gpucost.runtime import aws
-from gpucost.runtime.messages import ExternalAlerts, HourClosed, HoursDue, HoursToRestate, Origin, Tick
+from gpucost.runtime.messages import ExternalAlerts, HourPublished, HoursDue, HoursToRestate, Origin, Tick
 
 BATCH = 10
 """Limit of SQS."""
@@ -36,9 +35,9 @@ class MessageBus:
         backfill_queue_url: str,
         dead_letter_queue_url: str,
         events_topic_arn: str,
-        client: Callable[[str], Any] | None = None,
+        client: Callable[[str], Any],
     ) -> None:
-        self._client = client or aws.client
+        self._client = client
         self._queues: dict[Origin, str] = {"schedule": hours_queue_url, "backfill": backfill_queue_url}
         self._dead_letter_queue_url = dead_letter_queue_url
         self._events_topic_arn = events_topic_arn
@@ -70,7 +69,7 @@ class MessageBus:
             )
         return sum(int(count) for count in answer["Attributes"].values())
 
-    def publish(self, message: HourClosed | Tick | ExternalAlerts) -> None:
+    def publish(self, message: HourPublished | Tick | ExternalAlerts) -> None:
         """Publish a message on the topic.
 
         Raises:
@@ -125,13 +124,13 @@ def _aws(action: str) -> Iterator[None]:
         raise SourceError(f"could not {action}: {type(error).__name__}") from error
 
 
-def waiting_messages(queue_url: str, *, client: Callable[[str], Any] | None = None) -> int | None:
+def waiting_messages(queue_url: str, *, client: Callable[[str], Any]) -> int | None:
     """Return about how many messages wait in a queue; None if the queue cannot be read."""
     if not queue_url:
         return None
     try:
         with _aws("count messages"):
-            answer = (client or aws.client)("sqs").get_queue_attributes(
+            answer = client("sqs").get_queue_attributes(
                 QueueUrl=queue_url, AttributeNames=["ApproximateNumberOfMessages"]
             )
     except SourceError:

@@ -13,10 +13,10 @@ from threading import Lock
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import Metrics
 
-NAMESPACE = "GpuCost"
+METRICS_NAMESPACE = "GpuCost"
 
 logger = Logger()
-metrics = Metrics(namespace=NAMESPACE)
+metrics = Metrics(namespace=METRICS_NAMESPACE)
 if stack := os.environ.get("GPUCOST_STACK"):  # two stacks in an account and region must not share alarms
     metrics.set_default_dimensions(stack=stack)
 

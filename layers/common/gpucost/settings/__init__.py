@@ -20,6 +20,7 @@ from gpucost.core.errors import SettingsError
 from gpucost.core.hours import floor_hour
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.settings.access import GrantSettings
+from gpucost.settings.metrics_sources import LabelName, MetricsSourcesSettings
 from gpucost.settings.pricing import PricingSettings
 from gpucost.settings.retention import RetentionSettings
 from gpucost.settings.section import (
@@ -36,7 +37,6 @@ from gpucost.settings.section import (
     matching_pattern,
     protects_secrets,
 )
-from gpucost.settings.sources import LabelName, SourcesSettings
 
 Share = Annotated[Decimal, Field(ge=0, le=1)]
 ClusterName = Annotated[
@@ -66,7 +66,8 @@ class PrometheusSettings(Section):
     retention_days: Annotated[int, Field(ge=1, le=1095)] | None = None
     """How long metrics are kept. By default the server's own setting; for AMP, which does not report it, 150 days."""
     max_samples_per_query: Annotated[int, Field(ge=1_000_000, le=10**12)] | None = None
-    """AMP refuses queries that would process more, free of charge. Default: 500 million ($0.05). For sigv4 only."""
+    """The most samples that AMP may process for one query. It lets a query over it fail, without a charge, and gpucost
+    does not split it. Default: 500 million ($0.05). Only with auth: sigv4, because only AMP has this limit."""
 
     @field_validator("url")
     @classmethod
@@ -108,7 +109,7 @@ class ClusterSettings(Section):
     prometheus: PrometheusSettings
     selector: dict[LabelName, str] = Field(default_factory=dict)
     """Label matchers that are added to every query, if several clusters share a workspace."""
-    sources: SourcesSettings = SourcesSettings()
+    sources: MetricsSourcesSettings = MetricsSourcesSettings()
     """Label matchers of each source's trusted series; by default all series are trusted."""
     slices_per_gpu: Annotated[int, Field(ge=1, le=64)] | None = None
     """How many units of `nvidia.com/gpu` are one GPU, if the node has no label that says so."""
@@ -227,7 +228,7 @@ class Settings(Section):
     @model_validator(mode="after")
     def _blocks_have_a_cluster(self) -> "Settings":
         for block in self.pricing.capacity_blocks:
-            self.pricing.cluster_of(block, tuple(cluster.name for cluster in self.clusters))
+            self.pricing.cluster_of_unused_block(block, tuple(cluster.name for cluster in self.clusters))
         return self
 
     @model_validator(mode="after")
@@ -405,13 +406,13 @@ def _fields_at(path: tuple[int | str, ...], model: type[Settings]) -> list[str]:
         if isinstance(part, int) or part in {"[key]", "policy", "custom"}:
             continue
         if _is_tag(path, index, model):
-            sections = [section for section in sections if part in _tags(section)]
+            sections = [section for section in sections if part in _discriminator_values(section)]
         else:
             sections = _sections_of(sections[0].model_fields[part].annotation)
     return [field.alias or name for name, field in sections[0].model_fields.items()]
 
 
-def _tags(section: Any) -> tuple[Any, ...]:
+def _discriminator_values(section: Any) -> tuple[Any, ...]:
     """The values of `rule` or `type` that select a model from a union."""
     return tuple(
         value

@@ -39,7 +39,11 @@ class CurSettings(Section):
     amount: Literal["net_amortized", "amortized"] | None = None
     """For CUR 2.0 only; default net_amortized. An export has `net_` columns only if the account has private
     discounts. FOCUS has one amount, EffectiveCost, which is net."""
-    blend: Blend = "instance_type"
+    equalize_by: Blend = "instance_type"
+    """Which instances pay the same hourly rate, although AWS applies Savings Plans to arbitrary ones.
+
+    `instance_type`: the mean of all instances of a type; `node_pool`: the mean of a type in a node pool; `none`: each
+    instance's own line on the bill."""
     unused_commitments: tuple[ChargeKind, ...] = CHARGE_KINDS
     """The kinds of unused commitments that are charged to a cluster. Other kinds are left out."""
     unused_commitments_to: Name | None = None

@@ -13,7 +13,7 @@ from gpucost.settings.section import Name, Percent, Positive, Section, UtcTime, 
 Currency = Annotated[str, matching_pattern(r"[A-Z]{3}", "a currency's three capital letters, such as USD")]
 
 
-class Matchers(Section):
+class NodeMatchers(Section):
     """The nodes to which an entry applies: all given shell patterns must match. Without patterns, all nodes."""
 
     cluster: Name | None = None
@@ -28,7 +28,7 @@ class Matchers(Section):
     until: UtcTime | None = None
 
     @model_validator(mode="after")
-    def _ends_after_it_begins(self) -> "Matchers":
+    def _ends_after_it_begins(self) -> "NodeMatchers":
         if self.since and self.until and self.until <= self.since:
             raise ValueError("until must be after from")
         return self
@@ -42,7 +42,7 @@ class Matchers(Section):
         return patterns
 
 
-class RateSettings(Matchers):
+class RateSettings(NodeMatchers):
     """A price in the settings, for some nodes."""
 
     gpu_hourly_usd: Positive | None = None
@@ -60,7 +60,7 @@ class RateSettings(Matchers):
         return self
 
 
-class DiscountSettings(Matchers):
+class DiscountSettings(NodeMatchers):
     """A private discount on prices that do not include it. The bill (cur) includes it."""
 
     percent: Percent
@@ -79,7 +79,7 @@ class CapacityBlockSettings(Section):
     """The upfront price of the whole block."""
     since: Annotated[UtcTime, Field(alias="from")]
     until: UtcTime
-    cluster: Name | None = None
+    charge_unused_to: Name | None = None
     """The cluster to which unused instance-hours are charged; required if there are several clusters."""
 
     @model_validator(mode="after")
@@ -109,9 +109,10 @@ Split = Annotated[
 
 
 class OnDemandSettings(Section):
-    """Which of the offers in the AWS Price List applies."""
+    """Selects the on-demand prices in the AWS Price List that apply to the clusters' nodes."""
 
     tenancy: Literal["Shared", "Dedicated", "Host"] = "Shared"
+    """The tenancy of the EC2 instances, as the Price List spells it."""
 
 
 class PricingSettings(Section):
@@ -127,6 +128,7 @@ class PricingSettings(Section):
     gpu_hourly_usd: Positive | None = None
     """For source `constant`: price of one physical GPU for one hour."""
     rates: tuple[RateSettings, ...] = ()
+    """For source `rates`: prices of GPUs or nodes, or percentages of on-demand prices, for the nodes they match."""
     discounts: tuple[DiscountSettings, ...] = ()
     capacity_blocks: tuple[CapacityBlockSettings, ...] = ()
     on_demand: OnDemandSettings = OnDemandSettings()
@@ -172,15 +174,16 @@ class PricingSettings(Section):
         configured = self.sources or ((self.source,) if self.source else ())
         return configured if "override" in configured else ("override", *configured)
 
-    def cluster_of(self, block: CapacityBlockSettings, clusters: tuple[str, ...]) -> str:
-        """The cluster that a block belongs to.
+    def cluster_of_unused_block(self, block: CapacityBlockSettings, clusters: tuple[str, ...]) -> str:
+        """The cluster to which a block's unused instance-hours are charged.
 
         Raises:
             ValueError: the block names an unknown cluster, or none although there are several.
         """
-        name = block.cluster or (clusters[0] if len(clusters) == 1 else "")
+        name = block.charge_unused_to or (clusters[0] if len(clusters) == 1 else "")
         if name not in clusters:
             raise ValueError(
-                f"pricing.capacity_blocks: block {block.reservation_id} needs one of the clusters {', '.join(clusters)}"
+                f"pricing.capacity_blocks: charge_unused_to of block {block.reservation_id} needs one of the clusters "
+                f"{', '.join(clusters)}"
             )
         return name

@@ -19,7 +19,7 @@ from typing import Any
 from gpucost.core.hours import month_of
 from gpucost.core.ledger import ClosedMonth, Manifest
 from gpucost.storage import keys
-from gpucost.storage.manifests import read_manifest, write_manifest
+from gpucost.storage.manifests import manifest_item, read_manifest
 from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text
 
 MONTHS = "MONTHS"
@@ -60,7 +60,7 @@ class HourVersions:
         month, current = key(MONTHS, month_of(manifest.hour)), replacing
         if replacing is not None and replacing.is_adjustment:
             current = self.current(manifest.cluster, manifest.hour)
-        item = write_manifest(manifest, expires_at)
+        item = manifest_item(manifest, expires_at)
         if manifest.is_adjustment:
             if replacing is not None and replacing.is_adjustment:
                 condition = _is_adjustment_of(replacing, current)

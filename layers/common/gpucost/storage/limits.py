@@ -20,7 +20,7 @@ from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text
 
 
 class LimitsStore:
-    """Limits and quotas by hour.
+    """Stores node pools' limits and GPU quotas (ResourceQuota) by hour.
 
     Args:
         client: a boto3 DynamoDB client.
@@ -53,8 +53,8 @@ class LimitsStore:
         }
         self._table.put_all([item])
 
-    def limits(self, cluster: str, start: datetime, end: datetime) -> list[Limits]:
-        """Return the limits of hours in `[start, end)`, oldest first; hours without any are left out."""
+    def limits_between(self, cluster: str, start: datetime, end: datetime) -> list[Limits]:
+        """Return the limits and quotas of hours in `[start, end)`, oldest first; hours without any are left out."""
         partition = keys.partition(cluster, "limits")
         first, last = keys.hour(start), keys.hour(end - HOUR)
         items = self._table.query(partition, "sk BETWEEN :first AND :last", first=first, last=last)

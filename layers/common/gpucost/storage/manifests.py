@@ -12,7 +12,7 @@ _STATUS: dict[str, Status] = {"c": "complete", "p": "provisional", "i": "incompl
 _CODE = {status: code for code, status in _STATUS.items()}
 
 
-def write_manifest(manifest: Manifest, expires_at: datetime) -> Item:
+def manifest_item(manifest: Manifest, expires_at: datetime) -> Item:
     """Return the item of a current version or of an adjustment. Notes have an item of their own."""
     kind: keys.Kind = "adjustments" if manifest.is_adjustment else "hours"
     item: dict[str, dict[str, str]] = {

@@ -200,7 +200,7 @@ class PriceStore:
         def drop(overrides: list[Override]) -> tuple[Override, PriceChange | None]:
             index = next((index for index, override in enumerate(overrides) if override.id == override_id), None)
             if index is None:
-                raise NotFoundError(f"there is no override {override_id!r}; `gpucost prices history` lists them")
+                raise NotFoundError(f"there is no override {override_id!r}; `gpucost prices changes` lists them")
             before = overrides[index]
             if before.dropped_at is not None and before.price.valid_to is not None and at >= before.price.valid_to:
                 return before, None

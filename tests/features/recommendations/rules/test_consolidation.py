@@ -1,4 +1,4 @@
-"""Consolidation: pools whose pods would fit on fewer nodes, against a fleet that moves its pods together."""
+"""Consolidation of pools whose pods fit on fewer nodes, compared with a fleet that packs its pods every hour."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -13,14 +13,14 @@ from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.review import review_cluster
 from gpucost.features.recommendations.rules.consolidation import pack_nodes
 from tests.features.recommendations import simulated_fleet as sim
-from tests.features.recommendations.rules.test_rightsizing import look_at
+from tests.features.recommendations.look_backs import look_back_of
 
 HOURS = 192
-SPREAD = sim.Pool("spread", "g5.48xlarge", 8, Decimal(16), packs=False, keeps=6)
+SPREAD = sim.Pool("spread", "g5.48xlarge", 8, Decimal(16), packs_pods=False, min_nodes=6)
 
 
 def loads_on(pool: sim.Pool) -> list[sim.Load]:
-    """Two services that shrink at night, pods of three sizes, spread over nodes that never go."""
+    """A service that shrinks at night and jobs of two sizes, spread over nodes that are never removed."""
 
     def by_day(hour: int) -> int:
         return 9 if 8 <= hour % 24 < 20 else 3
@@ -34,15 +34,15 @@ def loads_on(pool: sim.Pool) -> list[sim.Load]:
 
 def recommended(loads: list[sim.Load]) -> tuple[list[RecommendationContent], float]:
     records = list(sim.simulate(loads, HOURS))
-    found = review_cluster(look_at(records), sim.START + timedelta(hours=HOURS), {})
+    review = review_cluster(look_back_of(records), sim.START + timedelta(hours=HOURS), {})
     return [
-        recommendation for recommendation in found.recommendations if recommendation.kind == "consolidate"
+        recommendation for recommendation in review.recommendations if recommendation.kind == "consolidate"
     ], sim.costs(records)[0]
 
 
 def test_consolidation_saving_matches_the_packed_fleet() -> None:
     ((recommendation,), before) = recommended(loads_on(SPREAD))
-    moved = replace(SPREAD, packs=True, keeps=0, moves=True)
+    moved = replace(SPREAD, packs_pods=True, min_nodes=0, repacks_hourly=True)
     after = sim.costs(list(sim.simulate(loads_on(moved), HOURS)))[0]
     assert float(recommendation.saving.usd) == pytest.approx(before - after, rel=0.1)
     assert recommendation.subject.node_pool == "spread"
@@ -51,13 +51,13 @@ def test_consolidation_saving_matches_the_packed_fleet() -> None:
     assert "GPUs only" in recommendation.evidence.facts["packing"]
 
 
-@pytest.mark.parametrize("pool", [replace(SPREAD, packs=True, keeps=0, moves=True), sim.Pool("solo")])
+@pytest.mark.parametrize("pool", [replace(SPREAD, packs_pods=True, min_nodes=0, repacks_hourly=True), sim.Pool("solo")])
 def test_packed_pool_gets_no_recommendation(pool: sim.Pool) -> None:
     loads = loads_on(pool) if pool.gpus > 1 else [sim.Load("a", lambda _: 2.0, lambda _: 4, pool=pool)]
     assert recommended(loads)[0] == []
 
 
-@pytest.mark.parametrize("change", [{"price_source": ""}, {"keeps": 0, "packs": True}])
+@pytest.mark.parametrize("change", [{"price_source": ""}, {"min_nodes": 0, "packs_pods": True}])
 def test_pools_without_prices_or_spare_nodes_get_no_recommendation(change: dict[str, object]) -> None:
     pool = replace(SPREAD, **change)  # type: ignore[arg-type]
     loads = [replace(load, pods=lambda _: 4) for load in loads_on(pool)[:1]]
@@ -65,28 +65,28 @@ def test_pools_without_prices_or_spare_nodes_get_no_recommendation(change: dict[
 
 
 def test_pools_of_slices_are_not_packed_by_their_shares() -> None:
-    pool = replace(SPREAD, keeps=4)
-    loads = [sim.Load("s", lambda _: 0.4, lambda _: 5, pool=pool, slice=Decimal(1) / 7)]
+    pool = replace(SPREAD, min_nodes=4)
+    loads = [sim.Load("s", lambda _: 0.4, lambda _: 5, pool=pool, gpu_share=Decimal(1) / 7)]
     assert recommended(loads)[0] == []
 
 
 def fewest(sizes: list[int], node: int) -> int:
-    """By trying every place for every pod."""
+    """The fewest nodes, found by trying every node for every pod."""
     best = len(sizes)
 
-    def index(at: int, free: list[int]) -> None:
+    def try_nodes(position: int, free: list[int]) -> None:
         nonlocal best
         if len(free) >= best:
             return
-        if at == len(sizes):
+        if position == len(sizes):
             best = len(free)
             return
-        for where, left in enumerate(free):
-            if left >= sizes[at]:
-                index(at + 1, [*free[:where], left - sizes[at], *free[where + 1 :]])
-        index(at + 1, [*free, node - sizes[at]])
+        for number, left in enumerate(free):
+            if left >= sizes[position]:
+                try_nodes(position + 1, [*free[:number], left - sizes[position], *free[number + 1 :]])
+        try_nodes(position + 1, [*free, node - sizes[position]])
 
-    index(0, [])
+    try_nodes(0, [])
     return best
 
 
@@ -99,41 +99,43 @@ def test_packing_is_exact_for_the_usual_sizes(sizes: list[int]) -> None:
 
 @settings(max_examples=60)
 @given(st.lists(st.integers(1, 8), max_size=8))
-def test_packing_of_odd_sizes_is_possible_and_near_the_fewest(sizes: list[int]) -> None:
-    found = pack_nodes([(float(size), sizes.count(size)) for size in sorted(set(sizes), reverse=True)], 8)
+def test_packing_of_odd_sizes_is_within_the_bound_of_first_fit_decreasing(sizes: list[int]) -> None:
+    node_count = pack_nodes([(float(size), sizes.count(size)) for size in sorted(set(sizes), reverse=True)], 8)
     best = fewest(sizes, 8)
-    assert found is not None
-    assert best <= found <= Fraction(11, 9) * best + Fraction(6, 9)
+    assert node_count is not None
+    assert best <= node_count <= Fraction(11, 9) * best + Fraction(6, 9)
 
 
 def test_a_pod_larger_than_a_node_cannot_be_packed() -> None:
     assert pack_nodes([(9.0, 1)], 8) is None
 
 
-def test_nodes_that_the_next_hour_needs_are_not_spare() -> None:
-    """They take minutes to come: what is empty every other hour stays."""
-    pool = replace(SPREAD, keeps=4)
+def test_nodes_empty_every_other_hour_are_not_spare() -> None:
+    """A new node takes minutes to start, so a node that the next hour needs stays."""
+    pool = replace(SPREAD, min_nodes=4)
     loads = [sim.Load("pulse", lambda _: 8.0, lambda hour: 4 if hour % 2 else 1, gpus=8, kind="Job", pool=pool)]
     assert recommended(loads)[0] == []
 
 
 def test_nodes_needed_in_a_neighboring_hour_are_not_spare() -> None:
-    """By hand: four nodes are needed every fourth hour, one in between; three are spare in one hour of four, and in
-    the last hour, of which nobody knows what follows."""
-    pool = replace(SPREAD, keeps=4)
+    """By hand: every fourth hour needs four nodes, the others one. Three nodes are spare in one hour of four, and in
+    the last hour, which has no successor.
+    """
+    pool = replace(SPREAD, min_nodes=4)
     loads = [sim.Load("pulse", lambda _: 8.0, lambda hour: 1 if hour % 4 else 4, gpus=8, kind="Job", pool=pool)]
     ((recommendation,), _) = recommended(loads)
     assert float(recommendation.saving.usd) == pytest.approx(3 * 16 * (48 + 1) / HOURS * 730)
 
 
-def test_of_pools_of_slices_the_nodes_that_hold_nothing_are_spare() -> None:
-    """By hand: five sevenths of a GPU on one node of four; how the others' GPUs are cut does not matter."""
-    pool = replace(SPREAD, keeps=4, packs=True)
-    tight = replace(pool, name="tight", instance_type="g5.12xlarge", gpus=4, keeps=1)
-    loads = [sim.Load(name, lambda _: 0.4, lambda _: 5, pool=own, slice=Decimal(1) / 7)
-             for name, own in (("s", pool), ("t", tight))]  # fmt: skip
+def test_empty_nodes_of_a_pool_of_slices_are_spare() -> None:
+    """By hand: pods hold five sevenths of a GPU on one of four nodes. The layout of the other GPUs does not matter."""
+    pool = replace(SPREAD, min_nodes=4, packs_pods=True)
+    tight = replace(pool, name="tight", instance_type="g5.12xlarge", gpus=4, min_nodes=1)
+    loads = [sim.Load(name, lambda _: 0.4, lambda _: 5, pool=node_pool, gpu_share=Decimal(1) / 7)
+             for name, node_pool in (("s", pool), ("t", tight))]  # fmt: skip
     ((recommendation,), before) = recommended(loads)
-    after = sim.costs(list(sim.simulate([replace(load, pool=replace(load.pool, keeps=0)) for load in loads], HOURS)))[0]
+    shrunk = [replace(load, pool=replace(load.pool, min_nodes=0)) for load in loads]
+    after = sim.costs(list(sim.simulate(shrunk, HOURS)))[0]
     assert recommendation.subject.node_pool == "spread"
     assert float(recommendation.saving.usd) == pytest.approx(3 * 16 * 730)
     assert float(recommendation.saving.usd) == pytest.approx(before - after)

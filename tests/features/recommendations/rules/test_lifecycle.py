@@ -1,4 +1,4 @@
-"""What becomes of advice: applied when the figures show it, verified after a week, gone when nothing supports it."""
+"""States of a recommendation: applied when the figures show it, verified after a week, withdrawn if unsupported."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ def opened(recommendation: RecommendationContent) -> Recommendation:
 
 
 def weekly(day: float, night: float, days: int = 30) -> list[float | None]:
-    """Held by day and by night, and nothing at weekends."""
+    """GPUs held by day and by night, and none at weekends."""
     return [
         0.0 if (START + timedelta(hours=hour)).weekday() >= 5 else day if 8 <= hour % 24 < 20 else night
         for hour in range(24 * days)
@@ -47,15 +47,18 @@ def weekly(day: float, night: float, days: int = 30) -> list[float | None]:
 
 
 def run(
-    known: list[Recommendation], held: Sequence[float | None] | None, found: list[RecommendationContent]
+    stored: list[Recommendation], held: Sequence[float | None] | None, contents: list[RecommendationContent]
 ) -> list[Recommendation]:
-    cost = [None if own is None else own * 2 for own in held or []]
+    cost = [None if gpus is None else gpus * 2 for gpus in held or []]
     return update_recommendations(
-        known, {recommendation.id: recommendation for recommendation in found}, SingleSubject(START, held, cost), NOW
+        stored,
+        {recommendation.id: recommendation for recommendation in contents},
+        SingleSubject(START, held, cost),
+        NOW,
     )
 
 
-def test_an_id_is_stable_and_tells_things_apart() -> None:
+def test_id_depends_on_kind_and_subject_only() -> None:
     recommendation = content()
     assert recommendation.id == replace(recommendation, summary="other words", current_gpus=Decimal(9)).id
     assert recommendation.id != content(workload="chat2").id
@@ -75,16 +78,16 @@ def test_repeated_recommendation_stays_open_since_the_first() -> None:
 
 
 @pytest.mark.parametrize("hours", [6, 100])
-def test_a_change_is_found_and_dated_to_the_hour(hours: int) -> None:
+def test_applied_change_is_dated_to_the_hour(hours: int) -> None:
     held: Sequence[float | None] = [8.0] * (720 - hours) + [2.0] * hours
-    for found in ([], [content()]):  # whether the look-back still shows the waste or no longer
-        (new,) = run([opened(content())], held, found)
+    for contents in ([], [content()]):  # the look-back may or may not show the waste still
+        (new,) = run([opened(content())], held, contents)
         assert (new.state, new.applied_at) == ("applied", START + timedelta(hours=720 - hours))
         assert new.verified_usd is None
 
 
-def test_five_hours_are_not_believed_yet_and_lower_no_claim() -> None:
-    """What is verified later is at most what was claimed: not what is left to save once the change has begun."""
+def test_five_changed_hours_do_not_apply_or_lower_the_saving() -> None:
+    """The verified saving is limited by the claimed one, so a change that has begun must not lower the claim."""
     less = replace(content(), saving=replace(content().saving, usd=Decimal(7_900)))
     (new,) = run([opened(content())], [8.0] * 715 + [2.0] * 5, [less])
     assert (new.state, new.content.saving.usd) == ("open", Decimal(10_000))
@@ -92,7 +95,7 @@ def test_five_hours_are_not_believed_yet_and_lower_no_claim() -> None:
     assert (same.state, same.content.saving.usd) == ("open", Decimal(7_900))
 
 
-def test_nights_and_weekends_are_no_change() -> None:
+def test_nights_and_weekends_do_not_count_as_a_change() -> None:
     for days in range(15, 31):
         held = weekly(8.0, 1.0, days)
         assert [recommendation.state for recommendation in run([opened(content())], held, [content()])] == ["open"], (
@@ -101,7 +104,7 @@ def test_nights_and_weekends_are_no_change() -> None:
 
 
 @pytest.mark.parametrize("end", [24 * 26 + 10, 24 * 26 + 15, 24 * 27 + 20, 24 * 28 + 7])
-def test_a_weekend_is_compared_with_the_weekend_before_and_not_with_friday(end: int) -> None:
+def test_weekend_is_compared_with_the_weekend_before(end: int) -> None:
     """Day 26 of the simulation is a Saturday: one GPU is held at weekends, eight on working days."""
     days = [1.0 if (START + timedelta(hours=hour)).weekday() >= 5 else 8.0 for hour in range(24 * 30)]
     held: list[float | None] = [*days[:end]]
@@ -112,7 +115,7 @@ def test_a_weekend_is_compared_with_the_weekend_before_and_not_with_friday(end: 
     assert new.state == "applied", "a week ago the same hours held eight"
 
 
-def test_a_change_is_seen_under_a_weekly_pattern() -> None:
+def test_change_is_detected_under_a_weekly_pattern() -> None:
     held = weekly(8.0, 1.0, 23) + weekly(2.0, 1.0)[24 * 23 : 24 * 26]
     (new,) = run([opened(content())], held, [])
     assert new.state == "applied"
@@ -120,7 +123,7 @@ def test_a_change_is_seen_under_a_weekly_pattern() -> None:
     assert START + timedelta(days=22) < new.applied_at <= START + timedelta(days=23, hours=8)
 
 
-def test_a_saving_is_verified_over_a_week() -> None:
+def test_saving_is_verified_over_a_week() -> None:
     held: Sequence[float | None] = [8.0] * (720 - 168) + [2.0] * 168
     (new,) = run([opened(content())], held, [])
     assert new.state == "verified"
@@ -139,13 +142,13 @@ def test_undone_recommendation_is_open_again() -> None:
     assert (new.state, new.applied_at) == ("open", None)
 
 
-def test_an_idle_workload_that_is_gone_was_scaled_to_zero() -> None:
+def test_removed_idle_workload_counts_as_scaled_to_zero() -> None:
     recommendation = content("idle", then=0)
     (new,) = run([opened(recommendation)], [8.0] * 600 + [0.0] * 120, [])
     assert (new.state, new.applied_at) == ("applied", START + timedelta(hours=600))
 
 
-def test_more_gpus_are_applied_when_they_are_there() -> None:
+def test_added_gpus_are_applied_when_the_workload_holds_them() -> None:
     recommendation = content("add-gpus", now=2, then=4)
     (new,) = run([opened(recommendation)], [2.0] * 700 + [4.0] * 20, [])
     assert new.state == "applied"

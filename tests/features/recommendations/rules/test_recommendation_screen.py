@@ -20,7 +20,7 @@ from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPric
 from gpucost.features.recommendations.review import review_cluster
 from gpucost_cli.recommendation_screen import COLUMNS, render_recommendation
 from tests.features.recommendations import simulated_fleet as sim
-from tests.features.recommendations import simulated_queue as line
+from tests.features.recommendations import simulated_queue
 from tests.records import use_of
 
 HOURS = 672
@@ -29,7 +29,7 @@ A100 = "NVIDIA A100-SXM4-40GB"
 
 
 def fleet() -> Iterator[sim.Load]:
-    """One workload or pool for each kind; the commitment is for what they leave."""
+    """One workload or pool for each kind; the commitment covers the remaining steady nodes."""
     yield sim.Load(f"{LONG}-0", lambda _: 0.0, lambda _: 2, kind="StatefulSet")
     yield sim.Load(f"{LONG}-1", sim.daily(0.2, 0.9, random.Random(1)), lambda _: 6)
     yield sim.Load(f"{LONG}-2", lambda _: 2.0, lambda _: 2)
@@ -46,29 +46,32 @@ def fleet() -> Iterator[sim.Load]:
             f"{LONG}-s{number}", lambda hour, number=number: 0.6 if hour % 2 == number % 2 else 0.05, lambda _: 1,  # type: ignore[misc]
             pool=shared, kind="Job", memory_gib=5.0,
         )  # fmt: skip
-    spread = sim.Pool(f"{LONG}-spread", "g5.48xlarge", 8, Decimal(16), packs=False, keeps=6)
+    spread = sim.Pool(f"{LONG}-spread", "g5.48xlarge", 8, Decimal(16), packs_pods=False, min_nodes=6)
     yield sim.Load(f"{LONG}-p", lambda _: 6.0, lambda _: 9, pool=spread, kind="Job")
 
 
 @pytest.fixture(scope="module")
 def recommended() -> dict[str, RecommendationContent]:
-    """The longest of each kind."""
-    queue = sim.Pool(f"{LONG}-queue", "g5.12xlarge", 1, Decimal(6), keeps=1)
-    jobs = [line.Job(f"{LONG}-{day}-{n}", 24 * day + 9, 4, 1, f"{LONG}-ns") for day in range(28) for n in range(3)]
-    loads = [*fleet(), *line.loads(jobs, queue, 1, HOURS)]
-    look = LookBack("demo", sim.START, HOURS)
-    look.memory_peaks.update(sim.memory(loads, HOURS))
-    look.add_waits(line.waits(jobs, queue, 1, HOURS))
+    """The longest recommendation of each kind."""
+    queue = sim.Pool(f"{LONG}-queue", "g5.12xlarge", 1, Decimal(6), min_nodes=1)
+    jobs = [simulated_queue.Job(f"{LONG}-{day}-{number}", 24 * day + 9, 4, 1, f"{LONG}-ns")
+            for day in range(28) for number in range(3)]  # fmt: skip
+    loads = [*fleet(), *simulated_queue.loads(jobs, queue, 1, HOURS)]
+    look_back = LookBack("demo", sim.START, HOURS)
+    look_back.memory_peaks.update(sim.memory(loads, HOURS))
+    look_back.add_waits(simulated_queue.waits(jobs, queue, 1, HOURS))
     for record in sim.simulate(loads, HOURS):
-        look.add(record.hour, map(use_of, record.lines), record.nodes, record.currency)
-    look.spot_prices["g5.xlarge"] = SpotPrice(0.5, 0.5, 0.5)
-    look.reserved_prices.update({"g5.xlarge": ReservedPrice(0.9, "g5.*"), "g6.xlarge": ReservedPrice(0.5, "g6.xlarge")})
-    found: dict[str, RecommendationContent] = {}
-    for recommendation in review_cluster(look, sim.START + timedelta(hours=HOURS), {}).recommendations:
-        known = found.get(recommendation.kind)
-        if known is None or len(str(known)) < len(str(recommendation)):
-            found[recommendation.kind] = recommendation
-    return found
+        look_back.add(record.hour, map(use_of, record.lines), record.nodes, record.currency)
+    look_back.spot_prices["g5.xlarge"] = SpotPrice(0.5, 0.5, 0.5)
+    look_back.reserved_prices.update(
+        {"g5.xlarge": ReservedPrice(0.9, "g5.*"), "g6.xlarge": ReservedPrice(0.5, "g6.xlarge")}
+    )
+    longest: dict[str, RecommendationContent] = {}
+    for recommendation in review_cluster(look_back, sim.START + timedelta(hours=HOURS), {}).recommendations:
+        previous = longest.get(recommendation.kind)
+        if previous is None or len(str(previous)) < len(str(recommendation)):
+            longest[recommendation.kind] = recommendation
+    return longest
 
 
 @pytest.mark.parametrize("kind", get_args(RecommendationKind))
@@ -86,21 +89,21 @@ def test_recommendation_is_rendered_completely(
     assert lines[len(lines) - len(patch) :] == patch
     assert max(map(len, lines[: len(lines) - len(patch)])) <= COLUMNS, "\n".join(lines)
     text = " ".join(" ".join(lines).split())
-    for said in (
+    for expected in (
         recommendation.id,
         recommendation.content.risk_note,
         f"{abs(recommendation.content.saving.usd):,.2f}",
         "evidence",
         "confidence",
     ):
-        assert said in text
+        assert expected in text
     for name in recommendation.content.evidence.facts:
         assert f"{name}:" in text
 
 
 def test_control_characters_of_a_name_do_not_reach_the_terminal(recommended: dict[str, RecommendationContent]) -> None:
-    about = RecommendationSubject("demo", "u", "ns", "Deployment", "x\x1b[2J")
-    recommendation = replace(recommended["idle"], subject=about, summary="Scale x\x1b[2J down")
+    subject = RecommendationSubject("demo", "u", "ns", "Deployment", "x\x1b[2J")
+    content = replace(recommended["idle"], subject=subject, summary="Scale x\x1b[2J down")
     assert "\x1b" not in "\n".join(
-        render_recommendation(Recommendation(recommendation, "open", sim.START, sim.START, sim.START))
+        render_recommendation(Recommendation(content, "open", sim.START, sim.START, sim.START))
     )

@@ -1,142 +1,133 @@
-"""Advice on simulated fleets whose best plan is known: what is found, what is not said, and what it saves."""
+"""Idle and rightsizing recommendations on simulated fleets whose best plan is known: recall, precision, savings."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timedelta
 
 import pytest
 
 from gpucost.core.model import HourRecord, Line
-from gpucost.features.recommendations.history import LookBack
 from gpucost.features.recommendations.model import RecommendationContent, Review
 from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import simulated_fleet as sim
-from tests.records import use_of
+from tests.features.recommendations.look_backs import look_back_of, review_of
 
 HOURS = 192
 KINDS = ("idle", "fewer-gpus", "add-gpus")
 
 
-def look_at(
-    records: Sequence[HourRecord], memory: Mapping[datetime, Mapping[tuple[str, str], float]] | None = None
-) -> LookBack:
-    look = LookBack("demo", records[0].hour, len(records))
-    look.memory_peaks.update(memory or {})
-    for record in records:
-        if record.status != "incomplete":
-            look.add(record.hour, map(use_of, record.lines), record.nodes, record.currency)
-    return look
-
-
-def review_of(records: Sequence[HourRecord]) -> Review:
-    return review_cluster(look_at(records), records[-1].hour + timedelta(hours=2), {})
-
-
 Fleets = list[tuple[list[sim.Load], list[HourRecord], Review]]
 
 
-def made(seeds: Iterable[int]) -> Fleets:
-    found = []
+def reviewed_fleets(seeds: Iterable[int]) -> Fleets:
+    reviewed = []
     for seed in seeds:
         loads = sim.fleet(seed, 48, HOURS)
         records = list(sim.simulate(loads, HOURS, noise=0.01, seed=seed))
-        found.append((loads, records, review_of(records)))
-    return found
+        reviewed.append((loads, records, review_of(records)))
+    return reviewed
 
 
 @pytest.fixture(scope="module")
 def fleets() -> Fleets:
-    return made((1, 2))
+    return reviewed_fleets((1, 2))
 
 
 @pytest.mark.heavy
 def test_recall_precision_and_savings_on_many_fleets() -> None:
-    many = made(range(3, 23))
+    many = reviewed_fleets(range(3, 23))
     for kind in KINDS:
         test_recall_and_precision_are_095_at_least(many, kind)
     test_insufficient_data_gives_no_recommendation(many)
     test_estimated_savings_match_a_fleet_simulated_with_the_change(many)
-    test_with_the_advice_applied_the_busiest_hour_is_at_70_percent_at_most(many)
+    test_busiest_hour_after_the_change_is_70_percent_at_most(many)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_recall_and_precision_are_095_at_least(fleets: Fleets, kind: str) -> None:
-    wanted, given = set(), set()
-    for number, (loads, _, found) in enumerate(fleets):
-        wanted |= {(number, load.name) for load in loads if load.truth == kind}
-        given |= {
+    expected, reported = set(), set()
+    for number, (loads, _, review) in enumerate(fleets):
+        expected |= {(number, load.name) for load in loads if load.expected_kind == kind}
+        reported |= {
             (number, recommendation.subject.workload)
-            for recommendation in found.recommendations
+            for recommendation in review.recommendations
             if recommendation.kind == kind
         }
-    assert len(wanted) >= 8
-    hits = len(wanted & given)
-    assert hits / len(wanted) >= 0.95, wanted - given
-    assert hits / len(given) >= 0.95, given - wanted
+    assert len(expected) >= 8
+    hits = len(expected & reported)
+    assert hits / len(expected) >= 0.95, expected - reported
+    assert hits / len(reported) >= 0.95, reported - expected
 
 
 def test_insufficient_data_gives_no_recommendation(fleets: Fleets) -> None:
-    for loads, _, found in fleets:
-        recommended = {recommendation.subject.workload for recommendation in found.recommendations}
-        silent = {load.name for load in loads if load.name.startswith(("unseen", "guessed", "young", "gone"))}
-        assert len(silent) >= 12
-        assert not recommended & silent
-        why = {assessment.subject.workload: assessment for assessment in found.assessments}
-        for name in silent - {name for name in silent if name.startswith("gone")}:
-            assert why[name].finding == "unknown"
-            assert "a recommendation needs" in why[name].reason
+    for loads, _, review in fleets:
+        recommended = {recommendation.subject.workload for recommendation in review.recommendations}
+        without_data = {
+            load.name for load in loads if load.name.startswith(("unobserved", "node-average", "young", "ended"))
+        }
+        assert len(without_data) >= 12
+        assert not recommended & without_data
+        assessments = {assessment.subject.workload: assessment for assessment in review.assessments}
+        for name in without_data - {name for name in without_data if name.startswith("ended")}:
+            assert assessments[name].finding == "unknown"
+            assert "a recommendation needs" in assessments[name].reason
 
 
 def test_healthy_workloads_are_assessed_as_healthy(fleets: Fleets) -> None:
-    for loads, _, found in fleets:
-        healthy = {assessment.subject.workload for assessment in found.assessments if assessment.finding == "healthy"}
+    for loads, _, review in fleets:
+        healthy = {assessment.subject.workload for assessment in review.assessments if assessment.finding == "healthy"}
         assert {load.name for load in loads if load.name.startswith("healthy")} <= healthy
 
 
 def applied(load: sim.Load, content: RecommendationContent) -> sim.Load:
-    """The workload as the advice wants it."""
+    """The workload with a recommendation applied."""
     if content.kind == "idle":
         return replace(load, pods=lambda _: 0)
-    then = int(content.recommended_gpus)
-    if content.kind == "add-gpus" or (load.there(0) > 1 and then >= load.gpus):
-        return replace(load, pods=lambda _: then // load.gpus)
-    pool = sim.Pool(f"{load.pool.name}-{then}", "fitting", then, load.pool.price * then / load.pool.gpus)
-    return replace(load, gpus=then, pool=pool)
+    gpus_after = int(content.recommended_gpus)
+    if content.kind == "add-gpus" or (load.running_pods(0) > 1 and gpus_after >= load.gpus):
+        return replace(load, pods=lambda _: gpus_after // load.gpus)
+    pool = sim.Pool(
+        f"{load.pool.name}-{gpus_after}", "fitting", gpus_after, load.pool.price * gpus_after / load.pool.gpus
+    )
+    return replace(load, gpus=gpus_after, pool=pool)
 
 
 def test_estimated_savings_match_a_fleet_simulated_with_the_change(fleets: Fleets) -> None:
-    for loads, _, found in fleets:
-        content = {recommendation.subject.workload: recommendation for recommendation in found.recommendations}
+    for loads, _, review in fleets:
+        by_workload = {recommendation.subject.workload: recommendation for recommendation in review.recommendations}
         for kind in KINDS:
-            own = {name: recommendation for name, recommendation in content.items() if recommendation.kind == kind}
-            before = [load for load in loads if load.name in own]  # each has nodes of its own: others cost the same
-            after = [applied(load, own[load.name]) for load in before]
+            recommendations = {
+                name: recommendation for name, recommendation in by_workload.items() if recommendation.kind == kind
+            }
+            before = [
+                load for load in loads if load.name in recommendations
+            ]  # the nodes of other workloads cost the same
+            after = [applied(load, recommendations[load.name]) for load in before]
             nodes, held = sim.costs(list(sim.simulate(before, HOURS)))
-            nodes_then, held_then = sim.costs(list(sim.simulate(after, HOURS)))
-            claimed = float(sum(recommendation.saving.usd for recommendation in own.values()))
-            assert claimed == pytest.approx(held - held_then, rel=0.1)
-            assert claimed == pytest.approx(nodes - nodes_then, rel=0.1), "nodes went with what they carried"
+            nodes_after, held_after = sim.costs(list(sim.simulate(after, HOURS)))
+            claimed = float(sum(recommendation.saving.usd for recommendation in recommendations.values()))
+            assert claimed == pytest.approx(held - held_after, rel=0.1)
+            assert claimed == pytest.approx(nodes - nodes_after, rel=0.1), "nodes are removed with their pods"
             gpus = {load.name: load.pool.gpus for load in before}
-            for name, recommendation in own.items():
-                goes = abs(recommendation.current_gpus - recommendation.recommended_gpus) >= gpus[name]
+            for name, recommendation in recommendations.items():
+                frees_nodes = abs(recommendation.current_gpus - recommendation.recommended_gpus) >= gpus[name]
                 assert recommendation.saving.low_usd <= recommendation.saving.usd <= recommendation.saving.high_usd
                 assert recommendation.saving.list_usd == recommendation.saving.usd, "a constant list price"
-                assert recommendation.saving.cash_usd == (recommendation.saving.usd if goes else None), (
-                    "others may hold the rest of a node"
+                assert recommendation.saving.cash_usd == (recommendation.saving.usd if frees_nodes else None), (
+                    "other pods may hold the rest of a node"
                 )
 
 
-def test_with_the_advice_applied_the_busiest_hour_is_at_70_percent_at_most(fleets: Fleets) -> None:
-    for loads, _, found in fleets:
+def test_busiest_hour_after_the_change_is_70_percent_at_most(fleets: Fleets) -> None:
+    for loads, _, review in fleets:
         by_name = {load.name: load for load in loads}
-        for recommendation in found.recommendations:
+        for recommendation in review.recommendations:
             if recommendation.kind == "fewer-gpus":
                 load = by_name[recommendation.subject.workload]
                 more = replace(load, work=lambda hour, load=load: load.work(hour) * 1.04)  # type: ignore[misc]
                 assert sim.best(load, HOURS) <= int(recommendation.recommended_gpus) <= sim.best(more, HOURS), (
                     "figures are 1% off"
                 )
-                assert max(applied(load, recommendation).busy(hour) for hour in range(HOURS)) <= 0.7 * 1.02
+                assert max(applied(load, recommendation).utilization(hour) for hour in range(HOURS)) <= 0.7 * 1.02
 
 
 def test_committed_capacity_saves_no_cash_and_a_bill_leaves_it_unknown() -> None:
@@ -146,24 +137,27 @@ def test_committed_capacity_saves_no_cash_and_a_bill_leaves_it_unknown() -> None
         "spot": sim.Pool("spot", capacity_type="spot", price_source="spot"),
     }
     loads = [sim.Load(name, lambda _: 0.0, lambda _: 2, pool=pool) for name, pool in pools.items()]
-    found = {load.subject.workload: load for load in review_of(list(sim.simulate(loads, HOURS))).recommendations}
-    assert found["reserved"].saving.cash_usd == 0 < found["reserved"].saving.usd
-    assert found["billed"].saving.cash_usd is None
-    assert found["billed"].saving.list_usd is None, "nobody knows the list price"
-    assert found["spot"].saving.cash_usd == found["spot"].saving.usd
-    assert found["spot"].saving.list_usd is None
+    by_workload = {
+        recommendation.subject.workload: recommendation
+        for recommendation in review_of(list(sim.simulate(loads, HOURS))).recommendations
+    }
+    assert by_workload["reserved"].saving.cash_usd == 0 < by_workload["reserved"].saving.usd
+    assert by_workload["billed"].saving.cash_usd is None
+    assert by_workload["billed"].saving.list_usd is None, "the list price is unknown"
+    assert by_workload["spot"].saving.cash_usd == by_workload["spot"].saving.usd
+    assert by_workload["spot"].saving.list_usd is None
 
 
 def test_list_price_saving_uses_list_prices_where_the_bill_charged_less() -> None:
     records = list(sim.simulate([sim.Load("a", lambda _: 0.0, lambda _: 2, pool=sim.Pool(price_source="cur"))], HOURS))
-    look = look_at(records)
-    look.list_prices["g5.xlarge"] = 2.0
-    (recommendation,) = review_cluster(look, records[-1].hour, {}).recommendations
+    look_back = look_back_of(records)
+    look_back.list_prices["g5.xlarge"] = 2.0
+    (recommendation,) = review_cluster(look_back, records[-1].hour, {}).recommendations
     assert recommendation.saving.usd == 2190, "2 GPUs × 730 hours at $1.50"
     assert recommendation.saving.list_usd == 2920, "at $2.00"
 
 
-def test_hours_without_figures_are_not_taken_for_idle_ones() -> None:
+def test_hours_without_figures_do_not_count_as_idle() -> None:
     loads = [sim.Load("a", lambda hour: 0.6 if hour % 24 == 12 else 0.0, lambda _: 1)]
     records = list(sim.simulate(loads, HOURS))
     holes = [
@@ -187,7 +181,7 @@ def test_several_currencies_give_no_recommendation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("busy", "standing"),
+    ("busy", "finding"),
     [
         ([0.0, 0.019], "idle"),
         ([0.0, 0.021], "low"),
@@ -200,14 +194,14 @@ def test_several_currencies_give_no_recommendation() -> None:
         ([0.91, 0.95], "saturated"),
     ],
 )
-def test_the_bands_are_the_documented_ones(busy: list[float], standing: str) -> None:
+def test_findings_use_the_documented_utilization_bands(busy: list[float], finding: str) -> None:
     load = sim.Load("a", lambda hour: busy[hour % 2], lambda _: 1)
-    (judged,) = review_of(list(sim.simulate([load], HOURS))).assessments
-    assert judged.finding == standing, judged.reason
+    (assessment,) = review_of(list(sim.simulate([load], HOURS))).assessments
+    assert assessment.finding == finding, assessment.reason
 
 
 def test_shared_cost_is_recommended_to_the_unit_that_holds_the_gpus() -> None:
-    """`distribute` makes of each line one per unit that pays for it."""
+    """`distribute` splits each line into a line per business unit that pays for it."""
     records = list(sim.simulate([sim.Load("exporter", lambda _: 0.0, lambda _: 2, unit="platform")], HOURS))
 
     def parts(line: Line) -> list[Line]:

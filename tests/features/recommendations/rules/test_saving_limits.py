@@ -1,4 +1,4 @@
-"""Savings that a finance partner would strike out: of what has shrunk, ended, is of two models, or never was."""
+"""Savings are limited to what can be saved: workloads may have shrunk, ended, or have pods of two GPU models."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from gpucost.features.recommendations.model import RecommendationContent, format
 from gpucost.features.recommendations.node_prices import ReservedPrice
 from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import simulated_fleet as sim
-from tests.features.recommendations.rules.test_rightsizing import look_at, review_of
+from tests.features.recommendations.look_backs import look_back_of, review_of
 
 WEEKS = 24 * 30
 A100 = sim.Pool("a100", "p4d.24xlarge", 8, Decimal(32), model="NVIDIA A100-SXM4-40GB")
@@ -32,7 +32,7 @@ def load(pods: Callable[[int], int], work: float = 0.0) -> sim.Load:
 
 
 @pytest.mark.parametrize("days", [2, 22])
-def test_shrunk_workload_saves_what_it_holds_now(days: int) -> None:
+def test_shrunk_workload_saves_its_current_cost_at_most(days: int) -> None:
     """Eight GPUs until some days ago, one since: at $1.50 one GPU is $1,095 a month, eight are $8,760."""
     records = list(sim.simulate([load(lambda hour: 1 if hour >= WEEKS - 24 * days else 8)], WEEKS))
     (recommendation,) = review_of(records).recommendations
@@ -48,15 +48,15 @@ def test_shrunk_workload_saves_what_it_holds_now(days: int) -> None:
 
 @pytest.mark.parametrize("hours", [6, 40])
 def test_ended_workload_gets_no_recommendation_to_stop(hours: int) -> None:
-    records = list(sim.simulate([replace(load(lambda _: 8), life=(0, WEEKS - hours))], WEEKS))
-    found = review_of(records)
-    assert not found.recommendations
-    assert not found.assessments
+    records = list(sim.simulate([replace(load(lambda _: 8), lifetime=(0, WEEKS - hours))], WEEKS))
+    review = review_of(records)
+    assert not review.recommendations
+    assert not review.assessments
 
 
 @pytest.mark.parametrize("end", [WEEKS - 90, WEEKS - 48, WEEKS - 42])
-def test_a_night_or_a_weekend_is_no_end(end: int) -> None:
-    """Idle on working days from 8 to 20 and not there else: advised whatever the hour of the review."""
+def test_workload_stopped_for_a_night_or_weekend_has_not_ended(end: int) -> None:
+    """It runs idle on working days from 8 to 20 only, and is recommended at every hour of the review."""
 
     def pods(hour: int) -> int:
         return 2 if hour // 24 % 7 < 5 and 8 <= hour % 24 < 20 else 0
@@ -66,7 +66,7 @@ def test_a_night_or_a_weekend_is_no_end(end: int) -> None:
     assert float(recommendation.saving.usd) == pytest.approx(2 * 1.5 * 60 / 168 * 730, rel=0.2)
 
 
-def test_a_job_of_several_pods_keeps_some_of_each() -> None:
+def test_every_pod_of_a_job_keeps_some_gpus() -> None:
     """Four pods of eight GPUs, each 10% used: two each are enough, so eight of 32 stay."""
     jobs = [sim.Load("train", lambda _: 3.2, lambda _: 4, kind="Job", gpus=8, pool=A100)]
     (recommendation,) = review_of(list(sim.simulate(jobs, 192))).recommendations
@@ -79,32 +79,34 @@ def test_a_job_of_several_pods_keeps_some_of_each() -> None:
 @pytest.mark.parametrize(("gib", "units"), [(None, 2), (4.0, 2), (12.0, 3), (20.0, 5), (35.5, None)])
 def test_gpus_are_not_taken_from_a_model_that_fills_their_memory(gib: float | None, units: int | None) -> None:
     """An A100-40GB has 36 GiB to use; eight with 12 GiB each, and a tenth more, are 105.6 GiB: three GPUs."""
-    recommendation = sim.Load("llm", lambda _: 0.8, lambda _: 1, gpus=8, pool=A100, memory_gib=gib)
-    records = list(sim.simulate([recommendation], 192))
-    look = look_at(records, sim.memory([recommendation], 192))
-    found = list(review_cluster(look, records[-1].hour + timedelta(hours=2), {}).recommendations)
-    assert [int(own.recommended_gpus) for own in found] == ([] if units is None else [units])
+    load = sim.Load("llm", lambda _: 0.8, lambda _: 1, gpus=8, pool=A100, memory_gib=gib)
+    records = list(sim.simulate([load], 192))
+    look_back = look_back_of(records, sim.memory([load], 192))
+    recommendations = list(review_cluster(look_back, records[-1].hour + timedelta(hours=2), {}).recommendations)
+    assert [int(recommendation.recommended_gpus) for recommendation in recommendations] == (
+        [] if units is None else [units]
+    )
     if gib is None:
-        assert found[0].risk == "high"
-        assert "Its GPU memory was not observed" in found[0].risk_note
+        assert recommendations[0].risk == "high"
+        assert "Its GPU memory was not observed" in recommendations[0].risk_note
 
 
-def of_two_models(work: float) -> list[RecommendationContent]:
+def recommended_for_two_models(work: float) -> list[RecommendationContent]:
     old = list(sim.simulate([sim.Load("chat", lambda _: 0.0, lambda _: 1)], 192))
     new = list(sim.simulate([sim.Load("chat", lambda _: work, lambda _: 3, pool=L4)], 192))
     return list(review_of(merged(old, new)).recommendations)
 
 
-def test_an_object_is_not_scaled_to_zero_for_its_pods_of_one_model() -> None:
-    assert not of_two_models(1.8)
-    assert not of_two_models(0.3), "replicas of one model and of the other are one number"
-    idle = of_two_models(0.0)
+def test_workload_is_not_scaled_to_zero_for_pods_of_a_single_gpu_model() -> None:
+    assert not recommended_for_two_models(1.8)
+    assert not recommended_for_two_models(0.3), "replicas of both models are set by a single number"
+    idle = recommended_for_two_models(0.0)
     assert [recommendation.kind for recommendation in idle] == ["idle", "idle"]
     assert sum(recommendation.saving.usd for recommendation in idle) == Decimal("4.5") * 730
 
 
-def test_pods_that_follow_each_other_within_an_hour_make_no_nodes_that_could_go() -> None:
-    """Twelve pods of five minutes each, one after the other, are one GPU of one node: nothing goes."""
+def test_consecutive_short_pods_get_no_slices() -> None:
+    """Twelve pods of five minutes each run one after the other on a single GPU, so no node can be removed."""
     small = sim.Load("tick", lambda _: 0.05, lambda _: 1, kind="CronJob", pool=A100, memory_gib=3.0)
     records = [
         replace(record, lines=tuple(
@@ -114,15 +116,15 @@ def test_pods_that_follow_each_other_within_an_hour_make_no_nodes_that_could_go(
         ))
         for record in sim.simulate([small], 192)
     ]  # fmt: skip
-    look = look_at(records, sim.memory([small], 192))
+    look_back = look_back_of(records, sim.memory([small], 192))
     assert not [
         recommendation
-        for recommendation in review_cluster(look, records[-1].hour + timedelta(hours=2), {}).recommendations
+        for recommendation in review_cluster(look_back, records[-1].hour + timedelta(hours=2), {}).recommendations
         if "mig" in recommendation.kind
     ]
 
 
-def test_more_gpus_are_not_free_where_those_held_are_committed_to() -> None:
+def test_cash_cost_of_more_gpus_on_committed_capacity_is_unknown() -> None:
     for kind, cash in (("on-demand", Decimal("-1095.00")), ("reserved", None), ("capacity-block", None)):
         busy = sim.Load("chat", lambda _: 1.0, lambda _: 1, pool=sim.Pool(capacity_type=kind))
         (recommendation,) = [
@@ -134,7 +136,7 @@ def test_more_gpus_are_not_free_where_those_held_are_committed_to() -> None:
         assert recommendation.saving.cash_usd == cash
 
 
-def test_gpus_of_a_shared_node_are_no_cash_yet() -> None:
+def test_gpus_of_a_shared_node_save_no_cash() -> None:
     busy = sim.Load("busy", lambda _: 4.2, lambda _: 7, pool=A100)
     idle = sim.Load("notebook", lambda _: 0.0, lambda _: 1, kind="StatefulSet", pool=A100)
     (recommendation,) = review_of(list(sim.simulate([busy, idle], 192))).recommendations
@@ -147,33 +149,35 @@ def test_gpus_of_a_shared_node_are_no_cash_yet() -> None:
     assert alone.saving.cash_usd == alone.saving.usd
 
 
-def test_numbers_of_gpus_are_read_without_exponents() -> None:
-    message = {
+def test_gpu_counts_are_formatted_without_exponents() -> None:
+    texts = {
         0.00001: "0.00001", 0.123456: "0.123", 1: "1", 2.5: "2.5", 31.96: "32", 99.96: "100", 130: "130",
         999.6: "1,000", 1000: "1,000", 12345.6: "12,346",
     }  # fmt: skip
-    assert {number: format_count(number) for number in message} == message
+    assert {number: format_count(number) for number in texts} == texts
 
 
 def test_large_fleets_are_formatted_in_whole_numbers() -> None:
-    """A fleet of a few nodes with every figure of its pools a thousand times as large."""
-    spread = sim.Pool("spread", "g5.48xlarge", 8, Decimal(16), packs=False, keeps=6)
-    look = look_at(list(sim.simulate([sim.Load("job", lambda _: 9.0, lambda _: 9, kind="Job", pool=spread)], WEEKS)))
-    look.reserved_prices["g5.48xlarge"] = ReservedPrice(10.0, "g5.*")
-    (pool,) = look.pools.values()
+    """A fleet of a few nodes, with every figure of its pools multiplied by a thousand."""
+    spread = sim.Pool("spread", "g5.48xlarge", 8, Decimal(16), packs_pods=False, min_nodes=6)
+    look_back = look_back_of(
+        list(sim.simulate([sim.Load("job", lambda _: 9.0, lambda _: 9, kind="Job", pool=spread)], WEEKS))
+    )
+    look_back.reserved_prices["g5.48xlarge"] = ReservedPrice(10.0, "g5.*")
+    (pool,) = look_back.pools.values()
     for index in range(WEEKS):
-        for amounts in (pool.capacity, pool.unallocated, pool.cost):
+        for amounts in (pool.capacity, pool.unallocated_gpu_hours, pool.cost):
             amounts[index] *= 1000
-        for counts in (pool.nodes, pool.busy):
+        for counts in (pool.nodes, pool.busy_nodes):
             counts[index] *= 1000
     pool.pods = [tuple((size, count * 1000) for size, count in hour) for hour in pool.pods]
-    message = {
+    text_by_kind = {
         recommendation.kind: str((recommendation.summary, dict(recommendation.evidence.facts)))
-        for recommendation in review_cluster(look, sim.START, {}).recommendations
+        for recommendation in review_cluster(look_back, sim.START, {}).recommendations
     }
-    assert message.keys() == {"consolidate", "commitment"}
-    assert "of 6,000, 4,875 would be empty" in message["consolidate"]
-    assert "39,000 of 48,000 GPUs" in message["consolidate"]
-    assert "48,000 GPUs" in message["commitment"]
-    assert "48,000 to 48,000" in message["commitment"]
-    assert not any("e+" in text for text in message.values())
+    assert text_by_kind.keys() == {"consolidate", "commitment"}
+    assert "of 6,000, 4,875 would be empty" in text_by_kind["consolidate"]
+    assert "39,000 of 48,000 GPUs" in text_by_kind["consolidate"]
+    assert "48,000 GPUs" in text_by_kind["commitment"]
+    assert "48,000 to 48,000" in text_by_kind["commitment"]
+    assert not any("e+" in text for text in text_by_kind.values())

@@ -32,8 +32,8 @@ class DisputedHolding:
 
 
 @dataclass(slots=True)
-class _NodeTime:
-    """A node's physical-GPU milliseconds that no pod held, by reason, and those held in excess."""
+class _NotHeldTime:
+    """Physical-GPU milliseconds of one node that no pod held, by reason, and those that pods held beyond its GPUs."""
 
     unallocated: Fraction = ZERO
     not_ready: Fraction = ZERO
@@ -78,7 +78,7 @@ def split_node_time(
         disputed: what other pods may have held on the node.
     """
     physical = _physical_gpus(lifecycle, advertised, slices_per_gpu)
-    parts = _NodeTime()
+    parts = _NotHeldTime()
     cuts = [
         [current.time for current in advertised],
         unobserved,
@@ -122,7 +122,7 @@ def cut_at_edges(window: Interval, *cuts: Iterable[Interval]) -> list[Interval]:
 
 
 def _add_piece(
-    parts: _NodeTime,
+    parts: _NotHeldTime,
     length: int,
     physical: Fraction,
     held: Fraction,

@@ -161,15 +161,15 @@ class GpuNode:
         return gpus + neuron
 
     def _unscaled(self, resource: str, slices_per_gpu: int | None) -> GpuShare:
-        of_device, fraction = self._of_device(resource, slices_per_gpu), self.gpu_fraction
+        device_share, fraction = self._share_of_resource(resource, slices_per_gpu), self.gpu_fraction
         return (
-            of_device
+            device_share
             if fraction == 1
-            else GpuShare(of_device.gpus_per_unit * fraction, of_device.source, of_device.replicas)
+            else GpuShare(device_share.gpus_per_unit * fraction, device_share.source, device_share.replicas)
         )
 
-    def _of_device(self, resource: str, slices_per_gpu: int | None) -> GpuShare:
-        """Return the share of a device of the node that a unit stands for."""
+    def _share_of_resource(self, resource: str, slices_per_gpu: int | None) -> GpuShare:
+        """Return which part of one of the node's devices one unit of a resource stands for."""
         if resource.startswith(MIG_PREFIX):
             return self._mig_share(resource)
         if is_neuron(resource):

@@ -35,7 +35,7 @@ class _Average:
 class _SharedTime:
     """A time in which the same pods share a device."""
 
-    time: Interval
+    interval: Interval
     replicas: Fraction
     """The sum over the pods."""
     used_ms: Fraction
@@ -200,9 +200,9 @@ class UtilizationResolver:
         sharing = self._sharing(device)
         total = ZERO
         for shared in sharing.times:
-            overlap = shared.time.overlap(time)
+            overlap = shared.interval.overlap(time)
             if overlap.length:
-                used_ms = shared.used_ms if overlap == shared.time else device.use_during(overlap).used_ms
+                used_ms = shared.used_ms if overlap == shared.interval else device.use_during(overlap).used_ms
                 total += used_ms * sharing.replicas[index] / shared.replicas
         return total
 

@@ -66,7 +66,9 @@ def _apply(update: ScopeUpdate, name: str, rule: ExternalRule, subject: Subject,
         notification = _notification(name, rule, subject, alert, "firing")
         update.notify(notification)
         notified_at = floor_hour(started_at)
-        update.add(Alert(name, subject, "firing", started_at, (), notified_at=notified_at, notification=notification))
+        update.add_external_alert(
+            Alert(name, subject, "firing", started_at, (), notified_at=notified_at, notification=notification)
+        )
 
 
 def _notification(

@@ -10,9 +10,9 @@ from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.rollups import DAY, DaySummary, FactKey
 from gpucost.features.alerting.formatting import percent_of, threshold_money
-from gpucost.features.alerting.model import Notification, Subject, TopWaster
+from gpucost.features.alerting.model import Notification, Subject, WastefulWorkload
 from gpucost.features.alerting.muting import time_zone_of
-from gpucost.features.alerting.ports import AlertSources, WorkloadSaving
+from gpucost.features.alerting.ports import RuleInputs, WorkloadSaving
 from gpucost.features.alerting.rules.idle_workload import MEASURED_SOURCES
 from gpucost.features.alerting.scope_update import notification_id
 from gpucost.features.alerting.settings import AlertingSettings
@@ -35,12 +35,12 @@ class Digests:
     """Makes digests.
 
     Args:
-        sources: the inputs of rules.
+        inputs: what rules read.
         settings: the document.
     """
 
-    def __init__(self, sources: AlertSources, settings: AlertingSettings) -> None:
-        self._sources = sources
+    def __init__(self, inputs: RuleInputs, settings: AlertingSettings) -> None:
+        self._inputs = inputs
         self._settings = settings
 
     def due(
@@ -76,7 +76,7 @@ class Digests:
         period = f"{rule.every} {start:%Y-%m-%d}"
         previous_start = (start - (end - start)) if rule.every == "week" else month_bounds(start - HOUR)[0]
         clusters = [cluster.name for cluster in self._settings.clusters if rule.scope.has_cluster(cluster.name)]
-        all_days = [day for cluster in clusters for day in self._sources.rollups.days(cluster, previous_start, end)]
+        all_days = [day for cluster in clusters for day in self._inputs.rollups.days(cluster, previous_start, end)]
         days = [day for day in all_days if day.day >= start]
         previous_days = [day for day in all_days if day.day < start]
         if len(_currencies(days)) > 1:
@@ -109,32 +109,34 @@ class Digests:
             )  # fmt: skip
             yield DueDigest(name, period, notification)
 
-    def _top_wasters(self, clusters: Sequence[str], start: datetime, end: datetime) -> dict[str, tuple[TopWaster, ...]]:
+    def _top_wasters(
+        self, clusters: Sequence[str], start: datetime, end: datetime
+    ) -> dict[str, tuple[WastefulWorkload, ...]]:
         """Return the top wasters by business unit; none where the settings allow estimated utilization."""
         if not set(self._settings.utilization.sources) <= MEASURED_SOURCES:
             return {}
         sums = sum_by(
             (_workload_of(fact), costs)
             for cluster in clusters
-            for _, facts in self._sources.rollups.facts(cluster, start, end)
+            for _, facts in self._inputs.rollups.facts(cluster, start, end)
             for fact, costs in facts.items()
         )
-        by_unit: dict[str, list[TopWaster]] = {}
+        by_unit: dict[str, list[WastefulWorkload]] = {}
         ranked = sorted(sums.items(), key=lambda workload: (-workload[1].waste_usd, workload[0]))
         for (unit, namespace, kind, name), costs in ranked:
             top_wasters = by_unit.setdefault(unit, [])
             if costs.waste_usd > 0 and len(top_wasters) < TOP_WASTERS_LISTED:
                 gpu_hours, waste_usd = to_decimal(costs.allocated_gpu_hours), to_decimal(costs.waste_usd)
-                top_wasters.append(TopWaster(namespace, kind, name, gpu_hours, waste_usd))
+                top_wasters.append(WastefulWorkload(namespace, kind, name, gpu_hours, waste_usd))
         return {unit: tuple(top_wasters) for unit, top_wasters in by_unit.items()}
 
     def _recommendations(self, clusters: Sequence[str]) -> dict[str, str]:
         """Describe the open recommendation with the largest saving, by business unit."""
-        if self._sources.savings is None:
+        if self._inputs.savings is None:
             return {}
         by_unit: dict[str, list[WorkloadSaving]] = {}
         for cluster in clusters:
-            for saving in self._sources.savings(cluster):
+            for saving in self._inputs.savings(cluster):
                 by_unit.setdefault(saving.business_unit, []).append(saving)
         return {unit: _largest_saving(savings) for unit, savings in by_unit.items()}
 

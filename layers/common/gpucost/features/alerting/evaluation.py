@@ -1,4 +1,4 @@
-"""Evaluation of the rules on closed hours against one hour: waste, idle workloads, unallocated capacity."""
+"""Evaluates the rules on published hours against one hour: waste, idle workloads, unallocated capacity."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -8,7 +8,7 @@ from gpucost.core.amounts import Costs
 from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.ledger import HourSummary
 from gpucost.core.model import Line, NodeHour
-from gpucost.features.alerting.model import Alert, Subject, TopWaster
+from gpucost.features.alerting.model import Alert, Subject, WastefulWorkload
 from gpucost.features.alerting.rules import idle_workload as idle
 from gpucost.features.alerting.rules import unallocated, waste
 from gpucost.features.alerting.rules.idle_workload import MEASURED_SOURCES, IdleThresholds
@@ -27,7 +27,7 @@ Each unit costs a read unit. All lines of a large cluster together cost about 24
 """
 
 
-class HourFacts:
+class HourFigures:
     """The figures of one hour of one cluster, or of several together. Expensive figures are read on first use.
 
     Args:
@@ -78,20 +78,20 @@ class HourFacts:
 
 
 def find_breaches(
-    rule: RuleSettings, settings: AlertingSettings, facts: HourFacts, active: Sequence[Alert]
+    rule: RuleSettings, settings: AlertingSettings, hour_figures: HourFigures, active: Sequence[Alert]
 ) -> Iterator[Finding]:
     """Evaluate a rule in an hour, for every subject that breaches it or that has an active alert.
 
     Thresholds in money do not apply to hours in another currency, for example from before a settings change.
     """
     if isinstance(rule, IdleWorkloadRule):
-        yield from _idle(rule, facts, active)
-    elif facts.currency != settings.pricing.currency:
+        yield from _idle(rule, hour_figures, active)
+    elif hour_figures.currency != settings.pricing.currency:
         return
     elif isinstance(rule, WasteRule):
-        yield from _waste(rule, settings, facts, active)
+        yield from _waste(rule, settings, hour_figures, active)
     elif isinstance(rule, UnallocatedRule):
-        yield from _unallocated(rule, facts, active)
+        yield from _unallocated(rule, hour_figures, active)
 
 
 def sum_by_business_unit(
@@ -102,75 +102,83 @@ def sum_by_business_unit(
 
 
 def firing_policy(rule: RuleSettings) -> FiringPolicy:
-    """Return a rule's durations."""
+    """Return for how long a rule's condition must hold before an alert fires, and be over before it resolves."""
     return FiringPolicy(rule.for_hours, rule.keep_firing_hours)
 
 
-def _waste(rule: WasteRule, settings: AlertingSettings, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
-    units = sum_by_business_unit(facts.groups, rule.scope.has_namespace) if rule.scope.namespaces else facts.units
+def _waste(
+    rule: WasteRule, settings: AlertingSettings, hour_figures: HourFigures, active: Sequence[Alert]
+) -> Iterator[Finding]:
+    units = (
+        sum_by_business_unit(hour_figures.groups, rule.scope.has_namespace)
+        if rule.scope.namespaces
+        else hour_figures.units
+    )
     has_estimates = not set(settings.utilization.sources) <= MEASURED_SOURCES
     for unit in _watched_units(units, active):
         if not rule.scope.has_unit(unit):
             continue
-        subject = Subject(facts.cluster, unit)
+        subject = Subject(hour_figures.cluster, unit)
         effective_rule, costs = rule.for_subject(subject), units.get(unit, Costs())
         thresholds = WasteThresholds(effective_rule.waste_usd_per_hour, effective_rule.waste_percent)
         is_breach = thresholds.breached_by(costs)
         if is_breach and has_estimates:
-            costs = _measured_costs(line for line in facts.lines(unit) if rule.scope.has_namespace(line.namespace))
+            costs = _measured_costs(
+                line for line in hour_figures.lines(unit) if rule.scope.has_namespace(line.namespace)
+            )
             is_breach = thresholds.breached_by(costs)
         yield Finding(
-            subject, facts.hour, is_breach, thresholds.describe(effective_rule.for_hours, facts.currency),
-            waste.figures(costs), facts.currency, firing_policy(effective_rule),
-            _top_wasters(facts, unit, rule.scope.has_namespace),
+            subject, hour_figures.hour, is_breach, thresholds.describe(effective_rule.for_hours, hour_figures.currency),
+            waste.figures(costs), hour_figures.currency, firing_policy(effective_rule),
+            _top_wasters(hour_figures, unit, rule.scope.has_namespace),
         )  # fmt: skip
 
 
-def _idle(rule: IdleWorkloadRule, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
+def _idle(rule: IdleWorkloadRule, hour_figures: HourFigures, active: Sequence[Alert]) -> Iterator[Finding]:
     watched: dict[str, set[idle.WorkloadKey]] = {}
     for alert in active:
         watched.setdefault(alert.subject.business_unit, set()).add(alert.subject[2:5])
     variants = (rule, *(rule.model_copy(update=override.changes()) for override in rule.overrides))
     all_thresholds = [IdleThresholds(variant.gpus, variant.utilization_percent) for variant in variants]
-    units = [unit for unit in _watched_units(facts.units, active) if rule.scope.has_unit(unit)]
+    units = [unit for unit in _watched_units(hour_figures.units, active) if rule.scope.has_unit(unit)]
     candidates = {
         unit
         for unit in units
-        if any(thresholds.can_be_breached_by(facts.units.get(unit, Costs())) for thresholds in all_thresholds)
+        if any(thresholds.can_be_breached_by(hour_figures.units.get(unit, Costs())) for thresholds in all_thresholds)
     }
-    facts.prefetch_lines(len(candidates))
+    hour_figures.prefetch_lines(len(candidates))
     for unit in units:
-        workloads = idle.by_workload(facts.lines(unit)) if unit in candidates else {}
+        workloads = idle.by_workload(hour_figures.lines(unit)) if unit in candidates else {}
         for key in sorted(workloads.keys() | watched.get(unit, set())):
-            subject = idle.subject(facts.cluster, unit, key)
-            finding = _idle_workload(rule, facts, subject, workloads.get(key, Costs()))
+            subject = idle.subject(hour_figures.cluster, unit, key)
+            finding = _idle_workload(rule, hour_figures, subject, workloads.get(key, Costs()))
             if finding.is_breach is not False or key in watched.get(unit, set()):
                 yield finding
 
 
-def _idle_workload(rule: IdleWorkloadRule, facts: HourFacts, subject: Subject, costs: Costs) -> Finding:
+def _idle_workload(rule: IdleWorkloadRule, hour_figures: HourFigures, subject: Subject, costs: Costs) -> Finding:
     effective_rule = rule.for_subject(subject)
     thresholds = IdleThresholds(effective_rule.gpus, effective_rule.utilization_percent)
     is_in_scope = rule.scope.has_namespace(subject.namespace)
     return Finding(
-        subject, facts.hour, thresholds.breached_by(costs) if is_in_scope else False,
-        thresholds.describe(effective_rule.for_hours), idle.figures(costs), facts.currency,
+        subject, hour_figures.hour, thresholds.breached_by(costs) if is_in_scope else False,
+        thresholds.describe(effective_rule.for_hours), idle.figures(costs), hour_figures.currency,
         firing_policy(effective_rule),
     )  # fmt: skip
 
 
-def _unallocated(rule: UnallocatedRule, facts: HourFacts, active: Sequence[Alert]) -> Iterator[Finding]:
-    pools = unallocated.by_node_pool(facts.nodes)
+def _unallocated(rule: UnallocatedRule, hour_figures: HourFigures, active: Sequence[Alert]) -> Iterator[Finding]:
+    pools = unallocated.by_node_pool(hour_figures.nodes)
     for name in sorted(pools.keys() | {alert.subject.node_pool for alert in active}):
         if not rule.scope.has_node_pool(name):
             continue
-        subject = Subject(facts.cluster, node_pool=name)
+        subject = Subject(hour_figures.cluster, node_pool=name)
         effective_rule, pool = rule.for_subject(subject), pools.get(name, unallocated.NodePoolHour())
         threshold = UnallocatedThreshold(effective_rule.usd_per_hour)
         yield Finding(
-            subject, facts.hour, threshold.breached_by(pool),
-            threshold.describe(effective_rule.for_hours, facts.currency), unallocated.figures(pool), facts.currency,
-            firing_policy(effective_rule),
+            subject, hour_figures.hour, threshold.breached_by(pool),
+            threshold.describe(effective_rule.for_hours, hour_figures.currency), unallocated.figures(pool),
+            hour_figures.currency, firing_policy(effective_rule),
         )  # fmt: skip
 
 
@@ -184,6 +192,6 @@ def _measured_costs(lines: Iterable[Line]) -> Costs:
 
 
 def _top_wasters(
-    facts: HourFacts, unit: str, has_namespace: Callable[[str], bool]
-) -> Callable[[], tuple[TopWaster, ...]]:
-    return lambda: idle.top_wasters(line for line in facts.lines(unit) if has_namespace(line.namespace))
+    hour_figures: HourFigures, unit: str, has_namespace: Callable[[str], bool]
+) -> Callable[[], tuple[WastefulWorkload, ...]]:
+    return lambda: idle.top_wasters(line for line in hour_figures.lines(unit) if has_namespace(line.namespace))

@@ -1,11 +1,11 @@
-"""Evaluation of closed hours: of one cluster, or of several clusters once all of them have figures for an hour."""
+"""Evaluation of published hours: of one cluster, or of several clusters once all of them have figures for an hour."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary
-from gpucost.features.alerting.evaluation import HourFacts, find_breaches
+from gpucost.features.alerting.evaluation import HourFigures, find_breaches
 from gpucost.features.alerting.model import Alert, Cursor
 from gpucost.features.alerting.ports import AlertStates, ScopeStates
 from gpucost.features.alerting.scope_update import ScopeUpdate
@@ -22,7 +22,7 @@ MIN_VERSIONS_KEPT = 24
 
 
 class HourlyEvaluation:
-    """Evaluates the rules on hours.
+    """Evaluates the rules that need a single published hour: waste, idle workloads and unallocated capacity.
 
     Args:
         ledger: published hours.
@@ -78,13 +78,13 @@ class HourlyEvaluation:
             by_cluster = {name: by_hour[hour] for name, by_hour in summaries.items() if hour in by_hour}
             if cluster == "" and len(by_cluster) < len(clusters) and hour > newest - MAX_HOURS_WAITED * HOUR:
                 break  # the missing cluster may still publish it
-            facts_by_clusters: dict[tuple[str, ...], HourFacts] = {}
+            facts_by_clusters: dict[tuple[str, ...], HourFigures] = {}
             for name, rule in rules.items():
                 selected = _clusters_to_sum(rule, by_cluster, clusters)
                 if not selected:
                     continue
                 if selected not in facts_by_clusters:
-                    facts_by_clusters[selected] = HourFacts(
+                    facts_by_clusters[selected] = HourFigures(
                         self._ledger, [by_cluster[name] for name in selected], cluster
                     )
                 for finding in find_breaches(rule, settings, facts_by_clusters[selected], update.alerts_of_rule(name)):
@@ -109,9 +109,9 @@ class HourlyEvaluation:
         cluster: str,
         restated: Sequence[HourSummary],
     ) -> None:
-        for facts in (HourFacts(self._ledger, [summary], cluster) for summary in restated):
+        for hour_figures in (HourFigures(self._ledger, [summary], cluster) for summary in restated):
             for name, rule in rules.items():
-                for finding in find_breaches(rule, settings, facts, update.alerts_of_rule(name)):
+                for finding in find_breaches(rule, settings, hour_figures, update.alerts_of_rule(name)):
                     update.apply_restated(name, finding)
 
     def _summaries(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, HourSummary]:

@@ -31,7 +31,7 @@ class Subject(NamedTuple):
     """Distinguishes alerts of one rule on the same subject: `2026-11 spent 80`, `coverage`."""
 
 
-class TopWaster(NamedTuple):
+class WastefulWorkload(NamedTuple):
     """One of the workloads with the most waste in the evaluated hour."""
 
     namespace: str
@@ -62,7 +62,7 @@ class Notification:
     figures: dict[str, Decimal | None]
     """By name; the names depend on the kind. None: not available."""
     currency: str = "USD"
-    workloads: tuple[TopWaster, ...] = ()
+    workloads: tuple[WastefulWorkload, ...] = ()
     """At most three."""
     note: str = ""
     """A remark on the figures, for example that an hour was restated."""

@@ -104,7 +104,7 @@ DeadLetters = Callable[[], int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class AlertSources:
+class RuleInputs:
     """The inputs of alert rules."""
 
     ledger: PublishedHours

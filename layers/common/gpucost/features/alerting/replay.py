@@ -16,7 +16,7 @@ from gpucost.core.ledger import DEFAULT_RETENTION, Retention
 from gpucost.core.rollups import DaySummary, FactKey, UnitHour, costs_by_unit, sum_day
 from gpucost.features.alerting.hourly_evaluation import HourlyEvaluation
 from gpucost.features.alerting.model import AlertGroup, Cursor, Notification
-from gpucost.features.alerting.ports import AlertSources, ClusterDayToDate, MonthPart, ScopeStates
+from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart, RuleInputs, ScopeStates
 from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.features.alerting.scheduled_evaluation import ScheduledEvaluation
 from gpucost.features.alerting.scope_update import HISTORY
@@ -29,12 +29,12 @@ MAX_PERIOD = timedelta(days=62)
 
 
 def replay(
-    sources: AlertSources, stored: StoredSettings[AlertingSettings], start: datetime, end: datetime
+    inputs: RuleInputs, stored: StoredSettings[AlertingSettings], start: datetime, end: datetime
 ) -> Iterator[Notification]:
     """Yield the notifications that a document's rules would have caused in the hours of `[start, end)`, in order.
 
     Args:
-        sources: the inputs of rules. Price ages and dead letters of the past are not available, and cause no alerts.
+        inputs: what rules read. Price ages and dead letters of the past are not available, and cause no alerts.
         stored: the document to try.
         start: first hour; no alert is pending then.
         end: end of the period.
@@ -46,21 +46,21 @@ def replay(
     if not hours or end - start > MAX_PERIOD:
         raise InvalidInputError(f"the period must be 1 hour to {MAX_PERIOD.days} days long")
     settings = stored.settings
-    rollups = _PastRollups(sources, start)
-    past_sources = replace(
-        sources,
+    rollups = _PastRollups(inputs, start)
+    past_inputs = replace(
+        inputs,
         rollups=rollups,
-        spend=_InMemorySpend(sources, settings),
+        spend=_InMemorySpend(inputs, settings),
         newest_price=lambda: start,
         dead_letters=lambda: None,
     )
     alert_states = _InMemoryAlertStates()
-    hourly = HourlyEvaluation(sources.ledger, alert_states)
-    scheduled = ScheduledEvaluation(past_sources, alert_states)
+    hourly = HourlyEvaluation(inputs.ledger, alert_states)
+    scheduled = ScheduledEvaluation(past_inputs, alert_states)
     published = {
         cluster.name: {
             manifest.hour
-            for manifest in sources.ledger.manifests(cluster.name, start, end)
+            for manifest in inputs.ledger.manifests(cluster.name, start, end)
             if manifest.status != "incomplete"
         }
         for cluster in settings.clusters
@@ -116,30 +116,30 @@ class _InMemoryAlertStates:
 class _PastRollups:
     """Rollups as they were at a moment, without hours that end later; implements `Rollups`."""
 
-    def __init__(self, sources: AlertSources, until: datetime) -> None:
-        self._sources = sources
+    def __init__(self, inputs: RuleInputs, until: datetime) -> None:
+        self._inputs = inputs
         self.until = until
 
     def days(self, cluster: str, start: datetime, end: datetime) -> list[DaySummary]:
         """Return every UTC day of `[start, end)` that had a published hour, in order."""
         today = floor_day(self.until)
-        days = self._sources.rollups.days(cluster, start, min(end, today)) if start < today else []
+        days = self._inputs.rollups.days(cluster, start, min(end, today)) if start < today else []
         if today < end and today < self.until:
-            manifests = self._sources.ledger.manifests(cluster, today, self.until)
+            manifests = self._inputs.ledger.manifests(cluster, today, self.until)
             if manifests:
-                summaries = self._sources.ledger.summaries(cluster, today, self.until)
+                summaries = self._inputs.ledger.summaries(cluster, today, self.until)
                 days = [*days, sum_day(cluster, today, manifests, summaries)]
         return days
 
     def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
         """Return today's figures; no rule reads them."""
-        return self._sources.rollups.unit_hours(cluster, business_unit, start, end)
+        return self._inputs.rollups.unit_hours(cluster, business_unit, start, end)
 
     def facts(
         self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
     ) -> list[tuple[datetime, FactTable[FactKey]]]:
         """Return today's facts; digests only read days that were over at the time."""
-        return self._sources.rollups.facts(cluster, start, end, business_unit)
+        return self._inputs.rollups.facts(cluster, start, end, business_unit)
 
     def roll_up(self, cluster: str, day: datetime, now: datetime, retention: Retention = DEFAULT_RETENTION) -> bool:
         """Write nothing."""
@@ -149,8 +149,8 @@ class _PastRollups:
 class _InMemorySpend:
     """Keeps the sums of one replay, and sums earlier days from stored hours; implements `SpendStore`."""
 
-    def __init__(self, sources: AlertSources, settings: AlertingSettings) -> None:
-        self._sources = sources
+    def __init__(self, inputs: RuleInputs, settings: AlertingSettings) -> None:
+        self._inputs = inputs
         self._price_sources = pricing_fingerprint(settings)
         self._parts: dict[tuple[str, datetime, int], MonthPart] = {}
         self._days: dict[tuple[str, datetime], ClusterDayToDate | None] = {}
@@ -173,7 +173,7 @@ class _InMemorySpend:
 
     def _sum(self, cluster: str, hour: datetime) -> ClusterDayToDate | None:
         start = floor_day(hour)
-        summaries = self._sources.ledger.summaries(cluster, start, hour + HOUR)
+        summaries = self._inputs.ledger.summaries(cluster, start, hour + HOUR)
         if sum(1 for summary in summaries if summary.totals is not None) < (hour + HOUR - start) // HOUR:
             return None
         units: dict[str, DayToDate] = {}

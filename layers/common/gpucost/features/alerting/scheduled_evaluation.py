@@ -13,7 +13,7 @@ from gpucost.features.alerting.evaluation import firing_policy
 from gpucost.features.alerting.hourly_evaluation import CROSS_CLUSTER_SCOPE, cluster_rules, cross_cluster_rules
 from gpucost.features.alerting.model import FLEET_SCOPE, AlertGroup, Subject
 from gpucost.features.alerting.muting import Muting, is_repeat_due
-from gpucost.features.alerting.ports import AlertSources, AlertStates, ScopeStates
+from gpucost.features.alerting.ports import AlertStates, RuleInputs, ScopeStates
 from gpucost.features.alerting.scope_update import Finding, ScopeUpdate
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import BudgetRule, DataRule, RuleSettings, SpendChangeRule
@@ -26,15 +26,15 @@ RECENT = timedelta(hours=6)
 
 
 class ScheduledEvaluation:
-    """Evaluates the rules that need more than one closed hour.
+    """Evaluates the rules that need more than one published hour.
 
     Args:
-        sources: the inputs of rules.
+        inputs: what rules read.
         states: stored alert states.
     """
 
-    def __init__(self, sources: AlertSources, states: AlertStates) -> None:
-        self._sources = sources
+    def __init__(self, inputs: RuleInputs, states: AlertStates) -> None:
+        self._inputs = inputs
         self._states = states
 
     def evaluate(self, stored: StoredSettings[AlertingSettings], message: Tick) -> None:
@@ -53,12 +53,12 @@ class ScheduledEvaluation:
         if not (settings.alerts.rules or states.groups):
             return
         update = ScopeUpdate(states, settings.alerts, rules)
-        spend = SpendEvaluation(self._sources, settings, at)
+        spend = SpendEvaluation(self._inputs, settings, at)
         for name, rule in rules.items():
             for finding in self._findings(name, rule, stored, message, spend, update):
                 update.apply(name, finding)
         digest_periods: dict[str, dict[str, str]] = {}
-        digests = Digests(self._sources, settings)
+        digests = Digests(self._inputs, settings)
         for name, period, notification in digests.due(rules, at, update.reported_periods):
             update.notify(notification)
             digest_periods.setdefault(notification.subject.business_unit, {})[name] = period
@@ -137,14 +137,14 @@ class ScheduledEvaluation:
         if rule.price_age_hours is not None and any(
             source in settings.pricing.ordered_sources for source in FETCHED_PRICE_SOURCES
         ):
-            newest = self._sources.newest_price()
+            newest = self._inputs.newest_price()
             age = None if newest is None else Decimal((at - newest) // HOUR)
             yield finding(
                 "", "prices", age is None or age >= rule.price_age_hours,
                 f"newest price ≥ {rule.price_age_hours} hours old", {"age_hours": age},
             )  # fmt: skip
         if rule.dead_letters:
-            count = self._sources.dead_letters()
+            count = self._inputs.dead_letters()
             yield finding(
                 "", "dead-letters", None if count is None else count > 0, "any message in the dead-letter queue",
                 {"count": None if count is None else Decimal(count)},
@@ -161,18 +161,18 @@ class ScheduledEvaluation:
         if nothing was published recently.
         """
         published = [
-            manifest for manifest in self._sources.ledger.manifests(cluster, at - RECENT, at) if manifest.coverage
+            manifest for manifest in self._inputs.ledger.manifests(cluster, at - RECENT, at) if manifest.coverage
         ]
         newest = [manifest for manifest in published if manifest.published_at > at - HOUR] or published[-1:]
         if not newest:
             return None, ""
-        notes = self._sources.ledger.notes_of(newest)
+        notes = self._inputs.ledger.notes_of(newest)
         suspect = [note for hour in sorted(notes) for note in notes[hour] if note.startswith(SUSPECT)]
         return len(suspect), suspect[0] if suspect else ""
 
     def _latest_coverage(self, cluster: str, at: datetime) -> Decimal | None:
         """Return the allocation coverage of the newest published hour; None if there is none."""
-        for manifest in reversed(self._sources.ledger.manifests(cluster, at - RECENT, at)):
+        for manifest in reversed(self._inputs.ledger.manifests(cluster, at - RECENT, at)):
             if manifest.coverage is not None:
                 return manifest.coverage.allocation
         return None

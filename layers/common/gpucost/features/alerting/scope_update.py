@@ -13,7 +13,7 @@ from gpucost.features.alerting.model import (
     Notification,
     OutboxEntry,
     Subject,
-    TopWaster,
+    WastefulWorkload,
 )
 from gpucost.features.alerting.ports import AlertStates, ScopeStates
 from gpucost.features.alerting.settings import AlertSettings
@@ -23,11 +23,11 @@ from gpucost.runtime.observability import logger
 
 HISTORY = "history"
 """The receiver that records every notification. It comes before all other receivers."""
-TopWasters = Callable[[], tuple[TopWaster, ...]]
+ReadTopWasters = Callable[[], tuple[WastefulWorkload, ...]]
 MAX_NOTE_LENGTH = 500
 
 
-def no_workloads() -> tuple[TopWaster, ...]:
+def no_workloads() -> tuple[WastefulWorkload, ...]:
     """Return no workloads."""
     return ()
 
@@ -43,7 +43,7 @@ class Finding:
     figures: dict[str, Decimal | None]
     currency: str
     policy: FiringPolicy
-    top_wasters: TopWasters = no_workloads
+    read_top_wasters: ReadTopWasters = no_workloads
     """Reads the workloads with the most waste; called only for a notification, because it costs reads."""
     note: str = ""
     is_muted: bool = False
@@ -121,7 +121,7 @@ class ScopeUpdate:
         """Remove an alert without a notification."""
         self._alerts[alert.subject.business_unit].pop(alert.key, None)
 
-    def add(self, alert: Alert) -> None:
+    def add_external_alert(self, alert: Alert) -> None:
         """Add an alert that was evaluated elsewhere, by AMP."""
         self._alerts.setdefault(alert.subject.business_unit, {})[alert.key] = alert
 
@@ -193,7 +193,7 @@ class ScopeUpdate:
             run = (alert if transition.change == "firing" else previous) or alert
             notification = self._notification(rule, finding, transition.change, run.since if run else finding.hour)
             if transition.change == "firing":
-                notification = replace(notification, workloads=finding.top_wasters())
+                notification = replace(notification, workloads=finding.read_top_wasters())
             is_muted = (
                 finding.is_muted if transition.change == "firing" or previous is None else previous.notified_at is None
             )

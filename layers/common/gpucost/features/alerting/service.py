@@ -1,4 +1,4 @@
-"""The alert function's service: evaluates and notifies when an hour is closed, on a tick, and on alerts of AMP."""
+"""The alert function's service: evaluates and notifies when an hour is published, on a tick, and on alerts of AMP."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,12 +11,12 @@ from gpucost.features.alerting.delivery import Delivery
 from gpucost.features.alerting.hourly_evaluation import CROSS_CLUSTER_SCOPE, HourlyEvaluation
 from gpucost.features.alerting.model import FLEET_SCOPE, AlertGroup, Notification
 from gpucost.features.alerting.muting import Muting, current_muting
-from gpucost.features.alerting.ports import AlertSources, AlertStates, Notifier, Notifiers, ScopeStates
+from gpucost.features.alerting.ports import AlertStates, Notifier, Notifiers, RuleInputs, ScopeStates
 from gpucost.features.alerting.scheduled_evaluation import ScheduledEvaluation
 from gpucost.features.alerting.scope_update import HISTORY
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
-from gpucost.runtime.messages import ExternalAlerts, HourClosed, Tick
+from gpucost.runtime.messages import ExternalAlerts, HourPublished, Tick
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock, SettingsStore, StoredSettings
 
@@ -33,7 +33,7 @@ class AlertService:
 
     Args:
         settings_store: the settings document.
-        sources: the inputs of rules.
+        inputs: what rules read.
         states: stored alert states.
         history: records every notification.
         silences: stored silences.
@@ -44,7 +44,7 @@ class AlertService:
     def __init__(
         self,
         settings_store: SettingsStore[AlertingSettings],
-        sources: AlertSources,
+        inputs: RuleInputs,
         states: AlertStates,
         history: AlertHistory,
         silences: SilenceStore,
@@ -57,11 +57,11 @@ class AlertService:
         self._silences = silences
         self._notifiers = notifiers
         self._clock = clock
-        self._hourly = HourlyEvaluation(sources.ledger, states)
-        self._scheduled = ScheduledEvaluation(sources, states)
+        self._hourly = HourlyEvaluation(inputs.ledger, states)
+        self._scheduled = ScheduledEvaluation(inputs, states)
         self._amp_alerts = AmpAlertEvaluation(states)
 
-    def hour_closed(self, message: HourClosed) -> None:
+    def hour_published(self, message: HourPublished) -> None:
         """Evaluate all rules of a cluster through an hour, then deliver its outboxes.
 
         Raises:

@@ -16,7 +16,7 @@ from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.rollups import DAY, DaySummary, costs_by_unit
 from gpucost.features.alerting.evaluation import firing_policy
 from gpucost.features.alerting.model import Subject
-from gpucost.features.alerting.ports import AlertSources, ClusterDayToDate, MonthPart
+from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart, RuleInputs
 from gpucost.features.alerting.rules import budget as budgets
 from gpucost.features.alerting.rules import spend_change as spend
 from gpucost.features.alerting.rules.budget import Basis, Budget, ClusterSpend
@@ -44,13 +44,13 @@ class SpendEvaluation:
     """Evaluates spend rules on one tick.
 
     Args:
-        sources: the inputs of rules.
+        inputs: what rules read.
         settings: the document.
         at: the tick's full hour; figures are expected up to an hour before it.
     """
 
-    def __init__(self, sources: AlertSources, settings: AlertingSettings, at: datetime) -> None:
-        self._sources = sources
+    def __init__(self, inputs: RuleInputs, settings: AlertingSettings, at: datetime) -> None:
+        self._inputs = inputs
         self._settings = settings
         self._at = at
         self._expected_until = at - HOUR
@@ -121,7 +121,7 @@ class SpendEvaluation:
     def _sum_month(self, cluster: str, start: datetime) -> MonthToDate | None:
         """Sum a month from its parts; None with several currencies, or while a part is not summed yet."""
         newest = (self._newest - start) // PART
-        stored = [self._sources.spend.month_part(cluster, start, number) for number in range(newest)]
+        stored = [self._inputs.spend.month_part(cluster, start, number) for number in range(newest)]
         in_turn = ((self._at - start) // HOUR) % newest if newest else 0
         first_missing = next((number for number, part in enumerate(stored) if part is None), in_turn)
         units: dict[str, Decimal] = {}
@@ -140,7 +140,7 @@ class SpendEvaluation:
         """Sum a part of a month again, and store the sums."""
         part_start = start + PART * number
         part_end = min(part_start + PART, floor_day(self._newest) + DAY)
-        days = self._sources.rollups.days(cluster, part_start, part_end)
+        days = self._inputs.rollups.days(cluster, part_start, part_end)
         if days and days[-1].day == floor_day(self._newest):
             self._current_days[cluster] = days[-1]
         units: dict[str, Decimal] = {}
@@ -150,7 +150,7 @@ class SpendEvaluation:
         hours = [hour for day in days for hour in day.hours if hour.status != "incomplete"]
         currencies = sorted({hour.currency for hour in hours})
         part = MonthPart(units, len(hours), "+".join(currencies))
-        self._sources.spend.put_month_part(cluster, start, number, part)
+        self._inputs.spend.put_month_part(cluster, start, number, part)
         return part
 
     # ------------------------------------------------------------ today against previous weeks
@@ -175,7 +175,8 @@ class SpendEvaluation:
             subject = Subject(business_unit=unit)
             effective_rule = rule.for_subject(subject)
             references = [
-                (_unit_total(week, unit), all(day.price_sources == self._pricing for day in week)) for week in weeks
+                (_unit_total(week, unit), all(day.price_sources == self._pricing_fingerprint for day in week))
+                for week in weeks
             ]
             comparison = spend.compare(_unit_total(today, unit), references)
             thresholds = SpendThresholds(effective_rule.percent, effective_rule.usd)
@@ -195,7 +196,7 @@ class SpendEvaluation:
         """Store today's sums for later weeks."""
         for cluster, sums in self._days_to_date.items():
             if sums is not None:
-                self._sources.spend.put_day_to_date(cluster, self._newest, sums)
+                self._inputs.spend.put_day_to_date(cluster, self._newest, sums)
 
     def _day_to_date(self, cluster: str) -> ClusterDayToDate | None:
         """Return a cluster's day up to the newest expected hour; None if one of its hours is missing."""
@@ -206,7 +207,7 @@ class SpendEvaluation:
     def _sum_day_to_date(self, cluster: str) -> ClusterDayToDate | None:
         start = floor_day(self._newest)
         if cluster not in self._current_days:
-            days = self._sources.rollups.days(cluster, start, start + DAY)
+            days = self._inputs.rollups.days(cluster, start, start + DAY)
             self._current_days[cluster] = days[-1] if days else None
         day = self._current_days[cluster]
         if day is None or day.totals is None:
@@ -217,16 +218,16 @@ class SpendEvaluation:
             return None
         units = {unit: _day_to_date(costs) for unit, costs in day.units.items()}
         if day.hours[-1].hour > self._newest:  # it was closed before this tick arrived
-            for summary in self._sources.ledger.summaries(cluster, self._expected_until, start + DAY):
+            for summary in self._inputs.ledger.summaries(cluster, self._expected_until, start + DAY):
                 for unit, costs in costs_by_unit(summary).items():
                     total, later = units[unit], _day_to_date(costs)
                     units[unit] = DayToDate(total.usd - later.usd, total.gpu_hours - later.gpu_hours)
-        return ClusterDayToDate(units, self._pricing)
+        return ClusterDayToDate(units, self._pricing_fingerprint)
 
     def _reference(self, cluster: str, weeks: int) -> ClusterDayToDate | None:
         key = (cluster, weeks)
         if key not in self._references:
-            self._references[key] = self._sources.spend.day_to_date(cluster, self._newest - WEEK * weeks)
+            self._references[key] = self._inputs.spend.day_to_date(cluster, self._newest - WEEK * weeks)
         return self._references[key]
 
     @property
@@ -234,7 +235,7 @@ class SpendEvaluation:
         return self._settings.pricing.currency
 
     @cached_property
-    def _pricing(self) -> str:
+    def _pricing_fingerprint(self) -> str:
         return pricing_fingerprint(self._settings)
 
 

@@ -265,18 +265,18 @@ def _cost_columns(amount: int | None, held_gpu_hours: int) -> Row:
     }
 
 
-def _location_columns(source: Line | NodeHour) -> Row:
-    region = region_of(source.zone)
+def _location_columns(record: Line | NodeHour) -> Row:
+    region = region_of(record.zone)
     return {
-        "AvailabilityZone": source.zone or None,
+        "AvailabilityZone": record.zone or None,
         "RegionId": region,
         "RegionName": region,
-        "x_CapacityType": source.capacity_type,
-        "x_GpuModel": source.gpu_model,
-        "x_InstanceType": source.instance_type,
-        "x_NodePool": source.node_pool,
-        "x_PriceSource": source.price_source or None,
-        "x_SplitPolicy": source.split_policy or None,
+        "x_CapacityType": record.capacity_type,
+        "x_GpuModel": record.gpu_model,
+        "x_InstanceType": record.instance_type,
+        "x_NodePool": record.node_pool,
+        "x_PriceSource": record.price_source or None,
+        "x_SplitPolicy": record.split_policy or None,
     }
 
 

@@ -13,7 +13,7 @@ from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
 
 URL_SECONDS = 300
 """How long a download URL is valid."""
-MAX_PERIOD = 100 * DAY
+MAX_LISTED_PERIOD = 100 * DAY
 MAX_ROWS = 400
 """Every row has two URLs of one or two kilobytes."""
 
@@ -118,5 +118,5 @@ def _check_period(start: datetime, end: datetime) -> None:
             )
     if end <= start:
         raise ParameterError("end", "must be after start.")
-    if end - start > MAX_PERIOD:
-        raise ParameterError("end", f"must be at most {MAX_PERIOD.days} days after start.")
+    if end - start > MAX_LISTED_PERIOD:
+        raise ParameterError("end", f"must be at most {MAX_LISTED_PERIOD.days} days after start.")

@@ -34,7 +34,7 @@ MIN_SECONDS_PER_DAY = 180.0
 
 
 @dataclass(slots=True)
-class ExportResult:
+class ExportRunResult:
     """The result of a run."""
 
     exported: list[ExportedDay] = field(default_factory=list)
@@ -80,7 +80,7 @@ class ExportService:
         self._retention = retention
         self._clock = clock
 
-    def export(self, message: ExportDue, seconds_left: Callable[[], float]) -> ExportResult | None:
+    def export(self, message: ExportDue, seconds_left: Callable[[], float]) -> ExportRunResult | None:
         """Export the requested days, or all due days, newest first, as long as there is time.
 
         A failing day does not stop the export of other days.
@@ -99,7 +99,7 @@ class ExportService:
         names = stored.clusters(message.first_day or message.scheduled_time - look_back)
         if message.cluster is not None and message.cluster not in names:
             raise InvalidInputError(f"cluster {message.cluster!r} is not in the settings; allowed: {', '.join(names)}")
-        result = ExportResult()
+        result = ExportRunResult()
         days_to_export: list[tuple[datetime, str]] = []
         for name in names if message.cluster is None else [message.cluster]:
             try:

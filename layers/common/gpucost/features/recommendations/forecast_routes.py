@@ -77,14 +77,14 @@ def build_response(period: str, forecast: PeriodForecast) -> dict[str, Any]:
         "period": period,
         "start": forecast.start,
         "end": forecast.end,
-        "known_until": forecast.known_until,
+        "known_until": forecast.figures_until,
         "spent_usd": forecast.spent_usd,
         "hours_known": forecast.hours_known,
         "hours_unknown": forecast.hours_unknown,
         "projected_usd": forecast.projected_usd,
         "low_usd": forecast.low_usd,
         "high_usd": forecast.high_usd,
-        "interval_percent": forecast.percent,
+        "interval_percent": forecast.confidence_percent,
         "backtest": None
         if backtest is None
         else {"hours": backtest.hours, "evaluated": backtest.evaluated, "covered": backtest.covered},

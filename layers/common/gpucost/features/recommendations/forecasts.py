@@ -34,18 +34,18 @@ class PeriodForecast:
     business_unit: str
     start: datetime
     end: datetime
-    known_until: datetime
+    figures_until: datetime
     spent_usd: Decimal
     """The priced cost so far, exact as in reports."""
     hours_known: int
     """Completely priced hours."""
     hours_unknown: int
-    """Hours before `known_until` without figures or a price. The projection uses the mean of the others."""
+    """Hours before `figures_until` without figures or a price. The projection uses the mean of the others."""
     projected_usd: Decimal | None
     """None with too little history."""
     low_usd: Decimal | None
     high_usd: Decimal | None
-    percent: int
+    confidence_percent: int
     """Confidence level of the interval."""
     backtest: Backtest | None
     budget_usd: Decimal | None

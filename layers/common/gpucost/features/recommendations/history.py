@@ -21,7 +21,7 @@ from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPric
 
 POD_LEVEL_SOURCES = frozenset({"pod", "shared"})
 """Utilization sources that recommendations may use. The others are averages over a node or cluster."""
-_CASH_SOURCES = frozenset({"constant", "rates", "on-demand", "spot", "override"})
+_AVOIDABLE_PRICE_SOURCES = frozenset({"constant", "rates", "on-demand", "spot", "override"})
 """Price sources that show what an hour costs in cash. A bill's amortized amounts may include commitments."""
 _LIST_PRICE_SOURCES = frozenset({"constant", "rates", "on-demand"})
 """Price sources that are price lists."""
@@ -72,17 +72,19 @@ class PoolKey(NamedTuple):
     gpu_model: str
 
 
-def _zeros(hours: int) -> "array[float]":
+def _zero_per_hour(hours: int) -> "array[float]":
     return array("d", bytes(8 * hours))
 
 
 @dataclass(slots=True)
-class Cash:
-    """USD by whether the bill would get lower without it."""
+class SpendByAvoidability:
+    """A cost in USD, by whether the AWS bill would be lower without the GPUs."""
 
     avoidable: float = 0.0
     committed: float = 0.0
+    """Paid anyway: Capacity Blocks and other reserved capacity."""
     unknown: float = 0.0
+    """Under a price source that does not say it."""
     at_list_price: float = 0.0
     """The part of all that was charged at list prices."""
 
@@ -97,13 +99,13 @@ class Cash:
             self.at_list_price += usd
         if capacity_type in _COMMITTED_CAPACITY or price_source == "capacity-block":
             self.committed += usd
-        elif price_source in _CASH_SOURCES:
+        elif price_source in _AVOIDABLE_PRICE_SOURCES:
             self.avoidable += usd
         else:
             self.unknown += usd
 
-    def cash_share(self) -> float | None:
-        """The part of the cost that is avoidable cash; None if a part of it is unknown."""
+    def avoidable_share(self) -> float | None:
+        """The part of the cost that is avoidable; None if a part of it is unknown."""
         total = self.avoidable + self.committed + self.unknown
         return None if self.unknown or not total else self.avoidable / total
 
@@ -114,16 +116,18 @@ class WorkloadHistory:
 
     key: WorkloadKey
     held: "array[float]"
-    """Physical GPU-hours."""
+    """Physical GPU-hours that its pods held."""
     observed: "array[float]"
     """The GPU-hours with observed utilization."""
     used: "array[float]"
+    """The part of the observed GPU-hours that was used."""
     usd: "array[float]"
-    off_spot: "array[float]"
+    """Cost of the held GPU-hours."""
+    held_off_spot: "array[float]"
     """Physical GPU-hours held on anything but spot."""
-    pods: "array[int]"
+    pod_counts: "array[int]"
     """Pods that held GPUs in the hour, for any time."""
-    busiest: "array[float]"
+    busiest_pod_utilization: "array[float]"
     """Mean utilization of its busiest pod in the hour; -1 without samples."""
     gpus_per_pod: float = 0.0
     """The largest number of physical GPUs that any of its pods held."""
@@ -133,7 +137,7 @@ class WorkloadHistory:
     unpriced: "array[int]" = field(default_factory=lambda: array("b"))
     """1 for hours in which a part of it has no price. Amounts leave them out."""
     unpriced_gpu_hours: float = 0.0
-    cash: Cash = field(default_factory=Cash)
+    spend: SpendByAvoidability = field(default_factory=SpendByAvoidability)
     memory_peak: float = 0.0
     """The largest GPU memory that any of its pods used, in bytes, as far as it was observed."""
     interruptible: float = 0.0
@@ -148,10 +152,10 @@ class WorkloadHistory:
     """Index of the newest hour in which it held GPUs."""
 
     def max_concurrent_pods(self) -> int:
-        """The largest number of pods at one time. `pods` counts a pod and its replacement in the same hour as two."""
+        """The largest number of pods at one time. `pod_counts` counts a pod and its replacement in one hour as two."""
         if not self.gpus_per_pod:
-            return max(self.pods)
-        return max(1, min(max(self.pods), max(round(held / self.gpus_per_pod) for held in self.held)))
+            return max(self.pod_counts)
+        return max(1, min(max(self.pod_counts), max(round(held / self.gpus_per_pod) for held in self.held)))
 
 
 @dataclass(slots=True)
@@ -162,10 +166,10 @@ class PoolHistory:
     nodes: "array[int]"
     capacity: "array[float]"
     """Physical GPU-hours."""
-    unallocated: "array[float]"
+    unallocated_gpu_hours: "array[float]"
     cost: "array[float]"
     """USD of the whole nodes."""
-    busy: "array[int]"
+    busy_nodes: "array[int]"
     """Nodes on which a pod held GPUs, for any time."""
     pods: list[tuple[tuple[float, int], ...]]
     """By hour: (physical GPUs of a pod, number of such pods), largest first."""
@@ -175,7 +179,7 @@ class PoolHistory:
     """1 for hours whose price comes from the bill."""
     shows_commitments: "array[int]"
     """1 for hours whose price would show a commitment."""
-    cash: Cash = field(default_factory=Cash)
+    spend: SpendByAvoidability = field(default_factory=SpendByAvoidability)
 
 
 class LookBack:
@@ -243,7 +247,7 @@ class LookBack:
         held: dict[PoolKey, Counter[float]] = {}
         for node_name in {line.node for line in lines}:
             if node_name in pool_of:
-                pool_of[node_name].busy[index] += 1
+                pool_of[node_name].busy_nodes[index] += 1
         for line in lines:
             history = self._workload(line)
             self._add_line(index, history, line)
@@ -261,7 +265,7 @@ class LookBack:
             if line.uid in self.run_hours and line.units * line.gpu_share > 0:
                 self.run_hours[line.uid] += line.allocated_gpu_hours / (line.units * line.gpu_share)
         for key, pod_uids in uids.items():
-            self.workloads[key].pods[index] = len(pod_uids)
+            self.workloads[key].pod_counts[index] = len(pod_uids)
         for pool_key, sizes in held.items():
             self.pools[pool_key].pods[index] = tuple(sorted(sizes.items(), reverse=True))
 
@@ -296,11 +300,11 @@ class LookBack:
             hours = self.hours
             history = self.workloads[key] = WorkloadHistory(
                 key,
-                _zeros(hours),
-                _zeros(hours),
-                _zeros(hours),
-                _zeros(hours),
-                _zeros(hours),
+                _zero_per_hour(hours),
+                _zero_per_hour(hours),
+                _zero_per_hour(hours),
+                _zero_per_hour(hours),
+                _zero_per_hour(hours),
                 array("l", bytes(array("l").itemsize * hours)),
                 array("d", [-1.0]) * hours,
                 unpriced=array("b", bytes(hours)),
@@ -315,9 +319,9 @@ class LookBack:
             history.observed[index] += held - line.unmeasured_gpu_hours
             history.used[index] += line.effective_gpu_hours or 0.0
             if line.utilization is not None:
-                history.busiest[index] = max(history.busiest[index], line.utilization)
+                history.busiest_pod_utilization[index] = max(history.busiest_pod_utilization[index], line.utilization)
         if line.capacity_type != "spot":
-            history.off_spot[index] += held
+            history.held_off_spot[index] += held
         if line.labels and isinstance(line.labels, Mapping):
             interruptible_label = line.labels.get(INTERRUPTIBLE, "").lower()
             history.interruptible += held if interruptible_label == "true" else 0.0
@@ -330,7 +334,7 @@ class LookBack:
             history.unpriced_gpu_hours += held
         else:
             history.usd[index] += line.allocated_usd
-            history.cash.add(line.allocated_usd, line.capacity_type, line.price_source)
+            history.spend.add(line.allocated_usd, line.capacity_type, line.price_source)
 
     def _add_node(self, index: int, node: NodeHour) -> PoolHistory:
         key = PoolKey(node.node_pool, node.instance_type, node.capacity_type, node.gpu_model)
@@ -340,9 +344,9 @@ class LookBack:
             history = self.pools[key] = PoolHistory(
                 key,
                 array("l", bytes(array("l").itemsize * hours)),
-                _zeros(hours),
-                _zeros(hours),
-                _zeros(hours),
+                _zero_per_hour(hours),
+                _zero_per_hour(hours),
+                _zero_per_hour(hours),
                 array("l", bytes(array("l").itemsize * hours)),
                 [()] * hours,
                 array("b", bytes(hours)),
@@ -351,10 +355,10 @@ class LookBack:
             )
         history.nodes[index] += 1
         history.capacity[index] += node.capacity.capacity_gpu_hours / SCALE
-        history.unallocated[index] += node.capacity.unallocated_gpu_hours / SCALE
+        history.unallocated_gpu_hours[index] += node.capacity.unallocated_gpu_hours / SCALE
         cost = node.capacity.node_cost_usd / SCALE
         history.cost[index] += cost
-        history.cash.add(cost, node.capacity_type, node.price_source)
+        history.spend.add(cost, node.capacity_type, node.price_source)
         history.unpriced[index] |= not node.price_source
         history.billed[index] |= node.price_source == "cur"
         history.shows_commitments[index] |= node.price_source in _COMMITMENT_SOURCES

@@ -37,7 +37,7 @@ class SubjectHistory(Protocol):
         """The first hour of the look-back."""
         ...
 
-    def gpus(self, content: RecommendationContent) -> Sequence[float | None] | None:
+    def hourly_gpus(self, content: RecommendationContent) -> Sequence[float | None] | None:
         """GPUs held in every hour (for a pool: nodes); None for hours without figures.
 
         Returns:
@@ -58,7 +58,7 @@ class SingleSubject:
     amounts: Sequence[float | None] | None
     cost: Sequence[float | None]
 
-    def gpus(self, content: RecommendationContent) -> Sequence[float | None] | None:
+    def hourly_gpus(self, content: RecommendationContent) -> Sequence[float | None] | None:
         """The amounts of the only subject."""
         return self.amounts
 
@@ -123,7 +123,7 @@ def _updated(
             return _as_applied(recommendation, applied_at, histories, now)
     if content is None:
         if recommendation.state in {"open", "applied"}:
-            is_gone = _is_gone(recommendation.content, histories.gpus(recommendation.content))
+            is_gone = _is_gone(recommendation.content, histories.hourly_gpus(recommendation.content))
             if recommendation.state == "applied" and not is_gone:
                 # Undone. This review left out the hours before the change; the next one counts all hours again.
                 return replace(recommendation, state="open", since=now, applied_at=None)
@@ -140,7 +140,7 @@ def _updated(
         return recommendation
     if recommendation.state == "open":
         # While a change has begun but is not confirmed yet, newer figures show only the remaining saving.
-        change = _find_change(recommendation, histories.gpus(recommendation.content))
+        change = _find_change(recommendation, histories.hourly_gpus(recommendation.content))
         return replace(
             recommendation,
             content=content if change is None or not change[1] else recommendation.content,
@@ -161,7 +161,7 @@ def _updated(
 
 def _applied_at(recommendation: Recommendation, histories: SubjectHistory) -> datetime | None:
     """The first hour since which the recommended amount is reached; None if it is not."""
-    change = _find_change(recommendation, histories.gpus(recommendation.content))
+    change = _find_change(recommendation, histories.hourly_gpus(recommendation.content))
     if change is None:
         return None
     first, changed_hours = change

@@ -6,7 +6,7 @@ from math import sqrt
 
 from gpucost.features.recommendations.history import LookBack, WorkloadHistory, first_and_last_positive
 from gpucost.features.recommendations.model import (
-    HOURS_OF_MONTH,
+    HOURS_PER_MONTH,
     Evidence,
     RecommendationSubject,
     Saving,
@@ -124,7 +124,7 @@ def measure_workload(look_back: LookBack, history: WorkloadHistory, since: int =
         total_used / total_observed if total_observed > 0 else None,
         peak,
         peak_gpus,
-        max(history.busiest[index] for index in indexes),
+        max(history.busiest_pod_utilization[index] for index in indexes),
         current_gpus,
         sum(history.usd[index] for index in priced) / max(1, len(priced)),
         1 - sum(history.unpriced[index] for index in indexes) / len(indexes),
@@ -210,9 +210,9 @@ def estimate_saving(
         return Saving(round_cents(0), round_cents(0), round_cents(0), None, None, round_cents(0))
     remaining_share = _remaining_share(dict(zip(indexes, (usd for usd, _ in hours), strict=True)), look_back.hours)
     hours = [(usd * remaining_share, gpu_hours * remaining_share) for usd, gpu_hours in hours]
-    monthly = sum(usd for usd, _ in hours) / len(hours) * HOURS_OF_MONTH
-    gpu_hours = sum(gpu_hours for _, gpu_hours in hours) / len(hours) * HOURS_OF_MONTH
-    margin = 2 * _standard_error([usd for usd, _ in hours]) * HOURS_OF_MONTH
+    monthly = sum(usd for usd, _ in hours) / len(hours) * HOURS_PER_MONTH
+    gpu_hours = sum(gpu_hours for _, gpu_hours in hours) / len(hours) * HOURS_PER_MONTH
+    margin = 2 * _standard_error([usd for usd, _ in hours]) * HOURS_PER_MONTH
     low, high = monthly - margin, monthly + margin
     if monthly >= 0:
         low = max(0.0, low)
@@ -243,7 +243,7 @@ def workload_list_ratio(look_back: LookBack, history: WorkloadHistory) -> float 
 
     A GPU costs the node's list price ÷ the node's GPUs, as with the default split policy.
     """
-    if history.cash.is_all_at_list_price:
+    if history.spend.is_all_at_list_price:
         return 1.0
     charged_usd = sum(history.usd)
     list_usd = 0.0

@@ -26,7 +26,7 @@ RecommendationKind = Literal[
 ]
 RecommendationState = Literal["open", "applied", "verified", "dismissed", "withdrawn"]
 Level = Literal["low", "medium", "high"]
-HOURS_OF_MONTH = 730
+HOURS_PER_MONTH = 730
 """8,760 hours of a year ÷ 12, as on AWS's price pages."""
 CENT = Decimal("0.01")
 

@@ -11,12 +11,12 @@ from shlex import quote
 
 from gpucost.features.recommendations.model import RecommendationSubject
 
-_SCALABLE = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "ReplicaSet": "apps/v1"}
+_API_VERSION_OF_SCALABLE_KIND = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "ReplicaSet": "apps/v1"}
 
 
 def replicas_patch(subject: RecommendationSubject, replicas: int) -> str:
     """A patch with another number of replicas; empty for kinds without replicas."""
-    version = _SCALABLE.get(subject.workload_kind)
+    version = _API_VERSION_OF_SCALABLE_KIND.get(subject.workload_kind)
     if version is None:
         return ""
     return (
@@ -28,7 +28,7 @@ def replicas_patch(subject: RecommendationSubject, replicas: int) -> str:
 
 def fewer_gpus_patch(subject: RecommendationSubject, units: int, replicas: int = 0) -> str:
     """Commands that set the GPUs per pod, and the replicas if they change; empty for kinds without a pod template."""
-    if subject.workload_kind not in _SCALABLE:
+    if subject.workload_kind not in _API_VERSION_OF_SCALABLE_KIND:
         return ""
     name = quote(f"{subject.workload_kind.lower()}/{subject.workload}")
     lines = [
@@ -42,7 +42,7 @@ def fewer_gpus_patch(subject: RecommendationSubject, units: int, replicas: int =
 
 def slice_patch(subject: RecommendationSubject, profile: str) -> str:
     """Commands that let pods request a MIG slice instead of a whole GPU."""
-    if subject.workload_kind not in _SCALABLE:
+    if subject.workload_kind not in _API_VERSION_OF_SCALABLE_KIND:
         return ""
     name = quote(f"{subject.workload_kind.lower()}/{subject.workload}")
     limits = f"{subject.resource}=0,nvidia.com/mig-{profile}=1"
@@ -134,7 +134,7 @@ def schedule_patch(
         zone: IANA name of the time zone of these hours.
         minute: the minute at which these hours start.
     """
-    version = _SCALABLE.get(subject.workload_kind)
+    version = _API_VERSION_OF_SCALABLE_KIND.get(subject.workload_kind)
     if version is None:
         return ""
     lines = [
@@ -161,7 +161,7 @@ def schedule_patch(
 
 def spot_patch(subject: RecommendationSubject) -> str:
     """A preference for spot nodes, which does not require them; empty for kinds without a pod template."""
-    version = {**_SCALABLE, "CronJob": "batch/v1"}.get(subject.workload_kind)
+    version = {**_API_VERSION_OF_SCALABLE_KIND, "CronJob": "batch/v1"}.get(subject.workload_kind)
     if version is None:
         return ""
     pods = [

@@ -75,7 +75,7 @@ def gpus_per_node(pool: PoolHistory) -> int:
 
 def pool_list_ratio(look_back: LookBack, pool: PoolHistory) -> float | None:
     """List price ÷ what was charged for a pool's nodes; None if its list price is not known."""
-    if pool.cash.is_all_at_list_price:
+    if pool.spend.is_all_at_list_price:
         return 1.0
     list_price = look_back.list_prices.get(pool.key.instance_type)
     priced = look_back.priced_hours(pool.unpriced)

@@ -18,7 +18,7 @@ _FAMILY = re.compile(r"[a-z0-9-]+\.\*")
 """A pattern of instance types that matches all sizes of one family."""
 
 
-class PriceLists(Protocol):
+class PriceBookReader(Protocol):
     """Reads the prices that recommendations need from the price book."""
 
     def newest(self, source: Literal["spot", "on-demand"]) -> list[Price]:
@@ -35,11 +35,11 @@ class PriceLists(Protocol):
 class NodePrices(NamedTuple):
     """Prices of nodes by instance type, in USD per node-hour."""
 
-    listed: Mapping[str, float]
+    on_demand: Mapping[str, float]
     spot: Mapping[str, SpotPrice]
 
 
-def node_list_prices(price_book: PriceLists) -> dict[str, float]:
+def node_list_prices(price_book: PriceBookReader) -> dict[str, float]:
     """On-demand prices by instance type in USD per node-hour, without types whose price differs by region."""
     prices_by_type: dict[str, set[float]] = {}
     for price in _of_nodes(price_book.newest("on-demand")):
@@ -48,7 +48,7 @@ def node_list_prices(price_book: PriceLists) -> dict[str, float]:
     return {name: prices.pop() for name, prices in prices_by_type.items() if len(prices) == 1}
 
 
-def node_spot_prices(price_book: PriceLists, start: datetime, end: datetime) -> dict[str, SpotPrice]:
+def node_spot_prices(price_book: PriceBookReader, start: datetime, end: datetime) -> dict[str, SpotPrice]:
     """Spot prices of a period by instance type, in the most expensive zone on average.
 
     Raises:

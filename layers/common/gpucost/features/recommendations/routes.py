@@ -35,7 +35,7 @@ StateParameter = Annotated[
 ]
 
 
-class RecommendationSubject(ResponseModel):
+class RecommendationSubjectModel(ResponseModel):
     """A workload or a node pool. Fields that do not apply to it are null."""
 
     cluster: str
@@ -84,7 +84,7 @@ class RecommendationRow(ResponseModel):
     id: str = Field(description="Stable id, as for `gpucost recommendations dismiss`", examples=["idle-3f9a1c0d2b4e"])
     kind: RecommendationKind
     state: RecommendationState
-    subject: RecommendationSubject
+    subject: RecommendationSubjectModel
     summary: str = Field(description="What to do, in one sentence")
     saving: SavingFigures
     currency: str = Field(examples=["USD"])
@@ -114,7 +114,7 @@ class RecommendationRow(ResponseModel):
 class FindingRow(ResponseModel):
     """How a workload uses its GPUs; also for workloads without a recommendation."""
 
-    subject: RecommendationSubject
+    subject: RecommendationSubjectModel
     finding: Finding = Field(
         description="`healthy` is 30 to 70% on average. For `unknown`, `reason` says what is missing"
     )

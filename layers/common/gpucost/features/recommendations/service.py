@@ -21,7 +21,7 @@ from gpucost.features.recommendations.model import RecommendationContent, Review
 from gpucost.features.recommendations.ports import DisruptionReaders, RecommendationStore
 from gpucost.features.recommendations.price_lists import (
     NodePrices,
-    PriceLists,
+    PriceBookReader,
     node_list_prices,
     node_spot_prices,
     reserved_prices,
@@ -79,7 +79,7 @@ class RecommendationService:
         settings_store: SettingsStore,
         ledger: Ledger,
         store: RecommendationStore,
-        prices: PriceLists,
+        prices: PriceBookReader,
         memory: DailyCache[dict[tuple[str, str], float]],
         waiting: DailyCache[list[Wait]],
         disruption: DisruptionReaders,
@@ -166,7 +166,7 @@ class RecommendationService:
             self._ledger,
             cluster.name,
             end,
-            list_prices=prices.listed,
+            list_prices=prices.on_demand,
             spot_prices=prices.spot,
             memory=memory,
             waits=waits,
@@ -209,7 +209,7 @@ class _LookBackSubjects:
     def start(self) -> datetime:
         return self.look_back.start
 
-    def gpus(self, content: RecommendationContent) -> list[float | None] | None:
+    def hourly_gpus(self, content: RecommendationContent) -> list[float | None] | None:
         if content.kind == "commitment":
             return uncovered_nodes(self.look_back, content)
         held = self._sum_by_hour(content, "held", "nodes")
@@ -276,7 +276,7 @@ class _LookBackSubjects:
                 SubjectHour(
                     sum(part.held for part in parts),
                     sum(usd) if is_priced else None,
-                    sum(part.work for part in parts),
+                    sum(part.demand for part in parts),
                     sum(part.used for part in parts),
                 )
                 if has_figures
@@ -285,7 +285,7 @@ class _LookBackSubjects:
         return hours
 
     def _workload_hours(self, history: WorkloadHistory) -> list[SubjectHour]:
-        columns = zip(history.held, history.usd, history.unpriced, history.pods, history.used, strict=True)
+        columns = zip(history.held, history.usd, history.unpriced, history.pod_counts, history.used, strict=True)
         return [
             SubjectHour(held, None if is_unpriced else usd, pods, used)
             for held, usd, is_unpriced, pods, used in columns

@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from gpucost.features.recommendations.model import (
-    HOURS_OF_MONTH,
+    HOURS_PER_MONTH,
     RecommendationContent,
     RecommendationKind,
     round_cents,
@@ -37,7 +37,7 @@ class SubjectHour(NamedTuple):
     """GPUs; for a pool or instance type: nodes."""
     usd: float | None
     """None if a part of it has no price."""
-    work: float
+    demand: float
     """Running pods; for a pool to consolidate: the GPUs that they held."""
     used: float
     """Observed effective GPU-hours."""
@@ -65,7 +65,7 @@ def measured_saving(
     if len(pairs) < WEEK:
         return None
     usd = round_cents(
-        sum(_saved_usd(content, current, before) for current, before in pairs) / len(pairs) * HOURS_OF_MONTH
+        sum(_saved_usd(content, current, before) for current, before in pairs) / len(pairs) * HOURS_PER_MONTH
     )
     estimate = content.saving.usd
     return max(estimate, min(usd, Decimal(0))) if estimate < 0 else min(estimate, max(usd, Decimal(0)))
@@ -103,5 +103,5 @@ def _expected_amount(content: RecommendationContent, current: SubjectHour, befor
     if not current.held:
         return 0.0
     if content.kind in _PODS_MOVE or content.subject.workload_kind not in SERVICES:
-        return before.held * min(1.0, current.work / before.work) if before.work else 0.0
+        return before.held * min(1.0, current.demand / before.demand) if before.demand else 0.0
     return before.held  # fewer replicas are the change

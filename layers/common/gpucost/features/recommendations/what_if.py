@@ -18,14 +18,14 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.metering.gpu_models import MIG_GPUS, profile_share
 from gpucost.core.rollups import FactKey
 
-WHOLE = "nvidia.com/gpu"
+WHOLE_GPU = "nvidia.com/gpu"
 _HOURS = 24
-_WORD = re.compile(r"[a-z0-9]+")
+_WORD_PATTERN = re.compile(r"[a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """A move of a unit's GPUs to slices of one profile."""
+class MoveToSlices:
+    """A move of a business unit from whole GPUs to MIG slices of one profile."""
 
     business_unit: str
     gpus: int
@@ -38,14 +38,14 @@ class Move:
         """Whether the GPUs of a fact can be moved."""
         return (
             key.business_unit == self.business_unit
-            and key.resource == WHOLE
-            and bool(words := set(_WORD.findall(self.model.lower())))
-            and words <= set(_WORD.findall(key.gpu_model.lower()))
+            and key.resource == WHOLE_GPU
+            and bool(words := set(_WORD_PATTERN.findall(self.model.lower())))
+            and words <= set(_WORD_PATTERN.findall(key.gpu_model.lower()))
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MoveOutcome:
     """The figures of some days, before and after the move."""
 
     before: Costs
@@ -79,12 +79,12 @@ class Outcome:
     @property
     def is_conserved(self) -> bool:
         """Whether the parts still add up to the node cost, to the last digit."""
-        return _rest(self.before, self.others, self.capacity_before) == _rest(
+        return _residual_usd(self.before, self.others, self.capacity_before) == _residual_usd(
             self.after, self.others, self.capacity_after
         )
 
 
-def what_if(move: Move, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]) -> Outcome:
+def what_if(move: MoveToSlices, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]) -> MoveOutcome:
     """Calculate the outcome of a move.
 
     Args:
@@ -126,7 +126,7 @@ def what_if(move: Move, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]
     unallocated = Capacity(
         unallocated_gpu_hours=freed_costs.allocated_gpu_hours, unallocated_usd=freed_costs.allocated_usd
     )
-    return Outcome(
+    return MoveOutcome(
         Costs.total(before),
         Costs.total(after),
         capacity,
@@ -138,7 +138,7 @@ def what_if(move: Move, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]
     )
 
 
-def _shares(move: Move, key: FactKey, models: Sequence[str]) -> tuple[Fraction, Fraction]:
+def _shares(move: MoveToSlices, key: FactKey, models: Sequence[str]) -> tuple[Fraction, Fraction]:
     """A slice's dominant share of a GPU and its part of the compute slices; `models` are all that the move matches."""
     share = profile_share(move.profile, key.gpu_model)
     gpu = next(
@@ -185,7 +185,7 @@ def _moved(costs: Costs, moved_share: Fraction, share: Fraction) -> Costs:
     )
 
 
-def _rest(unit: Costs, others: Costs, capacity: Capacity) -> int:
-    """Node cost minus all its parts."""
+def _residual_usd(unit: Costs, others: Costs, capacity: Capacity) -> int:
+    """Return the residual: node cost minus all its other parts, and minus the residual before the move."""
     allocated = sum(costs.effective_usd + costs.waste_usd + costs.unmeasured_usd for costs in (unit, others))
     return capacity.node_cost_usd - allocated - capacity.idle().idle_usd

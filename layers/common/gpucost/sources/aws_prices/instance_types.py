@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from gpucost.core.pricing.price_split import InstanceShape
-from gpucost.sources.aws_prices.pagination import batches, map_aws_errors
+from gpucost.sources.aws_prices.aws_requests import batches, map_aws_errors
 
 
 class Ec2InstanceTypes:

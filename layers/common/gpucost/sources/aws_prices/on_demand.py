@@ -10,10 +10,10 @@ from gpucost.core.errors import SourceError
 from gpucost.core.metering.implausible_samples import is_price
 from gpucost.core.pricing.prices import OperatingSystem, Price
 from gpucost.runtime.observability import logger
-from gpucost.sources.aws_prices.pagination import batches, map_aws_errors
+from gpucost.sources.aws_prices.aws_requests import batches, map_aws_errors
 from gpucost.sources.aws_prices.partitions import currency_of, price_list_region
 
-SYSTEMS: dict[OperatingSystem, str] = {"linux": "Linux", "windows": "Windows"}
+OPERATING_SYSTEM_NAMES: dict[OperatingSystem, str] = {"linux": "Linux", "windows": "Windows"}
 TYPES_PER_FILTER = 40
 """Instance types in one filter, whose value may have 1,024 characters."""
 
@@ -68,7 +68,7 @@ class AwsPriceList:
     ) -> Iterator[Price]:
         exact_matches = {
             "regionCode": region,
-            "operatingSystem": SYSTEMS[system],
+            "operatingSystem": OPERATING_SYSTEM_NAMES[system],
             "tenancy": tenancy,
             "capacitystatus": "Used",
             "preInstalledSw": "NA",

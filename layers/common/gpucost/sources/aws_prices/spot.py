@@ -13,7 +13,7 @@ from gpucost.core.hours import floor_day
 from gpucost.core.metering.implausible_samples import is_price
 from gpucost.core.pricing.prices import SPOT_VALID_FOR, OperatingSystem, Price
 from gpucost.runtime.observability import logger
-from gpucost.sources.aws_prices.pagination import batches, map_aws_errors
+from gpucost.sources.aws_prices.aws_requests import batches, map_aws_errors
 from gpucost.sources.aws_prices.partitions import currency_of
 
 DESCRIPTIONS: dict[OperatingSystem, str] = {"linux": "Linux/UNIX", "windows": "Windows"}

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpucost.core.errors import SourceError
 from gpucost.core.pricing.bill_lines import BillExtract, BillLine
+from gpucost.runtime.aws import AwsClients
 from gpucost.settings.bill import CurSettings
 from gpucost.sources.bill.statements import COLUMNS, read_row, statement
 
@@ -123,17 +124,11 @@ class AthenaBill:
             ) from error
 
 
-def bill_reader(cur: CurSettings) -> AthenaBill:
-    """Create the reader of one export."""
-    return AthenaBill(athena_client(cur), cur, clock=lambda: datetime.now(UTC))
-
-
-def athena_client(cur: CurSettings) -> Any:
-    """Create a boto3 Athena client in the export's region, with the role that may read the bill.
+def bill_reader(cur: CurSettings, clients: AwsClients) -> AthenaBill:
+    """Create the reader of one export, in the export's region and with the role that may read the bill.
 
     Raises:
         SourceError: the role cannot be assumed.
     """
-    from gpucost.runtime import aws
-
-    return aws.client_as("athena", region=cur.region, role_arn=cur.role_arn, external_id=cur.external_id)
+    client = clients.in_role("athena", region=cur.region, role_arn=cur.role_arn, external_id=cur.external_id)
+    return AthenaBill(client, cur, clock=lambda: datetime.now(UTC))

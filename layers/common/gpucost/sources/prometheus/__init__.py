@@ -8,9 +8,9 @@ from gpucost.runtime.deadline import Deadline
 from gpucost.settings import ClusterSettings, Settings
 from gpucost.sources.prometheus.connection import connect
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
+from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import Queries
 from gpucost.sources.prometheus.reader import PrometheusReader
-from gpucost.sources.prometheus.source_selectors import Sources
 
 
 def metrics_reader(
@@ -19,13 +19,18 @@ def metrics_reader(
     deadline: Deadline | None = None,
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    secret_value: Callable[[str], str] | None = None,
 ) -> PrometheusReader:
     """Create the metrics reader of a cluster."""
     budget = MemoryBudget()
     preferred, *fallbacks = signals_by_preference(settings.utilization.signal, settings.utilization.scale)
     return PrometheusReader(
-        connect(cluster, deadline, budget),
-        Queries(cluster.selector, [[*preferred, NEURON], *fallbacks], sources=Sources.from_settings(cluster.sources)),
+        connect(cluster, deadline, budget, secret_value),
+        Queries(
+            cluster.selector,
+            [[*preferred, NEURON], *fallbacks],
+            trusted_series=TrustedSeries.from_settings(cluster.sources),
+        ),
         cluster=cluster.name,
         clock=clock,
         budget=budget,

@@ -1,5 +1,6 @@
 """Authentication to Prometheus: none, a bearer token, or SigV4 for Amazon Managed Service for Prometheus."""
 
+from collections.abc import Callable
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from gpucost.core.errors import CredentialsError
 from gpucost.runtime import aws
 from gpucost.runtime.bearer import BearerAuth
 from gpucost.runtime.destinations import check_destination
+from gpucost.runtime.secrets import Secrets
 from gpucost.settings import PrometheusSettings
 
 if TYPE_CHECKING:
@@ -19,10 +21,15 @@ if TYPE_CHECKING:
 SERVICE = "aps"
 
 
-def authenticator(prometheus: PrometheusSettings) -> AuthBase | None:
-    """The authentication of a cluster's requests; None if its Prometheus needs none."""
+def authenticator(prometheus: PrometheusSettings, secret_value: Callable[[str], str] | None = None) -> AuthBase | None:
+    """The authentication of a cluster's requests; None if its Prometheus needs none.
+
+    Args:
+        prometheus: the cluster's settings.
+        secret_value: reads a secret; None reads it with the process's own credentials.
+    """
     if prometheus.auth == "bearer" and prometheus.secret:
-        return BearerAuth(prometheus.secret)
+        return BearerAuth(prometheus.secret, secret_value or Secrets(aws.AwsClients()).value)
     if prometheus.auth == "sigv4" and prometheus.region:
         return sigv4(_credentials(prometheus), prometheus.region)
     return None

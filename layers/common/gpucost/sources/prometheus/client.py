@@ -55,7 +55,7 @@ class Series(NamedTuple):
     samples: tuple[tuple[int, str], ...]
 
 
-class QueryResult(NamedTuple):
+class QueryResponse(NamedTuple):
     """A query's result type (`vector` or `matrix`) and series."""
 
     type: Any
@@ -66,7 +66,7 @@ class _RetryableFailure(NamedTuple):
     """Why an attempt failed, and how many seconds the server asks to wait before the next one."""
 
     problem: str
-    wait: float = 0.0
+    retry_after_seconds: float = 0.0
 
 
 class _NotJsonError(Exception):
@@ -171,19 +171,19 @@ class PrometheusClient:
             )
         return result.series
 
-    def _send_query(self, path: str, form: Mapping[str, str]) -> QueryResult:
+    def _send_query(self, path: str, form: Mapping[str, str]) -> QueryResponse:
         """POST a query and retry it while that can help. Return complete results only."""
         for attempt in range(1, ATTEMPTS + 1):
             if self._deadline.has_passed():
                 problem = f"was not queried: the {self._deadline.seconds:.3g} s for all queries are used up"
                 raise MetricsUnavailableError(self._deadline.reason or self._message(problem, form))
             outcome = self._attempt(path, form)
-            if isinstance(outcome, QueryResult):
+            if isinstance(outcome, QueryResponse):
                 return outcome
             if isinstance(outcome, MetricsResponseError):
                 raise outcome
             failure = outcome
-            wait = min(MAX_WAIT_SECONDS, max(failure.wait, _jittered(attempt)))
+            wait = min(MAX_WAIT_SECONDS, max(failure.retry_after_seconds, _jittered(attempt)))
             has_time = self._deadline.remaining() > wait
             if attempt == ATTEMPTS or not has_time:
                 break
@@ -195,7 +195,9 @@ class PrometheusClient:
         self.cancel(reason)
         raise MetricsUnavailableError(reason)
 
-    def _attempt(self, path: str, form: Mapping[str, str]) -> "QueryResult | MetricsResponseError | _RetryableFailure":
+    def _attempt(
+        self, path: str, form: Mapping[str, str]
+    ) -> "QueryResponse | MetricsResponseError | _RetryableFailure":
         """Send a query once. Errors are returned, not raised: a raised error keeps the large response alive."""
         seconds = min(self._timeout, self._deadline.remaining())
         try:
@@ -225,7 +227,7 @@ class PrometheusClient:
         )
         return self._http.send(request.prepare, deadline=Deadline(seconds, within=self._deadline), limit=limit)
 
-    def _read(self, response: HttpResponse) -> QueryResult:
+    def _read(self, response: HttpResponse) -> QueryResponse:
         """Parse a response.
 
         Raises:
@@ -252,7 +254,9 @@ class PrometheusClient:
             tally.add("SamplesProcessed", _samples_processed(data))
             try:
                 # Prometheus' responses contain `stats`, which the request asks for. VictoriaMetrics' do not.
-                result = QueryResult(data["resultType"], _parse_rows(data["result"], with_markers="stats" not in data))
+                result = QueryResponse(
+                    data["resultType"], _parse_rows(data["result"], with_markers="stats" not in data)
+                )
             except _MALFORMED_ERRORS as error:
                 raise MetricsResponseError("answered in a format that is not Prometheus'") from error
             budget.charge_series(result.series, response.body)

@@ -1,16 +1,21 @@
 """A client of the Prometheus or AMP workspace that a cluster's settings name."""
 
+from collections.abc import Callable
+
 from gpucost.runtime.deadline import Deadline
 from gpucost.settings import ClusterSettings
 from gpucost.sources.prometheus.auth import authenticator
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
+from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import Queries
-from gpucost.sources.prometheus.source_selectors import Sources
 
 
 def connect(
-    cluster: ClusterSettings, deadline: Deadline | None = None, budget: MemoryBudget | None = None
+    cluster: ClusterSettings,
+    deadline: Deadline | None = None,
+    budget: MemoryBudget | None = None,
+    secret_value: Callable[[str], str] | None = None,
 ) -> PrometheusClient:
     """Create the client. It sends no request yet, not even for credentials.
 
@@ -18,12 +23,13 @@ def connect(
         cluster: the cluster's settings.
         deadline: for all queries together; None: each query has only its own timeout.
         budget: memory for all responses together; None: each response has its own budget.
+        secret_value: reads the secret of a bearer token; None reads it with the process's own credentials.
     """
     prometheus = cluster.prometheus
     return PrometheusClient(
         prometheus.url,
         cluster=cluster.name,
-        auth=authenticator(prometheus),
+        auth=authenticator(prometheus, secret_value),
         timeout=prometheus.timeout_seconds,
         deadline=deadline,
         budget=budget,
@@ -37,9 +43,16 @@ class ClusterReader:
     Args:
         cluster: the cluster's settings.
         deadline: for all of its queries together.
+        secret_value: as in `connect`.
     """
 
-    def __init__(self, cluster: ClusterSettings, deadline: Deadline | None = None) -> None:
-        self._client = connect(cluster, deadline)
-        self._queries = Queries(cluster.selector, [], sources=Sources.from_settings(cluster.sources))
+    def __init__(
+        self,
+        cluster: ClusterSettings,
+        deadline: Deadline | None = None,
+        *,
+        secret_value: Callable[[str], str] | None = None,
+    ) -> None:
+        self._client = connect(cluster, deadline, secret_value=secret_value)
+        self._queries = Queries(cluster.selector, [], trusted_series=TrustedSeries.from_settings(cluster.sources))
         self._cluster = cluster.name

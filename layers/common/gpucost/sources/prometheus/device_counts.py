@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gpucost.core.metering.observations import Instance
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.queries import COUNTS, SAMPLES, STAT
+from gpucost.sources.prometheus.queries import COUNTS, SAMPLES, STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import Labels, Rows, instance, number, sample_count
 
 
@@ -32,9 +32,9 @@ def instances_with_uneven_counts(series: Iterable[Series]) -> set[str]:
     counts: dict[tuple[str, Instance, int], set[str]] = {}
     uneven: set[str] = set()
     for labels, samples in series:
-        if labels.get(STAT, "").startswith(COUNTS):
+        if labels.get(STATISTIC_LABEL, "").startswith(COUNTS):
             for time, _ in samples:
-                distinct = counts.setdefault((labels[STAT], instance(labels), time), set())
+                distinct = counts.setdefault((labels[STATISTIC_LABEL], instance(labels), time), set())
                 distinct.add(labels[SAMPLES])
                 if len(distinct) > 1:
                     uneven.add(labels.get("instance", ""))

@@ -11,7 +11,7 @@ from gpucost.core.metering.observations import DeviceSeries, Instance
 from gpucost.core.metering.signals import NEURON, Signal
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.device_counts import uniform_counts
-from gpucost.sources.prometheus.queries import STAT, UNLABELED
+from gpucost.sources.prometheus.queries import STATISTIC_LABEL, UNLABELED
 from gpucost.sources.prometheus.tables import Labels, Rows, instance, number, sample_count
 
 DeviceKey = tuple[str, str, str]
@@ -22,7 +22,7 @@ _NODE_LABELS = ("Hostname", "hostname", "node", "kubernetes_node", "nodename")
 
 
 @dataclass(slots=True)
-class _Row:
+class _DeviceSeriesRow:
     signal: Signal
     labels: Labels
     key: DeviceKey
@@ -50,22 +50,22 @@ class DeviceTable:
         self.rank = rank
         self._signals = {signal.name: signal for signal in signals}
         self._nodes = nodes
-        self._rows: list[_Row] = []
-        self._by_labels: dict[_SeriesKey, _Row] = {}
+        self._rows: list[_DeviceSeriesRow] = []
+        self._by_labels: dict[_SeriesKey, _DeviceSeriesRow] = {}
         counts = uniform_counts(rows)
         for name in self._signals:
             sums = rows.get(UNLABELED if name == signals[0].name else f"sum {name}", [])
             for labels, value in sums:
                 if self._is_reported(name, labels):
-                    row = self._add(name, labels)
+                    row = self._add_row(name, labels)
                     row.total = value
                     row.samples = counts.get((name, row.instance), 0)
             for labels, value in rows.get(f"count {name}", []):
                 if self._is_reported(name, labels):
-                    self._row(name, labels).samples = sample_count(value)
+                    self._find_or_add_row(name, labels).samples = sample_count(value)
             for labels, _ in rows.get(f"peak {name}", []):
                 if self._is_reported(name, labels):
-                    self._row(name, labels).peaked = True
+                    self._find_or_add_row(name, labels).peaked = True
 
     @property
     def labels(self) -> list[Labels]:
@@ -90,7 +90,7 @@ class DeviceTable:
 
     def densest(self) -> dict[Instance, Labels]:
         """By exporter, the labels of the series with most samples."""
-        densest: dict[Instance, _Row] = {}
+        densest: dict[Instance, _DeviceSeriesRow] = {}
         for row in self._rows:
             if row.instance not in densest or row.samples > densest[row.instance].samples:
                 densest[row.instance] = row
@@ -134,7 +134,7 @@ class DeviceTable:
         for labels, samples in series:
             name = labels["__name__"]
             if self._is_reported(name, labels):
-                row = self._row(name, labels)
+                row = self._find_or_add_row(name, labels)
                 row.values = tuple((time, number(value)) for time, value in samples if window.contains(time))
 
     def series(self) -> Iterable[DeviceSeries]:
@@ -148,14 +148,14 @@ class DeviceTable:
         """Whether a series is meaningful: some signals are absent or always 0 under MIG."""
         return not labels.get("GPU_I_ID") or self._signals[name].works_under_mig
 
-    def _row(self, name: str, labels: Labels) -> _Row:
+    def _find_or_add_row(self, name: str, labels: Labels) -> _DeviceSeriesRow:
         if not self._by_labels:  # built when needed: in most hours no row is looked up
             self._by_labels = {_series_key(row.signal.name, row.labels): row for row in self._rows}
-        return self._by_labels.get(_series_key(name, labels)) or self._add(name, labels)
+        return self._by_labels.get(_series_key(name, labels)) or self._add_row(name, labels)
 
-    def _add(self, name: str, labels: Labels) -> _Row:
+    def _add_row(self, name: str, labels: Labels) -> _DeviceSeriesRow:
         device = (self._node(labels), _uuid(labels), labels.get("GPU_I_ID", ""))
-        row = _Row(self._signals[name], labels, device, instance(labels), workload(labels))
+        row = _DeviceSeriesRow(self._signals[name], labels, device, instance(labels), workload(labels))
         self._rows.append(row)
         if self._by_labels:
             self._by_labels[_series_key(name, labels)] = row
@@ -167,7 +167,7 @@ class DeviceTable:
         names = [labels[label] for label in _NODE_LABELS if labels.get(label)]
         return next((name for name in names if name in self._nodes), names[0] if names else "")
 
-    def _series(self, row: _Row) -> DeviceSeries:
+    def _series(self, row: _DeviceSeriesRow) -> DeviceSeries:
         node, uuid, mig_instance = row.key
         namespace, pod = row.workload
         return DeviceSeries(
@@ -192,7 +192,9 @@ class DeviceTable:
 
 def _series_key(name: str, labels: Labels) -> _SeriesKey:
     """Identifies a series in all results: sums have no metric name and counts have a statistic label."""
-    return name, frozenset((label, value) for label, value in labels.items() if label not in {STAT, "__name__"})
+    return name, frozenset(
+        (label, value) for label, value in labels.items() if label not in {STATISTIC_LABEL, "__name__"}
+    )
 
 
 def workload(labels: Labels) -> tuple[str, str]:
@@ -215,8 +217,14 @@ def device_matcher(labels: Labels) -> tuple[str, str]:
     return "instance", ""
 
 
-def batches_of_names(samples: Mapping[str, int], max_samples: int, max_names: int) -> Iterable[Sequence[str]]:
-    """Divide names, given with their sample counts, into batches of limited sample count and length."""
+def batches_of_label_values(samples: Mapping[str, int], max_samples: int, max_names: int) -> Iterable[Sequence[str]]:
+    """Divide values of a label into batches that one query can read.
+
+    Args:
+        samples: the number of samples of the series with each value.
+        max_samples: the most samples of a batch.
+        max_names: the most values of a batch.
+    """
     batch: list[str] = []
     total = 0
     for name, count in samples.items():

@@ -7,7 +7,7 @@ from gpucost.sources.prometheus.tables import Labels, Rows, exported_label
 
 Owner = tuple[str, str]
 """Kind and name."""
-_CHAIN = (("replicaset", "ReplicaSet", "replicaset"), ("job", "Job", "job_name"))
+_OWNED_OWNER_KINDS = (("replicaset", "ReplicaSet", "replicaset"), ("job", "Job", "job_name"))
 
 
 class OwnerTable:
@@ -21,7 +21,7 @@ class OwnerTable:
     def add(self, rows: Mapping[str, Rows]) -> None:
         """Add results of `Queries.owners`, by statistic."""
         self.add_pods(labels for labels, _ in rows.get(UNLABELED, []))
-        for stat, kind, label in _CHAIN:
+        for stat, kind, label in _OWNED_OWNER_KINDS:
             for labels, _ in rows.get(stat, []):
                 key = (exported_label(labels, "namespace"), kind, labels.get(label, ""))
                 self._of_owners[key] = _owner(labels) or self._of_owners.get(key)
@@ -38,7 +38,7 @@ class OwnerTable:
         missing: dict[str, set[str]] = {}
         for pod in pods:
             kind, name = self._of_pods.get(pod, ("", ""))
-            for stat, owner_kind, _ in _CHAIN:
+            for stat, owner_kind, _ in _OWNED_OWNER_KINDS:
                 if kind == owner_kind and (pod[0], kind, name) not in self._of_owners:
                     missing.setdefault(stat, set()).add(name)
         return missing

@@ -18,10 +18,15 @@ from gpucost.core.hours import HOUR_MS
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, NODE_LABELS_METRIC, POD_LABELS_METRIC
 from gpucost.core.metering.observations import EDGE_MARGIN_MS
 from gpucost.core.metering.signals import Signal
+from gpucost.sources.prometheus.metrics_sources import (
+    KUBE_STATE_METRICS,
+    MetricsSource,
+    TrustedSeries,
+    metrics_source_of,
+)
 from gpucost.sources.prometheus.shards import ALL_SERIES, Shard
-from gpucost.sources.prometheus.source_selectors import KUBE_STATE_METRICS, SourceName, Sources, source_of
 
-STAT = "gpucost_stat"
+STATISTIC_LABEL = "gpucost_stat"
 """The label that names a statistic. No exporter has it."""
 UNLABELED = ""
 """The statistic of series without the label."""
@@ -32,7 +37,7 @@ REQUESTS = "kube_pod_container_resource_requests"
 INIT_REQUESTS = "kube_pod_init_container_resource_requests"
 INIT_RUNNING = "kube_pod_init_container_status_running"
 PHASE = "kube_pod_status_phase"
-CLAIMS = "kube_pod_resourceclaim_info"
+POD_RESOURCE_CLAIMS = "kube_pod_resourceclaim_info"
 POD_OWNER, POD_LABELS = "kube_pod_owner", POD_LABELS_METRIC
 SCHEDULED, COMPLETED = "kube_pod_status_scheduled_time", "kube_pod_completion_time"
 NODE_INFO, NODE_LABELS = "kube_node_info", NODE_LABELS_METRIC
@@ -40,8 +45,8 @@ CAPACITY, ALLOCATABLE = "kube_node_status_capacity", "kube_node_status_allocatab
 _RUNNING, _PHASES = 'phase="Running"', 'phase=~"Running|Succeeded|Failed"'
 COUNTS, SAMPLES = "counts", "samples"
 """The statistic that counts series by their number of samples, and the label that holds this number."""
-_HOUR = "[1h] offset 1ms"
-_END = "offset 1ms"
+_HOUR_RANGE = "[1h] offset 1ms"
+_AT_END = "offset 1ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,30 +88,32 @@ class Queries:
         selector: label values that are added to each selector.
         signals: utilization signals by rank, the best first.
         shard: the shard of the series to read, if the whole response would be too large.
-        sources: label matchers of each source's trusted series.
+        trusted_series: label matchers of each metrics source's trusted series.
     """
 
     selector: Mapping[str, str]
     signals: Sequence[Sequence[Signal]]
     shard: Shard = ALL_SERIES
-    sources: Sources = field(default_factory=Sources)
+    trusted_series: TrustedSeries = field(default_factory=TrustedSeries)
 
     def for_shard(self, shard: Shard) -> "Queries":
         """The same queries for one shard of the series."""
         return replace(self, shard=shard)
 
-    def select(self, metric: str, *matchers: str, shard_by: str = "", source: SourceName | None = None) -> str:
-        """A selector with the matchers of the cluster and of the metric's source.
+    def select(
+        self, metric: str, *matchers: str, shard_by: str = "", metrics_source: MetricsSource | None = None
+    ) -> str:
+        """A selector with the matchers of the cluster and of the metrics source.
 
         Args:
             metric: the metric's name; "" if the matchers name several metrics.
             matchers: further matchers.
             shard_by: the label by which series are divided into shards.
-            source: the series' source, if the metric's name does not determine it.
+            metrics_source: the exporter of the series, if the metric's name does not determine it.
         """
         of_cluster = [f"{name}={quote(value)}" for name, value in sorted(self.selector.items())]
         of_shard = [self.shard.matcher(shard_by)] if shard_by and self.shard != ALL_SERIES else []
-        of_source = self.sources.matchers(source or source_of(metric))
+        of_source = self.trusted_series.matchers(metrics_source or metrics_source_of(metric))
         all_matchers = ",".join((*matchers, *of_cluster, *of_source, *of_shard))
         return f"{metric}{{{all_matchers}}}"
 
@@ -122,9 +129,9 @@ class Queries:
         return union(
             {
                 UNLABELED: f"count_over_time({self._requests(init=False)}{window.range})",
-                "units": f"({self._requests(init=False)} {_END} != 1)",
+                "units": f"({self._requests(init=False)} {_AT_END} != 1)",
                 "init-count": f"count_over_time({self._requests(init=True)}{window.range})",
-                "init-units": f"({self._requests(init=True)} {_END} != 1)",
+                "init-units": f"({self._requests(init=True)} {_AT_END} != 1)",
             }
         )
 
@@ -135,14 +142,14 @@ class Queries:
         others are queried with `phases`.
         """
         running = self.select(PHASE, _RUNNING, shard_by="uid")
-        both = f"min by (uid) ({running} {_END}) + min by (uid) ({running} {window.at_start}) == 2"
-        return f"({both}) and on (uid) {self._gpu_pods(_END)}"
+        both = f"min by (uid) ({running} {_AT_END}) + min by (uid) ({running} {window.at_start}) == 2"
+        return f"({both}) and on (uid) {self._gpu_pods(_AT_END)}"
 
     def phases(self, window: Window = HOUR_WINDOW, uids: Iterable[str] = ()) -> str:
         """The phases of GPU pods at the window's start and end; of all GPU pods if no uids are given."""
         matchers = [f"uid=~{any_of_values(uids)}"] if uids else []
         phases = self.select(PHASE, _PHASES, *matchers, shard_by="uid")
-        offsets = {"start": window.at_start, "end": _END}
+        offsets = {"start": window.at_start, "end": _AT_END}
         return union(
             {
                 name: f"(({phases} {offset} == 1) and on (uid) {self._gpu_pods(offset, *matchers)})"
@@ -160,27 +167,29 @@ class Queries:
         return union(
             {
                 "info": f"count_over_time({self.select(NODE_INFO, shard_by='node')}{HOUR_WINDOW.range})",
-                "labels-start": f"({labels} {HOUR_WINDOW.at_start} unless {labels} {_END})",
-                "labels-end": f"{labels} {_END}",
+                "labels-start": f"({labels} {HOUR_WINDOW.at_start} unless {labels} {_AT_END})",
+                "labels-end": f"{labels} {_AT_END}",
                 "capacity-sum": f"sum_over_time({capacity}{HOUR_WINDOW.range})",
-                "capacity": f"{capacity} {_END}",
+                "capacity": f"{capacity} {_AT_END}",
                 "allocatable-sum": f"sum_over_time({allocatable}{HOUR_WINDOW.range})",
-                "allocatable": f"{allocatable} {_END}",
-                "kept": f"count({processors} {_END})",
+                "allocatable": f"{allocatable} {_AT_END}",
+                "kept": f"count({processors} {_AT_END})",
             }
         )
 
     def owners(self) -> str:
         """The owners of the GPU pods that exist at the hour's end, and the owners of these owners."""
-        pods = f"{self.select(POD_OWNER, shard_by='uid')} {_END} and on (uid) {self._gpu_pods(_END)}"
+        pods = f"{self.select(POD_OWNER, shard_by='uid')} {_AT_END} and on (uid) {self._gpu_pods(_AT_END)}"
         return union(
             {
-                UNLABELED: _owned(pods, "pod, exported_pod, owner_is_controller"),
-                "replicaset": _owned(
-                    f"{self.select('kube_replicaset_owner', shard_by='replicaset')} {_END}", "replicaset"
+                UNLABELED: _owner_labels_only(pods, "pod, exported_pod, owner_is_controller"),
+                "replicaset": _owner_labels_only(
+                    f"{self.select('kube_replicaset_owner', shard_by='replicaset')} {_AT_END}", "replicaset"
                 ),
-                "job": _owned(f"{self.select('kube_job_owner', shard_by='job_name')} {_END}", "job_name"),
-                "claim": f"last_over_time({self.select(CLAIMS, shard_by='uid')}{HOUR_WINDOW.range})",
+                "job": _owner_labels_only(
+                    f"{self.select('kube_job_owner', shard_by='job_name')} {_AT_END}", "job_name"
+                ),
+                "claim": f"last_over_time({self.select(POD_RESOURCE_CLAIMS, shard_by='uid')}{HOUR_WINDOW.range})",
             }
         )
 
@@ -190,10 +199,10 @@ class Queries:
         if of_namespaces:
             namespaces = self.select(NAMESPACE_LABELS_METRIC, shard_by="namespace")
             statistics["namespace-start"] = f"{namespaces} {HOUR_WINDOW.at_start}"
-            statistics["namespace"] = f"{namespaces} {_END}"
+            statistics["namespace"] = f"{namespaces} {_AT_END}"
         if of_pods:
-            pods = f"{self.select(POD_LABELS, shard_by='uid')} {_END}"
-            statistics["pod"] = f"({pods} and on (uid) {self._gpu_pods(_END)})"
+            pods = f"{self.select(POD_LABELS, shard_by='uid')} {_AT_END}"
+            statistics["pod"] = f"({pods} and on (uid) {self._gpu_pods(_AT_END)})"
         return union(statistics) if statistics else None
 
     def devices(self, rank: int, nodes: Sequence[str] = (), label: str = "Hostname") -> str:
@@ -211,10 +220,10 @@ class Queries:
         statistics: dict[str, str] = {}
         for signal, series in self._signals(rank, matchers):
             is_first = signal == self.signals[rank][0]
-            statistics[UNLABELED if is_first else f"sum {signal.name}"] = f"sum_over_time({series}{_HOUR})"
-            counts = f"count_over_time({series}{_HOUR})"
+            statistics[UNLABELED if is_first else f"sum {signal.name}"] = f"sum_over_time({series}{_HOUR_RANGE})"
+            counts = f"count_over_time({series}{_HOUR_RANGE})"
             statistics[f"{COUNTS} {signal.name}"] = f'count_values by ({_TARGET_LABELS}) ("{SAMPLES}", {counts})'
-            statistics[f"peak {signal.name}"] = f"(max_over_time({series}{_HOUR}) > {signal.scale})"
+            statistics[f"peak {signal.name}"] = f"(max_over_time({series}{_HOUR_RANGE}) > {signal.scale})"
         return union(statistics)
 
     def device_counts(self, rank: int, instances: Iterable[str] = ()) -> str:
@@ -222,7 +231,7 @@ class Queries:
         matchers = [f"instance=~{any_of_values(instances)}"] if instances else []
         return union(
             {
-                f"count {signal.name}": f"count_over_time({series}{_HOUR})"
+                f"count {signal.name}": f"count_over_time({series}{_HOUR_RANGE})"
                 for signal, series in self._signals(rank, matchers)
             }
         )
@@ -237,9 +246,11 @@ class Queries:
 
     # The following methods return selectors for `PrometheusClient.raw_samples`.
 
-    def up(self, jobs: Iterable[str], instances: Iterable[str], source: SourceName) -> str:
-        """`up` of some targets of a source."""
-        return self.select("up", f"job=~{any_of_values(jobs)}", f"instance=~{any_of_values(instances)}", source=source)
+    def up(self, jobs: Iterable[str], instances: Iterable[str], metrics_source: MetricsSource) -> str:
+        """`up` of some targets of a metrics source."""
+        return self.select(
+            "up", f"job=~{any_of_values(jobs)}", f"instance=~{any_of_values(instances)}", metrics_source=metrics_source
+        )
 
     def pod_requests(self, pod: "PodMatcher") -> str:
         """GPU requests of some pods, for clusters whose Prometheus keeps no node metrics."""
@@ -249,8 +260,8 @@ class Queries:
         """Selectors of one rank's signals for some values of a label: one for each set of source matchers."""
         matcher = f"{label}=~{any_of_values(values)}"
         return [
-            self.select("", name_matcher(names), matcher, source=source_of(names[0]))
-            for names, _ in self.sources.groups(signal.name for signal in self.signals[rank])
+            self.select("", name_matcher(names), matcher, metrics_source=metrics_source_of(names[0]))
+            for names, _ in self.trusted_series.groups(signal.name for signal in self.signals[rank])
         ]
 
     def pod_metrics(self, pods: "PodMatcher", *, labels: bool) -> str:
@@ -262,7 +273,7 @@ class Queries:
             f"{pods.label}=~{any_of_values(pods.values)}",
             f"resource=~{quote(f'({GPU_RESOURCES})?')}",
             'phase=~"(Running|Succeeded|Failed)?"',
-            source=KUBE_STATE_METRICS,
+            metrics_source=KUBE_STATE_METRICS,
         )
 
     def owner_metrics(self, kind: Literal["replicaset", "job"], names: Iterable[str]) -> str:
@@ -274,19 +285,19 @@ class Queries:
         """Metrics of some nodes; `label` holds the nodes' names."""
         resources = f"resource=~{quote(f'({GPU_RESOURCES})?')}"
         return self.select(
-            "", name_matcher(metrics), f"{label}=~{any_of_values(nodes)}", resources, source=KUBE_STATE_METRICS
+            "", name_matcher(metrics), f"{label}=~{any_of_values(nodes)}", resources, metrics_source=KUBE_STATE_METRICS
         )  # fmt: skip
 
 
 def union(statistics: Mapping[str, str]) -> str:
     """Combine statistics into one query. Each except `UNLABELED` gets a label with its name."""
     return " or ".join(
-        query if statistic == UNLABELED else f'label_replace({query},"{STAT}","{statistic}","","")'
+        query if statistic == UNLABELED else f'label_replace({query},"{STATISTIC_LABEL}","{statistic}","","")'
         for statistic, query in statistics.items()
     )
 
 
-def _owned(owners: str, names: str) -> str:
+def _owner_labels_only(owners: str, names: str) -> str:
     """Owners without duplicates from several targets and without labels that are not read."""
     return f"group by (namespace, exported_namespace, {names}, owner_kind, owner_name) ({owners})"
 

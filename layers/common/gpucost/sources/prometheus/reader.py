@@ -13,7 +13,7 @@ from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.claims import claiming_pods, unreported_claims
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.device_counts import instances_with_uneven_counts
-from gpucost.sources.prometheus.devices import DeviceTable, batches_of_names
+from gpucost.sources.prometheus.devices import DeviceTable, batches_of_label_values
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
 from gpucost.sources.prometheus.multiple_jobs import notes_on_missing_objects
 from gpucost.sources.prometheus.nodes import METRICS, NodeTable
@@ -150,7 +150,7 @@ class PrometheusReader:
         device_notes += unreported_claims(rows["owners"].get("claim", []), claiming)
         pod_observations, node_observations = pods.pods(), nodes.nodes()
         notes = [*pods.labels.notes]
-        if not self._queries.sources.has_matchers("kube_state_metrics"):
+        if not self._queries.trusted_series.has_matchers("kube_state_metrics"):
             notes += notes_on_missing_objects(nodes, pods, allocation)
         return Observation(
             cluster=self._cluster,
@@ -257,7 +257,7 @@ class PrometheusReader:
         names = nodes.by_instance_id()
         table = DeviceTable(0, self._queries.signals[0], rows, names)
         nodes_with_series = table.nodes()
-        label = tables.common_label(table.labels, ("Hostname", "hostname"))
+        label = tables.first_common_label_name(table.labels, ("Hostname", "hostname"))
         self._read_partial_devices(table, exporters, partial, hour)
         series.extend(table.series())
         for rank in range(1, len(self._queries.signals)):
@@ -296,7 +296,7 @@ class PrometheusReader:
         window = Interval(to_epoch_ms(hour), to_epoch_ms(hour + HOUR))
         unlabeled_nodes = partial.whole_nodes - table.nodes_with(partial.holders)
         for label, samples in table.needing_raw_samples(exporters, window, partial.names, unlabeled_nodes).items():
-            for names in batches_of_names(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
+            for names in batches_of_label_values(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
                 for selector in self._queries.device_selectors(table.rank, label, names):
                     table.add_raw_samples(self._client.raw_samples(selector, hour - EDGE, hour + HOUR), window)
 

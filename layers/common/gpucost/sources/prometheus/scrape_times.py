@@ -8,10 +8,10 @@ from gpucost.core.intervals import Scrapes
 from gpucost.core.metering.observations import Instance
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.queries import CAPACITY, NODE_INFO, STAT, UNLABELED, PodMatcher, Queries
+from gpucost.sources.prometheus.metrics_sources import MetricsSource
+from gpucost.sources.prometheus.queries import CAPACITY, NODE_INFO, STATISTIC_LABEL, UNLABELED, PodMatcher, Queries
 from gpucost.sources.prometheus.scrapes import merge_scrapes, scrapes_near
 from gpucost.sources.prometheus.sharding import ShardedClient
-from gpucost.sources.prometheus.source_selectors import SourceName
 
 EDGE = timedelta(minutes=5)
 """Exporters' scrapes are read this long before and after an hour, to know the scrape interval at its edges."""
@@ -60,20 +60,22 @@ class ScrapeTimes:
         series_selectors: Callable[[DensestSeries], list[str]],
         start: datetime,
         end: datetime,
-        source: Callable[[tables.Labels], SourceName],
+        metrics_source_of_series: Callable[[tables.Labels], MetricsSource],
     ) -> dict[Instance, Scrapes]:
         scrapes: dict[Instance, Scrapes] = {}
-        targets: dict[SourceName, list[Instance]] = {}
+        targets: dict[MetricsSource, list[Instance]] = {}
         for target, labels in densest.items():
             if labels.get("instance"):
-                source_name = source(labels) if self._queries.sources.labels else "kube_state_metrics"
-                targets.setdefault(source_name, []).append(target)
-        for source_name, chunk in (
-            (source_name, chunk) for source_name, names in targets.items() for chunk in _chunks(names)
-        ):
+                metrics_source = (
+                    metrics_source_of_series(labels)
+                    if self._queries.trusted_series.matchers_by_source
+                    else "kube_state_metrics"
+                )
+                targets.setdefault(metrics_source, []).append(target)
+        for metrics_source, chunk in ((source, chunk) for source, names in targets.items() for chunk in _chunks(names)):
             jobs = {densest[target].get("job", "") for target in chunk}
             instances = {densest[target]["instance"] for target in chunk}
-            up = self._queries.up(sorted(jobs), sorted(instances), source_name)
+            up = self._queries.up(sorted(jobs), sorted(instances), metrics_source)
             with self._client.temporary_samples(up, start, end) as up_series:
                 scrapes |= merge_scrapes(
                     (tables.instance(labels), [time for time, value in samples if value == "1"])
@@ -83,7 +85,7 @@ class ScrapeTimes:
         without_up: dict[str, list[Instance]] = {}
         for target, labels in densest.items():
             if target not in scrapes:
-                without_up.setdefault(labels.get(STAT, ""), []).append(target)
+                without_up.setdefault(labels.get(STATISTIC_LABEL, ""), []).append(target)
         for chunk in (chunk for names in without_up.values() for chunk in _chunks(names)):
             for selector in series_selectors({target: densest[target] for target in chunk}):
                 with self._client.temporary_samples(selector, start, end) as raw_series:
@@ -97,7 +99,7 @@ class ScrapeTimes:
 
     def _pod_or_node(self, densest: DensestSeries) -> str:
         labels = next(iter(densest.values()))
-        metric = {"info": NODE_INFO, "capacity-sum": CAPACITY}.get(labels.get(STAT, ""))
+        metric = {"info": NODE_INFO, "capacity-sum": CAPACITY}.get(labels.get(STATISTIC_LABEL, ""))
         if metric:
             label = tables.label_name([labels], "node")
             nodes = {node_labels.get(label, "") for node_labels in densest.values()}
@@ -144,7 +146,7 @@ def densest_series(series: Iterable[Series], samples: Callable[[str, Series], fl
     """
     densest: dict[Instance, tuple[float, tables.Labels]] = {}
     for candidate in series:
-        count = samples(candidate.labels.get(STAT, UNLABELED), candidate)
+        count = samples(candidate.labels.get(STATISTIC_LABEL, UNLABELED), candidate)
         if count is not None:
             target = tables.instance(candidate.labels)
             if target not in densest or count > densest[target][0]:
@@ -152,7 +154,7 @@ def densest_series(series: Iterable[Series], samples: Callable[[str, Series], fl
     return {target: labels for target, (_, labels) in densest.items()}
 
 
-def _exporter(labels: tables.Labels) -> SourceName:
+def _exporter(labels: tables.Labels) -> MetricsSource:
     return "neuron_monitor" if "neuroncore" in labels else "dcgm_exporter"
 
 

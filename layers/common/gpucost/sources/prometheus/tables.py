@@ -9,7 +9,7 @@ from functools import lru_cache
 from gpucost.core.metering.implausible_samples import is_count
 from gpucost.core.metering.observations import Instance
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.queries import STAT
+from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 
 _MAX_NUMBER_LENGTH = 400
 """Characters of the longest 64-bit float without an exponent."""
@@ -27,7 +27,7 @@ def at_hour(series: Iterable[Series], at_ms: int) -> dict[str, Rows]:
     for labels, samples in series:
         for at, text in samples:
             if at == at_ms:
-                rows[labels.get(STAT, "")].append((labels, number(text)))
+                rows[labels.get(STATISTIC_LABEL, "")].append((labels, number(text)))
     return dict(rows)
 
 
@@ -81,7 +81,7 @@ def label_names(rows: Iterable[Labels], name: str) -> list[str]:
     return sorted({f"exported_{name}" if f"exported_{name}" in labels else name for labels in rows}) or [name]
 
 
-def common_label(rows: Iterable[Labels], names: Iterable[str]) -> str:
+def first_common_label_name(rows: Iterable[Labels], names: Iterable[str]) -> str:
     """The first of some label names that every series has; "" if there is none."""
     series = list(rows)
     return next((name for name in names if series and all(labels.get(name) for labels in series)), "")

@@ -12,7 +12,7 @@ from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.model import Line
 from gpucost.features.alerting.formatting import for_hours, percent_of
-from gpucost.features.alerting.model import Subject, TopWaster
+from gpucost.features.alerting.model import Subject, WastefulWorkload
 
 MEASURED_SOURCES = frozenset({"pod", "shared"})
 WorkloadKey = tuple[str, str, str]
@@ -55,11 +55,11 @@ def workload_of(line: Line) -> WorkloadKey:
     return (line.namespace, line.workload_kind or "Pod", line.workload or line.pod)
 
 
-def top_wasters(lines: Iterable[Line], limit: int = 3) -> tuple[TopWaster, ...]:
+def top_wasters(lines: Iterable[Line], limit: int = 3) -> tuple[WastefulWorkload, ...]:
     """Return the workloads with the most measured waste."""
     ranked = sorted(by_workload(lines).items(), key=lambda workload: (-workload[1].waste_usd, workload[0]))
     return tuple(
-        TopWaster(*key, to_decimal(costs.allocated_gpu_hours), to_decimal(costs.waste_usd))
+        WastefulWorkload(*key, to_decimal(costs.allocated_gpu_hours), to_decimal(costs.waste_usd))
         for key, costs in ranked[:limit]
         if costs.waste_usd > 0
     )

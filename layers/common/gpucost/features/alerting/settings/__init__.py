@@ -58,7 +58,7 @@ class AlertSettings(Section):
     def unknown_zones(self) -> list[str]:
         """Return the time zones that do not exist on this machine."""
         names = {self.time_zone, *(rule.time_zone for rule in self.rules if rule.time_zone)}
-        return sorted(name for name in names if not _is_zone(name))
+        return sorted(name for name in names if not _is_time_zone(name))
 
     def receiver_keys(self, rule: RuleSettings) -> list[str]:
         """Return the keys of the receivers of a rule's notifications."""
@@ -68,7 +68,7 @@ class AlertSettings(Section):
         )
 
 
-def _is_zone(name: str) -> bool:
+def _is_time_zone(name: str) -> bool:
     try:
         ZoneInfo(name)
     except (KeyError, OSError, ValueError):

@@ -20,7 +20,7 @@ Hours = Annotated[int, Field(ge=1, le=168)]
 Patterns = tuple[Name, ...]
 
 
-class Scope(Section):
+class RuleScope(Section):
     """What a rule applies to: shell patterns; an empty list matches everything."""
 
     business_units: Patterns = ()
@@ -63,7 +63,7 @@ class QuietHoursSettings(Section):
         return time.fromisoformat(self.begin), time.fromisoformat(self.end)
 
 
-class Override(Section):
+class RuleOverride(Section):
     """Other thresholds for some subjects of a rule. All patterns that are set must match."""
 
     business_unit: Name | None = None
@@ -83,7 +83,7 @@ class Override(Section):
 
     def changes(self) -> dict[str, Any]:
         """Return the keys that the override replaces."""
-        keys = self.model_fields_set - set(Override.model_fields)
+        keys = self.model_fields_set - set(RuleOverride.model_fields)
         return {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
 
 
@@ -95,7 +95,7 @@ class RuleSettings(Section):
 
     name: RuleName | None = None
     """Alert states are stored under this name. Required if several rules are of one kind."""
-    scope: Scope = Scope()
+    scope: RuleScope = RuleScope()
     severity: Severity | None = None
     receivers: tuple[Name, ...] | None = None
     """Names of receivers. Default: all."""
@@ -131,12 +131,12 @@ class RuleSettings(Section):
         )
         return all(not name or is_in(name) for name, is_in in checks)
 
-    def _overrides(self) -> tuple[Override, ...]:
-        overrides: tuple[Override, ...] = getattr(self, "overrides", ())
+    def _overrides(self) -> tuple[RuleOverride, ...]:
+        overrides: tuple[RuleOverride, ...] = getattr(self, "overrides", ())
         return overrides
 
 
-class WasteOverride(Override):
+class WasteOverride(RuleOverride):
     """Other thresholds of a waste rule."""
 
     waste_usd_per_hour: Positive | None = None
@@ -157,7 +157,7 @@ class WasteRule(RuleSettings):
     overrides: tuple[WasteOverride, ...] = ()
 
 
-class IdleOverride(Override):
+class IdleOverride(RuleOverride):
     """Other thresholds of an idle-workload rule."""
 
     gpus: Positive | None = None
@@ -177,7 +177,7 @@ class IdleWorkloadRule(RuleSettings):
     overrides: tuple[IdleOverride, ...] = ()
 
 
-class UnallocatedOverride(Override):
+class UnallocatedOverride(RuleOverride):
     """Other thresholds of an unallocated rule."""
 
     usd_per_hour: Positive | None = None
@@ -194,7 +194,7 @@ class UnallocatedRule(RuleSettings):
     overrides: tuple[UnallocatedOverride, ...] = ()
 
 
-class BudgetOverride(Override):
+class BudgetOverride(RuleOverride):
     """Another budget."""
 
     monthly_usd: Positive | None = None
@@ -223,7 +223,7 @@ class BudgetRule(RuleSettings):
     overrides: tuple[BudgetOverride, ...] = ()
 
 
-class SpendOverride(Override):
+class SpendOverride(RuleOverride):
     """Other thresholds of a spend-change rule."""
 
     percent: Annotated[Decimal, Field(gt=0, le=100_000)] | None = None
@@ -237,8 +237,10 @@ class SpendChangeRule(RuleSettings):
 
     rule: Literal["spend-change"]
     percent: Annotated[Decimal, Field(gt=0, le=100_000)]
+    """Fires if the difference is larger than this part of the previous weeks' median, and larger than `usd`."""
     usd: Positive
     weeks: Annotated[int, Field(ge=2, le=8)] = 4
+    """How many previous weeks are compared."""
     overrides: tuple[SpendOverride, ...] = ()
 
 

@@ -30,7 +30,7 @@ _NOT_VISIBLE = (
     "List prices do not show a Savings Plan or Reserved Instance: dismiss this after you buy one, or add its price to "
     "the settings' rates."
 )
-_MIN_USD = 1.0
+_MIN_MONTHLY_SAVING_USD = 1.0
 _DAY = 24
 _PRICE_STEPS = 1000
 """Savings Plans are bought in thousandths of a dollar per hour."""
@@ -80,7 +80,7 @@ def _recommend_scope(
     floor = _steady_amount(usd_at_reserved_price, priced_hours)
     step = 1 / _PRICE_STEPS if is_family else types[0].price if types else 1.0
     hourly_commitment = int(floor / step + 1e-6) * step
-    if hourly_commitment < _MIN_USD / _PRICE_STEPS or any(
+    if hourly_commitment < _MIN_MONTHLY_SAVING_USD / _PRICE_STEPS or any(
         usd_at_reserved_price[index] < step * (1 - 1e-6) for index in priced_hours[-_DAY:]
     ):
         return None
@@ -94,12 +94,12 @@ def _recommend_scope(
             covered += nodes * instance_type.rate(index)
         return covered - hourly_commitment, 0.0
 
-    shares = [pool.cash.cash_share() for pool in all_pools]
+    shares = [pool.spend.avoidable_share() for pool in all_pools]
     cash = None if None in shares else min(share for share in shares if share is not None)
     saving = estimate_saving(
-        look_back, 0, freed, cash, 1.0 if all(pool.cash.is_all_at_list_price for pool in all_pools) else None, unpriced
+        look_back, 0, freed, cash, 1.0 if all(pool.spend.is_all_at_list_price for pool in all_pools) else None, unpriced
     )
-    if saving.usd < _MIN_USD:
+    if saving.usd < _MIN_MONTHLY_SAVING_USD:
         return None
     gpus = [
         sum(instance_type.nodes[index] * instance_type.gpus for instance_type in types)

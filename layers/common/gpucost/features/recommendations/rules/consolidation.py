@@ -23,7 +23,7 @@ from gpucost.features.recommendations.pools import (
 
 MIN_SPARE_NODES: Final = 0.5
 """Nodes that must be spare on average. Less is daily variation."""
-_MIN_USD = 1.0
+_MIN_MONTHLY_SAVING_USD = 1.0
 _TOLERANCE = 1e-6
 
 
@@ -73,7 +73,7 @@ def needed_nodes(look_back: LookBack, pool: PoolHistory, gpus: int) -> list[int]
             return None
         packed.append(count)
     if not holds_whole_gpus(pool):
-        packed = list(pool.busy)
+        packed = list(pool.busy_nodes)
     return [max(packed[max(0, index - 1) : index + 2]) for index in range(look_back.hours)]
 
 
@@ -107,9 +107,9 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHistory) -> RecommendationC
         return pool.cost[index] * spare_share, pool.capacity[index] * spare_share
 
     saving = estimate_saving(
-        look_back, first, freed, pool.cash.cash_share(), pool_list_ratio(look_back, pool), pool.unpriced
+        look_back, first, freed, pool.spend.avoidable_share(), pool_list_ratio(look_back, pool), pool.unpriced
     )
-    if saving.usd < _MIN_USD:
+    if saving.usd < _MIN_MONTHLY_SAVING_USD:
         return None
     key = pool.key
     can_pack = holds_whole_gpus(pool)
@@ -117,7 +117,7 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHistory) -> RecommendationC
     allowed = look_back.disruption.allowed.get((key.node_pool, reason))
     patch = consolidation_patch(key.node_pool, blocks_disruption=allowed == 0)
     capacity = sum(pool.capacity) / len(indexes)
-    unallocated = sum(pool.unallocated[index] for index in indexes) / len(indexes)
+    unallocated = sum(pool.unallocated_gpu_hours[index] for index in indexes) / len(indexes)
     hours_with_spare_node = sum(spare[index] >= 1 - _TOLERANCE for index in indexes)
     return RecommendationContent(
         "consolidate",

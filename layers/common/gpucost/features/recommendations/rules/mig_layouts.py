@@ -24,7 +24,7 @@ COMPUTE_TARGET = 0.70
 """Utilization of a slice in the busiest hour, as for whole GPUs."""
 MEMORY_SPARE = 1.10
 """A slice's memory ÷ the memory peak."""
-_USABLE = 0.95
+_USABLE_MEMORY_RATIO = 0.95
 """Usable part of the nominal GB, in GiB: 1g.5gb has 4,864 MiB (NVIDIA MIG user guide, profiles of the A100)."""
 _GIB = 2**30
 _PLACEMENT_STARTS = {
@@ -106,7 +106,7 @@ def fitting_profile(model: str, compute_peak: float, memory_peak: float) -> str 
         share = profile_share(profile, model)
         if match is None or share is None or share >= 1:
             continue
-        compute, memory = int(match[1]) / gpu.compute_slices, int(match[2]) * _GIB * _USABLE
+        compute, memory = int(match[1]) / gpu.compute_slices, int(match[2]) * _GIB * _USABLE_MEMORY_RATIO
         if compute_peak <= COMPUTE_TARGET * compute and memory_peak * MEMORY_SPARE <= memory:
             fits.append((share, profile))
     return min(fits)[1] if fits else None
@@ -121,11 +121,11 @@ class MigPlan:
     """Number of GPUs by geometry."""
     demand: Mapping[str, int]
     """The largest number of slices of each profile that any hour needed."""
-    stranded: Fraction
+    unused_gpus: Fraction
     """Compute slices that no hour needed or that the geometries leave unused, in GPUs."""
 
     @property
-    def count(self) -> int:
+    def gpu_count(self) -> int:
         """The number of GPUs."""
         return sum(self.gpus.values())
 
@@ -197,8 +197,8 @@ def _search(demand: tuple[int, ...], vectors: Sequence[tuple[int, ...]]) -> list
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayResult:
-    """The result of replaying a plan's hours."""
+class PlanReplay:
+    """How well a plan would have served the demand of the look-back's hours."""
 
     hours: int
     pod_hours_waited: int
@@ -207,7 +207,7 @@ class ReplayResult:
     """The largest part of a profile's slices that was in use in an hour."""
 
 
-def replay_plan(plan: MigPlan, hours: Sequence[Mapping[str, int]]) -> ReplayResult:
+def replay_plan(plan: MigPlan, hours: Sequence[Mapping[str, int]]) -> PlanReplay:
     """Place the pods of every hour on the slices of a plan.
 
     Args:
@@ -221,4 +221,4 @@ def replay_plan(plan: MigPlan, hours: Sequence[Mapping[str, int]]) -> ReplayResu
             available = supply.get(profile, 0)
             waited += max(0, count - available)
             peak_usage = max(peak_usage, Fraction(min(count, available), available) if available else Fraction(0))
-    return ReplayResult(len(hours), waited, peak_usage)
+    return PlanReplay(len(hours), waited, peak_usage)

@@ -40,7 +40,7 @@ SERVICES = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "LeaderWorkerSe
 """Kinds that serve requests. A job at full utilization needs no change."""
 CERTAIN_HOURS, CERTAIN_COVERAGE = 336, 0.98
 """Confidence is high from two weeks and this coverage on."""
-_MIN_USD = 1.0
+_MIN_MONTHLY_SAVING_USD = 1.0
 """Smallest monthly saving of a recommendation."""
 MIN_MEMORY_SHARE = 0.9
 """Part of the GPU-hours that must have observed memory."""
@@ -131,10 +131,10 @@ def classify(measures: WorkloadMeasures) -> tuple[Finding, str]:
         return ("low", reason) if peak < LOW else ("bursty", reason)
     if mean <= TARGET:
         return "healthy", reason
-    return ("saturated", reason) if _is_sustained(measures) else ("busy", reason)
+    return ("saturated", reason) if _is_sustained_high_use(measures) else ("busy", reason)
 
 
-def _is_sustained(measures: WorkloadMeasures) -> bool:
+def _is_sustained_high_use(measures: WorkloadMeasures) -> bool:
     history = measures.history
     is_high = [
         history.used[index] / history.observed[index] >= HIGH
@@ -154,7 +154,7 @@ def _recommend_zero(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
     saving = estimate_saving(
         look_back, measures.first, freed, cash, workload_list_ratio(look_back, history), history.unpriced
     )
-    if saving.usd < _MIN_USD:
+    if saving.usd < _MIN_MONTHLY_SAVING_USD:
         return None
     held = sum(1 for index in range(measures.first, look_back.hours) if history.held[index])
     return RecommendationContent(
@@ -198,7 +198,7 @@ def _recommend_fewer(look_back: LookBack, measures: WorkloadMeasures) -> Recomme
     saving = estimate_saving(
         look_back, measures.first, freed, cash, workload_list_ratio(look_back, history), history.unpriced
     )
-    if saving.usd < _MIN_USD or measures.current_gpus <= kept_gpus * 1.001:
+    if saving.usd < _MIN_MONTHLY_SAVING_USD or measures.current_gpus <= kept_gpus * 1.001:
         return None
     if pods:
         target = f"{pods} replica{'s' if pods > 1 else ''}"
@@ -254,7 +254,7 @@ def workload_cash_share(look_back: LookBack, measures: WorkloadMeasures, freed: 
 
     Freed GPUs become cash when their node is removed. That is not known for fewer GPUs than a node has.
     """
-    share = measures.history.cash.cash_share()
+    share = measures.history.spend.avoidable_share()
     return None if share and freed < _largest_node_gpus(look_back, measures) else share
 
 
@@ -330,7 +330,7 @@ def _recommend_more(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
         return -history.usd[index] * added_share, -history.held[index] * added_share
 
     # With commitments, the cost of more GPUs is not known: a commitment may have room left.
-    cash = 1.0 if history.cash.cash_share() == 1 else None
+    cash = 1.0 if history.spend.avoidable_share() == 1 else None
     saving = estimate_saving(
         look_back, measures.first, freed, cash, workload_list_ratio(look_back, history), history.unpriced
     )

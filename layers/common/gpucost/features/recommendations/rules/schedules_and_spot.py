@@ -43,7 +43,7 @@ _BATCH_RISK = (
 )
 _LABELED_SHARE = 0.999
 """Part of the allocated GPU-hours whose pods must have the label."""
-_MIN_USD = 1.0
+_MIN_MONTHLY_SAVING_USD = 1.0
 _STOPPABLE_KINDS = SERVICES | {"Notebook", "Pod"}
 _MIN_REPLICAS = 3
 """Replicas of a service: if one is lost, two remain."""
@@ -75,7 +75,7 @@ def recommend_off_hours(look_back: LookBack, measures: WorkloadMeasures) -> Reco
         workload_list_ratio(look_back, history),
         history.unpriced,
     )
-    if saving.usd < _MIN_USD:
+    if saving.usd < _MIN_MONTHLY_SAVING_USD:
         return None
     runs = list(_runs_of_hours([not hour for hour in quiet]))
     zone = look_back.time_zone.key if look_back.time_zone else "UTC"
@@ -175,11 +175,11 @@ def recommend_spot(look_back: LookBack, measures: WorkloadMeasures) -> Recommend
         look_back,
         measures.first,
         freed,
-        history.cash.cash_share(),
+        history.spend.avoidable_share(),
         workload_list_ratio(look_back, history),
         history.unpriced,
     )
-    if saving.usd < _MIN_USD:
+    if saving.usd < _MIN_MONTHLY_SAVING_USD:
         return None
     saving = replace(
         saving,
@@ -231,7 +231,7 @@ def _why_interruptible(measures: WorkloadMeasures) -> str:
         return f"its pods have the label {INTERRUPTIBLE}"
     replicas = [
         count
-        for count, held in zip(history.pods[measures.first :], history.held[measures.first :], strict=True)
+        for count, held in zip(history.pod_counts[measures.first :], history.held[measures.first :], strict=True)
         if held
     ]
     return (

@@ -114,7 +114,7 @@ def _plan_sharing(look_back: LookBack, pool: PoolHistory, measured: Sequence[Wor
         return (before - after) * node_cost(pool, index), float((before - after) * gpus)
 
     saving = estimate_saving(
-        look_back, first, freed, pool.cash.cash_share(), pool_list_ratio(look_back, pool), pool.unpriced
+        look_back, first, freed, pool.spend.avoidable_share(), pool_list_ratio(look_back, pool), pool.unpriced
     )
     newest = newest_hours(look_back, first)
     before, after = (sum(nodes(index)[position] for index in newest) / max(1, len(newest)) for position in (0, 1))
@@ -167,10 +167,10 @@ def _pods(measured: Sequence[WorkloadMeasures]) -> list[SharingPod]:
     for workload_index, measures in enumerate(measured):
         history = measures.history
         for index in range(history.max_concurrent_pods()):
-            is_running = [count > index for count in history.pods]
+            is_running = [count > index for count in history.pod_counts]
             use = [
                 (1.0 if busy < 0 else busy) if running else 0.0
-                for running, busy in zip(is_running, history.busiest, strict=True)
+                for running, busy in zip(is_running, history.busiest_pod_utilization, strict=True)
             ]
             pods.append(SharingPod(workload_index, use, history.memory_peak, is_running))
     return pods[:MAX_PODS]

@@ -111,7 +111,7 @@ def _recommend_plan(look_back: LookBack, pool: PoolHistory, fits: Sequence[Slice
     hours: list[dict[str, int]] = [{} for _ in range(look_back.hours)]
     demand: dict[str, int] = {}
     for fit in fits:
-        for index, count in enumerate(fit.measures.history.pods):
+        for index, count in enumerate(fit.measures.history.pod_counts):
             if count:
                 hours[index][fit.profile] = hours[index].get(fit.profile, 0) + count
     for hour in hours:
@@ -129,14 +129,14 @@ def _recommend_plan(look_back: LookBack, pool: PoolHistory, fits: Sequence[Slice
         """Nodes before and after the change."""
         others = max(0, gpus_wanted[index] - sum(hours[index].values()))
         # Pods that run one after another within an hour are counted separately, so limit it to the nodes there were.
-        return min(ceil(gpus_wanted[index] / gpus), pool.nodes[index]), ceil((others + plan.count) / gpus)
+        return min(ceil(gpus_wanted[index] / gpus), pool.nodes[index]), ceil((others + plan.gpu_count) / gpus)
 
     def freed(index: int) -> tuple[float, float]:
         before, after = nodes(index)
         return (before - after) * node_cost(pool, index), float((before - after) * gpus)
 
     saving = estimate_saving(
-        look_back, first, freed, pool.cash.cash_share(), pool_list_ratio(look_back, pool), pool.unpriced
+        look_back, first, freed, pool.spend.avoidable_share(), pool_list_ratio(look_back, pool), pool.unpriced
     )
     if replayed.pod_hours_waited or saving.usd < _MIN_USD:
         return []
@@ -151,7 +151,7 @@ def _recommend_plan(look_back: LookBack, pool: PoolHistory, fits: Sequence[Slice
         "slices": ", ".join(f"{count} × {profile}" for profile, count in sorted(plan.demand.items())),
         "replay": f"{replayed.hours} hours, {replayed.pod_hours_waited} pod-hours waited; "
         f"at most {float(replayed.peak_usage):.0%} in use",
-        "GPUs": f"{plan.count}, of which {float(plan.stranded):.2f} stay unused or stranded",
+        "GPUs": f"{plan.gpu_count}, of which {float(plan.unused_gpus):.2f} stay unused or stranded",
         "workloads": ", ".join(sorted(fit.measures.history.key.name for fit in fits)),
     }
     if others := mig.other_profile_names(model):
@@ -159,8 +159,8 @@ def _recommend_plan(look_back: LookBack, pool: PoolHistory, fits: Sequence[Slice
     plan_content = RecommendationContent(
         "mig-geometry",
         subject,
-        f"Slice {plan.count} GPUs of node pool {pool.key.node_pool or '(none)'} for {len(fits)} workloads that fit MIG "
-        f"slices: {format_count(before)} {pool.key.instance_type} nodes become {format_count(after)}",
+        f"Slice {plan.gpu_count} GPUs of node pool {pool.key.node_pool or '(none)'} for {len(fits)} workloads that fit "
+        f"MIG slices: {format_count(before)} {pool.key.instance_type} nodes become {format_count(after)}",
         saving,
         pool_evidence(look_back, pool, first, facts),
         "medium",
@@ -189,7 +189,7 @@ def _recommend_slice(look_back: LookBack, fit: SliceFit, plan_id: str) -> Recomm
         look_back,
         fit.measures.first,
         freed,
-        history.cash.cash_share(),
+        history.spend.avoidable_share(),
         workload_list_ratio(look_back, history),
         history.unpriced,
     )

@@ -16,7 +16,7 @@ from gpucost.core.hours import HOUR
 from gpucost.features.recommendations.history import LookBack, PoolHistory, PoolKey, Wait
 from gpucost.features.recommendations.measuring import estimate_saving
 from gpucost.features.recommendations.model import (
-    HOURS_OF_MONTH,
+    HOURS_PER_MONTH,
     Evidence,
     RecommendationContent,
     format_count,
@@ -43,7 +43,7 @@ MAX_NODES: Final = 100
 MAX_PODS: Final = 20_000
 """Waiting pods per pool. Beyond either limit there is no replay and no recommendation."""
 _CERTAIN_DAYS = 14
-_MIN_USD = 1.0
+_MIN_MONTHLY_COST_USD = 1.0
 _NAMESPACES_SHOWN = 3
 _RISK = (
     "It costs money. If a quota, a node pool limit, a taint or a scheduling gate made the pods wait, nodes do not "
@@ -218,8 +218,8 @@ def _recommend_nodes(
     rate = sum(pool.cost[index] for index in priced) / gpu_hours
     hours = len(look_back.waits) * 24
     waited = share * sum(pod.units * pod.waited for pod in pending)
-    waiting_usd = waited / hours * HOURS_OF_MONTH * rate
-    if waiting_usd < _MIN_USD:
+    waiting_usd = waited / hours * HOURS_PER_MONTH * rate
+    if waiting_usd < _MIN_MONTHLY_COST_USD:
         return None
     remaining = share * remaining_wait(pending, nodes, int(gpus / share + 1e-6))
     by_hour = _units_by_hour(pending)
@@ -228,7 +228,7 @@ def _recommend_nodes(
         return -nodes * gpus * rate, float(-nodes * gpus)
 
     saving = estimate_saving(
-        look_back, 0, freed, None if pool.cash.unknown else 1.0, pool_list_ratio(look_back, pool), pool.unpriced
+        look_back, 0, freed, None if pool.spend.unknown else 1.0, pool_list_ratio(look_back, pool), pool.unpriced
     )
     newest = newest_hours(look_back, 0)
     current_nodes = sum(pool.nodes[index] for index in newest) / max(1, len(newest))
@@ -236,7 +236,7 @@ def _recommend_nodes(
     key = pool.key
     currency = next(iter(look_back.currencies), "USD")
     sign = "$" if currency == "USD" else f"{currency} "
-    cost_while_waiting = len(by_hour) / hours * HOURS_OF_MONTH * nodes * gpus * rate
+    cost_while_waiting = len(by_hour) / hours * HOURS_PER_MONTH * nodes * gpus * rate
     return RecommendationContent(
         "pending",
         pool_subject(look_back, pool, resource),

@@ -14,7 +14,7 @@ from gpucost.sources.prometheus.devices import workload
 _DAY = timedelta(days=1)
 MEMORY = "DCGM_FI_DEV_FB_USED"
 _MIB = 2**20
-MOST_MIB = 10**8
+MAX_GPU_MEMORY_MIB = 10**8
 """Of one GPU: 100 TiB. Larger samples are implausible and ignored."""
 _LABELS = "namespace, pod, exported_namespace, exported_pod, pod_namespace, pod_name"
 
@@ -39,6 +39,6 @@ class PrometheusGpuMemory(ClusterReader):
                     f"cluster {self._cluster}: the answer about GPU memory is invalid: {error}"
                 ) from error
             pod = workload(series.labels)
-            if all(pod) and mib.is_finite() and 0 <= mib <= MOST_MIB:
+            if all(pod) and mib.is_finite() and 0 <= mib <= MAX_GPU_MEMORY_MIB:
                 peaks[pod] = max(peaks.get(pod, 0.0), float(mib) * _MIB)
         return peaks

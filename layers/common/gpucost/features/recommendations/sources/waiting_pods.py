@@ -16,7 +16,15 @@ from gpucost.core.metering.implausible_samples import is_count
 from gpucost.features.recommendations.history import Wait
 from gpucost.sources.prometheus.connection import ClusterReader
 from gpucost.sources.prometheus.pods import pod_identity
-from gpucost.sources.prometheus.queries import GPU_RESOURCES, INIT_REQUESTS, NODE_INFO, REQUESTS, STAT, quote, union
+from gpucost.sources.prometheus.queries import (
+    GPU_RESOURCES,
+    INIT_REQUESTS,
+    NODE_INFO,
+    REQUESTS,
+    STATISTIC_LABEL,
+    quote,
+    union,
+)
 from gpucost.sources.prometheus.tables import Labels, exported_label, number
 
 _DAY = timedelta(days=1)
@@ -50,7 +58,7 @@ class PrometheusWaitingPods(ClusterReader):
                     f"cluster {self._cluster}: the answer about waiting pods is invalid: {error}"
                 ) from error
             values = {hour: value for hour, value in hourly_samples if is_count(value)}  # a request may be NaN
-            init, _, stat = labels.get(STAT, "").rpartition("-")
+            init, _, stat = labels.get(STATISTIC_LABEL, "").rpartition("-")
             if stat == "scrapes":
                 scrapes = values
             elif stat == "count":

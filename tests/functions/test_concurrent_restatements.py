@@ -1,4 +1,4 @@
-"""An hour is restated right before the n-th call of an answer, for every n: the answer is the one before or after."""
+"""An hour is restated before the n-th call of a request. The response has either all old or all new figures."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -22,11 +22,11 @@ from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
-from tests.functions.asking import Answer, ask_as, by_role, serving
+from tests.functions.api_requests import ApiResponse, request_as, role_caller, serving
 from tests.records import line, record
 
 NOW = datetime.now(UTC).replace(microsecond=0)
-"""By the engine's clock, too: what is superseded is gone once a day has passed."""
+"""Close to DynamoDB Local's clock, which deletes replaced items after a day."""
 FIRST = floor_day(NOW) - 2 * DAY
 RESTATED = FIRST + 6 * HOUR
 PUBLISHED = (RESTATED, RESTATED + HOUR, FIRST + DAY)
@@ -64,7 +64,7 @@ OF_DAYS: list[tuple[str, str, dict[str, str]]] = [
     ("two", f"{UNIT}/workloads", BOTH),
     ("two", "/allocation/compute", {**WITH_AN_HOUR, "aggregate": "controller"}),
 ]
-"""Asked of what is rolled up."""
+"""Queries that are answered from rollups."""
 OF_HOURS: list[tuple[str, str, dict[str, str]]] = [
     ("admins", "/v1/costs", BY_POD),
     ("admins", "/v1/waste", TWO_HOURS),
@@ -93,8 +93,8 @@ def hour_of(moment: datetime, *, is_restated: bool = False, note: str = "") -> H
         line(unit, namespace, f"pod-{namespace}", usd)._replace(node=node, workload=f"w-{namespace}")
         for usd, unit, namespace, node in zip(costs, units, "rc", ("n1", "n2"), strict=True)
     ]
-    made = record(lines, hour=moment, notes=(note,) if note else ())
-    assert made.totals is not None
+    hour_record = record(lines, hour=moment, notes=(note,) if note else ())
+    assert hour_record.totals is not None
     idle = Decimal(8 if is_restated else 5)
     free = Capacity(unallocated_gpu_hours=Decimal(2), unallocated_usd=idle, node_cost_usd=idle)
     facts = ("pool", "p4d.24xlarge", "spot", "a", "A100", "spot", "scad", None)
@@ -105,8 +105,8 @@ def hour_of(moment: datetime, *, is_restated: bool = False, note: str = "") -> H
             (3, Decimal(0), free),
         ]
     ]
-    whole = Capacity.total(node.capacity for node in nodes)
-    return replace(made, totals=Totals(made.totals.costs, whole), nodes=tuple(nodes))
+    total_capacity = Capacity.total(node.capacity for node in nodes)
+    return replace(hour_record, totals=Totals(hour_record.totals.costs, total_capacity), nodes=tuple(nodes))
 
 
 class Store:
@@ -119,7 +119,7 @@ class Store:
 
 
 class Crossed:
-    """A ledger whose api is held up before one of its calls, while something else happens."""
+    """A ledger that runs a function before one of the api's calls."""
 
     def __init__(self, table: DynamoTable, api_client: Any) -> None:
         self._client = api_client
@@ -145,7 +145,7 @@ class Crossed:
         return counted
 
     def restate(self) -> None:
-        """Back and forth."""
+        """Restate the hour, and back."""
         in_force = self._ledger.manifest("demo", RESTATED)
         assert in_force is not None
         made = hour_of(RESTATED, is_restated=in_force.version % 2 == 1, note=f"version {in_force.version + 1}")
@@ -158,8 +158,10 @@ class Crossed:
         self.restate()
         self.roll_up()
 
-    def ask_while(self, number: int, then: Callable[[], None], question: tuple[str, str, dict[str, str]]) -> Answer:
-        """The response if something happens before a call; `was_crossed` says whether there was such a call."""
+    def ask_while(
+        self, number: int, then: Callable[[], None], question: tuple[str, str, dict[str, str]]
+    ) -> ApiResponse:
+        """The response if a function runs before a call. `was_crossed` says whether there was such a call."""
         self._calls_left, self._then = number, then
         return ask(question)
 
@@ -168,9 +170,9 @@ class Crossed:
         return was_crossed
 
 
-def ask(question: tuple[str, str, dict[str, str]]) -> Answer:
+def ask(question: tuple[str, str, dict[str, str]]) -> ApiResponse:
     role, path, query = question
-    return ask_as(by_role(role), path, query)
+    return request_as(role_caller(role), path, query)
 
 
 @pytest.fixture
@@ -184,7 +186,7 @@ def crossed(table: DynamoTable, enforced: EnforcedAws) -> Iterator[Crossed]:
 
 
 def bodies(crossed: Crossed, questions: Sequence[tuple[str, str, dict[str, str]]]) -> list[set[str]]:
-    """What each question is answered before and after."""
+    """The responses to each query before and after the restatement."""
     answers: list[list[str]] = []
     for _ in range(2):
         answers.append([ask(question).body for question in questions])
@@ -194,8 +196,8 @@ def bodies(crossed: Crossed, questions: Sequence[tuple[str, str, dict[str, str]]
 
 def crossings(
     crossed: Crossed, question: tuple[str, str, dict[str, str]], restate: Callable[[], None]
-) -> Iterator[Answer]:
-    """Answers, each with a restatement right before another one of its calls."""
+) -> Iterator[ApiResponse]:
+    """Responses with a restatement before each of their calls in turn."""
     number = 1
     while True:
         answer = crossed.ask_while(number, restate, question)
@@ -209,7 +211,7 @@ def crossings(
 def mixed(
     crossed: Crossed, questions: Sequence[tuple[str, str, dict[str, str]]], restate: Callable[[], None]
 ) -> list[tuple[tuple[str, str, dict[str, str]], int]]:
-    """Questions and calls before which a restatement makes an answer another one than before and after."""
+    """Queries and calls for which a restatement causes a response with mixed versions."""
     answers = []
     for question, allowed in zip(questions, bodies(crossed, questions), strict=True):
         assert len(allowed) == 2
@@ -237,7 +239,7 @@ def test_pages_are_of_a_single_version_or_rejected(crossed: Crossed, path: str) 
     query = {**(BY_POD if path == "/v1/costs" else TWO_HOURS), "limit": "1"}
     whole = [json.loads(body)["rows"] for body in bodies(crossed, [("admins", path, {**query, "limit": "100"})])[0]]
 
-    def second(first: Answer) -> tuple[str, str, dict[str, str]]:
+    def second(first: ApiResponse) -> tuple[str, str, dict[str, str]]:
         return "admins", path, {**query, "cursor": json.loads(first.body)["cursor"]}
 
     joined = [(first, ask(second(first))) for first in crossings(crossed, ("admins", path, query), crossed.restate)]

@@ -1,4 +1,4 @@
-"""A fleet in which no two business units share a name or an amount, so that a response reveals a leak."""
+"""A fleet in which no two business units share a name or an amount, so that a leak can be detected in a response."""
 
 import random
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass
 class DistinctFleet:
-    """Two clusters, three hours; units `a` (first cluster only), `b` and `c`; every name ends in a tag of its own."""
+    """Two clusters, three hours; units `a` (first cluster only), `b` and `c`; every name ends in a unique tag."""
 
     first: datetime
     random: random.Random
@@ -35,18 +35,18 @@ class DistinctFleet:
                 lines = [pod_line for letter in present for pod_line in self._lines(letter)]
                 self.records.append(self._record(cluster, hour, lines))
 
-    def secrets(self, *seen: str) -> set[str]:
-        """Every name and amount that those who may see some units must not read: the others', the fleet's, and sums."""
-        mine = {self.units[letter] for letter in seen}
+    def secrets(self, *visible_letters: str) -> set[str]:
+        """Names and amounts that a caller who sees some units must not read: of other units, of the fleet, and sums."""
+        visible_units = {self.units[letter] for letter in visible_letters}
         names: set[str] = set()
         visible: set[str] = set()
         for hour_record in self.records:
             for held in hour_record.lines:
-                (visible if held.business_unit in mine else names).update({*_names(held), hour_record.cluster})
+                (visible if held.business_unit in visible_units else names).update({*_names(held), hour_record.cluster})
             names.update(hour_record.notes)
             names.update(node.node for node in hour_record.nodes)
             names.update(charge.reference for charge in hour_record.charges)
-        return (names - visible) | (set(self._amounts(mine)) - set(self._visible_amounts(mine)))
+        return (names - visible) | (set(self._amounts(visible_units)) - set(self._visible_amounts(visible_units)))
 
     def notifications(self) -> Iterator[Notification]:
         """An alert on every unit's waste in every hour, and one on every cluster, which names the last unit's pod."""
@@ -77,22 +77,22 @@ class DistinctFleet:
             note=note if not subject.business_unit else "",
         )  # fmt: skip
 
-    def _visible_amounts(self, mine: set[str]) -> Iterator[str]:
+    def _visible_amounts(self, visible_units: set[str]) -> Iterator[str]:
         for records in self._slices():
-            for units in _subsets(sorted(mine)):
+            for units in _subsets(sorted(visible_units)):
                 yield from _texts(
                     held.costs() for hour_record in records for held in hour_record.lines if held.business_unit in units
                 )
 
-    def _amounts(self, mine: set[str]) -> Iterator[str]:
-        everybody = set(self.units.values())
+    def _amounts(self, visible_units: set[str]) -> Iterator[str]:
+        all_units = set(self.units.values())
         for records in self._slices():
-            for units in ({other} for other in everybody - mine):
+            for units in ({other} for other in all_units - visible_units):
                 yield from _texts(
                     held.costs() for hour_record in records for held in hour_record.lines if held.business_unit in units
                 )
             yield from _texts(held.costs() for hour_record in records for held in hour_record.lines)
-            others = everybody - mine
+            others = all_units - visible_units
             yield from _texts(
                 held.costs() for hour_record in records for held in hour_record.lines if held.business_unit in others
             )
@@ -132,7 +132,7 @@ class DistinctFleet:
             )  # fmt: skip
 
     def _record(self, cluster: str, hour: datetime, lines: list[Line]) -> HourRecord:
-        made = record(lines, hour=hour, cluster=cluster, notes=(f"note{self._tag()} names {lines[-1].pod}",))
+        hour_record = record(lines, hour=hour, cluster=cluster, notes=(f"note{self._tag()} names {lines[-1].pod}",))
         costs = Costs.total(pod_line.costs() for pod_line in lines)
         capacity = Capacity(*(self._usd() for _ in Capacity.names()))
         nodes = tuple(
@@ -144,7 +144,7 @@ class DistinctFleet:
             for pod_line in lines
         )  # fmt: skip
         charge = ClusterCharge("unused-savings-plan", f"sp{self._tag()}", self._usd())
-        return replace(made, totals=Totals(costs, capacity), nodes=nodes, charges=(charge,))
+        return replace(hour_record, totals=Totals(costs, capacity), nodes=nodes, charges=(charge,))
 
 
 def _names(held: Line) -> set[str]:

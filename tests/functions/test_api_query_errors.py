@@ -1,14 +1,14 @@
-"""Questions that the reports refuse: each says which parameter is wrong and what is allowed, or what to narrow."""
+"""Invalid report queries: errors name the parameter and the allowed values, or say how to narrow the query."""
 
 import json
 
 import pytest
 
 from gpucost.reports import aggregation
-from tests.functions.asking import ask_as, by_iam
-from tests.functions.reported_hours import PERIOD, SCHEMAS, ask
+from tests.functions.api_requests import iam_caller, request_as
+from tests.functions.published_hours import PERIOD, SCHEMAS, ask
 
-pytestmark = pytest.mark.usefixtures("reported_hours")
+pytestmark = pytest.mark.usefixtures("published_hours")
 
 HUGE = "x" * 10_240
 ODD = [
@@ -38,14 +38,14 @@ def test_every_parameter_rejects_invalid_values(route: str) -> None:
         name = parameter["name"]
         for wrong in (HUGE, "", *ODD):
             query = {name: wrong} if name == "window" else {**base, name: wrong}
-            answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), path, query)
+            answer = request_as(iam_caller("arn:aws:iam::123456789012:user/x"), path, query)
             if wrong == "" and name in {"group_by", "sort", "source", "instance_type"}:
-                continue  # nothing is a value of these
+                continue  # these have no invalid value
             assert answer.status == 400, (name, wrong[:10], answer.body[:300])
             assert answer.json["errors"][0]["parameter"] == name, (name, answer.body[:300])
             assert len(answer.body) < 2_000
         twice = "&".join([*(f"{parameter}={value}" for parameter, value in base.items()), f"{name}=a&{name}=b"])
-        answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), path, twice)
+        answer = request_as(iam_caller("arn:aws:iam::123456789012:user/x"), path, twice)
         assert answer.status == 400, name
         assert name in {error["parameter"] for error in answer.json["errors"]}, (name, answer.body)
 
@@ -122,8 +122,8 @@ def test_too_long_window_is_rejected(path: str) -> None:
 
 
 def test_unknown_path_returns_404_with_any_parameters() -> None:
-    # no route answers for it, so the published schemas have no word on it either
-    answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), "/v1/business-units/a/b", {"window": "24h"})
+    # no route serves it, so it has no schema
+    answer = request_as(iam_caller("arn:aws:iam::123456789012:user/x"), "/v1/business-units/a/b", {"window": "24h"})
     assert answer.status == 404
     assert "not a parameter" not in answer.body
 

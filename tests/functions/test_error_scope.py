@@ -1,4 +1,4 @@
-"""What cannot be read is named to those who see the whole fleet; others are told of no cluster and no key (0031)."""
+"""Errors name unreadable items to callers who may see the whole fleet, and no cluster or key to others (0031)."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
-from tests.functions.asking import ask_as, by_role, serving
+from tests.functions.api_requests import request_as, role_caller, serving
 from tests.records import line, record
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -53,8 +53,8 @@ class Store:
 
 @pytest.fixture
 def published(table: DynamoTable, enforced: EnforcedAws) -> Iterator[DynamoTable]:
-    made = record([line()], hour=DAMAGED, cluster=CLUSTER)
-    Ledger(*table).publish(made, replacing=None, settings_version=1, now=NOW)
+    hour_record = record([line()], hour=DAMAGED, cluster=CLUSTER)
+    Ledger(*table).publish(hour_record, replacing=None, settings_version=1, now=NOW)
     api = enforced.client("dynamodb", "ApiFunction")
     environment = Environment(table=table.name)
     with serving(Container(environment, client=lambda _service: api, settings_store=Store())):
@@ -72,11 +72,11 @@ def test_errors_for_bu_roles_contain_no_cluster_and_no_key(
         if item["pk"]["S"].startswith(f"C#{CLUSTER}#{kind}"):
             published.client.put_item(TableName=published.name, Item={**item, "b": {"B": b"damaged"}})
     for role in ("admins", "viewers"):
-        answer = ask_as(by_role(role), path, query)
+        answer = request_as(role_caller(role), path, query)
         assert (answer.status, CLUSTER in answer.body) == (502, True)
     caplog.clear()
 
-    answer = ask_as(by_role("researchers"), path, query)
+    answer = request_as(role_caller("researchers"), path, query)
 
     assert answer.status == 502
     assert json.loads(answer.body) == {

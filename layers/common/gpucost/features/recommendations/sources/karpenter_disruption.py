@@ -16,13 +16,13 @@ from gpucost.core.metering.implausible_samples import is_count
 from gpucost.features.recommendations.history import Disruption
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.connection import ClusterReader
-from gpucost.sources.prometheus.queries import STAT, union
+from gpucost.sources.prometheus.queries import STATISTIC_LABEL, union
 
-ELIGIBLE = "karpenter_voluntary_disruption_eligible_nodes"
-ALLOWED = "karpenter_nodepools_allowed_disruptions"
+ELIGIBLE_NODES = "karpenter_voluntary_disruption_eligible_nodes"
+ALLOWED_DISRUPTIONS = "karpenter_nodepools_allowed_disruptions"
 _REASONS = 'reason=~"(?i)underutilized|empty"'
 _WEEK = "[7d] offset 1ms"
-MOST_NODES = Decimal(10**6)
+MAX_NODES = Decimal(10**6)
 
 
 class PrometheusDisruption(ClusterReader):
@@ -40,8 +40,8 @@ class PrometheusDisruption(ClusterReader):
 
         query = union(
             {
-                "eligible": weekly_maximum(ELIGIBLE, "reason"),
-                "allowed": weekly_maximum(ALLOWED, "nodepool, reason"),
+                "eligible": weekly_maximum(ELIGIBLE_NODES, "reason"),
+                "allowed": weekly_maximum(ALLOWED_DISRUPTIONS, "nodepool, reason"),
             }
         )
         eligible: dict[str, int] = {}
@@ -53,11 +53,11 @@ class PrometheusDisruption(ClusterReader):
                 raise MetricsResponseError(
                     f"cluster {self._cluster}: the answer about Karpenter is invalid: {error}"
                 ) from error
-            if not is_count(sample.to_integral_value() if sample.is_finite() else sample, MOST_NODES):
+            if not is_count(sample.to_integral_value() if sample.is_finite() else sample, MAX_NODES):
                 continue
             count = int(sample)
             reason = series.labels.get("reason", "").lower()
-            if series.labels.get(STAT) == "eligible":
+            if series.labels.get(STATISTIC_LABEL) == "eligible":
                 eligible[reason] = max(eligible.get(reason, 0), count)
             else:
                 key = series.labels.get("nodepool", ""), reason

@@ -1,4 +1,4 @@
-"""Three days and two hours of two clusters on a real table, and the api function asked about them."""
+"""Three days and two hours of two clusters in a real table, and the api function that reads them."""
 
 import json
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from gpucost.storage.limits import LimitsStore
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
 from tests.enforced_permissions import EnforcedAws
-from tests.functions.asking import Answer, ask_as, by_iam, serving
+from tests.functions.api_requests import ApiResponse, iam_caller, request_as, serving
 from tests.records import line, record
 
 FIRST = datetime(2026, 11, 16, tzinfo=UTC)
@@ -55,19 +55,19 @@ class Store:
         return StoredSettings(1, DOCUMENT, parse_settings(DOCUMENT), "test", NOW)
 
 
-def held(hour: int, unit: str, workload: str, usd: str, waste: str, **more: Any) -> Line:
-    """A line of that cost and waste; the rest was used."""
+def workload_line(hour: int, unit: str, workload: str, usd: str, waste: str, **more: Any) -> Line:
+    """A line with this cost and waste; the rest is effective."""
     pod_line = line(unit, f"ns-{unit}", f"{workload}-{hour}", usd)._replace(workload=workload, uid=f"{workload}{hour}",
         waste_usd=Decimal(waste), effective_usd=Decimal(usd) - Decimal(waste),
     )  # fmt: skip
     return pod_line._replace(**more)
 
 
-def published(cluster: str, hour: int, lines: list[Line], *, twins: bool = False) -> HourRecord:
+def cluster_hour(cluster: str, hour: int, lines: list[Line], *, twins: bool = False) -> HourRecord:
     """An hour on node n1 and the unallocated node n2, with 5 USD of idle costs."""
-    made = record(lines, hour=FIRST + hour * HOUR, cluster=cluster)
-    assert made.totals is not None
-    usd = made.totals.costs.allocated_usd
+    record_without_nodes = record(lines, hour=FIRST + hour * HOUR, cluster=cluster)
+    assert record_without_nodes.totals is not None
+    usd = record_without_nodes.totals.costs.allocated_usd
     free = Capacity(unallocated_gpu_hours=Decimal(2), unallocated_usd=Decimal(3), residual_usd=Decimal(2))
     rest = Capacity.total([free, Capacity(node_cost_usd=usd + 5)])
     facts = ("pool", "p4d.24xlarge", "spot", "a", "A100", "spot", "scad", None)
@@ -78,39 +78,41 @@ def published(cluster: str, hour: int, lines: list[Line], *, twins: bool = False
             second, "aws:///a/i-2", *facts, Decimal(0), Capacity.total([free, Capacity(node_cost_usd=Decimal(5))])
         ),
     )
-    return replace(made, totals=Totals(made.totals.costs, rest), nodes=nodes)
+    return replace(record_without_nodes, totals=Totals(record_without_nodes.totals.costs, rest), nodes=nodes)
 
 
 def hours() -> list[HourRecord]:
     """Every fourth hour. East: research trains, wasting from the second day on; a job runs on the first day only."""
     records = []
     for hour in (*range(0, 3 * 24, 4), 72, 73):
-        lines = [held(hour, "research", "train", "10", "0" if hour < 24 else "4", labels={"team": "x"})]
+        lines = [workload_line(hour, "research", "train", "10", "0" if hour < 24 else "4", labels={"team": "x"})]
         if hour < 24:
-            lines.append(held(hour, "=w", "job", "1", "1", labels={}))
-        records.append(published("east", hour, lines, twins=hour == 72))
-    west = [published("west", hour, [held(hour, "research", "serve", "2", "0.5")]) for hour in (0, 28, 73)]
+            lines.append(workload_line(hour, "=w", "job", "1", "1", labels={}))
+        records.append(cluster_hour("east", hour, lines, twins=hour == 72))
+    west = [cluster_hour("west", hour, [workload_line(hour, "research", "serve", "2", "0.5")]) for hour in (0, 28, 73)]
     return [*records, *west, *partly_priced(), *in_yen_and_dollars()]
 
 
 def partly_priced() -> list[HourRecord]:
     """Two earlier days: on the second, half of what the unit holds has no price."""
     nothing = dict.fromkeys(("gpu_hourly_usd", "allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd"))
-    priced = held(-96, "part", "job", "4", "1")
+    priced = workload_line(-96, "part", "job", "4", "1")
     return [
-        published("east", -96, [priced]),
-        published("east", -72, [priced, held(-72, "part", "new", "4", "1", **nothing)]),
+        cluster_hour("east", -96, [priced]),
+        cluster_hour("east", -72, [priced, workload_line(-72, "part", "new", "4", "1", **nothing)]),
     ]
 
 
 def in_yen_and_dollars() -> list[HourRecord]:
-    """Weeks before, days with an hour each, the last two side by side: the settings' currency changed in between."""
-    made = [published("east", hour, [held(hour, "abroad", "job", "4", "1")]) for hour in (-1008, -960, -936)]
-    return [*(replace(hour_record, currency="JPY") for hour_record in made[:2]), made[2]]
+    """Earlier days with an hour each. The settings' currency changed between the last two."""
+    records = [
+        cluster_hour("east", hour, [workload_line(hour, "abroad", "job", "4", "1")]) for hour in (-1008, -960, -936)
+    ]
+    return [*(replace(hour_record, currency="JPY") for hour_record in records[:2]), records[2]]
 
 
 @contextmanager
-def reported(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[None]:
+def api_with_hours(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[None]:
     """The api function on a table that holds these hours."""
     api = enforced.client("dynamodb", "ApiFunction")
     client, table = local_client("dynamodb", dynamodb_url), f"reports-{uuid4()}"
@@ -134,15 +136,15 @@ def reported(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[None]:
         yield
 
 
-def ask(path: str, query: dict[str, str] | str | None = None, *, route: str | None = None) -> Answer:
-    """An answer, which fits what is documented of its route."""
-    answer = ask_as(by_iam("arn:aws:iam::123456789012:user/x"), path, query)
+def ask(path: str, query: dict[str, str] | str | None = None, *, route: str | None = None) -> ApiResponse:
+    """Send a request, and check that the response matches its schema in the OpenAPI document."""
+    answer = request_as(iam_caller("arn:aws:iam::123456789012:user/x"), path, query)
     responses = SCHEMAS["paths"][route or path]["get"]["responses"]
     content = responses[str(int(answer.status))]["content"]
     if "json" in answer.headers["Content-Type"] and "jsonl" not in answer.headers["Content-Type"]:
         schema = content[answer.headers["Content-Type"]]["schema"]
-        whole = {**schema, "components": SCHEMAS["components"]}
-        jsonschema.validate(json.loads(answer.body), whole, cls=jsonschema.Draft202012Validator)
+        schema_with_components = {**schema, "components": SCHEMAS["components"]}
+        jsonschema.validate(json.loads(answer.body), schema_with_components, cls=jsonschema.Draft202012Validator)
     else:
         assert answer.headers["Content-Type"].partition(";")[0] in content
     return answer

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gpucost.settings.sources import SourcesSettings
+from gpucost.settings.metrics_sources import MetricsSourcesSettings
 
-SourceName = Literal["kube_state_metrics", "dcgm_exporter", "neuron_monitor", "karpenter"]
-SOURCE_NAMES: tuple[SourceName, ...] = ("kube_state_metrics", "dcgm_exporter", "neuron_monitor", "karpenter")
-KUBE_STATE_METRICS: SourceName = "kube_state_metrics"
-_PREFIXES: tuple[tuple[str, SourceName], ...] = (
+MetricsSource = Literal["kube_state_metrics", "dcgm_exporter", "neuron_monitor", "karpenter"]
+METRICS_SOURCES: tuple[MetricsSource, ...] = ("kube_state_metrics", "dcgm_exporter", "neuron_monitor", "karpenter")
+KUBE_STATE_METRICS: MetricsSource = "kube_state_metrics"
+_PREFIXES: tuple[tuple[str, MetricsSource], ...] = (
     ("kube_", "kube_state_metrics"),
     ("dcgm_", "dcgm_exporter"),
     ("neuron", "neuron_monitor"),
@@ -20,38 +20,38 @@ _PREFIXES: tuple[tuple[str, SourceName], ...] = (
 )
 
 
-def source_of(metric: str) -> SourceName | None:
+def metrics_source_of(metric: str) -> MetricsSource | None:
     """The source that exports a metric, by the metric's name."""
     name = metric.lower()
     return next((source for prefix, source in _PREFIXES if name.startswith(prefix)), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class TrustedSeries:
     """Label matchers of each source's trusted series; all series of a source without matchers are trusted."""
 
-    labels: Mapping[SourceName, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    matchers_by_source: Mapping[MetricsSource, Mapping[str, Sequence[str]]] = field(default_factory=dict)
 
     @classmethod
-    def from_settings(cls, settings: SourcesSettings) -> "Sources":
+    def from_settings(cls, settings: MetricsSourcesSettings) -> "TrustedSeries":
         """Take the matchers from a cluster's settings."""
-        labels_by_source = ((name, getattr(settings, name)) for name in SOURCE_NAMES)
+        labels_by_source = ((name, getattr(settings, name)) for name in METRICS_SOURCES)
         return cls({name: labels for name, labels in labels_by_source if labels})
 
-    def has_matchers(self, source: SourceName) -> bool:
+    def has_matchers(self, metrics_source: MetricsSource) -> bool:
         """Whether the settings select series of a source."""
-        return source in self.labels
+        return metrics_source in self.matchers_by_source
 
-    def matchers(self, source: SourceName | None) -> list[str]:
+    def matchers(self, metrics_source: MetricsSource | None) -> list[str]:
         """The PromQL matchers of a source's series."""
-        labels = self.labels.get(source, {}) if source else {}
+        labels = self.matchers_by_source.get(metrics_source, {}) if metrics_source else {}
         return [_matcher(name, values) for name, values in sorted(labels.items())]
 
     def groups(self, metrics: Iterable[str]) -> list[tuple[list[str], list[str]]]:
         """Group metrics that one selector can match; each group has the matchers of that selector."""
         groups: dict[tuple[str, ...], list[str]] = {}
         for metric in metrics:
-            groups.setdefault(tuple(self.matchers(source_of(metric))), []).append(metric)
+            groups.setdefault(tuple(self.matchers(metrics_source_of(metric))), []).append(metric)
         return [(names, list(matchers)) for matchers, names in groups.items()]
 
 

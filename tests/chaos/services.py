@@ -9,18 +9,18 @@ from devstack.aws import running_aws
 from devstack.dynamodb_local import running_dynamodb
 from devstack.prometheus import running_prometheus
 from gpucost.core.hours import floor_day
-from tests.chaos.world import Endpoints
+from tests.chaos.simulated_deployment import Endpoints
 from tests.system.timeline import HOUR as FIRST_SEEN
 from tests.system.timeline import Timeline
 
 
-def start() -> datetime:
+def first_hour() -> datetime:
     """The first hour, three hours before the nearest midnight."""
     return floor_day(datetime.now(UTC) + timedelta(hours=12)) - timedelta(hours=3)
 
 
 @contextmanager
-def running_parts() -> Iterator[Endpoints]:
+def running_services() -> Iterator[Endpoints]:
     """DynamoDB Local and moto."""
     with running_dynamodb() as dynamodb, running_aws() as aws:
         yield Endpoints(dynamodb, aws)

@@ -26,21 +26,24 @@ _REACHABLE = """
 () => {
   const pressed = "a[href], button:not(:disabled), select, summary, [tabindex='0'], [role=application]";
   const all = (document.querySelector("dialog[open]") ?? document).querySelectorAll(pressed);
-  window.reachable = [...all].filter((one) => one.checkVisibility());
+  window.reachable = [...all].filter((element) => element.checkVisibility());
   return window.reachable.length;
 }
 """
 _NOT_REACHED = """
-() => [...window.reachable.filter((one) => !window.reached.has(one)).map((one) => one.outerHTML.slice(0, 120)),
-  ...window.unmarked.map((one) => `no mark: ${one}`)]
+() => [
+  ...window.reachable.filter((element) => !window.reached.has(element))
+    .map((element) => element.outerHTML.slice(0, 120)),
+  ...window.unmarked.map((html) => `no mark: ${html}`),
+]
 """
 _WIDER_THAN_THEIR_ROOM = """
 () => [...document.querySelectorAll(".scroller, .plot, .grid, .stats, section, h1")]
-  .filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.outerHTML.slice(0, 120))
+  .filter((element) => element.scrollWidth > element.clientWidth + 1).map((element) => element.outerHTML.slice(0, 120))
 """
 
 
-def has_every_look(page: Page) -> None:
+def check_layouts(page: Page) -> None:
     """Check the view in a tab: 360 px and 4K, light and dark, print, keyboard."""
     for width, height in ((NARROW, 740), (WIDE, 2160)):
         page.set_viewport_size({"width": width, "height": height})
@@ -48,7 +51,7 @@ def has_every_look(page: Page) -> None:
         for section in page.locator("main section").all()[:3]:
             box = section.bounding_box()
             assert box is not None
-            assert width - 150 < box["width"] <= width, "and none of it is left empty"
+            assert width - 150 < box["width"] <= width, "sections use the whole width"
     page.set_viewport_size({"width": 1440, "height": 900})
     page.emulate_media(color_scheme="dark")
     assert _is_dark(page)
@@ -63,7 +66,7 @@ def has_every_look(page: Page) -> None:
     assert page.locator("h1").is_visible()
     assert not page.locator(".choices, .account, .download, .steps, .u-over").filter(visible=True).count()
     cut: list[Any] = page.evaluate(_WIDER_THAN_THEIR_ROOM)
-    assert cut == [], "all columns are on the paper"
+    assert cut == [], "all columns are printed"
     assert page.evaluate("document.documentElement.scrollWidth") <= PAPER
     assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF-")
     page.emulate_media(media="screen")
@@ -72,7 +75,7 @@ def has_every_look(page: Page) -> None:
 def _is_reached_by_keyboard(page: Page) -> None:
     """The Tab key reaches every control, shows the focus, and is not trapped."""
     page.evaluate(_WATCH_FOCUS)
-    for _ in range(page.evaluate(_REACHABLE) + 3):  # the scrolled regions that Chromium adds, and the way round
+    for _ in range(page.evaluate(_REACHABLE) + 3):  # Chromium adds scrolled regions to the tab order
         page.keyboard.press("Tab")
     missed: list[str] = page.evaluate(_NOT_REACHED)
     assert missed == []

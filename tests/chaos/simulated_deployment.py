@@ -22,9 +22,9 @@ from gpucost.core.rollups import DAY
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.storage.states import DynamoAlertStates
 from gpucost.runtime.environment import Environment
-from gpucost.runtime.messages import HourClosed, read_alert_input
+from gpucost.runtime.messages import HourPublished, read_alert_input
 from gpucost.settings import ClusterSettings, Settings
-from gpucost.settings_document import DocumentStore
+from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
@@ -32,7 +32,6 @@ from gpucost.storage.table import Table
 from tests.chaos.external_calls import ExternalCalls, KilledError
 from tests.chaos.script import UNUSED_URL, ScriptedReader, document
 from tests.enforced_permissions import enforcing
-from tests.sandbox import forget
 
 RECEIVES = 4
 """`maxReceiveCount` of the template's queues."""
@@ -72,15 +71,15 @@ class Endpoints:
 
 
 @dataclass
-class Saved:
-    """The saved state of a world."""
+class SavedState:
+    """The saved state of a deployment."""
 
     now: datetime
     items: list[Any]
 
 
 @dataclass
-class World:
+class SimulatedDeployment:
     """A simulated deployment, from its first settings push on.
 
     Attributes:
@@ -93,6 +92,7 @@ class World:
         received: messages that reached the alert function.
         notified: sent notifications, including repetitions.
         dead: bodies of dead letters.
+
     """
 
     endpoints: Endpoints
@@ -103,7 +103,7 @@ class World:
     deliveries: int = 1
     skew: timedelta = timedelta(0)
     prometheus: str = ""
-    received: list[HourClosed] = field(default_factory=list)
+    received: list[HourPublished] = field(default_factory=list)
     notified: list[Notification] = field(default_factory=list)
     dead: list[str] = field(default_factory=list)
     receives: dict[str, int] = field(default_factory=dict)
@@ -158,14 +158,14 @@ class World:
 
     def push(self, text: str) -> None:
         """Push a settings document."""
-        store = DocumentStore(self.dynamodb, self.table, clock=lambda: self.now)
+        store = SettingsDocumentStore(self.dynamodb, self.table, clock=lambda: self.now)
         store.push(text, author="chaos", now=self.now)
 
-    def saved(self) -> "Saved":
+    def save(self) -> "SavedState":
         """Save the state. All queues must be empty."""
-        return Saved(self.now, self.dynamodb.scan(TableName=self.table)["Items"])
+        return SavedState(self.now, self.dynamodb.scan(TableName=self.table)["Items"])
 
-    def restore(self, saved: "Saved") -> None:
+    def restore(self, saved: "SavedState") -> None:
         """Restore a saved state in a new table, without messages or notifications."""
         self.dynamodb.delete_table(TableName=self.table)
         self.table = f"chaos-{uuid4()}"
@@ -257,7 +257,7 @@ class World:
             return False
         envelope = json.loads(message["Body"])
         read = read_alert_input(envelope["Message"])
-        if isinstance(read, HourClosed):
+        if isinstance(read, HourPublished):
             self.received.append(read)
         for _ in range(self.deliveries - 1):
             self._succeeds(app.handler, {"Records": [{"Sns": envelope}]})
@@ -310,15 +310,11 @@ class World:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Connect the functions to this world: environment, clock, clients, metrics and notifier."""
+        """Connect the functions to this deployment: environment, clock, clients, metrics and notifier."""
         variables = {"POWERTOOLS_METRICS_DISABLED": "true", **credentials(self.endpoints.aws)}
         with self._real_metrics() if self.prometheus else nullcontext(), patch.dict(os.environ, variables):
-            forget()
             self.start_execution_environment()
-            try:
-                yield
-            finally:
-                forget()
+            yield
 
     def start_execution_environment(self) -> None:
         """Discard a function's memory, as Lambda does after a failure."""
@@ -352,7 +348,7 @@ class World:
         ask = PrometheusClient._send_query
 
         def through(client: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
-            return self.external_calls.through("ask", lambda: ask(client, path, form), {})
+            return self.external_calls.call("ask", lambda: ask(client, path, form), {})
 
         with patch.object(PrometheusClient, "_send_query", through):
             yield

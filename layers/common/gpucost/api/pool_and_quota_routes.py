@@ -63,7 +63,7 @@ class QuotasResponse(PeriodResponse):
     cursor: None = Field(description="Always null: the response is not paged")
 
 
-def add_limit_routes(app: APIGatewayHttpResolver, service: Callable[[], LimitReports]) -> None:
+def add_pool_and_quota_routes(app: APIGatewayHttpResolver, service: Callable[[], LimitReports]) -> None:
     """Register the routes. The service is made on its first use."""
 
     @app.get(

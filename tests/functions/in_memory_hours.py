@@ -1,4 +1,4 @@
-"""Hours and settings as a test of the api function prepares them, in place of the table."""
+"""In-memory hours and settings for tests of the api function."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from gpucost.core.model import ClusterCharge, Coverage, Line, NodeHour, Status
 from gpucost.core.rollups import DaySummary, FactKey, days_with_hours, sum_day
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
-from tests.functions.asking import Answer, by_iam
+from tests.functions.api_requests import ApiResponse, iam_caller
 
 NOW = datetime(2026, 11, 20, 0, 5, tzinfo=UTC)
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
@@ -25,14 +25,14 @@ pricing: {source: constant, gpu_hourly_usd: 12}
 business_units: [{name: research, namespaces: ["r*"]}, {name: idle, namespaces: ["idle"]}]
 """
 CAPACITY = Capacity(node_cost_usd=quantize(96))
-SOMEBODY = by_iam("arn:aws:iam::123456789012:user/finance")
-NASTY = '=cmd|"<script>"\n,<!here>'
+FINANCE = iam_caller("arn:aws:iam::123456789012:user/finance")
+INJECTION = '=cmd|"<script>"\n,<!here>'
 
 
-Ask = Callable[..., Answer]
+Ask = Callable[..., ApiResponse]
 
 
-class Prepared:
+class InMemoryHours:
     """In-memory settings and hours that a test prepares; raises `failure` if it is set."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Prepared:
         ]
 
     def days_of(self, manifests: Sequence[Manifest]) -> list[DaySummary]:
-        """Each from its hours, as the table's own do (tests/storage/test_rollups.py)."""
+        """Sums of each day, computed from its hours as the table does (tests/storage/test_rollups.py)."""
         days = []
         for day in days_with_hours(manifest.hour for manifest in manifests):
             day_manifests = [manifest for manifest in manifests if floor_day(manifest.hour) == day]

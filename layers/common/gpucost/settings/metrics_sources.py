@@ -26,7 +26,7 @@ SourceMatchers = Annotated[dict[LabelName, LabelValues], Field(min_length=1)]
 """Labels that a series must have, each with one of the given values."""
 
 
-class SourcesSettings(Section):
+class MetricsSourcesSettings(Section):
     """Label matchers by source. All series of a source without matchers are read."""
 
     kube_state_metrics: SourceMatchers | None = None

@@ -15,7 +15,6 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
 from functions.api import app as function
 from gpucost.api.app import Services, build_app
 from gpucost.container import Container
-from tests.sandbox import forget
 
 _containers: list[Container] = []
 
@@ -35,12 +34,10 @@ APP = build_app(
 def serving(container: Container) -> Iterator[Container]:
     """Answer requests with the parts of a container."""
     _containers.append(container)
-    forget()
     try:
         yield container
     finally:
         _containers.remove(container)
-        forget()
 
 
 class Context:
@@ -58,16 +55,16 @@ class Caller:
     authorization: str = ""
 
 
-def by_iam(arn: str) -> Caller:
+def iam_caller(arn: str) -> Caller:
     return Caller({"iam": {"userArn": arn, "accountId": "123456789012", "cognitoIdentity": None}})
 
 
-def by_role(name: str) -> Caller:
-    return by_iam(f"arn:aws:sts::123456789012:assumed-role/{name}/some-session")
+def role_caller(name: str) -> Caller:
+    return iam_caller(f"arn:aws:sts::123456789012:assumed-role/{name}/some-session")
 
 
-def by_token(claims: Mapping[str, Any], *, written: Mapping[str, str] | None = None) -> Caller:
-    """With claims as an HTTP API writes them, or as `written` says."""
+def token_caller(claims: Mapping[str, Any], *, written: Mapping[str, str] | None = None) -> Caller:
+    """A caller with a token. Its claims are formatted as an HTTP API does, unless `written` has them as text."""
     text = {
         name: f"[{' '.join(map(str, value))}]" if isinstance(value, list) else str(value)
         for name, value in claims.items()
@@ -77,7 +74,7 @@ def by_token(claims: Mapping[str, Any], *, written: Mapping[str, str] | None = N
 
 
 @dataclass(frozen=True)
-class Answer:
+class ApiResponse:
     status: int
     headers: dict[str, str]
     body: str
@@ -112,18 +109,18 @@ def event_of(
     }
 
 
-def send(event: Any, app: APIGatewayHttpResolver = APP) -> Answer:
+def send(event: Any, app: APIGatewayHttpResolver = APP) -> ApiResponse:
     """Invoke the function with an event."""
-    answer = function.handler(event, Context(), app=app)  # type: ignore[arg-type]  # what Lambda passes, in short
-    return Answer(answer["statusCode"], answer["headers"], answer["body"])
+    answer = function.handler(event, Context(), app=app)  # type: ignore[arg-type]  # a reduced Lambda context
+    return ApiResponse(answer["statusCode"], answer["headers"], answer["body"])
 
 
-def ask_as(
+def request_as(
     caller: Caller | None,
     path: str,
     query: Mapping[str, str] | str | None = None,
     method: str = "GET",
     app: APIGatewayHttpResolver = APP,
-) -> Answer:
+) -> ApiResponse:
     """Send a request as a caller; None for a request without a caller."""
     return send(event_of(caller, path, query, method), app)

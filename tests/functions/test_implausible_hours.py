@@ -23,7 +23,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
-from tests.functions.asking import ask_as, by_iam, serving
+from tests.functions.api_requests import iam_caller, request_as, serving
 from tests.records import line, record
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -54,7 +54,7 @@ def hour(cluster: str, start: datetime) -> HourRecord:
 
 
 def absurd(amount: str) -> HourRecord:
-    """An hour in which one pod's line has an amount that no node costs."""
+    """An hour in which a pod's line has an impossibly large amount."""
     huge = line("vision", "bu-b", "q", "8")._replace(allocated_usd=Decimal(amount), waste_usd=Decimal(amount))
     lines = [line("research", "bu-a", "p", "4"), huge]
     costs = Costs(allocated_gpu_hours=Decimal(1), allocated_usd=Decimal(amount), waste_usd=Decimal(amount))
@@ -63,13 +63,13 @@ def absurd(amount: str) -> HourRecord:
 
 
 def publish(table: DynamoTable, amount: str) -> None:
-    """Every sixth hour of two days in two clusters; one of them is absurd."""
+    """Every sixth hour of two days in two clusters, one of them implausible."""
     ledger = Ledger(*table)
     for cluster in ("east", "west"):
         for number in range(5, 48, 6):
             start = FIRST + number * HOUR
-            made = absurd(amount) if (cluster, start) == ("east", ABSURD) else hour(cluster, start)
-            ledger.publish(made, replacing=None, settings_version=1, now=NOW)
+            hour_record = absurd(amount) if (cluster, start) == ("east", ABSURD) else hour(cluster, start)
+            ledger.publish(hour_record, replacing=None, settings_version=1, now=NOW)
     RollupStore(*table).roll_up("west", FIRST, NOW)
     RollupStore(*table).roll_up("east", FIRST + DAY, NOW)
     with pytest.raises(ExpiredError, match="implausibly large"):
@@ -89,7 +89,7 @@ def published(request: pytest.FixtureRequest, dynamodb_url: str) -> Iterator[Dyn
 
 
 def ask(path: str, query: dict[str, str]) -> Any:
-    answer = ask_as(by_iam(USER), path, query)
+    answer = request_as(iam_caller(USER), path, query)
     assert answer.status == 200, answer.body
     return answer.json
 

@@ -1,0 +1,158 @@
+"""Stubs of the recommendation service's stores and metrics, and the settings of three clusters."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from gpucost.core.errors import MetricsUnavailableError, SourceError
+from gpucost.core.ledger import Manifest
+from gpucost.core.pricing.prices import Price
+from gpucost.features.recommendations.history import Disruption, Wait
+from gpucost.features.recommendations.model import Recommendation, Review
+from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
+from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
+from gpucost.settings import ClusterSettings
+from gpucost.settings_document import parse_settings
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.ports import StoredSettings
+from gpucost.storage.price_types import PricesInForce
+
+NOW = datetime(2026, 11, 16, 4, 10, tzinfo=UTC)
+DAY = timedelta(days=1)
+SETTINGS_TEXT = """
+clusters:
+  - {name: a, prometheus: {url: "http://127.0.0.1:9"}}
+  - {name: b, prometheus: {url: "http://127.0.0.1:9"}}
+  - {name: c, prometheus: {url: "http://127.0.0.1:9"}}
+pricing: {source: constant, gpu_hourly_usd: 1}
+"""
+SETTINGS = parse_settings(SETTINGS_TEXT)
+
+
+def price(source: str, amount: str, days_ago: int = 0, **applies_to: str) -> Price:
+    return Price(source, "node-hour", Decimal(amount), applies_to, "USD", NOW - DAY * days_ago)  # type: ignore[arg-type]
+
+
+class FakePriceBook:
+    def __init__(self, prices: list[Price]) -> None:
+        self._prices = prices
+        self.read_count = 0
+
+    def newest(self, source: str) -> list[Price]:
+        return [price for price in self._prices if price.source == source]
+
+    def in_force(self, start: datetime, end: datetime, *, sources: Any = None) -> PricesInForce:
+        assert sources == {"spot"}
+        self.read_count += 1
+        return PricesInForce(self._prices)
+
+
+class FakeGpuMemoryMetrics:
+    """Peaks by day; days before the first are unavailable."""
+
+    def __init__(self, first: datetime) -> None:
+        self.first = first
+        self.queried_days: list[datetime] = []
+
+    def __call__(self, cluster: ClusterSettings, _deadline: object = None) -> "FakeGpuMemoryMetrics":
+        assert cluster in SETTINGS.clusters
+        return self
+
+    def peaks(self, day: datetime) -> dict[tuple[str, str], float]:
+        self.queried_days.append(day)
+        if day < self.first:
+            raise MetricsUnavailableError("unreachable")
+        return {("ns", "p"): 2.0**30}
+
+
+class InMemoryGpuMemory(DynamoGpuMemory):
+    def __init__(self) -> None:
+        self.days: dict[datetime, dict[tuple[str, str], float]] = {}
+        self.expires: set[datetime] = set()
+
+    def put_memory(
+        self, cluster: str, day: datetime, peaks: Mapping[tuple[str, str], float], expires_at: datetime
+    ) -> None:
+        assert cluster in {"a", "b", "c"}
+        self.days[day] = dict(peaks)
+        self.expires.add(expires_at)
+
+    def memory(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, dict[tuple[str, str], float]]:
+        assert cluster in {"a", "b", "c"}
+        return {day: peaks for day, peaks in self.days.items() if start <= day < end}
+
+
+class UnreachableWaitingPods:
+    """Metrics of waiting pods are unavailable."""
+
+    def __call__(self, cluster: ClusterSettings, _deadline: object = None) -> "UnreachableWaitingPods":
+        assert cluster in SETTINGS.clusters
+        return self
+
+    def waits(self, *_: object) -> Any:
+        raise MetricsUnavailableError("unreachable")
+
+
+class EmptyWaitingPods(DynamoWaitingPods):
+    def __init__(self) -> None:
+        pass
+
+    def waits(self, *_: object) -> dict[datetime, list[Wait]]:
+        return {}
+
+    def put_waits(self, *_: object) -> None:
+        raise AssertionError("there is nothing to store")
+
+
+class UnreachableKarpenter:
+    """Karpenter's metrics are unavailable."""
+
+    def __call__(self, cluster: ClusterSettings, _deadline: object = None) -> "UnreachableKarpenter":
+        assert cluster in SETTINGS.clusters
+        return self
+
+    def week(self, _end: datetime) -> Disruption:
+        raise MetricsUnavailableError("unreachable")
+
+
+class SmallLedger(Ledger):
+    """Clusters with a single hour each; reads of one of them fail."""
+
+    def __init__(self, failing: str) -> None:
+        self.read: list[str] = []
+        self._broken = failing
+
+    def latest(self, cluster: str) -> Manifest | None:
+        return Manifest(cluster, NOW - DAY, "complete", 1, "1-a", 1, None, 0, None, NOW)
+
+    def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
+        self.read.append(cluster)
+        if cluster == self._broken:
+            raise SourceError("the table is throttled")
+        return [Manifest(cluster, NOW.replace(minute=0) - DAY, "complete", 1, "1-a", 1, None, 0, None, NOW)]
+
+    def uses_of(self, _manifest: Manifest) -> list[Any]:
+        return []
+
+    def nodes_of(self, _manifest: Manifest) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return (), ()
+
+
+class InMemoryReviews:
+    def __init__(self) -> None:
+        self.by_cluster: dict[str, Review] = {}
+
+    def recommendations(self, _cluster: str) -> list[Recommendation]:
+        return []
+
+    def review(self, cluster: str) -> Review | None:
+        return self.by_cluster.get(cluster)
+
+    def put_review(self, review: Review) -> None:
+        self.by_cluster[review.cluster] = review
+
+
+class SettingsStub:
+    def current(self) -> StoredSettings:
+        return StoredSettings(1, SETTINGS_TEXT, SETTINGS, "test", NOW)
