@@ -21,7 +21,8 @@ from benchmarks.figures import Figure
 from benchmarks.ledger import Metered
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
-from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.amounts import Capacity, Costs, Totals, to_decimal
+from gpucost.core.facts import FactTable
 from gpucost.core.hours import HOUR, month_bounds
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.model import Coverage, Line
@@ -139,7 +140,7 @@ def write_day(client: Any, table: str, day: datetime, manifests: Sequence[Manife
     chance = random.Random(str(day))
     groups = {(unit_name(i), f"team-{i:03d}-prod"): large_ledger.costs(chance, 24 * 20) for i in range(UNITS)}
     totals = Totals(Costs.total(groups.values()), Capacity())
-    summary = HourSummary(CLUSTER, day, "complete", 1, Coverage(Decimal(1), None), totals, groups)
+    summary = HourSummary(CLUSTER, day, "complete", 1, Coverage(Decimal(1), None), totals, FactTable.of(groups))
     _Days(client, table).write_day(CLUSTER, day, manifests, [summary])
     return groups
 
@@ -161,7 +162,7 @@ def _manifest(hour: datetime) -> Manifest:
 
 def _usual(today: Costs, *, is_unusual: bool) -> DayToDate:
     """Return a business unit's reference of other weeks: today's spend, or a third of it."""
-    usd, gpu_hours = today.allocated_usd, today.allocated_gpu_hours
+    usd, gpu_hours = to_decimal(today.allocated_usd), to_decimal(today.allocated_gpu_hours)
     return DayToDate(usd / 3, gpu_hours / 3) if is_unusual else DayToDate(usd, gpu_hours)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import UUID
 
 from benchmarks.figures import Figure
-from gpucost.core.amounts import ZERO, Capacity, Costs, Totals, quantize
+from gpucost.core.amounts import SCALE, Capacity, Costs, Totals, to_fixed_point
 from gpucost.core.ledger import Manifest
 from gpucost.core.model import Coverage, Line, NodeHour
 from gpucost.features.exports.files import DuckDbFiles
@@ -39,14 +39,14 @@ def hours(pods: int) -> Iterator[Iterator[Row]]:
             used = [Decimal(source.randrange(10**12)).scaleb(-12) for _ in uids[first : first + PER_NODE]]
             lines += [_line(first + i, uids[first + i], name, price, part) for i, part in enumerate(used)]
             capacity = Capacity(
-                capacity_gpu_hours=Decimal(PER_NODE + 1),
-                unallocated_gpu_hours=Decimal(1),
-                node_cost_usd=price * (PER_NODE + 1),
-                unallocated_usd=price,
+                capacity_gpu_hours=(PER_NODE + 1) * SCALE,
+                unallocated_gpu_hours=SCALE,
+                node_cost_usd=to_fixed_point(price * (PER_NODE + 1)),
+                unallocated_usd=to_fixed_point(price),
             )
             nodes.append(
                 NodeHour(name, f"aws:///{ZONE}/i-{first:017x}", "train", "p5.48xlarge", "spot", ZONE, "H100", "spot",
-                         "gpu-bears-all", None, ZERO, capacity)
+                         "gpu-bears-all", None, 0, capacity)
             )  # fmt: skip
         totals = Totals(Costs.total(line.costs() for line in lines), Capacity.total(node.capacity for node in nodes))
         manifest = Manifest("c", hour, "complete", 1, "1-a", 1, Coverage(Decimal(1), Decimal(1)), 0, None, DAY)
@@ -54,15 +54,16 @@ def hours(pods: int) -> Iterator[Iterator[Row]]:
 
 
 def _line(number: int, uid: str, node: str, price: Decimal, used: Decimal) -> Line:
-    effective = quantize(price * used)
+    allocated, effective = to_fixed_point(price), to_fixed_point(price * used)
     return Line(
         business_unit=f"unit-{number % 200}", namespace=f"ns-{number % 400}", workload_kind="Deployment",
         workload=f"job-{number % 700}", pod=f"job-{number % 700}-{uid[:10]}-{uid[-5:]}", uid=uid, node=node,
         node_pool="train", instance_type="p5.48xlarge", capacity_type="spot", zone=ZONE, gpu_model="H100",
         resource="nvidia.com/gpu", units=1, gpu_share=Decimal(1), gpu_share_source="capacity", labels={"team": "x"},
-        split_policy="gpu-bears-all", allocated_gpu_hours=Decimal(1), effective_gpu_hours=used, utilization=used,
-        utilization_source="pod", unmeasured_gpu_hours=ZERO, gpu_hourly_usd=price, price_source="spot",
-        allocated_usd=price, effective_usd=effective, waste_usd=price - effective, unmeasured_usd=ZERO,
+        split_policy="gpu-bears-all", allocated_gpu_hours=SCALE,
+        effective_gpu_hours=to_fixed_point(used), utilization=used,
+        utilization_source="pod", unmeasured_gpu_hours=0, gpu_hourly_usd=price, price_source="spot",
+        allocated_usd=allocated, effective_usd=effective, waste_usd=allocated - effective, unmeasured_usd=0,
     )  # fmt: skip
 
 

@@ -13,7 +13,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpucost.core.amounts import Capacity, Costs, Totals, from_fixed_point, to_fixed_point
+from gpucost.core.amounts import SCALE, Capacity, Costs, Totals, to_decimal, to_fixed_point
+from gpucost.core.facts import FactTable
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.ledger import HourSummary, Manifest
@@ -58,7 +59,7 @@ class _Prepared(Ledger):
     def put(self, summary: HourSummary) -> Manifest:
         """Write a summary and its manifest."""
         record = _Summed(summary.cluster, summary.hour, "complete", summary.coverage, summary.totals)
-        record.groups.update(summary.groups)
+        object.__setattr__(record, "groups", summary.groups)
         return self.publish(record, replacing=None, settings_version=1, now=summary.hour + HOUR)
 
 
@@ -67,11 +68,11 @@ class _Summed(HourRecord):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        object.__setattr__(self, "groups", {})
+        object.__setattr__(self, "groups", FactTable())
 
-    groups: dict[tuple[str, str], Costs]
+    groups: FactTable[tuple[str, str]]
 
-    def by_namespace(self) -> dict[tuple[str, str], Costs]:
+    def by_namespace(self) -> FactTable[tuple[str, str]]:
         """The given sums."""
         return self.groups
 
@@ -81,7 +82,8 @@ def _summary(cluster: str, hour: datetime, chance: random.Random) -> HourSummary
     total = Costs.total(groups.values())
     capacity = Capacity(*(costs(chance, PODS).allocated_usd for _ in Capacity.names()))
     return HourSummary(
-        cluster, hour, "complete", 1, Coverage(_share(chance), _share(chance)), Totals(total, capacity), groups
+        cluster, hour, "complete", 1, Coverage(_share(chance), _share(chance)), Totals(total, capacity),
+        FactTable.of(groups),
     )
 
 
@@ -96,7 +98,7 @@ def costs(chance: random.Random, gpus: int) -> Costs:
         n * price // 10**6 + chance.randrange(-gpus, gpus + 1) if n else 0 for n in (held, used, unseen)
     )
     figures = (held, used, usd, used_usd, usd - used_usd - unseen_usd, unseen_usd, unseen, 0)
-    return Costs(*map(from_fixed_point, figures))
+    return Costs(*figures)
 
 
 def _facts(chance: random.Random) -> Iterator[tuple[FactKey, Costs]]:
@@ -130,7 +132,7 @@ def lines(seed: int = 1, pods: int = PODS) -> list[Line]:
                 zone=f"eu-central-1{ZONES[number % 3]}", gpu_model="H100", resource="nvidia.com/gpu", units=1,
                 gpu_share=Decimal(1), gpu_share_source="whole", labels={"team": f"team-{unit:03d}"},
                 split_policy="gpu-bears-all", allocated_gpu_hours=held, effective_gpu_hours=used,
-                utilization=from_fixed_point(to_fixed_point(used) * 10**12 // max(1, to_fixed_point(held))),
+                utilization=to_decimal(used * SCALE // max(1, held)),
                 utilization_source="pod", unmeasured_gpu_hours=line_costs.unmeasured_gpu_hours,
                 gpu_hourly_usd=_share(chance) * 12, price_source="spot", allocated_usd=line_costs.allocated_usd,
                 effective_usd=line_costs.effective_usd, waste_usd=line_costs.waste_usd,
@@ -149,8 +151,9 @@ def record(cluster: str, hour: datetime, lines: list[Line], seed: int = 1) -> Ho
             node=f"ip-10-0-{n // 250}-{n % 250}", provider_id=_provider_id(n), node_pool=f"pool-{n % 7}",
             instance_type="p5.48xlarge", capacity_type="on-demand",
             zone=f"eu-central-1{ZONES[n % 3]}", gpu_model="H100",
-            price_source="spot", split_policy="gpu-bears-all", billed_usd=None, allocated_usd=_share(chance) * 96,
-            capacity=Capacity(*(_share(chance) * 96 for _ in Capacity.names())),
+            price_source="spot", split_policy="gpu-bears-all", billed_usd=None,
+            allocated_usd=to_fixed_point(_share(chance) * 96),
+            capacity=Capacity(*(to_fixed_point(_share(chance) * 96) for _ in Capacity.names())),
         )
         for n in range(-(-len(lines) // GPUS_PER_NODE))
     )  # fmt: skip
@@ -195,4 +198,4 @@ def _provider_id(node: int) -> str:
 
 
 def _share(chance: random.Random) -> Decimal:
-    return from_fixed_point(chance.randrange(10**12))
+    return to_decimal(chance.randrange(10**12))

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from benchmarks.figures import Figure
-from gpucost.core.amounts import Capacity
+from gpucost.core.amounts import SCALE, Capacity, to_fixed_point
 from gpucost.core.hours import HOUR
 from gpucost.core.model import Line, NodeHour
 from gpucost.features.recommendations.history import LookBack, Wait
@@ -54,27 +54,28 @@ def stored(workloads: int, pods: int) -> list[list[Item]]:
 
 def _line(number: int, pod: int, pods: int, use: Decimal) -> Line:
     pod_number = number * pods + pod
-    price = Decimal(5)
     return Line(
         business_unit=f"unit-{number % 100}", namespace=f"ns-{number % 200}", workload_kind="Deployment",
         workload=f"serve-{number}", pod=f"serve-{number}-{pod}", uid=f"{pod_number:036x}",
         node=f"node-{pod_number // GPUS}",
         node_pool=f"pool-{pod_number // GPUS % 5}", instance_type="p5.48xlarge", capacity_type="on-demand", zone="a",
         gpu_model=MODEL, resource="nvidia.com/gpu", units=1, gpu_share=Decimal(1), gpu_share_source="whole",
-        labels={"team": "x"}, split_policy="gpu-bears-all", allocated_gpu_hours=Decimal(1), effective_gpu_hours=use,
-        utilization=use, utilization_source="pod", unmeasured_gpu_hours=Decimal(0), gpu_hourly_usd=price,
-        price_source="on-demand", allocated_usd=price, effective_usd=use * price, waste_usd=price - use * price,
-        unmeasured_usd=Decimal(0),
+        labels={"team": "x"}, split_policy="gpu-bears-all", allocated_gpu_hours=SCALE,
+        effective_gpu_hours=to_fixed_point(use),
+        utilization=use, utilization_source="pod", unmeasured_gpu_hours=0, gpu_hourly_usd=Decimal(5),
+        price_source="on-demand", allocated_usd=5 * SCALE, effective_usd=to_fixed_point(5 * use),
+        waste_usd=to_fixed_point(5 - 5 * use),
+        unmeasured_usd=0,
     )  # fmt: skip
 
 
 def nodes(count: int) -> Iterator[NodeHour]:
     """The nodes of an hour, one in ten of them empty."""
     for number in range(count + count // 10):
-        capacity = Capacity(capacity_gpu_hours=Decimal(GPUS), node_cost_usd=Decimal(40))
+        capacity = Capacity(capacity_gpu_hours=GPUS * SCALE, node_cost_usd=40 * SCALE)
         yield NodeHour(
             f"node-{number}", f"i-{number}", f"pool-{number % 5}", "p5.48xlarge", "on-demand", "a", MODEL, "on-demand",
-            "gpu-bears-all", None, Decimal(0), capacity,
+            "gpu-bears-all", None, 0, capacity,
         )  # fmt: skip
 
 

@@ -3,19 +3,25 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
-from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.amounts import SCALE, Capacity, Costs, Totals, to_fixed_point
 from gpucost.core.line_use import LineUse
-from gpucost.core.model import Coverage, HourRecord, Line, Status
+from gpucost.core.model import LINE_AMOUNTS, Coverage, HourRecord, Line, Status
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 
 
+def amount(number: str | int | Decimal | Fraction) -> int:
+    """A number of USD or GPU-hours as a fixed-point amount."""
+    return to_fixed_point(Decimal(number) if isinstance(number, str) else number)
+
+
 def line(unit: str = "research", namespace: str = "bu-a", pod: str = "p", usd: str = "1.714285714286") -> Line:
     """A line with 25% utilization."""
-    allocated = Decimal(usd)
-    effective = (allocated / 4).quantize(Decimal("1e-12"))
+    allocated = amount(usd)
+    effective = round(Fraction(allocated, 4))
     return Line(
         business_unit=unit,
         namespace=namespace,
@@ -35,17 +41,17 @@ def line(unit: str = "research", namespace: str = "bu-a", pod: str = "p", usd: s
         gpu_share_source="product-label",
         labels={"team": "x"},
         split_policy="gpu-bears-all",
-        allocated_gpu_hours=Decimal("0.142857142857"),
-        effective_gpu_hours=Decimal("0.035714285714"),
+        allocated_gpu_hours=amount("0.142857142857"),
+        effective_gpu_hours=amount("0.035714285714"),
         utilization=Decimal("0.25"),
         utilization_source="pod",
-        unmeasured_gpu_hours=Decimal(0),
+        unmeasured_gpu_hours=0,
         gpu_hourly_usd=Decimal(12),
         price_source="constant",
         allocated_usd=allocated,
         effective_usd=effective,
         waste_usd=allocated - effective,
-        unmeasured_usd=Decimal(0),
+        unmeasured_usd=0,
     )
 
 
@@ -70,7 +76,9 @@ def use_of(line: Line) -> LineUse:
     """A line as the recommendation review reads it, with amounts as floats."""
 
     def value(name: str) -> Any:
-        amount = getattr(line, name)
-        return float(amount) if isinstance(amount, Decimal) else amount
+        field = getattr(line, name)
+        if name in LINE_AMOUNTS:
+            return None if field is None else field / SCALE
+        return float(field) if isinstance(field, Decimal) else field
 
     return LineUse._make(map(value, LineUse._fields))

@@ -36,7 +36,7 @@ from gpucost.storage.ledger import Ledger
 from tests.browser.issuer import AUDIENCE, CLIENT, SCOPES, Issuer, running_issuer
 from tests.browser.layout_checks import check_layouts
 from tests.browser.tabs import Tabs, settled
-from tests.records import line, record
+from tests.records import amount, line, record
 
 EVIL = "<img src=x onerror=alert(document.domain)>"
 PEOPLE = {"ann": {"groups": ["research"]}, "vera": {"groups": ["viewers"]}, "eve": {"groups": ["unknown"]}}
@@ -143,7 +143,7 @@ def hour_with_strange_names(hour: datetime) -> HourRecord:
 
 def node_of(line: Line) -> NodeHour:
     assert line.allocated_usd is not None
-    capacity = Capacity(capacity_gpu_hours=Decimal(1), node_cost_usd=line.allocated_usd)
+    capacity = Capacity(capacity_gpu_hours=amount(1), node_cost_usd=line.allocated_usd)
     return NodeHour(
         line.node, f"aws:///{line.node}", line.node_pool, line.instance_type, line.capacity_type, line.zone,
         line.gpu_model,

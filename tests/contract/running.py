@@ -30,7 +30,7 @@ from gpucost.storage.rollups import RollupStore
 from tests.enforced_permissions import enforcing
 from tests.functions.api_requests import APP, Context
 from tests.functions.api_requests import serving as answering
-from tests.records import line, record
+from tests.records import amount, line, record
 
 NOW = datetime(2026, 11, 20, 0, 5, tzinfo=UTC)
 DAYS = 31
@@ -81,10 +81,10 @@ def hour_of(cluster: str, hour: datetime, *more: Line) -> HourRecord:
     assert hour_record.totals is not None
     spent = hour_record.totals.costs.allocated_usd
     capacity = Capacity(
-        capacity_gpu_hours=Decimal(8),
-        unallocated_gpu_hours=Decimal(7),
+        capacity_gpu_hours=amount(8),
+        unallocated_gpu_hours=amount(7),
         node_cost_usd=spent + 7,
-        unallocated_usd=Decimal(7),
+        unallocated_usd=amount(7),
     )
     node = NodeHour(
         "n1", "aws:///a/i-1", "pool", "p4d.24xlarge", "spot", "a", "A100", "spot", "scad", None, spent, capacity

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.amounts import Capacity, Costs, Totals, to_decimal
 from gpucost.core.model import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.features.alerting.model import Notification, Subject
-from gpucost.runtime.json_text import decimal_text
+from gpucost.runtime.json_text import fixed_point_text
 from tests.records import line, record
 
 HOUR = timedelta(hours=1)
@@ -54,13 +54,13 @@ class DistinctFleet:
             for unit in {held.business_unit: None for held in hour_record.lines}:
                 costs = Costs.total(held.costs() for held in hour_record.lines if held.business_unit == unit)
                 figures: dict[str, Decimal | None] = {
-                    "waste_usd": costs.waste_usd,
-                    "allocated_usd": costs.allocated_usd,
+                    "waste_usd": to_decimal(costs.waste_usd),
+                    "allocated_usd": to_decimal(costs.allocated_usd),
                 }
                 yield self._notification(hour_record, Subject(hour_record.cluster, unit), figures, "")
             assert hour_record.totals is not None
             assert hour_record.totals.capacity is not None
-            figures = {"unallocated_usd": hour_record.totals.capacity.unallocated_usd}
+            figures = {"unallocated_usd": to_decimal(hour_record.totals.capacity.unallocated_usd)}
             yield self._notification(
                 hour_record,
                 Subject(hour_record.cluster, node_pool=hour_record.lines[-1].node_pool),
@@ -117,8 +117,8 @@ class DistinctFleet:
     def _tag(self) -> str:
         return f"{self.random.getrandbits(48):012x}"
 
-    def _usd(self) -> Decimal:
-        return Decimal(self.random.randrange(10**14, 10**17) * 10 + self.random.randrange(1, 10)).scaleb(-12)
+    def _usd(self) -> int:
+        return self.random.randrange(10**14, 10**17) * 10 + self.random.randrange(1, 10)
 
     def _lines(self, letter: str) -> Iterator[Line]:
         for _ in range(2):
@@ -139,7 +139,7 @@ class DistinctFleet:
             NodeHour(
                 pod_line.node, f"aws:///a/i-{self._tag()}", pod_line.node_pool, pod_line.instance_type,
                 "spot", "a", "A100",
-                "spot", "scad", None, pod_line.allocated_usd or Decimal(0), capacity,
+                "spot", "scad", None, pod_line.allocated_usd or 0, capacity,
             )
             for pod_line in lines
         )  # fmt: skip
@@ -158,7 +158,7 @@ def _texts(parts: Iterable[Costs | Capacity]) -> Iterator[str]:
     amounts = list(parts)
     if amounts:
         total = type(amounts[0]).total(amounts)  # type: ignore[arg-type]  # all parts are of one kind
-        yield from (decimal_text(value) for name in total.names() if (value := getattr(total, name)))
+        yield from (fixed_point_text(value) for name in total.names() if (value := getattr(total, name)))
 
 
 def _subsets(units: list[str]) -> Iterator[set[str]]:

@@ -1,11 +1,12 @@
 """In-memory hours and settings for tests of the api function."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from fractions import Fraction
 
-from gpucost.core.amounts import Capacity, Costs, Totals, quantize, split
+from gpucost.core.amounts import Capacity, Costs, Totals, split
+from gpucost.core.facts import FactTable
 from gpucost.core.hours import floor_day
 from gpucost.core.ledger import HourSummary, Manifest, Restatement
 from gpucost.core.model import ClusterCharge, Coverage, Line, NodeHour, Status
@@ -13,6 +14,7 @@ from gpucost.core.rollups import DaySummary, FactKey, days_with_hours, sum_day
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from tests.functions.api_requests import ApiResponse, iam_caller
+from tests.records import amount
 
 NOW = datetime(2026, 11, 20, 0, 5, tzinfo=UTC)
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
@@ -24,7 +26,7 @@ clusters:
 pricing: {source: constant, gpu_hourly_usd: 12}
 business_units: [{name: research, namespaces: ["r*"]}, {name: idle, namespaces: ["idle"]}]
 """
-CAPACITY = Capacity(node_cost_usd=quantize(96))
+CAPACITY = Capacity(node_cost_usd=amount(96))
 FINANCE = iam_caller("arn:aws:iam::123456789012:user/finance")
 INJECTION = '=cmd|"<script>"\n,<!here>'
 
@@ -54,7 +56,7 @@ class InMemoryHours:
     ) -> None:
         totals = None if status == "incomplete" else Totals(Costs.total(groups.values()), capacity)
         coverage = Coverage(Decimal("0.25") if totals is None else Decimal(1), None)
-        self.summaries_by_hour[cluster, hour] = HourSummary(cluster, hour, status, 1, coverage, totals, groups)
+        self.summaries_by_hour[cluster, hour] = HourSummary(cluster, hour, status, 1, coverage, totals, FactTable.of(groups))
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
         sorted_summaries = sorted(self.summaries_by_hour.items())
@@ -79,16 +81,15 @@ class InMemoryHours:
 
     def facts_of(
         self, manifests: Sequence[Manifest], business_unit: str | None = None
-    ) -> list[tuple[datetime, dict[FactKey, Costs]]]:
+    ) -> list[tuple[datetime, FactTable[FactKey]]]:
         """Each hour's groups, as workloads that have no other facts."""
         assert business_unit is None
         return [
             (
                 floor_day(summary.hour),
-                {
-                    FactKey(unit, namespace, "", "", "", "", "", "", "", "", ()): costs
-                    for (unit, namespace), costs in summary.groups.items()
-                },
+                summary.groups.group_by(
+                    lambda group: FactKey(group[0], group[1], "", "", "", "", "", "", "", "", ())
+                ),
             )
             for summary in self.summaries_of(manifests)
         ]  # fmt: skip
@@ -99,15 +100,15 @@ class InMemoryHours:
 
     def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """A node with a price, a node without one, and an unused commitment."""
-        two = quantize(Decimal(2))
+        two = amount(2)
         priced = Capacity(capacity_gpu_hours=two, unallocated_gpu_hours=two, node_cost_usd=two, unallocated_usd=two)
         unknown = Capacity(capacity_gpu_hours=two, unallocated_gpu_hours=two, unpriced_capacity_gpu_hours=two)
         facts = ("pool", "g5.xlarge", "spot", "a", "A10G")
         nodes = (
-            NodeHour("n1", "aws:///a/i-1", *facts, "spot", "scad", None, quantize(Decimal(0)), priced),
-            NodeHour("n2", "aws:///a/i-2", *facts, "", "", None, quantize(Decimal(0)), unknown),
+            NodeHour("n1", "aws:///a/i-1", *facts, "spot", "scad", None, 0, priced),
+            NodeHour("n2", "aws:///a/i-2", *facts, "", "", None, 0, unknown),
         )
-        return nodes, (ClusterCharge("unused-savings-plan", "sp-1", Decimal(3)),)
+        return nodes, (ClusterCharge("unused-savings-plan", "sp-1", amount(3)),)
 
     def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:
         """The first hour of every cluster cost twice as much before."""
@@ -115,7 +116,7 @@ class InMemoryHours:
         return [
             Restatement(
                 cluster, summary.hour, 2, NOW, 3, "a deal", doubled(summary.totals), summary.totals,
-                {unit: (doubled(Totals(costs, None)).costs, costs) for (unit, _), costs in summary.groups.items()},
+                {unit: (costs + costs, costs) for (unit, _), costs in summary.groups.items()},
             )
             for summary in summaries
             if summary.totals is not None
@@ -126,15 +127,15 @@ class InMemoryHours:
 
 
 def doubled(totals: Totals) -> Totals:
-    return replace(totals, costs=Costs.total([totals.costs, totals.costs]))
+    return Totals(totals.costs + totals.costs, totals.capacity)
 
 
-def usd(amount: str) -> Costs:
+def usd(number: str) -> Costs:
     """Costs with an uneven split, so that sums must be exact to be right."""
-    allocated = quantize(Decimal(amount))
+    allocated = amount(number)
     effective, waste, unmeasured = split(allocated, [1, 4, 2])
     return Costs(
-        allocated_gpu_hours=quantize(allocated / 12),
+        allocated_gpu_hours=round(Fraction(allocated, 12)),
         allocated_usd=allocated,
         effective_usd=effective,
         waste_usd=waste,

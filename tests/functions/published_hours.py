@@ -28,7 +28,7 @@ from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
 from tests.enforced_permissions import EnforcedAws
 from tests.functions.api_requests import ApiResponse, iam_caller, request_as, serving
-from tests.records import line, record
+from tests.records import amount, line, record
 
 FIRST = datetime(2026, 11, 16, tzinfo=UTC)
 NOW = FIRST + 3 * DAY + timedelta(hours=2, minutes=5)
@@ -58,7 +58,7 @@ class Store:
 def workload_line(hour: int, unit: str, workload: str, usd: str, waste: str, **more: Any) -> Line:
     """A line with this cost and waste; the rest is effective."""
     pod_line = line(unit, f"ns-{unit}", f"{workload}-{hour}", usd)._replace(workload=workload, uid=f"{workload}{hour}",
-        waste_usd=Decimal(waste), effective_usd=Decimal(usd) - Decimal(waste),
+        waste_usd=amount(waste), effective_usd=amount(usd) - amount(waste),
     )  # fmt: skip
     return pod_line._replace(**more)
 
@@ -68,14 +68,14 @@ def cluster_hour(cluster: str, hour: int, lines: list[Line], *, twins: bool = Fa
     record_without_nodes = record(lines, hour=FIRST + hour * HOUR, cluster=cluster)
     assert record_without_nodes.totals is not None
     usd = record_without_nodes.totals.costs.allocated_usd
-    free = Capacity(unallocated_gpu_hours=Decimal(2), unallocated_usd=Decimal(3), residual_usd=Decimal(2))
+    free = Capacity(unallocated_gpu_hours=amount(2), unallocated_usd=amount(3), residual_usd=amount(2))
     rest = Capacity.total([free, Capacity(node_cost_usd=usd + 5)])
     facts = ("pool", "p4d.24xlarge", "spot", "a", "A100", "spot", "scad", None)
     second = "n1" if twins else "n2"
     nodes = (
         NodeHour("n1", "aws:///a/i-1", *facts, usd, Capacity(node_cost_usd=usd)),
         NodeHour(
-            second, "aws:///a/i-2", *facts, Decimal(0), Capacity.total([free, Capacity(node_cost_usd=Decimal(5))])
+            second, "aws:///a/i-2", *facts, amount(0), Capacity.total([free, Capacity(node_cost_usd=amount(5))])
         ),
     )
     return replace(record_without_nodes, totals=Totals(record_without_nodes.totals.costs, rest), nodes=nodes)

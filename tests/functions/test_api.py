@@ -13,11 +13,12 @@ import pytest
 
 from authoring.openapi import main as openapi_main
 from devstack.template import REPOSITORY
-from gpucost.core.amounts import Costs, quantize
+from gpucost.core.amounts import Costs
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from tests.functions.in_memory_hours import DAY, DOCUMENT, INJECTION, NOON, NOW, Ask, InMemoryHours, at, usd
+from tests.records import amount
 
 
 def schema_of(path: str) -> dict[str, Any]:
@@ -213,7 +214,7 @@ def test_a_provisional_hour_counts_its_figures_but_is_not_complete(ask: Ask, pre
 
 
 def test_amounts_in_several_currencies_are_rejected(prepared: InMemoryHours, ask: Ask) -> None:
-    figures = {("research", "bu-a"): Costs(allocated_usd=quantize(Decimal(1)))}
+    figures = {("research", "bu-a"): Costs(allocated_usd=amount(1))}
     prepared.put("east", NOON, figures)
     prepared.put("west", NOON, figures)
     for key, summary in prepared.summaries_by_hour.items():
@@ -241,9 +242,9 @@ def test_currency_comes_from_settings_without_figures(
 
 
 def test_amounts_are_null_without_prices(prepared: InMemoryHours, ask: Ask) -> None:
-    hours = quantize(Decimal(2))
+    hours = amount(2)
     unknown = Costs(allocated_gpu_hours=hours, unpriced_gpu_hours=hours)
-    costs = Costs(allocated_gpu_hours=hours, allocated_usd=quantize(Decimal(5)), unmeasured_usd=quantize(Decimal(5)))
+    costs = Costs(allocated_gpu_hours=hours, allocated_usd=amount(5), unmeasured_usd=amount(5))
     prepared.put("east", NOON, {("dark", "a"): unknown, ("bright", "b"): costs}, "provisional")
     answer = ask(
         "/v1/costs",

@@ -21,7 +21,7 @@ from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
 from tests.functions.api_requests import Caller, request_as, role_caller, serving
-from tests.records import HOUR, line, record
+from tests.records import HOUR, amount, line, record
 
 NOW = datetime(2026, 11, 19, 14, 5, tzinfo=UTC)
 PERIOD = {"start": "2026-11-19T10:00:00Z", "end": "2026-11-19T14:00:00Z"}
@@ -50,11 +50,11 @@ PUBLISHED = [
     hour_record(
         0,
         [line("research", "bu-a", "p1"), line("assistant", "bu-b", "p2", "3.25"), line("other", "bu-c", "p3", "5")],
-        Capacity(unallocated_usd=Decimal("1.5"), stranded_usd=Decimal("0.25")),
+        Capacity(unallocated_usd=amount("1.5"), stranded_usd=amount("0.25")),
     ),
     record(hour=HOUR + timedelta(hours=1), status="incomplete"),
-    hour_record(2, [line("research", "bu-a", "p1", "7.125")], Capacity(unallocated_usd=Decimal(2))),
-    hour_record(3, [], Capacity(unallocated_usd=Decimal(4))),
+    hour_record(2, [line("research", "bu-a", "p1", "7.125")], Capacity(unallocated_usd=amount(2))),
+    hour_record(3, [], Capacity(unallocated_usd=amount(4))),
 ]
 
 

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
 from tests.functions.api_requests import ApiResponse, request_as, role_caller, serving
-from tests.records import line, record
+from tests.records import amount, line, record
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 """Close to DynamoDB Local's clock, which deletes replaced items after a day."""
@@ -95,14 +94,14 @@ def hour_of(moment: datetime, *, is_restated: bool = False, note: str = "") -> H
     ]
     hour_record = record(lines, hour=moment, notes=(note,) if note else ())
     assert hour_record.totals is not None
-    idle = Decimal(8 if is_restated else 5)
-    free = Capacity(unallocated_gpu_hours=Decimal(2), unallocated_usd=idle, node_cost_usd=idle)
+    idle = amount(8 if is_restated else 5)
+    free = Capacity(unallocated_gpu_hours=amount(2), unallocated_usd=idle, node_cost_usd=idle)
     facts = ("pool", "p4d.24xlarge", "spot", "a", "A100", "spot", "scad", None)
     nodes = [
         NodeHour(f"n{number}", f"aws:///a/i-{number}", *facts, held, capacity)
         for number, held, capacity in [
-            *((number, Decimal(usd), Capacity(node_cost_usd=Decimal(usd))) for number, usd in enumerate(costs, 1)),
-            (3, Decimal(0), free),
+            *((number, amount(usd), Capacity(node_cost_usd=amount(usd))) for number, usd in enumerate(costs, 1)),
+            (3, 0, free),
         ]
     ]
     total_capacity = Capacity.total(node.capacity for node in nodes)

@@ -8,19 +8,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gpucost.core.fixed_point import to_fixed_point_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.api.cost_rows import cost_rows
 from gpucost.api.cost_schemas import CostRow
-from gpucost.core.amounts import Costs, Idle
+from gpucost.core.amounts import SCALE, Costs, Idle
 from gpucost.core.query.grouping import Row
 from gpucost.core.rollups import DAY
 from gpucost.runtime.json_text import dumps
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
-AMOUNTS = st.decimals(-(10**15), 10**15, places=12) | st.sampled_from([Decimal(0), Decimal(1)])
+AMOUNTS = st.integers(-(10**27), 10**27) | st.sampled_from([0, SCALE])
 GROUPS = st.tuples(st.text(max_size=3), st.sampled_from(["", "100%", '"\\'])).map(
     lambda names: dict(zip(("business_unit", "label:%s"), names, strict=True))
 )
@@ -43,7 +42,7 @@ def written(rows: list[Row], idle: str) -> list[str]:
 @given(row_cases=ROWS)
 def test_json_rows_match_costs(idle: str, row_cases: list[Any]) -> None:
     made = [
-        Row(START + day * DAY, START + (day + 1) * DAY, group, to_fixed_point_rows([costs])[0], kind, idle_share)
+        Row(START + day * DAY, START + (day + 1) * DAY, group, costs, kind, idle_share)
         for day, group, costs, kind, idle_share in row_cases
     ]
 
@@ -53,14 +52,16 @@ def test_json_rows_match_costs(idle: str, row_cases: list[Any]) -> None:
             "start": START + day * DAY, "end": START + (day + 1) * DAY, "group": group,
             **({} if idle == "hidden" else {"kind": kind}),
             **{
-                name: None if is_unpriced and name.endswith("_usd") else getattr(costs, name)
+                name: None if is_unpriced and name.endswith("_usd") else Decimal(getattr(costs, name)) / SCALE
                 for name in Costs.names()
             },
         }  # fmt: skip
         if idle != "hidden":
-            held, borne = expected["allocated_usd"], idle_share or SimpleNamespace(idle_gpu_hours=None, idle_usd=None)
-            expected |= {"idle_gpu_hours": borne.idle_gpu_hours, "idle_usd": borne.idle_usd}
-            expected["cost_usd"] = None if held is None or borne.idle_usd is None else held + borne.idle_usd
+            held = expected["allocated_usd"]
+            gpu_hours = None if idle_share is None else Decimal(idle_share.idle_gpu_hours) / SCALE
+            idle_usd = None if idle_share is None else Decimal(idle_share.idle_usd) / SCALE
+            expected |= {"idle_gpu_hours": gpu_hours, "idle_usd": idle_usd}
+            expected["cost_usd"] = None if held is None or idle_usd is None else held + idle_usd
         assert text == dumps(expected)
         says = json.loads(text, parse_float=Fraction, parse_int=Fraction)
         amounts = {name: value for name, value in expected.items() if isinstance(value, Decimal)}

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from devstack.template import REPOSITORY
+from gpucost.core.amounts import to_decimal
 from gpucost.core.metering import kubernetes_labels
 from gpucost.core.metering.kubernetes_labels import all_node_labels, exported_name
 from gpucost.core.metering.nodes import describe_node
@@ -182,7 +183,7 @@ def test_spot_prices_and_capacity_blocks_apply_with_the_rendered_manifests(
     system.book.replace("on-demand", listed, rated_until=HOUR, now=NOW)
     system.attribute(version=2)
     lines = system.ledger.lines("demo", HOUR)
-    assert {line.pod: (line.price_source, line.allocated_usd, line.node_pool) for line in lines} == {
+    assert {line.pod: (line.price_source, to_decimal(line.allocated_usd or 0), line.node_pool) for line in lines} == {
         "on-spot": ("spot", Decimal("0.30"), "inference"),
         "on-self-managed-spot": ("spot", Decimal("0.30"), "old"),
         "on-block": ("capacity-block", Decimal(20), "training"),

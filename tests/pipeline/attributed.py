@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from gpucost.core.amounts import to_decimal
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.pipeline.pricing import Pricer
@@ -80,7 +81,7 @@ class System:
 
     def figures(self) -> list[tuple[str, str, int]]:
         summaries = self.ledger.summaries("demo", HOUR - timedelta(days=2), HOUR + timedelta(days=1))
-        totals = [summary.totals.costs.allocated_usd.normalize() if summary.totals else "" for summary in summaries]
+        totals = [to_decimal(summary.totals.costs.allocated_usd).normalize() if summary.totals else "" for summary in summaries]
         return [(summary.status, str(usd), summary.version) for summary, usd in zip(summaries, totals, strict=True)]
 
 

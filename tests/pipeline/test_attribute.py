@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import requests
 
+from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import InvalidInputError, SourceError
 from gpucost.core.hours import floor_day
 from gpucost.core.pricing.prices import Price
@@ -145,7 +146,7 @@ def test_spot_and_on_demand_nodes_have_separate_prices(table: DynamoTable, prome
     system.book.replace("on-demand", listed, rated_until=HOUR, now=NOW)
 
     system.attribute(version=2)
-    lines = {line.pod: (line.price_source, line.allocated_usd) for line in system.ledger.lines("demo", HOUR)}
+    lines = {line.pod: (line.price_source, to_decimal(line.allocated_usd or 0)) for line in system.ledger.lines("demo", HOUR)}
     assert lines == {
         # A quarter of an hour at 0.30, half at 0.40, a quarter at 0.50.
         "on-n1": ("spot", Decimal("0.4")),

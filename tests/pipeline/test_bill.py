@@ -23,6 +23,7 @@ from gpucost.settings_document import parse_settings
 from gpucost.storage.bill_store import BillStore
 from tests.bill_export import DuckDbBill, cur_settings
 from tests.conftest import DynamoTable
+from tests.records import amount
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 OCTOBER, NOVEMBER, DECEMBER = (datetime(2026, month, 1, tzinfo=UTC) for month in (10, 11, 12))
@@ -149,7 +150,7 @@ def test_closed_bill_restates_its_month_once_and_is_not_read_again(environment: 
     bill = environment.store.bill(HOUR)
     assert bill is not None
     assert bill.is_final
-    assert [(charge.kind, charge.amount) for charge in bill.charges_to("demo")] == [("unused-reservation", Decimal(1))]
+    assert [(charge.kind, charge.amount) for charge in bill.charges_to("demo")] == [("unused-reservation", amount(1))]
     month = environment.store.bills(NOVEMBER, DECEMBER)
     assert sum(charge.amount for bill in month.values() for charge in bill.charges_to("demo")) == 720
     environment.refresh()

@@ -21,7 +21,7 @@ from gpucost.settings.bill import CurSettings
 from gpucost.sources.bill.athena import AthenaBill
 from tests.conftest import DynamoTable
 from tests.pipeline.test_restate import NOW, System
-from tests.records import HOUR
+from tests.records import HOUR, amount
 
 BILLED = BillLine(
     kind="instance",
@@ -105,13 +105,13 @@ def billed(table: DynamoTable) -> BilledSystem:
 
 def test_hour_is_provisional_until_its_bill_arrives(billed: BilledSystem) -> None:
     billed.attribute(hours=2, version=2)
-    assert (billed.line().price_source, billed.line().allocated_usd) == ("rates", Decimal(5))
+    assert (billed.line().price_source, billed.line().allocated_usd) == ("rates", amount(5))
     assert billed.status() == ("provisional", 1)
     billed.lines = [BILLED]
     result = billed.refresh(PricesDue())
     assert [(refresh.source, refresh.changes) for refresh in result.refreshed] == [("cur", 1)]
     assert billed.reprice() == 1
-    assert (billed.line().price_source, billed.line().allocated_usd) == ("cur", Decimal("3.2"))
+    assert (billed.line().price_source, billed.line().allocated_usd) == ("cur", amount("3.2"))
     assert billed.status() == ("complete", 2)
     assert billed.status(HOUR + HOUR_LENGTH) == ("provisional", 1)
     (restatement,) = billed.ledger.restatements("demo", HOUR, HOUR + 2 * HOUR_LENGTH)
@@ -137,7 +137,7 @@ def test_corrected_bill_adds_a_single_restatement(billed: BilledSystem) -> None:
     billed.lines = [replace(BILLED, amount=Decimal("6.00"))]
     billed.refresh(PricesDue())
     billed.reprice()
-    assert (billed.status(), billed.line().allocated_usd) == (("complete", 3), Decimal(3))
+    assert (billed.status(), billed.line().allocated_usd) == (("complete", 3), amount(3))
 
 
 def test_hourly_refresh_skips_the_bill_and_reports_failures(billed: BilledSystem) -> None:

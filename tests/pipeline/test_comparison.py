@@ -15,7 +15,7 @@ from gpucost.pipeline.split_comparison import SplitComparison
 from gpucost_cli import hours_commands
 from tests.conftest import DynamoTable
 from tests.pipeline.test_restate import System
-from tests.records import HOUR
+from tests.records import HOUR, amount
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 DOCUMENT = {
@@ -55,7 +55,7 @@ def test_every_policy_sums_to_the_same_node_cost(system: System) -> None:
     for sums in comparison:
         assert abs(Fraction(sums.units["a"].allocated_usd) - 15 * parts[sums.policy]) <= Fraction(3, 10**12)
         assert sums.capacity is not None
-        assert (sums.hours, sums.capacity.node_cost_usd, sums.notes) == (3, Decimal(30), {})
+        assert (sums.hours, sums.capacity.node_cost_usd, sums.notes) == (3, amount(30), {})
         assert sums.capacity.host_usd == 30 - 3 * quantize(10 * parts[sums.policy])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpucost.core.access import FULL_ACCESS, Scope
+from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import AccessDeniedError, ParameterError
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.core.rollups import DAY
@@ -69,8 +70,8 @@ class Fleet:
     def costs(self, start: datetime, end: datetime) -> dict[str, Decimal]:
         report = self.reports().costs(parameters(start, end, group_by="cluster"), scope=FULL_ACCESS)
         assert report.totals is not None
-        costs = {row.group["cluster"]: row.costs.allocated_usd for row in report.rows}
-        assert sum(costs.values()) == report.totals.costs.allocated_usd
+        costs = {row.group["cluster"]: to_decimal(row.costs.allocated_usd) for row in report.rows}
+        assert sum(costs.values()) == to_decimal(report.totals.costs.allocated_usd)
         return costs
 
 

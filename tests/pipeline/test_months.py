@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpucost.core.access import FULL_ACCESS
+from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR, format_timestamp, month_of
 from gpucost.core.ledger import Manifest, Restatement
@@ -27,7 +28,7 @@ from gpucost.storage.ledger import CLOSED_MONTH_REASON, Ledger
 from gpucost.storage.rollups import RollupStore
 from gpucost_cli.month_commands import adjustments_csv, adjustments_json
 from tests.conftest import DynamoTable
-from tests.records import line, record
+from tests.records import amount, line, record
 
 MONTH = "2026-10"
 START, END = datetime(2026, 10, 30, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC)
@@ -109,12 +110,12 @@ class System:
     def month(self, end: datetime = END) -> Decimal:
         """Cost of the days until then."""
         totals = self.reports.costs(parameters("day", end=end), scope=FULL_ACCESS).totals
-        return totals.costs.allocated_usd if totals else Decimal(0)
+        return to_decimal(totals.costs.allocated_usd) if totals else Decimal(0)
 
     def clusters(self, end: datetime = END) -> dict[str, Decimal]:
         """Cost of each cluster until then."""
         report = self.reports.costs(parameters("total", "cluster", end), scope=FULL_ACCESS)
-        return {row.group["cluster"]: row.costs.allocated_usd for row in report.rows}
+        return {row.group["cluster"]: to_decimal(row.costs.allocated_usd) for row in report.rows}
 
     def opencost(self) -> dict[str, Decimal | None]:
         """The same of the month's last day, through OpenCost's API."""
@@ -122,7 +123,7 @@ class System:
         (allocations,) = service.compute(
             AllocationQuery(END - DAY, END, DAY, ("cluster",), Filter()), scope=FULL_ACCESS
         )
-        return {allocation.name: allocation.costs.allocated_usd for allocation in allocations}
+        return {allocation.name: to_decimal(allocation.costs.allocated_usd) for allocation in allocations}
 
     def rows(self) -> list[HourRow]:
         """The status of every hour."""
@@ -286,7 +287,7 @@ def test_only_the_first_of_two_concurrent_adjustments_is_stored(system: System) 
     assert closed_and_now(system.month_service.adjustments(MONTH)) == [10, 13]
     newest = system.ledger.newest_version("demo", FIRST)
     assert newest is not None
-    assert [hour_line.allocated_usd for hour_line in system.ledger.lines_of(newest)] == [13]
+    assert [hour_line.allocated_usd for hour_line in system.ledger.lines_of(newest)] == [amount(13)]
 
 
 def test_departed_cluster_stays_in_closed_months_and_is_reopened_with_them(system: System) -> None:
@@ -401,7 +402,7 @@ def test_hours_at_the_start_of_a_month_are_missing_if_the_cluster_existed(system
 def closed_and_now(adjustments: Adjustments) -> list[Decimal]:
     """The only business unit's cost as closed, and as it would be now."""
     (row,) = adjustments.rows
-    return [row.closed.allocated_usd, row.now.allocated_usd]
+    return [to_decimal(row.closed.allocated_usd), to_decimal(row.now.allocated_usd)]
 
 
 def test_months_are_utc() -> None:

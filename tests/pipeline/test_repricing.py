@@ -14,7 +14,7 @@ from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
-from tests.records import record
+from tests.records import amount, record
 
 NOW = datetime.now(UTC).replace(minute=5, second=0, microsecond=0)
 HOUR = timedelta(hours=1)
@@ -143,7 +143,7 @@ def test_hours_whose_bill_arrived_are_sent_until_it_is_settled(repricing: Repric
     hours = [day + HOUR * at for at in (3, 4, 9)]
     for hour in [*hours, day]:
         repricing.ledger.publish(record(cluster="blue", hour=hour), replacing=None, settings_version=1, now=NOW)
-    billed = Bill({"i-1": BilledHour(Decimal(1), "USD", 3_600_000, is_final=False)})
+    billed = Bill({"i-1": BilledHour(amount(1), "USD", 3_600_000, is_final=False)})
     repricing.bills.store(day, dict.fromkeys([*hours, day + HOUR * 20], billed))
     assert repricing.service.reprice(NOW, "c") == 3
     why = f"the bill of {day:%Y-%m-%d} is new or changed"

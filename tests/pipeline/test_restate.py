@@ -30,7 +30,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
-from tests.records import HOUR, record
+from tests.records import HOUR, amount, record
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 GPU = "nvidia_com_gpu"
@@ -188,7 +188,7 @@ def test_new_price_restates_the_hour_from_stored_usage(system: System) -> None:
     (summary,) = system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)
     assert summary.totals is not None
     assert summary.totals.capacity is not None
-    assert (summary.version, summary.totals.capacity.node_cost_usd) == (2, Decimal(40))
+    assert (summary.version, summary.totals.capacity.node_cost_usd) == (2, amount(40))
     assert [(event.record_version, event.origin) for event in system.bus.closed] == [(1, "schedule"), (2, "backfill")]
 
 
@@ -201,7 +201,7 @@ def test_implausibly_large_hour_becomes_incomplete_and_is_tried_again(system: Sy
     assert usage is not None
     (pod,) = usage.pods
     forged = replace(usage, pods=(replace(pod, units=10**308),))
-    costs = Costs(allocated_gpu_hours=Decimal("1e308"), allocated_usd=Decimal("1e308"), waste_usd=Decimal("1e308"))
+    costs = Costs(allocated_gpu_hours=amount("1e308"), allocated_usd=amount("1e308"), waste_usd=amount("1e308"))
     absurd = replace(record(hour=HOUR), status="complete", totals=Totals(costs, None))
     system.ledger.publish(absurd, replacing=before, settings_version=1, now=NOW, usage=forged)
     system.push(20)
@@ -225,8 +225,8 @@ def test_changes_and_reason_are_stored_with_the_hour(system: System) -> None:
     assert (first.version, first.reason, first.settings_version) == (2, "new price", 2)
     assert first.before is not None
     assert second.before is not None
-    assert (first.before.costs.allocated_usd, first.after.costs.allocated_usd) == (Decimal(12), Decimal(20))
-    assert (second.before.costs.allocated_usd, second.after.costs.allocated_usd) == (Decimal(20), Decimal(6))
+    assert (first.before.costs.allocated_usd, first.after.costs.allocated_usd) == (amount(12), amount(20))
+    assert (second.before.costs.allocated_usd, second.after.costs.allocated_usd) == (amount(20), amount(6))
     assert allocated(second) == {"a": (20, 6)}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from devstack.prometheus import running_prometheus
+from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribute_hours
@@ -103,7 +104,7 @@ def attributed(url: str, cluster: str) -> HourRecord:
 
 
 def held(record: HourRecord) -> dict[str, Decimal]:
-    return {line.pod: line.allocated_gpu_hours for line in record.lines}
+    return {line.pod: to_decimal(line.allocated_gpu_hours) for line in record.lines}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -7,10 +7,10 @@ from decimal import Decimal
 from typing import Any
 
 from gpucost.container import workload_savings
-from gpucost.core.amounts import Capacity, Costs, Totals, quantize
+from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, month_bounds
-from gpucost.core.model import Coverage, HourRecord, Line, NodeHour, Status
+from gpucost.core.model import LINE_AMOUNTS, Coverage, HourRecord, Line, NodeHour, Status
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import Notifier, RuleInputs
 from gpucost.features.alerting.service import AlertService
@@ -24,7 +24,7 @@ from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
-from tests.records import line
+from tests.records import amount, line
 
 START = month_bounds(month_bounds(datetime.now(UTC))[0] - timedelta(days=32))[0]
 """Start of a recent month: the ledger's items expire, so that hours must be recent."""
@@ -66,25 +66,24 @@ def describe(notification: Notification) -> str:
 
 def pod(unit: str = "research", name: str = "train", gpus: int = 1, use: str = "0.9", **changes: Any) -> Line:
     """Make the line of a pod that holds GPUs at $12 for the whole hour."""
-    held = quantize(Decimal(gpus))
-    used = quantize(held * Decimal(use))
+    used = gpus * Decimal(use)
     fields: dict[str, Any] = {
-        "workload": name, "units": gpus, "gpu_share": quantize(1), "allocated_gpu_hours": held,
-        "effective_gpu_hours": used, "utilization": quantize(Decimal(use)), "gpu_hourly_usd": PRICE,
-        "allocated_usd": held * PRICE, "effective_usd": used * PRICE, "waste_usd": (held - used) * PRICE, **changes,
+        "workload": name, "units": gpus, "gpu_share": Decimal(1), "allocated_gpu_hours": Decimal(gpus),
+        "effective_gpu_hours": used, "utilization": Decimal(use), "gpu_hourly_usd": PRICE,
+        "allocated_usd": gpus * PRICE, "effective_usd": used * PRICE, "waste_usd": (gpus - used) * PRICE, **changes,
     }  # fmt: skip
-    return line(unit, f"{unit}-ns", pod=f"{name}-0")._replace(**{name: _exact(field) for name, field in fields.items()})
-
-
-def _exact(field: Any) -> Any:
-    return quantize(field) if isinstance(field, Decimal) else field
+    amounts = {
+        name: amount(number) for name, number in fields.items()
+        if name in LINE_AMOUNTS and isinstance(number, Decimal)
+    }  # fmt: skip
+    return line(unit, f"{unit}-ns", pod=f"{name}-0")._replace(**fields | amounts)
 
 
 def node(pool: str, unallocated: str, name: str = "n1") -> NodeHour:
     """Make a node with unallocated capacity of this amount."""
-    usd = quantize(Decimal(unallocated))
-    capacity = Capacity(unallocated_usd=usd, unallocated_gpu_hours=quantize(usd / PRICE))
-    return NodeHour(name, f"i-{name}", pool, "p5", "spot", "a", "H100", "spot", "x", None, quantize(0), capacity)
+    usd = Decimal(unallocated)
+    capacity = Capacity(unallocated_usd=amount(usd), unallocated_gpu_hours=amount(usd / PRICE))
+    return NodeHour(name, f"i-{name}", pool, "p5", "spot", "a", "H100", "spot", "x", None, 0, capacity)
 
 
 @dataclass

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from gpucost.core.amounts import Costs, Totals, quantize
+from gpucost.core.amounts import Costs, Totals
 from gpucost.core.errors import SettingsMissingError, SourceError
+from gpucost.core.facts import FactTable
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.model import ClusterCharge, Coverage, HourRecord, Line, NodeHour, Status
@@ -22,6 +23,7 @@ from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
+from tests.records import amount
 
 START = datetime(2026, 11, 19, tzinfo=UTC)
 DOCUMENT = """
@@ -75,16 +77,16 @@ class StubLedger:
         """Prepare an hour in which every business unit holds $20, wastes an amount, and holds unpriced GPU-hours."""
         groups = {
             (unit, f"{unit}-ns"): Costs(
-                allocated_usd=quantize(Decimal(20)),
-                waste_usd=quantize(Decimal(usd)),
-                unpriced_gpu_hours=Decimal(unpriced),
+                allocated_usd=amount(20),
+                waste_usd=amount(usd),
+                unpriced_gpu_hours=amount(unpriced),
             )
             for unit, usd in waste.items()
         }
         totals = None if status == "incomplete" else Totals(Costs.total(groups.values()), None)
         hour = START + HOUR * number
         self.published[hour] = HourSummary(
-            "demo", hour, status, 1, Coverage(Decimal(1), None), totals, groups if totals else {}
+            "demo", hour, status, 1, Coverage(Decimal(1), None), totals, FactTable.of(groups if totals else {})
         )
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:

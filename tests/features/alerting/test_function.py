@@ -15,13 +15,14 @@ import pytest
 from devstack.aws import credentials, running_aws
 from functions.alert import app as function
 from gpucost.container import Container
-from gpucost.core.amounts import Totals, quantize
+from gpucost.core.amounts import Totals
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.core.model import Coverage, HourRecord, Line
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from tests.enforced_permissions import enforcing
+from tests.records import amount
 
 HOUR_10 = datetime(2026, 11, 19, 10, tzinfo=UTC)
 DOCUMENT = """
@@ -108,15 +109,14 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
 
 def publish(deployment: Deployment, hour: datetime, waste: str) -> str:
     """Publish an hour, and return the message that reports it."""
-    allocated, wasted = quantize(Decimal(20)), quantize(Decimal(waste))
-    zero = quantize(0)
+    allocated, wasted = amount(20), amount(waste)
     line = Line(
         business_unit="research", namespace="r1", workload_kind="", workload="", pod="p", uid="u", node="n",
         node_pool="", instance_type="", capacity_type="", zone="", gpu_model="", resource="nvidia.com/gpu", units=1,
-        gpu_share=quantize(1), gpu_share_source="whole", labels={}, split_policy="gpu-bears-all",
-        allocated_gpu_hours=quantize(1), effective_gpu_hours=zero, utilization=zero, utilization_source="pod",
-        unmeasured_gpu_hours=zero, gpu_hourly_usd=allocated, price_source="constant", allocated_usd=allocated,
-        effective_usd=allocated - wasted, waste_usd=wasted, unmeasured_usd=zero,
+        gpu_share=Decimal(1), gpu_share_source="whole", labels={}, split_policy="gpu-bears-all",
+        allocated_gpu_hours=amount(1), effective_gpu_hours=0, utilization=Decimal(0), utilization_source="pod",
+        unmeasured_gpu_hours=0, gpu_hourly_usd=Decimal(20), price_source="constant", allocated_usd=allocated,
+        effective_usd=allocated - wasted, waste_usd=wasted, unmeasured_usd=0,
     )  # fmt: skip
     record = HourRecord("demo", hour, "complete", Coverage(Decimal(1), None), Totals(line.costs(), None), (line,))
     ledger = Ledger(deployment.dynamodb, deployment.table)

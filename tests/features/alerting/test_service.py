@@ -1,10 +1,10 @@
 """Notifications when messages are duplicated, late or out of order, and when the function is killed."""
 
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 
-from gpucost.core.amounts import quantize
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.model import Line
@@ -17,6 +17,7 @@ from tests.features.alerting.service_harness import (
     HookedAlertStates,
     ServiceHarness,
 )
+from tests.records import amount
 
 
 @pytest.fixture
@@ -255,12 +256,11 @@ def test_estimated_utilization_does_not_fire(
 
 @pytest.fixture
 def line() -> Line:
-    zero = quantize(0)
     return Line(
         business_unit="research", namespace="research-ns", workload_kind="", workload="", pod="p", uid="u", node="n",
         node_pool="", instance_type="", capacity_type="", zone="", gpu_model="", resource="nvidia.com/gpu", units=1,
-        gpu_share=quantize(1), gpu_share_source="whole", labels={}, split_policy="gpu-bears-all",
-        allocated_gpu_hours=zero, effective_gpu_hours=zero, utilization=zero, utilization_source="pod",
-        unmeasured_gpu_hours=zero, gpu_hourly_usd=zero, price_source="constant", allocated_usd=quantize(20),
-        effective_usd=quantize(5), waste_usd=quantize(15), unmeasured_usd=zero,
+        gpu_share=Decimal(1), gpu_share_source="whole", labels={}, split_policy="gpu-bears-all",
+        allocated_gpu_hours=0, effective_gpu_hours=0, utilization=Decimal(0), utilization_source="pod",
+        unmeasured_gpu_hours=0, gpu_hourly_usd=Decimal(0), price_source="constant", allocated_usd=amount(20),
+        effective_usd=amount(5), waste_usd=amount(15), unmeasured_usd=0,
     )  # fmt: skip

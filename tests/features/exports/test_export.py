@@ -27,7 +27,7 @@ from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Departure, StoredSettings
 from tests.conftest import DynamoTable
-from tests.records import line, record
+from tests.records import amount, line, record
 
 DAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=10)
 NEXT = DAY + timedelta(days=1)
@@ -187,9 +187,9 @@ def test_an_hour_without_figures_adds_no_rows(environment: ExportEnvironment) ->
 
 def test_implausible_hour_is_exported_as_incomplete(environment: ExportEnvironment, tmp_path: Path) -> None:
     environment.publish(hour(0))
-    huge = Decimal("1E+308")
+    huge = amount("1E+308")
     lines = (line(pod="huge")._replace(allocated_usd=huge, waste_usd=huge),)
-    costs = Costs(allocated_gpu_hours=Decimal(1), allocated_usd=huge, waste_usd=huge)
+    costs = Costs(allocated_gpu_hours=amount(1), allocated_usd=huge, waste_usd=huge)
     environment.publish(replace(hour(1), lines=lines, totals=Totals(costs, None)))
     result = environment.run()
     assert (result.failures, result.expired) == ([], [])

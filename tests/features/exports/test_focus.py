@@ -23,7 +23,7 @@ from gpucost.features.exports.focus import ExportedHour, Row, focus_rows, region
 from gpucost.features.exports.focus_columns import COLUMNS
 from tests.core.generated_observations import cluster_observations, metering_rules
 from tests.features.exports import focus_rules
-from tests.records import HOUR, line, record
+from tests.records import HOUR, amount, line, record
 
 D = Decimal
 
@@ -33,9 +33,9 @@ def manifest(hour: datetime = HOUR, status: Status = "complete", version: int = 
 
 
 def node(name: str = "n1", provider: str = "aws:///eu-central-1a/i-1", **amounts: str) -> NodeHour:
-    capacity = Capacity(**{key: D(value) for key, value in amounts.items()})
+    capacity = Capacity(**{key: amount(value) for key, value in amounts.items()})
     facts = ("pool", "p4d.24xlarge", "spot", "eu-central-1a", "A100")
-    return NodeHour(name, provider, *facts, "spot", "gpu-bears-all", None, D(0), capacity)
+    return NodeHour(name, provider, *facts, "spot", "gpu-bears-all", None, amount(0), capacity)
 
 
 def held(pod: str, gpu_hours: str, usd: str | None, **more: object) -> Line:
@@ -50,7 +50,7 @@ def rows_of(
     lines: Sequence[Line], nodes: Sequence[NodeHour], charges: Sequence[ClusterCharge] = (), **rest: str
 ) -> list[Row]:
     capacity = Capacity.total(
-        [node_hour.capacity for node_hour in nodes] + [Capacity(**{k: D(v) for k, v in rest.items()})]
+        [node_hour.capacity for node_hour in nodes] + [Capacity(**{k: amount(v) for k, v in rest.items()})]
     )
     totals = Totals(Costs.total(pod_line.costs() for pod_line in lines), capacity)
     rows = [*focus_rows(ExportedHour(manifest(), totals, lines, nodes, charges), "123456789012")]
@@ -139,10 +139,10 @@ def test_a_residual_may_be_negative_and_ratios_still_add_up_to_1() -> None:
 
 def test_unused_commitments_and_reservations_have_focus_columns() -> None:
     charges = [
-        ClusterCharge("unused-savings-plan", "arn:sp", D("3.5")),
-        ClusterCharge("unused-reservation", "arn:ri", D(2), gpu_hours=D(8)),
-        ClusterCharge("unused-capacity-reservation", "cr-1", D(1), gpu_hours=D(4)),
-        ClusterCharge("unused-capacity-block", "cr-2", D(5), gpu_hours=D(4)),
+        ClusterCharge("unused-savings-plan", "arn:sp", amount("3.5")),
+        ClusterCharge("unused-reservation", "arn:ri", amount(2), gpu_hours=amount(8)),
+        ClusterCharge("unused-capacity-reservation", "cr-1", amount(1), gpu_hours=amount(4)),
+        ClusterCharge("unused-capacity-block", "cr-2", amount(5), gpu_hours=amount(4)),
     ]
     unused = {
         "node_cost_usd": "11.5",

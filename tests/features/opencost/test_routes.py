@@ -27,7 +27,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from tests.enforced_permissions import EnforcedAws
 from tests.functions.api_requests import ApiResponse, request_as, role_caller, serving
-from tests.records import line, record
+from tests.records import amount, line, record
 
 NOW = datetime(2026, 11, 20, 5, 5, tzinfo=UTC)
 """A Friday."""
@@ -60,10 +60,10 @@ OPENCOST_FIELDS = {
 
 def held(namespace: str, kind: str, workload: str, pod: str, usd: str, hours: str, **changes: Any) -> Line:
     """A line that used a quarter of what it held."""
-    spent, gpu = Decimal(usd), Decimal(hours)
+    gpu_hours = amount(hours)
     return line(changes.pop("unit", "research"), namespace, pod, usd)._replace(
-        workload_kind=kind, workload=workload, allocated_gpu_hours=gpu, effective_gpu_hours=gpu / 4,
-        allocated_usd=spent, **changes,
+        workload_kind=kind, workload=workload, allocated_gpu_hours=gpu_hours,
+        effective_gpu_hours=gpu_hours // 4, allocated_usd=amount(usd), **changes,
     )  # fmt: skip
 
 
@@ -71,8 +71,8 @@ def hour_of(cluster: str, hour: datetime, lines: list[Line], idle: str) -> HourR
     made = record(lines, hour=hour, cluster=cluster)
     assert made.totals is not None
     costs = made.totals.costs
-    capacity = Capacity(node_cost_usd=costs.allocated_usd + Decimal(idle), unallocated_usd=Decimal(idle),
-                        unallocated_gpu_hours=Decimal(1))  # fmt: skip
+    capacity = Capacity(node_cost_usd=costs.allocated_usd + amount(idle), unallocated_usd=amount(idle),
+                        unallocated_gpu_hours=amount(1))  # fmt: skip
     return replace(made, totals=Totals(costs, capacity))
 
 
@@ -224,11 +224,11 @@ def test_response_matches_the_openapi_document(records: list[HourRecord]) -> Non
 
 
 def test_unknown_price_and_utilization_are_null() -> None:
-    from gpucost.core.model import Costs
+    from gpucost.core.amounts import Costs
     from gpucost.features.opencost.routes import allocation_fields
     from gpucost.features.opencost.service import Allocation
 
-    two = Decimal(2)
+    two = amount(2)
     costs = Costs(allocated_gpu_hours=two, unmeasured_gpu_hours=two, unpriced_gpu_hours=two)
     fields = allocation_fields(Allocation("x", Properties("east"), FIRST, FIRST + 4 * HOUR, costs))
     assert (fields["gpuCost"], fields["totalCost"], fields["gpuEfficiency"], fields["gpuUsageAverage"]) == (None,) * 4

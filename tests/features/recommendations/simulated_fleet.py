@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.amounts import SCALE, Capacity, Costs, Totals
 from gpucost.core.model import Coverage, HourRecord, Line, NodeHour
+from tests.records import amount
 
 START = datetime(2026, 11, 2, tzinfo=UTC)
 """A Monday."""
@@ -146,12 +147,13 @@ def _record(
             )
         held = sum(node.pods.values(), Decimal(0))
         capacity = Capacity(
-            capacity_gpu_hours=Decimal(pool.gpus), unallocated_gpu_hours=pool.gpus - held, node_cost_usd=pool.price,
-            unallocated_usd=(pool.gpus - held) * rate,
+            capacity_gpu_hours=amount(pool.gpus), unallocated_gpu_hours=amount(pool.gpus - held),
+            node_cost_usd=amount(pool.price),
+            unallocated_usd=amount((pool.gpus - held) * rate),
         )  # fmt: skip
         rows.append(
             NodeHour(node.name, f"aws:///a/i-{node.name}", pool.name, pool.instance_type, pool.capacity_type, "a",
-                     pool.model, pool.price_source, "gpu-bears-all", None, held * rate, capacity)
+                     pool.model, pool.price_source, "gpu-bears-all", None, amount(held * rate), capacity)
         )  # fmt: skip
     totals = None
     if sums:
@@ -175,12 +177,15 @@ def _line(load: Load, number: int, held: Decimal, node: _Node, rate: Decimal, me
         pod=f"{load.name}-{number}", uid=f"{load.name}-{number}", node=node.name, node_pool=node.pool.name,
         instance_type=node.pool.instance_type, capacity_type=node.pool.capacity_type, zone="a",
         gpu_model=node.pool.model, resource=load.resource, units=load.gpus, gpu_share=load.gpu_share,
-        gpu_share_source="whole", labels=dict(load.labels), split_policy="gpu-bears-all", allocated_gpu_hours=held,
-        effective_gpu_hours=effective_gpu_hours, utilization=utilization if is_observed else None,
+        gpu_share_source="whole", labels=dict(load.labels), split_policy="gpu-bears-all",
+        allocated_gpu_hours=amount(held),
+        effective_gpu_hours=None if effective_gpu_hours is None else amount(effective_gpu_hours),
+        utilization=utilization if is_observed else None,
         utilization_source=load.source if is_observed else "none",  # type: ignore[arg-type]
-        unmeasured_gpu_hours=unmeasured_gpu_hours, gpu_hourly_usd=rate, price_source=node.pool.price_source,
-        allocated_usd=allocated_usd, effective_usd=effective_usd, unmeasured_usd=unmeasured_gpu_hours * rate,
-        waste_usd=allocated_usd - (effective_usd or 0) - unmeasured_gpu_hours * rate,
+        unmeasured_gpu_hours=amount(unmeasured_gpu_hours), gpu_hourly_usd=rate, price_source=node.pool.price_source,
+        allocated_usd=amount(allocated_usd), effective_usd=None if effective_usd is None else amount(effective_usd),
+        unmeasured_usd=amount(unmeasured_gpu_hours * rate),
+        waste_usd=amount(allocated_usd - (effective_usd or 0) - unmeasured_gpu_hours * rate),
     )  # fmt: skip
 
 
@@ -199,8 +204,8 @@ def memory(loads: Sequence[Load], hours: int) -> dict[datetime, dict[tuple[str, 
 
 def costs(records: Sequence[HourRecord]) -> tuple[float, float]:
     """Monthly cost of the nodes, and of what is allocated, if every month is like these hours."""
-    nodes = sum(float(node.capacity.node_cost_usd) for record in records for node in record.nodes)
-    held = sum(float(line.allocated_usd or 0) for record in records for line in record.lines)
+    nodes = sum(node.capacity.node_cost_usd / SCALE for record in records for node in record.nodes)
+    held = sum((line.allocated_usd or 0) / SCALE for record in records for line in record.lines)
     return nodes / len(records) * 730, held / len(records) * 730
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpucost.core.amounts import Capacity, Costs, Totals, from_fixed_point
+from gpucost.core.amounts import SCALE, Capacity, Costs, Totals
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.model import Coverage, HourRecord, Line, Status
 from gpucost.core.rollups import DAY
@@ -145,8 +145,8 @@ def idle(record: HourRecord) -> tuple[Fraction, Fraction] | None:
     if capacity is None:
         return None
     return (
-        sum((Fraction(getattr(capacity, name)) for name in GPU_HOURS), Fraction(0)),
-        sum((Fraction(getattr(capacity, name)) for name in PARTS), Fraction(0)),
+        sum((Fraction(getattr(capacity, name), SCALE) for name in GPU_HOURS), Fraction(0)),
+        sum((Fraction(getattr(capacity, name), SCALE) for name in PARTS), Fraction(0)),
     )
 
 
@@ -156,18 +156,18 @@ def sums(lines: Sequence[Line]) -> Mapping[str, Fraction]:
     for line in lines:
         for name in total_by_name:
             if name == "unpriced_gpu_hours":
-                total_by_name[name] += Fraction(line.allocated_gpu_hours) if line.allocated_usd is None else 0
+                total_by_name[name] += Fraction(line.allocated_gpu_hours, SCALE) if line.allocated_usd is None else 0
             else:
-                total_by_name[name] += Fraction(getattr(line, name) or 0)
+                total_by_name[name] += Fraction(getattr(line, name) or 0, SCALE)
     return total_by_name
 
 
 def _record(cluster: str, hour: datetime, rng: random.Random) -> HourRecord:
     lines = tuple(_lines(rng))
     costs = Costs.total(line.costs() for line in lines)
-    parts = {name: from_fixed_point(rng.randrange(10**13)) for name in (*PARTS, *GPU_HOURS)}
-    parts["residual_usd"] = from_fixed_point(rng.randrange(-(10**11), 10**11))
-    held = sum((line.allocated_gpu_hours for line in lines), from_fixed_point(0))
+    parts = {name: rng.randrange(10**13) for name in (*PARTS, *GPU_HOURS)}
+    parts["residual_usd"] = rng.randrange(-(10**11), 10**11)
+    held = sum((line.allocated_gpu_hours for line in lines), 0)
     capacity = Capacity(
         capacity_gpu_hours=sum((parts[name] for name in GPU_HOURS), held),
         node_cost_usd=sum((parts[name] for name in PARTS), costs.allocated_usd),
@@ -176,7 +176,7 @@ def _record(cluster: str, hour: datetime, rng: random.Random) -> HourRecord:
     reported_capacity = None if rng.random() < 0.04 else capacity
     status: Status = "complete" if rng.random() < 0.9 else "provisional"
     return HourRecord(
-        cluster, hour, status, Coverage(from_fixed_point(10**12), None), Totals(costs, reported_capacity), lines
+        cluster, hour, status, Coverage(Decimal(1), None), Totals(costs, reported_capacity), lines
     )
 
 
@@ -194,15 +194,12 @@ def _lines(rng: random.Random) -> Iterator[Line]:
             unseen_usd = usd
         team = rng.choice(TEAMS)
         amounts = {"allocated": usd, "effective": used_usd, "waste": waste, "unmeasured": unseen_usd}
-        fields: dict[str, Any] = names | {f"{name}_usd": _amount(amount) for name, amount in amounts.items()}
+        fields: dict[str, Any] = names | {f"{name}_usd": amount for name, amount in amounts.items()}
         yield Line(
-            **fields, uid=f"uid-{number}-{rng.random()}", units=1, gpu_share=from_fixed_point(10**12),
+            **fields, uid=f"uid-{number}-{rng.random()}", units=1, gpu_share=Decimal(1),
             gpu_share_source="whole", labels={"team": team} if team else {}, split_policy="scad",
-            allocated_gpu_hours=from_fixed_point(held), effective_gpu_hours=_amount(used),
-            utilization=None, utilization_source="pod", unmeasured_gpu_hours=from_fixed_point(unseen),
+            allocated_gpu_hours=held, effective_gpu_hours=used,
+            utilization=None, utilization_source="pod", unmeasured_gpu_hours=unseen,
             gpu_hourly_usd=None, price_source="" if usd is None else "constant",
         )  # fmt: skip
 
-
-def _amount(amount: int | None) -> Decimal | None:
-    return None if amount is None else from_fixed_point(amount)

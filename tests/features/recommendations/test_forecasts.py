@@ -17,6 +17,7 @@ from gpucost.features.alerting.budgets import tightest_budget
 from gpucost.features.recommendations.forecasts import ForecastService
 from gpucost.settings_document import SettingsDocument, parse_settings
 from gpucost.storage.ports import StoredSettings
+from tests.records import amount
 
 NOW = datetime(2026, 11, 16, 2, 30, tzinfo=UTC)
 UNTIL = datetime(2026, 11, 16, tzinfo=UTC)
@@ -64,8 +65,8 @@ class Hours:
                 Manifest(cluster, hour, "complete", 1, "1-a", 1, None, 0, None, NOW,
                          currency=self._currency if cluster == "west" else "USD"),
                 None if usd is None else Costs(
-                    allocated_gpu_hours=usd, allocated_usd=usd,
-                    unpriced_gpu_hours=Decimal(hour in self._unpriced and cluster == "east"),
+                    allocated_gpu_hours=amount(usd), allocated_usd=amount(usd),
+                    unpriced_gpu_hours=amount(int(hour in self._unpriced and cluster == "east")),
                 ),
             )
             for hour, usd in sorted(self._costs.get(cluster, {}).items()) if start <= hour < end

@@ -15,6 +15,7 @@ from gpucost.features.recommendations.pools import has_enough_prices
 from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.look_backs import look_back_of
+from tests.records import amount
 
 HOURS = 720
 DAYS_OFF = frozenset(range(240, 288))
@@ -49,7 +50,7 @@ def without_price(
         )
         nodes = tuple(
             node if only_every_other and number % 2
-            else replace(node, price_source="", capacity=replace(node.capacity, node_cost_usd=Decimal(0)))
+            else replace(node, price_source="", capacity=replace(node.capacity, node_cost_usd=amount(0)))
             for number, node in enumerate(record.nodes)
         )  # fmt: skip
         changed.append(replace(record, lines=lines, nodes=nodes))

@@ -13,6 +13,7 @@ from gpucost.features.recommendations.node_prices import ReservedPrice
 from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.look_backs import look_back_of, review_of
+from tests.records import amount
 
 WEEKS = 24 * 30
 A100 = sim.Pool("a100", "p4d.24xlarge", 8, Decimal(32), model="NVIDIA A100-SXM4-40GB")
@@ -110,8 +111,8 @@ def test_consecutive_short_pods_get_no_slices() -> None:
     small = sim.Load("tick", lambda _: 0.05, lambda _: 1, kind="CronJob", pool=A100, memory_gib=3.0)
     records = [
         replace(record, lines=tuple(
-            line._replace(uid=f"{line.uid}-{number}", allocated_gpu_hours=line.allocated_gpu_hours / 12,
-                    effective_gpu_hours=Decimal("0.05") / 12, allocated_usd=Decimal(4) / 12)
+            line._replace(uid=f"{line.uid}-{number}", allocated_gpu_hours=line.allocated_gpu_hours // 12,
+                    effective_gpu_hours=amount("0.05") // 12, allocated_usd=amount(4) // 12)
             for line in record.lines for number in range(12)
         ))
         for record in sim.simulate([small], 192)

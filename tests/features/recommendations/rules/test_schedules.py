@@ -106,9 +106,9 @@ def test_rollout_does_not_double_the_replicas_of_the_schedule() -> None:
     records = list(sim.simulate(workloads, HOURS))
     rollout = records[200]
     lines = [
-        line._replace(uid=f"{line.uid}{suffix}", allocated_gpu_hours=line.allocated_gpu_hours / 2,
-            effective_gpu_hours=None if line.effective_gpu_hours is None else line.effective_gpu_hours / 2,
-            allocated_usd=None if line.allocated_usd is None else line.allocated_usd / 2,
+        line._replace(uid=f"{line.uid}{suffix}", allocated_gpu_hours=line.allocated_gpu_hours // 2,
+            effective_gpu_hours=None if line.effective_gpu_hours is None else line.effective_gpu_hours // 2,
+            allocated_usd=None if line.allocated_usd is None else line.allocated_usd // 2,
         )
         for line in rollout.lines for suffix in "ab"
     ]  # fmt: skip

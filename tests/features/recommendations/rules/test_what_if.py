@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.core.amounts import Capacity, Costs
+from gpucost.core.amounts import Capacity, Costs, to_decimal
 from gpucost.core.errors import InvalidInputError
+from gpucost.core.facts import FactTable
 from gpucost.core.rollups import FactKey, sum_facts
 from gpucost.features.recommendations.what_if import MoveOutcome, MoveToSlices, what_if
 from tests.features.recommendations import simulated_fleet as sim
+from tests.records import amount
 
 A100 = "NVIDIA A100-SXM4-40GB"
 POOL = sim.Pool("a100", "p4d.24xlarge", 8, Decimal(32), model=A100)
@@ -20,7 +22,7 @@ MOVE = MoveToSlices("research", 10, "A100", "3g.20gb")
 DAYS = 2
 
 
-def days_of(loads: list[sim.Load]) -> list[tuple[dict[FactKey, Costs], Capacity]]:
+def days_of(loads: list[sim.Load]) -> list[tuple[FactTable[FactKey], Capacity]]:
     records = list(sim.simulate(loads, 24 * DAYS))
     days = []
     for day in range(DAYS):
@@ -38,7 +40,7 @@ def loads() -> list[sim.Load]:
     ]
 
 
-def sum_of_parts(outcome: MoveOutcome, unit_costs: Costs, capacity: Capacity) -> Decimal:
+def sum_of_parts(outcome: MoveOutcome, unit_costs: Costs, capacity: Capacity) -> int:
     """The sum of all parts of the nodes' cost."""
     held = [unit_costs, outcome.others]
     return sum(
@@ -48,11 +50,11 @@ def sum_of_parts(outcome: MoveOutcome, unit_costs: Costs, capacity: Capacity) ->
 
 def test_ten_gpus_moved_to_halves_free_five_gpus() -> None:
     outcome = what_if(MOVE, days_of(loads()))
-    assert outcome.moved_gpu_hours == 10 * 24 * DAYS
+    assert outcome.moved_gpu_hours == amount(10 * 24 * DAYS)
     assert outcome.freed_gpu_hours == 5 * 24 * DAYS, "ten halves of ten GPUs"
     assert outcome.freed_usd == 5 * 24 * DAYS * 4, "at $4 a GPU-hour"
     assert outcome.before.effective_usd == outcome.after.effective_usd, "the work is the same"
-    assert outcome.before.waste_usd - outcome.after.waste_usd == outcome.freed_usd
+    assert to_decimal(outcome.before.waste_usd - outcome.after.waste_usd) == outcome.freed_usd
     assert outcome.slice_utilization == Decimal("0.583333333333"), "a quarter of a GPU on 3 of 7 compute slices"
     assert outcome.capacity_after.node_cost_usd == outcome.capacity_before.node_cost_usd
     assert outcome.is_conserved
@@ -85,14 +87,14 @@ def test_limit_applies_only_to_moved_gpus() -> None:
     """Half of the GPUs move. They were 90% busy, and each slice gives half a GPU. The others do not change."""
     busy = [sim.Load("serve", lambda _: 14.4, lambda _: 16, pool=POOL)]
     outcome = what_if(replace(MOVE, gpus=8), days_of(busy))
-    assert outcome.after.effective_gpu_hours == (8 * Decimal("0.9") + 8 * Decimal("0.5")) * 24 * DAYS
-    assert outcome.after.allocated_gpu_hours == (8 + 4) * 24 * DAYS
+    assert outcome.after.effective_gpu_hours == amount((8 * Decimal("0.9") + 8 * Decimal("0.5")) * 24 * DAYS)
+    assert outcome.after.allocated_gpu_hours == amount((8 + 4) * 24 * DAYS)
     assert outcome.after.effective_usd == outcome.after.effective_gpu_hours * 4
 
 
 def test_move_of_more_gpus_than_held_moves_all() -> None:
     outcome = what_if(replace(MOVE, gpus=1000), days_of(loads()))
-    assert outcome.moved_gpu_hours == 16 * 24 * DAYS
+    assert outcome.moved_gpu_hours == amount(16 * 24 * DAYS)
     assert outcome.moved_gpus == 16
 
 
@@ -147,9 +149,9 @@ FIXED_POINT = st.integers(0, 10**16)
 def test_costs_are_conserved_for_any_digits(
     rows: list[tuple[int, int, int, int, int]], gpus: int, profile: str
 ) -> None:
-    facts, cost = {}, Decimal(0)
+    facts, cost = {}, 0
     for number, row in enumerate(rows):
-        hours, used, usd, used_usd, rest = (Decimal(digits + 1).scaleb(-12) for digits in row)
+        hours, used, usd, used_usd, rest = (digits + 1 for digits in row)
         used, used_usd = min(used, hours), min(used_usd, usd)
         unmeasured = min(rest, usd - used_usd)
         key = FactKey("research", "ns", "Job", f"job-{number}", "p", "i", "", A100, "nvidia.com/gpu", "a", ())
@@ -159,8 +161,8 @@ def test_costs_are_conserved_for_any_digits(
             unmeasured_gpu_hours=min(rest, hours - used),
         )  # fmt: skip
         cost += usd
-    capacity = Capacity(node_cost_usd=cost + 7, unallocated_usd=Decimal(7))
-    outcome = what_if(MoveToSlices("research", gpus, "a100", profile), [(facts, capacity)])
+    capacity = Capacity(node_cost_usd=cost + 7, unallocated_usd=7)
+    outcome = what_if(MoveToSlices("research", gpus, "a100", profile), [(FactTable.of(facts), capacity)])
     assert outcome.is_conserved
     assert sum_of_parts(outcome, outcome.after, outcome.capacity_after) == capacity.node_cost_usd
     after = outcome.after
