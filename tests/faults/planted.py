@@ -59,7 +59,7 @@ FAULTS = (
         'return "sidecar" if runs_with_pod else "init"',
         'return "init"',
     ),
-    Fault("unhealthy GPUs count as unallocated", f"{PACKAGE}/core/metering/capacity.py", "parts.unhealthy += unhealthy", "parts.unallocated += unhealthy"),
+    Fault("unhealthy GPUs count as unallocated", f"{PACKAGE}/core/metering/capacity.py", "usage.unhealthy_gpu_ms += unhealthy", "usage.unallocated_gpu_ms += unhealthy"),
     Fault("a MIG geometry may exceed its GPU", f"{PACKAGE}/core/metering/gpu_shares.py", "if advertised > self.physical:", "if False:"),
     Fault(
         "a MIG slice counts by its compute share only",
@@ -81,10 +81,10 @@ FAULTS = (
         'times = raw.present.setdefault(labels.get("provider_id", ""), {}).setdefault(target, set())',
         'times = raw.present.setdefault("", {}).setdefault(target, set())',
     ),
-    Fault("free GPUs during an outage count as unallocated", f"{PACKAGE}/core/metering/capacity.py", "    if is_unobserved:\n        parts.unobserved += available * length\n        return\n", ""),
-    Fault("a booting node counts as unallocated", f"{PACKAGE}/core/metering/capacity.py", "parts.not_ready += remaining * length", "parts.unallocated += remaining * length"),
-    Fault("what a MIG geometry leaves unusable counts as unallocated", f"{PACKAGE}/core/metering/capacity.py", "parts.geometry += (remaining - available) * length", "parts.unallocated += (remaining - available) * length"),
-    Fault("GPUs held in excess of the node are dropped", f"{PACKAGE}/core/metering/capacity.py", "parts.excess += (held - physical) * length", "parts.excess += 0"),
+    Fault("free GPUs during an outage count as unallocated", f"{PACKAGE}/core/metering/capacity.py", "    if is_unobserved:\n        usage.unobserved_gpu_ms += available * length\n        return\n", ""),
+    Fault("a booting node counts as unallocated", f"{PACKAGE}/core/metering/capacity.py", "usage.not_ready_gpu_ms += remaining * length", "usage.unallocated_gpu_ms += remaining * length"),
+    Fault("what a MIG geometry leaves unusable counts as unallocated", f"{PACKAGE}/core/metering/capacity.py", "usage.geometry_gpu_ms += (remaining - available) * length", "usage.unallocated_gpu_ms += (remaining - available) * length"),
+    Fault("GPUs held in excess of the node are dropped", f"{PACKAGE}/core/metering/capacity.py", "usage.excess_gpu_ms += (held - physical) * length", "usage.excess_gpu_ms += 0"),
     Fault(
         "the copies of pods that share a GPU are summed",
         f"{PACKAGE}/core/metering/device_use.py",

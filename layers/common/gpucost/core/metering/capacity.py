@@ -31,18 +31,6 @@ class DisputedHolding:
     """Physical GPUs that may have been held; None where their number is unknown."""
 
 
-@dataclass(slots=True)
-class _NotHeldTime:
-    """Physical-GPU milliseconds of one node that no pod held, by reason, and those that pods held beyond its GPUs."""
-
-    unallocated: Fraction = ZERO
-    not_ready: Fraction = ZERO
-    geometry: Fraction = ZERO
-    unhealthy: Fraction = ZERO
-    unobserved: Fraction = ZERO
-    excess: Fraction = ZERO
-
-
 def advertised_gpus(
     lifecycle: NodeLifecycle, slices_per_gpu: int | None, *, collects_capacity: bool
 ) -> list[AdvertisedGpus]:
@@ -78,7 +66,7 @@ def split_node_time(
         disputed: what other pods may have held on the node.
     """
     physical = _physical_gpus(lifecycle, advertised, slices_per_gpu)
-    parts = _NotHeldTime()
+    usage = NodeUsage(lifecycle.node, lifecycle.present, total_gpu_ms=physical * lifecycle.present.length)
     cuts = [
         [current.time for current in advertised],
         unobserved,
@@ -95,19 +83,9 @@ def split_node_time(
             if dispute.time.contains(piece.start)
         ]
         _add_piece(
-            parts, piece.length, physical, held_gpus, sum(disputed_gpus, ZERO), current, is_unobserved=is_unobserved
+            usage, piece.length, physical, held_gpus, sum(disputed_gpus, ZERO), current, is_unobserved=is_unobserved
         )
-    return NodeUsage(
-        node=lifecycle.node,
-        present=lifecycle.present,
-        total_gpu_ms=physical * lifecycle.present.length,
-        unallocated_gpu_ms=parts.unallocated,
-        not_ready_gpu_ms=parts.not_ready,
-        geometry_gpu_ms=parts.geometry,
-        unhealthy_gpu_ms=parts.unhealthy,
-        unobserved_gpu_ms=parts.unobserved,
-        excess_gpu_ms=parts.excess,
-    )
+    return usage
 
 
 def cut_at_edges(window: Interval, *cuts: Iterable[Interval]) -> list[Interval]:
@@ -122,7 +100,7 @@ def cut_at_edges(window: Interval, *cuts: Iterable[Interval]) -> list[Interval]:
 
 
 def _add_piece(
-    parts: _NotHeldTime,
+    usage: NodeUsage,
     length: int,
     physical: Fraction,
     held: Fraction,
@@ -133,26 +111,26 @@ def _add_piece(
 ) -> None:
     """Add a piece of time in which nothing changed to the node's totals."""
     if held > physical:
-        parts.excess += (held - physical) * length
+        usage.excess_gpu_ms += (held - physical) * length
         return
     contested = min(disputed, physical - held)
-    parts.unobserved += contested * length
+    usage.unobserved_gpu_ms += contested * length
     held += contested
     remaining = physical - held
     if advertised is None or not advertised.gpus:
         if is_unobserved:
-            parts.unobserved += remaining * length
+            usage.unobserved_gpu_ms += remaining * length
         else:
-            parts.not_ready += remaining * length
+            usage.not_ready_gpu_ms += remaining * length
         return
     available = min(max(ZERO, min(advertised.gpus, physical) - held), remaining)
-    parts.geometry += (remaining - available) * length
+    usage.geometry_gpu_ms += (remaining - available) * length
     if is_unobserved:
-        parts.unobserved += available * length
+        usage.unobserved_gpu_ms += available * length
         return
     unhealthy = min(available, max(ZERO, advertised.gpus - advertised.healthy_gpus))
-    parts.unhealthy += unhealthy * length
-    parts.unallocated += (available - unhealthy) * length
+    usage.unhealthy_gpu_ms += unhealthy * length
+    usage.unallocated_gpu_ms += (available - unhealthy) * length
 
 
 def _physical_gpus(

@@ -88,22 +88,22 @@ class PodUsage:
         return measured - unmeasured if unmeasured else measured
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NodeUsage:
     """A GPU node's hour: `held + unallocated + stranded + unobserved - excess = total`, in physical-GPU ms."""
 
     node: GpuNode
     present: Interval
     total_gpu_ms: Fraction
-    unallocated_gpu_ms: Fraction
-    not_ready_gpu_ms: Fraction
+    unallocated_gpu_ms: Fraction = Fraction(0)
+    not_ready_gpu_ms: Fraction = Fraction(0)
     """Stranded because nothing was advertised: booting, a crashed device plugin, MIG being reconfigured."""
-    geometry_gpu_ms: Fraction
+    geometry_gpu_ms: Fraction = Fraction(0)
     """Stranded because less was advertised than the physical GPUs."""
-    unhealthy_gpu_ms: Fraction
+    unhealthy_gpu_ms: Fraction = Fraction(0)
     """Stranded because it was advertised but not allocatable."""
-    unobserved_gpu_ms: Fraction
-    excess_gpu_ms: Fraction
+    unobserved_gpu_ms: Fraction = Fraction(0)
+    excess_gpu_ms: Fraction = Fraction(0)
     """Held in excess of the physical GPUs: the metrics contradict each other."""
 
     @property

@@ -96,23 +96,6 @@ class _RawSamples:
     """Scrapes with a value that was left out."""
 
 
-@dataclass(slots=True)
-class _State:
-    """The units that a node advertised for a contiguous time."""
-
-    capacity: _Units
-    allocatable: _Units
-    times: dict[Instance, list[int]] = field(default_factory=dict)
-
-    @property
-    def first(self) -> int:
-        return min(run[0] for run in self.times.values())
-
-    @property
-    def last(self) -> int:
-        return max(run[-1] for run in self.times.values())
-
-
 class NodeTable:
     """Builds `NodeObservation`s of the nodes that may have GPUs.
 
@@ -269,23 +252,13 @@ def _from_raw_samples(node: _Node, raw: _RawSamples, notes: list[str]) -> Iterab
         sample_times = {target: tuple(sorted(run)) for target, run in by_instance.items() if run}
         if not sample_times:
             continue
-        first = min(run[0] for run in sample_times.values())
-        last = max(run[-1] for run in sample_times.values())
+        first, last = _first_and_last(sample_times)
         yield NodeObservation(
             node.name,
             provider_id,
             sample_times,
             _labels_between(raw.labels, first, last),
-            tuple(
-                NodeState(
-                    {target: tuple(run) for target, run in state.times.items()},
-                    state.capacity,
-                    state.allocatable,
-                    _labels_between(raw.labels, state.first, state.last),
-                )
-                for state in states
-                if state.first <= last and state.last >= first
-            ),
+            tuple(state for start, end, state in states if start <= last and end >= first),
             contradiction,
         )
 
@@ -351,26 +324,36 @@ def _without_simultaneous_instances(
     return present
 
 
-def _states(raw: _RawSamples) -> list[_State]:
-    """The units that a node advertised, in order of time: one state until they change."""
+def _first_and_last(sample_times: Mapping[Instance, Sequence[int]]) -> tuple[int, int]:
+    return min(run[0] for run in sample_times.values()), max(run[-1] for run in sample_times.values())
+
+
+def _states(raw: _RawSamples) -> list[tuple[int, int, NodeState]]:
+    """What a node advertised, with its first and last sample, in order of time: one state until its units change."""
     scrapes = {
         (time, target) for by_instance in raw.present.values() for target, run in by_instance.items() for time in run
     }
-    states: list[_State] = []
+    runs: list[tuple[_Units, _Units, dict[Instance, list[int]]]] = []
     continues = False
     for time, target in sorted(scrapes | raw.capacity.keys()):
         if continues and (time, target) in raw.unusable:
-            states[-1].times.setdefault(target, []).append(time)  # an unusable value is no change
+            runs[-1][2].setdefault(target, []).append(time)  # an unusable value is no change
             continue
         capacity = {name: units for name, units in raw.capacity.get((time, target), {}).items() if units}
         allocatable = raw.allocatable.get((time, target), {})
         if not capacity:
             continues = False  # the node was scraped and advertised nothing
             continue
-        if not (continues and states[-1].capacity == capacity and states[-1].allocatable == allocatable):
-            states.append(_State(capacity, allocatable))
-        states[-1].times.setdefault(target, []).append(time)
+        if not (continues and runs[-1][:2] == (capacity, allocatable)):
+            runs.append((capacity, allocatable, {}))
+        runs[-1][2].setdefault(target, []).append(time)
         continues = True
+    states = []
+    for capacity, allocatable, times in runs:
+        first, last = _first_and_last(times)
+        sampled = {target: tuple(run) for target, run in times.items()}
+        labels = _labels_between(raw.labels, first, last)
+        states.append((first, last, NodeState(sampled, capacity, allocatable, labels)))
     return states
 
 
