@@ -16,6 +16,7 @@ from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import PodUsage, Usage
 from gpucost.core.model import Coverage
 from gpucost.core.pricing.node_prices import Pricing
+from tests.records import amount
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 PRICING = Pricing.constant(Decimal(10))
@@ -115,17 +116,17 @@ def test_line_has_all_fields_of_pod_node_and_price() -> None:
     assert (line.node, line.node_pool, line.instance_type, line.zone) == ("n", "pool", "p5.48xlarge", "eu-central-1a")
     assert (line.capacity_type, line.gpu_model, line.resource) == ("spot", "H100", "nvidia.com/mig-1g.10gb")
     assert (line.units, line.gpu_share, line.gpu_share_source) == (2, Decimal("0.142857142857"), "mig-profile")
-    assert line.allocated_gpu_hours == Decimal("0.285714285714")
-    assert line.effective_gpu_hours == Decimal("0.142857142857")
+    assert line.allocated_gpu_hours == amount("0.285714285714")
+    assert line.effective_gpu_hours == amount("0.142857142857")
     assert (line.utilization, line.utilization_source) == (Decimal("0.5"), "pod")
     assert line.unmeasured_gpu_hours == line.unmeasured_usd == 0
-    assert line.allocated_usd == Decimal("2.857142857143")
+    assert line.allocated_usd == amount("2.857142857143")
     assert line.effective_usd is not None
     assert line.waste_usd is not None
     assert line.effective_usd + line.waste_usd == line.allocated_usd
     assert line.gpu_hourly_usd == 10
     assert (line.price_source, line.split_policy) == ("constant", "gpu-bears-all")
-    assert line.used_beyond_allocation_gpu_hours == Decimal("0.001")
+    assert line.used_beyond_allocation_gpu_hours == amount("0.001")
     assert line.shared_from == ""
 
 

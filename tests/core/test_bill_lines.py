@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.core.amounts import QUANTUM
+from gpucost.core.amounts import to_decimal
 from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.pricing.bill import Bill
@@ -24,12 +24,13 @@ from gpucost.core.pricing.bill_lines import (
     instances_with_mixed_currencies,
     split_by_hour,
 )
+from tests.records import amount
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 NONE = BillSharing("none")
 
 
-def line(instance: str, amount: str, *, minutes: Fraction | int = 60, **changes: Any) -> BillLine:
+def line(instance: str, usd: str, *, minutes: Fraction | int = 60, **changes: Any) -> BillLine:
     """A bill line of an instance-hour."""
     bill_line = BillLine(
         kind="instance",
@@ -42,24 +43,24 @@ def line(instance: str, amount: str, *, minutes: Fraction | int = 60, **changes:
         capacity_type="on-demand",
         operation="RunInstances",
         hours=Fraction(minutes) / 60,
-        amount=Decimal(amount),
+        amount=Decimal(usd),
         currency="USD",
         is_final=False,
     )
     return replace(bill_line, **changes)
 
 
-def unused(kind: Any, reference: str, amount: str, **changes: Any) -> BillLine:
+def unused(kind: Any, reference: str, usd: str, **changes: Any) -> BillLine:
     """A bill line of an unused commitment."""
-    return replace(line(reference, amount), **{"kind": kind, "hours": None, **changes})
+    return replace(line(reference, usd), **{"kind": kind, "hours": None, **changes})
 
 
 def paid(bill: Bill) -> dict[str, tuple[str, str | None]]:
     """Return what each instance pays, and its unblended amount if that differs."""
     return {
         instance_id: (
-            f"{billed_hour.amount:f}",
-            None if billed_hour.unblended is None else f"{billed_hour.unblended:f}",
+            f"{to_decimal(billed_hour.amount):f}",
+            None if billed_hour.unblended is None else f"{to_decimal(billed_hour.unblended):f}",
         )
         for instance_id, billed_hour in bill.instances.items()
     }
@@ -108,7 +109,7 @@ def test_node_pool_blend_stays_within_pool_and_type() -> None:
         line("i-outside-2", "10"),
     ]
     bill = build_bill(lines, BillSharing("node_pool", pools))
-    assert {name: billed_hour.amount for name, billed_hour in bill.instances.items()} == {
+    assert {name: to_decimal(billed_hour.amount) for name, billed_hour in bill.instances.items()} == {
         "i-a": 40, "i-b": 40, "i-c": 20, "i-d": 1, "i-outside": 9, "i-outside-2": 9,
     }  # fmt: skip
 
@@ -139,12 +140,12 @@ def test_lines_of_same_instance_add_up() -> None:
     ]
     bill = build_bill(lines, NONE)
     assert {name: (billed_hour.amount, billed_hour.billed_ms) for name, billed_hour in bill.instances.items()} == {
-        "i-a": (Decimal("38.346666666667"), HOUR_MS),
-        "i-b": (Decimal(3), 40 * 60_000),
-        "i-c": (Decimal(5), HOUR_MS),
+        "i-a": (amount("38.346666666667"), HOUR_MS),
+        "i-b": (amount(3), 40 * 60_000),
+        "i-c": (amount(5), HOUR_MS),
     }
     blended = build_bill(lines, BillSharing())
-    assert blended.instances["i-b"].amount == Decimal("3.2"), "i-b counts as a g5.2xlarge: 8 ÷ 100 min × 40 min"
+    assert blended.instances["i-b"].amount == amount("3.2"), "i-b counts as a g5.2xlarge: 8 ÷ 100 min × 40 min"
 
 
 def test_billed_seconds_are_exact_to_milliseconds() -> None:
@@ -188,10 +189,10 @@ def test_unused_commitments_are_charged_to_cluster() -> None:
     ]
     bill = build_bill(lines, BillSharing(unused_charged_to="demo"))
     assert [(charge.kind, charge.reference, charge.amount, charge.gpu_hours) for charge in bill.charges_to("demo")] == [
-        ("unused-capacity-reservation", "arn:cr", Decimal("110.08"), 16),
-        ("unused-capacity-reservation", "arn:cr-x", 1, None),
-        ("unused-reservation", "arn:ri", 2, None),
-        ("unused-savings-plan", "arn:sp", 20, None),
+        ("unused-capacity-reservation", "arn:cr", amount("110.08"), amount(16)),
+        ("unused-capacity-reservation", "arn:cr-x", amount(1), None),
+        ("unused-reservation", "arn:ri", amount(2), None),
+        ("unused-savings-plan", "arn:sp", amount(20), None),
     ]
     assert bill.charges_to("another") == ()
     assert build_bill(lines, BillSharing()).charges == {}
@@ -236,14 +237,14 @@ POOLS = st.dictionaries(st.sampled_from([f"i-{number}" for number in range(9)]),
 @given(st.lists(LINES, max_size=25), st.sampled_from(["none", "instance_type", "node_pool"]), POOLS)
 def test_blend_preserves_total_amount(lines: list[BillLine], blend: Blend, pools: dict[str, str]) -> None:
     bill = build_bill(lines, BillSharing(blend, pools))
-    assert sum(bill_line.amount for bill_line in bill.instances.values()) == sum(
-        bill_line.amount for bill_line in lines
-    )
+    billed_total = sum(billed_hour.amount for billed_hour in bill.instances.values())
+    assert to_decimal(billed_total) == sum(bill_line.amount for bill_line in lines)
     amounts: dict[str, Decimal] = defaultdict(Decimal)
     for bill_line in lines:
         amounts[bill_line.resource] += bill_line.amount
     for instance_id, billed in bill.instances.items():
-        assert (billed.amount if billed.unblended is None else billed.unblended) == amounts[instance_id]
+        unblended = billed.amount if billed.unblended is None else billed.unblended
+        assert to_decimal(unblended) == amounts[instance_id]
 
 
 @given(st.lists(LINES, max_size=25), st.sampled_from(["instance_type", "node_pool"]), POOLS)
@@ -262,7 +263,7 @@ def test_instances_of_pool_pay_mean_rate(lines: list[BillLine], blend: Blend, po
         ]
         expected = _mean_rate(pool) * (bill_line.hours or 0) if bill_line in pool else Fraction(0)
         if any(other.hours for other in pool):
-            assert abs(Fraction(bill.instances[bill_line.resource].amount) - expected) < Fraction(QUANTUM)
+            assert abs(bill.instances[bill_line.resource].amount - expected * 10**12) < 1
 
 
 def _mean_rate(lines: Sequence[BillLine]) -> Fraction:

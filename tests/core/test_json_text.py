@@ -6,17 +6,25 @@ import json
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.core.amounts import Costs, from_fixed_point
+from gpucost.core.amounts import Capacity, Costs, Idle, to_decimal
+from gpucost.core.model import Coverage
 from gpucost.runtime.json_text import csv_cell, csv_text, decimal_text, dumps, dumps_row, fixed_point_text
 from tests.records import line
 
 AMOUNTS = st.decimals(allow_nan=False, allow_infinity=False, places=12, min_value=-(10**20), max_value=10**20)
+
+
+class NamedPrice(NamedTuple):
+    """A record that JSON shows as an object."""
+
+    name: str
+    usd: Decimal
 
 
 @given(st.lists(AMOUNTS))
@@ -40,7 +48,7 @@ def test_fixed_point_amounts_are_written_like_decimals(units: int) -> None:
     text = fixed_point_text(units)
 
     assert Fraction(text) == Fraction(units, 10**12)
-    assert text == decimal_text(from_fixed_point(units))
+    assert text == decimal_text(to_decimal(units))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +75,9 @@ def test_values_that_are_not_numbers_are_rejected(value: str) -> None:
 
 
 def test_records_and_timestamps() -> None:
-    document = json.loads(dumps({"at": datetime(2026, 11, 19, 10, tzinfo=UTC), "costs": Costs(), "none": None}))
+    document = json.loads(
+        dumps({"at": datetime(2026, 11, 19, 10, tzinfo=UTC), "costs": Costs().figures(), "none": None})
+    )
 
     assert document["at"] == "2026-11-19T10:00:00Z"
     assert document["costs"] == dict.fromkeys(Costs.names(), 0)
@@ -109,5 +119,16 @@ def test_rows_are_written_like_documents(row: dict[str, Any]) -> None:
 
 
 def test_dataclasses_and_named_tuples_are_written_as_objects() -> None:
-    assert json.loads(dumps([line(pod="p")]))[0]["pod"] == "p"
-    assert list(json.loads(dumps(Costs()))) == list(Costs.names())
+    assert json.loads(dumps([NamedPrice("p5", Decimal("55.04"))]), parse_float=Decimal) == [
+        {"name": "p5", "usd": Decimal("55.04")}
+    ]
+    assert json.loads(dumps(Coverage(Decimal(1), None))) == {"allocation": 1, "utilization": None}
+    (published_line,) = json.loads(dumps([line(pod="p", usd="12.50").figures()]), parse_float=Decimal)
+    assert (published_line["pod"], published_line["allocated_usd"]) == ("p", Decimal("12.5"))
+    assert list(json.loads(dumps(Costs().figures()))) == list(Costs.names())
+
+
+def test_fixed_point_records_are_rejected_because_only_figures_are_published() -> None:
+    for amounts_record in (Costs(), Capacity(), Idle()):
+        with pytest.raises(TypeError, match="cannot be published as JSON"):
+            dumps({"costs": amounts_record})

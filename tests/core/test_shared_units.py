@@ -1,22 +1,21 @@
 """The cost of shared units is distributed among the others, to the last digit."""
 
 from datetime import UTC, datetime
-from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.core.amounts import Costs, quantize
+from gpucost.core.amounts import Costs
 from gpucost.core.attribution import BusinessUnit, units_at
 from gpucost.core.model import Line
 from gpucost.core.shared_units import DistributionPolicy, distribute_lines
-from tests.records import line
+from tests.records import amount, line
 
-usd = st.decimals(0, 1000, places=12).map(quantize)
+usd = st.decimals(0, 1000, places=12).map(amount)
 
 
-def priced(unit: str, effective: Decimal, waste: Decimal, unmeasured: Decimal) -> Line:
+def priced(unit: str, effective: int, waste: int, unmeasured: int) -> Line:
     return line(unit)._replace(
         effective_usd=effective,
         waste_usd=waste,
@@ -45,29 +44,31 @@ def test_distribution_preserves_sums(before: list[Line], shared: dict[str, Distr
 
 
 def test_distribution_is_proportional_to_cost_or_even() -> None:
-    zero = quantize(0)
     before = [
-        priced("platform", quantize(1), quantize(2), zero),
-        priced("a", zero, quantize(30), zero),
-        priced("b", quantize(60), zero, zero),
+        priced("platform", amount(1), amount(2), 0),
+        priced("a", 0, amount(30), 0),
+        priced("b", amount(60), 0, 0),
     ]
     after = distribute_lines(before, {"platform": "proportional"})
     parts = {cost_line.business_unit: cost_line for cost_line in after if cost_line.shared_from}
-    assert {unit: cost_line.allocated_usd for unit, cost_line in parts.items()} == {"a": 1, "b": 2}
+    assert {unit: cost_line.allocated_usd for unit, cost_line in parts.items()} == {
+        "a": amount(1),
+        "b": amount(2),
+    }
     assert {unit: cost_line.waste_usd for unit, cost_line in parts.items()} == {
-        "a": Decimal("0.666666666667"),
-        "b": Decimal("1.333333333333"),
+        "a": amount("0.666666666667"),
+        "b": amount("1.333333333333"),
     }
     evenly = {
         cost_line.business_unit: cost_line
         for cost_line in distribute_lines(before, {"platform": "even"})
         if cost_line.shared_from
     }
-    assert {cost_line.allocated_usd for cost_line in evenly.values()} == {Decimal("1.5")}
+    assert {cost_line.allocated_usd for cost_line in evenly.values()} == {amount("1.5")}
 
 
 def test_shared_unit_without_receivers_keeps_its_cost() -> None:
-    before = [priced("platform", quantize(1), quantize(2), quantize(0))]
+    before = [priced("platform", amount(1), amount(2), 0)]
     assert distribute_lines(before, {"platform": "even"}) == before
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from gpucost.core.access import FULL_ACCESS
-from gpucost.core.amounts import QUANTUM, Capacity, Costs
+from gpucost.core.amounts import SCALE, Capacity, Costs
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR
 from gpucost.core.model import Line
@@ -203,7 +203,7 @@ def held(fleet: SmallFleet, case: Case) -> tuple[dict[Key, list[Line]], list[Lin
 
 
 def assert_equal(costs: Costs, lines: list[Line]) -> None:
-    assert {name: Fraction(getattr(costs, name)) for name in Costs.names()} == small_fleets.sums(lines)
+    assert {name: Fraction(getattr(costs, name), SCALE) for name in Costs.names()} == small_fleets.sums(lines)
 
 
 @settings(max_examples=CASES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -258,11 +258,9 @@ def check_identity(report: CostReport, hours: list[Any]) -> None:
         costs, capacity = report.totals.costs, report.totals.capacity
         parts = [costs.effective_usd, costs.waste_usd, costs.unmeasured_usd]
         parts += [getattr(capacity, name) for name in small_fleets.PARTS]
-        assert sum(map(Fraction, parts)) == Fraction(capacity.node_cost_usd)
+        assert sum(parts) == capacity.node_cost_usd
         for name in Capacity.names():
-            assert Fraction(getattr(capacity, name)) == sum(
-                Fraction(getattr(hour.totals.capacity, name)) for hour in hours
-            )
+            assert getattr(capacity, name) == sum(getattr(hour.totals.capacity, name) for hour in hours)
 
 
 def check_idle(fleet: SmallFleet, case: Case, rows: list[Row], report: CostReport) -> None:
@@ -316,12 +314,12 @@ def check_idle(fleet: SmallFleet, case: Case, rows: list[Row], report: CostRepor
             assert row.idle is None
         else:
             assert row.idle is not None
-            assert abs(Fraction(row.idle.idle_usd) - amount) <= Fraction(QUANTUM) * len(slices)
+            assert abs(Fraction(row.idle.idle_usd, SCALE) - amount) <= Fraction(len(slices), SCALE)
     borne = [row.idle for row in [*rows, *([report.filtered_out] if report.filtered_out else [])]]
     if all_idle is not None:
-        assert sum(Fraction(row.idle_usd) for row in borne if row is not None) == all_idle
+        assert sum(Fraction(row.idle_usd, SCALE) for row in borne if row is not None) == all_idle
         if report.totals is not None and report.totals.capacity is not None and None not in borne:
             costs = [row.costs.allocated_usd for row in rows]
             costs += [report.filtered_out.costs.allocated_usd] if report.filtered_out else []
-            spent = sum(map(Fraction, costs)) + all_idle
-            assert spent == Fraction(report.totals.capacity.node_cost_usd)
+            spent = Fraction(sum(costs), SCALE) + all_idle
+            assert spent == Fraction(report.totals.capacity.node_cost_usd, SCALE)

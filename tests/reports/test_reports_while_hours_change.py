@@ -1,11 +1,9 @@
 """An hour that is replaced while a report reads it: the answer is of the version that was in force first."""
 
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 import pytest
-from gpucost.core.fixed_point import to_costs
 
 from gpucost.core.access import FULL_ACCESS
 from gpucost.core.errors import SourceError
@@ -18,7 +16,7 @@ from gpucost.reports.aggregation import CostReader
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
-from tests.records import line, record
+from tests.records import amount, line, record
 
 NOW = floor_hour(datetime.now(UTC))
 PERIOD = Period(NOW - HOUR, NOW)
@@ -30,12 +28,12 @@ class Restless(Ledger):
 
     def __init__(self, table: DynamoTable) -> None:
         super().__init__(table.client, table.name)
-        self.price = Decimal(1)
+        self.price = 1
         self.replace()
 
     def replace(self) -> None:
         self.price += 1
-        restated_line = line(usd=str(self.price))._replace(waste_usd=self.price - 1, effective_usd=Decimal(1))
+        restated_line = line(usd=str(self.price))._replace(waste_usd=amount(self.price - 1), effective_usd=amount(1))
         made = record([restated_line], hour=PERIOD.start)
         replacing = self.manifest("demo", PERIOD.start)
         self.publish(made, replacing=replacing, settings_version=1, now=datetime.now(UTC))
@@ -60,8 +58,8 @@ def test_repeatedly_restated_hour_is_reported_as_first_read(table: DynamoTable) 
     ledger = Restless(table)
     for price in (2, 3, 4):
         result, totals = read(table, ledger)
-        (costs,) = to_costs([*result.cells.values()])
-        assert costs.allocated_usd == totals.totals().costs.allocated_usd == price
+        (costs,) = result.cells.values()
+        assert costs.allocated_usd == totals.totals().costs.allocated_usd == amount(price)
 
 
 def test_rows_that_differ_from_sums_are_an_error(table: DynamoTable) -> None:

@@ -4,7 +4,6 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from gpucost.storage.bill_documents import day_document, read_day
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.compressed_documents import pack, unpack
 from tests.conftest import DynamoTable
+from tests.records import amount
 
 DAY = datetime(2026, 11, 19, tzinfo=UTC)
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -55,12 +55,12 @@ class WatchedClient:
         return call
 
 
-def billed(amount: str = "55.04", **changes: Any) -> BilledHour:
-    return replace(BilledHour(Decimal(amount), "USD", HOUR_MS, False), **changes)
+def billed(usd: str = "55.04", **changes: Any) -> BilledHour:
+    return replace(BilledHour(amount(usd), "USD", HOUR_MS, False), **changes)
 
 
 def bill(*amounts: str, is_final: bool = False) -> Bill:
-    return Bill({f"i-{number}": billed(amount) for number, amount in enumerate(amounts)}, {}, is_final)
+    return Bill({f"i-{number}": billed(usd) for number, usd in enumerate(amounts)}, {}, is_final)
 
 
 def store_of(table: DynamoTable, client: Any = None) -> BillStore:
@@ -73,18 +73,18 @@ def hours_of_day(*hours: int) -> list[datetime]:
 
 FULL = Bill(
     instances={
-        "i-a": billed("0.000000000001", currency="EUR", billed_ms=1, is_final=True, unblended=Decimal("1.5")),
+        "i-a": billed("0.000000000001", currency="EUR", billed_ms=1, is_final=True, unblended=amount("1.5")),
         "i-b": billed("12345678.123456789012"),
         "i-c": billed("0.000000000000"),
     },
     charges={
         "demo": [
-            ClusterCharge("unused-capacity-reservation", "arn:cr", Decimal("110.08"), "USD", Decimal(16)),
-            ClusterCharge("unused-capacity-reservation", "arn:cr-0", Decimal(1), "USD", Decimal(0)),
-            ClusterCharge("unused-savings-plan", "arn:sp", Decimal(3), "EUR"),
-            ClusterCharge("unused-savings-plan", "arn:sp", Decimal("19.5")),
+            ClusterCharge("unused-capacity-reservation", "arn:cr", amount("110.08"), "USD", amount(16)),
+            ClusterCharge("unused-capacity-reservation", "arn:cr-0", amount(1), "USD", 0),
+            ClusterCharge("unused-savings-plan", "arn:sp", amount(3), "EUR"),
+            ClusterCharge("unused-savings-plan", "arn:sp", amount("19.5")),
         ],
-        "eu": [ClusterCharge("unused-reservation", "arn:ri", Decimal(2), "EUR")],
+        "eu": [ClusterCharge("unused-reservation", "arn:ri", amount(2), "EUR")],
     },
     is_final=True,
 )
@@ -120,20 +120,20 @@ def test_same_prices_again_write_nothing(table: DynamoTable) -> None:
 
 BILLED = st.builds(
     BilledHour,
-    amount=st.sampled_from(["1", "2.5", "0.000000000001"]).map(Decimal),
+    amount=st.sampled_from(["1", "2.5", "0.000000000001"]).map(amount),
     currency=st.sampled_from(["USD", "EUR"]),
     billed_ms=st.sampled_from([HOUR_MS, 7]),
     is_final=st.booleans(),
-    unblended=st.sampled_from([None, Decimal(3)]),
+    unblended=st.sampled_from([None, amount(3)]),
 )
 CHARGES = st.lists(
     st.builds(
         ClusterCharge,
         kind=st.just("unused-capacity-reservation"),
         reference=st.sampled_from(["arn:a", "arn:b"]),
-        amount=st.sampled_from([Decimal(1), Decimal(2)]),
+        amount=st.sampled_from([amount(1), amount(2)]),
         currency=st.just("USD"),
-        gpu_hours=st.sampled_from([None, Decimal(8)]),
+        gpu_hours=st.sampled_from([None, amount(8)]),
     ),
     max_size=2,
     unique_by=lambda charge: charge.reference,
@@ -160,9 +160,9 @@ def test_any_day_is_read_as_stored(day: dict[int, Bill]) -> None:
         bill("1", "2", is_final=True),
         Bill({"i-0": billed("1"), "i-1": billed("2", is_final=True)}),
         Bill({"i-0": billed("1"), "i-1": billed("2", billed_ms=HOUR_MS - 1)}),
-        Bill({"i-0": billed("1"), "i-1": billed("2", unblended=Decimal(3))}),
+        Bill({"i-0": billed("1"), "i-1": billed("2", unblended=amount(3))}),
         Bill({"i-0": billed("1"), "i-1": billed("2", currency="EUR")}),
-        replace(bill("1", "2"), charges={"demo": [ClusterCharge("unused-savings-plan", "arn:sp", Decimal(1))]}),
+        replace(bill("1", "2"), charges={"demo": [ClusterCharge("unused-savings-plan", "arn:sp", amount(1))]}),
     ],
 )
 def test_changed_hours_are_listed_until_settled(table: DynamoTable, changed: Bill) -> None:
@@ -193,8 +193,8 @@ def test_hour_removed_from_the_bill_counts_as_changed(table: DynamoTable) -> Non
 
 def test_changes_of_one_day_are_kept_separately_even_if_reverted(table: DynamoTable) -> None:
     store = store_of(table)
-    for amount in ("1", "2", "1", "2"):
-        store.store(DAY, {hours_of_day(8)[0]: bill(amount), hours_of_day(9)[0]: bill("7")})
+    for usd in ("1", "2", "1", "2"):
+        store.store(DAY, {hours_of_day(8)[0]: bill(usd), hours_of_day(9)[0]: bill("7")})
     changes = store.changes()
     assert len(changes) == 3, "first, 1 → 2 (twice the same), 2 → 1"
     assert {hour for change in changes for hour in change.hours} == set(hours_of_day(8, 9))

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -21,11 +20,11 @@ from gpucost.storage.limits import LimitsStore
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
 from tests.core.test_metering import observation
-from tests.records import line, record
+from tests.records import amount, line, record
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 DAY_1 = NOW.replace(hour=0, minute=0, second=0) - 3 * DAY
-CHARGE = ClusterCharge("reservation", "r-1", Decimal(1), "USD", None)
+CHARGE = ClusterCharge("reservation", "r-1", amount(1), "USD", None)
 Item = dict[str, Any]
 
 
@@ -117,7 +116,7 @@ def test_damaged_item_is_repaired_by_restating_its_hour(stored_hour: StoredHour,
     for read in READERS.values():
         assert read(stored_hour)
     (day,) = stored_hour.rollups.days("demo", DAY_1, DAY_1 + DAY)
-    assert {unit: costs.allocated_usd for unit, costs in day.units.items()} == {"research": 5}
+    assert {unit: costs.allocated_usd for unit, costs in day.units.items()} == {"research": amount(5)}
     restatements = [
         (
             restatement.before.costs.allocated_usd if restatement.before else None,
@@ -126,7 +125,7 @@ def test_damaged_item_is_repaired_by_restating_its_hour(stored_hour: StoredHour,
         )
         for restatement in stored_hour.ledger.restatements("demo", DAY_1, DAY_1 + DAY)
     ]
-    expected = [(Decimal(2), Decimal(3), {"research"}), (Decimal(3), Decimal(5), {"research"})]
+    expected = [(amount(2), amount(3), {"research"}), (amount(3), amount(5), {"research"})]
     assert restatements == expected, "what was damaged is known from its lines"
 
 
@@ -162,4 +161,4 @@ def test_missing_summary_is_written_again_by_restating_its_hour(stored_hour: Sto
     stored_hour.publish("5", why="it was lost")
     (summary,) = stored_hour.ledger.summaries("demo", DAY_1, DAY_1 + DAY)
     assert summary.totals is not None
-    assert summary.totals.costs.allocated_usd == 5
+    assert summary.totals.costs.allocated_usd == amount(5)

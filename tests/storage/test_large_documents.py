@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from gpucost.core.amounts import quantize
 from gpucost.core.errors import ConflictError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, Quota
@@ -41,7 +40,7 @@ def numbers() -> random.Random:
     return random.Random(20)
 
 
-def amount(numbers: random.Random) -> Decimal:
+def random_usd(numbers: random.Random) -> Decimal:
     return Decimal(numbers.randrange(10**16)).scaleb(-12)
 
 
@@ -51,8 +50,8 @@ def idle_workloads(count: int, numbers: random.Random) -> Iterator[Alert]:
         name = f"train-{numbers.getrandbits(60):015x}"
         subject = Subject("demo", "research", f"team-{number % 50}", "Job", name)
         alert_notification = notification("idle-workload", since=NOON, hour=NOON, subject=subject)
-        figures = {**alert_notification.figures, "waste_usd_per_hour": amount(numbers), "gpus": amount(numbers)}
-        worst = (WastefulWorkload(subject.namespace, "Job", name, amount(numbers), amount(numbers)),)
+        figures = {**alert_notification.figures, "waste_usd_per_hour": random_usd(numbers), "gpus": random_usd(numbers)}
+        worst = (WastefulWorkload(subject.namespace, "Job", name, random_usd(numbers), random_usd(numbers)),)
         alert_notification = replace(
             alert_notification, id=f"demo/idle-workload/{name}", figures=figures, workloads=worst
         )
@@ -147,13 +146,13 @@ def test_document_too_large_for_a_transaction_is_refused(numbers: random.Random)
 def test_spend_sums_of_tens_of_thousands_of_units_are_stored(table: DynamoTable, numbers: random.Random) -> None:
     memory = DynamoSpendStore(table.client, table.name)
     units = [f"team-{numbers.getrandbits(60):015x}" for _ in range(25_000)]
-    part = MonthPart({unit: amount(numbers) for unit in units}, 100, "USD")
+    part = MonthPart({unit: random_usd(numbers) for unit in units}, 100, "USD")
     memory.put_month_part("demo", NOON, 1, part)
     assert memory.month_part("demo", NOON, 1) == part
     small = MonthPart({"team": Decimal(1)}, 5, "EUR")
     memory.put_month_part("demo", NOON, 1, small)
     assert memory.month_part("demo", NOON, 1) == small
-    first = ClusterDayToDate({unit: DayToDate(amount(numbers), amount(numbers)) for unit in units}, "spot")
+    first = ClusterDayToDate({unit: DayToDate(random_usd(numbers), random_usd(numbers)) for unit in units}, "spot")
     memory.put_day_to_date("demo", NOON, first)
     memory.put_day_to_date("demo", NOON, ClusterDayToDate({}, ""))
     assert memory.day_to_date("demo", NOON) == first
@@ -167,17 +166,17 @@ def test_day_of_thousands_of_business_units_is_summed(
     """A namespace that no business unit matches is one of its own."""
     lines = []
     for number in range(UNITS):
-        unit, usd = f"team-{numbers.getrandbits(60):015x}", amount(numbers)
-        effective, unmeasured = quantize(usd / 3), quantize(usd / 7)
+        unit, usd = f"team-{numbers.getrandbits(60):015x}", numbers.randrange(10**16)
+        effective, unmeasured = usd // 3, usd // 7
         lines.append(
             line(unit, unit, f"pod-{number}")._replace(
                 allocated_usd=usd,
                 effective_usd=effective,
                 unmeasured_usd=unmeasured,
                 waste_usd=usd - effective - unmeasured,
-                allocated_gpu_hours=amount(numbers),
-                effective_gpu_hours=amount(numbers),
-                unmeasured_gpu_hours=amount(numbers),
+                allocated_gpu_hours=numbers.randrange(10**16),
+                effective_gpu_hours=numbers.randrange(10**16),
+                unmeasured_gpu_hours=numbers.randrange(10**16),
             )
         )
     ledger, rollups = Ledger(table.client, table.name), RollupStore(table.client, table.name)
@@ -220,7 +219,7 @@ def test_limits_of_ten_thousand_quotas_fit(table: DynamoTable, numbers: random.R
 @pytest.mark.parametrize("name", ["memory", "waiting"])
 def test_day_with_ten_thousand_rows_is_stored(table: DynamoTable, numbers: random.Random, name: Any) -> None:
     days = DailyItems(table.client, table.name, name)
-    rows = [[f"{numbers.getrandbits(200):050x}", str(amount(numbers))] for _ in range(10_000)]
+    rows = [[f"{numbers.getrandbits(200):050x}", str(random_usd(numbers))] for _ in range(10_000)]
     days.put("demo", DAY, rows, NOON + timedelta(days=3650))
     assert days.read("demo", DAY, DAY + timedelta(days=1)) == {DAY: rows}
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -75,9 +74,9 @@ class RolledUpDay:
 
 def by_hand(lines: Any, key: Callable[[Line], Any]) -> dict[Any, Costs]:
     """Sums without any of the product's own."""
-    sums: dict[Any, dict[str, Decimal]] = {}
+    sums: dict[Any, dict[str, int]] = {}
     for summed_line in lines:
-        sum_of_key = sums.setdefault(key(summed_line), dict.fromkeys(Costs.names(), Decimal(0)))
+        sum_of_key = sums.setdefault(key(summed_line), dict.fromkeys(Costs.names(), 0))
         for name in Costs.names():
             if name != "unpriced_gpu_hours":
                 sum_of_key[name] += getattr(summed_line, name) or 0
