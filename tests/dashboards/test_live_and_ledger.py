@@ -20,6 +20,7 @@ from devstack.fleet.scenario import Scenario
 from devstack.fleet.scraping import MINUTE_MS
 from devstack.fleet.series import SimulatedSeries
 from devstack.prometheus import running_prometheus
+from gpucost.core.amounts import SCALE
 from gpucost.core.hours import floor_hour
 from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribute_hours
@@ -59,9 +60,9 @@ class Hour:
         for line in self.ledger.lines:
             allocated, effective, unmeasured = gpu_hours.get(line.business_unit, (Fraction(0),) * 3)
             gpu_hours[line.business_unit] = (
-                allocated + Fraction(line.allocated_gpu_hours),
-                effective + Fraction(line.effective_gpu_hours or 0),
-                unmeasured + Fraction(line.unmeasured_gpu_hours),
+                allocated + Fraction(line.allocated_gpu_hours, SCALE),
+                effective + Fraction(line.effective_gpu_hours or 0, SCALE),
+                unmeasured + Fraction(line.unmeasured_gpu_hours, SCALE),
             )
         return gpu_hours
 
@@ -140,7 +141,10 @@ def test_without_staleness_markers_ends_are_seen_five_minutes_later(hour: Hour, 
     units, allowed = hour.units(), allowed_deviations(hour, ends=UNMARKED_LAG_MINUTES)
     expectations = [within_bound(_held(unit), gpus[0], allowed[unit][0]) for unit, gpus in units.items()]
     (interrupted,) = (line for line in hour.ledger.lines if line.pod == "cuda-vector-add-5d8c-1")
-    pod, gpu_hours = f'pod:gpucost_allocated_gpus{{pod="{interrupted.pod}"}}', Fraction(interrupted.allocated_gpu_hours)
+    pod, gpu_hours = (
+        f'pod:gpucost_allocated_gpus{{pod="{interrupted.pod}"}}',
+        Fraction(interrupted.allocated_gpu_hours, SCALE),
+    )
     expectations.append(within_bound(pod, gpu_hours, Fraction(LAG_MINUTES, 60), is_within=False))
     series = [
         notation for notation in promtool_series(hour.scenario, marked=False) if notation["series"].startswith("kube_")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
-from gpucost.core.amounts import Capacity
+from gpucost.core.amounts import SCALE, Capacity
 from gpucost.core.model import HourRecord, Line
 from tests.system.timeline import Timeline
 
@@ -24,7 +24,7 @@ def assert_identity(record: HourRecord) -> None:
 
 def hours(record: HourRecord) -> dict[str, float]:
     """Allocated GPU-hours by pod."""
-    return {line.pod: float(line.allocated_gpu_hours) for line in record.lines}
+    return {line.pod: line.allocated_gpu_hours / SCALE for line in record.lines}
 
 
 def line(record: HourRecord, pod: str) -> Line:

@@ -7,11 +7,13 @@ from decimal import Decimal
 
 import pytest
 
+from gpucost.core.amounts import SCALE
 from gpucost.core.errors import MetricsTooLargeError
 from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
+from tests.records import amount
 from tests.system.limited import Traffic, limited
 from tests.system.timeline import HOUR, Timeline
 
@@ -68,7 +70,7 @@ def test_plain_hour_takes_at_most_eight_queries(prometheus: Callable[[str], str]
 def test_signal_is_read_under_each_of_its_names(prometheus: Callable[[str], str], signal: str) -> None:
     with counted(prometheus, cluster(8, signal=signal)) as (url, traffic):
         (record,) = attribute(url)
-    assert sorted(line.effective_usd or 0 for line in record.lines) == [Decimal(10 * i) / 8 for i in range(8)]
+    assert sorted(line.effective_usd or 0 for line in record.lines) == [amount(Decimal(10 * i) / 8) for i in range(8)]
     assert len(traffic.queries) == 7
     assert any("up%7B" in query and "dcgm" in query for query in traffic.queries)
 
@@ -81,14 +83,14 @@ def test_replicated_prometheus_takes_no_more_queries(prometheus: Callable[[str],
         timeline.families[metric] = replica_rows + for_other
     with counted(prometheus, timeline) as (url, traffic):
         (record,) = attribute(url)
-    assert [float(line.allocated_gpu_hours) for line in record.lines] == [1.0] * 8
+    assert [line.allocated_gpu_hours / SCALE for line in record.lines] == [1.0] * 8
     assert len(traffic.queries) == 7
 
 
 def test_24_hours_take_the_same_eight_queries(prometheus: Callable[[str], str]) -> None:
     with counted(prometheus, cluster(8, start=-25 * 60)) as (url, traffic):
         records = attribute(url, hours=24, more=BY_LABEL)
-    assert [float(line.allocated_gpu_hours) for record in records for line in record.lines] == [1.0] * 24 * 8
+    assert [line.allocated_gpu_hours / SCALE for record in records for line in record.lines] == [1.0] * 24 * 8
     assert len(traffic.queries) == 8
 
 
@@ -107,8 +109,8 @@ def test_pods_that_start_and_end_take_few_more_queries(prometheus: Callable[[str
     lines = {line.pod: line for line in record.lines}
     assert len(lines) == 19
     for name, minutes in {"early": 20, "late": 30, "later": 25}.items():
-        assert float(lines[name].allocated_gpu_hours) == pytest.approx(minutes / 60, abs=1 / 60)
-        assert float(lines[name].effective_usd or 0) == pytest.approx(0.5 * 10 * minutes / 60, abs=0.2)
+        assert lines[name].allocated_gpu_hours / SCALE == pytest.approx(minutes / 60, abs=1 / 60)
+        assert (lines[name].effective_usd or 0) / SCALE == pytest.approx(0.5 * 10 * minutes / 60, abs=0.2)
     counts = [query for query in traffic.queries if "%22count+DCGM" in query]
     assert len(counts) == 1
     assert "n4%3A9400" in counts[0]
@@ -143,7 +145,7 @@ def test_pods_without_gpus_are_not_queried(prometheus: Callable[[str], str]) -> 
 def test_outage_across_hour_edge_takes_two_more_queries(prometheus: Callable[[str], str]) -> None:
     with counted(prometheus, cluster(16, gap=(-10, 12))) as (url, traffic):
         (record,) = attribute(url)
-    assert {float(line.allocated_gpu_hours) for line in record.lines} == {1.0}
+    assert {line.allocated_gpu_hours / SCALE for line in record.lines} == {1.0}
     uid_queries = [query for query in traffic.queries if "0a1b-" in query]
     assert not uid_queries, "pods on both sides of a gap need no closer look"
     assert len(traffic.queries) <= 7 + 3

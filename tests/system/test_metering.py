@@ -5,6 +5,8 @@ from fractions import Fraction
 
 import pytest
 
+from gpucost.core.amounts import SCALE
+from tests.records import amount
 from tests.system.metered_hours import Attribute, fleet, hours, line
 from tests.system.timeline import Timeline
 
@@ -13,11 +15,11 @@ def test_pod_that_exists_all_hour_holds_its_units_all_hour(attribute: Attribute)
     timeline = fleet()
     timeline.pod("p", units=3)
     (record,) = attribute(timeline)
-    assert line(record, "p").allocated_gpu_hours == 3
+    assert line(record, "p").allocated_gpu_hours == amount(3)
     assert record.totals is not None
     assert record.totals.capacity is not None
-    assert record.totals.capacity.unallocated_gpu_hours == 1
-    assert record.totals.capacity.node_cost_usd == 40
+    assert record.totals.capacity.unallocated_gpu_hours == amount(1)
+    assert record.totals.capacity.node_cost_usd == amount(40)
 
 
 @pytest.mark.parametrize("step", [15.0, 30.0, 60.0, 70.0])
@@ -45,7 +47,7 @@ def test_gap_between_samples_of_a_pod_is_bridged(attribute: Attribute) -> None:
     timeline = fleet(gaps=[(20, 30)])
     timeline.pod("p", units=4)
     (record,) = attribute(timeline)
-    assert line(record, "p").allocated_gpu_hours == 4
+    assert line(record, "p").allocated_gpu_hours == amount(4)
     assert record.coverage is not None
     assert record.coverage.allocation == pytest.approx(Decimal(50) / 60, abs=Decimal("0.02"))
 
@@ -55,7 +57,7 @@ def test_gap_across_the_hours_edge_is_bridged(attribute: Attribute, gap: tuple[f
     timeline = fleet(gaps=[gap])
     timeline.pod("p", units=2)
     (record,) = attribute(timeline)
-    assert line(record, "p").allocated_gpu_hours == 2
+    assert line(record, "p").allocated_gpu_hours == amount(2)
 
 
 def test_free_gpus_in_a_long_gap_are_unobserved(attribute: Attribute) -> None:
@@ -64,7 +66,7 @@ def test_free_gpus_in_a_long_gap_are_unobserved(attribute: Attribute) -> None:
     (record,) = attribute(timeline)
     assert record.totals is not None
     assert record.totals.capacity is not None
-    assert float(record.totals.capacity.unobserved_gpu_hours) == pytest.approx(3 * 20 / 60, abs=3 / 60)
+    assert record.totals.capacity.unobserved_gpu_hours / SCALE == pytest.approx(3 * 20 / 60, abs=3 / 60)
 
 
 def test_restart_of_kube_state_metrics_under_another_instance_is_bridged(attribute: Attribute) -> None:
@@ -78,7 +80,7 @@ def test_restart_of_kube_state_metrics_under_another_instance_is_bridged(attribu
     assert hours(record) == {"p": 4.0}
     assert record.totals is not None
     assert record.totals.capacity is not None
-    assert record.totals.capacity.node_cost_usd == 40
+    assert record.totals.capacity.node_cost_usd == amount(40)
 
 
 def test_restart_of_a_replica_doubles_nothing(attribute: Attribute) -> None:
@@ -100,9 +102,9 @@ def test_image_pull_counts_as_allocated_waste(attribute: Attribute) -> None:
     timeline.device(0.8, 25, gpu=9, exported_pod="p", exported_namespace="team")
     (record,) = attribute(timeline)
     pod_line = line(record, "p")
-    assert float(pod_line.allocated_gpu_hours) == pytest.approx(50 / 60, abs=2 / 60)
+    assert pod_line.allocated_gpu_hours / SCALE == pytest.approx(50 / 60, abs=2 / 60)
     assert pod_line.effective_gpu_hours is not None
-    assert float(pod_line.effective_gpu_hours) == pytest.approx(0.8 * 35 / 60, abs=2 / 60)
+    assert pod_line.effective_gpu_hours / SCALE == pytest.approx(0.8 * 35 / 60, abs=2 / 60)
     assert pod_line.unmeasured_usd == 0
 
 
@@ -130,7 +132,7 @@ def test_reused_pod_name_is_two_pods(attribute: Attribute) -> None:
     timeline.pod("p", -65, 20, uid="first")
     timeline.pod("p", 30, 125, uid="second")
     (record,) = attribute(timeline)
-    by_uid = {line.uid: float(line.allocated_gpu_hours) for line in record.lines}
+    by_uid = {line.uid: line.allocated_gpu_hours / SCALE for line in record.lines}
     assert by_uid == {"first": pytest.approx(20 / 60, abs=1 / 60), "second": pytest.approx(30 / 60, abs=1 / 60)}
 
 
@@ -150,8 +152,8 @@ def test_a_booting_node_is_stranded_until_it_advertises(attribute: Attribute) ->
     (record,) = attribute(timeline)
     assert record.totals is not None
     assert record.totals.capacity is not None
-    assert float(record.totals.capacity.stranded_gpu_hours) == pytest.approx(8 * 15 / 60, abs=16 / 60)
-    assert float(record.totals.capacity.capacity_gpu_hours) == pytest.approx(4 + 8 * 50 / 60, abs=8 / 60)
+    assert record.totals.capacity.stranded_gpu_hours / SCALE == pytest.approx(8 * 15 / 60, abs=16 / 60)
+    assert record.totals.capacity.capacity_gpu_hours / SCALE == pytest.approx(4 + 8 * 50 / 60, abs=8 / 60)
 
 
 MIG = {"node_kubernetes_io_instance_type": "p4d.24xlarge", "nvidia_com_gpu_product": "NVIDIA-A100-SXM4-40GB"}
@@ -177,10 +179,10 @@ def test_gpu_share_of_a_unit(
     timeline.node(capacity={resource: capacity}, labels=labels)
     timeline.pod("p", units=2, resource=resource)
     (record,) = attribute(timeline)
-    assert float(line(record, "p").allocated_gpu_hours) == pytest.approx(float(2 * share), rel=1e-11)
+    assert line(record, "p").allocated_gpu_hours / SCALE == pytest.approx(float(2 * share), rel=1e-11)
     assert record.totals is not None
     assert record.totals.capacity is not None
-    assert record.totals.capacity.node_cost_usd == 80
+    assert record.totals.capacity.node_cost_usd == amount(80)
 
 
 def test_largest_init_container_counts_if_it_requests_more(attribute: Attribute) -> None:
@@ -248,8 +250,8 @@ def test_allocation_above_capacity_shows_as_residual(attribute: Attribute) -> No
     (record,) = attribute(timeline)
     assert record.totals is not None
     assert record.totals.capacity is not None
-    assert line(record, "p").allocated_usd == 30
-    assert record.totals.capacity.residual_usd == -20
+    assert line(record, "p").allocated_usd == amount(30)
+    assert record.totals.capacity.residual_usd == amount(-20)
     (note,) = record.notes
     assert note == (
         "suspect samples: pods hold 2.000 GPU-hours more of node 'n1' than it has; its residual is negative"

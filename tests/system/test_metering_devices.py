@@ -4,6 +4,8 @@ from decimal import Decimal
 
 import pytest
 
+from gpucost.core.amounts import SCALE
+from tests.records import amount
 from tests.system.metered_hours import Attribute, fleet, hours, line
 from tests.system.timeline import Timeline
 
@@ -16,8 +18,8 @@ def test_use_is_measured_per_pod_over_its_devices(attribute: Attribute) -> None:
     (record,) = attribute(timeline)
     pod_line = line(record, "p")
     assert (pod_line.utilization, pod_line.utilization_source) == (Decimal("0.3"), "pod")
-    assert pod_line.effective_gpu_hours == Decimal("0.6")
-    assert pod_line.effective_usd == 6
+    assert pod_line.effective_gpu_hours == amount("0.6")
+    assert pod_line.effective_usd == amount(6)
 
 
 def test_unobserved_use_is_unmeasured_not_waste(attribute: Attribute) -> None:
@@ -28,16 +30,16 @@ def test_unobserved_use_is_unmeasured_not_waste(attribute: Attribute) -> None:
     timeline.device(0.25, gpu=10, exported_pod="seen", exported_namespace="team")
     timeline.device(0.5, -65, 30, gpu=11, exported_pod="half", exported_namespace="team")
     (record,) = attribute(timeline)
-    assert line(record, "seen").effective_gpu_hours == Decimal("0.25")
+    assert line(record, "seen").effective_gpu_hours == amount("0.25")
     unseen = line(record, "unseen")
     assert unseen.effective_usd is None
     assert unseen.waste_usd is None
-    assert unseen.unmeasured_usd == 10
+    assert unseen.unmeasured_usd == amount(10)
     assert unseen.utilization_source == "none"
     shared_line = line(record, "half")
-    assert float(shared_line.unmeasured_usd) == pytest.approx(5, abs=0.2)
+    assert shared_line.unmeasured_usd / SCALE == pytest.approx(5, abs=0.2)
     assert shared_line.effective_usd is not None
-    assert float(shared_line.effective_usd) == pytest.approx(2.5, abs=0.2)
+    assert shared_line.effective_usd / SCALE == pytest.approx(2.5, abs=0.2)
 
 
 def test_values_above_1_are_capped_and_nan_is_not_a_measurement(attribute: Attribute) -> None:
@@ -47,7 +49,7 @@ def test_values_above_1_are_capped_and_nan_is_not_a_measurement(attribute: Attri
     timeline.device(1.7, gpu=10, exported_pod="busy", exported_namespace="team")
     timeline.device("NaN", gpu=11, exported_pod="broken", exported_namespace="team")
     (record,) = attribute(timeline)
-    assert line(record, "busy").effective_gpu_hours == 1
+    assert line(record, "busy").effective_gpu_hours == amount(1)
     assert line(record, "broken").effective_gpu_hours is None
     assert any("broken" in note for note in record.notes)
 
@@ -66,7 +68,7 @@ def test_workload_is_recognized_under_all_scrape_labels(attribute: Attribute, la
     timeline.device(0.4, gpu=10, **labels)
     timeline.device(0.9, gpu=11, pod="dcgm-exporter-x", namespace="gpu-operator")
     (record,) = attribute(timeline)
-    assert line(record, "p").effective_gpu_hours == Decimal("0.4")
+    assert line(record, "p").effective_gpu_hours == amount("0.4")
 
 
 def test_sharers_split_the_utilization_of_their_device(attribute: Attribute) -> None:
@@ -90,7 +92,7 @@ def test_successive_pods_on_a_gpu_are_not_sharing(attribute: Attribute) -> None:
     timeline.device(0.8, 30, 125, gpu=10, exported_pod="then", exported_namespace="team")
     (record,) = attribute(timeline)
     assert {line.utilization_source for line in record.lines} == {"pod"}
-    assert float(line(record, "then").effective_gpu_hours or 0) == pytest.approx(0.4, abs=0.02)
+    assert (line(record, "then").effective_gpu_hours or 0) / SCALE == pytest.approx(0.4, abs=0.02)
 
 
 def test_gpus_missing_in_the_exporter_do_not_change_the_cost_of_others(attribute: Attribute) -> None:
@@ -104,7 +106,7 @@ def test_gpus_missing_in_the_exporter_do_not_change_the_cost_of_others(attribute
     assert set(hours(record).values()) == {1.0}
     assert record.totals is not None
     assert record.totals.capacity is not None
-    assert record.totals.capacity.unallocated_gpu_hours == 4
+    assert record.totals.capacity.unallocated_gpu_hours == amount(4)
 
 
 def test_device_replaced_within_the_hour_counts_as_the_same_device(attribute: Attribute) -> None:
@@ -115,7 +117,7 @@ def test_device_replaced_within_the_hour_counts_as_the_same_device(attribute: At
     timeline.device(0.4, -65, 30, gpu=0, exported_pod="p", exported_namespace="team")
     timeline.device(0.4, 30, 125, gpu=1, exported_pod="p", exported_namespace="team")
     (record,) = attribute(timeline)
-    assert float(line(record, "p").effective_gpu_hours or 0) == pytest.approx(0.4, abs=0.01)
+    assert (line(record, "p").effective_gpu_hours or 0) / SCALE == pytest.approx(0.4, abs=0.01)
     assert line(record, "p").unmeasured_gpu_hours == 0
 
 
@@ -127,8 +129,8 @@ def test_device_scraped_by_two_jobs_counts_once(attribute: Attribute) -> None:
         workload = {"exported_pod": "p", "exported_namespace": "team"}
         timeline.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", -65, 30, 0.8, **labels, **workload)
     (record,) = attribute(timeline)
-    assert float(line(record, "p").effective_gpu_hours or 0) == pytest.approx(0.4, abs=0.02)
-    assert float(line(record, "p").unmeasured_gpu_hours) == pytest.approx(0.5, abs=0.02)
+    assert (line(record, "p").effective_gpu_hours or 0) / SCALE == pytest.approx(0.4, abs=0.02)
+    assert line(record, "p").unmeasured_gpu_hours / SCALE == pytest.approx(0.5, abs=0.02)
 
 
 def test_prometheus_replicas_do_not_shorten_the_interval(attribute: Attribute) -> None:
@@ -143,7 +145,7 @@ def test_prometheus_replicas_do_not_shorten_the_interval(attribute: Attribute) -
     (record,) = attribute(timeline)
     assert record.coverage is not None
     assert record.coverage.allocation == 1
-    assert float(line(record, "p").effective_gpu_hours or 0) == pytest.approx(0.25, abs=0.02)
+    assert (line(record, "p").effective_gpu_hours or 0) / SCALE == pytest.approx(0.25, abs=0.02)
 
 
 def test_overwritten_labels_are_read_under_exported_names(attribute: Attribute) -> None:
@@ -186,5 +188,5 @@ def test_partly_observed_sharer_is_credited_at_most_its_allocation(attribute: At
     timeline.device(1.0, -65, 30, exported_pod="greedy", exported_namespace="team")
     (record,) = attribute(timeline)
     pod_line = line(record, "greedy")
-    assert float(pod_line.effective_gpu_hours or 0) == pytest.approx(0.125, abs=0.01)
-    assert float(pod_line.unmeasured_gpu_hours) == pytest.approx(0.125, abs=0.01)
+    assert (pod_line.effective_gpu_hours or 0) / SCALE == pytest.approx(0.125, abs=0.01)
+    assert pod_line.unmeasured_gpu_hours / SCALE == pytest.approx(0.125, abs=0.01)

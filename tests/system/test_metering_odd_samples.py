@@ -18,6 +18,7 @@ from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus import queries as names
 from gpucost.sources.prometheus.client import PrometheusClient, Series
+from tests.records import amount
 from tests.system.metered_hours import assert_identity, fleet
 from tests.system.timeline import HOUR, Timeline
 
@@ -131,9 +132,9 @@ def test_non_numeric_use_is_unobserved(url: str, odd: str) -> None:
     record, sound = attributed(url, name_of(SIGNAL, odd, "all")), attributed(url, "sound")
     assert any("has values that are not numbers; they count as unobserved" in note for note in record.notes)
     assert {line.pod: line.effective_usd for line in record.lines if line.effective_usd} == {}
-    assert {line.effective_usd for line in sound.lines if line.pod == "stays"} == {5}
+    assert {line.effective_usd for line in sound.lines if line.pod == "stays"} == {amount(5)}
     single_odd = attributed(url, name_of(SIGNAL, odd, "one"))
-    assert {line.effective_usd for line in single_odd.lines if line.pod == "stays"} == {5}
+    assert {line.effective_usd for line in single_odd.lines if line.pod == "stays"} == {amount(5)}
 
 
 def test_invalid_statistic_gives_the_hour_or_a_single_sentence(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

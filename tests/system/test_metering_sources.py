@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from gpucost.core.amounts import SCALE
+from tests.records import amount
 from tests.system.metered_hours import Attribute, fleet, hours, line
 from tests.system.timeline import Timeline
 
@@ -49,7 +51,7 @@ def test_scrape_labels_do_not_hide_exporter_labels(attribute: Attribute, label: 
     (record,) = attribute(relabeled)
     pod_line = line(record, "p")
     assert (pod_line.namespace, pod_line.workload_kind, pod_line.workload) == ("team", "StatefulSet", "trainer")
-    assert pod_line.allocated_gpu_hours == 1
+    assert pod_line.allocated_gpu_hours == amount(1)
 
 
 @pytest.mark.parametrize("names", [("a", "z"), ("z", "a")])
@@ -73,7 +75,7 @@ def test_longest_lasting_labels_count_under_constant_capacity(attribute: Attribu
         timeline.add("kube_node_labels", start, end, node="n1", label_nvidia_com_gpu_replicas=replicas, **labels, **ksm)
     timeline.pod("p")
     (record,) = attribute(timeline)
-    assert float(line(record, "p").allocated_gpu_hours) == share
+    assert line(record, "p").allocated_gpu_hours / SCALE == share
 
 
 @pytest.mark.parametrize("briefly", [0, 1])
@@ -84,5 +86,5 @@ def test_densest_series_replaces_missing_up_of_an_exporter(attribute: Attribute,
     timeline.device(0.5, gpu=1 - briefly, exported_pod="p", exported_namespace="team")
     timeline.device(0.5, 10, 20, gpu=briefly)
     (record,) = attribute(timeline)
-    assert line(record, "p").effective_usd == 5
+    assert line(record, "p").effective_usd == amount(5)
     assert line(record, "p").unmeasured_usd == 0

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from gpucost.core.amounts import SCALE
 from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings_document import parse_settings
@@ -43,7 +44,7 @@ def fleet(end: float = 125, **settings: object) -> Timeline:
 
 
 def cost(record: HourRecord) -> float | None:
-    return float(record.totals.costs.allocated_usd) if record.totals else None
+    return record.totals.costs.allocated_usd / SCALE if record.totals else None
 
 
 @pytest.mark.parametrize("step", [15.0, 60.0])

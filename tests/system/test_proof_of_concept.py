@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from gpucost.core.amounts import SCALE
 from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings_document import parse_settings
@@ -61,15 +62,15 @@ def table(request: pytest.FixtureRequest, prometheus: Callable[[str], str]) -> C
 
 def test_published_table_is_reproduced(table: Callable[[int], HourRecord]) -> None:
     units = table(100).by_business_unit()
-    assert {name: float(costs.allocated_usd) for name, costs in units.items()} == pytest.approx(ALLOCATED, rel=1e-9)
-    effective = {name: float(costs.effective_usd) for name, costs in units.items()}
+    assert {name: costs.allocated_usd / SCALE for name, costs in units.items()} == pytest.approx(ALLOCATED, rel=1e-9)
+    effective = {name: costs.effective_usd / SCALE for name, costs in units.items()}
     assert effective == pytest.approx(PUBLISHED_EFFECTIVE, rel=1e-9)
-    assert {name: float(costs.waste_usd) for name, costs in units.items()} == pytest.approx(PUBLISHED_WASTE, rel=1e-9)
+    assert {name: costs.waste_usd / SCALE for name, costs in units.items()} == pytest.approx(PUBLISHED_WASTE, rel=1e-9)
 
 
 def test_product_gives_the_correct_table(table: Callable[[int], HourRecord]) -> None:
     units = table(1).by_business_unit()
-    assert {name: float(costs.allocated_usd) for name, costs in units.items()} == pytest.approx(ALLOCATED, rel=1e-9)
-    assert {name: float(costs.effective_usd) for name, costs in units.items()} == pytest.approx(
+    assert {name: costs.allocated_usd / SCALE for name, costs in units.items()} == pytest.approx(ALLOCATED, rel=1e-9)
+    assert {name: costs.effective_usd / SCALE for name, costs in units.items()} == pytest.approx(
         RIGHT_EFFECTIVE, rel=1e-9
     )

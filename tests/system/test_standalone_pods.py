@@ -4,6 +4,8 @@ from decimal import Decimal
 
 import pytest
 
+from gpucost.core.amounts import SCALE
+from tests.records import amount
 from tests.system.metered_hours import Attribute, hours, line
 from tests.system.timeline import Timeline
 
@@ -25,7 +27,7 @@ def test_pod_that_holds_all_gpus_all_hour_is_measured_without_labels(attribute: 
     (record,) = attribute(timeline)
     pod_line = line(record, "p")
     assert (pod_line.utilization_source, pod_line.utilization) == ("pod", Decimal("0.4"))
-    assert pod_line.effective_usd == 8
+    assert pod_line.effective_usd == amount(8)
     assert pod_line.unmeasured_usd == 0
 
 
@@ -96,16 +98,16 @@ def test_fraction_of_a_gpu_counts_as_that(attribute: Attribute, instance_type: s
     (record,) = attribute(timeline)
     pod_line = line(record, "p")
     assert pod_line.gpu_share == Decimal(share)
-    assert float(pod_line.allocated_gpu_hours) == pytest.approx(float(share) * 0.75, abs=0.01)
+    assert pod_line.allocated_gpu_hours / SCALE == pytest.approx(float(share) * 0.75, abs=0.01)
     assert pod_line.utilization_source == "pod"
     assert record.coverage is not None
     assert record.coverage.utilization == 1
     assert record.totals is not None
     capacity = record.totals.capacity
     assert capacity is not None
-    assert capacity.capacity_gpu_hours == Decimal(share)
-    assert capacity.node_cost_usd == 10 * Decimal(share)
-    assert float(capacity.unallocated_gpu_hours) == pytest.approx(float(share) * 0.25, abs=0.01)
+    assert capacity.capacity_gpu_hours == amount(share)
+    assert capacity.node_cost_usd == amount(10 * Decimal(share))
+    assert capacity.unallocated_gpu_hours / SCALE == pytest.approx(float(share) * 0.25, abs=0.01)
     assert capacity.stranded_gpu_hours == 0
 
 
@@ -116,7 +118,7 @@ def test_fraction_counts_without_capacity_metrics(attribute: Attribute) -> None:
     timeline.pod("p")
     (record,) = attribute(timeline)
     assert line(record, "p").gpu_share == Decimal("0.25")
-    assert line(record, "p").allocated_usd == Decimal("2.5")
+    assert line(record, "p").allocated_usd == amount("2.5")
 
 
 def test_unobserved_fraction_weighs_as_a_whole_device(attribute: Attribute) -> None:

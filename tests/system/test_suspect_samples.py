@@ -12,12 +12,14 @@ from decimal import Decimal
 import pytest
 
 from devstack.prometheus import running_prometheus
+from gpucost.core.amounts import SCALE, to_decimal
 from gpucost.core.metering.implausible_samples import SUSPECT
 from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus import queries as names
+from tests.records import amount
 from tests.system.metered_hours import assert_identity
 from tests.system.timeline import HOUR, Timeline
 
@@ -228,7 +230,9 @@ def attributed(url: str, name: str, sources: str = "") -> HourRecord:
 def bills(record: HourRecord) -> dict[str, Decimal]:
     gpu_hours: dict[str, Decimal] = {}
     for line in record.lines:
-        gpu_hours[line.business_unit] = gpu_hours.get(line.business_unit, Decimal(0)) + (line.allocated_usd or 0)
+        gpu_hours[line.business_unit] = gpu_hours.get(line.business_unit, Decimal(0)) + to_decimal(
+            line.allocated_usd or 0
+        )
     return gpu_hours
 
 
@@ -246,16 +250,16 @@ def test_forged_samples_leave_a_note_and_are_not_billed(url: str, name: str) -> 
     suspect = [note for note in record.notes if note.startswith(SUSPECT)]
     assert any(attack.note in note for note in suspect) == bool(attack.note), record.notes
     assert record.status == "complete"
-    assert {line.pod: line.allocated_gpu_hours for line in record.lines} == attack.held
+    assert {line.pod: to_decimal(line.allocated_gpu_hours) for line in record.lines} == attack.held
     assert record.totals is not None
     assert record.totals.capacity is not None
-    assert record.totals.capacity.unobserved_gpu_hours == attack.unobserved
-    assert record.totals.capacity.residual_usd == attack.residual
+    assert record.totals.capacity.unobserved_gpu_hours == amount(attack.unobserved)
+    assert record.totals.capacity.residual_usd == amount(attack.residual)
     assert max((line.units for line in record.lines), default=0) <= 4
     for unit, usd in bills(record).items():  # no unit pays for GPUs that another unit held
         made_up = 10 * attack.held.get("ghost", Decimal(0)) if unit == "research" else Decimal(0)
         assert unit == "team" or usd <= bills(sound).get(unit, Decimal(0)) + made_up
-    effective = {line.pod: line.effective_gpu_hours for line in record.lines}
+    effective = {line.pod: line.figures()["effective_gpu_hours"] for line in record.lines}
     if "victim" in effective:
         assert effective["victim"] == attack.effective_of_victim
     if not attack.note:
@@ -309,9 +313,9 @@ def test_implausible_use_is_not_observed(prometheus: Callable[[str], str], odd: 
     record = attributed(prometheus(timeline.text()), "odd")
     of_pods = {line.pod: line for line in record.lines}
     assert of_pods["victim"].effective_usd is None
-    assert of_pods["victim"].unmeasured_usd == 20
-    assert float(of_pods["neighbor"].unmeasured_gpu_hours) == pytest.approx(0.5, abs=0.02)
-    assert float(of_pods["neighbor"].effective_gpu_hours or 0) == pytest.approx(0.25, abs=0.02)
+    assert of_pods["victim"].unmeasured_usd == amount(20)
+    assert of_pods["neighbor"].unmeasured_gpu_hours / SCALE == pytest.approx(0.5, abs=0.02)
+    assert (of_pods["neighbor"].effective_gpu_hours or 0) / SCALE == pytest.approx(0.25, abs=0.02)
     assert sum("where 1 is full use; they count as unobserved" in note for note in record.notes) == 2
 
 
@@ -322,7 +326,7 @@ def test_forged_gpu_measures_nothing_without_a_gpu_count(prometheus: Callable[[s
     record = attributed(prometheus(timeline.text()), "unknown")
     of_pods = {line.pod: line for line in record.lines}
     assert of_pods["victim"].effective_usd is None
-    assert of_pods["neighbor"].effective_usd == 2
+    assert of_pods["neighbor"].effective_usd == amount(2)
     assert any("contradict each other about 3 devices" in note for note in record.notes)
 
 
