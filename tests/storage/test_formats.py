@@ -25,7 +25,7 @@ def small_pieces(size: int) -> Iterator[None]:
 
 def test_missing_chunk_of_lines_is_noticed() -> None:
     lines = [line(pod=f"p{i:03d}", usd=f"{i}.{i:012d}") for i in range(40)]
-    with small_pieces(500):
+    with small_pieces(300):
         pieces = line_items(PARTITION, "1-x#u", lines, int(time.time()) + 9)
     assert len(pieces) > 2
     assert read_line_items(pieces) == lines

@@ -257,7 +257,7 @@ def test_restatement_of_more_units_than_an_item_holds_is_complete(
     table: DynamoTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every namespace may be a business unit of its own; here items are small, so that few are enough."""
-    monkeypatch.setattr(compressed_documents, "CHUNK_BYTES", 300)
+    monkeypatch.setattr(compressed_documents, "CHUNK_BYTES", 200)
     ledger = Ledger(table.client, table.name)
     for usd in ("1", "2", "3"):
         lines = [line(f"unit-{number}", "n", "p", usd) for number in range(40)]
