@@ -1,10 +1,12 @@
 """Tables of figures read back equal, to the last digit, whatever they hold."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.core.amounts import Costs
+from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.storage.amount_columns import pack_table, unpack_table, unpack_units
+from gpucost.storage.compressed_documents import read_totals_text, totals_text
 from tests.records import amount
 
 amounts = st.integers(-(10**27), 10**27)
@@ -27,6 +29,21 @@ def test_table_of_distinct_keys_is_a_mapping_of_its_rows(rows: list[tuple[tuple[
 @given(st.lists(st.tuples(texts, costs), max_size=8, unique_by=lambda row: row[0]))
 def test_table_of_units_is_a_mapping_of_its_rows(rows: list[tuple[str, Costs]]) -> None:
     assert unpack_units(pack_table([((unit,), costs) for unit, costs in rows])) == dict(rows)
+
+
+@given(costs, st.none() | st.builds(Capacity, *(amounts for _ in Capacity.names())))
+def test_totals_are_read_as_written(total_costs: Costs, capacity: Capacity | None) -> None:
+    totals = Totals(total_costs, capacity)
+    assert read_totals_text(totals_text(totals)) == totals
+
+
+@pytest.mark.parametrize("damaged", ["1.5", '"1"', "null", "1e3"])
+def test_totals_that_are_not_whole_numbers_are_refused(damaged: str) -> None:
+    """Their text has no checksum."""
+    totals = totals_text(Totals(Costs(waste_usd=17), Capacity(host_usd=19)))
+    for number in ("17", "19"):
+        with pytest.raises(TypeError):
+            read_totals_text(totals.replace(number, damaged))
 
 
 def test_amounts_that_follow_from_others_take_no_space() -> None:
