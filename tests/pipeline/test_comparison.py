@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from gpucost.core.amounts import quantize
+from gpucost.core.amounts import SCALE, quantize
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.pricing.price_split import InstanceShape
@@ -53,10 +53,10 @@ def test_every_policy_sums_to_the_same_node_cost(system: System) -> None:
     }
     assert {sums.policy for sums in comparison} == parts.keys()
     for sums in comparison:
-        assert abs(Fraction(sums.units["a"].allocated_usd) - 15 * parts[sums.policy]) <= Fraction(3, 10**12)
+        assert abs(Fraction(sums.units["a"].allocated_usd, SCALE) - 15 * parts[sums.policy]) <= Fraction(3, 10**12)
         assert sums.capacity is not None
         assert (sums.hours, sums.capacity.node_cost_usd, sums.notes) == (3, amount(30), {})
-        assert sums.capacity.host_usd == 30 - 3 * quantize(10 * parts[sums.policy])
+        assert sums.capacity.host_usd == amount(30) - 3 * quantize(10 * parts[sums.policy])
 
 
 def test_comparison_changes_nothing_and_skips_hours_without_usage(system: System) -> None:

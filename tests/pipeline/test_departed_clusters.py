@@ -26,7 +26,7 @@ from gpucost.storage.ports import Departure, StoredSettings
 from gpucost.storage.rollups import RollupStore
 from gpucost.storage.settings_store import DynamoSettingsStore
 from tests.conftest import DynamoTable
-from tests.records import line, record
+from tests.records import amount, line, record
 
 SEPTEMBER, OCTOBER, NOVEMBER = (datetime(2026, month, 1, tzinfo=UTC) for month in (9, 10, 11))
 LEFT = datetime(2026, 10, 5, 7, 20, tzinfo=UTC)
@@ -92,7 +92,7 @@ def test_past_of_a_departed_cluster_stays_and_months_add_up_to_their_quarter(fle
     assert fleet.costs(SEPTEMBER, NOVEMBER) == {"east": 30, "west": 3}
     only = fleet.reports().costs(parameters(OCTOBER, OCTOBER + DAY, cluster="west"), scope=FULL_ACCESS)
     assert only.totals is not None
-    assert only.totals.costs.allocated_usd == 2
+    assert only.totals.costs.allocated_usd == amount(2)
 
 
 def test_no_further_hours_of_a_departed_cluster_are_expected(fleet: Fleet) -> None:
@@ -114,7 +114,7 @@ def test_scoped_caller_sees_only_its_units_of_a_departed_cluster(fleet: Fleet) -
     unit = line().business_unit
     report = fleet.reports().business_unit(unit, parameters(SEPTEMBER, NOVEMBER), scope=Scope(frozenset({unit})))
     assert report.totals is not None
-    assert report.totals.costs.allocated_usd == 33
+    assert report.totals.costs.allocated_usd == amount(33)
     with pytest.raises(AccessDeniedError):
         fleet.reports().business_unit(unit, parameters(SEPTEMBER, NOVEMBER), scope=Scope(frozenset({"others"})))
 

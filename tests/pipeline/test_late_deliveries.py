@@ -18,7 +18,7 @@ from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from tests.conftest import DynamoTable
 from tests.pipeline.test_restate import NOW, OnePod, System, document
-from tests.records import HOUR
+from tests.records import HOUR, amount
 
 
 class InterleavedClient:
@@ -44,7 +44,7 @@ def test_late_delivery_keeps_the_usage_that_later_versions_use(table: DynamoTabl
     system.attribute(ledger=Ledger(InterleavedClient(table.client, meanwhile), table.name))
     system.push(30)
     assert system.restate(version=3) == [3]
-    assert system.line().allocated_usd == 30
+    assert system.line().allocated_usd == amount(30)
 
 
 def test_late_restatement_keeps_the_chain_and_newer_settings(table: DynamoTable) -> None:
@@ -59,7 +59,7 @@ def test_late_restatement_keeps_the_chain_and_newer_settings(table: DynamoTable)
 
     assert system.restate(version=2, ledger=Ledger(InterleavedClient(table.client, meanwhile), table.name)) == [3]
     assert system.restate(version=2) == [3], "delivered again"
-    assert system.line().allocated_usd == 30
+    assert system.line().allocated_usd == amount(30)
     assert [
         restatement.after.costs.allocated_usd
         for restatement in system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH)
@@ -76,7 +76,7 @@ def test_older_settings_do_not_replace_newer_ones_without_changes(table: DynamoT
     system.push(12)
     assert system.restate(version=3) == [2], "the same figures, now as version 3"
     assert system.restate(version=2) == [2], "it was received first and delivered last"
-    assert system.line().allocated_usd == 12
+    assert system.line().allocated_usd == amount(12)
     assert system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH) == [], "nothing changed"
     system.push(20)
     assert system.restate(version=4) == [3]
@@ -92,7 +92,7 @@ def test_cached_settings_of_a_warm_function_do_not_replace_newer_ones(table: Dyn
     others.push(document(12), author="me", now=NOW)
     assert system.store.current().version == 2, "less than a minute old"
     assert system.restate(version=2) == [2]
-    assert system.line().allocated_usd == 12
+    assert system.line().allocated_usd == amount(12)
 
 
 def test_later_price_is_rated_with_the_requested_settings(table: DynamoTable) -> None:
@@ -107,7 +107,7 @@ def test_later_price_is_rated_with_the_requested_settings(table: DynamoTable) ->
     price = Price("on-demand", "node-hour", Decimal(32), applies_to, "USD", HOUR - timedelta(days=1), None)
     system.book.replace("on-demand", [price], rated_until=NOW, now=NOW)
     assert system.restate(version=None) == [3]
-    assert system.line().allocated_usd == Decimal("2.8"), "an eighth of the node, with the discount"
+    assert system.line().allocated_usd == amount("2.8"), "an eighth of the node, with the discount"
 
 
 def test_winning_restatement_of_two_with_the_same_figures_is_listed(table: DynamoTable) -> None:
@@ -171,7 +171,7 @@ def test_figures_are_published_after_an_incomplete_concurrent_delivery(table: Dy
     manifest = system.ledger.manifest("demo", HOUR)
     assert manifest is not None
     assert (manifest.status, manifest.version, manifest.next_attempt_at) == ("complete", 2, None)
-    assert system.line().allocated_usd == 12
+    assert system.line().allocated_usd == amount(12)
 
 
 def test_hour_blocked_by_other_transactions_is_delivered_again(table: DynamoTable) -> None:
@@ -193,7 +193,7 @@ def test_hour_blocked_by_other_transactions_is_delivered_again(table: DynamoTabl
         patch.setattr("gpucost.storage.table.MAX_ATTEMPTS", 2)
         system.attribute(ledger=Ledger(Busy(), table.name), origin="backfill")
     system.attribute(origin="backfill")
-    assert system.line().allocated_usd == 12
+    assert system.line().allocated_usd == amount(12)
 
 
 def test_hour_records_that_a_backfill_requested_it_first(table: DynamoTable) -> None:

@@ -184,7 +184,7 @@ def test_new_price_restates_the_hour_from_stored_usage(system: System) -> None:
     system.push(20)
     assert system.restate() == [2]
     assert system.metrics.queries == 1
-    assert system.line().allocated_usd == 20
+    assert system.line().allocated_usd == amount(20)
     (summary,) = system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)
     assert summary.totals is not None
     assert summary.totals.capacity is not None
@@ -211,7 +211,7 @@ def test_implausibly_large_hour_becomes_incomplete_and_is_tried_again(system: Sy
     assert (after.status, after.next_attempt_at is not None) == ("incomplete", True)
     assert after.notes[0].startswith("suspect samples: figures exceed 1,000,000,000,000 USD or GPU-hours")
     system.attribute(version=2, origin="backfill")
-    assert system.line().allocated_usd == 20
+    assert system.line().allocated_usd == amount(20)
 
 
 def test_changes_and_reason_are_stored_with_the_hour(system: System) -> None:
@@ -343,4 +343,4 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(system: Syst
     assert {restatement.after.costs.allocated_usd for restatement in restated} == {Decimal(20)}
     for at in range(hours):
         (line,) = system.ledger.lines("demo", HOUR + at * HOUR_LENGTH)
-        assert line.allocated_usd == 20
+        assert line.allocated_usd == amount(20)

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from gpucost.core.amounts import SCALE
 from gpucost.core.model import HourRecord
 from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.node_prices import ReservedPrice
@@ -143,7 +144,7 @@ def fleet(seed: int, count: int) -> list[tuple[str, list[sim.Load]]]:
 
 def bill(records: list[HourRecord], hourly: float, percent: float) -> float:
     """Monthly cost with a Savings Plan: the commitment, plus the on-demand cost that it does not cover."""
-    costs = [sum(float(node.capacity.node_cost_usd) for node in record.nodes) for record in records]
+    costs = [sum(node.capacity.node_cost_usd / SCALE for node in record.nodes) for record in records]
     return sum(hourly + max(0.0, cost - hourly / percent) for cost in costs) / len(costs) * 730
 
 
@@ -166,7 +167,7 @@ def test_commitments_match_the_bill_with_the_savings_plan(seed: int, count: int)
         ]
         reported |= {number for _ in commitments}
         steady = [
-            sum(float(node.capacity.node_cost_usd) for node in record.nodes if node.capacity_type == "on-demand")
+            sum(node.capacity.node_cost_usd / SCALE for node in record.nodes if node.capacity_type == "on-demand")
             * percent
             for record in records
         ]
