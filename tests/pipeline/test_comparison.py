@@ -75,7 +75,7 @@ def test_missing_price_under_a_policy_is_null_with_a_note(system: System) -> Non
     comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + HOUR_LENGTH)
     shown = {sums.policy: sums.units["a"].figures()["allocated_usd"] for sums in comparison}
     assert shown == {"gpu-bears-all": 5, "datadog": Decimal("4.75"), "scad": None, "opencost": None, "own": None}
-    assert hours_commands.amounts(comparison, "a") == [*shown.values()]
+    assert hours_commands.amounts_by_policy(comparison, "a") == [*shown.values()]
     for sums in comparison:
         assert bool(sums.notes) == (shown[sums.policy] is None)
         assert sums.capacity is not None

@@ -18,13 +18,13 @@ from gpucost.features.alerting.model import AlertGroup, Cursor, Notification
 from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart, RuleInputs, ScopeStates
 from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.features.alerting.scheduled_evaluation import ScheduledEvaluation
-from gpucost.features.alerting.scope_update import HISTORY
+from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.spend import pricing_fingerprint
 from gpucost.runtime.messages import ClusterState, Tick
 from gpucost.storage.ports import StoredSettings
 
-MAX_PERIOD = timedelta(days=62)
+MAX_REPLAY_PERIOD = timedelta(days=62)
 
 
 def replay(
@@ -42,8 +42,8 @@ def replay(
         InvalidInputError: no hours, or more than 62 days of them.
     """
     hours = hours_between(start, end)
-    if not hours or end - start > MAX_PERIOD:
-        raise InvalidInputError(f"the period must be 1 hour to {MAX_PERIOD.days} days long")
+    if not hours or end - start > MAX_REPLAY_PERIOD:
+        raise InvalidInputError(f"the period must be 1 hour to {MAX_REPLAY_PERIOD.days} days long")
     settings = stored.settings
     rollups = _PastRollups(inputs, start)
     past_inputs = replace(
@@ -107,7 +107,7 @@ class _InMemoryAlertStates:
         """Return the notifications since the last call, as the history would have recorded them."""
         notifications = []
         for key, group in self._groups.items():
-            notifications += [entry.notification for entry in group.outbox if entry.receiver == HISTORY]
+            notifications += [entry.notification for entry in group.outbox if entry.receiver == HISTORY_RECEIVER]
             self._groups[key] = replace(group, outbox=())
         return sorted(notifications, key=lambda notification: (notification.hour, notification.id))
 

@@ -26,7 +26,7 @@ from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import BudgetRule, SpendChangeRule
 from gpucost.features.alerting.state_machine import FiringPolicy
 
-PART = timedelta(days=7)
+MONTH_PART_LENGTH = timedelta(days=7)
 WEEK = timedelta(days=7)
 PROJECTION_KEEP_FIRING_HOURS = 24
 """For how long a projection must stay below its threshold to resolve: it changes with every hour."""
@@ -120,7 +120,7 @@ class SpendEvaluation:
 
     def _sum_month(self, cluster: str, start: datetime) -> MonthToDate | None:
         """Sum a month from its parts; None with several currencies, or while a part is not summed yet."""
-        newest = (self._newest - start) // PART
+        newest = (self._newest - start) // MONTH_PART_LENGTH
         stored = [self._inputs.spend.month_part(cluster, start, number) for number in range(newest)]
         in_turn = ((self._at - start) // HOUR) % newest if newest else 0
         first_missing = next((number for number, part in enumerate(stored) if part is None), in_turn)
@@ -138,8 +138,8 @@ class SpendEvaluation:
 
     def _sum_part(self, cluster: str, start: datetime, number: int) -> MonthPart:
         """Sum a part of a month again, and store the sums."""
-        part_start = start + PART * number
-        part_end = min(part_start + PART, floor_day(self._newest) + DAY)
+        part_start = start + MONTH_PART_LENGTH * number
+        part_end = min(part_start + MONTH_PART_LENGTH, floor_day(self._newest) + DAY)
         days = self._inputs.rollups.days(cluster, part_start, part_end)
         if days and days[-1].day == floor_day(self._newest):
             self._current_days[cluster] = days[-1]

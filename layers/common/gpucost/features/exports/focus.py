@@ -54,7 +54,7 @@ _PART_DESCRIPTIONS = {
     "host": "CPU and memory part of the node's price",
     "residual": "Remainder of the node's cost",
 }
-_REGION = re.compile(r"^([a-z]{2}(?:-[a-z]+)+-\d+)(?:-[a-z]+-\d+)?[a-z]$")
+_REGION_PATTERN = re.compile(r"^([a-z]{2}(?:-[a-z]+)+-\d+)(?:-[a-z]+-\d+)?[a-z]$")
 _CAPACITY_RESERVATION_KINDS = {"unused-capacity-reservation", "unused-capacity-block"}
 _COMMITMENT_KINDS = {
     "unused-savings-plan": ("Spend", "Savings Plan"),
@@ -113,7 +113,7 @@ def instance_id(provider_id: str) -> str:
 
 def region_of(zone: str) -> str | None:
     """Return the region of an availability zone or local zone; None for other names."""
-    match = _REGION.match(zone)
+    match = _REGION_PATTERN.match(zone)
     return match.group(1) if match else None
 
 

@@ -46,7 +46,7 @@ class ExportRunResult:
 
 
 class ExportService:
-    """Exports days.
+    """Exports each UTC day of a cluster as FOCUS rows to the bucket.
 
     Args:
         settings_store: source of the cluster names.

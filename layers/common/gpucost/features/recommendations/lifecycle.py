@@ -55,16 +55,16 @@ class SingleSubject:
     """The hours of one subject. It answers every question with them, whatever the recommendation."""
 
     start: datetime
-    amounts: Sequence[float | None] | None
+    hourly_amounts: Sequence[float | None] | None
     cost: Sequence[float | None]
 
     def hourly_gpus(self, content: RecommendationContent) -> Sequence[float | None] | None:
         """The amounts of the only subject."""
-        return self.amounts
+        return self.hourly_amounts
 
     def hours(self, content: RecommendationContent) -> Sequence[SubjectHour | None]:
         """The hours of the only subject, with one pod per GPU and no observed utilization."""
-        pairs = zip(self.amounts or (), self.cost, strict=True)
+        pairs = zip(self.hourly_amounts or (), self.cost, strict=True)
         return [None if held is None else SubjectHour(held, usd, held, 0.0) for held, usd in pairs]
 
 

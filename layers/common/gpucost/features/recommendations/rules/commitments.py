@@ -113,7 +113,7 @@ def _recommend_scope(
     used_share = sum(min(hourly_commitment, usd_at_reserved_price[index]) for index in priced_hours) / (
         hourly_commitment * len(priced_hours)
     )
-    lowest, highest = min(_select(amounts, priced_hours)), max(_select(amounts, priced_hours))
+    lowest, highest = min(_at_indexes(amounts, priced_hours)), max(_at_indexes(amounts, priced_hours))
     amount_range = f"{format_count(lowest)} to {format_count(highest)}"
     commitment = (
         f"${hourly_commitment:.3f} an hour of {scope} (a Savings Plan of the family)"
@@ -155,13 +155,13 @@ def _recommend_scope(
     )
 
 
-def _select(hours: Sequence[float], indexes: Sequence[int]) -> list[float]:
+def _at_indexes(hours: Sequence[float], indexes: Sequence[int]) -> list[float]:
     return [hours[index] for index in indexes]
 
 
 def _steady_amount(hours: Sequence[float], indexes: Sequence[int]) -> float:
     """The amount that nearly all of these hours reach."""
-    return sorted(_select(hours, indexes))[int((1 - STEADY_SHARE) * len(indexes))]
+    return sorted(_at_indexes(hours, indexes))[int((1 - STEADY_SHARE) * len(indexes))]
 
 
 def _instance_type(look_back: LookBack, name: str, pools: Sequence[PoolHistory]) -> _InstanceType | None:
