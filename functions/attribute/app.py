@@ -58,7 +58,9 @@ def log_usage() -> None:
     usage = tally.drain()
     if not usage:  # the message was refused when it was read
         return
-    logger.info("spent", extra={re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower(): usage[name] for name in usage})
+    logger.info(
+        "resources used", extra={re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower(): usage[name] for name in usage}
+    )
     for name, amount in usage.items():
         metrics.add_metric(name, MetricUnit.Seconds if name.endswith("Seconds") else MetricUnit.Count, amount)
 

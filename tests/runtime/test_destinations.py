@@ -19,7 +19,7 @@ from gpucost.features.alerting.notifiers.slack import SlackNotifier
 from gpucost.runtime import secrets
 from gpucost.runtime.bearer import BearerAuth
 from gpucost.runtime.bounded_http import FAILURES, HttpResponse, post_json
-from gpucost.runtime.destinations import origin_of
+from gpucost.runtime.secret_destinations import origin_of
 from gpucost.settings.section import protects_secrets
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.auth import SerializedSigner, authenticator

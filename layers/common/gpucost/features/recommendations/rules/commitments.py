@@ -19,7 +19,7 @@ from gpucost.features.recommendations.model import (
     round_cents,
 )
 from gpucost.features.recommendations.pools import gpus_per_node
-from gpucost.features.recommendations.rules.coverage import shows_commitments
+from gpucost.features.recommendations.rules.commitment_coverage import shows_commitments
 
 MIN_HOURS: Final = 672
 """Four weeks. A commitment for a year needs more than one good week."""
