@@ -27,7 +27,6 @@ from gpucost.core.model import Capacity, Costs, Coverage, Line, Totals
 from gpucost.core.rollups import DAY, DaySummary
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import ClusterDayToDate, Notifier, RuleInputs
-from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.features.alerting.service import AlertService
 from gpucost.features.alerting.spend import pricing_fingerprint
 from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
@@ -158,10 +157,11 @@ def _manifest(hour: datetime) -> Manifest:
     )
 
 
-def _usual(today: Costs, *, is_unusual: bool) -> DayToDate:
+def _usual(today: Costs, *, is_unusual: bool) -> Costs:
     """Return a business unit's reference of other weeks: today's spend, or a third of it."""
-    usd, gpu_hours = today.allocated_usd, today.allocated_gpu_hours
-    return DayToDate(usd / 3, gpu_hours / 3) if is_unusual else DayToDate(usd, gpu_hours)
+    if not is_unusual:
+        return today
+    return Costs(allocated_usd=today.allocated_usd / 3, allocated_gpu_hours=today.allocated_gpu_hours / 3)
 
 
 class Fleet:

@@ -148,7 +148,7 @@ def test_credentials_never_leave_without_tls(auth: BearerAuth) -> None:
 
 def test_settings_connect_with_the_secret_that_they_name(monkeypatch: pytest.MonkeyPatch) -> None:
     with server() as (url, received):
-        monkeypatch.setattr(secrets, "_cache", {"gpucost/prometheus": (float("inf"), secret_for(url))})
+        monkeypatch.setattr(secrets.Secrets, "value", lambda _secrets, _name: secret_for(url))
         settings = parse_settings(document(f'{{url: "{url}", auth: bearer, secret: gpucost/prometheus}}'))
         connect(settings.clusters[0]).query("up", NOON)
     assert received == ["Bearer topsecret"]

@@ -12,10 +12,10 @@ import pytest
 from gpucost.core.errors import ConflictError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, Quota
+from gpucost.core.model import Costs
 from gpucost.core.money import quantize
 from gpucost.features.alerting.model import Alert, AlertGroup, Evaluation, OutboxEntry, Subject, WastefulWorkload
 from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart
-from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStates
 from gpucost.features.recommendations.storage.daily_items import DailyItems
@@ -153,7 +153,9 @@ def test_spend_sums_of_tens_of_thousands_of_units_are_stored(table: DynamoTable,
     small = MonthPart({"team": Decimal(1)}, 5, "EUR")
     memory.put_month_part("demo", NOON, 1, small)
     assert memory.month_part("demo", NOON, 1) == small
-    first = ClusterDayToDate({unit: DayToDate(amount(numbers), amount(numbers)) for unit in units}, "spot")
+    first = ClusterDayToDate(
+        {unit: Costs(allocated_gpu_hours=amount(numbers), allocated_usd=amount(numbers)) for unit in units}, "spot"
+    )
     memory.put_day_to_date("demo", NOON, first)
     memory.put_day_to_date("demo", NOON, ClusterDayToDate({}, ""))
     assert memory.day_to_date("demo", NOON) == first

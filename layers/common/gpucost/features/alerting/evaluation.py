@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from gpucost.core.ledger import HourSummary
-from gpucost.core.model import Costs, Line, NodeHour
+from gpucost.core.model import Capacity, Costs, Line, NodeHour
 from gpucost.features.alerting.model import Alert, Subject, WastefulWorkload
 from gpucost.features.alerting.rules import idle_workload as idle
 from gpucost.features.alerting.rules import unallocated, waste
@@ -178,11 +178,12 @@ def _unallocated(rule: UnallocatedRule, hour_figures: HourFigures, active: Seque
         if not rule.scope.has_node_pool(name):
             continue
         subject = Subject(hour_figures.cluster, node_pool=name)
-        effective_rule, pool = rule.for_subject(subject), pools.get(name, unallocated.NodePoolHour())
+        effective_rule, nodes = rule.for_subject(subject), pools.get(name, [])
+        capacity = Capacity.total(nodes)
         threshold = UnallocatedThreshold(effective_rule.usd_per_hour)
         yield Finding(
-            subject, hour_figures.hour, threshold.breached_by(pool),
-            threshold.describe(effective_rule.for_hours, hour_figures.currency), unallocated.figures(pool),
+            subject, hour_figures.hour, threshold.breached_by(capacity),
+            threshold.describe(effective_rule.for_hours, hour_figures.currency), unallocated.figures(capacity, nodes),
             hour_figures.currency, firing_policy(effective_rule),
         )  # fmt: skip
 

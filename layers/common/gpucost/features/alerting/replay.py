@@ -16,7 +16,6 @@ from gpucost.core.rollups import DaySummary, FactKey, UnitHour, costs_by_unit, s
 from gpucost.features.alerting.hourly_evaluation import HourlyEvaluation
 from gpucost.features.alerting.model import AlertGroup, Cursor, Notification
 from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart, RuleInputs, ScopeStates
-from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.features.alerting.scheduled_evaluation import ScheduledEvaluation
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
 from gpucost.features.alerting.settings import AlertingSettings
@@ -175,12 +174,11 @@ class _InMemorySpend:
         summaries = self._inputs.ledger.summaries(cluster, start, hour + HOUR)
         if sum(1 for summary in summaries if summary.totals is not None) < (hour + HOUR - start) // HOUR:
             return None
-        units: dict[str, DayToDate] = {}
+        units: dict[str, list[Costs]] = {}
         for summary in summaries:
             for unit, costs in costs_by_unit(summary).items():
-                total = units.get(unit, DayToDate())
-                units[unit] = DayToDate(total.usd + costs.allocated_usd, total.gpu_hours + costs.allocated_gpu_hours)
-        return ClusterDayToDate(units, self._price_sources)
+                units.setdefault(unit, []).append(costs)
+        return ClusterDayToDate({unit: Costs.total(hours) for unit, hours in units.items()}, self._price_sources)
 
 
 def _without_price_age(settings: AlertingSettings) -> object:
