@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from gpucost.api.app import Services, build_app, openapi_document
 
-PATH = Path(__file__).parent.parent / "docs" / "openapi.json"
+OPENAPI_PATH = Path(__file__).parent.parent / "docs" / "openapi.json"
 
 
 def _no_service() -> NoReturn:
@@ -17,7 +17,7 @@ def _no_service() -> NoReturn:
 
 def openapi_text() -> str:
     """Render the document as it is committed."""
-    app = build_app(Services(**{field.name: _no_service for field in fields(Services)}), PATH.parent)
+    app = build_app(Services(**{field.name: _no_service for field in fields(Services)}), OPENAPI_PATH.parent)
     return json.dumps(openapi_document(app), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -27,9 +27,9 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m authoring.openapi [--check]", file=sys.stderr)
         return 2
     if not arguments:
-        PATH.write_text(openapi_text(), encoding="utf-8")
+        OPENAPI_PATH.write_text(openapi_text(), encoding="utf-8")
         return 0
-    if PATH.exists() and PATH.read_text(encoding="utf-8") == openapi_text():
+    if OPENAPI_PATH.exists() and OPENAPI_PATH.read_text(encoding="utf-8") == openapi_text():
         return 0
     print("docs/openapi.json is outdated; run: python -m authoring.openapi", file=sys.stderr)
     return 1

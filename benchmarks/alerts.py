@@ -21,7 +21,7 @@ from benchmarks.figures import Figure
 from benchmarks.ledger import Metered
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
-from gpucost.core.amounts import Capacity, Costs, Totals, to_decimal
+from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.facts import FactTable
 from gpucost.core.hours import HOUR, month_bounds
 from gpucost.core.ledger import HourSummary, Manifest
@@ -29,7 +29,6 @@ from gpucost.core.model import Coverage, Line
 from gpucost.core.rollups import DAY, DaySummary
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import ClusterDayToDate, Notifier, RuleInputs
-from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.features.alerting.service import AlertService
 from gpucost.features.alerting.spend import pricing_fingerprint
 from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
@@ -160,10 +159,11 @@ def _manifest(hour: datetime) -> Manifest:
     )
 
 
-def _usual(today: Costs, *, is_unusual: bool) -> DayToDate:
+def _usual(today: Costs, *, is_unusual: bool) -> Costs:
     """Return a business unit's reference of other weeks: today's spend, or a third of it."""
-    usd, gpu_hours = to_decimal(today.allocated_usd), to_decimal(today.allocated_gpu_hours)
-    return DayToDate(usd / 3, gpu_hours / 3) if is_unusual else DayToDate(usd, gpu_hours)
+    if not is_unusual:
+        return today
+    return Costs(allocated_usd=today.allocated_usd // 3, allocated_gpu_hours=today.allocated_gpu_hours // 3)
 
 
 class Fleet:

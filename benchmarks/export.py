@@ -17,9 +17,9 @@ from uuid import UUID
 from benchmarks.figures import Figure
 from gpucost.core.amounts import SCALE, Capacity, Costs, Totals, to_fixed_point
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import Coverage, Line, NodeHour
+from gpucost.core.model import Coverage, HourRecord, Line, NodeHour
 from gpucost.features.exports.files import DuckDbFiles
-from gpucost.features.exports.focus import ExportedHour, Row, focus_rows
+from gpucost.features.exports.focus import Row, focus_rows
 
 DAY = datetime(2026, 11, 19, tzinfo=UTC)
 PER_NODE = 8
@@ -49,8 +49,10 @@ def hours(pods: int) -> Iterator[Iterator[Row]]:
                          "gpu-bears-all", None, 0, capacity)
             )  # fmt: skip
         totals = Totals(Costs.total(line.costs() for line in lines), Capacity.total(node.capacity for node in nodes))
-        manifest = Manifest("c", hour, "complete", 1, "1-a", 1, Coverage(Decimal(1), Decimal(1)), 0, None, DAY)
-        yield focus_rows(ExportedHour(manifest, totals, lines, nodes, ()), "123456789012")
+        coverage = Coverage(Decimal(1), Decimal(1))
+        manifest = Manifest("c", hour, "complete", 1, "1-a", 1, coverage, 0, None, DAY)
+        record = HourRecord("c", hour, "complete", coverage, totals, tuple(lines), nodes=tuple(nodes))
+        yield focus_rows(manifest, record, "123456789012")
 
 
 def _line(number: int, uid: str, node: str, price: Decimal, used: Decimal) -> Line:

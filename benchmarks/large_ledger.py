@@ -82,7 +82,12 @@ def _summary(cluster: str, hour: datetime, chance: random.Random) -> HourSummary
     total = Costs.total(groups.values())
     capacity = Capacity(*(costs(chance, PODS).allocated_usd for _ in Capacity.names()))
     return HourSummary(
-        cluster, hour, "complete", 1, Coverage(_share(chance), _share(chance)), Totals(total, capacity),
+        cluster,
+        hour,
+        "complete",
+        1,
+        Coverage(_share(chance), _share(chance)),
+        Totals(total, capacity),
         FactTable.of(groups),
     )
 

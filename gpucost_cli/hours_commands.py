@@ -105,7 +105,7 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
         sys.stdout.write(dumps(document, indent=2) + "\n")
     elif output_format == "csv":
         header = ["business_unit", *(split.policy for split in splits)]
-        sys.stdout.write(csv_text(header, [[unit, *amounts(splits, unit)] for unit in units]))
+        sys.stdout.write(csv_text(header, [[unit, *amounts_by_policy(splits, unit)] for unit in units]))
     else:
         title = f"{format_timestamp(start)} to {format_timestamp(end)}, {splits[0].hours} cluster-hours"
         _print(splits, units, title, splits[0].currency)
@@ -121,7 +121,7 @@ def _policy(split: "SplitSums") -> dict[str, Any]:
     }
 
 
-def amounts(splits: Sequence["SplitSums"], unit: str) -> list[Decimal | None]:
+def amounts_by_policy(splits: Sequence["SplitSums"], unit: str) -> list[Decimal | None]:
     """What each policy would charge a business unit; None where none of its hours has a price."""
     return [split.units.get(unit, Costs()).figures()["allocated_usd"] for split in splits]
 
@@ -138,7 +138,7 @@ def _print(splits: Sequence["SplitSums"], units: Sequence[str], title: str, curr
     for split in splits:
         table.add_column(split.policy, justify="right", no_wrap=True)
     for unit in units:
-        table.add_row(printable(unit), *(money(amount, currency) for amount in amounts(splits, unit)))
+        table.add_row(printable(unit), *(money(amount, currency) for amount in amounts_by_policy(splits, unit)))
     table.add_section()
     for part in ("unallocated_usd", "stranded_usd", "unobserved_usd", "host_usd", "residual_usd", "node_cost_usd"):
         name = part.removesuffix("_usd").replace("_", " ")

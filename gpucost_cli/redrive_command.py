@@ -32,7 +32,7 @@ POLL_SECONDS = 1
 BATCH = 10
 """Limit of SQS."""
 NO_REASON = "the function failed each time; see its log"
-DeadLetter = HoursDue | HoursToRestate | HourPublished | Tick | ScheduledTick | ExternalAlerts
+DeadLetterMessage = HoursDue | HoursToRestate | HourPublished | Tick | ScheduledTick | ExternalAlerts
 Action = Literal["sent", "dropped", "kept"]
 Report = Callable[[Action, str, str], None]
 """Called for each message with what happens to it, what it is (or why it cannot be read), and why it failed."""
@@ -73,7 +73,7 @@ def redrive(stack: str, output_format: str, *, dry_run: bool) -> None:
     deployed = deployment.find(stack)
     container = deployed.container()
     version = container.settings_store.current().version
-    result = drive(
+    result = redrive_messages(
         container.client("sqs"), deployed.dead_letter_queue_url, container.bus, settings_version=version,
         dry_run=dry_run, report=report,
     )  # fmt: skip
@@ -93,7 +93,7 @@ def print_message(action: Action, message: str, reason: str) -> None:
     click.echo(f"stays: {message} (failed because: {reason})" if action == "kept" else f"{message}: {reason}", err=True)
 
 
-def drive(
+def redrive_messages(
     sqs: Any,
     queue: str,
     bus: "MessageBus",
@@ -139,7 +139,7 @@ def drive(
     return RedriveResult(counts["sent"], counts["dropped"], counts["kept"])
 
 
-def read_letter(body: str) -> DeadLetter:
+def read_letter(body: str) -> DeadLetterMessage:
     """Read a dead letter: a message as it was sent, or as SNS or Lambda wrapped it.
 
     Raises:
@@ -151,7 +151,7 @@ def read_letter(body: str) -> DeadLetter:
         raise MessageError("not a message of this product: nested too deeply") from None
 
 
-def _read(body: object) -> DeadLetter:
+def _read(body: object) -> DeadLetterMessage:
     try:
         document = json.loads(body) if isinstance(body, str) else None
     except ValueError:
@@ -213,7 +213,7 @@ def _messages(sqs: Any, queue: str, receipts: dict[str, str]) -> Iterator[dict[s
         yield from new
 
 
-def _send(bus: "MessageBus", letter: DeadLetter, settings_version: int) -> None:
+def _send(bus: "MessageBus", letter: DeadLetterMessage, settings_version: int) -> None:
     if isinstance(letter, HoursDue):
         bus.send_due([letter.model_copy(update={"force": True, "settings_version": settings_version})])
     elif isinstance(letter, HoursToRestate):
@@ -222,7 +222,7 @@ def _send(bus: "MessageBus", letter: DeadLetter, settings_version: int) -> None:
         bus.publish(letter)
 
 
-def _description(letter: DeadLetter) -> str:
+def _description(letter: DeadLetterMessage) -> str:
     if isinstance(letter, HoursDue | HoursToRestate):
         return f"{letter.kind} {letter.cluster} {letter.first_hour:%Y-%m-%dT%HZ}, {letter.hours} h"
     if isinstance(letter, HourPublished):

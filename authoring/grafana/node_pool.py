@@ -39,7 +39,7 @@ def dashboard() -> Dashboard:
         empty_dashboard("GPU node pool", "gpucost-node-pool", "GPUs of a node pool, live."),
         [*live_variables(), label_variable("pool", "Node pool", pools)],
         [
-            ("Now", _now()),
+            ("Now", _current_state_panels()),
             ("GPUs", _gpus()),
             ("Devices", _devices()),
             ("Karpenter", _karpenter()),
@@ -49,7 +49,7 @@ def dashboard() -> Dashboard:
     )
 
 
-def _now() -> Sequence[Panel]:
+def _current_state_panels() -> Sequence[Panel]:
     capacity, allocated = _POOL.sum("capacity_gpus:sum"), _POOL.sum("allocated_gpus:sum")
     figures = [
         stat_panel("GPUs", GPUS, capacity),

@@ -129,7 +129,8 @@ def is_aligned_with_scrapes(scenario: Scenario) -> bool:
     exporter = scenario.dcgm
     scrapings = [instance.scraping for instance in scenario.ksm]
     if exporter is not None:
-        if exporter.lingers or exporter.labels_pending_pods or exporter.blank or exporter.nan or exporter.restarts:
+        has_wrong_labels = exporter.labels_linger or exporter.labels_pending_pods
+        if has_wrong_labels or exporter.blank or exporter.nan or exporter.restarts:
             return False
         scrapings += [exporter.scraping, *exporter.by_node.values()]
     regular = all(

@@ -80,7 +80,7 @@ def _edges(exporter: Exporter, node: Node, pods: Sequence[Pod]) -> Iterator[Minu
     yield from (edge for geometry in node.geometries for edge in geometry.lifetime)
     yield from () if exporter.upgraded is None else (exporter.upgraded[0],)
     for pod in pods:
-        yield from (pod.start, *pod.run_interval, pod.run_interval[1] + exporter.lingers)
+        yield from (pod.start, *pod.run_interval, pod.run_interval[1] + exporter.labels_linger)
         yield from (since for curve in (pod.uses or [pod.use]) for since, _ in curve)
 
 
@@ -108,9 +108,8 @@ def demand(scenario: Scenario, node: Node, device_index: int, minute: Fraction) 
 def _is_mapped(pod: Pod, device_index: int, minute: Fraction, exporter: Exporter) -> bool:
     """Whether the exporter maps a device to a pod: from when it runs, for as long as the kubelet says so."""
     begin = pod.start if exporter.labels_pending_pods else pod.run_interval[0]
-    return (
-        device_index in pod.devices and begin <= minute < pod.run_interval[1] + exporter.lingers and not pod.never_runs
-    )
+    end = pod.run_interval[1] + exporter.labels_linger
+    return device_index in pod.devices and begin <= minute < end and not pod.never_runs
 
 
 def _label_sets(

@@ -165,7 +165,7 @@ class Exporter:
     """Whether the exporter maps devices to pods."""
     sharers: str = "copies"
     """`copies` (one series per sharer), `copies+device` (the unlabelled one too), `first`, `flip`."""
-    lingers: Minutes = 0
+    labels_linger: Minutes = 0
     """Minutes for which a pod's labels stay after it has finished."""
     labels_pending_pods: bool = False
     """Whether a pod's labels appear when it is bound, before it runs."""

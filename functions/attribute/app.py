@@ -26,7 +26,7 @@ QUERIES_SHARE = 0.75
 """Share of the function's time for queries; the rest is for metering and writing the hours (docs/decisions/0062)."""
 
 CONTAINER = Container()
-processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
+batch_processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
 
 
 def handle_record(record: SQSRecord, lambda_context: LambdaContext, container: Container) -> None:
@@ -58,7 +58,9 @@ def log_usage() -> None:
     usage = tally.drain()
     if not usage:  # the message was refused when it was read
         return
-    logger.info("spent", extra={re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower(): usage[name] for name in usage})
+    logger.info(
+        "resources used", extra={re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower(): usage[name] for name in usage}
+    )
     for name, amount in usage.items():
         metrics.add_metric(name, MetricUnit.Seconds if name.endswith("Seconds") else MetricUnit.Count, amount)
 
@@ -96,4 +98,4 @@ def log_hour(result: "HourResult", origin: Origin) -> None:
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext, container: Container = CONTAINER) -> dict[str, Any]:
     """Handle a batch, and return which messages must be delivered again."""
-    return dict(process_partial_response(event, partial(handle_record, container=container), processor, context))
+    return dict(process_partial_response(event, partial(handle_record, container=container), batch_processor, context))

@@ -49,7 +49,7 @@ _LEVEL_LABELS: Mapping[str, tuple[str, ...]] = {
 """Labels by which each level sums. Every series also has the label `cluster`."""
 LEVELS = tuple(_LEVEL_LABELS)
 _NODE_LEVELS = ("node_pool", "cluster")
-POD = "namespace, pod, uid"
+POD_LABELS = "namespace, pod, uid"
 _RESOURCES = matches("resource", GPU_RESOURCES)
 _NVIDIA, _NEURON = matches("resource", "nvidia_.+"), matches("resource", "aws_amazon_com_neuron.*")
 _SLICES = matches("resource", MIG_PREFIX + ".+")
@@ -232,7 +232,7 @@ class RecordingRules:
 
     def _units_held(self) -> str:
         """Effective requests of pods that are bound to an existing node and have not finished."""
-        by = f"{POD}, node, resource"
+        by = f"{POD_LABELS}, node, resource"
 
         def each(metric: str) -> str:
             bound = self.queries.select(metric, _RESOURCES, 'node!=""')
@@ -241,18 +241,18 @@ class RecordingRules:
         together, largest = f"sum by ({by}) ({each(REQUESTS)})", f"max by ({by}) ({each(INIT_REQUESTS)})"
         finished = f"({self.queries.select(PHASE, matches('phase', 'Succeeded', 'Failed'))} == 1)"
         there = self.queries.select(NODE_INFO)
-        return f"({maximum(together, largest)} unless on ({POD}) {finished}) and on (node) {there}"
+        return f"({maximum(together, largest)} unless on ({POD_LABELS}) {finished}) and on (node) {there}"
 
     def _allocated(self) -> str:
         units, unit = self._recorded("pod:gpucost_units"), self._recorded("node_resource:gpucost_unit_gpus")
         from_node_unit = f"{units} * on (node, resource) group_left () {unit}"
         plain = self._recorded("pod:gpucost_units", matches("resource", GPU, *NEURON_DEVICES))
         from_settings = f"{plain} * {float(Fraction(1, self.slices_per_gpu or 1))!r}"
-        gpus = first_available([from_node_unit, from_settings], f"{POD}, node, resource")
+        gpus = first_available([from_node_unit, from_settings], f"{POD_LABELS}, node, resource")
         pool = f"on (node) group_left (node_pool) {single_series(self._recorded('node:gpucost_info'), 'node')}"
         owner = single_series(self._recorded(self._owner_record), owner_labels(self.units))
         unit_of = f"on ({owner_labels(self.units)}) group_left ({UNIT}) {owner}"
-        return f"sum by ({POD}, node) ({gpus}) * {pool} * {unit_of}"
+        return f"sum by ({POD_LABELS}, node) ({gpus}) * {pool} * {unit_of}"
 
     def _pending(self) -> str:
         return f"({self.queries.select(PHASE, equals('phase', 'Pending'))} == 1)"

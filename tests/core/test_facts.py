@@ -76,7 +76,9 @@ def test_memory_of_sums_depends_on_keys_not_on_costs(monkeypatch: pytest.MonkeyP
     sums = FactSums[str]()
     for number in range(1000):
         sums.add("ab"[number % 2], Costs(waste_usd=1))
-        assert sum(map(len, sums._parts.values())) <= 2 * 2 + 10
+        pending_count = sum(map(len, sums._parts.values()))
+        assert pending_count <= 2 * 2 + 10
+        assert sums._pending_count == pending_count, "otherwise costs would be added up too often"
     assert sums.table() == {"a": Costs(waste_usd=500), "b": Costs(waste_usd=500)}
 
 

@@ -100,8 +100,8 @@ FAULTS = (
     Fault(
         "values above full use are clamped in the mean only",
         f"{PACKAGE}/sources/prometheus/devices.py",
-        "is_implausible = row.peaked or not is_amount(row.total) or row.total < 0",
-        "is_implausible = not is_amount(row.total) or row.total < 0",
+        "is_implausible = row.has_implausible_peak or not is_amount(row.sample_sum) or row.sample_sum < 0",
+        "is_implausible = not is_amount(row.sample_sum) or row.sample_sum < 0",
     ),
     Fault("each pod is credited with all use of a shared device", f"{PACKAGE}/core/metering/utilization.py", "used_ms * sharing.replicas[index] / shared.replicas", "used_ms"),
     Fault("a pod is credited with more than it holds", f"{PACKAGE}/core/metering/utilization.py", "credited += min(part, allocated)", "credited += part"),

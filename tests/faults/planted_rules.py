@@ -9,7 +9,7 @@ RULES_FAULTS = tuple(
     Fault(f"rules: {mistake}", file, original, faulty, TESTS)
     for mistake, file, original, faulty in (
         ("two replicas of kube-state-metrics count twice", RECORDING, "max by ({by}, container)", "sum by ({by}, container)"),
-        ("finished pods keep holding GPUs", RECORDING, " unless on ({POD}) {finished})", ")"),
+        ("finished pods keep holding GPUs", RECORDING, " unless on ({POD_LABELS}) {finished})", ")"),
         ("pods hold GPUs on terminated nodes", RECORDING, ' and on (node) {there}"', '"'),
         ("init containers are added to containers", RECORDING, "({maximum(together, largest)} ", "(({together} + {largest}) "),
         ("image pull counts as use", RECORDING, "unless on (namespace, pod) {self._pending()})\"\n\n        def", ')"\n\n        def'),

@@ -56,7 +56,9 @@ class InMemoryHours:
     ) -> None:
         totals = None if status == "incomplete" else Totals(Costs.total(groups.values()), capacity)
         coverage = Coverage(Decimal("0.25") if totals is None else Decimal(1), None)
-        self.summaries_by_hour[cluster, hour] = HourSummary(cluster, hour, status, 1, coverage, totals, FactTable.of(groups))
+        self.summaries_by_hour[cluster, hour] = HourSummary(
+            cluster, hour, status, 1, coverage, totals, FactTable.of(groups)
+        )
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
         sorted_summaries = sorted(self.summaries_by_hour.items())

@@ -69,14 +69,12 @@ def cluster_hour(cluster: str, hour: int, lines: list[Line], *, twins: bool = Fa
     assert record_without_nodes.totals is not None
     usd = record_without_nodes.totals.costs.allocated_usd
     free = Capacity(unallocated_gpu_hours=amount(2), unallocated_usd=amount(3), residual_usd=amount(2))
-    rest = Capacity.total([free, Capacity(node_cost_usd=usd + 5)])
+    rest = Capacity.total([free, Capacity(node_cost_usd=usd + amount(5))])
     facts = ("pool", "p4d.24xlarge", "spot", "a", "A100", "spot", "scad", None)
     second = "n1" if twins else "n2"
     nodes = (
         NodeHour("n1", "aws:///a/i-1", *facts, usd, Capacity(node_cost_usd=usd)),
-        NodeHour(
-            second, "aws:///a/i-2", *facts, amount(0), Capacity.total([free, Capacity(node_cost_usd=amount(5))])
-        ),
+        NodeHour(second, "aws:///a/i-2", *facts, amount(0), Capacity.total([free, Capacity(node_cost_usd=amount(5))])),
     )
     return replace(record_without_nodes, totals=Totals(record_without_nodes.totals.costs, rest), nodes=nodes)
 

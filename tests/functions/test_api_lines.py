@@ -42,7 +42,7 @@ def hour_record(number: int, lines: list[Line], idle: Capacity) -> HourRecord:
     hour_record = record(lines, hour=HOUR + timedelta(hours=number), notes=("a note",))
     assert hour_record.totals is not None
     costs = Costs.total(pod_line.costs() for pod_line in lines)
-    capacity = replace(idle, node_cost_usd=costs.allocated_usd + idle.unallocated_usd + idle.stranded_usd)
+    capacity = idle + Capacity(node_cost_usd=costs.allocated_usd + idle.unallocated_usd + idle.stranded_usd)
     return replace(hour_record, totals=Totals(costs, capacity))
 
 

@@ -116,12 +116,12 @@ def test_a_clusters_figures_are_in_the_log(deployment: SimulatedDeployment, caps
     assert {name: hour[name] for name in ("cluster", "status", "version", "coverage", "lag_seconds", "lines")} == {
         "cluster": "west", "status": "complete", "version": 1, "coverage": 1.0, "lag_seconds": 300.0, "lines": 2,
     }  # fmt: skip
-    spent = lines["spent"]
-    assert spent["cluster"] == "west"
-    assert spent["correlation_id"] == hour["correlation_id"]
-    assert spent["capacity_units"] >= 10
-    assert spent["attribute_seconds"] > 0
-    assert spent["publish_seconds"] > 0
+    used = lines["resources used"]
+    assert used["cluster"] == "west"
+    assert used["correlation_id"] == hour["correlation_id"]
+    assert used["capacity_units"] >= 10
+    assert used["attribute_seconds"] > 0
+    assert used["publish_seconds"] > 0
 
 
 def test_an_hour_without_metrics_is_counted_as_incomplete(
@@ -182,7 +182,7 @@ def test_correlation_id_connects_all_logs_of_a_tick(
     tick = f"tick-{deployment.first + HOUR:%Y-%m-%dT%H}:05"
     assert {(line["message"], line.get("correlation_id")) for line in lines} == {
         ("newer settings are not in force", tick),  # dispatch
-        ("spent", tick),  # attribute
+        ("resources used", tick),  # attribute
         ("hour published", tick),
         ("alert changed", tick),  # alert
     }

@@ -22,6 +22,7 @@ from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from devstack.template import REPOSITORY
 from gpucost.container import Container
+from gpucost.core.amounts import to_decimal
 from gpucost.features.alerting.storage.history import AlertHistory
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
@@ -198,7 +199,9 @@ def test_leak_detection_works_and_visible_units_are_included(fleets: list[Publis
                {fleet.units[letter] for letter in SEEN[role]}]  # fmt: skip
         if sums is not None:
             assert (
-                sums == sum(held.allocated_usd or 0 for held in visible_lines) == part.json["totals"]["allocated_usd"]
+                sums
+                == to_decimal(sum(held.allocated_usd or 0 for held in visible_lines))
+                == part.json["totals"]["allocated_usd"]
             )
     for path in ("/v1/hours", "/v1/nodes", "/v1/restatements", "/v1/alerts"):
         assert leaked(fleets[0].ask("admins", path, {"start": start, "end": end}), secrets, ""), path

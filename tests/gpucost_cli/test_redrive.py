@@ -13,7 +13,7 @@ from gpucost.core.errors import MessageError
 from gpucost.runtime.aws import AwsClients
 from gpucost.runtime.messages import HourPublished, HoursDue, HoursToRestate, ScheduledTick, Tick
 from gpucost.runtime.messaging import MessageBus
-from gpucost_cli.redrive_command import RedriveResult, drive, read_letter
+from gpucost_cli.redrive_command import RedriveResult, read_letter, redrive_messages
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 DUE = HoursDue(cluster="c", first_hour=HOUR, hours=3, settings_version=1, origin="schedule", correlation_id="w")
@@ -79,9 +79,8 @@ def test_dead_letters_return_to_their_queue_or_topic(queues: Queues, capsys: pyt
         queues.bus.dead_letter(message.model_dump_json(), "a mistake of ours")
     queues.bus.dead_letter("{}", "not a valid HoursDue")
     queues.bus.dead_letter(SCHEDULED, "")
-    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False) == RedriveResult(
-        5, 1, 1
-    )
+    result = redrive_messages(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False)
+    assert result == RedriveResult(5, 1, 1)
     (fresh,) = queues.letters("hours")
     assert HoursDue.model_validate(fresh) == DUE.model_copy(update={"force": True, "settings_version": 4})
     kinds = sorted(letter["kind"] for letter in queues.letters("backfill"))
@@ -100,9 +99,8 @@ def test_dead_letters_return_to_their_queue_or_topic(queues: Queues, capsys: pyt
 
 def test_dry_run_sends_nothing(queues: Queues) -> None:
     queues.bus.dead_letter(DUE.model_dump_json(), "why")
-    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=True) == RedriveResult(
-        1, 0, 0
-    )
+    result = redrive_messages(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=True)
+    assert result == RedriveResult(1, 0, 0)
     assert queues.letters("hours") == []
     assert queues.left() == 1
 
@@ -112,12 +110,11 @@ def test_dry_run_leaves_messages_visible(queues: Queues) -> None:
     for body in (*[DUE.model_dump_json()] * 12, SCHEDULED, "{}"):
         queues.bus.dead_letter(body, "why")
     for dry_run in (True, True, False):
-        done = drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=dry_run)
+        done = redrive_messages(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=dry_run)
         assert done == RedriveResult(12, 1, 1)
     assert len(queues.letters("hours")) == 12
-    assert drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False) == RedriveResult(
-        0, 0, 1
-    )
+    result = redrive_messages(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False)
+    assert result == RedriveResult(0, 0, 1)
 
 
 def test_unreadable_dead_letters_stay_and_delay_no_others(queues: Queues, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +122,7 @@ def test_unreadable_dead_letters_stay_and_delay_no_others(queues: Queues, capsys
     for body in odd:
         for message_body in (body, DUE.model_dump_json()):
             queues.sqs.send_message(QueueUrl=queues.urls["dead"], MessageBody=message_body)
-    done = drive(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False)
+    done = redrive_messages(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False)
     assert done == RedriveResult(len(odd), 0, len(odd))
     assert len(queues.letters("hours")) == len(odd)
     assert capsys.readouterr().err.count("stays: not a ") == len(odd)
@@ -142,7 +139,7 @@ def test_dead_letter_is_kept_until_it_is_sent(queues: Queues) -> None:
         client=AwsClients(),
     )  # fmt: skip
     with pytest.raises(ConnectionError):
-        drive(queues.sqs, queues.urls["dead"], away, settings_version=4, dry_run=False)
+        redrive_messages(queues.sqs, queues.urls["dead"], away, settings_version=4, dry_run=False)
     assert len(queues.letters("dead")) == 1, "not hidden from the next command"
 
 

@@ -81,7 +81,10 @@ class System:
 
     def figures(self) -> list[tuple[str, str, int]]:
         summaries = self.ledger.summaries("demo", HOUR - timedelta(days=2), HOUR + timedelta(days=1))
-        totals = [to_decimal(summary.totals.costs.allocated_usd).normalize() if summary.totals else "" for summary in summaries]
+        totals = [
+            to_decimal(summary.totals.costs.allocated_usd).normalize() if summary.totals else ""
+            for summary in summaries
+        ]
         return [(summary.status, str(usd), summary.version) for summary, usd in zip(summaries, totals, strict=True)]
 
 

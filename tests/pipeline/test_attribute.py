@@ -146,7 +146,9 @@ def test_spot_and_on_demand_nodes_have_separate_prices(table: DynamoTable, prome
     system.book.replace("on-demand", listed, rated_until=HOUR, now=NOW)
 
     system.attribute(version=2)
-    lines = {line.pod: (line.price_source, to_decimal(line.allocated_usd or 0)) for line in system.ledger.lines("demo", HOUR)}
+    lines = {
+        line.pod: (line.price_source, to_decimal(line.allocated_usd or 0)) for line in system.ledger.lines("demo", HOUR)
+    }
     assert lines == {
         # A quarter of an hour at 0.30, half at 0.40, a quarter at 0.50.
         "on-n1": ("spot", Decimal("0.4")),

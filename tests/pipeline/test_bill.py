@@ -12,6 +12,7 @@ import pytest
 from devstack.bill.export import write_export
 from devstack.bill.items import LineItem, covered, on_demand, plan_fee, ri_fee, spot, unused_capacity
 from devstack.dynamodb_local import create_table
+from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.hours import HOUR_MS
@@ -76,7 +77,11 @@ class BillEnvironment:
 
     def pays(self, hour: datetime = HOUR) -> dict[str, str]:
         bill = self.store.bill(hour)
-        return {} if bill is None else {name: f"{billed.amount:.2f}" for name, billed in bill.instances.items()}
+        return (
+            {}
+            if bill is None
+            else {name: f"{to_decimal(billed.amount):.2f}" for name, billed in bill.instances.items()}
+        )
 
 
 @pytest.fixture
@@ -102,10 +107,10 @@ def test_bill_is_stored_and_its_hours_are_recorded_as_changed(environment: BillE
     bill = environment.store.bill(HOUR)
     assert bill is not None
     assert {charge.kind: charge.amount for charge in bill.charges_to("demo")} == {
-        "unused-savings-plan": 9,
-        "unused-capacity-reservation": 55,
+        "unused-savings-plan": amount(9),
+        "unused-capacity-reservation": amount(55),
     }
-    assert bill.instances["i-0a"].unblended == 55
+    assert bill.instances["i-0a"].unblended == amount(55)
     later = environment.store.bill(HOUR + HOUR_LENGTH)
     assert later is not None
     assert later.instances["i-0c"].billed_ms == HOUR_MS // 2
@@ -152,7 +157,7 @@ def test_closed_bill_restates_its_month_once_and_is_not_read_again(environment: 
     assert bill.is_final
     assert [(charge.kind, charge.amount) for charge in bill.charges_to("demo")] == [("unused-reservation", amount(1))]
     month = environment.store.bills(NOVEMBER, DECEMBER)
-    assert sum(charge.amount for bill in month.values() for charge in bill.charges_to("demo")) == 720
+    assert sum(charge.amount for bill in month.values() for charge in bill.charges_to("demo")) == amount(720)
     environment.refresh()
     assert NOVEMBER not in environment.reader.reads
     assert environment.refresh(months=(NOVEMBER,)).changed_hours == ()

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from gpucost.core.amounts import SCALE, quantize
+from gpucost.core.amounts import SCALE
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.pricing.price_split import InstanceShape
@@ -56,7 +56,7 @@ def test_every_policy_sums_to_the_same_node_cost(system: System) -> None:
         assert abs(Fraction(sums.units["a"].allocated_usd, SCALE) - 15 * parts[sums.policy]) <= Fraction(3, 10**12)
         assert sums.capacity is not None
         assert (sums.hours, sums.capacity.node_cost_usd, sums.notes) == (3, amount(30), {})
-        assert sums.capacity.host_usd == amount(30) - 3 * quantize(10 * parts[sums.policy])
+        assert sums.capacity.host_usd == amount(30) - 3 * amount(10 * parts[sums.policy])
 
 
 def test_comparison_changes_nothing_and_skips_hours_without_usage(system: System) -> None:
@@ -75,7 +75,7 @@ def test_missing_price_under_a_policy_is_null_with_a_note(system: System) -> Non
     comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + HOUR_LENGTH)
     shown = {sums.policy: sums.units["a"].figures()["allocated_usd"] for sums in comparison}
     assert shown == {"gpu-bears-all": 5, "datadog": Decimal("4.75"), "scad": None, "opencost": None, "own": None}
-    assert hours_commands.amounts(comparison, "a") == [*shown.values()]
+    assert hours_commands.amounts_by_policy(comparison, "a") == [*shown.values()]
     for sums in comparison:
         assert bool(sums.notes) == (shown[sums.policy] is None)
         assert sums.capacity is not None

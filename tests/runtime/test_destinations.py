@@ -19,7 +19,7 @@ from gpucost.features.alerting.notifiers.slack import SlackNotifier
 from gpucost.runtime import secrets
 from gpucost.runtime.bearer import BearerAuth
 from gpucost.runtime.bounded_http import FAILURES, HttpResponse, post_json
-from gpucost.runtime.destinations import origin_of
+from gpucost.runtime.secret_destinations import origin_of
 from gpucost.settings.section import protects_secrets
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.auth import SerializedSigner, authenticator
@@ -148,7 +148,7 @@ def test_credentials_never_leave_without_tls(auth: BearerAuth) -> None:
 
 def test_settings_connect_with_the_secret_that_they_name(monkeypatch: pytest.MonkeyPatch) -> None:
     with server() as (url, received):
-        monkeypatch.setattr(secrets, "_cache", {"gpucost/prometheus": (float("inf"), secret_for(url))})
+        monkeypatch.setattr(secrets.Secrets, "value", lambda _secrets, _name: secret_for(url))
         settings = parse_settings(document(f'{{url: "{url}", auth: bearer, secret: gpucost/prometheus}}'))
         connect(settings.clusters[0]).query("up", NOON)
     assert received == ["Bearer topsecret"]

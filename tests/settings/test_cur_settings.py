@@ -21,6 +21,10 @@ def test_defaults() -> None:
     assert cur.cluster_of_unused(("demo",)) == "demo"
 
 
+def test_former_name_of_equalize_by_is_read() -> None:
+    assert parsed("database: b, table: t, blend: none") == parsed("database: b, table: t, equalize_by: none")
+
+
 def test_all_keys() -> None:
     cur = parsed(
         "format: cur2, amount: amortized, database: billing, table: bill, workgroup: finops, "

@@ -139,7 +139,7 @@ def test_value_that_yaml_cannot_convert_is_reported_with_its_line(value: str, fi
     )
 
 
-def test_former_name_of_sources_is_read() -> None:
+def test_former_names_of_keys_are_read() -> None:
     """Both names are read until the next release."""
     cluster = "clusters: [{name: a, prometheus: {url: http://127.0.0.1:9090}}]"
     head = f"{cluster}\npricing: {{source: constant, gpu_hourly_usd: 1}}\n"

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from gpucost.core.amounts import Costs
 from gpucost.core.errors import ConflictError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, Quota
 from gpucost.features.alerting.model import Alert, AlertGroup, Evaluation, OutboxEntry, Subject, WastefulWorkload
 from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart
-from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStates
 from gpucost.features.recommendations.storage.daily_items import DailyItems
@@ -152,7 +152,13 @@ def test_spend_sums_of_tens_of_thousands_of_units_are_stored(table: DynamoTable,
     small = MonthPart({"team": Decimal(1)}, 5, "EUR")
     memory.put_month_part("demo", NOON, 1, small)
     assert memory.month_part("demo", NOON, 1) == small
-    first = ClusterDayToDate({unit: DayToDate(random_usd(numbers), random_usd(numbers)) for unit in units}, "spot")
+    first = ClusterDayToDate(
+        {
+            unit: Costs(allocated_gpu_hours=numbers.randrange(10**16), allocated_usd=numbers.randrange(10**16))
+            for unit in units
+        },
+        "spot",
+    )
     memory.put_day_to_date("demo", NOON, first)
     memory.put_day_to_date("demo", NOON, ClusterDayToDate({}, ""))
     assert memory.day_to_date("demo", NOON) == first

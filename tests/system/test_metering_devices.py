@@ -37,7 +37,7 @@ def test_unobserved_use_is_unmeasured_not_waste(attribute: Attribute) -> None:
     assert unseen.unmeasured_usd == amount(10)
     assert unseen.utilization_source == "none"
     shared_line = line(record, "half")
-    assert shared_line.unmeasured_usd / SCALE == pytest.approx(5, abs=0.2)
+    assert (shared_line.unmeasured_usd or 0) / SCALE == pytest.approx(5, abs=0.2)
     assert shared_line.effective_usd is not None
     assert shared_line.effective_usd / SCALE == pytest.approx(2.5, abs=0.2)
 
@@ -80,7 +80,7 @@ def test_sharers_split_the_utilization_of_their_device(attribute: Attribute) -> 
         timeline.device(0.3, exported_pod=name, exported_namespace="team")
     (record,) = attribute(timeline)
     assert hours(record) == {"a": 0.25, "b": 0.25}
-    assert [line(record, name).effective_gpu_hours for name in "ab"] == [Decimal("0.15"), Decimal("0.15")]
+    assert [line(record, name).effective_gpu_hours for name in "ab"] == [amount("0.15")] * 2
     assert line(record, "a").utilization_source == "shared"
 
 

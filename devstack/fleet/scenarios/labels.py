@@ -20,7 +20,8 @@ def scenarios() -> Iterator[Scenario]:
                 signals = OLD_SIGNALS if dialect == "old" else {"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1}
                 exporter = Exporter(dialect=dialect, hostname=hostname, pod_uid=uid, signals=signals)
                 yield replace(mixed_lifetimes(name, hours=(0,)), dcgm=exporter)
-    yield replace(mixed_lifetimes("labels-linger", hours=(0,)), dcgm=Exporter(lingers=4, labels_pending_pods=True))
+    lingering = Exporter(labels_linger=4, labels_pending_pods=True)
+    yield replace(mixed_lifetimes("labels-linger", hours=(0,)), dcgm=lingering)
     yield from _signals()
     yield from _oddities()
 

@@ -54,7 +54,7 @@ def _pods() -> Iterator[Scenario]:
         Pod("p", reused, [0], flat("0.9"), uid="first", start=-30, finished=20, deleted=22),
         Pod("p", reused, [1], flat("0.2"), uid="second", start=24, running=30),
     ]
-    yield Scenario("name-on-another-gpu", [reused], pods, dcgm=Exporter(lingers=2))
+    yield Scenario("name-on-another-gpu", [reused], pods, dcgm=Exporter(labels_linger=2))
     changing = Pod("p", reused, [0], (((-1e6, "0.1"), (20, "0.9"), (40, "0.3"))), start=10, deleted=50)
     yield Scenario("use-that-changes", [reused], [changing])
 

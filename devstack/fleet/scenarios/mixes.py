@@ -191,7 +191,7 @@ def _exporter(generator: random.Random) -> Exporter:
         scraping,
         restarts=[(restart, restart + generator.choice([0.5, 3]))] if generator.random() < 0.25 else [],
         nan=[_interval(generator, -10, 60, 4)] if generator.random() < 0.1 else [],
-        lingers=generator.choice([0, 0, 0, 1.5]),
+        labels_linger=generator.choice([0, 0, 0, 1.5]),
         labels_pending_pods=generator.random() < 0.2,
         signals=signals,
         dialect=dialect,

@@ -13,7 +13,7 @@ from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity
 from gpucost_cli.doctor.facts import REQUESTS, Facts, Target
 from gpucost_cli.doctor.queries import GPU_RESOURCES
 
-_KSM = "kube-state-metrics"
+_KUBE_STATE_METRICS = "kube-state-metrics"
 _SEVERAL = 2
 _SIMILAR_INTERVALS = Decimal("1.5")
 """Largest ratio of intervals that are considered equal. Jitter and a few missed scrapes do not exceed it."""
@@ -73,7 +73,7 @@ def kube_state_metrics(context: CheckContext) -> Iterable[Check]:
     facts = context.facts
     if facts.has_kube_state_metrics:
         series = len({_process(target) for target in facts.exporters})
-        yield context.check(_KSM, "kube_*", "required", note=_instances(facts), series=series)
+        yield context.check(_KUBE_STATE_METRICS, "kube_*", "required", note=_instances(facts), series=series)
         return
     install = "helm install kube-state-metrics prometheus-community/kube-state-metrics"
     fault = Fault(
@@ -82,9 +82,9 @@ def kube_state_metrics(context: CheckContext) -> Iterable[Check]:
         f"write_relabel_configs: regex: up|{KUBE_METRICS[0]}|…",
     )
     if facts.labels_outside_selector.get(REQUESTS):  # the check of the selector has the finding
-        yield context.check(_KSM, "kube_*", "required", status="missing", series=0)
+        yield context.check(_KUBE_STATE_METRICS, "kube_*", "required", status="missing", series=0)
     else:
-        yield context.check(_KSM, "kube_*", "required", fault, status="missing", series=0)
+        yield context.check(_KUBE_STATE_METRICS, "kube_*", "required", fault, status="missing", series=0)
 
 
 def stale_exporters(context: CheckContext) -> Iterable[Check]:
@@ -97,7 +97,7 @@ def stale_exporters(context: CheckContext) -> Iterable[Check]:
             f"the last samples of kube-state-metrics are from {since}: later hours are incomplete",
             "kube-state-metrics: kubectl rollout status; Prometheus: its target, and the log of remote_write",
         )
-        yield context.check(f"{_KSM} now", "kube_*", "required", fault, series=0)
+        yield context.check(f"{_KUBE_STATE_METRICS} now", "kube_*", "required", fault, series=0)
     signals = [signal.name for rank in context.ranks for signal in rank if facts.has(signal.name)]
     if signals and facts.gpu_nodes and not facts.gpu_devices:
         fault = Fault(
@@ -139,7 +139,7 @@ def _servers(targets: Iterable[Target]) -> str | None:
 def _scraped_exporters(facts: Facts) -> Iterable[tuple[str, str, set[Target]]]:
     """The exporters that have series: name, metric and targets."""
     if facts.exporters:
-        yield _KSM, "kube_*", set(facts.exporters)
+        yield _KUBE_STATE_METRICS, "kube_*", set(facts.exporters)
     if facts.gpu_devices:
         yield "GPU exporter", facts.gpu_devices[0].signal, {device.target for device in facts.gpu_devices}
 

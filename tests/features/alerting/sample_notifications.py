@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from gpucost.features.alerting.model import EventType, Kind, Notification, Subject, WastefulWorkload
+from gpucost.features.alerting.model import EventType, Notification, RuleKind, Subject, WastefulWorkload
 
 HOUR_10 = datetime(2026, 11, 19, 10, tzinfo=UTC)
-FIGURES: dict[Kind, dict[str, Decimal | None]] = {
+FIGURES: dict[RuleKind, dict[str, Decimal | None]] = {
     "waste": {
         "waste_usd_per_hour": Decimal("1234.565000000001"),
         "allocated_usd_per_hour": Decimal(1500),
@@ -48,7 +48,7 @@ FIGURES: dict[Kind, dict[str, Decimal | None]] = {
     "external": {},
     "sample": {},
 }
-SUBJECTS: dict[Kind, Subject] = {
+SUBJECTS: dict[RuleKind, Subject] = {
     "waste": Subject("demo", "research"),
     "idle-workload": Subject("demo", "research", "training", "Job", "llm-7b"),
     "unallocated": Subject("demo", node_pool="gpu-general"),
@@ -65,7 +65,7 @@ TOP_WASTERS = (
 )
 
 
-def notification(kind: Kind = "waste", event: EventType = "firing", **changes: Any) -> Notification:
+def notification(kind: RuleKind = "waste", event: EventType = "firing", **changes: Any) -> Notification:
     """Make a notification of an alert that is two hours old."""
     fields: dict[str, Any] = {
         "id": f"demo/{kind}/research/2026-11-19T10:00:00Z/{event}",

@@ -5,9 +5,10 @@ import re
 from datetime import timedelta
 from decimal import Decimal
 
+from gpucost.core.amounts import Costs
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.features.alerting.rules.budget import ClusterSpend, project
-from gpucost.features.alerting.rules.spend_change import DayToDate, SpendComparison, SpendThresholds, compare
+from gpucost.features.alerting.rules.budget import project
+from gpucost.features.alerting.rules.spend_change import SpendComparison, SpendThresholds, compare
 from gpucost.features.recommendations.model import (
     Evidence,
     Recommendation,
@@ -21,6 +22,7 @@ from gpucost.runtime.messages import ExternalAlerts, read_alert_input
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, pod, settings_with_rules
 from tests.newer_settings import push_newer_format
+from tests.records import amount
 
 EIGHT = pod(gpus=8, use="0.5")
 """$96 an hour."""
@@ -64,12 +66,10 @@ def test_a_budget_over_two_clusters_and_its_projection(table: DynamoTable) -> No
 
 def test_projections_by_hand() -> None:
     end = START + 720 * HOUR
-    assert project([ClusterSpend(Decimal(240), 24)], START, START + 24 * HOUR, end) == 7200
-    assert (
-        project([ClusterSpend(Decimal(240), 24), ClusterSpend(Decimal(48), 48)], START, START + 48 * HOUR, end) == 7920
-    )
-    assert project([ClusterSpend(Decimal(230), 23)], START, START + 24 * HOUR, end) is None
-    assert project([ClusterSpend(Decimal(240), 24)], START, START + 49 * HOUR, end) is None
+    assert project([(Decimal(240), 24)], START, START + 24 * HOUR, end) == 7200
+    assert project([(Decimal(240), 24), (Decimal(48), 48)], START, START + 48 * HOUR, end) == 7920
+    assert project([(Decimal(230), 23)], START, START + 24 * HOUR, end) is None
+    assert project([(Decimal(240), 24)], START, START + 49 * HOUR, end) is None
     assert project([], START, START + 49 * HOUR, end) is None
 
 
@@ -96,19 +96,23 @@ def test_spend_change_ignores_an_unusual_week(table: DynamoTable) -> None:
     assert fleet.tick(5 * 168 + 3) == []
 
 
+def spent(usd: Decimal, gpu_hours: Decimal) -> Costs:
+    return Costs(allocated_usd=amount(usd), allocated_gpu_hours=amount(gpu_hours))
+
+
 def test_days_under_other_price_sources_are_compared_in_gpu_hours() -> None:
-    expensive, cheap = DayToDate(Decimal(960), Decimal(8)), DayToDate(Decimal(96), Decimal(8))
+    expensive, cheap = spent(Decimal(960), Decimal(8)), spent(Decimal(96), Decimal(8))
     thresholds = SpendThresholds(Decimal(50), Decimal(10))
     assert compare(expensive, [(cheap, True), (cheap, True)]) == SpendComparison(Decimal(960), Decimal(96), False, 2)
     comparison = compare(expensive, [(cheap, False), (cheap, False), (cheap, True)])
     assert comparison == SpendComparison(Decimal(960), Decimal(960), True, 3)
     assert thresholds.breached_by(comparison) is False
-    grown = compare(DayToDate(Decimal(960), Decimal(16)), [(cheap, False), (cheap, False)])
+    grown = compare(spent(Decimal(960), Decimal(16)), [(cheap, False), (cheap, False)])
     assert grown == SpendComparison(Decimal(960), Decimal(480), True, 2)
     assert thresholds.breached_by(grown) is True
     assert compare(expensive, [(cheap, True)]) is None
     assert thresholds.breached_by(None) is None
-    assert compare(DayToDate(), [(cheap, True)] * 3) == SpendComparison(Decimal(0), Decimal(96), False, 3)
+    assert compare(Costs(), [(cheap, True)] * 3) == SpendComparison(Decimal(0), Decimal(96), False, 3)
 
 
 def test_data_rule_fires_and_resolves_for_each_problem(table: DynamoTable) -> None:

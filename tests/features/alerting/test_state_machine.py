@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from gpucost.core.hours import HOUR
 from gpucost.features.alerting.model import Alert, Subject
-from gpucost.features.alerting.state_machine import Change, FiringPolicy, Transition, advance, reevaluate
+from gpucost.features.alerting.state_machine import AlertChange, FiringPolicy, Transition, advance, reevaluate
 
 START = datetime(2026, 11, 19, tzinfo=UTC)
 SUBJECT = Subject("demo", "research")
-Changes = list[tuple[Change, int]]
+Changes = list[tuple[AlertChange, int]]
 
 
 class Machine:

@@ -15,11 +15,12 @@ from devstack.aws import local_client, running_aws
 from gpucost.core.amounts import Costs, Totals
 from gpucost.core.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR
+from gpucost.core.ledger import Manifest
 from gpucost.core.model import HourRecord
 from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.exported_days import ExportedDay, object_key
 from gpucost.features.exports.files import DuckDbFiles
-from gpucost.features.exports.focus import ExportedHour, Row, focus_rows
+from gpucost.features.exports.focus import Row, focus_rows
 from gpucost.features.exports.service import MAX_ATTEMPTS, MIN_SECONDS_PER_DAY, ExportRunResult, ExportService
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.runtime.messages import ExportDue
@@ -204,10 +205,10 @@ def test_unexpected_error_of_a_day_does_not_stop_others(
     environment.publish(hour(0))
     environment.publish(hour(24))
 
-    def broken(exported_hour: ExportedHour, account: str) -> Iterator[Row]:
-        if exported_hour.manifest.hour >= NEXT:
+    def broken(manifest: Manifest, record: HourRecord, account: str) -> Iterator[Row]:
+        if manifest.hour >= NEXT:
             raise ArithmeticError("a figure of that day")
-        return focus_rows(exported_hour, account)
+        return focus_rows(manifest, record, account)
 
     monkeypatch.setattr("gpucost.features.exports.service.focus_rows", broken)
     result = environment.run(at=NEXT + timedelta(days=1, hours=3))

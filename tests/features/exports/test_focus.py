@@ -19,7 +19,7 @@ from gpucost.core.metering.observations import Observation
 from gpucost.core.model import ClusterCharge, HourRecord, Line, NodeHour, Status
 from gpucost.core.pricing.node_prices import Pricing
 from gpucost.features.exports.exported_days import ExportedDay, due_days, fingerprint, object_key, status_of
-from gpucost.features.exports.focus import ExportedHour, Row, focus_rows, region_of
+from gpucost.features.exports.focus import Row, focus_rows, region_of
 from gpucost.features.exports.focus_columns import COLUMNS
 from tests.core.generated_observations import cluster_observations, metering_rules
 from tests.features.exports import focus_rules
@@ -53,7 +53,8 @@ def rows_of(
         [node_hour.capacity for node_hour in nodes] + [Capacity(**{k: amount(v) for k, v in rest.items()})]
     )
     totals = Totals(Costs.total(pod_line.costs() for pod_line in lines), capacity)
-    rows = [*focus_rows(ExportedHour(manifest(), totals, lines, nodes, charges), "123456789012")]
+    hour = replace(record(), totals=totals, lines=tuple(lines), nodes=tuple(nodes), charges=tuple(charges))
+    rows = [*focus_rows(manifest(), hour, "123456789012")]
     assert {name for row in rows for name in row} <= COLUMNS.keys()
     return [{name: row.get(name) for name in COLUMNS} for row in rows]
 
@@ -178,9 +179,8 @@ def test_columns_are_from_focus_or_start_with_x() -> None:
 
 
 def exported(record: HourRecord) -> list[Row]:
-    assert record.totals is not None
-    hour = ExportedHour(manifest(record.hour), record.totals, record.lines, record.nodes, record.charges)
-    return [{name: row.get(name) for name in COLUMNS} for row in focus_rows(hour, "123456789012")]
+    rows = focus_rows(manifest(record.hour), record, "123456789012")
+    return [{name: row.get(name) for name in COLUMNS} for row in rows]
 
 
 @settings(max_examples=30, deadline=None)

@@ -175,9 +175,7 @@ def _record(cluster: str, hour: datetime, rng: random.Random) -> HourRecord:
     )
     reported_capacity = None if rng.random() < 0.04 else capacity
     status: Status = "complete" if rng.random() < 0.9 else "provisional"
-    return HourRecord(
-        cluster, hour, status, Coverage(Decimal(1), None), Totals(costs, reported_capacity), lines
-    )
+    return HourRecord(cluster, hour, status, Coverage(Decimal(1), None), Totals(costs, reported_capacity), lines)
 
 
 def _lines(rng: random.Random) -> Iterator[Line]:
@@ -202,4 +200,3 @@ def _lines(rng: random.Random) -> Iterator[Line]:
             utilization=None, utilization_source="pod", unmeasured_gpu_hours=unseen,
             gpu_hourly_usd=None, price_source="" if usd is None else "constant",
         )  # fmt: skip
-

@@ -14,7 +14,7 @@ from gpucost.core.line_use import LineUse
 from gpucost.core.model import HourRecord, Line
 from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.history import Disruption
-from gpucost.features.recommendations.look_back import read_look_back
+from gpucost.features.recommendations.look_back_reader import read_look_back
 from gpucost.features.recommendations.model import Recommendation
 from gpucost.features.recommendations.service import RecommendationService
 from gpucost.runtime.messages import RecommendationsDue

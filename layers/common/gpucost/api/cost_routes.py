@@ -139,7 +139,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         page = fill_page(
             (dumps_row({**row.group, **row.costs.figures()}) for row in report.rows), cursor_writer(report)
         )
-        return json_page(schemas.unit_fields_before(name, report), page, schemas.unit_fields_after(report))
+        return json_page(schemas.unit_fields_before_rows(name, report), page, schemas.unit_fields_after_rows(report))
 
     @app.get(
         "/v1/business-units/<name>/trend",

@@ -257,7 +257,7 @@ def business_units_response(report: CostReport) -> dict[str, Any]:
 def business_unit_response(name: str, report: CostReport) -> dict[str, Any]:
     """Return the fields of `BusinessUnitResponse`."""
     return {
-        **unit_fields_before(name, report),
+        **unit_fields_before_rows(name, report),
         "granularity": report.query.granularity,
         "rows": [{"start": row.start, "end": row.end, **row.costs.figures()} for row in report.rows],
         "totals": _cost_totals(report),
@@ -265,12 +265,12 @@ def business_unit_response(name: str, report: CostReport) -> dict[str, Any]:
     }
 
 
-def unit_fields_before(name: str, report: CostReport) -> dict[str, Any]:
+def unit_fields_before_rows(name: str, report: CostReport) -> dict[str, Any]:
     """Return the fields before the rows of `WorkloadsResponse`."""
     return {"business_unit": name, **period_fields(report.period), "currency": report.currency}
 
 
-def unit_fields_after(report: CostReport) -> dict[str, Any]:
+def unit_fields_after_rows(report: CostReport) -> dict[str, Any]:
     """Return the fields after the rows of `WorkloadsResponse`."""
     return {
         "row_count": report.row_count,

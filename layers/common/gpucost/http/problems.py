@@ -33,7 +33,7 @@ SECURITY_HEADERS = {
 HIDDEN_SOURCE_ERROR = "a record could not be read. Details are in the api function's log, request ID {!r}."
 """Shown to callers who do not see the whole fleet, because the error itself names a cluster or a key."""
 
-_MISSING = {
+_MISSING_PARAMETER_MESSAGES = {
     "start": "required. Pass start and end in RFC 3339, for example 2026-11-18T00:00:00Z.",
     "end": "required. Pass start and end in RFC 3339, for example 2026-11-19T00:00:00Z.",
     "window": "required. Pass a window, for example window=24h.",
@@ -113,7 +113,7 @@ def add_problems(app: APIGatewayHttpResolver) -> None:
 def _parameter_error(error: dict[str, Any]) -> tuple[str, str]:
     parameter = str(error["loc"][-1])
     if error["type"] == "missing":
-        return parameter, _MISSING.get(parameter, "required.")
+        return parameter, _MISSING_PARAMETER_MESSAGES.get(parameter, "required.")
     if isinstance(error.get("input"), list):
         return parameter, "sent more than once. Send it once."
     if error["type"] == "literal_error":

@@ -150,7 +150,7 @@ class DispatchService:
 
 
 def _clusters(stored: StoredSettings, newest: datetime, search_period: timedelta) -> Iterator[_Cluster]:
-    """Yield the clusters of the settings, then those that left them within the reach."""
+    """Yield the clusters of the settings, then those that left them within the search period."""
     for cluster in stored.settings.clusters:
         yield _Cluster(cluster.name, stored.version, stored.pushed_at, newest)
     for name, departure in stored.departed.items():
@@ -198,7 +198,7 @@ def split_hours(hours: Sequence[datetime], previous: Mapping[datetime, Manifest]
     groups: list[list[datetime]] = []
     limit = 0
     for hour in hours:
-        hour_limit = _max_hours(previous.get(hour))
+        hour_limit = _max_hours_per_message(previous.get(hour))
         if groups and len(groups[-1]) < min(limit, hour_limit):
             groups[-1].append(hour)
             limit = min(limit, hour_limit)
@@ -208,7 +208,7 @@ def split_hours(hours: Sequence[datetime], previous: Mapping[datetime, Manifest]
     return groups
 
 
-def _max_hours(previous: Manifest | None) -> int:
+def _max_hours_per_message(previous: Manifest | None) -> int:
     return max(1, MAX_HOURS_PER_MESSAGE >> 2 * previous.attempts) if previous else MAX_HOURS_PER_MESSAGE
 
 

@@ -12,7 +12,7 @@ from requests.auth import AuthBase
 from requests.models import PreparedRequest
 
 from gpucost.core.errors import SourceError
-from gpucost.runtime.destinations import Origin, check_destination, origin_of
+from gpucost.runtime.secret_destinations import Origin, check_destination, origin_of
 
 _VALUE_FORMAT = '{"url": "https://host.example.com", "token": "…"}'
 

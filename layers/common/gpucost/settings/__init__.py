@@ -118,20 +118,12 @@ class ClusterSettings(Section):
 class UtilizationSettings(Section):
     """The utilization signal, and the allowed utilization sources in order of preference."""
 
+    former_names: ClassVar = {"ladder": "sources"}
+
     signal: Name = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
     scale: Positive | None = None
     """The signal's value at full use; by default the usual one of the signal."""
     sources: Annotated[tuple[UtilizationSource, ...], Field(min_length=1)] = ("pod", "shared")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_former_name(cls, section: object) -> object:
-        """Read `ladder`, the former name of `sources`, until the next release."""
-        if not isinstance(section, dict) or "ladder" not in section:
-            return section
-        if "sources" in section:
-            raise ValueError("`ladder` is the former name of `sources`; keep `sources` only")
-        return {("sources" if key == "ladder" else key): setting for key, setting in section.items()}
 
     @field_validator("signal")
     @classmethod

@@ -1,6 +1,6 @@
 """Section `pricing.cur`: where the AWS bill is, and how its amounts are allocated."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -19,6 +19,8 @@ CHARGE_KINDS: tuple[ChargeKind, ...] = ("savings-plan", "reservation", "capacity
 
 class CurSettings(Section):
     """A Data Export in S3, hourly and with resource ids, read with Athena."""
+
+    former_names: ClassVar = {"blend": "equalize_by"}
 
     format: Literal["cur2", "focus-1.0", "focus-1.2"] = "cur2"
     database: GlueName

@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
@@ -69,6 +69,8 @@ class DiscountSettings(NodeMatchers):
 
 class CapacityBlockSettings(Section):
     """A prepaid Capacity Block for ML."""
+
+    former_names: ClassVar = {"cluster": "charge_unused_to"}
 
     reservation_id: Annotated[
         str, matching_pattern(r"cr-[0-9a-f]+", "a capacity reservation's id, such as cr-0123456789abcdef0")

@@ -2,14 +2,14 @@
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from ipaddress import ip_address
-from typing import Annotated, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 Value = TypeVar("Value", bound=Hashable)
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -59,6 +59,18 @@ class Section(BaseModel):
     """Base class of all sections. Unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    former_names: ClassVar[Mapping[str, str]] = {}
+    """Current names of keys by their former names, which are read until the next release."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_former_names(cls, section: object) -> object:
+        if not isinstance(section, dict):
+            return section
+        for former, current in cls.former_names.items():
+            if former in section and current in section:
+                raise ValueError(f"`{former}` is the former name of `{current}`; keep `{current}` only")
+        return {cls.former_names.get(key, key): setting for key, setting in section.items()}
 
 
 def duplicates(values: Iterable[Value]) -> list[Value]:

@@ -1,14 +1,14 @@
 """States of a recommendation: applied when the figures show it, verified after a week, withdrawn if unsupported."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
 
 from gpucost.core.errors import InvalidInputError
-from gpucost.features.recommendations.lifecycle import SingleSubject, dismiss, reopen, update_recommendations
+from gpucost.features.recommendations.lifecycle import dismiss, reopen, update_recommendations
 from gpucost.features.recommendations.model import (
     Evidence,
     Recommendation,
@@ -18,9 +18,28 @@ from gpucost.features.recommendations.model import (
     Saving,
     recommendation_id,
 )
+from gpucost.features.recommendations.verification import SubjectHour
 from tests.features.recommendations.simulated_fleet import START
 
 NOW = START + timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class SingleSubject:
+    """The hours of one subject. It answers every question with them, whatever the recommendation."""
+
+    start: datetime
+    hourly_amounts: Sequence[float | None] | None
+    cost: Sequence[float | None]
+
+    def hourly_gpus(self, content: RecommendationContent) -> Sequence[float | None] | None:
+        """The amounts of the only subject."""
+        return self.hourly_amounts
+
+    def hours(self, content: RecommendationContent) -> Sequence[SubjectHour | None]:
+        """The hours of the only subject, with one pod per GPU and no observed utilization."""
+        pairs = zip(self.hourly_amounts or (), self.cost, strict=True)
+        return [None if held is None else SubjectHour(held, usd, held, 0.0) for held, usd in pairs]
 
 
 def content(

@@ -133,7 +133,7 @@ def test_no_plan_if_the_search_is_too_large_or_the_model_has_no_mig() -> None:
 def test_replay_counts_pods_that_would_have_waited() -> None:
     small = MigPlan(A100, {("3g.20gb", "3g.20gb"): 1}, {"3g.20gb": 2}, Fraction(1, 7))
     replay = replay_plan(small, [{"3g.20gb": 2}, {}, {"3g.20gb": 3}, {"1g.5gb": 1}])
-    assert (replay.hours, replay.pod_hours_waited, replay.peak_usage) == (4, 2, Fraction(1))
+    assert (replay.replayed_hours, replay.pod_hours_waited, replay.peak_usage) == (4, 2, Fraction(1))
 
 
 # Pools

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from gpucost.core.amounts import Capacity
 from gpucost.core.model import HourRecord
 from gpucost.features.recommendations.history import LookBack
 from gpucost.features.recommendations.model import RecommendationContent
@@ -15,7 +16,6 @@ from gpucost.features.recommendations.pools import has_enough_prices
 from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import simulated_fleet as sim
 from tests.features.recommendations.look_backs import look_back_of
-from tests.records import amount
 
 HOURS = 720
 DAYS_OFF = frozenset(range(240, 288))
@@ -50,7 +50,7 @@ def without_price(
         )
         nodes = tuple(
             node if only_every_other and number % 2
-            else replace(node, price_source="", capacity=replace(node.capacity, node_cost_usd=amount(0)))
+            else replace(node, price_source="", capacity=node.capacity - Capacity(node_cost_usd=node.capacity.node_cost_usd))
             for number, node in enumerate(record.nodes)
         )  # fmt: skip
         changed.append(replace(record, lines=lines, nodes=nodes))

@@ -139,8 +139,8 @@ def test_pods_that_fit_no_pool_or_node_get_no_recommendation() -> None:
 def test_replay_of_waiting_pods_by_hand() -> None:
     pod = PendingPod("ns", "p", 1, 0.0, 5.0, 10.0)
     assert remaining_wait([pod, replace(pod, pod="q")], 1, 1) == 5, "the second pod waits as before"
-    assert remaining_wait([pod, replace(pod, pod="q", arrived=3.0, runs=1.0)], 2, 1) == 0
-    assert remaining_wait([replace(pod, runs=2.0), replace(pod, pod="q")], 1, 1) == 2
+    assert remaining_wait([pod, replace(pod, pod="q", arrived=3.0, run_hours=1.0)], 2, 1) == 0
+    assert remaining_wait([replace(pod, run_hours=2.0), replace(pod, pod="q")], 1, 1) == 2
     assert remaining_wait([replace(pod, units=2)], 5, 1) == 10, "no node is large enough"
 
 

@@ -12,7 +12,7 @@ from gpucost.core.amounts import Capacity, Costs, to_decimal
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.facts import FactTable
 from gpucost.core.rollups import FactKey, sum_facts
-from gpucost.features.recommendations.what_if import MoveOutcome, MoveToSlices, what_if
+from gpucost.features.recommendations.what_if import MoveOutcome, MoveToSlices, calculate_move
 from tests.features.recommendations import simulated_fleet as sim
 from tests.records import amount
 
@@ -49,7 +49,7 @@ def sum_of_parts(outcome: MoveOutcome, unit_costs: Costs, capacity: Capacity) ->
 
 
 def test_ten_gpus_moved_to_halves_free_five_gpus() -> None:
-    outcome = what_if(MOVE, days_of(loads()))
+    outcome = calculate_move(MOVE, days_of(loads()))
     assert outcome.moved_gpu_hours == amount(10 * 24 * DAYS)
     assert outcome.freed_gpu_hours == 5 * 24 * DAYS, "ten halves of ten GPUs"
     assert outcome.freed_usd == 5 * 24 * DAYS * 4, "at $4 a GPU-hour"
@@ -66,7 +66,7 @@ def test_outcome_matches_the_fleet_simulated_with_slices() -> None:
         replace(serve, name="serve-3g", pods=lambda _: 10, work=lambda _: 2.5, gpu_share=Decimal("0.5")),
         replace(serve, pods=lambda _: 6, work=lambda _: 1.5), train, other,
     ]  # fmt: skip
-    outcome = what_if(MOVE, days_of(loads()))
+    outcome = calculate_move(MOVE, days_of(loads()))
     units = [costs for facts, _ in days_of(sliced) for key, costs in facts.items() if key.business_unit == "research"]
     truth = Costs.total(units)
     for name in ("allocated_usd", "effective_usd", "waste_usd", "allocated_gpu_hours", "effective_gpu_hours"):
@@ -75,7 +75,7 @@ def test_outcome_matches_the_fleet_simulated_with_slices() -> None:
 
 def test_effective_hours_of_a_slice_are_limited_by_its_size() -> None:
     busy = [sim.Load("serve", lambda _: 14.4, lambda _: 16, pool=POOL)]
-    outcome = what_if(replace(MOVE, gpus=16), days_of(busy))
+    outcome = calculate_move(replace(MOVE, gpus=16), days_of(busy))
     assert outcome.slice_utilization is not None
     assert outcome.slice_utilization > 2
     assert outcome.after.effective_gpu_hours == outcome.after.allocated_gpu_hours
@@ -86,21 +86,21 @@ def test_effective_hours_of_a_slice_are_limited_by_its_size() -> None:
 def test_limit_applies_only_to_moved_gpus() -> None:
     """Half of the GPUs move. They were 90% busy, and each slice gives half a GPU. The others do not change."""
     busy = [sim.Load("serve", lambda _: 14.4, lambda _: 16, pool=POOL)]
-    outcome = what_if(replace(MOVE, gpus=8), days_of(busy))
+    outcome = calculate_move(replace(MOVE, gpus=8), days_of(busy))
     assert outcome.after.effective_gpu_hours == amount((8 * Decimal("0.9") + 8 * Decimal("0.5")) * 24 * DAYS)
     assert outcome.after.allocated_gpu_hours == amount((8 + 4) * 24 * DAYS)
     assert outcome.after.effective_usd == outcome.after.effective_gpu_hours * 4
 
 
 def test_move_of_more_gpus_than_held_moves_all() -> None:
-    outcome = what_if(replace(MOVE, gpus=1000), days_of(loads()))
+    outcome = calculate_move(replace(MOVE, gpus=1000), days_of(loads()))
     assert outcome.moved_gpu_hours == amount(16 * 24 * DAYS)
     assert outcome.moved_gpus == 16
 
 
 def test_unobserved_use_stays_unmeasured() -> None:
     unseen = [replace(load, source="none") for load in loads()]
-    outcome = what_if(MOVE, days_of(unseen))
+    outcome = calculate_move(MOVE, days_of(unseen))
     assert outcome.slice_utilization is None
     assert outcome.after.unmeasured_usd == outcome.after.allocated_usd < outcome.before.unmeasured_usd
     assert outcome.is_conserved
@@ -118,12 +118,12 @@ def test_unobserved_use_stays_unmeasured() -> None:
 )
 def test_invalid_moves_are_rejected(change: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        what_if(replace(MOVE, **change), days_of(loads()))  # type: ignore[arg-type]
+        calculate_move(replace(MOVE, **change), days_of(loads()))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("model", ["a100", "A100-SXM4-40GB", "nvidia a100", "A100 40GB"])
 def test_model_matches_by_words(model: str) -> None:
-    assert what_if(replace(MOVE, model=model), days_of(loads())).moved_gpus == 10
+    assert calculate_move(replace(MOVE, model=model), days_of(loads())).moved_gpus == 10
 
 
 def test_ambiguous_model_name_lists_the_matching_models() -> None:
@@ -131,8 +131,8 @@ def test_ambiguous_model_name_lists_the_matching_models() -> None:
     both = [*loads(), sim.Load("big", lambda _: 4.0, lambda _: 8, pool=larger)]
     message = "'A100' matches NVIDIA A100-SXM4-40GB and NVIDIA A100-SXM4-80GB; name one of them"
     with pytest.raises(InvalidInputError, match=message):
-        what_if(MOVE, days_of(both))
-    outcome = what_if(replace(MOVE, model="A100 40GB"), days_of(both))
+        calculate_move(MOVE, days_of(both))
+    outcome = calculate_move(replace(MOVE, model="A100 40GB"), days_of(both))
     assert outcome.moved_gpus == 10
     assert outcome.freed_gpu_hours == 5 * 24 * DAYS
 
@@ -162,7 +162,7 @@ def test_costs_are_conserved_for_any_digits(
         )  # fmt: skip
         cost += usd
     capacity = Capacity(node_cost_usd=cost + 7, unallocated_usd=7)
-    outcome = what_if(MoveToSlices("research", gpus, "a100", profile), [(FactTable.of(facts), capacity)])
+    outcome = calculate_move(MoveToSlices("research", gpus, "a100", profile), [(FactTable.of(facts), capacity)])
     assert outcome.is_conserved
     assert sum_of_parts(outcome, outcome.after, outcome.capacity_after) == capacity.node_cost_usd
     after = outcome.after

@@ -41,7 +41,7 @@ class AmpAlertEvaluation:
             for name, rule in external_rules.items():
                 subject = _subject(alert)
                 if rule.covers(subject):
-                    _apply(update, name, rule, subject, alert)
+                    _apply_external_alert(update, name, rule, subject, alert)
         update.save(self._states)
 
 
@@ -54,7 +54,9 @@ def fleet_rules(settings: AlertingSettings) -> dict[str, RuleSettings]:
     return rules
 
 
-def _apply(update: ScopeUpdate, name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert) -> None:
+def _apply_external_alert(
+    update: ScopeUpdate, name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert
+) -> None:
     active = next((stored for stored in update.alerts_of_rule(name) if stored.subject == subject), None)
     started_at = alert.starts_at.astimezone(UTC)
     if alert.status == "resolved":

@@ -13,7 +13,7 @@ from gpucost.core.errors import ConflictError, SourceError
 from gpucost.features.alerting.model import AlertGroup, OutboxEntry
 from gpucost.features.alerting.muting import Muting, drop_alerts_resolved_while_muted
 from gpucost.features.alerting.ports import AlertStates, Notifier
-from gpucost.features.alerting.scope_update import HISTORY
+from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock
 
@@ -63,9 +63,11 @@ class Delivery:
 
     def _without_obsolete(self, group: AlertGroup) -> AlertGroup:
         """Drop messages about alerts that were muted when they fired and have resolved; the history keeps them."""
-        messages = (entry for entry in group.outbox if entry.receiver != HISTORY)
+        messages = (entry for entry in group.outbox if entry.receiver != HISTORY_RECEIVER)
         kept_keys = {_key(entry) for entry in drop_alerts_resolved_while_muted(messages, self._muting)}
-        outbox = tuple(entry for entry in group.outbox if entry.receiver == HISTORY or _key(entry) in kept_keys)
+        outbox = tuple(
+            entry for entry in group.outbox if entry.receiver == HISTORY_RECEIVER or _key(entry) in kept_keys
+        )
         return group if outbox == group.outbox else replace(group, outbox=outbox)
 
     def _send_all(self, group: AlertGroup) -> None:
@@ -79,7 +81,7 @@ class Delivery:
             entry
             for entry in group.outbox
             if entry.receiver not in self.failures
-            and (entry.receiver == HISTORY or not self._muting.mutes(entry.notification))
+            and (entry.receiver == HISTORY_RECEIVER or not self._muting.mutes(entry.notification))
         ]
         if not ready:
             return ()

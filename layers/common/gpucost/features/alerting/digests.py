@@ -32,7 +32,7 @@ class DueDigest(NamedTuple):
 
 
 class Digests:
-    """Makes digests.
+    """Makes the weekly and monthly digests of business units.
 
     Args:
         inputs: what rules read.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 
-from gpucost.core.amounts import Costs
+from gpucost.core.amounts import Capacity, Costs
 from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.ledger import HourSummary
 from gpucost.core.model import Line, NodeHour
@@ -94,9 +94,7 @@ def find_breaches(
         yield from _unallocated(rule, hour_figures, active)
 
 
-def sum_by_business_unit(
-    groups: FactTable[tuple[str, str]], has_namespace: Callable[[str], bool]
-) -> FactTable[str]:
+def sum_by_business_unit(groups: FactTable[tuple[str, str]], has_namespace: Callable[[str], bool]) -> FactTable[str]:
     """Sum the costs of selected namespaces by business unit."""
     return groups.select(key for key in groups if has_namespace(key[1])).group_by(itemgetter(0))
 
@@ -173,11 +171,12 @@ def _unallocated(rule: UnallocatedRule, hour_figures: HourFigures, active: Seque
         if not rule.scope.has_node_pool(name):
             continue
         subject = Subject(hour_figures.cluster, node_pool=name)
-        effective_rule, pool = rule.for_subject(subject), pools.get(name, unallocated.NodePoolHour())
+        effective_rule, nodes = rule.for_subject(subject), pools.get(name, [])
+        capacity = Capacity.total(nodes)
         threshold = UnallocatedThreshold(effective_rule.usd_per_hour)
         yield Finding(
-            subject, hour_figures.hour, threshold.breached_by(pool),
-            threshold.describe(effective_rule.for_hours, hour_figures.currency), unallocated.figures(pool),
+            subject, hour_figures.hour, threshold.breached_by(capacity),
+            threshold.describe(effective_rule.for_hours, hour_figures.currency), unallocated.figures(capacity, nodes),
             hour_figures.currency, firing_policy(effective_rule),
         )  # fmt: skip
 

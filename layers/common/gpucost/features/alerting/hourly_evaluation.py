@@ -146,7 +146,7 @@ class HourlyEvaluation:
 
 
 def cluster_rules(settings: AlertingSettings, cluster: str) -> dict[str, RuleSettings]:
-    """Return the rules that are evaluated when an hour of a cluster is closed."""
+    """Return the rules that are evaluated when an hour of a cluster is published."""
     return {
         name: rule
         for name, rule in settings.alerts.named_rules().items()

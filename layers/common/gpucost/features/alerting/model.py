@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-Kind = Literal[
+RuleKind = Literal[
     "waste", "idle-workload", "unallocated", "budget", "spend-change", "data", "digest", "external", "sample"
 ]
 Phase = Literal["inactive", "pending", "firing"]
@@ -49,7 +49,7 @@ class Notification:
     id: str
     """The same for every attempt to deliver it."""
     event: EventType
-    kind: Kind
+    kind: RuleKind
     rule: str
     severity: Severity
     subject: Subject

@@ -6,8 +6,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Protocol
 
+from gpucost.core.amounts import Costs
 from gpucost.features.alerting.model import AlertGroup, Cursor, Notification
-from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.storage.ports import PublishedHours, Rollups
 
@@ -46,9 +46,10 @@ class AlertStates(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MonthPart:
-    """Some days of a month in one cluster, summed by business unit."""
+    """The amounts spent in some days of a month, or in the month so far, in one cluster."""
 
     units: Mapping[str, Decimal]
+    """By business unit."""
     hours_with_data: int
     currency: str
     """Empty without data. Several currencies are joined with `+`, and the amounts cannot be used."""
@@ -58,7 +59,8 @@ class MonthPart:
 class ClusterDayToDate:
     """A day in one cluster from midnight to the end of an hour, as first computed."""
 
-    units: Mapping[str, DayToDate]
+    units: Mapping[str, Costs]
+    """By business unit; only `allocated_usd` and `allocated_gpu_hours` are stored."""
     price_sources: str
     """Fingerprint of the pricing settings in force."""
 

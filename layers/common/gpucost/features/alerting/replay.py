@@ -8,24 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.facts import FactTable
+from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.hours import HOUR, floor_day, hours_between
 from gpucost.core.ledger import DEFAULT_RETENTION, Retention
 from gpucost.core.rollups import DaySummary, FactKey, UnitHour, costs_by_unit, sum_day
 from gpucost.features.alerting.hourly_evaluation import HourlyEvaluation
 from gpucost.features.alerting.model import AlertGroup, Cursor, Notification
 from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart, RuleInputs, ScopeStates
-from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.features.alerting.scheduled_evaluation import ScheduledEvaluation
-from gpucost.features.alerting.scope_update import HISTORY
+from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.spend import pricing_fingerprint
 from gpucost.runtime.messages import ClusterState, Tick
 from gpucost.storage.ports import StoredSettings
 
-MAX_PERIOD = timedelta(days=62)
+MAX_REPLAY_PERIOD = timedelta(days=62)
 
 
 def replay(
@@ -43,8 +41,8 @@ def replay(
         InvalidInputError: no hours, or more than 62 days of them.
     """
     hours = hours_between(start, end)
-    if not hours or end - start > MAX_PERIOD:
-        raise InvalidInputError(f"the period must be 1 hour to {MAX_PERIOD.days} days long")
+    if not hours or end - start > MAX_REPLAY_PERIOD:
+        raise InvalidInputError(f"the period must be 1 hour to {MAX_REPLAY_PERIOD.days} days long")
     settings = stored.settings
     rollups = _PastRollups(inputs, start)
     past_inputs = replace(
@@ -108,7 +106,7 @@ class _InMemoryAlertStates:
         """Return the notifications since the last call, as the history would have recorded them."""
         notifications = []
         for key, group in self._groups.items():
-            notifications += [entry.notification for entry in group.outbox if entry.receiver == HISTORY]
+            notifications += [entry.notification for entry in group.outbox if entry.receiver == HISTORY_RECEIVER]
             self._groups[key] = replace(group, outbox=())
         return sorted(notifications, key=lambda notification: (notification.hour, notification.id))
 
@@ -176,13 +174,7 @@ class _InMemorySpend:
         summaries = self._inputs.ledger.summaries(cluster, start, hour + HOUR)
         if sum(1 for summary in summaries if summary.totals is not None) < (hour + HOUR - start) // HOUR:
             return None
-        units: dict[str, DayToDate] = {}
-        for summary in summaries:
-            for unit, costs in costs_by_unit(summary).items():
-                total = units.get(unit, DayToDate())
-                units[unit] = DayToDate(
-                    total.usd + to_decimal(costs.allocated_usd), total.gpu_hours + to_decimal(costs.allocated_gpu_hours)
-                )
+        units = sum_by(costs for summary in summaries for costs in costs_by_unit(summary).items())
         return ClusterDayToDate(units, self._price_sources)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gpucost.core.query.periods import Period
-from gpucost.features.alerting.model import EventType, Kind, Notification, Severity, Subject
+from gpucost.features.alerting.model import EventType, Notification, RuleKind, Severity, Subject
 from gpucost.features.alerting.muting import Silence
 from gpucost.features.alerting.queries import ListedAlert
 from gpucost.http.schemas import Amount, Instant, PeriodResponse, ResponseModel, period_fields
@@ -55,7 +55,7 @@ class AlertEvent(ResponseModel):
 
     id: str
     event: EventType
-    kind: Kind
+    kind: RuleKind
     rule: str
     severity: Severity
     subject: AlertSubject

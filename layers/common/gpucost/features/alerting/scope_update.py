@@ -21,7 +21,7 @@ from gpucost.features.alerting.settings.rules import RuleSettings
 from gpucost.features.alerting.state_machine import FiringPolicy, Transition, advance, reevaluate
 from gpucost.runtime.observability import logger
 
-HISTORY = "history"
+HISTORY_RECEIVER = "history"
 """The receiver that records every notification. It comes before all other receivers."""
 ReadTopWasters = Callable[[], tuple[WastefulWorkload, ...]]
 MAX_NOTE_LENGTH = 500
@@ -178,7 +178,7 @@ class ScopeUpdate:
 
     def _outbox_entries(self, notification: Notification, muted: bool) -> Iterable[OutboxEntry]:
         logger.info("alert changed", notification=notification.id)
-        yield OutboxEntry(HISTORY, notification)
+        yield OutboxEntry(HISTORY_RECEIVER, notification)
         if not muted:
             receivers = self._settings.receiver_keys(self._rules[notification.rule])
             yield from (OutboxEntry(receiver, notification) for receiver in receivers)

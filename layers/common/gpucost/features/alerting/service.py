@@ -13,7 +13,7 @@ from gpucost.features.alerting.model import FLEET_SCOPE, AlertGroup, Notificatio
 from gpucost.features.alerting.muting import Muting, current_muting
 from gpucost.features.alerting.ports import AlertStates, Notifier, Notifiers, RuleInputs, ScopeStates
 from gpucost.features.alerting.scheduled_evaluation import ScheduledEvaluation
-from gpucost.features.alerting.scope_update import HISTORY
+from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
 from gpucost.runtime.messages import ExternalAlerts, HourPublished, Tick
@@ -138,7 +138,10 @@ class AlertService:
         failures: dict[str, str] = {}
         notifiers = self._notifiers(settings)
         for scope, scope_groups in groups.items():
-            scope_notifiers: dict[str, Notifier] = {**notifiers, HISTORY: _HistoryNotifier(self._history, scope)}
+            scope_notifiers: dict[str, Notifier] = {
+                **notifiers,
+                HISTORY_RECEIVER: _HistoryNotifier(self._history, scope),
+            }
             for receiver, reason in failures.items():
                 scope_notifiers[receiver] = _FailedNotifier(reason)
             delivery = Delivery(self._states, scope_notifiers, muting, self._clock)

@@ -5,8 +5,7 @@ first that is missing, or the next in turn. So a restated or backfilled day coun
 parts keep their last sums. A day to date is stored as first computed, for the same weekday of later weeks.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
@@ -19,25 +18,17 @@ from gpucost.features.alerting.model import Subject
 from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart, RuleInputs
 from gpucost.features.alerting.rules import budget as budgets
 from gpucost.features.alerting.rules import spend_change as spend
-from gpucost.features.alerting.rules.budget import Basis, Budget, ClusterSpend
-from gpucost.features.alerting.rules.spend_change import DayToDate, SpendThresholds
+from gpucost.features.alerting.rules.budget import Basis, Budget
+from gpucost.features.alerting.rules.spend_change import SpendThresholds
 from gpucost.features.alerting.scope_update import Finding, ScopeUpdate
 from gpucost.features.alerting.settings import AlertingSettings
 from gpucost.features.alerting.settings.rules import BudgetRule, SpendChangeRule
 from gpucost.features.alerting.state_machine import FiringPolicy
 
-PART = timedelta(days=7)
+MONTH_PART_LENGTH = timedelta(days=7)
 WEEK = timedelta(days=7)
 PROJECTION_KEEP_FIRING_HOURS = 24
 """For how long a projection must stay below its threshold to resolve: it changes with every hour."""
-
-
-@dataclass(frozen=True, slots=True)
-class MonthToDate:
-    """One cluster's month to date."""
-
-    units: Mapping[str, Decimal]
-    hours_with_data: int
 
 
 class SpendEvaluation:
@@ -55,7 +46,7 @@ class SpendEvaluation:
         self._at = at
         self._expected_until = at - HOUR
         self._newest = at - 2 * HOUR
-        self._months: dict[str, MonthToDate | None] = {}
+        self._months: dict[str, MonthPart | None] = {}
         self._current_days: dict[str, DaySummary | None] = {}
         self._days_to_date: dict[str, ClusterDayToDate | None] = {}
         self._references: dict[tuple[str, int], ClusterDayToDate | None] = {}
@@ -79,9 +70,9 @@ class SpendEvaluation:
         units = {unit for to_date in months for unit in to_date.units}
         units |= {alert.subject.business_unit for alert in update.alerts_of_rule(name)}
         for unit in sorted(unit for unit in units if rule.scope.has_unit(unit)):
-            parts = [ClusterSpend(to_date.units.get(unit, Decimal(0)), to_date.hours_with_data) for to_date in months]
-            projected = budgets.project(parts, start, self._expected_until, end)
-            spent = sum((part.spent for part in parts), Decimal(0))
+            spent_by_cluster = [(to_date.units.get(unit, Decimal(0)), to_date.hours_with_data) for to_date in months]
+            projected = budgets.project(spent_by_cluster, start, self._expected_until, end)
+            spent = sum((spent for spent, _ in spent_by_cluster), Decimal(0))
             yield from self._unit_budget_findings(rule, unit, month, spent, projected)
 
     def _unit_budget_findings(
@@ -113,14 +104,14 @@ class SpendEvaluation:
                     self._currency, policy, is_muted=is_muted,
                 )  # fmt: skip
 
-    def _month(self, cluster: str, start: datetime) -> MonthToDate | None:
+    def _month(self, cluster: str, start: datetime) -> MonthPart | None:
         if cluster not in self._months:
             self._months[cluster] = self._sum_month(cluster, start)
         return self._months[cluster]
 
-    def _sum_month(self, cluster: str, start: datetime) -> MonthToDate | None:
+    def _sum_month(self, cluster: str, start: datetime) -> MonthPart | None:
         """Sum a month from its parts; None with several currencies, or while a part is not summed yet."""
-        newest = (self._newest - start) // PART
+        newest = (self._newest - start) // MONTH_PART_LENGTH
         stored = [self._inputs.spend.month_part(cluster, start, number) for number in range(newest)]
         in_turn = ((self._at - start) // HOUR) % newest if newest else 0
         first_missing = next((number for number, part in enumerate(stored) if part is None), in_turn)
@@ -134,12 +125,12 @@ class SpendEvaluation:
                 units[unit] = units.get(unit, Decimal(0)) + amount
             hours += part.hours_with_data
             currencies |= {part.currency} - {""}
-        return MonthToDate(units, hours) if currencies <= {self._currency} else None
+        return MonthPart(units, hours, self._currency) if currencies <= {self._currency} else None
 
     def _sum_part(self, cluster: str, start: datetime, number: int) -> MonthPart:
         """Sum a part of a month again, and store the sums."""
-        part_start = start + PART * number
-        part_end = min(part_start + PART, floor_day(self._newest) + DAY)
+        part_start = start + MONTH_PART_LENGTH * number
+        part_end = min(part_start + MONTH_PART_LENGTH, floor_day(self._newest) + DAY)
         days = self._inputs.rollups.days(cluster, part_start, part_end)
         if days and days[-1].day == floor_day(self._newest):
             self._current_days[cluster] = days[-1]
@@ -216,12 +207,11 @@ class SpendEvaluation:
         expected = [start + HOUR * i for i in range((self._newest - start) // HOUR + 1)]
         if hours != expected or {hour.currency for hour in day.hours} != {self._currency}:
             return None
-        units = {unit: _day_to_date(costs) for unit, costs in day.units.items()}
+        units = dict(day.units)
         if day.hours[-1].hour > self._newest:  # it was closed before this tick arrived
             for summary in self._inputs.ledger.summaries(cluster, self._expected_until, start + DAY):
                 for unit, costs in costs_by_unit(summary).items():
-                    total, later = units[unit], _day_to_date(costs)
-                    units[unit] = DayToDate(total.usd - later.usd, total.gpu_hours - later.gpu_hours)
+                    units[unit] = units[unit] - costs
         return ClusterDayToDate(units, self._pricing_fingerprint)
 
     def _reference(self, cluster: str, weeks: int) -> ClusterDayToDate | None:
@@ -245,11 +235,5 @@ def pricing_fingerprint(settings: AlertingSettings) -> str:
     return f"{pricing.currency} {'>'.join(pricing.ordered_sources)} {pricing.split}"
 
 
-def _unit_total(days: list[ClusterDayToDate], unit: str) -> DayToDate:
-    totals = [day.units[unit] for day in days if unit in day.units]
-    usd = sum((total.usd for total in totals), Decimal(0))
-    return DayToDate(usd, sum((total.gpu_hours for total in totals), Decimal(0)))
-
-
-def _day_to_date(costs: Costs) -> DayToDate:
-    return DayToDate(to_decimal(costs.allocated_usd), to_decimal(costs.allocated_gpu_hours))
+def _unit_total(days: list[ClusterDayToDate], unit: str) -> Costs:
+    return Costs.total(day.units[unit] for day in days if unit in day.units)

@@ -19,7 +19,7 @@ from typing import Literal
 
 from gpucost.features.alerting.model import Alert, Evaluation, EvaluationState, Phase, Subject
 
-Change = Literal["firing", "resolved"]
+AlertChange = Literal["firing", "resolved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Transition:
 
     alert: Alert | None
     """None: neither pending nor firing, so that nothing is stored."""
-    change: Change | None = None
+    change: AlertChange | None = None
 
 
 def advance(
@@ -110,7 +110,7 @@ def phase_of(state: EvaluationState) -> Phase:
 def _transition(alert: Alert, evaluations: tuple[Evaluation, ...], policy: FiringPolicy) -> Transition:
     """Evaluate an alert with these evaluations, and keep only the newest of them."""
     phase = phase_of(fold_evaluations(alert.earlier_state, evaluations, policy))
-    change: Change | None = None
+    change: AlertChange | None = None
     if phase == "firing" and alert.phase != "firing":
         change = "firing"
     elif alert.phase == "firing" and phase != "firing":

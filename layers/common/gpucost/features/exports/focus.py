@@ -12,20 +12,21 @@ the choice of values.
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 
-from gpucost.core.amounts import Capacity, Totals, quantize, to_decimal
+from gpucost.core.amounts import Capacity, quantize, to_decimal
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import ClusterCharge, Line, NodeHour
+from gpucost.core.model import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.features.exports.focus_columns import COLUMNS
 
 ColumnValue = str | Decimal | int | datetime | None
 Row = dict[str, ColumnValue]
 """A missing column is null."""
+_Part = tuple[Row, int | None, int]
+"""A row of an origin charge, its cost and its GPU-hours."""
 
 ALLOCATED_METHOD_ID = "gpucost-gpu-time-1"
 """Allocated method: a node's cost is split by the GPU time that pods held (docs/exports.md)."""
@@ -55,7 +56,7 @@ _PART_DESCRIPTIONS = {
     "host": "CPU and memory part of the node's price",
     "residual": "Remainder of the node's cost",
 }
-_REGION = re.compile(r"^([a-z]{2}(?:-[a-z]+)+-\d+)(?:-[a-z]+-\d+)?[a-z]$")
+_REGION_PATTERN = re.compile(r"^([a-z]{2}(?:-[a-z]+)+-\d+)(?:-[a-z]+-\d+)?[a-z]$")
 _CAPACITY_RESERVATION_KINDS = {"unused-capacity-reservation", "unused-capacity-block"}
 _COMMITMENT_KINDS = {
     "unused-savings-plan": ("Spend", "Savings Plan"),
@@ -63,48 +64,29 @@ _COMMITMENT_KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ExportedHour:
-    """One version of a cluster-hour with all its records."""
-
-    manifest: Manifest
-    totals: Totals
-    lines: Sequence[Line]
-    nodes: Sequence[NodeHour]
-    charges: Sequence[ClusterCharge]
-
-
-@dataclass(slots=True)
-class _Part:
-    """A row and its part of the origin charge."""
-
-    row: Row
-    cost: int | None
-    gpu_hours: int
-
-
-def focus_rows(hour: ExportedHour, account: str) -> Iterator[Row]:
+def focus_rows(manifest: Manifest, record: HourRecord, account: str) -> Iterator[Row]:
     """Yield the rows of a published hour that has figures.
 
     Their `EffectiveCost` adds up to the hour's node cost if the capacity is known. Rows with `x_CostPart`
     *allocated* add up to the allocated cost. Costs without a price are null, also in FOCUS's columns.
 
     Args:
-        hour: a complete or provisional hour.
+        manifest: the hour's version.
+        record: a complete or provisional hour.
         account: ID of the billing account.
     """
-    common = _common_columns(hour.manifest, account)
+    common = _common_columns(manifest, account)
     nodes_by_name: dict[str, list[NodeHour]] = {}
-    for node in hour.nodes:
+    for node in record.nodes:
         nodes_by_name.setdefault(node.node, []).append(node)
     lines_by_node: dict[str, list[Line]] = {}
-    for line in hour.lines:
+    for line in record.lines:
         lines_by_node.setdefault(line.node, []).append(line)
     for name in sorted(nodes_by_name.keys() | lines_by_node.keys()):
         yield from _origin_rows(common, name, nodes_by_name.get(name, []), lines_by_node.get(name, []))
-    for charge in hour.charges:
+    for charge in record.charges:
         yield common | _charge_columns(charge)
-    yield from _fleet_remainder_rows(common, hour)
+    yield from _fleet_remainder_rows(common, record)
 
 
 def instance_id(provider_id: str) -> str:
@@ -114,7 +96,7 @@ def instance_id(provider_id: str) -> str:
 
 def region_of(zone: str) -> str | None:
     """Return the region of an availability zone or local zone; None for other names."""
-    match = _REGION.match(zone)
+    match = _REGION_PATTERN.match(zone)
     return match.group(1) if match else None
 
 
@@ -150,9 +132,9 @@ def _origin_rows(common: Row, name: str, nodes: Sequence[NodeHour], lines: Seque
         part for node in nodes for part in _unallocated_parts(origin, node)
     ]
     ratios = _ratios(parts)
-    for part, ratio in zip(parts, ratios, strict=True):
-        part.row["AllocatedMethodDetails"] = None if ratio is None else _method_details(ratio, part.gpu_hours)
-        yield part.row
+    for (row, _, gpu_hours), ratio in zip(parts, ratios, strict=True):
+        row["AllocatedMethodDetails"] = None if ratio is None else _method_details(ratio, gpu_hours)
+        yield row
 
 
 def _line_part(origin: Row, line: Line) -> _Part:
@@ -185,24 +167,26 @@ def _line_part(origin: Row, line: Line) -> _Part:
         "x_Workload": line.workload,
         "x_WorkloadKind": line.workload_kind,
     }
-    return _Part(row, line.allocated_usd, line.allocated_gpu_hours)
+    return row, line.allocated_usd, line.allocated_gpu_hours
 
 
 def _unallocated_parts(origin: Row, node: NodeHour) -> Iterator[_Part]:
     node_columns = origin | _location_columns(node) | {"AllocatedMethodId": ALLOCATED_METHOD_ID}
     for part, gpu_hours, amount in _capacity_parts(node.capacity):
         cost = amount if node.price_source else None
-        yield _Part(node_columns | _part_columns(part) | _cost_columns(cost, gpu_hours), cost, gpu_hours)
+        yield node_columns | _part_columns(part) | _cost_columns(cost, gpu_hours), cost, gpu_hours
 
 
-def _fleet_remainder_rows(common: Row, hour: ExportedHour) -> Iterator[Row]:
+def _fleet_remainder_rows(common: Row, record: HourRecord) -> Iterator[Row]:
     """Yield rows for what the hour's totals have beyond its nodes and charges, so that rows add up to the totals."""
-    if hour.totals.capacity is None:
+    capacity = record.totals.capacity if record.totals else None
+    if capacity is None:
         return
     charged = [
-        Capacity(unallocated_gpu_hours=charge.gpu_hours or 0, unallocated_usd=charge.amount) for charge in hour.charges
+        Capacity(unallocated_gpu_hours=charge.gpu_hours or 0, unallocated_usd=charge.amount)
+        for charge in record.charges
     ]
-    remainder = hour.totals.capacity - Capacity.total([*(node.capacity for node in hour.nodes), *charged])
+    remainder = capacity - Capacity.total([*(node.capacity for node in record.nodes), *charged])
     for part, gpu_hours, amount in _capacity_parts(remainder):
         yield common | _part_columns(part) | _cost_columns(amount, gpu_hours)
 
@@ -282,9 +266,9 @@ def _location_columns(record: Line | NodeHour) -> Row:
 
 def _ratios(parts: Sequence[_Part]) -> list[Decimal | None]:
     """Return each part's ratio of the origin charge, in sum 1: by cost, or by GPU time if costs are 0 or unknown."""
-    costs = [part.cost for part in parts if part.cost is not None]
+    costs = [cost for _, cost, _ in parts if cost is not None]
     if len(costs) < len(parts) or not sum(costs):
-        costs = [part.gpu_hours for part in parts]
+        costs = [gpu_hours for _, _, gpu_hours in parts]
     total = sum(costs)
     if not total:
         return [None] * len(parts)

@@ -15,10 +15,11 @@ from gpucost.core.amounts import Costs
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError, SettingsMissingError, SourceError
 from gpucost.core.hours import floor_day, format_timestamp
 from gpucost.core.ledger import HourSummary, Manifest
+from gpucost.core.model import HourRecord
 from gpucost.core.rollups import DAY
 from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.exported_days import ExportedDay, due_days, fingerprint, object_key, status_of
-from gpucost.features.exports.focus import ExportedHour, Row, focus_rows
+from gpucost.features.exports.focus import Row, focus_rows
 from gpucost.features.exports.ports import ExportWriter
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.runtime.messages import ExportDue
@@ -46,7 +47,7 @@ class ExportRunResult:
 
 
 class ExportService:
-    """Exports days.
+    """Exports each UTC day of a cluster as FOCUS rows to the bucket.
 
     Args:
         settings_store: source of the cluster names.
@@ -182,9 +183,9 @@ class ExportService:
         """Yield the rows of each hour, which are read lazily."""
         for manifest, summary in zip(manifests, summaries, strict=True):
             if manifest.status != "incomplete":
-                yield focus_rows(self._hour(manifest, summary), self._account)
+                yield focus_rows(manifest, self._hour(manifest, summary), self._account)
 
-    def _hour(self, manifest: Manifest, summary: HourSummary) -> ExportedHour:
+    def _hour(self, manifest: Manifest, summary: HourSummary) -> HourRecord:
         """Read all records of an hour.
 
         Raises:
@@ -198,7 +199,17 @@ class ExportService:
             raise NotFoundError(f"the lines of {hour} have expired. The day was not exported")
         if Costs.total(line.costs() for line in lines) != summary.totals.costs:
             raise SourceError(f"the lines of {hour} do not add up to the hour's sums. The day was not exported")
-        return ExportedHour(manifest, summary.totals, lines, nodes, charges)
+        return HourRecord(
+            manifest.cluster,
+            manifest.hour,
+            manifest.status,
+            manifest.coverage,
+            summary.totals,
+            tuple(lines),
+            nodes=nodes,
+            charges=charges,
+            currency=manifest.currency,
+        )
 
 
 def _apply_summary_status(manifest: Manifest, summary: HourSummary) -> Manifest:

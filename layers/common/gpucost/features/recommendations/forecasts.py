@@ -15,8 +15,8 @@ from gpucost.features.recommendations.model import round_cents
 from gpucost.settings import Settings
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
-HISTORY = timedelta(days=56)
-SETTLED = 2 * HOUR
+FORECAST_HISTORY = timedelta(days=56)
+PUBLICATION_DELAY = 2 * HOUR
 """Hours that ended more recently than this may not be published yet."""
 Period = Literal["month", "quarter"]
 _MONTHS: Mapping[Period, int] = {"month": 1, "quarter": 3}
@@ -80,14 +80,14 @@ class ForecastService:
         """
         scope.require(business_unit)
         settings = self._settings_store.current().settings
-        until = floor_hour(self._clock() - SETTLED)
+        until = floor_hour(self._clock() - PUBLICATION_DELAY)
         start, end = _period(until, period)
-        first = min(start, until - HISTORY)
+        first = min(start, until - FORECAST_HISTORY)
         hours, priced, currency = self._hours(settings, business_unit, first, until)
         priced_costs = [cost for cost in hours[(start - first) // HOUR :] if cost is not None]
         spent = sum(priced[(start - first) // HOUR :], Decimal(0))
         passed, ahead = (until - start) // HOUR, (end - until) // HOUR
-        history = [None if cost is None else float(cost) for cost in hours[-(HISTORY // HOUR) :]]
+        history = [None if cost is None else float(cost) for cost in hours[-(FORECAST_HISTORY // HOUR) :]]
         # The unit did not exist before its first cost. A unit without any cost will cost nothing.
         first_cost = next((index for index, cost in enumerate(history) if cost), None)
         first_priced = next((index for index, cost in enumerate(history) if cost is not None), len(history))

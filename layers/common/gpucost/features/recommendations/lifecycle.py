@@ -8,7 +8,7 @@ open ──▶ applied ──▶ verified
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -48,24 +48,6 @@ class SubjectHistory(Protocol):
     def hours(self, content: RecommendationContent) -> Sequence[SubjectHour | None]:
         """What the subject held and cost in every hour; None for hours without figures."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class SingleSubject:
-    """The hours of one subject. It answers every question with them, whatever the recommendation."""
-
-    start: datetime
-    amounts: Sequence[float | None] | None
-    cost: Sequence[float | None]
-
-    def hourly_gpus(self, content: RecommendationContent) -> Sequence[float | None] | None:
-        """The amounts of the only subject."""
-        return self.amounts
-
-    def hours(self, content: RecommendationContent) -> Sequence[SubjectHour | None]:
-        """The hours of the only subject, with one pod per GPU and no observed utilization."""
-        pairs = zip(self.amounts or (), self.cost, strict=True)
-        return [None if held is None else SubjectHour(held, usd, held, 0.0) for held, usd in pairs]
 
 
 def update_recommendations(

@@ -25,7 +25,7 @@ RecommendationKind = Literal[
     "commitment",
 ]
 RecommendationState = Literal["open", "applied", "verified", "dismissed", "withdrawn"]
-Level = Literal["low", "medium", "high"]
+ConfidenceLevel = Literal["low", "medium", "high"]
 HOURS_PER_MONTH = 730
 """8,760 hours of a year ÷ 12, as on AWS's price pages."""
 CENT = Decimal("0.01")
@@ -104,10 +104,10 @@ class RecommendationContent:
     """One sentence: what to do."""
     saving: Saving
     evidence: Evidence
-    confidence: Level
-    risk: Level
+    confidence: ConfidenceLevel
+    risk: ConfidenceLevel
     risk_note: str
-    effort: Level
+    effort: ConfidenceLevel
     patch: str
     """A manifest or commands to apply; empty if there is none."""
     current_gpus: Decimal
@@ -160,7 +160,7 @@ class Recommendation:
         return self.content.id
 
 
-Finding = Literal["idle", "low", "bursty", "healthy", "busy", "saturated", "unknown"]
+WorkloadFinding = Literal["idle", "low", "bursty", "healthy", "busy", "saturated", "unknown"]
 """How a workload uses the GPUs that it holds. `healthy` is 30 to 70% on average."""
 
 
@@ -169,7 +169,7 @@ class WorkloadAssessment:
     """How one workload uses its GPUs, and why it got that finding; also for workloads without a recommendation."""
 
     subject: RecommendationSubject
-    finding: Finding
+    finding: WorkloadFinding
     gpus: Decimal
     """GPUs held in the newest day, on average."""
     mean_utilization: Decimal | None

@@ -11,14 +11,14 @@ from pydantic import Field
 
 from gpucost.core.query.filters import parse_filter
 from gpucost.features.recommendations.model import (
-    Finding,
-    Level,
+    ConfidenceLevel,
     Recommendation,
     RecommendationContent,
     RecommendationKind,
     RecommendationState,
     Saving,
     WorkloadAssessment,
+    WorkloadFinding,
 )
 from gpucost.features.recommendations.queries import RecommendationList, RecommendationQueries, ReviewSummary
 from gpucost.http import report_parameters as parameters
@@ -89,10 +89,10 @@ class RecommendationRow(ResponseModel):
     saving: SavingFigures
     currency: str = Field(examples=["USD"])
     evidence: EvidenceFigures
-    confidence: Level
-    risk: Level
+    confidence: ConfidenceLevel
+    risk: ConfidenceLevel
     risk_note: str
-    effort: Level
+    effort: ConfidenceLevel
     patch: str | None = Field(description="A manifest or commands to apply; null if there is none")
     current_gpus: Amount = Field(
         description="Physical GPUs in the newest day (for pools: nodes; for spot and families: on demand)"
@@ -115,7 +115,7 @@ class FindingRow(ResponseModel):
     """How a workload uses its GPUs; also for workloads without a recommendation."""
 
     subject: RecommendationSubjectModel
-    finding: Finding = Field(
+    finding: WorkloadFinding = Field(
         description="`healthy` is 30 to 70% on average. For `unknown`, `reason` says what is missing"
     )
     gpus: Amount

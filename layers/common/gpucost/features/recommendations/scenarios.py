@@ -7,7 +7,7 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.facts import FactTable
 from gpucost.core.hours import floor_day
 from gpucost.core.rollups import DAY, FactKey
-from gpucost.features.recommendations.what_if import MoveOutcome, MoveToSlices, what_if
+from gpucost.features.recommendations.what_if import MoveOutcome, MoveToSlices, calculate_move
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 
@@ -54,7 +54,7 @@ class WhatIfService:
                 if has_figures or all_facts:
                     yield all_facts, Capacity.total(capacities)
 
-        outcome = what_if(move, read())
+        outcome = calculate_move(move, read())
         if len(currencies) > 1:
             raise InvalidInputError(f"these days have several currencies: {', '.join(sorted(currencies))}")
         return outcome, next(iter(currencies), settings.pricing.currency)

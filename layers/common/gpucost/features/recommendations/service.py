@@ -16,7 +16,7 @@ from gpucost.core.hours import HOUR, floor_hour
 from gpucost.features.recommendations.daily_cache import DailyCache
 from gpucost.features.recommendations.history import LookBack, PoolHistory, PoolKey, Wait, WorkloadHistory, WorkloadKey
 from gpucost.features.recommendations.lifecycle import update_recommendations
-from gpucost.features.recommendations.look_back import LOOK_BACK, read_look_back
+from gpucost.features.recommendations.look_back_reader import LOOK_BACK, read_look_back
 from gpucost.features.recommendations.model import RecommendationContent, Review
 from gpucost.features.recommendations.ports import DisruptionReaders, RecommendationStore
 from gpucost.features.recommendations.price_lists import (
@@ -27,7 +27,7 @@ from gpucost.features.recommendations.price_lists import (
     reserved_prices,
 )
 from gpucost.features.recommendations.review import review_cluster
-from gpucost.features.recommendations.rules.coverage import commitment_hours, uncovered_nodes
+from gpucost.features.recommendations.rules.commitment_coverage import commitment_hours, uncovered_nodes
 from gpucost.features.recommendations.rules.rightsizing import IDLE
 from gpucost.features.recommendations.verification import SubjectHour
 from gpucost.runtime.deadline import Deadline
@@ -219,7 +219,7 @@ class _LookBackSubjects:
             return self._weekly_means(held)
         if content.kind == "spot":
             return (
-                self._without_missing_hours(self._sum_by_hour(content, "off_spot", "nodes") or held)
+                self._without_missing_hours(self._sum_by_hour(content, "held_off_spot", "nodes") or held)
                 if any(held[-_DAY:])
                 else None
             )

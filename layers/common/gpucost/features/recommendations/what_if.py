@@ -84,7 +84,7 @@ class MoveOutcome:
         )
 
 
-def what_if(move: MoveToSlices, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]) -> MoveOutcome:
+def calculate_move(move: MoveToSlices, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]) -> MoveOutcome:
     """Calculate the outcome of a move.
 
     Args:

@@ -18,7 +18,7 @@ def map_aws_errors(action: str) -> Iterator[None]:
         yield
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "unknown")
-        hint = f"; the role needs the permission for {action}" if code in _REFUSED else ""
+        hint = f"; the role needs the permission for {action}" if code in _ACCESS_DENIED_CODES else ""
         raise SourceError(f"{action} failed: {code}{hint}") from error
     except BotoCoreError as error:
         raise SourceError(f"{action} failed: {type(error).__name__}") from error
@@ -33,4 +33,4 @@ def batches(values: Collection[str], size: int = MAX_FILTER_VALUES) -> Iterator[
         yield ordered[first : first + size]
 
 
-_REFUSED = {"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"}
+_ACCESS_DENIED_CODES = {"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"}

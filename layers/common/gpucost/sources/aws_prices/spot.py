@@ -17,7 +17,7 @@ from gpucost.sources.aws_prices.aws_requests import batches, map_aws_errors
 from gpucost.sources.aws_prices.partitions import currency_of
 
 DESCRIPTIONS: dict[OperatingSystem, str] = {"linux": "Linux/UNIX", "windows": "Windows"}
-IN_VPC = " (Amazon VPC)"
+VPC_SUFFIX = " (Amazon VPC)"
 """Suffix of product descriptions in accounts from the time of EC2-Classic."""
 _Point = tuple[datetime, Decimal]
 
@@ -58,7 +58,7 @@ class Ec2SpotHistory:
                     {"Name": "instance-type", "Values": types},
                     {
                         "Name": "product-description",
-                        "Values": [*descriptions, *(f"{description}{IN_VPC}" for description in descriptions)],
+                        "Values": [*descriptions, *(f"{description}{VPC_SUFFIX}" for description in descriptions)],
                     },
                 ]
                 for page in pages.paginate(Filters=filters, StartTime=since):
@@ -103,7 +103,7 @@ def _pools_of(
 ) -> dict[tuple[str, str], dict[datetime, Decimal]]:
     """The pools of one operating system. Descriptions without the suffix take precedence."""
     selected = {}
-    for suffix in (IN_VPC, ""):
+    for suffix in (VPC_SUFFIX, ""):
         for (instance_type, zone_id, product), points in pools.items():
             if product == description + suffix:
                 selected[instance_type, zone_id] = points

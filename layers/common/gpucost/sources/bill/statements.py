@@ -20,7 +20,7 @@ COLUMNS = (
     "operation", "hours", "amount", "currency", "is_final",
 )  # fmt: skip
 """The columns of every statement, in this order."""
-ACCELERATED = "^(p|g|gr|inf|trn|dl|vt)[0-9]"
+ACCELERATED_FAMILIES_PATTERN = "^(p|g|gr|inf|trn|dl|vt)[0-9]"
 """EC2 instance families with accelerators, including future ones, as a regular expression that all engines support."""
 CLOSED_AFTER = timedelta(days=14)
 """FOCUS 1.0 does not say when a bill is closed; AWS closes them within the first days of the next month."""
@@ -40,19 +40,19 @@ def statement(cur: CurSettings, start: datetime, end: datetime, *, now: datetime
 
     Only timestamps, months and the validated table name are inserted, so nothing needs escaping.
     """
-    return _template(statement_name(cur)).substitute(
+    return _statement_template(statement_name(cur)).substitute(
         table=f'"{cur.table}"',
         first_period=f"{start:%Y-%m}",
         last_period=f"{end - timedelta(microseconds=1):%Y-%m}",
         start=f"{start.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
         end=f"{end.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
-        accelerated=ACCELERATED,
+        accelerated=ACCELERATED_FAMILIES_PATTERN,
         closed_before=f"{(now - CLOSED_AFTER).astimezone(UTC):%Y-%m-%d %H:%M:%S}",
     )
 
 
 @cache
-def _template(name: str) -> Template:
+def _statement_template(name: str) -> Template:
     return Template((_FOLDER / f"{name}.sql").read_text(encoding="utf-8"))
 
 

@@ -11,7 +11,7 @@ from requests.models import PreparedRequest
 from gpucost.core.errors import CredentialsError
 from gpucost.runtime import aws
 from gpucost.runtime.bearer import BearerAuth
-from gpucost.runtime.destinations import check_destination
+from gpucost.runtime.secret_destinations import check_destination
 from gpucost.runtime.secrets import Secrets
 from gpucost.settings import PrometheusSettings
 

@@ -203,7 +203,9 @@ class PrometheusClient:
         try:
             response = self._send("POST", path, form, self._timeout, ANSWER_BYTES)
             if response.status in _RETRYABLE_STATUSES:
-                return _RetryableFailure(f"answered {_described(response)}", retry_after(response.headers) or 0.0)
+                return _RetryableFailure(
+                    f"answered {_describe_refusal(response)}", retry_after(response.headers) or 0.0
+                )
             return self._read(response)
         except FAILURES as error:
             if is_timeout(error):
@@ -234,14 +236,14 @@ class PrometheusClient:
             MetricsResponseError: the response must not be used; the message says what the server did.
         """
         if _is_too_large(response):
-            raise MetricsTooLargeError(f"answered {_described(response)}")
+            raise MetricsTooLargeError(f"answered {_describe_refusal(response)}")
         if response.status // 100 == _REDIRECTS:
             location = " ".join(response.headers.get("Location", "").split())[:_MAX_TEXT]
             raise MetricsResponseError(
                 f"redirects to {location!r}, which is not followed; set prometheus.url to Prometheus' own address"
             )
         if response.status != requests.codes.ok:
-            raise MetricsResponseError(f"answered {_described(response)}")
+            raise MetricsResponseError(f"answered {_describe_refusal(response)}")
         budget = self._budget or MemoryBudget()
         with budget.parsing_lock:
             budget.admit(response.body)
@@ -354,7 +356,7 @@ def _is_too_large(response: HttpResponse) -> bool:
     return is_over_samples or ("-search.max" in text and QUERY_LENGTH_LIMIT not in text)
 
 
-def _described(response: HttpResponse) -> str:
+def _describe_refusal(response: HttpResponse) -> str:
     """A refusal's status and reason, from Prometheus' JSON or from the text or HTML of a proxy."""
     try:
         reason = _reason(from_json(response.body))

@@ -28,10 +28,10 @@ class _DeviceSeriesRow:
     key: DeviceKey
     instance: Instance
     workload: tuple[str, str]
-    samples: int = 0
-    total: Decimal = Decimal(0)
-    peaked: bool = False
-    values: tuple[tuple[int, Decimal], ...] | None = None
+    sample_count: int = 0
+    sample_sum: Decimal = Decimal(0)
+    has_implausible_peak: bool = False
+    raw_samples: tuple[tuple[int, Decimal], ...] | None = None
 
 
 class DeviceTable:
@@ -58,14 +58,14 @@ class DeviceTable:
             for labels, value in sums:
                 if self._is_reported(name, labels):
                     row = self._add_row(name, labels)
-                    row.total = value
-                    row.samples = counts.get((name, row.instance), 0)
+                    row.sample_sum = value
+                    row.sample_count = counts.get((name, row.instance), 0)
             for labels, value in rows.get(f"count {name}", []):
                 if self._is_reported(name, labels):
-                    self._find_or_add_row(name, labels).samples = sample_count(value)
+                    self._find_or_add_row(name, labels).sample_count = sample_count(value)
             for labels, _ in rows.get(f"peak {name}", []):
                 if self._is_reported(name, labels):
-                    self._find_or_add_row(name, labels).peaked = True
+                    self._find_or_add_row(name, labels).has_implausible_peak = True
 
     @property
     def labels(self) -> list[Labels]:
@@ -92,7 +92,7 @@ class DeviceTable:
         """By exporter, the labels of the series with most samples."""
         densest: dict[Instance, _DeviceSeriesRow] = {}
         for row in self._rows:
-            if row.instance not in densest or row.samples > densest[row.instance].samples:
+            if row.instance not in densest or row.sample_count > densest[row.instance].sample_count:
                 densest[row.instance] = row
         return {exporter: row.labels for exporter, row in densest.items()}
 
@@ -116,8 +116,8 @@ class DeviceTable:
             exporter = row.instance
             if exporters.setdefault((row.key, exporter.split("/", 1)[0]), exporter) != exporter:
                 keys.add(row.key)  # one exporter replaced another: each reports a part of the hour
-            is_complete = row.samples >= expected.get(exporter, 0) > 0 and scrapes[exporter].is_regular
-            is_implausible = row.peaked or not is_amount(row.total) or row.total < 0
+            is_complete = row.sample_count >= expected.get(exporter, 0) > 0 and scrapes[exporter].is_regular
+            is_implausible = row.has_implausible_peak or not is_amount(row.sample_sum) or row.sample_sum < 0
             if not is_complete or is_implausible or row.workload in partial_pods or row.key[0] in whole_nodes:
                 keys.add(row.key)
         samples: dict[str, dict[str, int]] = {}
@@ -125,7 +125,7 @@ class DeviceTable:
             if row.key in keys:
                 label, value = device_matcher(row.labels)
                 by_value = samples.setdefault(label, {})
-                by_value[value] = by_value.get(value, 0) + row.samples
+                by_value[value] = by_value.get(value, 0) + row.sample_count
         return samples
 
     def add_raw_samples(self, series: Iterable[Series], hour: Interval) -> None:
@@ -135,13 +135,13 @@ class DeviceTable:
             name = labels["__name__"]
             if self._is_reported(name, labels):
                 row = self._find_or_add_row(name, labels)
-                row.values = tuple((time, number(value)) for time, value in samples if window.contains(time))
+                row.raw_samples = tuple((time, number(value)) for time, value in samples if window.contains(time))
 
     def series(self) -> Iterable[DeviceSeries]:
         """The series for metering. Of devices with raw samples, only series that have them."""
-        with_raw_samples = {row.key for row in self._rows if row.values is not None}
+        with_raw_samples = {row.key for row in self._rows if row.raw_samples is not None}
         for row in self._rows:
-            if row.values is not None or row.key not in with_raw_samples:
+            if row.raw_samples is not None or row.key not in with_raw_samples:
                 yield self._series(row)
 
     def _is_reported(self, name: str, labels: Labels) -> bool:
@@ -184,9 +184,9 @@ class DeviceTable:
             instance=row.instance,
             scale=row.signal.scale,
             rank=self.rank,
-            sample_count=row.samples,
-            total=row.total,
-            samples=row.values,
+            sample_count=row.sample_count,
+            total=row.sample_sum,
+            samples=row.raw_samples,
         )
 
 

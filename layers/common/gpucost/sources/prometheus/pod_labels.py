@@ -12,7 +12,7 @@ from gpucost.sources.prometheus.tables import Labels, Rows, exported_label, inst
 
 
 @dataclass(slots=True)
-class _Values:
+class _ReportedLabels:
     """The labels of one object at one time, by the target that reports them."""
 
     by_instance: dict[Instance, dict[str, str]] = field(default_factory=dict)
@@ -42,9 +42,9 @@ class LabelTable:
     """Collects labels of pods and namespaces. Labels with contradictory values are left out, with a note."""
 
     def __init__(self) -> None:
-        self._pods: dict[tuple[str, str], _Values] = {}
+        self._pods: dict[tuple[str, str], _ReportedLabels] = {}
         self._spans: dict[tuple[str, str], list[LabelSpan]] = {}
-        self._namespaces: dict[str, dict[str, _Values]] = {}
+        self._namespaces: dict[str, dict[str, _ReportedLabels]] = {}
         """By namespace and statistic: at the start of the hour and at its end."""
         self._of_namespaces: dict[str, dict[str, str]] = {}
         """Cache of `of_namespace`, because most pods share a namespace with others."""
@@ -54,11 +54,11 @@ class LabelTable:
         """Add results of `Queries.labels`, by statistic."""
         for labels, _ in rows.get("pod", []):
             pod = exported_label(labels, "namespace"), exported_label(labels, "pod")
-            self._pods.setdefault(pod, _Values()).add(instance(labels), object_labels(labels))
+            self._pods.setdefault(pod, _ReportedLabels()).add(instance(labels), object_labels(labels))
         for stat in ("namespace-start", "namespace"):
             for labels, _ in rows.get(stat, []):
                 by_stat = self._namespaces.setdefault(exported_label(labels, "namespace"), {})
-                by_stat.setdefault(stat, _Values()).add(instance(labels), object_labels(labels))
+                by_stat.setdefault(stat, _ReportedLabels()).add(instance(labels), object_labels(labels))
 
     def add_samples(self, series: Iterable[Series]) -> None:
         """Add raw samples of pods' labels."""
@@ -94,7 +94,7 @@ class LabelTable:
 
     def _labels_of_namespace(self, namespace: str) -> dict[str, str]:
         by_stat = self._namespaces.get(namespace, {})
-        start, end = by_stat.get("namespace-start", _Values()), by_stat.get("namespace", _Values())
+        start, end = by_stat.get("namespace-start", _ReportedLabels()), by_stat.get("namespace", _ReportedLabels())
         labels = {**start.merged(), **end.merged()}
         at_start, at_end = start.contradictory_labels(), end.contradictory_labels()
         for name in at_end - at_start:

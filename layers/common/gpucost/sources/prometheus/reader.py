@@ -10,7 +10,6 @@ from gpucost.core.hours import HOUR, format_timestamp, to_epoch_ms
 from gpucost.core.intervals import Interval, Scrapes
 from gpucost.core.metering.observations import LOOK_AROUND_MS, DeviceSeries, Instance, Observation
 from gpucost.sources.prometheus import tables
-from gpucost.sources.prometheus.claims import claiming_pods, unreported_claims
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.device_counts import instances_with_uneven_counts
 from gpucost.sources.prometheus.devices import DeviceTable, batches_of_label_values
@@ -19,6 +18,7 @@ from gpucost.sources.prometheus.multiple_jobs import notes_on_missing_objects
 from gpucost.sources.prometheus.nodes import METRICS, NodeTable
 from gpucost.sources.prometheus.pods import PodTable, pods_not_running
 from gpucost.sources.prometheus.queries import HOUR_WINDOW, UNLABELED, PodMatcher, Queries, Window
+from gpucost.sources.prometheus.resource_claims import claiming_pods, unreported_claims
 from gpucost.sources.prometheus.scrape_times import EDGE, ExporterScrapes, ScrapeTimes
 from gpucost.sources.prometheus.scrapes import HourScrapes, hour_scrapes
 from gpucost.sources.prometheus.sharding import ShardedClient

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.alerting.formatting import money as format_money
-from gpucost.features.alerting.model import Kind, Notification, Subject
+from gpucost.features.alerting.model import Notification, RuleKind, Subject
 
 MAX_NAME_LENGTH = 200
 MAX_WORKLOAD_LENGTH = 60
@@ -18,7 +18,7 @@ NOT_AVAILABLE = "not available"
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
 NameFormatter = Callable[[str], str]
 
-_TITLES: dict[Kind, str] = {
+_TITLES: dict[RuleKind, str] = {
     "waste": "GPU waste alert",
     "idle-workload": "Idle GPU workload",
     "unallocated": "Unallocated GPU capacity",
@@ -30,7 +30,7 @@ _TITLES: dict[Kind, str] = {
     "sample": "Test alert",
 }
 _TITLE_SUFFIXES = {"firing": "", "digest": "", "repeat": " (still firing)", "resolved": " resolved"}
-_ACTIONS: dict[Kind, str] = {
+_ACTIONS: dict[RuleKind, str] = {
     "waste": "Check the workloads listed: release unused GPUs, and share or slice GPUs with low utilization.",
     "idle-workload": "Stop the workload, scale it down, or move it to a shared GPU or a MIG slice. "
     "If it has to wait, acknowledge the alert.",
@@ -182,7 +182,7 @@ def subject_fields(subject: Subject) -> list[tuple[str, str]]:
     return [(single_line(title, 40), single_line(name)) for title, name in fields if name]
 
 
-_FIGURE_TITLES: dict[Kind, tuple[tuple[str, str], ...]] = {
+_FIGURE_TITLES: dict[RuleKind, tuple[tuple[str, str], ...]] = {
     "waste": (("Wasted per hour", "waste_usd_per_hour"), ("Allocated per hour", "allocated_usd_per_hour")),
     "idle-workload": (
         ("GPUs held", "gpus"),
@@ -211,7 +211,7 @@ _FIGURE_TITLES: dict[Kind, tuple[tuple[str, str], ...]] = {
         ("Hours without figures", "hours_unknown"),
     ),
 }
-_MONTHLY_TITLES: dict[Kind, tuple[tuple[str, str], ...]] = {
+_MONTHLY_TITLES: dict[RuleKind, tuple[tuple[str, str], ...]] = {
     "waste": (("Projected per month", "waste_usd_per_hour"),),
     "idle-workload": (("Projected per month", "waste_usd_per_hour"),),
     "unallocated": (("Projected per month", "unallocated_usd_per_hour"),),

@@ -19,7 +19,7 @@ from gpucost.features.alerting.notifiers.formatting import (
     top_waster_lines,
 )
 from gpucost.runtime.bounded_http import FAILURES, ResponseTooLargeError, post_json, retry_after
-from gpucost.runtime.destinations import origin_of
+from gpucost.runtime.secret_destinations import origin_of
 
 ATTEMPTS = 3
 TIMEOUT_SECONDS = 9.0

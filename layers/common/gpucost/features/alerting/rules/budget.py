@@ -11,20 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from gpucost.core.hours import HOUR
 from gpucost.features.alerting.formatting import percent_of, ratio, threshold_money
 
 Basis = Literal["spent", "projected"]
 MIN_HOURS = 24
-
-
-class ClusterSpend(NamedTuple):
-    """What a business unit spent in one cluster in the hours of a month that have data."""
-
-    spent: Decimal
-    hours_with_data: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +41,22 @@ class Budget:
         return max((percent for percent in self.percents if self.is_reached(amount, percent)), default=None)
 
 
-def project(parts: Sequence[ClusterSpend], start: datetime, now: datetime, end: datetime) -> Decimal | None:
+def project(clusters: Sequence[tuple[Decimal, int]], start: datetime, now: datetime, end: datetime) -> Decimal | None:
     """Project a month's spend over all clusters; None if too few hours have data.
 
     Args:
-        parts: one for each cluster.
+        clusters: the amount spent and the hours of the month with data, for each cluster.
         start: start of the month.
         now: end of the newest hour that should have data.
         end: end of the month.
     """
     hours_of_month, hours_so_far = (end - start) // HOUR, (now - start) // HOUR
     total = Decimal(0)
-    for part in parts:
-        if part.hours_with_data < MIN_HOURS or 2 * part.hours_with_data < hours_so_far:
+    for spent, hours_with_data in clusters:
+        if hours_with_data < MIN_HOURS or 2 * hours_with_data < hours_so_far:
             return None
-        total += ratio(part.spent * hours_of_month, Decimal(part.hours_with_data))
-    return total if parts else None
+        total += ratio(spent * hours_of_month, Decimal(hours_with_data))
+    return total if clusters else None
 
 
 def figures(spent: Decimal, projected: Decimal | None, budget: Budget) -> dict[str, Decimal | None]:

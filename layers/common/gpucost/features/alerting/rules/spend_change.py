@@ -12,17 +12,11 @@ from decimal import Decimal
 from statistics import median
 from typing import NamedTuple
 
+from gpucost.core.amounts import Costs, to_decimal
 from gpucost.features.alerting.formatting import percent_of, ratio, threshold_money
 
 MIN_WEEKS = 2
 """The median of fewer weeks is no reference."""
-
-
-class DayToDate(NamedTuple):
-    """A business unit's day from midnight to the end of an hour."""
-
-    usd: Decimal = Decimal(0)
-    gpu_hours: Decimal = Decimal(0)
 
 
 class SpendComparison(NamedTuple):
@@ -55,20 +49,21 @@ class SpendThresholds:
         return f"spend differs by > {self.percent:f}% and > {usd} from the same hours of the last {weeks} weeks"
 
 
-def compare(today: DayToDate, weeks: Sequence[tuple[DayToDate, bool]]) -> SpendComparison | None:
+def compare(today: Costs, weeks: Sequence[tuple[Costs, bool]]) -> SpendComparison | None:
     """Compare today with previous weeks; None if fewer than two weeks have data.
 
     Args:
-        today: the day to date.
+        today: a business unit's day to date.
         weeks: the same hours of previous weeks, each with whether its prices came from the same sources.
     """
-    comparable = [week.usd for week, has_same_sources in weeks if has_same_sources]
+    today_usd, today_gpu_hours = to_decimal(today.allocated_usd), to_decimal(today.allocated_gpu_hours)
+    comparable = [to_decimal(week.allocated_usd) for week, has_same_sources in weeks if has_same_sources]
     if len(comparable) >= MIN_WEEKS:
-        return SpendComparison(today.usd, median(comparable), by_gpu_hours=False, weeks=len(comparable))
-    if len(weeks) < MIN_WEEKS or not today.gpu_hours:
+        return SpendComparison(today_usd, median(comparable), by_gpu_hours=False, weeks=len(comparable))
+    if len(weeks) < MIN_WEEKS or not today_gpu_hours:
         return None
-    usual_usd = ratio(median([week.gpu_hours for week, _ in weeks]) * today.usd, today.gpu_hours)
-    return SpendComparison(today.usd, usual_usd, by_gpu_hours=True, weeks=len(weeks))
+    usual_usd = ratio(median([to_decimal(week.allocated_gpu_hours) for week, _ in weeks]) * today_usd, today_gpu_hours)
+    return SpendComparison(today_usd, usual_usd, by_gpu_hours=True, weeks=len(weeks))
 
 
 def figures(comparison: SpendComparison) -> dict[str, Decimal | None]:

@@ -1,22 +1,12 @@
 """Unallocated capacity by node pool: GPUs that are paid for and that no pod holds."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from gpucost.core.amounts import to_decimal
+from gpucost.core.amounts import Capacity, to_decimal
 from gpucost.core.model import NodeHour
 from gpucost.features.alerting.formatting import for_hours, threshold_money
-
-
-@dataclass(frozen=True, slots=True)
-class NodePoolHour:
-    """One node pool in one hour."""
-
-    unallocated_usd: int = 0
-    unallocated_gpu_hours: int = 0
-    unpriced_gpu_hours: int = 0
-    nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,35 +15,29 @@ class UnallocatedThreshold:
 
     usd_per_hour: Decimal
 
-    def breached_by(self, pool: NodePoolHour) -> bool | None:
+    def breached_by(self, capacity: Capacity) -> bool | None:
         """Whether a pool's hour reaches the threshold; None if it does not, but some nodes have no price."""
-        if to_decimal(pool.unallocated_usd) >= self.usd_per_hour:
+        if to_decimal(capacity.unallocated_usd) >= self.usd_per_hour:
             return True
-        return None if pool.unpriced_gpu_hours else False
+        return None if capacity.unpriced_capacity_gpu_hours else False
 
     def describe(self, hours: int, currency: str) -> str:
         """Describe the condition in plain text."""
         return f"unallocated ≥ {threshold_money(self.usd_per_hour, currency)} per hour, {for_hours(hours)}"
 
 
-def by_node_pool(nodes: Iterable[NodeHour]) -> Mapping[str, NodePoolHour]:
-    """Sum nodes by pool; the key of nodes without a pool is empty."""
-    pools: dict[str, NodePoolHour] = {}
+def by_node_pool(nodes: Iterable[NodeHour]) -> dict[str, list[Capacity]]:
+    """Group the nodes' capacity by pool; the key of nodes without a pool is empty."""
+    pools: dict[str, list[Capacity]] = {}
     for node in nodes:
-        pool, capacity = pools.get(node.node_pool, NodePoolHour()), node.capacity
-        pools[node.node_pool] = NodePoolHour(
-            pool.unallocated_usd + capacity.unallocated_usd,
-            pool.unallocated_gpu_hours + capacity.unallocated_gpu_hours,
-            pool.unpriced_gpu_hours + capacity.unpriced_capacity_gpu_hours,
-            pool.nodes + 1,
-        )
+        pools.setdefault(node.node_pool, []).append(node.capacity)
     return pools
 
 
-def figures(pool: NodePoolHour) -> dict[str, Decimal | None]:
-    """Return the figures of a notification."""
+def figures(capacity: Capacity, nodes: Sequence[Capacity]) -> dict[str, Decimal | None]:
+    """Return the figures of a notification on a pool, from its capacity and that of its nodes."""
     return {
-        "unallocated_usd_per_hour": to_decimal(pool.unallocated_usd),
-        "unallocated_gpus": to_decimal(pool.unallocated_gpu_hours),
-        "nodes": Decimal(pool.nodes),
+        "unallocated_usd_per_hour": to_decimal(capacity.unallocated_usd),
+        "unallocated_gpus": to_decimal(capacity.unallocated_gpu_hours),
+        "nodes": Decimal(len(nodes)),
     }

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from gpucost.features.alerting.model import Kind, Severity, Subject
+from gpucost.features.alerting.model import RuleKind, Severity, Subject
 from gpucost.settings.section import Name, Percent, Positive, Section, Slug, matching_pattern
 
 RuleName = Slug
@@ -90,7 +90,7 @@ class RuleOverride(Section):
 class RuleSettings(Section):
     """The keys that all rules share."""
 
-    kind: ClassVar[Kind]
+    kind: ClassVar[RuleKind]
     default_severity: ClassVar[Severity] = "warning"
 
     name: RuleName | None = None
@@ -151,6 +151,7 @@ class WasteRule(RuleSettings):
 
     rule: Literal["waste"]
     waste_usd_per_hour: Positive
+    """Fires if this much is wasted in an hour, and at least `waste_percent` of the allocated cost."""
     waste_percent: Percent
     across_clusters: bool = False
     """Whether to sum clusters, in hours for which all of them have figures. Default: each cluster on its own."""
@@ -173,7 +174,9 @@ class IdleWorkloadRule(RuleSettings):
 
     rule: Literal["idle-workload"]
     gpus: Positive = Decimal(1)
+    """The fewest physical GPUs, on average over the hour, that the workload must hold."""
     utilization_percent: Percent = Decimal(10)
+    """Fires if the mean utilization of these GPUs is lower."""
     overrides: tuple[IdleOverride, ...] = ()
 
 
@@ -191,6 +194,7 @@ class UnallocatedRule(RuleSettings):
 
     rule: Literal["unallocated"]
     usd_per_hour: Positive
+    """Fires if the unallocated cost of the pool's nodes in an hour reaches this amount."""
     overrides: tuple[UnallocatedOverride, ...] = ()
 
 
@@ -220,6 +224,7 @@ class BudgetRule(RuleSettings):
         Decimal(100),
     )
     projection: bool = True
+    """Whether to fire also when the projection for the whole month reaches the highest of `percents`."""
     overrides: tuple[BudgetOverride, ...] = ()
 
 
@@ -258,7 +263,9 @@ class DataRule(RuleSettings):
     price_age_hours: Annotated[int, Field(ge=1, le=8760)] | None = None
     """Fires when the newest fetched price is at least this old."""
     dead_letters: bool = True
+    """Fires when there are messages in the dead-letter queue."""
     invalid_settings: bool = True
+    """Fires when the newest settings document cannot be read, so that an older one is in force."""
     suspect_samples: bool = True
     """Fires when an hour published since the previous tick has samples that are contradictory or impossible."""
 

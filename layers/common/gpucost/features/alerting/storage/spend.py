@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from gpucost.core.amounts import Costs
 from gpucost.core.errors import ConflictError
 from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart
-from gpucost.features.alerting.rules.spend_change import DayToDate
 from gpucost.storage import chunked_documents as chunks
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
@@ -57,13 +57,14 @@ class DynamoSpendStore:
         if document is None:
             return None
         units = {
-            unit: DayToDate(Decimal(usd), Decimal(gpu_hours)) for unit, (usd, gpu_hours) in document["units"].items()
+            unit: Costs(allocated_gpu_hours=gpu_hours, allocated_usd=usd)
+            for unit, (usd, gpu_hours) in document["units"].items()
         }
         return ClusterDayToDate(units, document["sources"])
 
     def put_day_to_date(self, cluster: str, hour: datetime, sums: ClusterDayToDate) -> None:
         """Write a day to date; sums that are already stored are kept."""
-        units = {unit: (str(total.usd), str(total.gpu_hours)) for unit, total in sums.units.items()}
+        units = {unit: (costs.allocated_usd, costs.allocated_gpu_hours) for unit, costs in sums.units.items()}
         items = _items(cluster, _day(hour), {"units": units, "sources": sums.price_sources}, hour)
         try:
             chunks.put(self._table, items, "attribute_not_exists(pk)")

@@ -19,7 +19,7 @@ from gpucost.features.recommendations.model import (
     round_cents,
 )
 from gpucost.features.recommendations.pools import gpus_per_node
-from gpucost.features.recommendations.rules.coverage import shows_commitments
+from gpucost.features.recommendations.rules.commitment_coverage import shows_commitments
 
 MIN_HOURS: Final = 672
 """Four weeks. A commitment for a year needs more than one good week."""
@@ -44,11 +44,8 @@ class _InstanceType:
     """Reserved price in USD per node-hour."""
     gpus: int
     nodes: Sequence[float]
-    cost: Sequence[float]
-
-    def rate(self, index: int) -> float:
-        """The rate charged in an hour, in USD per node-hour."""
-        return self.cost[index] / self.nodes[index] if self.nodes[index] else 0.0
+    rates: Sequence[float]
+    """The rate charged in each hour, in USD per node-hour; 0 without nodes."""
 
 
 def recommend_commitments(look_back: LookBack) -> list[RecommendationContent]:
@@ -88,10 +85,10 @@ def _recommend_scope(
     def freed(index: int) -> tuple[float, float]:
         """The on-demand cost of covered nodes minus the commitment, which is charged whether it is used or not."""
         remaining, covered = hourly_commitment, 0.0
-        for instance_type in sorted(types, key=lambda instance_type: -instance_type.rate(index) / instance_type.price):
+        for instance_type in sorted(types, key=lambda instance_type: -instance_type.rates[index] / instance_type.price):
             nodes = min(instance_type.nodes[index], remaining / instance_type.price)
             remaining -= nodes * instance_type.price
-            covered += nodes * instance_type.rate(index)
+            covered += nodes * instance_type.rates[index]
         return covered - hourly_commitment, 0.0
 
     shares = [pool.spend.avoidable_share() for pool in all_pools]
@@ -113,7 +110,7 @@ def _recommend_scope(
     used_share = sum(min(hourly_commitment, usd_at_reserved_price[index]) for index in priced_hours) / (
         hourly_commitment * len(priced_hours)
     )
-    lowest, highest = min(_select(amounts, priced_hours)), max(_select(amounts, priced_hours))
+    lowest, highest = min(_at_indexes(amounts, priced_hours)), max(_at_indexes(amounts, priced_hours))
     amount_range = f"{format_count(lowest)} to {format_count(highest)}"
     commitment = (
         f"${hourly_commitment:.3f} an hour of {scope} (a Savings Plan of the family)"
@@ -155,13 +152,13 @@ def _recommend_scope(
     )
 
 
-def _select(hours: Sequence[float], indexes: Sequence[int]) -> list[float]:
+def _at_indexes(hours: Sequence[float], indexes: Sequence[int]) -> list[float]:
     return [hours[index] for index in indexes]
 
 
 def _steady_amount(hours: Sequence[float], indexes: Sequence[int]) -> float:
     """The amount that nearly all of these hours reach."""
-    return sorted(_select(hours, indexes))[int((1 - STEADY_SHARE) * len(indexes))]
+    return sorted(_at_indexes(hours, indexes))[int((1 - STEADY_SHARE) * len(indexes))]
 
 
 def _instance_type(look_back: LookBack, name: str, pools: Sequence[PoolHistory]) -> _InstanceType | None:
@@ -170,8 +167,11 @@ def _instance_type(look_back: LookBack, name: str, pools: Sequence[PoolHistory])
         return None
     # A node counts for the time it was there: after ten minutes it has a sixth of its GPU-hours.
     nodes = [sum(pool.capacity[index] for pool in pools) / gpus for index in range(look_back.hours)]
-    cost = [sum(pool.cost[index] for pool in pools) for index in range(look_back.hours)]
-    return _InstanceType(look_back.reserved_prices[name].usd, gpus, nodes, cost)
+    rates = [
+        sum(pool.cost[index] for pool in pools) / node_count if node_count else 0.0
+        for index, node_count in enumerate(nodes)
+    ]
+    return _InstanceType(look_back.reserved_prices[name].usd, gpus, nodes, rates)
 
 
 def _gpu_model(pools: Sequence[PoolHistory]) -> str:

@@ -164,7 +164,7 @@ def plan_geometries(model: str, demand: Mapping[str, int]) -> MigPlan | None:
         for vector in useful
         if any(vector) and not any(other != vector and all(map(ge, other, vector)) for other in useful)
     ]
-    vectors_used = _search(tuple(demand[profile] for profile in profiles), vectors)
+    vectors_used = _find_fewest_vectors(tuple(demand[profile] for profile in profiles), vectors)
     chosen: dict[Geometry, int] = {}
     for vector in vectors_used:
         chosen[useful[vector]] = chosen.get(useful[vector], 0) + 1
@@ -174,7 +174,7 @@ def plan_geometries(model: str, demand: Mapping[str, int]) -> MigPlan | None:
     return MigPlan(model, chosen, {profile: demand[profile] for profile in profiles}, sum(chosen.values()) - served)
 
 
-def _search(demand: tuple[int, ...], vectors: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def _find_fewest_vectors(demand: tuple[int, ...], vectors: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Find the fewest vectors whose sum covers the demand, by breadth-first search over the remaining demand."""
     predecessors: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
     frontier, seen = [demand], {demand}
@@ -200,7 +200,7 @@ def _search(demand: tuple[int, ...], vectors: Sequence[tuple[int, ...]]) -> list
 class PlanReplay:
     """How well a plan would have served the demand of the look-back's hours."""
 
-    hours: int
+    replayed_hours: int
     pod_hours_waited: int
     """Pod-hours without a free slice."""
     peak_usage: Fraction

@@ -18,11 +18,11 @@ from gpucost.features.recommendations.measuring import (
     workload_subject,
 )
 from gpucost.features.recommendations.model import (
-    Finding,
-    Level,
+    ConfidenceLevel,
     RecommendationContent,
     RecommendationKind,
     WorkloadAssessment,
+    WorkloadFinding,
     format_count,
     recommendation_id,
     round_cents,
@@ -67,7 +67,7 @@ def assess_workloads(
         The assessments, the measures of workloads that other rules may use, and the recommendations.
     """
     assessments, measured, contents = [], [], []
-    findings: dict[WorkloadKey, tuple[WorkloadMeasures, Finding, str]] = {}
+    findings: dict[WorkloadKey, tuple[WorkloadMeasures, WorkloadFinding, str]] = {}
     for key in sorted(look_back.workloads):
         history = look_back.workloads[key]
         subject = workload_subject(look_back.cluster, history)
@@ -109,7 +109,7 @@ def assess_workloads(
 
 
 def _split_workloads(
-    look_back: LookBack, findings: Mapping[WorkloadKey, tuple[WorkloadMeasures, Finding, str]]
+    look_back: LookBack, findings: Mapping[WorkloadKey, tuple[WorkloadMeasures, WorkloadFinding, str]]
 ) -> dict[tuple[str, ...], list[WorkloadKey]]:
     """The keys of workloads whose pods now have several GPU models or resources."""
     parts: dict[tuple[str, ...], list[WorkloadKey]] = {}
@@ -119,7 +119,7 @@ def _split_workloads(
     return {name: keys for name, keys in parts.items() if len(keys) > 1}
 
 
-def classify(measures: WorkloadMeasures) -> tuple[Finding, str]:
+def classify(measures: WorkloadMeasures) -> tuple[WorkloadFinding, str]:
     """The finding of a workload and its reason."""
     if measures.missing_data or measures.mean is None or measures.peak is None:
         return "unknown", measures.missing_data or "no utilization was observed"
@@ -206,7 +206,7 @@ def _recommend_fewer(look_back: LookBack, measures: WorkloadMeasures) -> Recomme
         if units != history.units_per_pod:
             target += f" of {units} × {subject.resource}"
             patch = fewer_gpus_patch(subject, units, pods)
-        risk: Level = "low" if pods > 1 else "medium"
+        risk: ConfidenceLevel = "low" if pods > 1 else "medium"
         note = (
             "A single replica has no replacement when it fails."
             if pods == 1
@@ -352,6 +352,6 @@ def _recommend_more(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
     )
 
 
-def confidence_level(measures: WorkloadMeasures) -> Level:
+def confidence_level(measures: WorkloadMeasures) -> ConfidenceLevel:
     """High or medium. With less than a week or little coverage there is no recommendation."""
     return "high" if measures.hours >= CERTAIN_HOURS and measures.coverage >= CERTAIN_COVERAGE else "medium"

@@ -149,7 +149,7 @@ def _recommend_plan(look_back: LookBack, pool: PoolHistory, fits: Sequence[Slice
     layouts += [[] for _ in range(-len(layouts) % gpus)]
     facts = {
         "slices": ", ".join(f"{count} × {profile}" for profile, count in sorted(plan.demand.items())),
-        "replay": f"{replayed.hours} hours, {replayed.pod_hours_waited} pod-hours waited; "
+        "replay": f"{replayed.replayed_hours} hours, {replayed.pod_hours_waited} pod-hours waited; "
         f"at most {float(replayed.peak_usage):.0%} in use",
         "GPUs": f"{plan.gpu_count}, of which {float(plan.unused_gpus):.2f} stay unused or stranded",
         "workloads": ", ".join(sorted(fit.measures.history.key.name for fit in fits)),

@@ -60,9 +60,9 @@ class PendingPod:
     units: int
     arrived: float
     """Arrival, in hours since the start of the look-back."""
-    waited: float
+    wait_hours: float
     """Hours of waiting."""
-    runs: float
+    run_hours: float
     """Hours for which it holds its GPUs after the wait."""
 
 
@@ -138,7 +138,7 @@ def remaining_wait(pending: Sequence[PendingPod], nodes: int, units_per_node: in
     """Slots of pods that started earlier in the replay: (from, to, units), soonest first."""
     total_wait = 0.0
     for pod in pending:
-        start = pod.arrived + pod.waited
+        start = pod.arrived + pod.wait_hours
         vacated = [slot for slot in vacated if slot[1] > pod.arrived]
         best_node = min(free_at, key=lambda node: node[pod.units - 1]) if pod.units <= units_per_node else None
         on_added_node = start if best_node is None else max(pod.arrived, best_node[pod.units - 1])
@@ -150,24 +150,26 @@ def remaining_wait(pending: Sequence[PendingPod], nodes: int, units_per_node: in
         if best_node is not None and started == on_added_node:
             del best_node[: pod.units]
             for _ in range(pod.units):
-                insort(best_node, started + pod.runs)
+                insort(best_node, started + pod.run_hours)
         elif slot is not None:
             vacated.remove(slot)
-            if started + pod.runs < slot[1]:
-                insort(vacated, (started + pod.runs, slot[1], slot[2]))
-        insort(vacated, (start, start + pod.runs, pod.units))
+            if started + pod.run_hours < slot[1]:
+                insort(vacated, (started + pod.run_hours, slot[1], slot[2]))
+        insort(vacated, (start, start + pod.run_hours, pod.units))
     return total_wait
 
 
 def _earliest_slot(vacated: Sequence[tuple[float, float, int]], pod: PendingPod) -> tuple[float, float, int] | None:
     """The first slot that is free for as long as a pod runs."""
-    fitting = (slot for slot in vacated if slot[2] >= pod.units and max(pod.arrived, slot[0]) + pod.runs <= slot[1])
+    fitting = (
+        slot for slot in vacated if slot[2] >= pod.units and max(pod.arrived, slot[0]) + pod.run_hours <= slot[1]
+    )
     return next(fitting, None)
 
 
 def fewest_nodes(pending: Sequence[PendingPod], units_per_node: int) -> int | None:
     """The fewest nodes that save nine tenths of the waiting; None if `MAX_NODES` do not suffice."""
-    allowed = (1 - SERVED_SHARE) * sum(pod.units * pod.waited for pod in pending) + 1e-9
+    allowed = (1 - SERVED_SHARE) * sum(pod.units * pod.wait_hours for pod in pending) + 1e-9
     low, high = 1, MAX_NODES
     if len(pending) > MAX_PODS or remaining_wait(pending, high, units_per_node) > allowed:
         return None
@@ -217,7 +219,7 @@ def _recommend_nodes(
         return None
     rate = sum(pool.cost[index] for index in priced) / gpu_hours
     hours = len(look_back.waits) * 24
-    waited = share * sum(pod.units * pod.waited for pod in pending)
+    waited = share * sum(pod.units * pod.wait_hours for pod in pending)
     waiting_usd = waited / hours * HOURS_PER_MONTH * rate
     if waiting_usd < _MIN_MONTHLY_COST_USD:
         return None
@@ -232,7 +234,7 @@ def _recommend_nodes(
     )
     newest = newest_hours(look_back, 0)
     current_nodes = sum(pool.nodes[index] for index in newest) / max(1, len(newest))
-    longest = max(pending, key=lambda pod: pod.waited)
+    longest = max(pending, key=lambda pod: pod.wait_hours)
     key = pool.key
     currency = next(iter(look_back.currencies), "USD")
     sign = "$" if currency == "USD" else f"{currency} "
@@ -252,7 +254,7 @@ def _recommend_nodes(
             None,
             None,
             {
-                "longest wait": f"{longest.waited:.1f} hours ({longest.namespace}/{longest.pod})",
+                "longest wait": f"{longest.wait_hours:.1f} hours ({longest.namespace}/{longest.pod})",
                 "requested at once": f"{format_count(share * max(by_hour.values()))} GPUs, mean of the busiest hour",
                 "waited by namespace": _format_namespaces(pending, share),
                 "cost of waiting": f"{sign}{waiting_usd:,.2f} a month at {sign}{rate:.3f} per GPU-hour",
@@ -275,7 +277,7 @@ def _units_by_hour(pending: Iterable[PendingPod]) -> Mapping[int, float]:
     """The mean number of waiting units, by hour."""
     units: dict[int, float] = {}
     for pod in pending:
-        end = pod.arrived + pod.waited
+        end = pod.arrived + pod.wait_hours
         for hour in range(int(pod.arrived), int(end - 1e-9) + 1):
             units[hour] = units.get(hour, 0.0) + pod.units * (min(end, hour + 1) - max(pod.arrived, hour))
     return units
@@ -284,7 +286,7 @@ def _units_by_hour(pending: Iterable[PendingPod]) -> Mapping[int, float]:
 def _format_namespaces(pending: Iterable[PendingPod], share: float) -> str:
     sums: Counter[str] = Counter()
     for pod in pending:
-        sums[pod.namespace] += round(1000 * share * pod.units * pod.waited)
+        sums[pod.namespace] += round(1000 * share * pod.units * pod.wait_hours)
     parts = [f"{name} {sums[name] / 1000:,.1f}" for name, _ in sums.most_common(_NAMESPACES_SHOWN)]
     more = f" and {len(sums) - _NAMESPACES_SHOWN} more" if len(sums) > _NAMESPACES_SHOWN else ""
     return f"{', '.join(parts)}{more}"
