@@ -116,7 +116,7 @@ def test_bill_is_stored_and_its_hours_are_recorded_as_changed(environment: BillE
     assert later.instances["i-0c"].billed_ms == HOUR_MS // 2
     changed = {hour for change in environment.store.changes() for hour in change.hours}
     assert changed == {OCTOBER, HOUR, HOUR + HOUR_LENGTH}
-    assert environment.node_pool_reads == [], "the ledger is read only with equalize_by: node_pool"
+    assert environment.node_pool_reads == [], "the ledger is read only with blend: node_pool"
 
 
 def test_same_bill_again_changes_nothing(environment: BillEnvironment) -> None:
@@ -234,10 +234,10 @@ def test_node_pools_come_from_the_ledger(environment: BillEnvironment) -> None:
     ]
     write_export(environment.folder, items)
     environment.pools = {"i-0a": "train", "i-0b": "train", "i-0c": "serve"}
-    environment.refresh(equalize_by="node_pool")
+    environment.refresh(blend="node_pool")
     assert environment.pays() == {"i-0a": "43.00", "i-0b": "43.00", "i-0c": "29.00"}
     assert environment.node_pool_reads == [OCTOBER, NOVEMBER]
-    environment.refresh(equalize_by="none")
+    environment.refresh(blend="none")
     assert environment.pays() == {"i-0a": "55.00", "i-0b": "31.00", "i-0c": "29.00"}
 
 

@@ -241,7 +241,7 @@ def test_departed_cluster_is_restated_with_new_units_and_its_last_prices(system:
         "fee_usd": 240,
         "from": (HOUR - timedelta(hours=12)).isoformat(),
         "until": (HOUR + timedelta(hours=12)).isoformat(),
-        "charge_unused_to": "demo",
+        "cluster": "demo",
     }
     pricing = {"gpu_hourly_usd": 12}
     system.push(

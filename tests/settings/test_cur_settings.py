@@ -16,13 +16,9 @@ def parsed(cur: str, *, clusters: tuple[str, ...] = ("demo",), sources: str = "[
 def test_defaults() -> None:
     cur = parsed("database: billing, table: cur2_daily").pricing.cur
     assert cur is not None
-    assert (cur.format, cur.workgroup, cur.equalize_by, cur.refresh_days) == ("cur2", "primary", "instance_type", 45)
+    assert (cur.format, cur.workgroup, cur.blend, cur.refresh_days) == ("cur2", "primary", "instance_type", 45)
     assert (cur.output_location, cur.region, cur.role_arn, cur.amount) == (None, None, None, None)
     assert cur.cluster_of_unused(("demo",)) == "demo"
-
-
-def test_former_name_of_equalize_by_is_read() -> None:
-    assert parsed("database: b, table: t, blend: none") == parsed("database: b, table: t, equalize_by: none")
 
 
 def test_all_keys() -> None:
@@ -30,7 +26,7 @@ def test_all_keys() -> None:
         "format: cur2, amount: amortized, database: billing, table: bill, workgroup: finops, "
         "output_location: 's3://results-bucket/athena/', region: us-east-1, "
         "role_arn: 'arn:aws:iam::999988887777:role/gpucost-query-billing', external_id: 'a-1+=,.@:/_', "
-        "equalize_by: node_pool, "
+        "blend: node_pool, "
         "unused_commitments: [savings-plan], unused_commitments_to: b, refresh_days: 70",
         clusters=("a", "b"),
     ).pricing.cur
@@ -53,8 +49,8 @@ def test_all_keys() -> None:
         ("database: b, table: t, format: focus", "pricing.cur.format: Input should be 'cur2', 'focus-1.0' or"),
         ("database: b, table: t, format: focus-1.2, amount: amortized", "amount is only allowed with format: cur2"),
         (
-            "database: b, table: t, equalize_by: pods",
-            "pricing.cur.equalize_by: Input should be 'none', 'instance_type'",
+            "database: b, table: t, blend: pods",
+            "pricing.cur.blend: Input should be 'none', 'instance_type'",
         ),
         (
             "database: b, table: t, unused_commitments_to: nowhere",

@@ -61,9 +61,3 @@ def test_extended_capacity_block_has_two_entries() -> None:
 def test_capacity_types_match_in_any_spelling() -> None:
     text = HEAD + "{source: rates, rates: [{gpu_hourly_usd: 1, capacity_type: CAPACITY_BLOCK}]}"
     assert parse_settings(text).pricing.rates[0].applies_to() == {"capacity_type": "capacity-block"}
-
-
-def test_former_name_of_charge_unused_to_is_read() -> None:
-    block = f"{{{BLOCK}, from: 2026-11-01, until: 2026-11-03, %s: a}}"
-    text = HEAD + "{source: capacity-block, capacity_blocks: [" + block + "]}"
-    assert parse_settings(text % "cluster") == parse_settings(text % "charge_unused_to")

@@ -60,7 +60,7 @@ class BillService:
     Args:
         readers: creates a reader of the export that the settings name.
         store: where the bill is stored.
-        node_pools: returns node pools by instance; needed with `equalize_by: node_pool` only.
+        node_pools: returns node pools by instance; needed with `blend: node_pool` only.
         clock: returns the current time.
     """
 
@@ -77,7 +77,7 @@ class BillService:
 
         Args:
             settings: the settings; without the section `pricing.cur` there is nothing to do.
-            months: months to read instead, closed or not, for example after a change of `equalize_by`.
+            months: months to read instead, closed or not, for example after a change of `blend`.
 
         Raises:
             SourceError: the bill could not be read, or the store failed; days that are already stored stay.
@@ -107,8 +107,8 @@ class BillService:
         self, reader: "AthenaBill", month: datetime, cur: CurSettings, unused_to: str, so_far: BillRefresh
     ) -> BillRefresh:
         end = _next_month(month)
-        pools = self._node_pools(month, end) if cur.equalize_by == "node_pool" else {}
-        sharing = BillSharing(cur.equalize_by, pools, unused_to, cur.unused_commitments)
+        pools = self._node_pools(month, end) if cur.blend == "node_pool" else {}
+        sharing = BillSharing(cur.blend, pools, unused_to, cur.unused_commitments)
         extract = reader.read(month, end)
         months, scanned = (*so_far.months, month), so_far.bytes_scanned + extract.bytes_scanned
         counter = _LineCounter()

@@ -1,6 +1,6 @@
 """Section `pricing.cur`: where the AWS bill is, and how its amounts are allocated."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -19,8 +19,6 @@ CHARGE_KINDS: tuple[ChargeKind, ...] = ("savings-plan", "reservation", "capacity
 
 class CurSettings(Section):
     """A Data Export in S3, hourly and with resource ids, read with Athena."""
-
-    former_names: ClassVar = {"blend": "equalize_by"}
 
     format: Literal["cur2", "focus-1.0", "focus-1.2"] = "cur2"
     database: GlueName
@@ -41,7 +39,7 @@ class CurSettings(Section):
     amount: Literal["net_amortized", "amortized"] | None = None
     """For CUR 2.0 only; default net_amortized. An export has `net_` columns only if the account has private
     discounts. FOCUS has one amount, EffectiveCost, which is net."""
-    equalize_by: Blend = "instance_type"
+    blend: Blend = "instance_type"
     """Which instances pay the same hourly rate, although AWS applies Savings Plans to arbitrary ones.
 
     `instance_type`: the mean of all instances of a type; `node_pool`: the mean of a type in a node pool; `none`: each

@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 from itertools import pairwise
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
@@ -70,8 +70,6 @@ class DiscountSettings(NodeMatchers):
 class CapacityBlockSettings(Section):
     """A prepaid Capacity Block for ML."""
 
-    former_names: ClassVar = {"cluster": "charge_unused_to"}
-
     reservation_id: Annotated[
         str, matching_pattern(r"cr-[0-9a-f]+", "a capacity reservation's id, such as cr-0123456789abcdef0")
     ]
@@ -81,7 +79,7 @@ class CapacityBlockSettings(Section):
     """The upfront price of the whole block."""
     since: Annotated[UtcTime, Field(alias="from")]
     until: UtcTime
-    charge_unused_to: Name | None = None
+    cluster: Name | None = None
     """The cluster to which unused instance-hours are charged; required if there are several clusters."""
 
     @model_validator(mode="after")
@@ -182,10 +180,10 @@ class PricingSettings(Section):
         Raises:
             ValueError: the block names an unknown cluster, or none although there are several.
         """
-        name = block.charge_unused_to or (clusters[0] if len(clusters) == 1 else "")
+        name = block.cluster or (clusters[0] if len(clusters) == 1 else "")
         if name not in clusters:
             raise ValueError(
-                f"pricing.capacity_blocks: charge_unused_to of block {block.reservation_id} needs one of the clusters "
+                f"pricing.capacity_blocks: cluster of block {block.reservation_id} needs one of the clusters "
                 f"{', '.join(clusters)}"
             )
         return name

@@ -50,7 +50,10 @@ def without_price(
         )
         nodes = tuple(
             node if only_every_other and number % 2
-            else replace(node, price_source="", capacity=node.capacity - Capacity(node_cost_usd=node.capacity.node_cost_usd))
+            else replace(
+                node, price_source="",
+                capacity=node.capacity - Capacity(node_cost_usd=node.capacity.node_cost_usd),
+            )
             for number, node in enumerate(record.nodes)
         )  # fmt: skip
         changed.append(replace(record, lines=lines, nodes=nodes))
