@@ -90,17 +90,8 @@ class BusinessUnitsResponse(PeriodResponse):
     cursor: None
 
 
-class NullableCosts(ResponseModel):
+class NullableCosts(ResponseModel, amounts=Costs.names(), nullable=Costs.names()):
     """Costs of one business unit: allocated = effective + waste + unmeasured. All are null if no hour has figures."""
-
-    allocated_gpu_hours: Amount | None
-    effective_gpu_hours: Amount | None
-    allocated_usd: Amount | None
-    effective_usd: Amount | None
-    waste_usd: Amount | None
-    unmeasured_usd: Amount | None
-    unmeasured_gpu_hours: Amount | None
-    unpriced_gpu_hours: Amount | None
 
 
 class PeriodRow(CostFigures):

@@ -13,6 +13,7 @@ from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import fill_page, json_page
 from gpucost.http.responses import json_response, responses
 from gpucost.http.schemas import (
+    LINE_AMOUNTS,
     Amount,
     FleetTotals,
     Instant,
@@ -46,10 +47,11 @@ class FleetResponse(PeriodResponse):
     coverage: PeriodCoverageModel
 
 
-class LineRowModel(ResponseModel):
+class LineRowModel(ResponseModel, amounts=LINE_AMOUNTS, nullable=("effective_gpu_hours",)):
     """One pod and one GPU resource in one hour.
 
     allocated_gpu_hours = units × gpu_share × hours held; allocated_usd = allocated_gpu_hours × gpu_hourly_usd.
+    effective_gpu_hours is null if utilization was not measured.
     """
 
     cluster: str
@@ -77,19 +79,12 @@ class LineRowModel(ResponseModel):
     )
     labels: dict[str, str] = Field(description="Labels listed in the settings' cost_labels")
     split_policy: str = Field(description="Which part of a node's price its GPUs bear", examples=["gpu-bears-all"])
-    allocated_gpu_hours: Amount
-    effective_gpu_hours: Amount | None = Field(description="Null if utilization was not measured")
     utilization: Amount | None = Field(description="Mean measured utilization, 0 to 1")
     utilization_source: str = Field(
         description="Source of the utilization: pod, shared, node, cluster, or none", examples=["pod"]
     )
-    unmeasured_gpu_hours: Amount
     gpu_hourly_usd: Amount | None = Field(description="Hourly price of one physical GPU of the node; null if unknown")
     price_source: str = Field(description='"" if there is no price', examples=["constant", "spot", "cur"])
-    allocated_usd: Amount | None
-    effective_usd: Amount | None
-    waste_usd: Amount | None
-    unmeasured_usd: Amount | None
     used_beyond_allocation_gpu_hours: Amount = Field(
         description="Use of a shared GPU beyond the allocated part. No sum includes it"
     )

@@ -13,8 +13,8 @@ from gpucost.core.model import NodeHour
 from gpucost.core.pricing.prices import PriceSource, PriceUnit
 from gpucost.core.query.periods import Period
 from gpucost.http.schemas import (
+    LINE_AMOUNTS,
     Amount,
-    CapacityFigures,
     CostFigures,
     FleetTotals,
     Instant,
@@ -57,7 +57,7 @@ class PricesResponse(ResponseModel):
     )
 
 
-class HolderModel(ResponseModel):
+class HolderModel(ResponseModel, amounts=LINE_AMOUNTS, nullable=("effective_gpu_hours",)):
     """One pod and one GPU resource on a node in one hour."""
 
     business_unit: str
@@ -73,19 +73,17 @@ class HolderModel(ResponseModel):
     utilization_source: str = Field(
         description="Source of the utilization: pod, shared, node, cluster, or none", examples=["pod"]
     )
-    allocated_gpu_hours: Amount
-    effective_gpu_hours: Amount | None
-    unmeasured_gpu_hours: Amount
-    allocated_usd: Amount | None
-    effective_usd: Amount | None
-    waste_usd: Amount | None
-    unmeasured_usd: Amount | None
 
 
-class NodeRowModel(CapacityFigures):
+_NODE_AMOUNTS = (*Capacity.names(), *(name for name in LINE_AMOUNTS if name.endswith("_usd")))
+_NODE_NULLABLE = {*Capacity.names()} - {"unpriced_capacity_gpu_hours"}
+
+
+class NodeRowModel(ResponseModel, amounts=_NODE_AMOUNTS, nullable=_NODE_NULLABLE):
     """A GPU node in one hour. Its cost is effective + waste + unmeasured of its holders, plus the parts no pod held.
 
     A row with a `kind` other than `node` is a charge without a node: an unused commitment or reserved capacity.
+    effective_usd, waste_usd and unmeasured_usd are null if `holders` is null.
     """
 
     cluster: str
@@ -104,11 +102,6 @@ class NodeRowModel(CapacityFigures):
     billed_usd: Amount | None = Field(
         description="Amount on the bill for this instance, if its cost is a blended price"
     )
-    allocated_usd: Amount | None = Field(description="Cost of the GPUs that pods held")
-    effective_usd: Amount | None = Field(description="Part of allocated_usd that was used; null if holders is null")
-    waste_usd: Amount | None
-    unmeasured_usd: Amount | None
-    unpriced_capacity_gpu_hours: Amount
     holders: list[HolderModel] | None = Field(
         description="Pods that held its GPUs; null if two nodes had this name in the hour"
     )

@@ -4,15 +4,16 @@
 responses against these schemas.
 """
 
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from gpucost.core.amounts import Capacity, Costs, Totals
-from gpucost.core.model import Status
+from gpucost.core.model import Line, Status
 from gpucost.core.query.periods import DEFAULT_WINDOW, Period
 from gpucost.reports import HourRow, PeriodCoverage
 
@@ -20,11 +21,40 @@ Amount = Annotated[Decimal, WithJsonSchema({"type": "number"})]
 """An exact decimal with up to 12 digits after the point. Parse it with a decimal type."""
 Instant = Annotated[datetime, WithJsonSchema({"type": "string", "format": "date-time"})]
 
+FLEET_AMOUNTS = (*Costs.names(), *Capacity.names())
+LINE_AMOUNTS = tuple(name for name in Line._fields if name in Costs.names())
+
+_AMOUNT_DESCRIPTIONS = {
+    "allocated_gpu_hours": "GPU-hours allocated to pods",
+    "effective_gpu_hours": "Allocated GPU-hours × utilization, where utilization was measured",
+    "allocated_usd": "Cost of the allocated GPU-hours",
+    "effective_usd": "Part of the allocated cost that was used",
+    "waste_usd": "Part of the allocated cost that was measured and not used",
+    "unmeasured_usd": "Part of the allocated cost without a utilization measurement",
+    "unmeasured_gpu_hours": "Allocated GPU-hours without a utilization measurement",
+    "unpriced_gpu_hours": "Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if "
+    "these are all allocated GPU-hours",
+}
+_AMOUNT_EXAMPLES = {"allocated_gpu_hours": [5.142857142857], "allocated_usd": [61.714285714286]}
+
 
 class ResponseModel(BaseModel):
     """Base of all response models. Undeclared fields are errors."""
 
     model_config = ConfigDict(extra="forbid")
+
+    def __init_subclass__(
+        cls, amounts: Iterable[str] = (), nullable: Collection[str] = (), **config: Unpack[ConfigDict]
+    ) -> None:
+        """Declare the named amounts after the class's other fields.
+
+        Money is always nullable, because a price may be unknown. GPU-hours are nullable if `nullable` names them.
+        """
+        for name in amounts:
+            is_nullable = name.endswith("_usd") or name in nullable
+            cls.__annotations__[name] = Amount | None if is_nullable else Amount
+            setattr(cls, name, Field(description=_AMOUNT_DESCRIPTIONS.get(name), examples=_AMOUNT_EXAMPLES.get(name)))
+        super().__init_subclass__(**config)
 
 
 class PeriodResponse(ResponseModel):
@@ -38,53 +68,16 @@ class PeriodResponse(ResponseModel):
     )
 
 
-class CostFigures(ResponseModel):
+class CostFigures(ResponseModel, amounts=Costs.names()):
     """Costs of allocated GPUs: allocated = effective + waste + unmeasured."""
 
-    allocated_gpu_hours: Amount = Field(description="GPU-hours allocated to pods", examples=[5.142857142857])
-    effective_gpu_hours: Amount = Field(description="Allocated GPU-hours × utilization, where utilization was measured")
-    allocated_usd: Amount | None = Field(description="Cost of the allocated GPU-hours", examples=[61.714285714286])
-    effective_usd: Amount | None = Field(description="Part of the allocated cost that was used")
-    waste_usd: Amount | None = Field(description="Part of the allocated cost that was measured and not used")
-    unmeasured_usd: Amount | None = Field(description="Part of the allocated cost without a utilization measurement")
-    unmeasured_gpu_hours: Amount = Field(description="Allocated GPU-hours without a utilization measurement")
-    unpriced_gpu_hours: Amount = Field(
-        description="Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if these "
-        "are all allocated GPU-hours"
-    )
 
-
-class CapacityFigures(ResponseModel):
-    """Capacity and node cost, and the parts of them that no pod held."""
-
-    capacity_gpu_hours: Amount | None
-    unallocated_gpu_hours: Amount | None
-    stranded_gpu_hours: Amount | None
-    unobserved_gpu_hours: Amount | None
-    node_cost_usd: Amount | None
-    unallocated_usd: Amount | None
-    stranded_usd: Amount | None
-    unobserved_usd: Amount | None
-    host_usd: Amount | None
-    residual_usd: Amount | None
-
-
-class FleetTotals(CapacityFigures):
+class FleetTotals(ResponseModel, amounts=FLEET_AMOUNTS, nullable=FLEET_AMOUNTS):
     """Sums over the period. All are null if no hour has figures. Capacity figures are null if one hour's capacity is
     unknown. Amounts are null if nothing has a price.
 
     effective + waste + unmeasured + unallocated + stranded + unobserved + host + residual = node cost.
     """
-
-    allocated_gpu_hours: Amount | None
-    effective_gpu_hours: Amount | None
-    allocated_usd: Amount | None
-    effective_usd: Amount | None
-    waste_usd: Amount | None
-    unmeasured_usd: Amount | None
-    unmeasured_gpu_hours: Amount | None
-    unpriced_gpu_hours: Amount | None
-    unpriced_capacity_gpu_hours: Amount | None
 
 
 class PeriodCoverageModel(ResponseModel):
@@ -174,7 +167,7 @@ def totals_fields(totals: Totals | None) -> dict[str, Decimal | None]:
     """Return the fields of `FleetTotals`."""
     costs = None if totals is None else totals.costs
     capacity = None if totals is None else totals.capacity
-    fields = dict.fromkeys((*Costs.names(), *Capacity.names())) if costs is None else costs.figures()
+    fields = dict.fromkeys(FLEET_AMOUNTS) if costs is None else costs.figures()
     return fields | (dict.fromkeys(Capacity.names()) if capacity is None else capacity.figures())
 
 

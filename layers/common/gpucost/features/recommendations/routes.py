@@ -145,16 +145,13 @@ class SavingTotals(ResponseModel):
     cash_usd: Amount | None
 
 
-class RecommendationTotals(ResponseModel):
-    """Sums over the open rows; null if a row's amount is null or currencies differ.
+class RecommendationTotals(SavingTotals):
+    """Savings minus costs of the open rows; null if a row's amount is null or currencies differ.
 
     They leave out rows that another row already counts (`part_of`), and commitments, which save less after the others
     are applied.
     """
 
-    usd: Amount | None = Field(description="Savings minus costs; also for `list_usd` and `cash_usd`")
-    list_usd: Amount | None
-    cash_usd: Amount | None
     savings: SavingTotals = Field(description="Sums of the rows that save money")
     costs: SavingTotals = Field(description="Sums of the rows that add GPUs: their cost")
 
