@@ -67,6 +67,24 @@ def test_distribution_is_proportional_to_cost_or_even() -> None:
     assert {cost_line.allocated_usd for cost_line in evenly.values()} == {amount("1.5")}
 
 
+def test_weight_of_unit_is_the_cost_of_all_its_lines() -> None:
+    before = [priced("platform", 0, amount(8), 0), *[priced("a", 0, amount(1), 0)] * 3, priced("b", amount(1), 0, 0)]
+    after = distribute_lines(before, {"platform": "proportional"})
+    assert {line.business_unit: line.allocated_usd for line in after if line.shared_from} == {
+        "a": amount(6),
+        "b": amount(2),
+    }
+
+
+def test_receivers_without_cost_get_equal_parts() -> None:
+    before = [priced("platform", 0, amount(8), 0), priced("a", 0, 0, 0), priced("b", 0, 0, 0)]
+    after = distribute_lines(before, {"platform": "proportional"})
+    assert [(line.business_unit, line.allocated_usd) for line in after if line.shared_from] == [
+        ("a", amount(4)),
+        ("b", amount(4)),
+    ]
+
+
 def test_shared_unit_without_receivers_keeps_its_cost() -> None:
     before = [priced("platform", amount(1), amount(2), 0)]
     assert distribute_lines(before, {"platform": "even"}) == before
