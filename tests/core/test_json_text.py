@@ -129,6 +129,6 @@ def test_dataclasses_and_named_tuples_are_written_as_objects() -> None:
 
 
 def test_fixed_point_records_are_rejected_because_only_figures_are_published() -> None:
-    for amounts_record in (Costs(), Capacity(), Idle()):
-        with pytest.raises(TypeError, match="cannot be published as JSON"):
+    for amounts_record in (Costs(), Capacity(), Idle(), line(), ClusterCharge("unused-savings-plan", "sp-1", 1)):
+        with pytest.raises(TypeError, match=r"is published as its figures\(\)"):
             dumps({"costs": amounts_record})

@@ -23,7 +23,7 @@ CONFIG = """
 [tool.mutmut]
 source_paths = ["gpucost"]
 only_mutate = [{modules}]
-also_copy = ["devstack", "template.yaml"]
+also_copy = ["devstack", "gpucost_cli", "template.yaml"]
 pytest_add_cli_args = ["--import-mode=importlib", "-p", "no:cacheprovider", "-q"]
 pytest_add_cli_args_test_selection = [{tests}]
 mutate_only_covered_lines = true
@@ -41,7 +41,7 @@ def main() -> None:
         home = Path(folder)
         ignore = shutil.ignore_patterns("__pycache__", "node_modules")
         shutil.copytree(REPOSITORY / "layers" / "common" / "gpucost", home / "gpucost", ignore=ignore)
-        for name in ("devstack", "tests"):
+        for name in ("devstack", "gpucost_cli", "tests"):
             shutil.copytree(REPOSITORY / name, home / name, ignore=ignore)
         shutil.copy(REPOSITORY / "template.yaml", home)
         modules = ", ".join(f'"gpucost/core/{name}.py"' for name in mutated)

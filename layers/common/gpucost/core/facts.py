@@ -23,13 +23,14 @@ class FactTable(Mapping[K, Costs]):
     """
 
     def __init__(self, keys: Iterable[K] = (), columns: Columns = ()) -> None:
-        self._load: Callable[[], tuple[Iterable[K], Columns]] = lambda: (keys, columns)
+        self._loaded: tuple[tuple[K, ...], Columns] | None = tuple(keys), columns or [()] * len(Costs.names())
+        self._load: Callable[[], FactTable[K]] | None = None
 
     @classmethod
     def deferred(cls, load: Callable[[], "FactTable[K]"]) -> "FactTable[K]":
         """Return a table that is loaded on first use."""
         table: FactTable[K] = cls()
-        table._load = lambda: load()._content
+        table._loaded, table._load = None, load
         return table
 
     @classmethod
@@ -37,10 +38,11 @@ class FactTable(Mapping[K, Costs]):
         """Return a mapping as a table."""
         return costs if isinstance(costs, FactTable) else FactTable(costs, Costs.columns(costs.values()))
 
-    @cached_property
+    @property
     def _content(self) -> tuple[tuple[K, ...], Columns]:
-        keys, columns = self._load()
-        return tuple(keys), columns or [()] * len(Costs.names())
+        if self._load is not None:
+            self._loaded, self._load = self._load()._content, None
+        return self._loaded or ((), [()] * len(Costs.names()))
 
     @property
     def _keys(self) -> tuple[K, ...]:

@@ -126,6 +126,8 @@ def _plain(value: Any) -> Any:
         return format_timestamp(value)
     if isinstance(value, Mapping):
         return {_key(name): _plain(field_value) for name, field_value in value.items()}
+    if hasattr(value, "figures"):  # its amounts are fixed-point integers
+        raise TypeError(f"{type(value).__name__} is published as its figures()")
     if hasattr(value, "_asdict"):
         return _plain(value._asdict())
     if isinstance(value, list | tuple):
