@@ -97,7 +97,7 @@ def test_every_line_is_reported_as_published() -> None:
     for row in rows:
         pod_line = published[datetime.fromisoformat(row["hour"]), row["business_unit"], row["pod"]]
         assert (row["cluster"], row["currency"]) == ("demo", "USD")
-        for name, value in pod_line._asdict().items():
+        for name, value in pod_line.figures().items():
             assert row[name] == value, name
 
 

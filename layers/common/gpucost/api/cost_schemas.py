@@ -32,14 +32,8 @@ _ROW_COUNT = "Number of rows on all pages"
 _CURRENCY = "Currency of every amount, also of fields named `_usd`"
 
 
-class IdleFigures(CostFigures):
+class IdleFigures(CostFigures, amounts=IDLE_FIGURES, nullable=IDLE_FIGURES, optional=IDLE_FIGURES):
     """Allocated costs, and their share of idle costs."""
-
-    idle_gpu_hours: Amount | None = Field(default=None, description="Share of idle GPU-hours; null if not known")
-    idle_usd: Amount | None = Field(
-        default=None, description="Share of unallocated + stranded + unobserved + host + residual; null if not known"
-    )
-    cost_usd: Amount | None = Field(default=None, description="allocated + idle; the sum of all rows is the node cost")
 
 
 class CostRow(IdleFigures):
@@ -159,17 +153,15 @@ class TrendResponse(ResponseModel):
     )
 
 
-class WastingPod(ResponseModel):
+class WastingPod(ResponseModel, amounts=("allocated_gpu_hours", "waste_usd"), examples={}):
     """One pod in one hour."""
 
     pod: str
     uid: str
     node: str
     resource: str
-    allocated_gpu_hours: Amount
     utilization: Amount | None = Field(description="Mean measured utilization, 0 to 1")
     utilization_source: str = Field(examples=["pod"])
-    waste_usd: Amount | None
 
 
 class TopWasterRow(WorkloadRow):
@@ -316,8 +308,7 @@ def top_waster_row(top_waster: TopWaster) -> dict[str, Any]:
 
 
 def _pod(line: Line) -> dict[str, Any]:
-    figures = line.figures()
-    return {name: figures[name] for name in WastingPod.model_fields}
+    return {name: figure for name, figure in line.figures().items() if name in WastingPod.model_fields}
 
 
 def _figures(row: Row, query: CostQuery) -> dict[str, Decimal | None]:

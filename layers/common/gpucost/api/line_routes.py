@@ -6,6 +6,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from pydantic import Field
 
+from gpucost.core.model import LINE_AMOUNTS
 from gpucost.core.query.paging import write_cursor
 from gpucost.core.query.periods import Granularity
 from gpucost.http import report_parameters as parameters
@@ -13,7 +14,6 @@ from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import fill_page, json_page
 from gpucost.http.responses import json_response, responses
 from gpucost.http.schemas import (
-    LINE_AMOUNTS,
     Amount,
     FleetTotals,
     Instant,
@@ -47,7 +47,7 @@ class FleetResponse(PeriodResponse):
     coverage: PeriodCoverageModel
 
 
-class LineRowModel(ResponseModel, amounts=LINE_AMOUNTS, nullable=("effective_gpu_hours",)):
+class LineRowModel(ResponseModel, amounts=(*LINE_AMOUNTS, "gpu_hourly_usd"), nullable=("effective_gpu_hours",)):
     """One pod and one GPU resource in one hour.
 
     allocated_gpu_hours = units × gpu_share × hours held; allocated_usd = allocated_gpu_hours × gpu_hourly_usd.
@@ -83,11 +83,7 @@ class LineRowModel(ResponseModel, amounts=LINE_AMOUNTS, nullable=("effective_gpu
     utilization_source: str = Field(
         description="Source of the utilization: pod, shared, node, cluster, or none", examples=["pod"]
     )
-    gpu_hourly_usd: Amount | None = Field(description="Hourly price of one physical GPU of the node; null if unknown")
     price_source: str = Field(description='"" if there is no price', examples=["constant", "spot", "cur"])
-    used_beyond_allocation_gpu_hours: Amount = Field(
-        description="Use of a shared GPU beyond the allocated part. No sum includes it"
-    )
     shared_from: str = Field(description='The business unit whose shared cost this is a part of; "" otherwise')
 
 

@@ -7,13 +7,12 @@ from typing import Any
 
 from pydantic import Field
 
-from gpucost.core.amounts import Capacity, to_decimal
+from gpucost.core.amounts import Capacity, Costs, to_decimal
 from gpucost.core.ledger import Restatement
-from gpucost.core.model import NodeHour
+from gpucost.core.model import LINE_AMOUNTS, NodeHour
 from gpucost.core.pricing.prices import PriceSource, PriceUnit
 from gpucost.core.query.periods import Period
 from gpucost.http.schemas import (
-    LINE_AMOUNTS,
     Amount,
     CostFigures,
     FleetTotals,
@@ -57,7 +56,10 @@ class PricesResponse(ResponseModel):
     )
 
 
-class HolderModel(ResponseModel, amounts=LINE_AMOUNTS, nullable=("effective_gpu_hours",)):
+_HOLDER_AMOUNTS = tuple(name for name in LINE_AMOUNTS if name in Costs.names())
+
+
+class HolderModel(ResponseModel, amounts=_HOLDER_AMOUNTS, nullable=("effective_gpu_hours",)):
     """One pod and one GPU resource on a node in one hour."""
 
     business_unit: str
@@ -75,7 +77,7 @@ class HolderModel(ResponseModel, amounts=LINE_AMOUNTS, nullable=("effective_gpu_
     )
 
 
-_NODE_AMOUNTS = (*Capacity.names(), *(name for name in LINE_AMOUNTS if name.endswith("_usd")))
+_NODE_AMOUNTS = (*Capacity.names(), "billed_usd", *(name for name in _HOLDER_AMOUNTS if name.endswith("_usd")))
 _NODE_NULLABLE = {*Capacity.names()} - {"unpriced_capacity_gpu_hours"}
 
 
@@ -99,9 +101,6 @@ class NodeRowModel(ResponseModel, amounts=_NODE_AMOUNTS, nullable=_NODE_NULLABLE
     gpu_model: str
     price_source: str = Field(description='Source of its price; "" if it has no price', examples=["spot"])
     split_policy: str
-    billed_usd: Amount | None = Field(
-        description="Amount on the bill for this instance, if its cost is a blended price"
-    )
     holders: list[HolderModel] | None = Field(
         description="Pods that held its GPUs; null if two nodes had this name in the hour"
     )

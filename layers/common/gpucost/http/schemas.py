@@ -4,25 +4,26 @@
 responses against these schemas.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal, Unpack, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from gpucost.core.amounts import Capacity, Costs, Totals
-from gpucost.core.model import Line, Status
+from gpucost.core.model import Status
 from gpucost.core.query.periods import DEFAULT_WINDOW, Period
 from gpucost.reports import HourRow, PeriodCoverage
 
 Amount = Annotated[Decimal, WithJsonSchema({"type": "number"})]
 """An exact decimal with up to 12 digits after the point. Parse it with a decimal type."""
 Instant = Annotated[datetime, WithJsonSchema({"type": "string", "format": "date-time"})]
+_PUBLISHED_TYPES = {Decimal: Amount, Decimal | None: Amount | None, datetime: Instant}
+"""By type of a record's field; other types are published as they are."""
 
 FLEET_AMOUNTS = (*Costs.names(), *Capacity.names())
-LINE_AMOUNTS = tuple(name for name in Line._fields if name in Costs.names())
 
 _AMOUNT_DESCRIPTIONS = {
     "allocated_gpu_hours": "GPU-hours allocated to pods",
@@ -34,8 +35,19 @@ _AMOUNT_DESCRIPTIONS = {
     "unmeasured_gpu_hours": "Allocated GPU-hours without a utilization measurement",
     "unpriced_gpu_hours": "Allocated GPU-hours on nodes without a price. No amount includes them. Amounts are null if "
     "these are all allocated GPU-hours",
+    "idle_gpu_hours": "Share of idle GPU-hours; null if not known",
+    "idle_usd": "Share of unallocated + stranded + unobserved + host + residual; null if not known",
+    "cost_usd": "allocated + idle; the sum of all rows is the node cost",
+    "gpu_hourly_usd": "Hourly price of one physical GPU of the node; null if unknown",
+    "used_beyond_allocation_gpu_hours": "Use of a shared GPU beyond the allocated part. No sum includes it",
+    "billed_usd": "Amount on the bill for this instance, if its cost is a blended price",
+    "verified_usd": "Monthly saving as measured over a week after it was applied: the part that the change explains, "
+    "at most the estimate; negative if GPUs were added",
 }
-_AMOUNT_EXAMPLES = {"allocated_gpu_hours": [5.142857142857], "allocated_usd": [61.714285714286]}
+_AMOUNT_EXAMPLES: Mapping[str, list[Any]] = {
+    "allocated_gpu_hours": [5.142857142857],
+    "allocated_usd": [61.714285714286],
+}
 
 
 class ResponseModel(BaseModel):
@@ -44,16 +56,37 @@ class ResponseModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     def __init_subclass__(
-        cls, amounts: Iterable[str] = (), nullable: Collection[str] = (), **config: Unpack[ConfigDict]
+        cls,
+        record: type | None = None,
+        amounts: Iterable[str] = (),
+        nullable: Collection[str] = (),
+        optional: Collection[str] = (),
+        descriptions: Mapping[str, str] = _AMOUNT_DESCRIPTIONS,
+        examples: Mapping[str, list[Any]] = _AMOUNT_EXAMPLES,
+        **config: Unpack[ConfigDict],
     ) -> None:
-        """Declare the named amounts after the class's other fields.
+        """Declare fields in addition to those that the class declares itself.
 
-        Money is always nullable, because a price may be unknown. GPU-hours are nullable if `nullable` names them.
+        Args:
+            record: the class of the published records. Its fields come first, in its order and with its types. A field
+                that the class declares too replaces that of the record.
+            amounts: names of amounts; these fields come last. `_usd` is always nullable: a price may be unknown.
+            nullable: names of other amounts that are nullable.
+            optional: names of amounts that may be absent; their default is null.
+            descriptions: by name of a field of `record` or `amounts`.
+            examples: by name, as the descriptions.
+            config: settings of pydantic.
         """
+        declared = dict(cls.__annotations__)
+        derived = {name: _PUBLISHED_TYPES.get(kind, kind) for name, kind in get_type_hints(record or object).items()}
+        annotations = derived | declared
         for name in amounts:
-            is_nullable = name.endswith("_usd") or name in nullable
-            cls.__annotations__[name] = Amount | None if is_nullable else Amount
-            setattr(cls, name, Field(description=_AMOUNT_DESCRIPTIONS.get(name), examples=_AMOUNT_EXAMPLES.get(name)))
+            annotations[name] = Amount | None if name.endswith("_usd") or name in nullable else Amount
+        for name in annotations.keys() - declared.keys():
+            default = None if name in optional else ...
+            setattr(cls, name, Field(default, description=descriptions.get(name), examples=examples.get(name)))
+        cls.__annotations__.clear()
+        cls.__annotations__.update(annotations)
         super().__init_subclass__(**config)
 
 

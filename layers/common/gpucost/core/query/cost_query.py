@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from gpucost.core.amounts import Costs
+from gpucost.core.amounts import Costs, Idle
 from gpucost.core.errors import ParameterError
 from gpucost.core.hours import floor_day, format_timestamp
 from gpucost.core.query.dimensions import LINE_DIMENSIONS
@@ -19,7 +19,8 @@ IdlePolicy = Literal["hidden", "separate", "shared-by-allocation", "shared-evenl
 MAX_LINE_HOURS = 48
 """How many hours of single pods or nodes one response covers."""
 MAX_PAGE_SIZE = 10_000
-IDLE_FIGURES = ("idle_gpu_hours", "idle_usd", "cost_usd")
+IDLE_FIGURES = (*Idle.names(), "cost_usd")
+"""What a row has in addition if idle cost is not hidden; `cost_usd` is allocated + idle."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from gpucost.core.amounts import Capacity, Costs, Idle, to_decimal
 from gpucost.core.facts import FactTable
-from gpucost.core.query.cost_query import CostQuery
+from gpucost.core.query.cost_query import IDLE_FIGURES, CostQuery
 from gpucost.core.query.dimensions import GroupKey
 from gpucost.core.query.filters import matches_all
 from gpucost.core.query.idle import share_idle
@@ -57,7 +57,7 @@ class Row(NamedTuple):
     def idle_figures(self) -> dict[str, Decimal | None]:
         """Return the idle figures as published, and the row's cost with idle."""
         if self.idle is None:
-            return {"idle_gpu_hours": None, "idle_usd": None, "cost_usd": None}
+            return dict.fromkeys(IDLE_FIGURES)
         cost = to_decimal(self.costs.allocated_usd + self.idle.idle_usd) if self.costs.has_price() else None
         return {**self.idle.figures(), "cost_usd": cost}
 
