@@ -86,7 +86,7 @@ def forecasts(rollups: Hours, text: str = TEXT) -> ForecastService:
 def test_projection_is_spent_cost_plus_future_hours() -> None:
     projection = forecasts(Hours({"east": hours(60, "2"), "west": hours(60, "0.5")})).forecast("research", "month")
     assert (projection.start, projection.end) == (datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC))
-    assert projection.figures_until == UNTIL
+    assert projection.known_until == UNTIL
     assert projection.spent_usd == Decimal("2.5") * 15 * 24
     assert projection.projected_usd == projection.low_usd == projection.high_usd == Decimal("2.5") * 30 * 24
     assert projection.budget_usd == 3000, "the tightest that covers all clusters, with the unit's own figure"

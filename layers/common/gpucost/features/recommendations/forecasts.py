@@ -32,20 +32,21 @@ class PeriodForecast:
     """A period's cost so far, and its expected cost."""
 
     business_unit: str
+    period: Period
     start: datetime
     end: datetime
-    figures_until: datetime
+    known_until: datetime
     spent_usd: Decimal
     """The priced cost so far, exact as in reports."""
     hours_known: int
     """Completely priced hours."""
     hours_unknown: int
-    """Hours before `figures_until` without figures or a price. The projection uses the mean of the others."""
+    """Hours before `known_until` without figures or a price. The projection uses the mean of the others."""
     projected_usd: Decimal | None
     """None with too little history."""
     low_usd: Decimal | None
     high_usd: Decimal | None
-    confidence_percent: int
+    interval_percent: int
     """Confidence level of the interval."""
     backtest: Backtest | None
     budget_usd: Decimal | None
@@ -98,6 +99,7 @@ class ForecastService:
         cost_so_far = float(sum(priced_costs, Decimal(0))) * passed / len(priced_costs) if priced_costs else 0.0
         return PeriodForecast(
             business_unit,
+            period,
             start,
             end,
             until,

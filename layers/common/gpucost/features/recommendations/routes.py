@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
@@ -50,17 +51,16 @@ class RecommendationSubjectModel(ResponseModel):
     resource: str | None
 
 
-class SavingFigures(ResponseModel):
-    """Estimated monthly saving (730 hours), rounded to cents; negative if the recommendation costs money."""
+_SAVING_DESCRIPTIONS = {
+    "usd": "At the rates that the ledger charged: reports will show this much less",
+    "low_usd": "The mean day of the look-back minus two standard errors",
+    "list_usd": "At on-demand list prices; null if they are not known",
+    "cash_usd": "What leaves the bill: 0 for committed capacity, null if the ledger does not show it",
+}
 
-    usd: Amount = Field(description="At the rates that the ledger charged: reports will show this much less")
-    low_usd: Amount = Field(description="The mean day of the look-back minus two standard errors")
-    high_usd: Amount
-    list_usd: Amount | None = Field(description="At on-demand list prices; null if they are not known")
-    cash_usd: Amount | None = Field(
-        description="What leaves the bill: 0 for committed capacity, null if the ledger does not show it"
-    )
-    gpu_hours: Amount
+
+class SavingFigures(ResponseModel, record=Saving, descriptions=_SAVING_DESCRIPTIONS):
+    """Estimated monthly saving (730 hours), rounded to cents; negative if the recommendation costs money."""
 
 
 class EvidenceFigures(ResponseModel):
@@ -78,7 +78,7 @@ class EvidenceFigures(ResponseModel):
     facts: dict[str, str] = Field(description="Further facts, by name")
 
 
-class RecommendationRow(ResponseModel):
+class RecommendationRow(ResponseModel, amounts=("verified_usd",)):
     """What to change, what it saves, how certain that is, and its state."""
 
     id: str = Field(description="Stable id, as for `gpucost recommendations dismiss`", examples=["idle-3f9a1c0d2b4e"])
@@ -103,10 +103,6 @@ class RecommendationRow(ResponseModel):
     first_recommended: Instant
     last_recommended: Instant
     applied_at: Instant | None = Field(description="The first hour in which the change is visible")
-    verified_usd: Amount | None = Field(
-        description="Monthly saving as measured over a week after it was applied: the part that the change explains, "
-        "at most the estimate; negative if GPUs were added"
-    )
     reason: str | None = Field(description="Why it was dismissed or withdrawn")
     author: str | None = Field(description="Who dismissed it")
 
@@ -137,12 +133,11 @@ class ReviewRow(ResponseModel):
     )
 
 
-class SavingTotals(ResponseModel):
-    """Sums over some rows, never negative; null if a row's amount is null or currencies differ."""
+_SUMMED_AMOUNTS = ("usd", "list_usd", "cash_usd")
 
-    usd: Amount | None
-    list_usd: Amount | None
-    cash_usd: Amount | None
+
+class SavingTotals(ResponseModel, amounts=_SUMMED_AMOUNTS, nullable=_SUMMED_AMOUNTS):
+    """Sums over some rows, never negative; null if a row's amount is null or currencies differ."""
 
 
 class RecommendationTotals(SavingTotals):
@@ -230,7 +225,7 @@ def build_row(recommendation: Recommendation) -> dict[str, Any]:
         "state": recommendation.state,
         "subject": _build_subject(content),
         "summary": content.summary,
-        "saving": {name: getattr(content.saving, name) for name in SavingFigures.model_fields},
+        "saving": asdict(content.saving),
         "currency": content.currency,
         "evidence": {
             **{name: getattr(content.evidence, name) for name in EvidenceFigures.model_fields},
@@ -290,7 +285,7 @@ def recommendation_totals(rows: Sequence[Recommendation]) -> dict[str, Any]:
         if row.state == "open" and not row.content.part_of and row.content.kind != "commitment"
     ]
     if len({content.currency for content in counted}) > 1:
-        nulls = dict.fromkeys(SavingTotals.model_fields)
+        nulls = dict.fromkeys(_SUMMED_AMOUNTS)
         return {**nulls, "savings": nulls, "costs": nulls}
     savings = [content.saving for content in counted]
     return {
@@ -302,7 +297,7 @@ def recommendation_totals(rows: Sequence[Recommendation]) -> dict[str, Any]:
 
 def _sum_savings(sign: int, savings: Sequence[Saving]) -> dict[str, Decimal | None]:
     sums: dict[str, Decimal | None] = {}
-    for name in SavingTotals.model_fields:
+    for name in _SUMMED_AMOUNTS:
         parts = [getattr(saving, name) for saving in savings]
         sums[name] = None if None in parts else sum((sign * part for part in parts), Decimal(0))
     return sums
