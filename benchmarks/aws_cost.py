@@ -307,13 +307,13 @@ def page(measurements: Mapping[int, Measured]) -> str:
     return "\n".join([
         "# What it costs on AWS",
         "",
-        "Written by `python -m benchmarks.aws_cost --write`; do not edit. USD a month of 730 hours for one "
-        "cluster with one GPU a pod and 200 business units, in the long run, when as much expires as is "
-        "written; 200 month-long reports a day; nothing that AWS gives for nothing is taken off. Write and "
-        "read units and bytes are what Amazon's DynamoDB Local says that an hour and a day of this size "
-        "consume and store, all figures drawn with twelve digits (real ones compress better). Seconds of "
-        "Lambda and bytes of exports are scaled from what was measured at 10,000 pods; the query samples are "
-        "290 a pod and hour.",
+        "This page is for people who plan a deployment. `python -m benchmarks.aws_cost --write` writes it; do not "
+        "edit it. The cost is in USD per month of 730 hours, for one cluster with one GPU per pod, 200 business "
+        "units and 200 month-long reports a day. It is the cost in the long run, when as much expires as is "
+        "written, without AWS's free tier. Amazon's DynamoDB Local reports the units and bytes of an hour and a "
+        "day of this size. All figures are random with twelve digits; real ones compress better. Seconds of "
+        "Lambda and bytes of exports are scaled from measurements at 10,000 pods. Queries read 290 samples per "
+        "pod and hour.",
         "",
         f"Prices are AWS's for us-east-1, on demand, arm64, as published for 2025: {pages}.",
         "",

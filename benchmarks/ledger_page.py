@@ -14,7 +14,7 @@ ACCESS, COST = "units of each access", "what it costs on AWS"
 """The comments that precede the tables on the page."""
 FLEETS = {
     "10,000 pods in 3 clusters": (Fleet(scale=1 / 3), False, PRICES),
-    "the same, less what is free for ever": (Fleet(scale=1 / 3), True, PRICES),
+    "the same, with AWS's free tier": (Fleet(scale=1 / 3), True, PRICES),
     "the same at infrequent access": (Fleet(scale=1 / 3), False, INFREQUENT_ACCESS),
     "3 clusters of 10,000 pods": (Fleet(), False, PRICES),
     "at infrequent access": (Fleet(), False, INFREQUENT_ACCESS),

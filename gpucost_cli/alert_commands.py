@@ -84,7 +84,7 @@ def silence() -> None:
 @click.option("--hours", required=True, type=click.FloatRange(min=0, min_open=True), help="Duration, from now.")
 @click.option("--comment", required=True, help="Why the alerts are silenced.")
 def add_silence(stack: str, matchers: tuple[str, ...], hours: float, comment: str) -> None:
-    """Silence the alerts that match all given shell patterns. Alerts that still fire afterwards are sent then.
+    """Silence the alerts that match all given shell patterns. Alerts that still fire when it ends are sent then.
 
     \b
     Example:
@@ -156,7 +156,10 @@ def test_receiver(stack: str, receiver: str) -> None:
 @click.option("--from", "--start", "start", required=True, type=HourType(), help="First hour: 2026-11-19T10:00:00Z.")
 @click.option("--to", "--end", "end", required=True, type=HourType(), help="End of the period, exclusive.")
 @click.option(
-    "--settings", "path", type=click.Path(path_type=Path), help="Settings file with the rules. Default: those deployed."
+    "--settings",
+    "path",
+    type=click.Path(path_type=Path),
+    help="Settings file with the rules.  [default: the deployed rules]",
 )
 @format_option("table", "json")
 def replay(stack: str, start: datetime, end: datetime, path: Path | None, output_format: str) -> None:

@@ -23,7 +23,7 @@ from gpucost_cli.signing_proxy import Sign, region_of, serve_proxy, signer
 def dashboard(stack: str, port: int) -> None:
     """Serve a deployment's page and API on this machine, and sign each request with your credentials.
 
-    For browsers and OpenCost's tools, which cannot sign requests. Only GET and HEAD from 127.0.0.1 are forwarded.
+    Browsers and OpenCost's tools cannot sign requests themselves. Only GET and HEAD from 127.0.0.1 are forwarded.
 
     \b
     Example:

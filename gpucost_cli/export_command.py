@@ -21,10 +21,10 @@ LOCAL_ACCOUNT = "123456789012"
 @click.option(
     "--from", "--start", "start", required=True, type=HourType(), help="First UTC day, for example 2026-10-01."
 )
-@click.option("--to", "--end", "end", required=True, type=HourType(), help="End, exclusive.")
-@click.option("--cluster", help="Only this cluster; default: all.")
+@click.option("--to", "--end", "end", required=True, type=HourType(), help="End of the period, exclusive.")
+@click.option("--cluster", help="Only this cluster; all clusters by default.")
 def export(stack: str, start: datetime, end: datetime, cluster: str | None) -> None:
-    """Export days as FOCUS rows to the deployment's bucket, also days that are not due.
+    """Export days as FOCUS rows to the deployment's bucket, whether or not they are due.
 
     The command can be repeated. The current day is exported with the hours that have been computed.
 

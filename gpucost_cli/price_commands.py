@@ -75,12 +75,12 @@ def list_(
     "--match",
     "matches",
     multiple=True,
-    metavar="FACT=PATTERN",
-    help="Nodes that the price is for. May be repeated; all must match.",
+    metavar="ATTRIBUTE=PATTERN",
+    help="Attribute of the nodes to which the price applies. May be repeated; all must match.",
 )
 @click.option("--amount", required=True, help="Amount per hour, or the factor.")
 @click.option("--unit", required=True, type=click.Choice(get_args(PriceUnit)), help="What the amount is for.")
-@click.option("--currency", default="USD", show_default=True, help="Code of three letters.")
+@click.option("--currency", default="USD", show_default=True, help="Three-letter code, such as USD or CNY.")
 @click.option("--from", "--start", "start", type=TimeType(), help="Start of its validity.  [default: this hour]")
 @click.option("--to", "--end", "end", type=TimeType(), help="End of its validity.  [default: none]")
 @click.option("--reason", required=True, help="Reason, kept in the history.")
@@ -125,7 +125,7 @@ def set_(
 def drop(override_id: str, stack: str, at: datetime | None, reason: str) -> None:
     """End the validity of a price that was set by hand.
 
-    An end at or before its start takes the price back completely.
+    An end at or before its start cancels the price completely.
 
     \b
     Example:
@@ -183,7 +183,7 @@ def refresh(stack: str, source: str | None, months: Sequence[str]) -> None:
 
 @prices.command()
 @stack_option
-@click.option("--from", "--start", "start", type=TimeType(), help="Changes since then.  [default: 30 days]")
+@click.option("--from", "--start", "start", type=TimeType(), help="Changes since then.  [default: 30 days ago]")
 @click.option("--to", "--end", "end", type=TimeType(), help="Changes before then.  [default: now]")
 @format_option("table", "json", "csv")
 def changes(stack: str, start: datetime | None, end: datetime | None, output_format: str) -> None:
@@ -253,9 +253,9 @@ def _facts(matches: Sequence[str]) -> dict[str, str]:
     for match in matches:
         name, separator, pattern = match.partition("=")
         if name not in FACTS or not separator or not pattern:
-            raise InvalidInputError(f"--match {match!r} is not FACT=PATTERN. Facts are {', '.join(FACTS)}")
+            raise InvalidInputError(f"--match {match!r} is not ATTRIBUTE=PATTERN. Allowed: {', '.join(FACTS)}")
         if name in facts:
-            raise InvalidInputError(f"--match names {name} twice")
+            raise InvalidInputError(f"--match names {name} twice. Pass it once, with a shell pattern")
         facts[name] = _text("--match", pattern)
     if not facts:
         raise InvalidInputError("at least one --match is needed. To match every node, pass --match 'cluster=*'")

@@ -24,7 +24,7 @@ INVOCATION_TIMEOUT_SECONDS = 910
 
 @click.group()
 def recommendations() -> None:
-    """Recommendations: what to change, what it saves per month, and how certain that is."""
+    """List, show and dismiss recommendations, and analyze moves to MIG slices."""
 
 
 recommendations.add_command(what_if)

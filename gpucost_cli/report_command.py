@@ -37,7 +37,7 @@ FILTERS = (*(name for name in DIMENSIONS if name != "cluster"), "label")
     "--granularity", type=click.Choice(["hour", "day", "week", "month", "total"]), help="Length of each row's period."
 )
 @click.option("--filter", "filters", multiple=True, metavar="DIMENSION=VALUES",
-              help="namespace=a,b or workload=train-* or zone=!x; can be repeated for other dimensions")  # fmt: skip
+              help="namespace=a,b or workload=train-* or zone=!x. May be repeated for other dimensions.")  # fmt: skip
 @click.option("--cluster", help="Only these clusters.")
 @click.option("--idle", type=click.Choice(["hidden", "separate", "shared-by-allocation", "shared-evenly"]),
               help="How to report idle costs.")  # fmt: skip
