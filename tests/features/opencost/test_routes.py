@@ -16,7 +16,7 @@ from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from devstack.template import REPOSITORY
 from gpucost.container import Container
-from gpucost.core.amounts import Capacity, Totals
+from gpucost.core.amounts import Capacity, Costs, Totals, to_decimal
 from gpucost.core.model import HourRecord, Line
 from gpucost.features.opencost.filters import parse_filter
 from gpucost.features.opencost.properties import Properties
@@ -128,7 +128,7 @@ def truth(records: list[HourRecord], key: Any, start: datetime, end: datetime) -
     for hour_record in records:
         for each in hour_record.lines if start <= hour_record.hour < end else ():
             name = key(hour_record.cluster, each)
-            sums[name] = sums.get(name, Decimal(0)) + (each.allocated_usd or 0)
+            sums[name] = sums.get(name, Decimal(0)) + to_decimal(each.allocated_usd or 0)
     return sums
 
 
@@ -224,7 +224,6 @@ def test_response_matches_the_openapi_document(records: list[HourRecord]) -> Non
 
 
 def test_unknown_price_and_utilization_are_null() -> None:
-    from gpucost.core.amounts import Costs
     from gpucost.features.opencost.routes import allocation_fields
     from gpucost.features.opencost.service import Allocation
 
@@ -238,7 +237,7 @@ def test_unknown_price_and_utilization_are_null() -> None:
 def test_idle_and_allocations_add_up_to_node_cost(records: list[HourRecord]) -> None:
     (allocations,) = sets(aggregate="namespace", includeIdle="true")
     cost = sum(
-        hour_record.totals.capacity.node_cost_usd
+        to_decimal(hour_record.totals.capacity.node_cost_usd)
         for hour_record in records
         if hour_record.totals and hour_record.totals.capacity
     )
@@ -268,14 +267,18 @@ def test_idle_is_shared_by_cost_within_each_cluster_and_step(
             held_by = truth(hours, name_of, start, end)
             total = sum(held_by.values())
             idle = (
-                sum(hour.totals.capacity.node_cost_usd for hour in hours if hour.totals and hour.totals.capacity)
+                sum(
+                    to_decimal(hour.totals.capacity.node_cost_usd)
+                    for hour in hours
+                    if hour.totals and hour.totals.capacity
+                )
                 - total
             )
             for name, usd in held_by.items():
                 expected[name] = expected.get(name, Fraction(0)) + Fraction(idle) * Fraction(usd) / Fraction(total)
-        for name, one in after.items():
-            assert one["gpuCost"] == before[name]["gpuCost"] + one["gpuCostIdle"]
-            assert abs(Fraction(one["gpuCostIdle"]) - expected[name]) < Fraction(1, 10**10)
+        for name, allocation in after.items():
+            assert allocation["gpuCost"] == before[name]["gpuCost"] + allocation["gpuCostIdle"]
+            assert abs(Fraction(allocation["gpuCostIdle"]) - expected[name]) < Fraction(1, 10**10)
         assert sum(allocation["gpuCostIdle"] for allocation in after.values()) == sum(expected.values())
 
 
