@@ -86,8 +86,10 @@ lock: ## renew the locks
 	for layer in deps duckdb; do cd $(CURDIR)/layers/$$layer && uv pip compile -q --generate-hashes --no-header --upgrade \
 	  --python-version 3.13 --python-platform aarch64-manylinux_2_28 requirements.in -o requirements.txt; done
 
-openapi: ## write docs/openapi.json
+openapi: ## write docs/openapi.json, and the page's types of the API
+	@scripts/setup.sh page
 	$(BIN)/python -m authoring.openapi
+	npm --prefix web run --silent types
 
 dashboards: ## write dashboards/: Grafana's, and the quick start's recording rules
 	$(BIN)/python -m authoring.grafana

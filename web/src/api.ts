@@ -1,142 +1,39 @@
 // API client. The page rounds all figures, so doubles are sufficient. The CSV download has exact figures.
 
+import type { components, paths } from "./api-types";
 import { accessToken, redirectToSignIn } from "./auth";
 import { HOUR, instant } from "./format";
 
-export interface Costs {
-  allocated_gpu_hours: number | null;
-  effective_gpu_hours: number | null;
-  allocated_usd: number | null;
-  effective_usd: number | null;
-  waste_usd: number | null;
-  unmeasured_usd: number | null;
-  unmeasured_gpu_hours: number | null;
-  /** Allocated GPU-hours without a price. Amounts exclude them. */
-  unpriced_gpu_hours?: number | null;
-}
+type Schemas = components["schemas"];
+export type Alert = Schemas["ActiveAlert"];
+export type CostRow = Schemas["CostRow"];
+export type CostsResponse = Schemas["CostsResponse"];
+export type Coverage = Schemas["PeriodCoverageModel"];
+export type FleetResponse = Schemas["FleetResponse"];
+export type FleetTotals = Schemas["FleetTotals"];
+export type Forecast = Schemas["ForecastResponse"];
+export type Holder = Schemas["HolderModel"];
+export type HourRow = Schemas["HourRowModel"];
+export type HoursResponse = Schemas["HoursResponse"];
+export type Line = Schemas["LineRowModel"];
+export type LinesResponse = Schemas["LinesResponse"];
+export type NodeRow = Schemas["NodeRowModel"];
+export type NodesResponse = Schemas["NodesResponse"];
+export type Recommendation = Schemas["RecommendationRow"];
+export type RecommendationsResponse = Schemas["RecommendationsResponse"];
 
-export interface Capacity {
-  capacity_gpu_hours: number | null;
-  unpriced_capacity_gpu_hours?: number | null;
-  unallocated_gpu_hours: number | null;
-  stranded_gpu_hours: number | null;
-  unobserved_gpu_hours: number | null;
-  node_cost_usd: number | null;
-  unallocated_usd: number | null;
-  stranded_usd: number | null;
-  unobserved_usd: number | null;
-  host_usd: number | null;
-  residual_usd: number | null;
-}
+/** The routes that the page reads. */
+export type Path = PagedPath | "v1/alerts" | "v1/fleet" | "v1/forecasts" | "v1/hours" | "v1/recommendations";
+type PagedPath = "v1/costs" | "v1/lines" | "v1/nodes";
 
-export type Totals = Costs & Capacity;
-
-export interface Coverage {
-  hours_expected: number;
-  hours_complete: number;
-}
-
-export interface Period {
-  start: string;
-  end: string;
-}
-
-export interface CostRow extends Costs, Period {
-  group: Record<string, string>;
-}
-
-export interface CostsResponse extends Period {
-  currency: string;
-  rows: CostRow[];
-  totals: Totals;
-  coverage: Coverage;
-  cursor: string | null;
-}
-
-export interface FleetResponse extends Period {
-  granularity: string;
-  currency: string;
-  rows: (Totals & Period)[];
-  totals: Totals;
-  coverage: Coverage;
-}
-
-export interface HourRow {
-  cluster: string;
-  hour: string;
-  status: "complete" | "provisional" | "incomplete" | "missing";
-  notes: string[];
-}
-
-export interface HoursResponse extends Period {
-  rows: HourRow[];
-}
-
-export interface Holder extends Costs {
-  business_unit: string;
-  namespace: string;
-  workload: string;
-  pod: string;
-  uid: string;
-  resource: string;
-  units: number;
-  gpu_share: number;
-  utilization: number | null;
-  utilization_source: string;
-}
-
-export interface NodeRow extends Capacity {
-  cluster: string;
-  hour: string;
-  currency: string;
-  kind: string;
-  node: string;
-  node_pool: string;
-  instance_type: string;
-  capacity_type: string;
-  zone: string;
-  gpu_model: string;
-  price_source: string;
-  allocated_usd: number | null;
-  effective_usd: number | null;
-  waste_usd: number | null;
-  unmeasured_usd: number | null;
-  holders: Holder[] | null;
-}
-
-export interface Line extends Holder {
-  cluster: string;
-  hour: string;
-  currency: string;
-  workload_kind: string;
-  node: string;
-  node_pool: string;
-  instance_type: string;
-  capacity_type: string;
-  gpu_model: string;
-  gpu_share_source: string;
-  split_policy: string;
-  gpu_hourly_usd: number | null;
-  price_source: string;
-  shared_from: string;
-}
-
-export interface Alert {
-  id: string;
-  rule: string;
-  phase: "pending" | "firing";
-  subject: Record<string, string | null>;
-  since: string;
-  acknowledged_by: string | null;
-  silenced_by: string[];
-}
-
-export interface Rows<Row> {
-  rows: Row[];
-  cursor: string | null;
-}
-
-export type Parameters = Record<string, string | undefined>;
+type Operation<Route extends Path> = paths[`/${Route}`]["get"];
+type Query<Route extends Path> = NonNullable<Operation<Route>["parameters"]["query"]>;
+/** A route's query parameters, as text. */
+export type Parameters<Route extends Path> = {
+  [Name in keyof Query<Route>]?: Text<NonNullable<Query<Route>[Name]>> | undefined;
+};
+type Text<Value> = Value extends string | number ? `${Value}` : never;
+export type ResponseBody<Route extends Path> = Operation<Route>["responses"][200]["content"]["application/json"];
 
 /** An error response of the API or of API Gateway. */
 export class Problem extends Error {
@@ -148,21 +45,24 @@ export class Problem extends Error {
   }
 }
 
-export async function fetchJson<Body>(path: string, parameters: Parameters = {}): Promise<Body> {
-  return (await (await get(path, parameters)).json()) as Body;
+export async function fetchJson<Route extends Path>(
+  path: Route,
+  parameters: Parameters<Route>,
+): Promise<ResponseBody<Route>> {
+  return (await (await get(path, parameters)).json()) as ResponseBody<Route>;
 }
 
 /** Fetches all pages of a response, up to a maximum. */
-export async function fetchAll<Row, Body extends Rows<Row>>(
-  path: string,
-  parameters: Parameters,
+export async function fetchAll<Route extends PagedPath>(
+  path: Route,
+  parameters: Parameters<Route>,
   pages = 20,
-): Promise<Body> {
-  const first = await fetchJson<Body>(path, parameters);
-  const rows = [...first.rows];
-  let cursor = first.cursor;
+): Promise<ResponseBody<Route>> {
+  const first = await fetchJson(path, parameters);
+  const rows: unknown[] = [...first.rows];
+  let { cursor } = first;
   for (let page = 1; cursor !== null && page < pages; page++) {
-    const next: Body = await fetchJson<Body>(path, { ...parameters, cursor });
+    const next: ResponseBody<Route> = await fetchJson(path, { ...parameters, cursor });
     for (const row of next.rows) rows.push(row);
     cursor = next.cursor;
   }
@@ -170,9 +70,12 @@ export async function fetchAll<Row, Body extends Rows<Row>>(
 }
 
 /** As `fetchJson`, but null if access is denied or the route does not exist. */
-export async function fetchIfAllowed<Body>(path: string, parameters: Parameters = {}): Promise<Body | null> {
+export async function fetchIfAllowed<Route extends Path>(
+  path: Route,
+  parameters: Parameters<Route>,
+): Promise<ResponseBody<Route> | null> {
   try {
-    return await fetchJson<Body>(path, parameters);
+    return await fetchJson(path, parameters);
   } catch (error) {
     if (error instanceof Problem && (error.status === 403 || error.status === 404)) return null;
     throw error;
@@ -195,20 +98,20 @@ const MAX_HOURS = 10_000;
 
 /** Status of each hour of a period; null if access is denied or there are too many hours. */
 export async function fetchHours(
-  period: Parameters,
+  period: Parameters<"v1/hours">,
   { hours_expected: count }: Coverage,
 ): Promise<HoursResponse | null> {
-  return count > MAX_HOURS ? null : fetchIfAllowed<HoursResponse>("v1/hours", period);
+  return count > MAX_HOURS ? null : fetchIfAllowed("v1/hours", period);
 }
 
 /** Fetches pending and firing alerts. */
 export async function fetchAlerts(end: string): Promise<Alert[]> {
   const start = instant(Date.parse(end) - 24 * HOUR); // period of the history, which is not shown
-  return (await fetchJson<{ active: Alert[] }>("v1/alerts", { start, end })).active;
+  return (await fetchJson("v1/alerts", { start, end })).active;
 }
 
 /** Downloads a response as a file. A plain link could not send the token. */
-export async function download(path: string, parameters: Parameters, name: string): Promise<void> {
+export async function download(path: "v1/costs", parameters: Parameters<"v1/costs">, name: string): Promise<void> {
   const parts: string[] = [];
   let cursor: string | undefined;
   do {
@@ -224,7 +127,7 @@ export async function download(path: string, parameters: Parameters, name: strin
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-async function get(path: string, parameters: Parameters): Promise<Response> {
+async function get(path: Path, parameters: Record<string, string | undefined>): Promise<Response> {
   const present = Object.entries(parameters).filter((entry): entry is [string, string] => Boolean(entry[1]));
   const query = new URLSearchParams(present).toString();
   for (let attempt = 0; ; attempt++) {
@@ -262,12 +165,13 @@ async function fetchWithTimeout(address: string, token: string | null): Promise<
 
 async function detailOf(response: Response): Promise<string> {
   try {
-    const tableRows = (await response.json()) as { detail?: string; message?: string };
-    if (tableRows.detail !== undefined) return tableRows.detail;
-    if (tableRows.message === "Forbidden" || tableRows.message === "Missing Authentication Token") {
+    // The API sends a problem; API Gateway sends a message.
+    const { detail, message } = (await response.json()) as Partial<Schemas["Problem"]> & { message?: string };
+    if (detail !== undefined) return detail;
+    if (message === "Forbidden" || message === "Missing Authentication Token") {
       return "This deployment accepts only requests signed with IAM credentials. Open the page with: gpucost dashboard --stack NAME";
     }
-    return tableRows.message ?? response.statusText;
+    return message ?? response.statusText;
   } catch {
     return response.statusText;
   }

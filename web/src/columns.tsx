@@ -1,7 +1,7 @@
 // Columns shared by several cost tables.
 
 import type { ComponentChildren } from "preact";
-import type { Costs } from "./api";
+import type { CostRow, Line } from "./api";
 import { PART_COLORS } from "./charts/colors";
 import { type Figure, gpuHours, money, percent, ratio, utilization } from "./format";
 import { type Column, Name } from "./parts";
@@ -31,7 +31,7 @@ export function moneyColumn<Key extends string, Row extends Partial<Record<Key, 
 }
 
 /** A column with the allocated GPU-hours. */
-export function gpuHoursColumn<Row extends Costs>(): Column<Row> {
+export function gpuHoursColumn<Row extends CostRow | Line>(): Column<Row> {
   return figureColumn<Row>("allocated_gpu_hours", "GPU-hours", (row) => row.allocated_gpu_hours, gpuHours);
 }
 
@@ -68,11 +68,11 @@ export function clusterColumns<Row>(rows: readonly Row[], cluster: (row: Row) =>
 }
 
 /** A bar: its length is the allocated cost, the filled part is effective, the hatched part is unmeasured. */
-export function useColumn<Row extends Costs>(): Column<Row> {
+export function useColumn(): Column<CostRow> {
   return { key: "use", title: "Utilization", cell: (row) => <Bar row={row} />, by: utilization };
 }
 
-function Bar({ row }: { row: Costs }) {
+function Bar({ row }: { row: CostRow }) {
   const used = ratio(row.effective_gpu_hours, row.allocated_gpu_hours) ?? 0;
   const unmeasured = ratio(row.unmeasured_gpu_hours, row.allocated_gpu_hours) ?? 0;
   return (

@@ -50,7 +50,7 @@ function arrange(row: NodeRow, count: number, perGpu: number, previousHolders: M
   const waiting: { holder: Holder; requested: number; part: number }[] = [];
   for (const holder of [...(row.holders ?? [])].sort((left, right) => right.gpu_share - left.gpu_share)) {
     const whole = holder.units * holder.gpu_share;
-    const part = whole > 0 ? Math.min(1, (holder.allocated_gpu_hours ?? 0) / whole) : 0;
+    const part = whole > 0 ? Math.min(1, holder.allocated_gpu_hours / whole) : 0;
     let requested = Math.max(1, Math.round(whole * perGpu));
     for (const [lane, key] of previousHolders) {
       if (requested > 0 && key === holderKey(holder) && cells[lane] === undefined) {

@@ -2,7 +2,7 @@
 
 import { type ComponentChildren, render } from "preact";
 import { useEffect, useErrorBoundary, useState } from "preact/hooks";
-import { fetchJson, type CostsResponse } from "./api";
+import { fetchJson } from "./api";
 import { begin, currentUser } from "./auth";
 import { moment } from "./format";
 import { changed, go, RouteContext, useUrlRoute, useFetch } from "./hooks";
@@ -127,7 +127,7 @@ function shown(instant: string, zone: string | undefined): string {
 
 function Clusters({ chosen, choose }: { chosen: string; choose: (name: string) => void }) {
   const request = useFetch("clusters", () =>
-    fetchJson<CostsResponse>("v1/costs", { window: "7d", granularity: "total", group_by: "cluster" }),
+    fetchJson("v1/costs", { window: "7d", granularity: "total", group_by: "cluster" }),
   );
   const clusters = request.response?.rows.map((row) => row.group["cluster"] ?? "") ?? [];
   const names = chosen === "" || clusters.includes(chosen) ? clusters : [chosen, ...clusters];

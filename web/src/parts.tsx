@@ -189,8 +189,8 @@ export function ClusterSuffix() {
 
 /** Downloads a response as CSV. The file name contains the content's name and the period in UTC. */
 export function DownloadButton(props: {
-  path: string;
-  parameters: Parameters & { start: string; end: string };
+  path: "v1/costs";
+  parameters: Parameters<"v1/costs"> & { start: string; end: string };
   name: string;
 }) {
   const [failed, setFailed] = useState<Error>();

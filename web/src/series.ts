@@ -1,5 +1,6 @@
 // Aligns rows with evenly spaced buckets. A bucket without a row is a gap: unknown, not zero.
 
+import type { Coverage, HourRow } from "./api";
 import { type Figure, HOUR } from "./format";
 
 export interface Buckets {
@@ -35,7 +36,7 @@ export function align<Row extends { start: string }>(buckets: Buckets, rows: rea
  * Without hours (null), buckets with a row count as complete, and all buckets do if the period is complete. */
 export function completeShare(
   buckets: Buckets,
-  hours: readonly { hour: string; status: string }[] | null,
+  hours: readonly Pick<HourRow, "hour" | "status">[] | null,
   rows: readonly (object | undefined)[],
   isPeriodComplete = false,
 ): number[] {
@@ -99,20 +100,20 @@ export function ticksOf(
 }
 
 /** Whether a period is complete. Changes are shown only between complete periods. */
-export function isWhole(coverage: { hours_expected: number; hours_complete: number }): boolean {
+export function isWhole(coverage: Pick<Coverage, "hours_expected" | "hours_complete">): boolean {
   return coverage.hours_expected > 0 && coverage.hours_complete === coverage.hours_expected;
 }
 
 export interface Gap {
   cluster: string;
-  status: string;
+  status: HourRow["status"];
   /** Milliseconds. */
   start: number;
   end: number;
 }
 
 /** Missing and incomplete hours, consecutive ones merged, in order of cluster and time. */
-export function gapsOf(hours: readonly { cluster: string; hour: string; status: string }[]): Gap[] {
+export function gapsOf(hours: readonly Pick<HourRow, "cluster" | "hour" | "status">[]): Gap[] {
   const lacking = hours.filter(({ status }) => status === "missing" || status === "incomplete");
   const ordered = lacking
     .map(({ cluster, hour, status }) => ({ cluster, status, start: Date.parse(hour), end: Date.parse(hour) + HOUR }))

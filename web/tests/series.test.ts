@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import type { HourRow } from "../src/api";
 import { align, bucketsOf, gapsOf, grainOf, completeShare, pricedShare, stack, ticksOf } from "../src/series";
 
 const HOURS = bucketsOf("2026-11-18T22:00:00Z", "2026-11-19T02:00:00Z", "hour");
@@ -29,7 +30,7 @@ describe("buckets", () => {
   });
 
   test("share of complete hours in each bucket, over all clusters", () => {
-    const hours = [
+    const hours: Pick<HourRow, "hour" | "status">[] = [
       { hour: "2026-11-18T22:00:00Z", status: "complete" },
       { hour: "2026-11-18T22:00:00Z", status: "missing" },
       { hour: "2026-11-18T23:00:00Z", status: "provisional" },
@@ -68,7 +69,7 @@ describe("buckets", () => {
 });
 
 test("missing hours are listed by cluster, with consecutive hours merged", () => {
-  const row = (cluster: string, hour: string, status: string) => ({
+  const row = (cluster: string, hour: string, status: HourRow["status"]) => ({
     cluster,
     hour: `2026-11-18T${hour}:00:00Z`,
     status,

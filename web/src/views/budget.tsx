@@ -1,29 +1,13 @@
 // A business unit's month: daily spending, its projection, and the budget of an alert rule.
 
 import { useMemo } from "preact/hooks";
-import { fetchJson, fetchHours, type CostsResponse, type HoursResponse } from "../api";
+import { fetchJson, fetchHours, type CostsResponse, type Forecast, type HoursResponse } from "../api";
 import { BurnChart } from "../charts/burn";
 import { gpuHours, money, moment, percent, ratio } from "../format";
 import { useZone } from "../hooks";
 import { Empty, Section, Stat } from "../parts";
 import { exactly } from "../route";
 import { align, bucketsOf, endOf, completeShare, pricedShare } from "../series";
-
-interface Forecast {
-  start: string;
-  end: string;
-  /** Hours that ended later may not be published yet. */
-  known_until: string;
-  spent_usd: number;
-  hours_known: number;
-  hours_unknown: number;
-  projected_usd: number | null;
-  low_usd: number | null;
-  high_usd: number | null;
-  interval_percent: number;
-  budget_usd: number | null;
-  currency: string;
-}
 
 export interface Month {
   /** Daily costs until the end of the forecast's data; null if the month has none. */
@@ -33,10 +17,10 @@ export interface Month {
 }
 
 export async function fetchMonth(unit: string): Promise<Month> {
-  const forecast = await fetchJson<Forecast>("v1/forecasts", { business_unit: unit });
+  const forecast = await fetchJson("v1/forecasts", { business_unit: unit });
   const { start, known_until: end } = forecast;
   if (start === end) return { costs: null, forecast, hours: null };
-  const costs = await fetchJson<CostsResponse>("v1/costs", {
+  const costs = await fetchJson("v1/costs", {
     start,
     end,
     business_unit: exactly(unit),

@@ -100,11 +100,11 @@ async function fetchPage(
         .join(","),
     );
   }
-  const request = { start, end, cluster, granularity: "hour" };
+  const request = { start, end, cluster, granularity: "hour" } as const;
   const [fleet, ...viewData] = await Promise.all([
-    hours === null && !isWhole(coverage) ? fetchJson<FleetResponse>("v1/fleet", request) : null,
+    hours === null && !isWhole(coverage) ? fetchJson("v1/fleet", request) : null,
     ...unitFilters.map((units) =>
-      fetchAll<CostRow, CostsResponse>("v1/costs", { ...request, business_unit: units, group_by: "business_unit" }),
+      fetchAll("v1/costs", { ...request, business_unit: units, group_by: "business_unit" }),
     ),
   ]);
   return {

@@ -8,8 +8,9 @@ import {
   type FleetResponse,
   type HoursResponse,
   type Line,
-  type NodeRow,
-  type Rows,
+  type LinesResponse,
+  type NodesResponse,
+  type Parameters,
   type Settled,
 } from "../api";
 import { HOUR, instant, money, moment } from "../format";
@@ -31,7 +32,7 @@ import { exactly, linkTo, type Route } from "../route";
 import { Lines, NodeTable } from "./lines";
 import { lineKey, Why } from "./why";
 
-const FILTERS: Record<string, string> = {
+const FILTERS: Record<string, keyof Parameters<"v1/lines">> = {
   unit: "business_unit",
   namespace: "namespace",
   workload: "workload",
@@ -42,10 +43,10 @@ const FILTERS: Record<string, string> = {
 interface ViewData {
   start: string;
   end: string;
-  lines: Rows<Line>;
+  lines: LinesResponse;
   fleet: FleetResponse;
   hours: HoursResponse | null;
-  nodes: Settled<Rows<NodeRow> | null>;
+  nodes: Settled<NodesResponse | null>;
 }
 
 function spanOf(route: Route): { start: string; end: string; count: number } | null {
@@ -60,12 +61,10 @@ async function fetchHour(route: Route): Promise<ViewData | null> {
   if (span === null) return null;
   const period = { start: span.start, end: span.end, cluster: route.query["cluster"] };
   const [lines, fleet, hours, nodes] = await Promise.all([
-    fetchAll<Line, Rows<Line>>("v1/lines", { ...period, ...filtersOf(route), limit: "2000" }, 10),
-    fetchJson<FleetResponse>("v1/fleet", { ...period, granularity: "total" }),
-    fetchIfAllowed<HoursResponse>("v1/hours", period),
-    span.count > 1
-      ? { response: null }
-      : settle(fetchIfAllowed<Rows<NodeRow>>("v1/nodes", { ...period, limit: "2000" })),
+    fetchAll("v1/lines", { ...period, ...filtersOf(route), limit: "2000" }, 10),
+    fetchJson("v1/fleet", { ...period, granularity: "total" }),
+    fetchIfAllowed("v1/hours", period),
+    span.count > 1 ? { response: null } : settle(fetchIfAllowed("v1/nodes", { ...period, limit: "2000" })),
   ]);
   return { ...span, lines, fleet, hours, nodes };
 }
@@ -81,7 +80,7 @@ function filtersOf(route: Route): Record<string, string> {
 
 /** The newest hour with figures, for the URL `#/hour`. */
 async function latest(route: Route): Promise<string> {
-  const { rows, end } = await fetchJson<FleetResponse>("v1/fleet", { window: "6h", cluster: route.query["cluster"] });
+  const { rows, end } = await fetchJson("v1/fleet", { window: "6h", cluster: route.query["cluster"] });
   return rows.at(-1)?.start ?? instant(Date.parse(end) - HOUR);
 }
 

@@ -1,6 +1,6 @@
 // Node pools and nodes: each GPU as a strip over time, with the pods that held it and their utilization.
 
-import { fetchJson, fetchAll, type CostsResponse, type NodeRow, type Rows } from "../api";
+import { fetchJson, fetchAll, type NodeRow } from "../api";
 import { PART_COLORS, useColor } from "../charts/colors";
 import { Grid, type Painted } from "../charts/grid";
 import { gpuHours, HOUR, instant, money, moment, percent, tick } from "../format";
@@ -28,18 +28,14 @@ interface ViewData {
 
 async function fetchNodes(route: Route): Promise<ViewData> {
   const cluster = route.query["cluster"];
-  const { start, end } = await fetchJson<CostsResponse>("v1/costs", {
+  const { start, end } = await fetchJson("v1/costs", {
     ...periodOf(route),
     cluster,
     granularity: "total",
   });
   const isCut = Date.parse(end) - Date.parse(start) > MAX_HOURS * HOUR;
   const from = isCut ? instant(Date.parse(end) - 24 * HOUR) : start;
-  const response = await fetchAll<NodeRow, Rows<NodeRow>>(
-    "v1/nodes",
-    { start: from, end, cluster, limit: "2000" },
-    MAX_PAGES,
-  );
+  const response = await fetchAll("v1/nodes", { start: from, end, cluster, limit: "2000" }, MAX_PAGES);
   return { start: from, end, isCut, isPartial: response.cursor !== null, rows: response.rows };
 }
 

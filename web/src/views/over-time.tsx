@@ -1,6 +1,6 @@
 // Cost over time, stacked by part of the node cost, as chart and table.
 
-import type { FleetResponse, HoursResponse, Totals } from "../api";
+import type { FleetResponse, FleetTotals, HoursResponse } from "../api";
 import { StackedChart } from "../charts/stacked";
 import { figureColumn, moneyColumn } from "../columns";
 import { type Figure, instant, moment, percent, utcDay } from "../format";
@@ -18,7 +18,7 @@ interface Props {
 }
 
 /** A table row: a bucket, with or without data. */
-interface TableRow extends Partial<Totals> {
+interface TableRow extends Partial<FleetTotals> {
   start: string;
   end: string;
   coverage: Figure;
@@ -70,7 +70,7 @@ export function CostOverTime({ fleet, grain, hours }: Props) {
               ),
               by: (row) => row.start,
             },
-            ...parts.map((part) => moneyColumn<keyof Totals, TableRow>(part.key, part.name, fleet.currency)),
+            ...parts.map((part) => moneyColumn<keyof FleetTotals, TableRow>(part.key, part.name, fleet.currency)),
             moneyColumn("node_cost_usd", "node cost", fleet.currency),
             ...(tableRows.every((row) => row.coverage === 1)
               ? []

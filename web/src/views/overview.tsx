@@ -8,12 +8,12 @@ import {
   fetchAlerts,
   fetchHours,
   fetchIfAllowed,
-  type CostRow,
   type CostsResponse,
   type FleetResponse,
+  type FleetTotals,
   type HoursResponse,
   type Settled,
-  type Totals,
+  type RecommendationsResponse,
 } from "../api";
 import { instant, money, moment, percent, ratio, utilization } from "../format";
 import { useFetch, useRoute, useZone } from "../hooks";
@@ -24,7 +24,7 @@ import { type Grain, grainOf } from "../series";
 import { Alerts } from "./alerts";
 import { Heat } from "./heat";
 import { CostOverTime } from "./over-time";
-import { type Recommendation, Recommendations } from "./recommendations";
+import { Recommendations } from "./recommendations";
 import { Units } from "./units";
 
 interface ViewData {
@@ -38,13 +38,13 @@ interface ViewData {
   lastHour: FleetResponse;
   month: FleetResponse;
   alerts: Settled<Alert[]>;
-  recommendations: Settled<{ rows: Recommendation[] } | null>;
+  recommendations: Settled<RecommendationsResponse | null>;
 }
 
 export async function fetchOverview(route: Route): Promise<ViewData> {
   const cluster = route.query["cluster"];
   const request = { ...periodOf(route), cluster };
-  const whole = await fetchJson<CostsResponse>("v1/costs", {
+  const whole = await fetchJson("v1/costs", {
     ...request,
     granularity: "total",
     group_by: "business_unit",
@@ -58,20 +58,20 @@ export async function fetchOverview(route: Route): Promise<ViewData> {
   const grain = grainOf(hours, route.query["grain"]);
   const timeGrain = grain === "hour" && hours * whole.rows.length <= MAX_FIGURES ? "hour" : "day";
   const [fleet, before, byTime, hourStatuses, lastHour, month, alerts, recommendations] = await Promise.all([
-    fetchJson<FleetResponse>("v1/fleet", { ...period, granularity: grain }),
-    fetchJson<CostsResponse>("v1/costs", {
+    fetchJson("v1/fleet", { ...period, granularity: grain }),
+    fetchJson("v1/costs", {
       start: instant(Date.parse(start) - length),
       end: start,
       cluster,
       granularity: "total",
       group_by: "business_unit",
     }),
-    fetchAll<CostRow, CostsResponse>("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
+    fetchAll("v1/costs", { ...period, granularity: timeGrain, group_by: "business_unit" }),
     fetchHours(period, whole.coverage),
-    fetchJson<FleetResponse>("v1/fleet", { window: "6h", cluster }),
-    fetchJson<FleetResponse>("v1/fleet", { window: "month", cluster, granularity: "total" }),
+    fetchJson("v1/fleet", { window: "6h", cluster }),
+    fetchJson("v1/fleet", { window: "month", cluster, granularity: "total" }),
     settle(fetchAlerts(end)),
-    settle(fetchIfAllowed<{ rows: Recommendation[] }>("v1/recommendations", { cluster })),
+    settle(fetchIfAllowed("v1/recommendations", { cluster })),
   ]);
   return {
     grain,
@@ -119,7 +119,7 @@ function Shown(props: ViewData) {
   const isFleet = totals.capacity_gpu_hours !== null;
   const now = props.lastHour.rows.at(-1); // the newest hour with figures, because the last hour may not be published yet
   const month = props.month.totals;
-  const cost = (totals: Totals) => totals.node_cost_usd ?? totals.allocated_usd;
+  const cost = (totals: FleetTotals) => totals.node_cost_usd ?? totals.allocated_usd;
   return (
     <>
       <dl class="stats">

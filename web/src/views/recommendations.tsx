@@ -1,22 +1,9 @@
 // Recommendations and their savings.
 
 import { useState } from "preact/hooks";
+import type { Recommendation } from "../api";
 import { money } from "../format";
 import { Empty, Name, Table } from "../parts";
-
-export interface Recommendation {
-  id: string;
-  kind: string;
-  summary: string;
-  saving: { usd: number; low_usd: number; high_usd: number; cash_usd: number | null };
-  currency: string;
-  confidence: string;
-  risk: string;
-  risk_note: string;
-  effort: string;
-  patch: string | null;
-  part_of: string | null;
-}
 
 export function Recommendations({ rows }: { rows: readonly Recommendation[] }) {
   if (rows.length === 0) return <Empty>No recommendations yet. The next review runs at 04:10 UTC.</Empty>;

@@ -11,6 +11,7 @@ import {
   type CostRow,
   type CostsResponse,
   type HoursResponse,
+  type RecommendationsResponse,
   type Settled,
 } from "../api";
 import { StackedChart } from "../charts/stacked";
@@ -36,7 +37,7 @@ import { fetchMonth, Budget, type Month } from "./budget";
 import { Hardware } from "./hardware";
 import { Gaps } from "./gaps";
 import { openAt } from "./over-time";
-import { type Recommendation, Recommendations } from "./recommendations";
+import { Recommendations } from "./recommendations";
 import { Workloads } from "./workloads";
 
 interface ViewData {
@@ -50,13 +51,13 @@ interface ViewData {
   hours: HoursResponse | null;
   month: Settled<Month>;
   alerts: Settled<Alert[]>;
-  recommendations: Settled<{ rows: Recommendation[] } | null>;
+  recommendations: Settled<RecommendationsResponse | null>;
 }
 
 async function fetchUnit(route: Route): Promise<ViewData> {
   const cluster = route.query["cluster"];
   const unitFilter = { cluster, business_unit: exactly(route.name) };
-  const whole = await fetchJson<CostsResponse>("v1/costs", {
+  const whole = await fetchJson("v1/costs", {
     ...periodOf(route),
     ...unitFilter,
     granularity: "total",
@@ -67,14 +68,14 @@ async function fetchUnit(route: Route): Promise<ViewData> {
   const length = Date.parse(end) - Date.parse(start);
   const grain = grainOf(length / 3_600_000, route.query["grain"]);
   const [before, byTime, workloads, hardware, hours, month, alerts, recommendations] = await Promise.all([
-    fetchJson<CostsResponse>("v1/costs", {
+    fetchJson("v1/costs", {
       ...unitFilter,
       start: instant(Date.parse(start) - length),
       end: start,
       granularity: "total",
     }),
-    fetchJson<CostsResponse>("v1/costs", { ...unitFilter, ...period, granularity: grain }),
-    fetchAll<CostRow, CostsResponse>(
+    fetchJson("v1/costs", { ...unitFilter, ...period, granularity: grain }),
+    fetchAll(
       "v1/costs",
       {
         ...unitFilter,
@@ -86,7 +87,7 @@ async function fetchUnit(route: Route): Promise<ViewData> {
       },
       1,
     ),
-    fetchJson<CostsResponse>("v1/costs", {
+    fetchJson("v1/costs", {
       ...unitFilter,
       ...period,
       granularity: "total",
@@ -96,9 +97,7 @@ async function fetchUnit(route: Route): Promise<ViewData> {
     fetchHours({ ...period, cluster }, whole.coverage),
     settle(fetchMonth(route.name)),
     settle(fetchAlerts(end)),
-    settle(
-      fetchIfAllowed<{ rows: Recommendation[] }>("v1/recommendations", { business_unit: exactly(route.name), cluster }),
-    ),
+    settle(fetchIfAllowed("v1/recommendations", { business_unit: exactly(route.name), cluster })),
   ]);
   return {
     grain,

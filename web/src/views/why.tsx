@@ -28,7 +28,7 @@ export function Why({ line, notes, close }: { line: Line; notes: string[] | null
   }, []);
   const usd = (value: number | null) => exactMoney(value, line.currency);
   const whole = line.units * line.gpu_share;
-  const held = whole > 0 && line.allocated_gpu_hours !== null ? line.allocated_gpu_hours / whole : null;
+  const held = whole > 0 ? line.allocated_gpu_hours / whole : null;
   return (
     <dialog ref={dialog} aria-labelledby="why" onClose={close} data-testid="why">
       <h2 id="why">How {usd(line.allocated_usd)} was calculated</h2>
@@ -63,7 +63,7 @@ export function Why({ line, notes, close }: { line: Line; notes: string[] | null
           <strong>Utilization:</strong> {percent(line.utilization)} on average, from{" "}
           {UTILIZATION_SOURCES[line.utilization_source] ?? line.utilization_source} (source: {line.utilization_source}):{" "}
           {gpuHours(line.effective_gpu_hours)} GPU-hours, <b>{usd(line.effective_usd)}</b> effective
-          {(line.unmeasured_gpu_hours ?? 0) > 0 && (
+          {line.unmeasured_gpu_hours > 0 && (
             <>
               ; {gpuHours(line.unmeasured_gpu_hours)} GPU-hours unmeasured, {usd(line.unmeasured_usd)}
             </>
