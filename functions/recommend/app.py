@@ -22,9 +22,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
             dead-letter queue.
     """
     due = read_event(RecommendationsDue, event)
-    result = container.recommendation_service.review_clusters(
-        due, lambda: context.get_remaining_time_in_millis() / 1000
-    )
+    result = container.review_service.review_clusters(due, lambda: context.get_remaining_time_in_millis() / 1000)
     if result is None:
         logger.warning("no settings have been pushed yet; run `gpucost settings push`")
         return {"reviewed": [], "clusters_left": 0}

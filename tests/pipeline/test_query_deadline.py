@@ -14,7 +14,7 @@ from functions.attribute import app
 from gpucost.container import Container
 from gpucost.core.errors import MetricsTooLargeError
 from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
-from gpucost.features.recommendations.service import RecommendationService
+from gpucost.features.recommendations.service import ReviewService
 from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
 from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
 from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
@@ -321,7 +321,7 @@ def test_review_queries_a_hanging_prometheus_once(monkeypatch: pytest.MonkeyPatc
         text = f"clusters: [{cluster}]\npricing: {{source: constant, gpu_hourly_usd: 1}}"
         stored = StoredSettings(1, text, parse_settings(text), "test", NOW)
         monkeypatch.setattr(SettingsStub, "current", lambda _: stored)
-        service = RecommendationService(
+        service = ReviewService(
             SettingsStub(), SmallLedger(""), reviews, FakePriceBook([]),  # type: ignore[arg-type]
             gpu_memory_cache(PrometheusGpuMemory, InMemoryGpuMemory(), clock=lambda: NOW),
             waiting_pods_cache(PrometheusWaitingPods, EmptyWaitingPods(), clock=lambda: NOW),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpucost.features.opencost.service import AllocationService
     from gpucost.features.recommendations.forecasts import ForecastService
     from gpucost.features.recommendations.queries import RecommendationQueries
-    from gpucost.features.recommendations.service import RecommendationService
+    from gpucost.features.recommendations.service import ReviewService
     from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
     from gpucost.pipeline.attribute import AttributeService, MetricsReaders
     from gpucost.pipeline.dispatch import DispatchService
@@ -450,10 +450,10 @@ class Container:
         return DynamoRecommendations(self.client("dynamodb"), self.environment.table)
 
     @cached_property
-    def recommendation_service(self) -> "RecommendationService":
+    def review_service(self) -> "ReviewService":
         """For `functions/recommend`."""
         from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
-        from gpucost.features.recommendations.service import RecommendationService
+        from gpucost.features.recommendations.service import ReviewService
         from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
         from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
         from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
@@ -462,7 +462,7 @@ class Container:
 
         dynamodb, table = self.client("dynamodb"), self.environment.table
 
-        return RecommendationService(
+        return ReviewService(
             self.settings_store,
             self.ledger,
             self.recommendation_store,

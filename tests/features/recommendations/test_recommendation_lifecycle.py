@@ -16,7 +16,7 @@ from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiti
 from gpucost.features.recommendations.history import Disruption
 from gpucost.features.recommendations.look_back_reader import read_look_back
 from gpucost.features.recommendations.model import Recommendation
-from gpucost.features.recommendations.service import RecommendationService
+from gpucost.features.recommendations.service import ReviewService
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
@@ -94,7 +94,7 @@ def nightly(
         waiting = waiting_pods_cache(UnreachableWaitingPods(), EmptyWaitingPods(), clock=clock)
         stored: Any = settings or SettingsStub()
         prices = book or FakePriceBook([])
-        service = RecommendationService(
+        service = ReviewService(
             stored,
             SimulatedLedger(records),
             store,

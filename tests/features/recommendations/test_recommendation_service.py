@@ -10,7 +10,7 @@ from gpucost.core.pricing.prices import Price
 from gpucost.features.recommendations.daily_cache import MAX_ROWS, RETENTION, gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.model import Review
 from gpucost.features.recommendations.price_lists import node_list_prices, node_spot_prices
-from gpucost.features.recommendations.service import RecommendationService
+from gpucost.features.recommendations.service import ReviewService
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost.settings import ClusterSettings
 from gpucost.storage.ledger import Ledger
@@ -98,13 +98,13 @@ def test_day_with_too_many_pods_is_left_out_and_not_stored() -> None:
 
 def service(
     ledger: Ledger, reviews: InMemoryReviews, at: datetime = NOW, book: FakePriceBook | None = None
-) -> RecommendationService:
+) -> ReviewService:
     memory = gpu_memory_cache(FakeGpuMemoryMetrics(at), InMemoryGpuMemory(), clock=lambda: at)
     waiting = waiting_pods_cache(UnreachableWaitingPods(), EmptyWaitingPods(), clock=lambda: at)
     settings_store: Any = SettingsStub()
     store: Any = reviews
     prices = book or FakePriceBook([])
-    return RecommendationService(
+    return ReviewService(
         settings_store, ledger, store, prices, memory, waiting, UnreachableKarpenter(), clock=lambda: at
     )
 

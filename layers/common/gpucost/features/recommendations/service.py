@@ -59,7 +59,7 @@ class ReviewResult:
     clusters_left: int = 0
 
 
-class RecommendationService:
+class ReviewService:
     """Reviews clusters and stores what the reviews recommend.
 
     Args:
