@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from devstack.template import REPOSITORY
-from gpucost.http.documentation import documentation_page
+from gpucost.http.documentation_page import documentation_page
 from tests.functions.api_requests import request_as
 
 DOCUMENT: dict[str, Any] = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())

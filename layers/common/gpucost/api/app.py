@@ -30,7 +30,7 @@ from gpucost.features.recommendations.forecasts import ForecastService
 from gpucost.features.recommendations.queries import RecommendationQueries
 from gpucost.features.recommendations.routes import add_recommendation_routes
 from gpucost.http.access import authorize, open_to, required_role
-from gpucost.http.documentation import HTML, PAGE_SECURITY, documentation_page
+from gpucost.http.documentation_page import HTML, PAGE_SECURITY, documentation_page
 from gpucost.http.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
 from gpucost.http.responses import JSON
 from gpucost.reports import ReportService
