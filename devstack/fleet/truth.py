@@ -36,17 +36,17 @@ class TrueLine:
     units: int
     gpu_share: Fraction
     utilization_source: str
-    allocated: Amount
-    effective: Amount | None
+    allocated_gpu_hours: Amount
+    effective_gpu_hours: Amount | None
     """None if no scrape shows any use."""
-    unmeasured: Amount
-    observed: Fraction = ZERO
-    """GPU-hours of the time in which scrapes show its use."""
+    unmeasured_gpu_hours: Amount
+    observed_gpu_hours: Fraction = ZERO
+    """Held while scrapes show its use."""
 
     @property
     def may_be_missing(self) -> bool:
         """Whether the allocation is so short that scrapes may miss it."""
-        return self.allocated.value <= self.allocated.tolerance
+        return self.allocated_gpu_hours.value <= self.allocated_gpu_hours.tolerance
 
 
 @dataclass
@@ -121,7 +121,7 @@ class _Hour:
             allocated,
             Amount(used / 60, bound),
             unmeasured,
-            observed=allocation.gpus * observed / 60,
+            observed_gpu_hours=allocation.gpus * observed / 60,
         )
 
     def _source(self, allocation: PodAllocation) -> str:

@@ -81,26 +81,28 @@ def compare(scenario: Scenario, line: Any, true: TrueLine) -> None:
     owner = (line["workload_kind"], line["workload"])
     assert owner == workload, f"{pod.name} is of {owner}, not of {workload}"
     near(line["gpu_share"], Amount(true.gpu_share, Fraction(1, 10**12)), f"{pod.name} gpu_share")
-    near(line["allocated_gpu_hours"], true.allocated, f"{pod.name} allocated")
+    near(line["allocated_gpu_hours"], true.allocated_gpu_hours, f"{pod.name} allocated")
     compare_use(line, true)
 
 
 def compare_use(line: Any, true: TrueLine) -> None:
     """Check effective and unmeasured GPU-hours. Use observed for less than the bound may be missing."""
     pod_name, by = true.pod.name, line["utilization_source"]
-    slack = true.unmeasured.tolerance
-    if by == "none" and true.observed <= slack:
+    slack = true.unmeasured_gpu_hours.tolerance
+    if by == "none" and true.observed_gpu_hours <= slack:
         near(
-            line["unmeasured_gpu_hours"], true.unmeasured + Amount(Fraction(0), true.observed), f"{pod_name} unmeasured"
+            line["unmeasured_gpu_hours"],
+            true.unmeasured_gpu_hours + Amount(Fraction(0), true.observed_gpu_hours),
+            f"{pod_name} unmeasured",
         )
         return
-    if true.effective is None and by != "none":
+    if true.effective_gpu_hours is None and by != "none":
         assert slack, f"{pod_name} is measured by {by}, though no scrape shows its use"
-    elif true.effective is not None:
+    elif true.effective_gpu_hours is not None:
         assert by == true.utilization_source, f"{pod_name} is measured by {by}, not by {true.utilization_source}"
-    effective = true.effective or Amount(Fraction(0), slack)
+    effective = true.effective_gpu_hours or Amount(Fraction(0), slack)
     near(line["effective_gpu_hours"] or 0, effective, f"{pod_name} effective")
-    near(line["unmeasured_gpu_hours"], true.unmeasured, f"{pod_name} unmeasured")
+    near(line["unmeasured_gpu_hours"], true.unmeasured_gpu_hours, f"{pod_name} unmeasured")
 
 
 def assert_identity(scenario: Scenario, number: int, hour: Any) -> None:

@@ -64,9 +64,9 @@ def by_hour(end: datetime) -> list[dict[str, tuple[Fraction, Fraction]]]:
         for line in hour.lines:
             unit = UNITS.get(line.pod.namespace, line.pod.namespace)
             held, used = units.get(unit, (Fraction(0), Fraction(0)))
-            effective = line.effective.value if line.effective else Fraction(0)
+            effective = line.effective_gpu_hours.value if line.effective_gpu_hours else Fraction(0)
             price = Fraction(demo.GPU_HOURLY_USD)
-            units[unit] = (held + line.allocated.value * price, used + effective * price)
+            units[unit] = (held + line.allocated_gpu_hours.value * price, used + effective * price)
         pods.append(units)
     return pods
 
@@ -162,9 +162,9 @@ def expected_alerts(end: datetime) -> list[Transition]:
             workloads[line.pod.owners[-1][1] if line.pod.owners else line.pod.name].append(line)
         for name in sorted({*workloads, *idle}):
             lines = workloads[name]
-            gpus = sum((line.allocated.value for line in lines), Fraction(0))
-            measured = gpus - sum((line.unmeasured.value for line in lines), Fraction(0))
-            used = sum((line.effective.value for line in lines if line.effective), Fraction(0))
+            gpus = sum((line.allocated_gpu_hours.value for line in lines), Fraction(0))
+            measured = gpus - sum((line.unmeasured_gpu_hours.value for line in lines), Fraction(0))
+            used = sum((line.effective_gpu_hours.value for line in lines if line.effective_gpu_hours), Fraction(0))
             idle[name][number] = gpus >= 2 and used < measured * Fraction(10, 100)
         for pool in pools:
             free[pool][number] = unallocated_usd(end, number, pool) >= 20

@@ -60,8 +60,8 @@ def test_shared_unit_cost_is_distributed_to_the_others(attributed: Hours, name: 
 
 def assert_part(line: Any, true: truth.TrueLine, part: Fraction) -> None:
     """Check a unit's share of every amount, up to the last stored digit."""
-    assert true.effective is not None
-    used, held, unseen = true.effective.value, true.allocated.value, true.unmeasured.value
+    assert true.effective_gpu_hours is not None
+    used, held, unseen = true.effective_gpu_hours.value, true.allocated_gpu_hours.value, true.unmeasured_gpu_hours.value
     expected = dict(zip(AMOUNTS, (held, used, unseen, held, used, held - used - unseen, unseen), strict=True))
     for name, amount in expected.items():
         price = PRICE if name.endswith("_usd") else 1

@@ -55,32 +55,32 @@ class Forecast:
     """None if the history is too short."""
 
 
-def forecast(history: Sequence[float | None], start: datetime, ahead: int) -> Forecast | None:
+def forecast(history: Sequence[float | None], first_hour: datetime, hours_ahead: int) -> Forecast | None:
     """Forecast the sum of the hours that follow a history.
 
     Args:
         history: cost of every hour, oldest first; None if unknown.
-        start: the history's first hour.
-        ahead: number of hours to forecast.
+        first_hour: of the history.
+        hours_ahead: number of hours to forecast.
 
     Returns:
         None with less than two weeks of history, or if more than a fifth of it is unknown.
     """
-    past = _Past(history, start)
-    interval = past.interval(len(history), ahead)
+    past = _Past(history, first_hour)
+    interval = past.interval(len(history), hours_ahead)
     if interval is None:
         return None
     expected, margin = interval
-    return Forecast(expected, max(0.0, expected - margin), expected + margin, _backtest(past, ahead))
+    return Forecast(expected, max(0.0, expected - margin), expected + margin, _backtest(past, hours_ahead))
 
 
-def backtest(history: Sequence[float | None], start: datetime, ahead: int) -> Backtest | None:
+def backtest(history: Sequence[float | None], first_hour: datetime, hours_ahead: int) -> Backtest | None:
     """Count how often past intervals contain the actual cost; None if there are none."""
-    return _backtest(_Past(history, start), ahead)
+    return _backtest(_Past(history, first_hour), hours_ahead)
 
 
-def _backtest(past: "_Past", ahead: int) -> Backtest | None:
-    hours = min(ahead, max(0, len(past.history) - 2 * LEAST))
+def _backtest(past: "_Past", hours_ahead: int) -> Backtest | None:
+    hours = min(hours_ahead, max(0, len(past.history) - 2 * LEAST))
     hours -= hours % _DAY
     evaluated = covered = 0
     for origin in _origins(len(past.history), LEAST + 2 * _DAY, hours):
@@ -94,21 +94,21 @@ def _backtest(past: "_Past", ahead: int) -> Backtest | None:
 class _Past:
     """A history and the forecasts from its earlier times, each calculated once."""
 
-    def __init__(self, history: Sequence[float | None], start: datetime) -> None:
+    def __init__(self, history: Sequence[float | None], first_hour: datetime) -> None:
         self.history = history
-        self._start = start
+        self._first_hour = first_hour
         self._errors: dict[tuple[int, int], float | None] = {}
 
-    def actual(self, origin: int, ahead: int) -> float | None:
+    def actual(self, origin: int, hours_ahead: int) -> float | None:
         """The cost of the hours after an origin; None if too few are known."""
-        return _sum(self.history[origin : origin + ahead])
+        return _sum(self.history[origin : origin + hours_ahead])
 
-    def interval(self, origin: int, ahead: int) -> tuple[float, float] | None:
+    def interval(self, origin: int, hours_ahead: int) -> tuple[float, float] | None:
         """The expected sum and the half width of its interval, from the hours before an origin."""
-        expected = expect(self.history[:origin], self._start, ahead)
+        expected = expect(self.history[:origin], self._first_hour, hours_ahead)
         if not expected:
             return None if expected is None else (0.0, 0.0)
-        tested_hours = min(ahead, max(_DAY, origin - LEAST - _ORIGINS * _DAY))
+        tested_hours = min(hours_ahead, max(_DAY, origin - LEAST - _ORIGINS * _DAY))
         tested_hours -= tested_hours % _DAY if tested_hours > _DAY else 0
         all_errors = [self._error(at, tested_hours) for at in _origins(origin, LEAST, tested_hours)]
         errors = [error for error in all_errors if error is not None]
@@ -118,23 +118,26 @@ class _Past:
         # Forecasts made a day apart overlap, so they count about twice as much as those that fit without overlap.
         freedom = max(2, round(2 * len(errors) * _DAY / max(tested_hours, _DAY)))
         student_t = T_80[freedom - 1] if freedom <= len(T_80) else T_80_MANY
-        return expected, expected * spread * student_t * sqrt(max(1.0, ahead / tested_hours))
+        return expected, expected * spread * student_t * sqrt(max(1.0, hours_ahead / tested_hours))
 
-    def _error(self, origin: int, ahead: int) -> float | None:
+    def _error(self, origin: int, hours_ahead: int) -> float | None:
         """The relative error of the forecast made at an origin."""
-        key = origin, ahead
+        key = origin, hours_ahead
         if key not in self._errors:
-            actual, expected = self.actual(origin, ahead), expect(self.history[:origin], self._start, ahead)
+            actual, expected = (
+                self.actual(origin, hours_ahead),
+                expect(self.history[:origin], self._first_hour, hours_ahead),
+            )
             self._errors[key] = actual / expected - 1 if actual is not None and expected else None
         return self._errors[key]
 
 
-def expect(history: Sequence[float | None], start: datetime, ahead: int) -> float | None:
+def expect(history: Sequence[float | None], first_hour: datetime, hours_ahead: int) -> float | None:
     """The expected sum of the hours that follow a history."""
     hours_with_cost = sum(cost is not None for cost in history)
     if len(history) < LEAST or hours_with_cost < _MIN_DATA_SHARE * len(history):
         return None
-    first = (start.weekday() * _DAY + start.hour) % WEEK
+    first = (first_hour.weekday() * _DAY + first_hour.hour) % WEEK
     weeks = [history[max(0, end - WEEK) : end] for end in range(len(history), 0, -WEEK)]
     levels, shape = _levels(weeks), [[0.0, 0.0] for _ in range(WEEK)]
     for number, week in enumerate(weeks):
@@ -151,7 +154,7 @@ def expect(history: Sequence[float | None], start: datetime, ahead: int) -> floa
     if level is None:
         return None
     by_hour = [_shape_of(shape, hour) for hour in range(WEEK)]
-    whole, rest = divmod(ahead, WEEK)
+    whole, rest = divmod(hours_ahead, WEEK)
     begin = (first + len(history)) % WEEK
     return level * (whole * sum(by_hour) + sum(by_hour[(begin + hour) % WEEK] for hour in range(rest)))
 
@@ -180,10 +183,10 @@ def _level(levels: Sequence[float | None]) -> float | None:
     return sum(weight * level for weight, level in weighted) / total if total else None
 
 
-def _origins(end: int, least: int, ahead: int) -> range:
-    """Indexes at which a history can end and still leave `ahead` hours to compare with."""
-    last = end - ahead
-    return range(last - (last - least) // _DAY * _DAY, last + 1, _DAY) if ahead and last >= least else range(0)
+def _origins(end: int, least: int, hours_ahead: int) -> range:
+    """Indexes at which a history can end and still leave `hours_ahead` hours to compare with."""
+    last = end - hours_ahead
+    return range(last - (last - least) // _DAY * _DAY, last + 1, _DAY) if hours_ahead and last >= least else range(0)
 
 
 def _sum(hours: Sequence[float | None]) -> float | None:

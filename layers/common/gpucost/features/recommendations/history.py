@@ -140,9 +140,9 @@ class WorkloadHistory:
     spend: SpendByAvoidability = field(default_factory=SpendByAvoidability)
     memory_peak: float = 0.0
     """The largest GPU memory that any of its pods used, in bytes, as far as it was observed."""
-    interruptible: float = 0.0
+    interruptible_gpu_hours: float = 0.0
     """GPU-hours of pods with the label `gpucost/interruptible: "true"`."""
-    uninterruptible: float = 0.0
+    uninterruptible_gpu_hours: float = 0.0
     """GPU-hours of pods with the label `gpucost/interruptible: "false"`."""
     memory_gpu_hours: float = 0.0
     """GPU-hours of pods with observed GPU memory on that day."""
@@ -324,8 +324,8 @@ class LookBack:
             history.held_off_spot[index] += held
         if line.labels and isinstance(line.labels, Mapping):
             interruptible_label = line.labels.get(INTERRUPTIBLE, "").lower()
-            history.interruptible += held if interruptible_label == "true" else 0.0
-            history.uninterruptible += held if interruptible_label == "false" else 0.0
+            history.interruptible_gpu_hours += held if interruptible_label == "true" else 0.0
+            history.uninterruptible_gpu_hours += held if interruptible_label == "false" else 0.0
         history.gpu_share = line.gpu_share
         if line.units * history.gpu_share > history.gpus_per_pod:
             history.gpus_per_pod, history.units_per_pod = line.units * history.gpu_share, line.units

@@ -24,13 +24,13 @@ ANSWER_MEMORY = 176 * MIB
 """For one parsed response: what 16 MiB of typical Prometheus JSON take."""
 OBSERVATION_MEMORY = 416 * MIB
 """For everything built from the responses for some hours. An hour of 40,000 pods is counted as 390 MiB."""
-_SERIES, _DICT, _LABEL, _STRING, _SAMPLE = 160, 200, 64, 64, 136
-_DERIVED = {"requests": 2000, "devices": 700, "device": 700}
-_DERIVED_BY_DEFAULT = 150
-_DERIVED_PER_RAW_SAMPLE = 216
+_SERIES_BYTES, _DICT_BYTES, _LABEL_BYTES, _STRING_BYTES, _SAMPLE_BYTES = 160, 200, 64, 64, 136
+_DERIVED_BYTES = {"requests": 2000, "devices": 700, "device": 700}
+_DERIVED_BYTES_BY_DEFAULT = 150
+_DERIVED_BYTES_PER_RAW_SAMPLE = 216
 SCRAPES_INCLUDED = 1_500_000
 """Scrapes of exporters that `OBSERVATION_MEMORY` leaves room for: an hour of 5,000 nodes, a scrape every 15 seconds."""
-_SCRAPE = 160
+_SCRAPE_BYTES = 160
 
 
 class MemoryBudget:
@@ -79,7 +79,7 @@ class MemoryBudget:
         Raises:
             HoursTooLargeError: they are too many in addition to what is kept already.
         """
-        self._check(_SCRAPE * max(0, count - SCRAPES_INCLUDED))
+        self._check(_SCRAPE_BYTES * max(0, count - SCRAPES_INCLUDED))
 
     def charge_series(self, series: "Sequence[Series]", body: bytes) -> None:
         """Count a response's series: exactly where memory is short, else roughly, which is faster.
@@ -118,7 +118,12 @@ def series_size(series: "Sequence[Series]", body: bytes) -> int:
     """Upper estimate of the bytes that a response's series take."""
     labels = sum(len(labels) for labels, _ in series)
     samples = sum(len(samples) for _, samples in series)
-    return (_SERIES + _DICT) * len(series) + (_LABEL + 2 * _STRING) * labels + _SAMPLE * samples + _text_size(body)
+    return (
+        (_SERIES_BYTES + _DICT_BYTES) * len(series)
+        + (_LABEL_BYTES + 2 * _STRING_BYTES) * labels
+        + _SAMPLE_BYTES * samples
+        + _text_size(body)
+    )
 
 
 def exact_series_size(series: "Sequence[Series]", body: bytes) -> int:
@@ -129,18 +134,20 @@ def exact_series_size(series: "Sequence[Series]", body: bytes) -> int:
         size += getsizeof(labels)
         samples += len(values)
         strings.update(map(id, labels), map(id, labels.values()))
-    return _SERIES * len(series) + size + _STRING * len(strings) + _SAMPLE * samples + _text_size(body)
+    return (
+        _SERIES_BYTES * len(series) + size + _STRING_BYTES * len(strings) + _SAMPLE_BYTES * samples + _text_size(body)
+    )
 
 
 def derived_size(name: str, series: "Sequence[Series]") -> int:
     """The bytes of all objects that are later built from a query's series, up to the lines of the hour."""
-    per_sample = _DERIVED.get(name.split(" ", maxsplit=1)[0], _DERIVED_BY_DEFAULT)
+    per_sample = _DERIVED_BYTES.get(name.split(" ", maxsplit=1)[0], _DERIVED_BYTES_BY_DEFAULT)
     return per_sample * sum(len(samples) for _, samples in series)
 
 
 def raw_samples_size(series: "Sequence[Series]") -> int:
     """The bytes of all objects that are later built from raw samples."""
-    return _DERIVED_PER_RAW_SAMPLE * sum(len(samples) for _, samples in series)
+    return _DERIVED_BYTES_PER_RAW_SAMPLE * sum(len(samples) for _, samples in series)
 
 
 def _text_size(body: bytes) -> int:

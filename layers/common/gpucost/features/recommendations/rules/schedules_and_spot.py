@@ -225,9 +225,9 @@ def _why_interruptible(measures: WorkloadMeasures) -> str:
     """Why a workload may be interrupted, as a phrase; empty if it may not."""
     history, kind = measures.history, measures.history.key.kind
     total_held = sum(history.held)
-    if history.uninterruptible or kind == "Pod":  # nothing restarts a pod without an owner
+    if history.uninterruptible_gpu_hours or kind == "Pod":  # nothing restarts a pod without an owner
         return ""
-    if history.interruptible >= _LABELED_SHARE * total_held:
+    if history.interruptible_gpu_hours >= _LABELED_SHARE * total_held:
         return f"its pods have the label {INTERRUPTIBLE}"
     replicas = [
         count
