@@ -10,7 +10,7 @@ from gpucost.core.intervals import Interval, Scrapes
 from gpucost.core.metering.signals import SIGNALS
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.devices import DeviceTable
-from gpucost.sources.prometheus.queries import STATISTIC_LABEL, UNLABELED
+from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL, STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import Rows
 
 START = to_epoch_ms(datetime(2026, 11, 19, 10, tzinfo=UTC))
@@ -24,7 +24,7 @@ LABELS = {"job": "dcgm", "instance": "n1:9400", "Hostname": "n1", "UUID": "GPU-0
 
 def table(count: int = 60, total: str = "30", **more: Decimal) -> DeviceTable:
     stats = {"count": Decimal(count), **more}
-    rows: dict[str, Rows] = {UNLABELED: [(LABELS, Decimal(total))]}
+    rows: dict[str, Rows] = {NO_STATISTIC_LABEL: [(LABELS, Decimal(total))]}
     rows |= {
         f"{stat} {BUSY}": [({**LABELS, STATISTIC_LABEL: f"{stat} {BUSY}"}, value)] for stat, value in stats.items()
     }

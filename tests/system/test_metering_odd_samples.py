@@ -146,7 +146,7 @@ def test_invalid_statistic_gives_the_hour_or_a_single_sentence(url: str, monkeyp
     def query_range(self: PrometheusClient, query: str, *args: Any) -> list[Series]:
         failures = []
         for labels, samples in original(self, query, *args):
-            stat = labels.get(names.STATISTIC_LABEL, names.UNLABELED)
+            stat = labels.get(names.STATISTIC_LABEL, names.NO_STATISTIC_LABEL)
             query_counts[query, stat] = len(samples)
             hit = spoil is not None and spoil[:2] == (query, stat)
             failures.append(Series(labels, tuple((at, spoil[2]) for at, _ in samples) if hit and spoil else samples))
@@ -162,4 +162,4 @@ def test_invalid_statistic_gives_the_hour_or_a_single_sentence(url: str, monkeyp
             attributed(url, "sound")
         except MetricsResponseError as error:
             assert "unusable" in str(error), (stat, odd)
-            assert stat in {names.UNLABELED, "init-count", "info"} or stat.startswith("count"), (stat, odd)
+            assert stat in {names.NO_STATISTIC_LABEL, "init-count", "info"} or stat.startswith("count"), (stat, odd)

@@ -11,7 +11,7 @@ from gpucost.core.metering.observations import DeviceSeries, Instance
 from gpucost.core.metering.signals import NEURON, Signal
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.device_counts import uniform_counts
-from gpucost.sources.prometheus.queries import STATISTIC_LABEL, UNLABELED
+from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL, STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import Labels, Rows, instance, number, sample_count
 
 DeviceKey = tuple[str, str, str]
@@ -54,7 +54,7 @@ class DeviceTable:
         self._by_labels: dict[_SeriesKey, _DeviceSeriesRow] = {}
         counts = uniform_counts(rows)
         for name in self._signals:
-            sums = rows.get(UNLABELED if name == signals[0].name else f"sum {name}", [])
+            sums = rows.get(NO_STATISTIC_LABEL if name == signals[0].name else f"sum {name}", [])
             for labels, value in sums:
                 if self._is_reported(name, labels):
                     row = self._add_row(name, labels)

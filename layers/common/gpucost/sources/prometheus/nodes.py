@@ -149,9 +149,9 @@ class NodeTable:
         """Names of GPU nodes that started, ended or changed within the hour, by samples, labels or capacity."""
         return [node.name for node in self._nodes.values() if not self._is_unchanged(node, covers_hour, expected)]
 
-    def add_raw_samples(self, names: Iterable[str], series: Sequence[Series]) -> None:
+    def add_raw_samples(self, node_names: Iterable[str], series: Sequence[Series]) -> None:
         """Add raw samples of some nodes."""
-        for name in names:
+        for name in node_names:
             self._nodes[name].raw_samples = _RawSamples()
         for labels, samples in series:
             node = self._nodes.get(exported_label(labels, "node"))

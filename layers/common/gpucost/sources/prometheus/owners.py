@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from gpucost.sources.prometheus.queries import UNLABELED
+from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import Labels, Rows, exported_label
 
 Owner = tuple[str, str]
@@ -20,7 +20,7 @@ class OwnerTable:
 
     def add(self, rows: Mapping[str, Rows]) -> None:
         """Add results of `Queries.owners`, by statistic."""
-        self.add_pods(labels for labels, _ in rows.get(UNLABELED, []))
+        self.add_pods(labels for labels, _ in rows.get(NO_STATISTIC_LABEL, []))
         for stat, kind, label in _OWNED_OWNER_KINDS:
             for labels, _ in rows.get(stat, []):
                 key = (exported_label(labels, "namespace"), kind, labels.get(label, ""))

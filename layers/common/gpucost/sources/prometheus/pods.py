@@ -17,12 +17,12 @@ from gpucost.sources.prometheus.queries import (
     COMPLETED,
     INIT_REQUESTS,
     INIT_RUNNING,
+    NO_STATISTIC_LABEL,
     PHASE,
     POD_LABELS,
     POD_OWNER,
     REQUESTS,
     SCHEDULED,
-    UNLABELED,
 )
 from gpucost.sources.prometheus.tables import Labels, Rows, SampleCounts, exported_label, instance, label_name, number
 
@@ -86,7 +86,7 @@ class PodTable:
         self._renaming = {labels.get("instance", "") for labels in all_labels if "exported_node" in labels}
         self.name_label = label_name(all_labels, "pod")
         """The label that holds pods' names."""
-        for stat in (UNLABELED, "init-count"):
+        for stat in (NO_STATISTIC_LABEL, "init-count"):
             for labels, value in requests.get(stat, []):
                 if self._node_of(labels):  # else the pod is not scheduled yet, and `node` is the exporter's own
                     target = instance(labels)

@@ -28,7 +28,7 @@ from gpucost.sources.prometheus.shards import ALL_SERIES, Shard
 
 STATISTIC_LABEL = "gpucost_stat"
 """The label that names a statistic. No exporter has it."""
-UNLABELED = ""
+NO_STATISTIC_LABEL = ""
 """The statistic of series without the label."""
 _TARGET_LABELS = "job, instance, prometheus_replica, __replica__"
 """The labels by which `tables.instance` identifies a target."""
@@ -128,7 +128,7 @@ class Queries:
         """GPU requests of pods on nodes: samples in the window, and units at its end if they are not 1."""
         return union(
             {
-                UNLABELED: f"count_over_time({self._requests(init=False)}{window.range})",
+                NO_STATISTIC_LABEL: f"count_over_time({self._requests(init=False)}{window.range})",
                 "units": f"({self._requests(init=False)} {_AT_END} != 1)",
                 "init-count": f"count_over_time({self._requests(init=True)}{window.range})",
                 "init-units": f"({self._requests(init=True)} {_AT_END} != 1)",
@@ -182,7 +182,7 @@ class Queries:
         pods = f"{self.select(POD_OWNER, shard_by='uid')} {_AT_END} and on (uid) {self._gpu_pods(_AT_END)}"
         return union(
             {
-                UNLABELED: _owner_labels_only(pods, "pod, exported_pod, owner_is_controller"),
+                NO_STATISTIC_LABEL: _owner_labels_only(pods, "pod, exported_pod, owner_is_controller"),
                 "replicaset": _owner_labels_only(
                     f"{self.select('kube_replicaset_owner', shard_by='replicaset')} {_AT_END}", "replicaset"
                 ),
@@ -220,7 +220,9 @@ class Queries:
         statistics: dict[str, str] = {}
         for signal, series in self._signals(rank, matchers):
             is_first = signal == self.signals[rank][0]
-            statistics[UNLABELED if is_first else f"sum {signal.name}"] = f"sum_over_time({series}{_HOUR_RANGE})"
+            statistics[NO_STATISTIC_LABEL if is_first else f"sum {signal.name}"] = (
+                f"sum_over_time({series}{_HOUR_RANGE})"
+            )
             counts = f"count_over_time({series}{_HOUR_RANGE})"
             statistics[f"{COUNTS} {signal.name}"] = f'count_values by ({_TARGET_LABELS}) ("{SAMPLES}", {counts})'
             statistics[f"peak {signal.name}"] = f"(max_over_time({series}{_HOUR_RANGE}) > {signal.scale})"
@@ -290,9 +292,9 @@ class Queries:
 
 
 def union(statistics: Mapping[str, str]) -> str:
-    """Combine statistics into one query. Each except `UNLABELED` gets a label with its name."""
+    """Combine statistics into one query. Each except `NO_STATISTIC_LABEL` gets a label with its name."""
     return " or ".join(
-        query if statistic == UNLABELED else f'label_replace({query},"{STATISTIC_LABEL}","{statistic}","","")'
+        query if statistic == NO_STATISTIC_LABEL else f'label_replace({query},"{STATISTIC_LABEL}","{statistic}","","")'
         for statistic, query in statistics.items()
     )
 

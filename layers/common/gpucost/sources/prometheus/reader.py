@@ -17,7 +17,7 @@ from gpucost.sources.prometheus.memory_budget import MemoryBudget
 from gpucost.sources.prometheus.multiple_jobs import notes_on_missing_objects
 from gpucost.sources.prometheus.nodes import METRICS, NodeTable
 from gpucost.sources.prometheus.pods import PodTable, pods_not_running
-from gpucost.sources.prometheus.queries import HOUR_WINDOW, UNLABELED, PodMatcher, Queries, Window
+from gpucost.sources.prometheus.queries import HOUR_WINDOW, NO_STATISTIC_LABEL, PodMatcher, Queries, Window
 from gpucost.sources.prometheus.resource_claims import claiming_pods, unreported_claims
 from gpucost.sources.prometheus.scrape_times import EDGE, ExporterScrapes, ScrapeTimes
 from gpucost.sources.prometheus.scrapes import HourScrapes, hour_scrapes
@@ -133,7 +133,9 @@ class PrometheusReader:
         self._read_changed_nodes(nodes, allocation)
         allocation, rows = self._extend_across_gaps(allocation, rows)
         pods = PodTable(
-            rows["requests"], (labels for labels, _ in rows["running"].get(UNLABELED, [])), rows.get("phases", {})
+            rows["requests"],
+            (labels for labels, _ in rows["running"].get(NO_STATISTIC_LABEL, [])),
+            rows.get("phases", {}),
         )
         pods.add_owners(rows["owners"])
         pods.labels.add(rows.get("labels", {}))

@@ -9,7 +9,14 @@ from gpucost.core.metering.observations import Instance
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.metrics_sources import MetricsSource
-from gpucost.sources.prometheus.queries import CAPACITY, NODE_INFO, STATISTIC_LABEL, UNLABELED, PodMatcher, Queries
+from gpucost.sources.prometheus.queries import (
+    CAPACITY,
+    NO_STATISTIC_LABEL,
+    NODE_INFO,
+    STATISTIC_LABEL,
+    PodMatcher,
+    Queries,
+)
 from gpucost.sources.prometheus.scrapes import merge_scrapes, scrapes_near
 from gpucost.sources.prometheus.sharding import ShardedClient
 
@@ -146,7 +153,7 @@ def densest_series(series: Iterable[Series], samples: Callable[[str, Series], fl
     """
     densest: dict[Instance, tuple[float, tables.Labels]] = {}
     for candidate in series:
-        count = samples(candidate.labels.get(STATISTIC_LABEL, UNLABELED), candidate)
+        count = samples(candidate.labels.get(STATISTIC_LABEL, NO_STATISTIC_LABEL), candidate)
         if count is not None:
             target = tables.instance(candidate.labels)
             if target not in densest or count > densest[target][0]:
@@ -162,14 +169,14 @@ def _samples_of_allocation(stat: str, series: Series) -> float | None:
     """The number of samples; 0 for capacity sums, which are used only if a target has no other series."""
     if stat == "capacity-sum":
         return 0
-    return _total(series) if stat in {UNLABELED, "init-count", "info"} else None
+    return _total(series) if stat in {NO_STATISTIC_LABEL, "init-count", "info"} else None
 
 
 def _samples_of_device(stat: str, series: Series) -> float | None:
     """The number of samples if an exporter's series differ in it; else the number of hours."""
     if stat.startswith("count "):
         return _total(series)
-    return len(series.samples) if stat == UNLABELED or stat.startswith("sum ") else None
+    return len(series.samples) if stat == NO_STATISTIC_LABEL or stat.startswith("sum ") else None
 
 
 def _total(series: Series) -> float:
