@@ -31,7 +31,8 @@ class Coverage:
 class Line(NamedTuple):
     """The cost of one pod's GPUs of one resource in one hour, with the sources of its figures.
 
-    It is a tuple, because a fleet's hour has tens of thousands of lines, and tuples are far faster to build and store.
+    Amounts of GPU-hours and money are fixed-point integers (`gpucost.core.amounts`). It is a tuple, because a fleet's
+    hour has tens of thousands of lines, and tuples are far faster to build and store.
     """
 
     business_unit: str

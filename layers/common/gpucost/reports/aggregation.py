@@ -189,9 +189,7 @@ class CostReader:
         """
         self._scope.require(unit)
         aggregation = _Aggregation(self._ledger, self._rollups, query, _plan_unit_reads(unit, query), None)
-        for cluster in clusters:
-            aggregation.read_unit_rows(cluster)
-        return aggregation.unit_result()
+        return aggregation.read_unit(clusters)
 
 
 class _Aggregation:
@@ -248,8 +246,17 @@ class _Aggregation:
         self._read_rows(self._plan.day_source, cluster, day_manifests)
         self._check_cell_count()
 
-    def read_unit_rows(self, cluster: str) -> None:
-        """Read one cluster's rows and the status of its hours, without fleet sums."""
+    def read_unit(self, clusters: Sequence[str]) -> tuple[QueryResult, PeriodTotals]:
+        """Read the rows of the plan's business unit in the clusters, and return their sums; fleet sums are not read."""
+        for cluster in clusters:
+            self._read_unit_in_cluster(cluster)
+        sums = self._sums()
+        if self.totals.capacities:
+            self.totals.costs.append(sums.total())
+        return QueryResult(sums), self.totals
+
+    def _read_unit_in_cluster(self, cluster: str) -> None:
+        """Read the unit's rows in one cluster, and the status of the cluster's hours."""
         manifests = self._manifests(cluster)
         self.totals.add_manifests(manifests)
         self.totals.currencies |= {manifest.currency for manifest in manifests if manifest.status != "incomplete"}
@@ -258,13 +265,6 @@ class _Aggregation:
         self._read_rows(self._plan.day_source, cluster, _within(self._plan.whole_days, manifests))
         if any(manifest.status != "incomplete" for manifest in manifests):
             self.totals.capacities.append(None)
-
-    def unit_result(self) -> tuple[QueryResult, PeriodTotals]:
-        """Return the sums of what `read_unit_rows` read."""
-        sums = self._sums()
-        if self.totals.capacities:
-            self.totals.costs.append(sums.total())
-        return QueryResult(sums), self.totals
 
     def _manifests(self, cluster: str) -> list[Manifest]:
         """Return the versions of the hours that the report is made of."""
@@ -316,6 +316,7 @@ class _Aggregation:
         self._read_rows(self._plan.hour_source, cluster, manifests)
 
     def _read_rows(self, source: RowSource, cluster: str, manifests: Sequence[Manifest]) -> None:
+        """Read the rows of some hours; nothing for `sums`, whose rows are read with the fleet sums."""
         if source == "units":
             self._read_units(cluster, manifests)
         elif source == "facts":

@@ -33,7 +33,7 @@ class LineRow:
 
 @dataclass(frozen=True, slots=True)
 class LinePage:
-    """A page of lines."""
+    """A page of the lines of a query's period."""
 
     query: CostQuery
     rows: list[LineRow]

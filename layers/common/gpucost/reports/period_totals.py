@@ -1,4 +1,4 @@
-"""Sums over the hours of a period: fleet costs and capacity, coverage, currencies and versions."""
+"""Sums over all hours of a report's period: fleet costs and capacity, coverage, currencies and versions."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

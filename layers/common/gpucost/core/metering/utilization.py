@@ -147,7 +147,7 @@ class UtilizationResolver:
             labels = (
                 frozenset(labels_of_holding(holding, device))
                 if len(devices) > expected
-                else self._labels_except_of_others(index, device)
+                else self._labels_without_other_holders(index, device)
             )
             use = device.use_during(holding.running, labels=labels)
             time = self._observed(holding, use.observed_ms, device, is_whole=len(devices) <= expected)
@@ -255,7 +255,7 @@ class UtilizationResolver:
             for other in self._assignments.holders_of[device.key]
         )
 
-    def _labels_except_of_others(self, index: int, device: DeviceHour) -> frozenset[tuple[str, str, str]] | None:
+    def _labels_without_other_holders(self, index: int, device: DeviceHour) -> frozenset[tuple[str, str, str]] | None:
         """Return all labels except those of other pods that held the device before or after; None for all labels."""
         holders = self._assignments.holders_of[device.key]
         if len(holders) == 1:

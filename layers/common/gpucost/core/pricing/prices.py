@@ -13,7 +13,7 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Interval
@@ -84,14 +84,22 @@ class Discount:
     valid_to: datetime | None = None
 
 
+class QuotedPiece(NamedTuple):
+    """A piece of a node's time, with its price."""
+
+    time: Interval
+    hourly: Fraction
+    is_per_gpu: bool
+    """Whether the price is that of one GPU; otherwise it is that of the node."""
+
+
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A source's price for a node's time, as pieces of time with their prices."""
+    """One source's price for a node's time, in pieces of time. `Pricing` chooses among the quotes of all sources."""
 
     source: PriceSource
     currency: str
-    pieces: tuple[tuple[Interval, Fraction, bool], ...]
-    """Time, price per hour, and whether that is per GPU (otherwise per node)."""
+    pieces: tuple[QuotedPiece, ...]
 
 
 def facts_of(node: GpuNode, cluster: str) -> dict[str, str]:
@@ -156,7 +164,7 @@ class PriceBook:
 
     def quote(self, source: PriceSource, facts: Mapping[str, str], time: Interval) -> Quote | None:
         """Return a source's price for a node's time; None if it is incomplete or in several currencies."""
-        pieces: list[tuple[Interval, Fraction, bool]] = []
+        pieces: list[QuotedPiece] = []
         currencies = set()
         for piece, prices in _in_force(self._candidates(source, facts), time):
             parts = next(filter(None, (self._parts(price, facts, piece) for price in prices)), None)
@@ -164,7 +172,9 @@ class PriceBook:
                 return None
             for part, rate, per_gpu, currency in parts:
                 currencies.add(currency)
-                pieces += [(cut, rate * factor, per_gpu) for cut, factor in self._discounted(source, facts, part)]
+                pieces += [
+                    QuotedPiece(cut, rate * factor, per_gpu) for cut, factor in self._discounted(source, facts, part)
+                ]
         return Quote(source, currencies.pop(), tuple(pieces)) if len(currencies) == 1 else None
 
     def _parts(

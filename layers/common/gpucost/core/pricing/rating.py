@@ -113,9 +113,9 @@ def _rate_node(
         rest_usd = [to_fixed_point(Fraction(part, HOUR_MS) * (hourly or 0)) for part in rest]
     else:
         parts, amounts = split_each([hours, of_gpus], [pod.gpu_ms for pod in pods] + rest)
-        published = _published(hourly)
+        rounded = _rounded(hourly)
         lines = [
-            _line(pod, gpu_hours, usd, price, published, charge_to)
+            _line(pod, gpu_hours, usd, price, rounded, charge_to)
             for pod, gpu_hours, usd in zip(pods, parts, amounts, strict=False)
         ]
         rest_hours, rest_usd = parts[len(pods) :], amounts[len(pods) :]
@@ -159,10 +159,10 @@ def _price_alone(usage: Usage, pod: PodUsage, pricing: Pricing) -> tuple[NodePri
 def _rate_alone(pod: PodUsage, price: NodePrice | Unpriced, hourly: Fraction | None, charge_to: ChargeTo) -> Line:
     hours = Fraction(pod.gpu_ms, HOUR_MS)
     usd = to_fixed_point(hours * (hourly or 0))
-    return _line(pod, to_fixed_point(hours), usd, price, _published(hourly), charge_to)
+    return _line(pod, to_fixed_point(hours), usd, price, _rounded(hourly), charge_to)
 
 
-def _published(hourly: Fraction | None) -> Decimal | None:
+def _rounded(hourly: Fraction | None) -> Decimal | None:
     return None if hourly is None else quantize(hourly)
 
 

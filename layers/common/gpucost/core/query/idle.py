@@ -23,26 +23,29 @@ class SharedIdle(Generic[Share]):
 
 
 def share_idle(
-    idle: Idle, holders: Mapping[Share, Costs], by: Literal["allocation", "even"], groups: Mapping[Share, object]
+    idle: Idle,
+    costs_by_holder: Mapping[Share, Costs],
+    by: Literal["allocation", "even"],
+    group_by_holder: Mapping[Share, object],
 ) -> SharedIdle[Share]:
     """Share idle cost among holders, exactly.
 
     Args:
         idle: of one cluster and period.
-        holders: the costs of each holder.
+        costs_by_holder: allocated costs; all holders of idle costs.
         by: in proportion to allocated cost (GPU-hours if there are no prices), or evenly among groups.
-        groups: the group of each holder; holders of one group share its part by allocation.
+        group_by_holder: for `even`; holders of one group share its part by allocation.
     """
-    if not holders:
+    if not costs_by_holder:
         return SharedIdle({}, idle)
-    names = list(holders)
-    weights = _allocation_weights([holders[name] for name in names])
+    holders = list(costs_by_holder)
+    weights = _allocation_weights([*costs_by_holder.values()])
     if by == "even":
-        weights = _evenly(weights, [groups[name] for name in names])
+        weights = _evenly(weights, [group_by_holder[holder] for holder in holders])
     if not any(weights):
         return SharedIdle({}, idle)
     gpu_hours, usd = split_each([idle.idle_gpu_hours, idle.idle_usd], weights)
-    parts = {name: Idle(*part) for name, part in zip(names, zip(gpu_hours, usd, strict=True), strict=True)}
+    parts = {holder: Idle(*part) for holder, part in zip(holders, zip(gpu_hours, usd, strict=True), strict=True)}
     return SharedIdle(parts, Idle())
 
 

@@ -78,16 +78,18 @@ class HourlyEvaluation:
             by_cluster = {name: by_hour[hour] for name, by_hour in summaries.items() if hour in by_hour}
             if cluster == "" and len(by_cluster) < len(clusters) and hour > newest - MAX_HOURS_WAITED * HOUR:
                 break  # the missing cluster may still publish it
-            facts_by_clusters: dict[tuple[str, ...], HourFigures] = {}
+            figures_by_clusters: dict[tuple[str, ...], HourFigures] = {}
             for name, rule in rules.items():
                 selected = _clusters_to_sum(rule, by_cluster, clusters)
                 if not selected:
                     continue
-                if selected not in facts_by_clusters:
-                    facts_by_clusters[selected] = HourFigures(
-                        self._ledger, [by_cluster[name] for name in selected], cluster
+                if selected not in figures_by_clusters:
+                    figures_by_clusters[selected] = HourFigures(
+                        self._ledger, [by_cluster[selected_name] for selected_name in selected], cluster
                     )
-                for finding in find_breaches(rule, settings, facts_by_clusters[selected], update.alerts_of_rule(name)):
+                for finding in find_breaches(
+                    rule, settings, figures_by_clusters[selected], update.alerts_of_rule(name)
+                ):
                     update.apply(name, finding)
             if by_cluster:
                 versions[hour] = sum(summary.version for summary in by_cluster.values())

@@ -17,7 +17,9 @@ ClockTime = Annotated[
     str, matching_pattern(r"([01]\d|2[0-3]):[0-5]\d", "a time of day from 00:00 to 23:59, for example 22:30")
 ]
 Hours = Annotated[int, Field(ge=1, le=168)]
-Patterns = tuple[Name, ...]
+Pattern = Name
+"""A shell pattern of names."""
+Patterns = tuple[Pattern, ...]
 
 
 class RuleScope(Section):
@@ -66,10 +68,10 @@ class QuietHoursSettings(Section):
 class RuleOverride(Section):
     """Other thresholds for some subjects of a rule. All patterns that are set must match."""
 
-    business_unit: Name | None = None
-    cluster: Name | None = None
-    namespace: Name | None = None
-    node_pool: Name | None = None
+    business_unit: Pattern | None = None
+    cluster: Pattern | None = None
+    namespace: Pattern | None = None
+    node_pool: Pattern | None = None
 
     def matches(self, subject: Subject) -> bool:
         """Whether the override applies to a subject."""
@@ -94,7 +96,7 @@ class RuleSettings(Section):
     default_severity: ClassVar[Severity] = "warning"
 
     name: RuleName | None = None
-    """Alert states are stored under this name. Required if several rules are of one kind."""
+    """Alert states are stored under this name. Required if several rules are of one kind; default: the kind."""
     scope: RuleScope = RuleScope()
     severity: Severity | None = None
     receivers: tuple[Name, ...] | None = None
