@@ -89,17 +89,17 @@ class ObservationBounds:
         """Times for which no scrape shows the utilization of a node's devices."""
         if not node.model or self._exporter is None:
             return []
-        target = self._target(node, self._exporter)
+        scraping = self._scraping(node, self._exporter)
         exporter = self._exporter
-        times = [*target.gaps, *exporter.blank, *exporter.nan, *exporter.restarts]
-        times += [(-1e6, target.lifetime[0]), (target.lifetime[1], 1e6)]
+        times = [*scraping.gaps, *exporter.blank, *exporter.nan, *exporter.restarts]
+        times += [(-1e6, scraping.lifetime[0]), (scraping.lifetime[1], 1e6)]
         return [(Fraction(start), Fraction(end)) for start, end in times if start < end]
 
     def device_interval(self, node: Node) -> Fraction:
         """The longest time between two scrapes of a node's devices."""
         if self._exporter is None or not node.model:
             return Fraction(1)
-        return self._target(node, self._exporter).longest_interval
+        return self._scraping(node, self._exporter).longest_interval
 
     def outage_bound(self, node: Node, window: Span) -> Fraction:
         """Minutes by which the observed time of devices may be off: one interval for each start or end of an outage.
@@ -116,7 +116,7 @@ class ObservationBounds:
         return bound
 
     @staticmethod
-    def _target(node: Node, exporter: Exporter) -> Scraping:
+    def _scraping(node: Node, exporter: Exporter) -> Scraping:
         return exporter.by_node.get(node.name, exporter.scraping)
 
 

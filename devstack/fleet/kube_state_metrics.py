@@ -15,14 +15,14 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
     for instance in scenario.ksm:
         times = instance.scraping.successful_times(scenario.start, scenario.end)
         target_labels = {"job": instance.scraping.job, "instance": instance.scraping.instance}
-        exposition = _Exposition(instance, times, target_labels)
+        instance_series = _InstanceSeries(instance, times, target_labels)
         for node in scenario.nodes:
-            if exposition.is_in_shard(node.name):
-                yield from exposition.node(node)
+            if instance_series.is_in_shard(node.name):
+                yield from instance_series.node(node)
         for pod in scenario.pods:
-            if exposition.is_in_shard(pod.id):
-                yield from exposition.pod(pod)
-        yield from exposition.owners(scenario.pods)
+            if instance_series.is_in_shard(pod.id):
+                yield from instance_series.pod(pod)
+        yield from instance_series.owners(scenario.pods)
         for namespace, labels in scenario.namespace_labels.items():
             exposed = {"namespace": namespace, **labels, **target_labels}
             yield SimulatedSeries("kube_namespace_labels", exposed, constant(times, *_ALWAYS, 1))
@@ -31,8 +31,8 @@ def series(scenario: Scenario) -> Iterator[SimulatedSeries]:
 _ALWAYS = (-1e6, 1e6)
 
 
-class _Exposition:
-    """The series of one instance."""
+class _InstanceSeries:
+    """The series that one instance (a shard, or all) exposes during the scenario."""
 
     def __init__(self, instance: KubeStateMetrics, times: Sequence[int], target_labels: Labels) -> None:
         self._instance = instance

@@ -21,13 +21,14 @@ SECRET_SUFFIX = "-AbCdEf"
 """A placeholder for the six random characters at the end of a secret's ARN."""
 PREFIXES = {"monitoring": "cloudwatch"}
 """IAM prefixes of services whose signing name differs."""
-TRANSACTED = {
+TRANSACTION_ACTIONS = {
     "Put": "PutItem",
     "Update": "UpdateItem",
     "Delete": "DeleteItem",
     "ConditionCheck": "ConditionCheckItem",
     "Get": "GetItem",
 }
+"""DynamoDB's actions by operation of a transaction."""
 RESULT_ACTIONS = ("s3:AbortMultipartUpload", "s3:GetObject", "s3:ListMultipartUploadParts", "s3:PutObject")
 TABLE_ACTIONS = ("glue:GetTable", "glue:GetPartition", "glue:GetPartitions")
 METRIC_ACTIONS = {"labels": "GetLabels", "metadata": "GetMetricMetadata", "series": "GetSeries"}
@@ -141,7 +142,7 @@ def _dynamodb(request: AwsRequest) -> Iterator[Call]:
         enclosing = (("dynamodb:EnclosingOperation", (request.operation,)),)
         for item in parameters["TransactItems"]:
             ((kind, part),) = item.items()
-            keys[TRANSACTED[kind], part["TableName"]].add(_partition(part.get("Item") or part["Key"]))
+            keys[TRANSACTION_ACTIONS[kind], part["TableName"]].add(_partition(part.get("Item") or part["Key"]))
     elif request.operation == "Query":
         keys[request.operation, parameters["TableName"]].add(_queried(parameters))
     elif "Item" in parameters or "Key" in parameters:

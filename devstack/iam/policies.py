@@ -35,7 +35,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """All statements that are in force."""
+    """The statements of all roles and resources of a deployment."""
 
     statements: tuple[Statement, ...]
 
