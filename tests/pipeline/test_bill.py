@@ -375,5 +375,5 @@ def test_amounts_of_a_month_equal_its_bill(environment: BillEnvironment) -> None
     environment.refresh()
     stored = environment.store.bills(NOVEMBER, DECEMBER)
     total = sum(billed.amount for bill in stored.values() for billed in bill.instances.values())
-    assert total == sum(item.effective for item in items if item.effective)
+    assert to_decimal(total) == sum(item.effective for item in items if item.effective)
     assert len(stored) == len([item for item in items if item.effective])

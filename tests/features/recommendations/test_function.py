@@ -29,6 +29,7 @@ from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
 from tests.features.recommendations import simulated_fleet as sim
 from tests.functions.api_requests import Caller, Context, iam_caller, request_as, role_caller, serving
+from tests.records import amount
 
 HOURS = 24
 """Recommendations need a week of hours, but storing one takes half a minute. Tests in rules/ use whole weeks."""
@@ -315,7 +316,7 @@ def test_analysis_of_a_move_uses_days_of_the_ledger(
     ).what_if(MoveToSlices("speech", 2, "h100", "1g.10gb"), days=1)
     assert currency == "USD"
     assert float(outcome.freed_usd) == pytest.approx(2 * 6 / 7 * 7 * HOURS)
-    assert outcome.moved_gpu_hours == 2 * HOURS
+    assert outcome.moved_gpu_hours == amount(2 * HOURS)
     assert outcome.is_conserved
     more, _ = WhatIfService(Container().settings_store, Container().rollups, clock=lambda: END + HOUR).what_if(
         MoveToSlices("speech", 2, "h100", "1g.10gb"), days=30

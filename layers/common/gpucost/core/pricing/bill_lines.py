@@ -15,7 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Literal
 
-from gpucost.core.amounts import split, split_each, to_decimal, to_fixed_point
+from gpucost.core.amounts import split, to_decimal, to_fixed_point
 from gpucost.core.hours import HOUR, HOUR_MS, floor_hour, hours_between
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.model import ClusterCharge
@@ -71,16 +71,6 @@ class BillSharing:
     unused_kinds: Sequence[ChargeKind] = ("savings-plan", "reservation", "capacity-reservation")
 
 
-@dataclass(frozen=True, slots=True)
-class _Instance:
-    """One instance in one hour, summed over its lines; `line` is the longest of them."""
-
-    line: BillLine
-    amount: int
-    billed_ms: int
-    is_final: bool
-
-
 def split_by_hour(line: BillLine) -> list[tuple[datetime, BillLine]]:
     """Split a row into its hours, each with its part of the amount; the parts sum to the amount.
 
@@ -112,12 +102,12 @@ def build_bill(lines: Iterable[BillLine], sharing: BillSharing) -> Bill:
     """
     lines = list(lines)
     mixed = set(instances_with_mixed_currencies(lines))
-    instances = _instances([line for line in lines if line.kind == "instance" and line.resource not in mixed])
+    billed = [line for line in lines if line.kind == "instance" and line.resource not in mixed]
     unused = [
         line for line in lines if line.kind != "instance" and line.kind.removeprefix("unused-") in sharing.unused_kinds
     ]
     return Bill(
-        instances=_billed(instances, sharing),
+        instances=_billed_hours(billed, sharing),
         charges={sharing.unused_charged_to: _unused_charges(unused)} if sharing.unused_charged_to and unused else {},
         is_final=bool(lines) and all(line.is_final for line in lines),
     )
@@ -134,59 +124,44 @@ def instances_with_mixed_currencies(lines: Iterable[BillLine]) -> list[str]:
     )
 
 
-def _instances(lines: Sequence[BillLine]) -> dict[str, _Instance]:
-    of_instance: dict[str, list[BillLine]] = {}
+def _billed_hours(lines: Sequence[BillLine], sharing: BillSharing) -> dict[str, BilledHour]:
+    lines_by_instance: dict[str, list[BillLine]] = {}
     for line in lines:
-        of_instance.setdefault(line.resource, []).append(line)
-    instances = {}
-    for instance_id, rows in sorted(of_instance.items()):
-        instances[instance_id] = _Instance(
-            line=max(rows, key=lambda row: (row.hours or 0, row.instance_type, row.capacity_type, row.operation)),
-            amount=to_fixed_point(sum((row.amount for row in rows), Decimal(0))),
-            billed_ms=round(HOUR_MS * sum((row.hours or 0 for row in rows), Fraction(0))),
-            is_final=all(row.is_final for row in rows),
-        )
-    return instances
-
-
-def _billed(instances: Mapping[str, _Instance], sharing: BillSharing) -> dict[str, BilledHour]:
+        lines_by_instance.setdefault(line.resource, []).append(line)
+    hours: dict[str, BilledHour] = {}
     pools: dict[tuple[str, ...], list[str]] = {}
-    for instance_id, instance in instances.items():
-        pools.setdefault(_pool(instance_id, instance, sharing), []).append(instance_id)
-    amounts: dict[str, int] = {}
-    for instance_ids in pools.values():
-        pool_instances = [instances[instance_id] for instance_id in instance_ids]
-        if any(instance.billed_ms for instance in pool_instances):
-            parts = split_each(
-                [sum(instance.amount for instance in pool_instances)],
-                [instance.billed_ms for instance in pool_instances],
-            )[0]
-        else:
-            parts = [instance.amount for instance in pool_instances]
-        amounts.update(zip(instance_ids, parts, strict=True))
-    return {
-        instance_id: BilledHour(
-            amount=amounts[instance_id],
-            currency=instance.line.currency,
-            billed_ms=instance.billed_ms,
-            is_final=instance.is_final or _is_interrupted(instance),
-            unblended=instance.amount if amounts[instance_id] != instance.amount else None,
+    for instance_id, rows in sorted(lines_by_instance.items()):
+        longest = max(rows, key=lambda row: (row.hours or 0, row.instance_type, row.capacity_type, row.operation))
+        amount = to_fixed_point(sum((row.amount for row in rows), Decimal(0)))
+        # A spot instance that AWS interrupts in its first hour is free, and must not lower other prices.
+        is_interrupted = longest.capacity_type == "spot" and not amount
+        hours[instance_id] = BilledHour(
+            amount=amount,
+            currency=longest.currency,
+            billed_ms=round(HOUR_MS * sum((row.hours or 0 for row in rows), Fraction(0))),
+            is_final=is_interrupted or all(row.is_final for row in rows),
         )
-        for instance_id, instance in instances.items()
-    }
+        pool = (instance_id,) if sharing.blend == "none" or is_interrupted else _pool(longest, sharing)
+        pools.setdefault(pool, []).append(instance_id)
+    for instance_ids in pools.values():
+        hours.update(zip(instance_ids, _blend([hours[instance_id] for instance_id in instance_ids]), strict=True))
+    return hours
 
 
-def _pool(instance_id: str, instance: _Instance, sharing: BillSharing) -> tuple[str, ...]:
-    if sharing.blend == "none" or _is_interrupted(instance):
-        return (instance_id,)
-    line = instance.line
+def _pool(line: BillLine, sharing: BillSharing) -> tuple[str, ...]:
     pool = (line.account, line.region, line.instance_type, line.capacity_type, line.operation, line.currency)
-    return (*pool, (sharing.node_pools or {}).get(instance_id, "")) if sharing.blend == "node_pool" else pool
+    return (*pool, (sharing.node_pools or {}).get(line.resource, "")) if sharing.blend == "node_pool" else pool
 
 
-def _is_interrupted(instance: _Instance) -> bool:
-    """Whether AWS interrupted a spot instance in its first hour, which is free and must not lower other prices."""
-    return instance.line.capacity_type == "spot" and not instance.amount
+def _blend(pool: Sequence[BilledHour]) -> list[BilledHour]:
+    """Split the amount of a pool's instances by their billed time; unchanged if none of them has any."""
+    if not any(hour.billed_ms for hour in pool):
+        return [*pool]
+    parts = split(sum(hour.amount for hour in pool), [hour.billed_ms for hour in pool])
+    return [
+        replace(hour, amount=part, unblended=None if part == hour.amount else hour.amount)
+        for hour, part in zip(pool, parts, strict=True)
+    ]
 
 
 def _unused_charges(lines: Sequence[BillLine]) -> list[ClusterCharge]:
