@@ -1,6 +1,7 @@
 """Matching pods to business units, fields of lines, and hours without figures."""
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpucost.core.attribution import AttributionRules, BusinessUnit, BusinessUnitMatcher, attribute
+from gpucost.core.attribution import AttributionRules, BusinessUnit, BusinessUnitMatcher, attribute, units_at
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
@@ -172,3 +173,29 @@ def test_hour_with_low_coverage_has_no_figures(
 
 def test_hour_without_scrapes_has_no_figures_even_without_threshold() -> None:
     assert attribute(usage(coverage="0"), AttributionRules(PRICING)).status == "incomplete"
+
+
+def test_shared_unit_is_distributed_over_the_lines_of_other_units() -> None:
+    platform = BusinessUnit("platform", ("operators",), distribute="even")
+    (pod_usage,) = usage().pods
+    pods = tuple(replace(pod_usage, pod=pod(namespace)) for namespace in ("operators", "chat", "lab"))
+    record = attribute(replace(usage(), pods=pods), AttributionRules(PRICING, (platform,)))
+    distributed = {(line.business_unit, line.shared_from): line.allocated_usd for line in record.lines}
+    pod_usd = distributed["chat", ""]
+    assert distributed["lab", ""] == pod_usd
+    assert (distributed["chat", "platform"] or 0) + (distributed["lab", "platform"] or 0) == pod_usd
+    assert ("platform", "") not in distributed
+    assert record.totals is not None
+    assert record.totals.costs.allocated_usd == sum(usd or 0 for usd in distributed.values())
+
+
+def test_entries_with_the_same_first_hour_keep_the_first() -> None:
+    entries = [BusinessUnit("a", ("x",), since=HOUR), BusinessUnit("a", ("y",), since=HOUR)]
+    assert units_at(entries, HOUR) == entries[:1]
+
+
+@pytest.mark.parametrize(("units", "status"), [(100_000, "complete"), (100_001, "incomplete")])
+def test_most_units_that_a_pod_can_hold_are_plausible(units: int, status: str) -> None:
+    (pod_usage,) = usage().pods
+    hour = replace(usage(), pods=(replace(pod_usage, units=units),))
+    assert attribute(hour, AttributionRules(PRICING)).status == status

@@ -34,13 +34,13 @@ FUNCTIONS = (
     "RecommendFunction",
 )  # fmt: skip
 MODULES = {
-    "DispatchFunction": 275,
+    "DispatchFunction": 285,
     "AttributeFunction": 375,
-    "AlertFunction": 275,
+    "AlertFunction": 285,
     "ApiFunction": 590,
-    "PricesFunction": 275,
-    "ExportFunction": 275,
-    "RecommendFunction": 275,
+    "PricesFunction": 285,
+    "ExportFunction": 285,
+    "RecommendFunction": 285,
 }
 """The largest number of modules in a process that has imported the handler."""
 UNZIPPED = {"DependenciesLayer": 34.5, "CommonLayer": 4.3}

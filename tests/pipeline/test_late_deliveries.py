@@ -63,10 +63,7 @@ def test_late_restatement_keeps_the_chain_and_newer_settings(table: DynamoTable)
     assert [
         restatement.after.costs.allocated_usd
         for restatement in system.ledger.restatements("demo", HOUR, HOUR + HOUR_LENGTH)
-    ] == [
-        20,
-        30,
-    ]
+    ] == [amount(20), amount(30)]
 
 
 def test_older_settings_do_not_replace_newer_ones_without_changes(table: DynamoTable) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpucost.core.amounts import Costs, Totals
+from gpucost.core.amounts import Costs, Totals, to_decimal
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.hours import to_epoch_ms
@@ -171,7 +171,10 @@ class System:
 
 def allocated(change: Restatement) -> dict[str, tuple[int, int]]:
     """Before and after by business unit, in whole dollars."""
-    return {unit: (int(old.allocated_usd), int(new.allocated_usd)) for unit, (old, new) in change.units.items()}
+    return {
+        unit: (int(to_decimal(old.allocated_usd)), int(to_decimal(new.allocated_usd)))
+        for unit, (old, new) in change.units.items()
+    }
 
 
 @pytest.fixture
@@ -340,7 +343,7 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(system: Syst
     assert [(restatement.hour, restatement.version) for restatement in restated] == [
         (HOUR + at * HOUR_LENGTH, 2) for at in range(hours)
     ]
-    assert {restatement.after.costs.allocated_usd for restatement in restated} == {Decimal(20)}
+    assert {restatement.after.costs.allocated_usd for restatement in restated} == {amount(20)}
     for at in range(hours):
         (line,) = system.ledger.lines("demo", HOUR + at * HOUR_LENGTH)
         assert line.allocated_usd == amount(20)

@@ -12,6 +12,7 @@ from devstack.bill.columns import CUR2
 from devstack.bill.export import write_export
 from devstack.bill.items import covered, on_demand
 from devstack.template import REPOSITORY
+from gpucost.core.amounts import to_decimal
 from gpucost.core.pricing.bill_lines import BillSharing, build_bill
 from gpucost.settings_document import parse_settings
 from gpucost.sources.bill.statements import statement
@@ -52,7 +53,12 @@ def test_worked_example_is_correct(tmp_path: Path) -> None:
     write_export(tmp_path, items)
     bill = build_bill(DuckDbBill(tmp_path, cur_settings()).lines(HOUR, HOUR + timedelta(hours=1)), BillSharing())
     computed = [
-        (name, str(instance.billed_ms // 60_000), f"${instance.unblended:.2f}", f"${instance.amount:.2f}")
+        (
+            name,
+            str(instance.billed_ms // 60_000),
+            f"${to_decimal(instance.unblended or 0):.2f}",
+            f"${to_decimal(instance.amount):.2f}",
+        )
         for name, instance in bill.instances.items()
     ]
     rows = re.findall(r"^\| (i-0\w) \| [^|]+ \| (\d+) \| (\S+) \| (\S+) \|$", DOCUMENT, re.MULTILINE)

@@ -17,9 +17,9 @@ from gpucost.core.errors import GpuCostError, InvalidInputError
 
 ANNOUNCE = """
 import sys
-from devstack.demo_records import announced
+from devstack.demo_records import registered_demo
 port = int(sys.argv[1])
-with announced(port=port, endpoint="http://127.0.0.1:9", dynamodb="http://127.0.0.1:9"):
+with registered_demo(port=port, endpoint="http://127.0.0.1:9", dynamodb="http://127.0.0.1:9"):
     print("announced", flush=True)
     sys.stdin.read()
 """

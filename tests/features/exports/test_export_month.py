@@ -26,6 +26,7 @@ from devstack.dynamodb_local import create_table
 from devstack.template import REPOSITORY
 from functions.export import app as export
 from gpucost.container import Container
+from gpucost.core.amounts import to_decimal
 from gpucost.core.hours import format_timestamp
 from gpucost.features.exports.focus_columns import COLUMNS
 from tests.enforced_permissions import ANY_TABLE, enforcing
@@ -126,7 +127,7 @@ def by_hand(key: Callable[[Any], tuple[str, ...]]) -> Sums:
             for line in Container().ledger.lines_of(manifest):
                 sums_of_key = sums[(f"{manifest.hour:%Y-%m-%d}", *key(line))]
                 for name in (*USD, *HOURS):
-                    sums_of_key[name] += getattr(line, name) or 0
+                    sums_of_key[name] += to_decimal(getattr(line, name) or 0)
     return dict(sums)
 
 
@@ -187,7 +188,7 @@ def test_rows_of_each_node_add_up_to_its_cost(exported: Exported) -> None:
         )
     }
     ledger_costs = {
-        (cluster, node.provider_id.rpartition("/")[2], manifest.hour): node.capacity.node_cost_usd
+        (cluster, node.provider_id.rpartition("/")[2], manifest.hour): to_decimal(node.capacity.node_cost_usd)
         if node.price_source
         else None
         for cluster in CLUSTERS

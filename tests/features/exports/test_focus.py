@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.amounts import Capacity, Costs, Totals, to_decimal
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
 from gpucost.core.ledger import Manifest
 from gpucost.core.metering.metering import MeteringRules, meter
@@ -39,7 +39,7 @@ def node(name: str = "n1", provider: str = "aws:///eu-central-1a/i-1", **amounts
 
 
 def held(pod: str, gpu_hours: str, usd: str | None, **more: object) -> Line:
-    amounts: dict[str, object] = {"allocated_gpu_hours": D(gpu_hours), "zone": "eu-central-1a"}
+    amounts: dict[str, object] = {"allocated_gpu_hours": amount(gpu_hours), "zone": "eu-central-1a"}
     if usd is None:
         unknown = ("gpu_hourly_usd", "allocated_usd", "effective_usd", "waste_usd", "unmeasured_usd")
         amounts |= {**dict.fromkeys(unknown), "price_source": "", "split_policy": ""}
@@ -91,7 +91,7 @@ def test_node_hour_matches_manual_calculation() -> None:
 
 
 def test_focus_effective_cost_includes_unused_cost() -> None:
-    (idle,) = rows_of([held("p", "1", "4", effective_usd=D(0), waste_usd=D(4))], [])
+    (idle,) = rows_of([held("p", "1", "4", effective_usd=0, waste_usd=amount(4))], [])
     assert (idle["EffectiveCost"], idle["x_UsedCost"], idle["x_WasteCost"], idle["BilledCost"]) == (4, 0, 4, 0)
 
 
@@ -194,12 +194,14 @@ def test_rows_add_up_to_the_hour_on_generated_fleets(
     assert focus_rules.violated(rows) == []
     assert hour_record.totals is not None
     costs = [D(str(row["EffectiveCost"])) for row in rows if row["x_CostPart"] == "allocated"]
-    assert sum(costs) == hour_record.totals.costs.allocated_usd
+    assert sum(costs) == to_decimal(hour_record.totals.costs.allocated_usd)
     if hour_record.totals.capacity is not None:
-        assert sum(D(str(row["EffectiveCost"])) for row in rows) == hour_record.totals.capacity.node_cost_usd
+        assert sum(D(str(row["EffectiveCost"])) for row in rows) == to_decimal(
+            hour_record.totals.capacity.node_cost_usd
+        )
         by_name: dict[str, Decimal] = {}
         for node_hour in hour_record.nodes:
-            by_name[node_hour.node] = by_name.get(node_hour.node, D(0)) + node_hour.capacity.node_cost_usd
+            by_name[node_hour.node] = by_name.get(node_hour.node, D(0)) + to_decimal(node_hour.capacity.node_cost_usd)
         sums: dict[object, Decimal] = {}
         for row in rows:
             name = row["ResourceName"] or row["ResourceId"]
