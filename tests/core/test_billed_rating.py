@@ -1,6 +1,7 @@
 """Rating by the bill: amounts are split completely, including time outside Kubernetes and unused commitments."""
 
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 
@@ -16,6 +17,7 @@ from gpucost.core.metering.observations import Observation
 from gpucost.core.metering.usage import NodeUsage, Usage
 from gpucost.core.model import ClusterCharge, Coverage, HourRecord
 from gpucost.core.pricing.bill import Bill, BilledHour
+from gpucost.core.pricing.capacity_blocks import CapacityBlock, unused_block_charges
 from gpucost.core.pricing.node_prices import NodePrice, Pricing, Unpriced
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, custom_policy
 from gpucost.core.pricing.prices import Price, PriceBook, PriceSource
@@ -166,6 +168,15 @@ def test_node_missing_from_closed_bill_is_final() -> None:
         bill = Bill({"i-a": billed("32")}, is_final=is_closed)
         rated_hour = rated([p4d("a"), p4d("b")], priced(bill, sources=sources))
         assert rated_hour.status == ("complete" if is_closed else "provisional")
+
+
+def test_time_of_a_node_outside_its_block_is_no_use_of_the_block() -> None:
+    """Two p5 for the hour's first half, at 60 an hour; a node of 40 minutes used 30 of their 60 instance-minutes."""
+    half = START + timedelta(minutes=30)
+    block = CapacityBlock("cr-1", "demo", "p5.48xlarge", 2, Decimal(60), "USD", START, half)
+    hour, present = Interval(HOUR_START, HOUR_START + HOUR_MS), Interval(HOUR_START, HOUR_START + 40 * MINUTE)
+    (charge,) = unused_block_charges([block], "demo", hour, [("cr-1", present)])
+    assert [charge.amount, charge.gpu_hours] == amounts(30, 4)
 
 
 def test_bill_in_another_currency_is_ignored() -> None:

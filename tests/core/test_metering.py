@@ -168,6 +168,17 @@ def test_pods_without_label_on_shared_gpus_are_noted() -> None:
     )
 
 
+def test_use_of_shared_gpus_is_credited_up_to_what_is_held_of_each() -> None:
+    """A quarter of a busy GPU and a quarter of an idle one: the idle quarter does not cover the busy one's use."""
+    labels = {"label_nvidia_com_gpu_replicas": "4", "label_nvidia_com_gpu_count": "2"}
+    devices = (device(total="60"), device(total="0")._replace(uuid="GPU-1"))
+    observed = replace(observation(devices=devices, nodes=(node(8, labels),)), pods=(pod(2),))
+    (measured,) = meter(observed, MeteringRules(("pod", "shared"))).pods
+    assert measured.gpu_ms == HOUR_MS // 2
+    assert measured.effective_gpu_ms == HOUR_MS // 4
+    assert measured.used_beyond_allocation_gpu_ms == 3 * HOUR_MS // 4
+
+
 @pytest.mark.parametrize("text", ["²", "٣", "-1", "1e3", "", "9" * 5000])
 def test_malformed_count_and_replicas_labels_are_ignored(text: str) -> None:
     labels = {"label_nvidia_com_gpu_replicas": text, "label_nvidia_com_gpu_count": text}
@@ -200,6 +211,16 @@ def test_gap_is_noted_with_its_times() -> None:
 def test_single_scrape_covers_a_minute() -> None:
     usage = meter(replace(observation(), allocation={"k": Scrapes((START,))}), MeteringRules())
     assert usage.coverage.allocation == Decimal("0.016666666667")
+
+
+def test_pod_ends_one_interval_of_its_last_source_after_its_last_sample() -> None:
+    """A source scraped every minute is replaced by one scraped every half minute, which ends at 10:29:30."""
+    before = tuple(range(START - 10 * MINUTE, START + 10 * MINUTE, MINUTE))
+    after = tuple(range(START + 10 * MINUTE, START + 30 * MINUTE, MINUTE // 2))
+    scrapes = {"old": Scrapes(before), "new": Scrapes(after), "k": ALWAYS}
+    seen = replace(pod(), held={"old": before, "new": after})
+    (held,) = meter(replace(observation(), allocation=scrapes, pods=(seen,)), MeteringRules()).pods
+    assert held.held.length == 30 * MINUTE
 
 
 def test_slices_per_gpu_setting_applies_to_pods_and_nodes() -> None:

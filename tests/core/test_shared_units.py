@@ -85,6 +85,17 @@ def test_receivers_without_cost_get_equal_parts() -> None:
     ]
 
 
+def test_use_beyond_allocation_is_distributed_with_its_line() -> None:
+    shared = priced("platform", 0, amount(8), 0)._replace(used_beyond_allocation_gpu_hours=amount(3))
+    after = distribute_lines(
+        [shared, priced("a", 0, amount(2), 0), priced("b", 0, amount(1), 0)], {"platform": "proportional"}
+    )
+    assert [(line.business_unit, line.used_beyond_allocation_gpu_hours) for line in after if line.shared_from] == [
+        ("a", amount(2)),
+        ("b", amount(1)),
+    ]
+
+
 def test_shared_unit_without_receivers_keeps_its_cost() -> None:
     before = [priced("platform", amount(1), amount(2), 0)]
     assert distribute_lines(before, {"platform": "even"}) == before

@@ -158,6 +158,12 @@ def test_cost_parts_add_up_to_node_cost_in_every_period(granularity: str) -> Non
         assert sum(row[name] for row in answer["rows"]) == answer["totals"][name]
 
 
+def test_unit_in_hours_without_figures_has_no_totals() -> None:
+    hour = {"start": "2026-11-19T11:00:00Z", "end": "2026-11-19T12:00:00Z"}
+    answer = request_as(VIEWER, "/v1/business-units/research", hour)
+    assert (answer.status, answer.json["rows"], set(answer.json["totals"].values())) == (200, [], {None})
+
+
 def test_hours_of_the_fleet_are_as_published() -> None:
     rows = {datetime.fromisoformat(row["start"]): row for row in ask("/v1/fleet")["rows"]}
     for published_record in PUBLISHED:

@@ -193,6 +193,12 @@ def test_waste_lists_top_wasters_with_start_and_pods() -> None:
     assert [row["workload"] for row in only["rows"]] == ["job"]
 
 
+def test_waste_begins_within_the_period() -> None:
+    answer = ask("/v1/waste", {**PERIOD, "start": "2026-11-17T04:00:00Z"}).json
+    since = {row["workload"]: row["since"] for row in answer["rows"]}
+    assert since == {"train": "2026-11-17T04:00:00Z", "serve": "2026-11-19T00:00:00Z"}
+
+
 def test_node_holders_and_parts_add_up_to_node_cost() -> None:
     query = {"start": "2026-11-16T00:00:00Z", "end": "2026-11-16T08:00:00Z", "cluster": "east"}
     answer = ask("/v1/nodes", query).json

@@ -142,7 +142,7 @@ def test_restated_hour_becomes_incomplete_and_is_due_again(table: DynamoTable) -
     ledger = Ledger(*table)
     before = ledger.newest_version("east", ABSURD)
     assert before is not None
-    assert not ledger.is_readable(before)
+    assert not ledger.is_intact(before)
     empty = record(hour=ABSURD, cluster="east", status="incomplete")
     after = ledger.publish(empty, replacing=before, settings_version=1, now=NOW)
     assert (after.status, after.next_attempt_at is not None) == ("incomplete", True)

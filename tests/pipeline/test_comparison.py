@@ -33,7 +33,7 @@ def system(table: DynamoTable) -> System:
     system = System(table)
     system.metrics.instance_type = "g5.2gpus"
     system.store.push(json.dumps(DOCUMENT), author="me", now=NOW)
-    system.book.replace_shapes([InstanceShape("g5.2gpus", 2, 8, 32 * 1024)], rated_until=HOUR, now=NOW)
+    system.book.update_shapes([InstanceShape("g5.2gpus", 2, 8, 32 * 1024)], rated_until=HOUR, now=NOW)
     return system
 
 

@@ -103,6 +103,14 @@ def test_no_further_hours_of_a_departed_cluster_are_expected(fleet: Fleet) -> No
     assert (coverage.hours_complete, coverage.hours_expected) == (4, len(rows))
 
 
+def test_hours_of_a_departed_cluster_are_missing_up_to_the_one_in_which_it_left(fleet: Fleet) -> None:
+    rollups = RollupStore(fleet.table.client, fleet.table.name)
+    month_service = MonthService(fleet.store(), fleet.ledger, fleet.ledger.versions, rollups, lambda: NOW)
+    end = LEFT.replace(minute=0) + 3 * HOUR
+    east, west = 4 * 24 + 10 - 2, 4 * 24 + 8 - 2
+    assert month_service.open_hours(OCTOBER, end).missing == east + west
+
+
 def test_departed_cluster_is_not_in_later_responses(fleet: Fleet) -> None:
     with pytest.raises(ParameterError, match="'west' is not in the settings; allowed: east"):
         fleet.reports().costs(parameters(LEFT.replace(hour=8, minute=0), NOVEMBER, cluster="west"), scope=FULL_ACCESS)

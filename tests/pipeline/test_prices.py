@@ -203,6 +203,17 @@ def test_hour_attributed_before_the_schedule_counts_as_rated(system: System) -> 
     assert len(system.book.pending_changes()) == pending + 1
 
 
+def test_newest_rated_hour_is_that_of_any_cluster(system: System) -> None:
+    system.push(("demo", "other"))
+    system.rated(NOON - 2 * HOUR, (G5, "us-east-1a"), cluster="other")
+    system.refresh()
+    system.rated(NOON, (G5, "us-east-1a"))
+    system.now = NOON + HOUR + MINUTE
+    system.aws.points += [Point(G5, "us-east-1a", NOON + 20 * MINUTE, "0.5")]
+    system.refresh("spot")
+    assert ("spot", NOON + 20 * MINUTE, NOON + HOUR) in periods(system.book.pending_changes())
+
+
 @pytest.mark.parametrize("days", [1, 3, 20])
 def test_missing_hours_are_sent_after_an_outage(system: System, days: int) -> None:
     system.refresh()

@@ -12,6 +12,7 @@ from moto import mock_aws
 from gpucost.core.errors import SourceError
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.pricing.prices import Price, region_of, region_of_zone_id
+from gpucost.runtime.aws import AwsClients
 from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
@@ -24,6 +25,12 @@ TOMORROWS_END = datetime(2026, 11, 20, tzinfo=UTC)
 
 def spot(aws: Aws, types: list[str], since: datetime = NOON - 10 * HOUR, region: str = "us-east-1") -> list[Price]:
     return Ec2SpotHistory(aws.client).fetch(region, types, ["linux"], since=since, now=NOON)
+
+
+def test_each_region_has_its_own_client() -> None:
+    clients, regions = AwsClients(), ["us-east-1", "eu-west-1"]
+    assert [clients("ec2", region).meta.region_name for region in regions * 2] == regions * 2
+    assert clients("ec2", "us-east-1") is clients("ec2", "us-east-1")
 
 
 @pytest.mark.parametrize("zone_ids", [False, True])

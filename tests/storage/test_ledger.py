@@ -1,6 +1,7 @@
 """The ledger on Amazon's own DynamoDB engine: atomic, idempotent, exact, cheap."""
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -251,6 +252,17 @@ def test_thousands_of_pods_in_one_unit_are_stored_in_chunks(table: DynamoTable) 
     assert len(ledger.lines("demo", HOUR, "one")) == 12_000
     sizes = [len(item["b"]["B"]) for item in table.client.scan(TableName=table.name)["Items"] if "b" in item]
     assert len(sizes) > 3
+
+
+def test_restatement_names_the_currencies_before_and_after(table: DynamoTable) -> None:
+    ledger = Ledger(table.client, table.name)
+    publish(ledger, record(FIGURES))
+    ledger.publish(
+        replace(record(FIGURES), currency="EUR"), replacing=ledger.manifest("demo", HOUR), settings_version=2, now=NOW,
+        reason="billed in EUR",
+    )  # fmt: skip
+    (restatement,) = ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
+    assert (restatement.currency_before, restatement.currency) == ("USD", "EUR")
 
 
 def test_restatement_of_more_units_than_an_item_holds_is_complete(

@@ -96,7 +96,7 @@ def test_same_response_again_writes_nothing(table: DynamoTable) -> None:
         return [
             book.replace("spot", again, since=NOON - 41 * HOUR, rated_until=floor_hour(now), now=now),
             book.replace("on-demand", [listed(G5, NOON - 30 * DAY, "1.006", now)], rated_until=NOON, now=now),
-            book.replace_shapes([shape], rated_until=NOON, now=now),
+            book.update_shapes([shape], rated_until=NOON, now=now),
         ]
 
     assert [update.prices for update in refresh(table.client, NOW)] == [1, 1, 1]
@@ -182,7 +182,7 @@ def test_list_price_changes_from_its_effective_date(book: PriceStore) -> None:
 
 def test_new_shape_makes_hours_ratable(book: PriceStore) -> None:
     shape = InstanceShape(P5, 8, 192, 2 * 1024 * 1024)
-    made = book.replace_shapes([shape], rated_until=RATED, now=NOW)
+    made = book.update_shapes([shape], rated_until=RATED, now=NOW)
     assert periods(made.changes) == [("shapes", None, RATED)]
     assert book.in_force(NOON, NOON + HOUR).shapes == {P5: shape}
 
@@ -254,7 +254,7 @@ def _refresh(client: Any, name: str) -> None:
     month = [*month[:-1], *history("0.50 0.60", start=NOON - 20 * HOUR)]
     book.replace("spot", month, since=NOON - 33 * DAY, rated_until=RATED, now=NOW)
     book.replace("on-demand", [listed(G5, NOON - 9 * DAY, "0.9")], rated_until=RATED, now=NOW)
-    book.replace_shapes([InstanceShape(G5, 1, 4, 16384)], rated_until=RATED, now=NOW)
+    book.update_shapes([InstanceShape(G5, 1, 4, 16384)], rated_until=RATED, now=NOW)
 
 
 def _set(client: Any, name: str) -> None:

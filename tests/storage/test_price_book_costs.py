@@ -36,7 +36,7 @@ def test_hour_needs_few_requests_and_units(table: DynamoTable) -> None:
     book.replace("spot", year, since=NOON - 60 * DAY, rated_until=RATED, now=NOW)
     prices = [listed(f"g{kind}.xlarge", NOON - 9 * DAY, f"{kind + 1}.5") for kind in range(50)]
     book.replace("on-demand", prices, rated_until=RATED, now=NOW)
-    book.replace_shapes([InstanceShape(f"g{kind}", 1, 4, 16384) for kind in range(50)], rated_until=RATED, now=NOW)
+    book.update_shapes([InstanceShape(f"g{kind}", 1, 4, 16384) for kind in range(50)], rated_until=RATED, now=NOW)
     for hours, units in ((1, 10), (24, 15)):
         watched = MeteredClient(table.client)
         start = NOON - 30 * HOUR

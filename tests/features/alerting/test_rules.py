@@ -170,6 +170,12 @@ def test_quiet_hours_delay_firing_alerts_and_drop_resolved_ones(
     )
 
 
+def test_muted_alert_is_in_the_history_at_once(table: DynamoTable) -> None:
+    fleet = Fleet(table, settings_with_rules(WASTE, alert_keys=QUIET))
+    assert [fleet.publish_and_close(number, IDLE_POD) for number in range(2)] == [[], []]
+    assert [event.event for event in fleet.history.between("demo", START, START + timedelta(days=1))] == ["firing"]
+
+
 def test_quiet_hours_do_not_delay_critical_alerts(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules(WASTE + ", severity: critical", alert_keys=QUIET))
     fleet.publish_and_close(0, IDLE_POD)

@@ -176,6 +176,17 @@ def test_weekly_digest_is_sent_once_to_each_business_unit(table: DynamoTable) ->
     assert (research.since, research.hour) == (START + (monday - 168) * HOUR, START + (monday - 1) * HOUR)
 
 
+def test_digest_compares_only_amounts_of_one_currency(table: DynamoTable) -> None:
+    fleet = Fleet(table, settings_with_rules("rule: digest, every: week, at: '09:00', time_zone: Asia/Kolkata"))
+    monday = (7 - START.weekday()) % 7 * 24 + 168
+    fleet.publish(monday - 169, EIGHT, currency="EUR")
+    fleet.publish(monday - 168, EIGHT)
+    fleet.now = START + (monday + 4) * HOUR
+    fleet.tick(monday + 4)
+    (digest,) = fleet.history.between("*", START, fleet.now)
+    assert (digest.figures["cost_usd"], digest.figures["previous_usd"]) == (Decimal(96), None)
+
+
 RECOMMENDATIONS: tuple[tuple[str, int, RecommendationState], ...] = (
     ("idle", 17520, "open"),
     ("small", 5, "open"),

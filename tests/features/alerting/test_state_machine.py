@@ -1,6 +1,7 @@
 """The alert state machine, compared with a brute-force evaluation of the whole history."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -105,6 +106,15 @@ def test_evaluation_of_a_restated_hour(
     machine = run(breaches, FiringPolicy(for_hours))
     machine.restate(*restated)
     assert (machine.phase, machine.changes) == (phase, expected)
+
+
+def test_alert_that_is_pending_again_is_no_longer_acknowledged() -> None:
+    machine = run([B, B], FiringPolicy(2))
+    assert machine.alert is not None
+    machine.alert = replace(machine.alert, acknowledged_by="alice", acknowledged_at=START)
+    machine.restate(0, Q)
+    assert machine.alert is not None
+    assert (machine.phase, machine.alert.acknowledged_by, machine.alert.acknowledged_at) == ("pending", "", None)
 
 
 def brute_force(breaches: Sequence[bool | None], policy: FiringPolicy) -> tuple[str, Changes]:

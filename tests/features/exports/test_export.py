@@ -13,7 +13,7 @@ import pytest
 
 from devstack.aws import local_client, running_aws
 from gpucost.core.amounts import Costs, Totals
-from gpucost.core.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
+from gpucost.core.errors import ConflictError, InvalidInputError, MessageError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
 from gpucost.core.model import HourRecord
@@ -23,7 +23,7 @@ from gpucost.features.exports.files import DuckDbFiles
 from gpucost.features.exports.focus import Row, focus_rows
 from gpucost.features.exports.service import MAX_ATTEMPTS, MIN_SECONDS_PER_DAY, ExportRunResult, ExportService
 from gpucost.features.exports.storage import DynamoExports
-from gpucost.runtime.messages import ExportDue
+from gpucost.runtime.messages import ExportDue, read_event
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Departure, StoredSettings
@@ -175,6 +175,20 @@ def test_day_is_due_after_its_end_and_exportable_before(environment: ExportEnvir
     assert len(environment.run(at=NEXT - HOUR, first_day=DAY).exported) == 1, "written again, though nothing changed"
     assert environment.run(first_day=DAY + timedelta(days=5), days=3).exported == [], "days without hours"
     assert environment.keys() == [CSV_KEY, KEY]
+
+
+def test_day_in_which_the_look_back_begins_is_exported_once(environment: ExportEnvironment) -> None:
+    for number in (0, 5):
+        environment.publish(hour(number))
+    message = ExportDue(scheduled_time=DAY + timedelta(days=9, hours=3))
+    results = [environment.service(kept=9).export(message, lambda: 900.0) for _ in range(2)]
+    assert [result and len(result.exported) for result in results] == [1, 0]
+
+
+def test_export_of_a_day_of_another_zone_is_refused() -> None:
+    event = {"scheduled_time": "2026-11-20T03:00:00Z", "first_day": "2026-11-19T00:00:00+02:00"}
+    with pytest.raises(MessageError, match="must be the start of a UTC day"):
+        read_event(ExportDue, event)
 
 
 def test_an_hour_without_figures_adds_no_rows(environment: ExportEnvironment) -> None:

@@ -387,6 +387,12 @@ def test_windows_match_opencost(text: str, start: str, end: str) -> None:
     assert tuple(f"{moment:%Y-%m-%dT%H}" for moment in window) == (start, end)
 
 
+def test_week_of_a_sunday_begins_on_it() -> None:
+    sunday = datetime(2026, 11, 15, 5, 5, tzinfo=UTC)
+    assert [f"{moment:%d %H}" for moment in parse_window("week", sunday)] == ["15 00", "15 06"]
+    assert [f"{moment:%d %H}" for moment in parse_window("lastweek", sunday)] == ["08 00", "15 00"]
+
+
 @pytest.mark.parametrize(
     ("query", "parameter", "says"),
     [

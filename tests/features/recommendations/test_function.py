@@ -1,6 +1,7 @@
 """The recommend function's real handler with Amazon's DynamoDB engine, and the API's answers to each caller."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from types import SimpleNamespace
@@ -348,6 +349,16 @@ def test_analysis_of_a_move_uses_days_of_the_ledger(
     assert "held no whole GPU" in gpucost(
         "recommendations", "what-if", "--business-unit", "a", "--move", "1 H100 to 1g.10gb", fails=2
     )
+
+
+def test_what_if_shows_less_cost_as_a_negative_difference(
+    gpucost: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two H100 at $7 for 24 hours, of which a slice leaves 6/7: $288."""
+    monkeypatch.setattr("gpucost_cli.what_if_command.datetime", SimpleNamespace(now=lambda _zone: END + HOUR))
+    move = ("--business-unit", "speech", "--move", "2 H100 to 1g.10gb", "--days", "1")
+    message = gpucost("recommendations", "what-if", *move)
+    assert re.search(r"allocated +\$[\d,.]+ +\$[\d,.]+ +\$-288\.00", message), message
 
 
 def test_applied_recommendation_is_visible_in_the_figures(stored: DynamoTable) -> None:

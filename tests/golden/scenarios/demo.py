@@ -16,7 +16,7 @@ SCHEDULED = 18
 
 def write_metrics(folder: Path) -> None:
     """What Prometheus scraped."""
-    write({fleet.base(END): [fleet.scenario(END)]}, folder)
+    write({fleet.start_for(END): [fleet.scenario(END)]}, folder)
 
 
 def document(**sections: Any) -> dict[str, Any]:
