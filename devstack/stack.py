@@ -19,7 +19,7 @@ from devstack.iam.authorizer import Authorizer
 from devstack.iam.encryption import encryption_keys
 from devstack.iam.gateway import authorizing
 from devstack.iam.policies import policies_of
-from devstack.iam.services import AwsServices
+from devstack.iam.services import AwsServicePermissions
 from devstack.loopback import listen
 from devstack.template import REPOSITORY, TEMPLATE
 from gpucost.core.hours import format_timestamp
@@ -56,7 +56,7 @@ class LocalStack:
         self.functions = functions
         self.authorizer = authorizer
         self.unavailable: set[str] = set()
-        self.services = AwsServices(authorizer, deployed)
+        self.services = AwsServicePermissions(authorizer, deployed)
         self._deployed = deployed
         self._sqs = local_client("sqs", endpoint)
         self._sources = list(self._event_sources())

@@ -53,7 +53,7 @@ def run(*, once: bool, port: int, template: Path = TEMPLATE) -> None:
         # Take the port before half a minute of work; --once does not need a certain port.
         listener = running.enter_context(listen(0 if once else port))
         steps = running.enter_context(_progress())
-        start, scenario = fleet.base(end), fleet.scenario(end)
+        start, scenario = fleet.start_for(end), fleet.scenario(end)
         path = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="gpucost-demo-"))) / "metrics.om"
         task = steps.add_task("simulating three days of a cluster", total=1.0)
         openmetrics.write([scenario], start, path, lambda done: steps.update(task, completed=done))

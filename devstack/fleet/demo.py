@@ -21,14 +21,14 @@ END = 60 * HOURS
 WHOLE_TIME: Interval = (0, END)
 
 
-def base(end: datetime) -> datetime:
+def start_for(end: datetime) -> datetime:
     """The start of the three days that end at a time."""
     return end - timedelta(days=DAYS)
 
 
 def scenario(end: datetime) -> Scenario:
     """The demo cluster during three days that end at a full hour."""
-    first_hour = base(end).hour
+    first_hour = start_for(end).hour
     mig = node(
         "mig-1",
         "h100-one",
@@ -86,7 +86,7 @@ def _notebooks(on: Node) -> Iterator[Pod]:
 
 def _nightly_jobs(on: Node, end: datetime) -> Iterator[Pod]:
     for minute in range(0, END, 60):
-        at = base(end) + timedelta(minutes=minute)
+        at = start_for(end) + timedelta(minutes=minute)
         if at.hour == 1 and minute:
             name = f"train-{at:%d}"
             yield Pod(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 Context = tuple[tuple[str, tuple[str, ...]], ...]
 
 
-class AwsServices:
+class AwsServicePermissions:
     """Checks the roles that services assume, and the policies of the resources that they use.
 
     Args:

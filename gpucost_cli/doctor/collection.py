@@ -74,7 +74,9 @@ class FactsCollector:
         nodes = self._client.query(self._queries.nodes(), evaluated_at)
         requests = parsing.holders(self._client.query(self._queries.holders(), evaluated_at))
         holders = parsing.without_gone_pods(requests, parsing.nodes(nodes), devices)
-        label_counts = self._client.query(self._queries.label_counts(self._required_labels.by_metric()), evaluated_at)
+        label_counts = self._client.query(
+            self._queries.labels_and_finished_pods(self._required_labels.by_metric()), evaluated_at
+        )
         exporters = parsing.exporters(counts)
         scrapes = self._scrapes(exporters, devices, nodes, start, now)
         return Facts(

@@ -111,7 +111,7 @@ class DoctorQueries:
         series = self.any_of([NODE_INFO, NAMESPACE_LABELS_METRIC])
         return f"count by ({','.join(CLUSTER_LABELS)}) ({series} or {self._requests(REQUESTS)})"
 
-    def label_counts(self, needed: Mapping[str, Iterable[str]]) -> str:
+    def labels_and_finished_pods(self, needed: Mapping[str, Iterable[str]]) -> str:
         """Number of finished pods, and of series with a Kubernetes label, as statistic `metric label`."""
         finished = self.select(PHASE, 'phase=~"Succeeded|Failed"')
         statistics = {"finished": f"count({finished} == 1)"}

@@ -18,7 +18,8 @@ from gpucost_cli.rules import alerting
 from gpucost_cli.rules.recording import RecordingRules
 
 EVALUATION_INTERVAL = "1m"
-NAMESPACE = "gpucost-recording"
+RULE_GROUPS_NAMESPACE = "gpucost-recording"
+"""Of AMP (`AWS::APS::RuleGroupsNamespace`); the stack's id follows it."""
 """Prefix of the rule groups namespace in AMP, before the stack's id. The template's alerts use `gpucost-`."""
 MAX_RULES = 20
 """Rules in a group, by AMP's default quota. Each cluster has two groups; the second queries the first."""
@@ -106,7 +107,7 @@ def limitations(settings: Settings, now: datetime) -> list[str]:
 def _cloudformation_template(data: str) -> Mapping[str, Any]:
     arn = {"Type": "String", "Description": "ARN of the AMP workspace that gets the rules."}
     stack_id = {"Fn::Select": [2, {"Fn::Split": ["/", {"Ref": "AWS::StackId"}]}]}
-    name = {"Fn::Join": ["-", [NAMESPACE, stack_id]]}  # several stacks may share a workspace
+    name = {"Fn::Join": ["-", [RULE_GROUPS_NAMESPACE, stack_id]]}  # several stacks may share a workspace
     rules = {
         "Type": "AWS::APS::RuleGroupsNamespace",
         "Properties": {"Workspace": {"Ref": "WorkspaceArn"}, "Name": name, "Data": data},

@@ -23,7 +23,7 @@ def scenarios() -> Iterator[Scenario]:
     lingering = Exporter(labels_linger=4, labels_pending_pods=True)
     yield replace(mixed_lifetimes("labels-linger", hours=(0,)), dcgm=lingering)
     yield from _signals()
-    yield from _oddities()
+    yield from _unusual_exporters()
 
 
 def _signals() -> Iterator[Scenario]:
@@ -61,7 +61,7 @@ def _signals() -> Iterator[Scenario]:
     )
 
 
-def _oddities() -> Iterator[Scenario]:
+def _unusual_exporters() -> Iterator[Scenario]:
     n = node("n1", "a10g", whole("a10g"))
     peaks = ((-1e6, "0.25"), (30, "1.5"))
     yield Scenario("above-one", [n], [Pod("p", n, [0], peaks)], dcgm=Exporter(clamps=False))

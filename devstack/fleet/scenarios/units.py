@@ -13,15 +13,15 @@ _RESEARCH = "{name: research, namespaces: ['research-*']}"
 
 
 @dataclass(frozen=True)
-class SharedUnit:
-    """A cluster with a shared business unit, and the true allocation shares of its cost."""
+class ClusterWithSharedUnit:
+    """A simulated cluster with a shared business unit, and the true allocation shares of its cost."""
 
     scenario: Scenario
     parts: Mapping[str, Fraction]
     """Shares of `platform`'s cost by the business unit that bears it; empty if it is not distributed."""
 
 
-def shared_units() -> list[SharedUnit]:
+def shared_units() -> list[ClusterWithSharedUnit]:
     """Clusters for every distribution policy and its edge cases."""
     n = node("n1", "h100", whole("h100"))
     t4 = node("n2", "t4", time_sliced("t4", 3))
@@ -45,6 +45,8 @@ def shared_units() -> list[SharedUnit]:
     ]
 
 
-def _shared(name: str, nodes: list[Node], pods: list[Pod], policy: str, parts: Mapping[str, Fraction]) -> SharedUnit:
+def _shared(
+    name: str, nodes: list[Node], pods: list[Pod], policy: str, parts: Mapping[str, Fraction]
+) -> ClusterWithSharedUnit:
     settings = f"business_units: [{_SYSTEM.format(policy=policy)}, {_RESEARCH}]\n"
-    return SharedUnit(Scenario(name, nodes, pods, settings=settings), parts)
+    return ClusterWithSharedUnit(Scenario(name, nodes, pods, settings=settings), parts)

@@ -179,7 +179,7 @@ class PricesService:
         def refresh_region(region: str, types: Collection[str]) -> Iterator[tuple[PriceUpdate, set[str]]]:
             shapes = self._catalogue.fetch(region, types)
             now = self._clock()
-            update = self._book.replace_shapes(shapes, rated_until=_rated_until(now, newest_hour), now=now)
+            update = self._book.update_shapes(shapes, rated_until=_rated_until(now, newest_hour), now=now)
             yield update, {shape.instance_type for shape in shapes}
 
         self._each_region("shapes", in_use, refresh_region, result)

@@ -94,7 +94,7 @@ class RestateService:
         prices = self._pricer.of_hours(pricing_settings, [manifest.hour])
         record = attribute(usage, attribution_rules(stored.settings, prices[manifest.hour]))
         is_unchanged = content_digest(record) == manifest.digest and version == manifest.settings_version
-        if is_unchanged and self._ledger.is_readable(manifest):
+        if is_unchanged and self._ledger.is_intact(manifest):
             return HourResult(manifest, was_published=False)
         published = self._ledger.publish(
             record,

@@ -199,7 +199,7 @@ class Ledger:
             return True
         return summary.status != "incomplete"
 
-    def is_readable(self, manifest: Manifest) -> bool:
+    def is_intact(self, manifest: Manifest) -> bool:
         """Whether a version's summary and nodes can be read; if not, it is worth publishing the same figures again."""
         try:
             (summary,) = self.summaries_of([manifest])

@@ -154,8 +154,8 @@ class PriceStore:
 
         return retry_conflicts(replace_on_demand)
 
-    def replace_shapes(self, shapes: Sequence[InstanceShape], *, rated_until: datetime, now: datetime) -> PriceUpdate:
-        """Add or correct shapes of instance types. Arguments and errors are as for `replace`."""
+    def update_shapes(self, shapes: Sequence[InstanceShape], *, rated_until: datetime, now: datetime) -> PriceUpdate:
+        """Add or correct shapes of instance types; others are kept. Arguments and errors are as for `replace`."""
 
         def write() -> PriceUpdate:
             document = self._documents()["shapes"]

@@ -35,7 +35,7 @@ class StoredDay:
     """A day as it is stored."""
 
     start: int
-    """Seconds since the epoch."""
+    """Midnight UTC of the day, in seconds since the epoch."""
     timelines: Timelines
     chunks: int
 

@@ -220,7 +220,7 @@ def is_neuron(resource: str) -> bool:
 
 
 @cache
-def kubernetes_resource(resource: str) -> str:
+def to_kubernetes_resource(resource: str) -> str:
     """Return a resource's name in Kubernetes: `nvidia_com_mig_1g_5gb` → `nvidia.com/mig-1g.5gb`."""
     if resource.startswith(MIG_PREFIX):
         return "nvidia.com/mig-" + resource.removeprefix(MIG_PREFIX).replace("_", ".")

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.capacity import DisputedHolding, cut_at_edges, is_overcommitted
-from gpucost.core.metering.gpu_shares import GpuNode, GpuShare, kubernetes_resource
+from gpucost.core.metering.gpu_shares import GpuNode, GpuShare, to_kubernetes_resource
 from gpucost.core.metering.implausible_samples import MAX_UNITS, SUSPECT, is_count, short_text
 from gpucost.core.metering.nodes import NodeLifecycle
 from gpucost.core.metering.observations import ContainerRequest, PodObservation
@@ -108,7 +108,7 @@ class HoldingReader:
             if node.physical is not None:
                 bounds.append(node.physical / self._share(pod, node, resource).gpus_per_unit)
             if bounds and units > max(bounds):
-                resource_name = kubernetes_resource(resource)
+                resource_name = to_kubernetes_resource(resource)
                 reason = f"{name} requests {units} of {resource_name}, and node {node.name} has {float(max(bounds)):g}"
                 return reason, self._gpus(pod, node, requests)
         return "", None
@@ -143,7 +143,7 @@ class HoldingReader:
         if share is None:
             share = self._shares[key] = node.share(resource, self.slices_per_gpu)
         if share.is_estimate:
-            name, model = kubernetes_resource(resource), node.gpu_model or "an unknown GPU model"
+            name, model = to_kubernetes_resource(resource), node.gpu_model or "an unknown GPU model"
             basis = "its compute slices" if share.source == "mig-compute-slices" else "what its node advertises"
             self.notes.append(f"the share of {name} on {model} is not in the catalog; estimated from {basis}")
         return share
@@ -175,7 +175,7 @@ class HoldingReader:
         if is_count(request.units):
             return True
         container = f"container {request.container} of pod {pod.namespace}/{pod.pod}"
-        resource = kubernetes_resource(request.resource)
+        resource = to_kubernetes_resource(request.resource)
         self.notes.append(
             f"{SUSPECT}{container} requests {short_text(request.units)} of {resource}, which is not a whole "
             f"number from 0 to {MAX_UNITS}"

@@ -7,7 +7,7 @@ from fractions import Fraction
 from gpucost.core.amounts import Capacity, Costs, Totals, quantize, split_each, to_fixed_point
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.gpu_shares import kubernetes_resource
+from gpucost.core.metering.gpu_shares import to_kubernetes_resource
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
 from gpucost.core.model import ClusterCharge, HourRecord, Line, NodeHour
@@ -197,7 +197,7 @@ def _line(
         capacity_type=node.capacity_type,
         zone=node.zone,
         gpu_model=node.gpu_model,
-        resource=kubernetes_resource(pod.resource),
+        resource=to_kubernetes_resource(pod.resource),
         units=pod.units,
         gpu_share=pod.share.rounded,
         gpu_share_source=pod.share.source,

@@ -77,7 +77,7 @@ class HourFigures:
         self._all_lines = by_unit
 
 
-def find_breaches(
+def evaluate_rule(
     rule: RuleSettings, settings: AlertingSettings, hour_figures: HourFigures, active: Sequence[Alert]
 ) -> Iterator[Finding]:
     """Evaluate a rule in an hour, for every subject that breaches it or that has an active alert.
@@ -121,7 +121,7 @@ def _waste(
         thresholds = WasteThresholds(effective_rule.waste_usd_per_hour, effective_rule.waste_percent)
         is_breach = thresholds.breached_by(costs)
         if is_breach and has_estimates:
-            costs = _measured_costs(
+            costs = _costs_without_estimates(
                 line for line in hour_figures.lines(unit) if rule.scope.has_namespace(line.namespace)
             )
             is_breach = thresholds.breached_by(costs)
@@ -185,8 +185,8 @@ def _watched_units(units: Iterable[str], active: Sequence[Alert]) -> list[str]:
     return sorted({*units, *(alert.subject.business_unit for alert in active)})
 
 
-def _measured_costs(lines: Iterable[Line]) -> Costs:
-    """Sum costs so that only measured utilization counts as waste, where the settings allow estimates."""
+def _costs_without_estimates(lines: Iterable[Line]) -> Costs:
+    """Sum the costs of lines. Where utilization is an estimate (`node`, `cluster`), the cost counts as unmeasured."""
     return Costs.total(costs for costs in idle.by_workload(lines).values())
 
 

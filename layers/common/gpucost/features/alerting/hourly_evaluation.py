@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary
-from gpucost.features.alerting.evaluation import HourFigures, find_breaches
+from gpucost.features.alerting.evaluation import HourFigures, evaluate_rule
 from gpucost.features.alerting.model import Alert, Cursor
 from gpucost.features.alerting.ports import AlertStates, ScopeStates
 from gpucost.features.alerting.scope_update import ScopeUpdate
@@ -42,7 +42,7 @@ class HourlyEvaluation:
         rules = cluster_rules(settings, cluster)
         states = self._states.load(cluster)
         if rules or states.groups:
-            self._evaluate(settings, states, rules, [cluster], cluster, newest)
+            self._evaluate_through(settings, states, rules, [cluster], cluster, newest)
 
     def evaluate_cross_cluster(self, settings: AlertingSettings, newest: datetime) -> None:
         """Evaluate waste over all clusters of each rule, through the newest hour that all of them have figures for.
@@ -54,9 +54,9 @@ class HourlyEvaluation:
         states = self._states.load(CROSS_CLUSTER_SCOPE)
         if rules or states.groups:
             clusters = [cluster.name for cluster in settings.clusters]
-            self._evaluate(settings, states, rules, clusters, "", newest)
+            self._evaluate_through(settings, states, rules, clusters, "", newest)
 
-    def _evaluate(
+    def _evaluate_through(
         self,
         settings: AlertingSettings,
         states: ScopeStates,
@@ -65,6 +65,7 @@ class HourlyEvaluation:
         cluster: str,
         newest: datetime,
     ) -> None:
+        """Evaluate every hour after the last evaluated one through `newest`, and restated hours again."""
         update = ScopeUpdate(states, settings.alerts, rules)
         start = _first_hour_to_evaluate(states, rules, newest, settings)
         summaries = {name: self._summaries(name, start, newest + HOUR) for name in clusters}
@@ -87,7 +88,7 @@ class HourlyEvaluation:
                     figures_by_clusters[selected] = HourFigures(
                         self._ledger, [by_cluster[selected_name] for selected_name in selected], cluster
                     )
-                for finding in find_breaches(
+                for finding in evaluate_rule(
                     rule, settings, figures_by_clusters[selected], update.alerts_of_rule(name)
                 ):
                     update.apply(name, finding)
@@ -113,7 +114,7 @@ class HourlyEvaluation:
     ) -> None:
         for hour_figures in (HourFigures(self._ledger, [summary], cluster) for summary in restated):
             for name, rule in rules.items():
-                for finding in find_breaches(rule, settings, hour_figures, update.alerts_of_rule(name)):
+                for finding in evaluate_rule(rule, settings, hour_figures, update.alerts_of_rule(name)):
                     update.apply_restated(name, finding)
 
     def _summaries(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, HourSummary]:

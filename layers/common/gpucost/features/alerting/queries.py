@@ -82,7 +82,7 @@ class AlertQueries:
                     listed.append(ListedAlert(alert_id(scope, alert), scope, alert, silenced_by))
         return sorted(listed, key=lambda active: (active.alert.phase != "firing", active.alert.since, active.id))
 
-    def history(self, start: datetime, end: datetime) -> list[Notification]:
+    def notifications(self, start: datetime, end: datetime) -> list[Notification]:
         """List the notifications of the hours in `[start, end)`, oldest first.
 
         Raises:

@@ -50,7 +50,7 @@ def add_alert_routes(app: APIGatewayHttpResolver, queries: Callable[[], AlertQue
         active = [listed for listed in queries().active() if scope.covers(listed.alert.subject.business_unit)]
         history = [
             notification
-            for notification in queries().history(period.start, period.end)
+            for notification in queries().notifications(period.start, period.end)
             if scope.covers(notification.subject.business_unit)
         ]
         return json_response(schemas.alerts_response(period, active, history))

@@ -12,9 +12,10 @@ IDLE = "__idle__"
 DEFAULT_AGGREGATION = ("cluster", "node", "namespace", "pod")
 """OpenCost's default aggregation, without the container: the ledger has no containers."""
 _WORKLOAD_KINDS = ("deployment", "statefulset", "daemonset", "job")
-_ALIASES = {"department": "department", "environment": "env", "owner": "owner", "product": "app", "team": "team"}
+_LABEL_ALIASES = {"department": "department", "environment": "env", "owner": "owner", "product": "app", "team": "team"}
+"""OpenCost's names for aggregation by a pod label, and the label."""
 _PROPERTY_NAMES = {"cluster", "node", "namespace", "pod", "controller", "controllerKind"}
-AGGREGATIONS = ("all", *sorted(_PROPERTY_NAMES), *_WORKLOAD_KINDS, *_ALIASES, "label:<name>")
+AGGREGATIONS = ("all", *sorted(_PROPERTY_NAMES), *_WORKLOAD_KINDS, *_LABEL_ALIASES, "label:<name>")
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_]")
 
 
@@ -80,8 +81,8 @@ def parse_aggregate(text: str, cost_labels: Sequence[str]) -> tuple[str, ...]:
         if part.startswith("label:"):
             name = find_label(part.removeprefix("label:"), cost_labels)
             dimensions.append(f"label:{name}")
-        elif part.lower() in _ALIASES:
-            dimensions.append(f"label:{find_label(_ALIASES[part.lower()], cost_labels)}")
+        elif part.lower() in _LABEL_ALIASES:
+            dimensions.append(f"label:{find_label(_LABEL_ALIASES[part.lower()], cost_labels)}")
         elif part.lower() in canonical_names:
             dimensions.append(canonical_names[part.lower()])
         else:

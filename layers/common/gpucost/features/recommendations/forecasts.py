@@ -36,6 +36,7 @@ class PeriodForecast:
     start: datetime
     end: datetime
     known_until: datetime
+    """End of the hours whose cost counts as spent; the hours after it are projected."""
     spent_usd: Decimal
     """The priced cost so far, exact as in reports."""
     hours_known: int
@@ -154,6 +155,7 @@ class ForecastService:
 
 
 def _period(moment: datetime, kind: Period) -> tuple[datetime, datetime]:
+    """Return the calendar month or quarter that contains a moment."""
     start, end = month_bounds(moment)
     if kind == "quarter":
         start = start.replace(month=(start.month - 1) // _MONTHS["quarter"] * _MONTHS["quarter"] + 1)

@@ -67,6 +67,7 @@ class _Node:
     capacity: dict[str, _ResourceSamples] = field(default_factory=dict)
     allocatable: dict[str, _ResourceSamples] = field(default_factory=dict)
     raw_samples: "_RawSamples | None" = None
+    """Only of nodes that started, ended or changed within the hour."""
 
     @property
     def counts(self) -> Mapping[Instance, int]:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from itertools import combinations
 
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.gpu_shares import kubernetes_resource
+from gpucost.core.metering.gpu_shares import to_kubernetes_resource
 from gpucost.core.metering.implausible_samples import MAX_LAG_MS, is_amount, is_count, overlap_beyond_lag
 from gpucost.core.metering.observations import ContainerRequest, Instance, PodObservation, SampleTimes
 from gpucost.sources.prometheus.client import Series
@@ -309,7 +309,7 @@ def _difference(reported: Sequence[Mapping[_Container, Decimal]]) -> str:
 
 
 def _requests(requests: Mapping[_Container, Decimal]) -> str:
-    texts = (f"{units} {kubernetes_resource(resource)} ({name})" for (name, _, resource), units in requests.items())
+    texts = (f"{units} {to_kubernetes_resource(resource)} ({name})" for (name, _, resource), units in requests.items())
     return ", ".join(sorted(texts)) or "nothing"
 
 

@@ -223,7 +223,8 @@ class PrometheusReader:
         for names in _chunks(nodes.needing_raw_samples(allocation.covers_hour, allocation.expected)):
             selectors = [self._queries.node_metrics(names, METRICS, label) for label in nodes.name_labels]
             nodes.add_raw_samples(
-                names, [series for selector in selectors for series in self._raw(selector, allocation.hour)]
+                names,
+                [series for selector in selectors for series in self._raw_samples_around(selector, allocation.hour)],
             )
 
     def _read_changed_pods(self, pods: PodTable, allocation: HourScrapes) -> Sequence[str]:
@@ -238,12 +239,14 @@ class PrometheusReader:
         for kind, owners in pods.missing_owners(changed).items():
             stat: Literal["replicaset", "job"] = "replicaset" if kind == "replicaset" else "job"
             for names in _chunks(sorted(owners)):
-                series = self._raw(self._queries.owner_metrics(stat, names), allocation.hour)
+                series = self._raw_samples_around(self._queries.owner_metrics(stat, names), allocation.hour)
                 pods.add_owners({stat: [(labels, tables.number("1")) for labels, _ in series]})
         return changed
 
     def _read_pods(self, pods: PodTable, uids: Sequence[str], matcher: PodMatcher, hour: datetime) -> None:
-        pods.add_raw_samples(uids, self._raw(self._queries.pod_metrics(matcher, labels=self._pod_labels), hour))
+        pods.add_raw_samples(
+            uids, self._raw_samples_around(self._queries.pod_metrics(matcher, labels=self._pod_labels), hour)
+        )
 
     def _devices(
         self,
@@ -302,7 +305,8 @@ class PrometheusReader:
                 for selector in self._queries.device_selectors(table.rank, label, names):
                     table.add_raw_samples(self._client.raw_samples(selector, hour - EDGE, hour + HOUR), window)
 
-    def _raw(self, selector: str, hour: datetime) -> list[Series]:
+    def _raw_samples_around(self, selector: str, hour: datetime) -> list[Series]:
+        """Read the raw samples of an hour and of the time around it (`LOOK_AROUND`)."""
         return self._client.raw_samples(selector, hour - LOOK_AROUND, self._look_end(hour))
 
     def _look_end(self, hour: datetime) -> datetime:

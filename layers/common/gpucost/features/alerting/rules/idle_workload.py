@@ -47,7 +47,7 @@ class IdleThresholds:
 
 def by_workload(lines: Iterable[Line]) -> FactTable[WorkloadKey]:
     """Sum lines by workload. Estimated utilization counts as unmeasured. A pod without an owner is a workload."""
-    return sum_by((workload_of(line), _measured_costs(line)) for line in lines)
+    return sum_by((workload_of(line), _costs_without_estimates(line)) for line in lines)
 
 
 def workload_of(line: Line) -> WorkloadKey:
@@ -80,7 +80,7 @@ def figures(costs: Costs) -> dict[str, Decimal | None]:
     }
 
 
-def _measured_costs(line: Line) -> Costs:
+def _costs_without_estimates(line: Line) -> Costs:
     """Return a line's costs with estimated utilization as unmeasured. Waste during startup needs no signal."""
     costs = line.costs()
     if line.utilization_source not in {"node", "cluster"}:

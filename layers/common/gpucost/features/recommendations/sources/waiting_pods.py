@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
-from gpucost.core.metering.gpu_shares import kubernetes_resource
+from gpucost.core.metering.gpu_shares import to_kubernetes_resource
 from gpucost.core.metering.implausible_samples import is_count
 from gpucost.features.recommendations.history import Wait
 from gpucost.sources.prometheus.connection import ClusterReader
@@ -97,7 +97,7 @@ class PrometheusWaitingPods(ClusterReader):
 
 
 def _pod(labels: Labels) -> Pod:
-    resource = kubernetes_resource(labels.get("resource", ""))
+    resource = to_kubernetes_resource(labels.get("resource", ""))
     return exported_label(labels, "namespace"), exported_label(labels, "pod"), pod_identity(labels), resource
 
 
