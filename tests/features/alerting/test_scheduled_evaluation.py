@@ -96,6 +96,18 @@ def test_spend_change_ignores_an_unusual_week(table: DynamoTable) -> None:
     assert fleet.tick(5 * 168 + 3) == []
 
 
+def test_incomplete_hour_does_not_hide_a_spend_change_in_another_currency(table: DynamoTable) -> None:
+    """Incomplete hours have no amounts, so the currency that they are recorded with does not matter."""
+    text = settings_with_rules("rule: spend-change, percent: 50, usd: 100, weeks: 2, repeat_hours: 0")
+    fleet = Fleet(table, text.replace("pricing: {source", "pricing: {currency: EUR, source"))
+    descriptions = []
+    for week, gpus in enumerate((8, 8, 80)):
+        fleet.publish(week * 168, pod(gpus=gpus, use="0.5"), currency="EUR")
+        fleet.publish(week * 168 + 1, status="incomplete")
+        descriptions += fleet.tick(week * 168 + 2)
+    assert descriptions == ["firing spend-change research"]
+
+
 def spent(usd: Decimal, gpu_hours: Decimal) -> Costs:
     return Costs(allocated_usd=amount(usd), allocated_gpu_hours=amount(gpu_hours))
 

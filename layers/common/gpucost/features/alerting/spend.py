@@ -205,7 +205,8 @@ class SpendEvaluation:
             return None
         hours = [hour.hour for hour in day.hours if hour.status != "incomplete" and hour.hour <= self._newest]
         expected = [start + HOUR * i for i in range((self._newest - start) // HOUR + 1)]
-        if hours != expected or {hour.currency for hour in day.hours} != {self._currency}:
+        currencies = {hour.currency for hour in day.hours if hour.status != "incomplete"}
+        if hours != expected or currencies != {self._currency}:
             return None
         units = dict(day.units)
         if day.hours[-1].hour > self._newest:  # it was closed before this tick arrived
