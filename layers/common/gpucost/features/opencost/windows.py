@@ -20,7 +20,7 @@ def parse_window(text: str, now: datetime) -> tuple[datetime, datetime]:
     weeks begin on Sunday. `week` and `month` end with the current hour.
 
     Args:
-        text: of one of `FORMS`.
+        text: of one of `WINDOW_FORMATS`.
         now: UTC.
 
     Raises:
