@@ -162,7 +162,7 @@ def test_records_are_added_and_subtracted_by_field(left: Costs, right: Costs) ->
 
 def test_sum_of_nothing_is_zero_or_unknown() -> None:
     assert Costs.total([]) == Costs()
-    assert Capacity.total_if_known([]) == Capacity()
+    assert Capacity.total_if_complete([]) == Capacity()
     assert Totals.total([]) is None
     assert Costs.columns([]) == [[] for _ in Costs.names()]
 
@@ -226,7 +226,7 @@ def test_figures_of_unpriced_and_partly_priced_costs() -> None:
 
 
 @given(capacities)
-def test_idle_is_what_no_line_carries(capacity: Capacity) -> None:
+def test_idle_is_the_cost_that_no_line_carries(capacity: Capacity) -> None:
     usd = [capacity.unallocated_usd, capacity.stranded_usd, capacity.unobserved_usd, capacity.host_usd]
     hours = [capacity.unallocated_gpu_hours, capacity.stranded_gpu_hours, capacity.unobserved_gpu_hours]
     assert capacity.idle().idle_usd == sum([*usd, capacity.residual_usd])

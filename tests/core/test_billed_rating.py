@@ -172,8 +172,8 @@ def test_node_missing_from_closed_bill_is_final() -> None:
 
 def test_time_of_a_node_outside_its_block_is_no_use_of_the_block() -> None:
     """Two p5 for the hour's first half, at 60 an hour; a node of 40 minutes used 30 of their 60 instance-minutes."""
-    half = START + timedelta(minutes=30)
-    block = CapacityBlock("cr-1", "demo", "p5.48xlarge", 2, Decimal(60), "USD", START, half)
+    block_end = START + timedelta(minutes=30)
+    block = CapacityBlock("cr-1", "demo", "p5.48xlarge", 2, Decimal(60), "USD", START, block_end)
     hour, present = Interval(HOUR_START, HOUR_START + HOUR_MS), Interval(HOUR_START, HOUR_START + 40 * MINUTE)
     (charge,) = unused_block_charges([block], "demo", hour, [("cr-1", present)])
     assert [charge.amount, charge.gpu_hours] == amounts(30, 4)

@@ -123,8 +123,8 @@ def test_empty_table_has_no_rows() -> None:
     assert empty == empty.under("all") == empty.select(["a"]) == empty.group_by(str.upper) == FactTable() == {}
     assert sum_by([]) == {}
     assert empty.total() == Costs()
-    one = FactTable.of({"a": Costs(waste_usd=amount("12.50"))})
-    assert empty + one == one + empty == one
+    single_row = FactTable.of({"a": Costs(waste_usd=amount("12.50"))})
+    assert empty + single_row == single_row + empty == single_row
 
 
 def test_deferred_table_is_loaded_once_on_first_use() -> None:

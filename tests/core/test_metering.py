@@ -168,7 +168,7 @@ def test_pods_without_label_on_shared_gpus_are_noted() -> None:
     )
 
 
-def test_use_of_shared_gpus_is_credited_up_to_what_is_held_of_each() -> None:
+def test_use_of_shared_gpus_is_credited_up_to_the_part_held_of_each() -> None:
     """A quarter of a busy GPU and a quarter of an idle one: the idle quarter does not cover the busy one's use."""
     labels = {"label_nvidia_com_gpu_replicas": "4", "label_nvidia_com_gpu_count": "2"}
     devices = (device(total="60"), device(total="0")._replace(uuid="GPU-1"))
@@ -213,7 +213,7 @@ def test_single_scrape_covers_a_minute() -> None:
     assert usage.coverage.allocation == Decimal("0.016666666667")
 
 
-def test_pod_ends_one_interval_of_its_last_source_after_its_last_sample() -> None:
+def test_pod_ends_an_interval_of_its_last_source_after_its_last_sample() -> None:
     """A source scraped every minute is replaced by one scraped every half minute, which ends at 10:29:30."""
     before = tuple(range(START - 10 * MINUTE, START + 10 * MINUTE, MINUTE))
     after = tuple(range(START + 10 * MINUTE, START + 30 * MINUTE, MINUTE // 2))

@@ -103,7 +103,7 @@ def test_no_further_hours_of_a_departed_cluster_are_expected(fleet: Fleet) -> No
     assert (coverage.hours_complete, coverage.hours_expected) == (4, len(rows))
 
 
-def test_hours_of_a_departed_cluster_are_missing_up_to_the_one_in_which_it_left(fleet: Fleet) -> None:
+def test_hours_of_a_departed_cluster_are_missing_up_to_its_departure(fleet: Fleet) -> None:
     rollups = RollupStore(fleet.table.client, fleet.table.name)
     month_service = MonthService(fleet.store(), fleet.ledger, fleet.ledger.versions, rollups, lambda: NOW)
     end = LEFT.replace(minute=0) + 3 * HOUR

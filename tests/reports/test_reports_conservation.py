@@ -291,11 +291,11 @@ def check_idle(fleet: SmallFleet, case: Case, rows: list[Row], report: CostRepor
             continue
         by = "allocated_usd" if any(line.allocated_usd for line in lines) else "allocated_gpu_hours"
         whole_weight = sum(Fraction(getattr(line, by) or 0) for line in lines)
-        for key, own in groups.items():
-            kept = [line for line in own if passes_filters(case, line, cluster)]
+        for key, group_lines in groups.items():
+            kept = [line for line in group_lines if passes_filters(case, line, cluster)]
             if not kept:
                 continue
-            weight = sum(Fraction(getattr(line, by) or 0) for line in own)
+            weight = sum(Fraction(getattr(line, by) or 0) for line in group_lines)
             part = sum(Fraction(getattr(line, by) or 0) for line in kept)
             if case.idle == "shared-by-allocation":
                 bear("held", (start, key), None if amount is None else amount * part / whole_weight)

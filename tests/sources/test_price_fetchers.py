@@ -27,7 +27,7 @@ def spot(aws: Aws, types: list[str], since: datetime = NOON - 10 * HOUR, region:
     return Ec2SpotHistory(aws.client).fetch(region, types, ["linux"], since=since, now=NOON)
 
 
-def test_each_region_has_its_own_client() -> None:
+def test_each_region_has_a_separate_client() -> None:
     clients, regions = AwsClients(), ["us-east-1", "eu-west-1"]
     assert [clients("ec2", region).meta.region_name for region in regions * 2] == regions * 2
     assert clients("ec2", "us-east-1") is clients("ec2", "us-east-1")

@@ -48,8 +48,7 @@ def _needs_reservation_id(context: CheckContext, node: ObservedNode) -> bool:
     types = {
         block.instance_type
         for block in context.settings.pricing.capacity_blocks
-        if block.cluster in {None, context.cluster.name}
-        and block.since <= context.facts.evaluated_at < block.until
+        if block.cluster in {None, context.cluster.name} and block.since <= context.facts.evaluated_at < block.until
     }
     return node.label(INSTANCE_TYPE) in types and capacity_type(node.labels) not in {"spot", "on-demand"}
 

@@ -188,7 +188,7 @@ def test_weekly_digest_is_sent_once_to_each_business_unit(table: DynamoTable) ->
     assert (research.since, research.hour) == (START + (monday - 168) * HOUR, START + (monday - 1) * HOUR)
 
 
-def test_digest_compares_only_amounts_of_one_currency(table: DynamoTable) -> None:
+def test_digest_compares_only_amounts_of_the_same_currency(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules("rule: digest, every: week, at: '09:00', time_zone: Asia/Kolkata"))
     monday = (7 - START.weekday()) % 7 * 24 + 168
     fleet.publish(monday - 169, EIGHT, currency="EUR")

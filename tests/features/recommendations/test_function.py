@@ -351,7 +351,7 @@ def test_analysis_of_a_move_uses_days_of_the_ledger(
     )
 
 
-def test_what_if_shows_less_cost_as_a_negative_difference(
+def test_lower_cost_of_a_move_is_a_negative_difference(
     gpucost: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two H100 at $7 for 24 hours, of which a slice leaves 6/7: $288."""

@@ -24,13 +24,13 @@ MAX_FIXED_POINT = int(MAX_AMOUNT) * SCALE
 _WIDE = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 
-def to_fixed_point(value: Fraction | Decimal | int) -> int:
+def to_fixed_point(number: Fraction | Decimal | int) -> int:
     """Round a number half-even to a fixed-point amount, the ledger's resolution."""
-    if isinstance(value, Decimal):
-        return int(value.scaleb(DIGITS, context=_WIDE).to_integral_value(ROUND_HALF_EVEN, context=_WIDE))
-    amount, remainder = divmod(value.numerator * SCALE, value.denominator)
+    if isinstance(number, Decimal):
+        return int(number.scaleb(DIGITS, context=_WIDE).to_integral_value(ROUND_HALF_EVEN, context=_WIDE))
+    amount, remainder = divmod(number.numerator * SCALE, number.denominator)
     twice = 2 * remainder
-    is_rounded_up = twice > value.denominator or (twice == value.denominator and amount % 2 == 1)
+    is_rounded_up = twice > number.denominator or (twice == number.denominator and amount % 2 == 1)
     return amount + is_rounded_up
 
 
@@ -39,9 +39,9 @@ def to_decimal(amount: int) -> Decimal:
     return Decimal(amount).scaleb(-DIGITS, context=_WIDE)
 
 
-def quantize(value: Fraction | Decimal | int) -> Decimal:
+def quantize(number: Fraction | Decimal | int) -> Decimal:
     """Round a number half-even to 12 digits after the decimal point."""
-    return to_decimal(to_fixed_point(value))
+    return to_decimal(to_fixed_point(number))
 
 
 def is_amount(value: Decimal, limit: Decimal = MAX_AMOUNT) -> bool:
@@ -182,7 +182,7 @@ class Capacity(Amounts, frozen=True, gc=False):
         return bool(self.node_cost_usd) or not 0 < self.unpriced_capacity_gpu_hours == self.capacity_gpu_hours
 
     @classmethod
-    def total_if_known(cls, parts: Iterable["Capacity | None"]) -> "Capacity | None":
+    def total_if_complete(cls, parts: Iterable["Capacity | None"]) -> "Capacity | None":
         """Add capacities; None if any of them is unknown."""
         all_parts = [*parts]
         available = [part for part in all_parts if part is not None]
@@ -215,7 +215,7 @@ class Totals(Struct, frozen=True):
         totals = [*parts]
         if not totals:
             return None
-        capacity = Capacity.total_if_known(part.capacity for part in totals)
+        capacity = Capacity.total_if_complete(part.capacity for part in totals)
         return cls(Costs.total(part.costs for part in totals), capacity)
 
     def are_plausible(self) -> bool:

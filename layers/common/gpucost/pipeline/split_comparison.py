@@ -43,7 +43,7 @@ class SplitSums:
             )
         self.currency = record.currency
         self.units += record.by_business_unit()
-        self.capacity = Capacity.total_if_known([self.capacity, record.totals.capacity if record.totals else None])
+        self.capacity = Capacity.total_if_complete([self.capacity, record.totals.capacity if record.totals else None])
         self.hours += 1
 
 

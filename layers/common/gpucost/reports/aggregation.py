@@ -305,7 +305,7 @@ class _Aggregation:
         return QueryResult(cells, self._capacities_by_row(), other_units), self.totals
 
     def _capacities_by_row(self) -> dict[tuple[datetime, str], Capacity | None]:
-        return {key: Capacity.total_if_known(parts) for key, parts in self._capacities.items()}
+        return {key: Capacity.total_if_complete(parts) for key, parts in self._capacities.items()}
 
     def _read_hours(self, cluster: str, manifests: Sequence[Manifest]) -> None:
         for summary in self._ledger.summaries_of(manifests):

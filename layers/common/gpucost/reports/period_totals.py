@@ -84,7 +84,7 @@ class PeriodTotals:
         """Return exact sums, or None if no hour has figures. The capacity is None if any hour's is."""
         if not self.costs:
             return None
-        return Totals(Costs.total(self.costs), Capacity.total_if_known(self.capacities))
+        return Totals(Costs.total(self.costs), Capacity.total_if_complete(self.capacities))
 
     def currency(self, default: str) -> str:
         """Return the currency of all amounts.

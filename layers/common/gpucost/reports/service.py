@@ -332,4 +332,4 @@ def _capacities_by_period(result: QueryResult) -> dict[datetime, Capacity | None
     parts_by_period: dict[datetime, list[Capacity | None]] = {}
     for (begin, _), capacity in result.capacities.items():
         parts_by_period.setdefault(begin, []).append(capacity)
-    return {begin: Capacity.total_if_known(parts) for begin, parts in parts_by_period.items()}
+    return {begin: Capacity.total_if_complete(parts) for begin, parts in parts_by_period.items()}
