@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import requests
 import simplejson
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from devstack.aws import create_stack, credentials, local_client, running_aws
 from devstack.dynamodb_local import create_table
@@ -67,7 +67,12 @@ class Site:
     def ask(self, path: str) -> Any:
         answer = requests.get(f"{self.address}/v1/{path}", timeout=30)
         assert answer.status_code == 200, answer.text
-        return simplejson.loads(answer.text, parse_float=Decimal, parse_int=Decimal)
+        return numbers(answer.text)
+
+
+def numbers(text: str) -> Any:
+    """Parse JSON with exact numbers."""
+    return simplejson.loads(text, parse_float=Decimal, parse_int=Decimal)
 
 
 @pytest.fixture(scope="module")
@@ -188,11 +193,17 @@ def test_month_shows_spend_with_budget(tabs: Tabs, visit: Callable[..., Page], s
     assert forecast["projected_usd"] is None
     page = visit(site, "unit/research?window=48h&zone=utc")
     expect(page.get_by_test_id("month-projected")).to_have_text("–")
-    projected = {"projected_usd": 1300.5, "low_usd": 1200.25, "high_usd": 1400.75}
-    page.route("**/v1/forecasts*", lambda route: route.fulfill(json={**route.fetch().json(), **projected}))
+    answers: list[str] = []
+
+    def add_projection(route: Route) -> None:
+        projected = {"projected_usd": 1300.5, "low_usd": 1200.25, "high_usd": 1400.75}
+        answers.append(simplejson.dumps({**numbers(route.fetch().text()), **projected}))
+        route.fulfill(body=answers[-1], content_type="application/json")
+
+    page.route("**/v1/forecasts*", add_projection)
     page.reload()
     settled(page)
-    is_burning_down(page, {**forecast, **{name: Decimal(str(value)) for name, value in projected.items()}})
+    is_burning_down(page, numbers(answers[-1]))
 
 
 def is_burning_down(page: Page, forecast: dict[str, Any]) -> None:

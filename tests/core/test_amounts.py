@@ -12,6 +12,7 @@ from gpucost.core.amounts import (
     SCALE,
     Capacity,
     Costs,
+    Idle,
     Totals,
     is_amount,
     quantize,
@@ -162,7 +163,8 @@ def test_records_are_added_and_subtracted_by_field(left: Costs, right: Costs) ->
 
 def test_sum_of_nothing_is_zero_or_unknown() -> None:
     assert Costs.total([]) == Costs()
-    assert Capacity.total_if_complete([]) == Capacity()
+    assert Idle.total_if_complete([]) == Idle()
+    assert Idle.total_if_complete([Idle(1, 2), None]) is None
     assert Totals.total([]) is None
     assert Costs.columns([]) == [[] for _ in Costs.names()]
 

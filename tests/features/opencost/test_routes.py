@@ -32,6 +32,8 @@ from tests.records import amount, line, record
 NOW = datetime(2026, 11, 20, 5, 5, tzinfo=UTC)
 """A Friday."""
 HOUR = timedelta(hours=1)
+EXPIRED = datetime(2025, 3, 1, 4, tzinfo=UTC)
+"""An hour whose lines are no longer kept."""
 DOCUMENT = """
 clusters:
   - {name: east, prometheus: {url: "http://127.0.0.1:9090"}}
@@ -98,8 +100,9 @@ def fleet() -> list[HourRecord]:
 def records(dynamodb_url: str, enforced: EnforcedAws) -> Iterator[list[HourRecord]]:
     client, table, hour_records = local_client("dynamodb", dynamodb_url), f"opencost-{uuid4()}", fleet()
     create_table(client, table)
-    for hour_record in hour_records:
-        Ledger(client, table).publish(hour_record, replacing=None, settings_version=1, now=NOW)
+    expired = hour_of("east", EXPIRED, [*hour_records[0].lines], "1")
+    for hour_record in (*hour_records, expired):
+        Ledger(client, table).publish(hour_record, replacing=None, settings_version=1, now=hour_record.hour + HOUR)
 
     class Store:
         def current(self) -> StoredSettings:
@@ -158,6 +161,16 @@ def test_every_aggregation_is_the_sum_of_the_lines(records: list[HourRecord], ag
     expected = truth(records, KEYS[aggregate], FIRST, LAST)
     assert {name: allocation["gpuCost"] for name, allocation in allocations.items()} == expected
     assert all(name == allocation["name"] for name, allocation in allocations.items())
+
+
+def test_expired_lines_are_an_error(records: list[HourRecord]) -> None:
+    """Their costs are still known by namespace."""
+    window = f"{EXPIRED:%Y-%m-%dT%H:00:00Z},{EXPIRED + HOUR:%Y-%m-%dT%H:00:00Z}"
+    answer = ask(window=window, aggregate="pod")
+    assert (answer.status, "lines of its hours have expired" in answer.json["detail"]) == (502, True)
+    (allocations,) = sets(window=window, aggregate="namespace")
+    costs = {name: allocation["gpuCost"] for name, allocation in allocations.items()}
+    assert costs == {"bu-a": Decimal("4.700000000001"), "bu-b": Decimal("0.333333333333")}
 
 
 @pytest.mark.parametrize(

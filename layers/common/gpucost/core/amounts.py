@@ -105,6 +105,13 @@ class Amounts(Struct, frozen=True, gc=False):
         return cls(*map(sum, zip(*rows, strict=True))) if rows else cls()
 
     @classmethod
+    def total_if_complete(cls, parts: Iterable[Self | None]) -> Self | None:
+        """Add records field by field; None if any of them is unknown."""
+        all_parts = [*parts]
+        available = [part for part in all_parts if part is not None]
+        return cls.total(available) if len(available) == len(all_parts) else None
+
+    @classmethod
     def columns(cls, records: Iterable[Self]) -> list[list[int]]:
         """Return the amounts of records as columns, one for each field."""
         rows = [*map(astuple, records)]
@@ -180,13 +187,6 @@ class Capacity(Amounts, frozen=True, gc=False):
     def has_price(self) -> bool:
         """Whether any capacity has a price."""
         return bool(self.node_cost_usd) or not 0 < self.unpriced_capacity_gpu_hours == self.capacity_gpu_hours
-
-    @classmethod
-    def total_if_complete(cls, parts: Iterable["Capacity | None"]) -> "Capacity | None":
-        """Add capacities; None if any of them is unknown."""
-        all_parts = [*parts]
-        available = [part for part in all_parts if part is not None]
-        return cls.total(available) if len(available) == len(all_parts) else None
 
     def idle(self) -> "Idle":
         """Return the idle part: all costs that no pod's line carries."""

@@ -3,7 +3,7 @@
 For every query, the rows and the filtered-out figures add up to the figures that were read, to the last digit.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -98,7 +98,7 @@ def group_rows(query: CostQuery, result: QueryResult) -> GroupedRows:
     }
     for row_key, parts in row_keys.items():
         row_costs = parts[0] if len(parts) == 1 else Costs.total(parts)
-        idle = None if query.idle == "hidden" else _total_idle(idles.get(row_key, []))
+        idle = None if query.idle == "hidden" else Idle.total_if_complete(idles.get(row_key, []))
         if row_key.is_kept:
             rows.append(
                 Row(row_key.begin, ends[row_key.begin], group_by_names[row_key.group], row_costs, row_key.kind, idle)
@@ -117,7 +117,7 @@ class _Excluded:
     idles: list[Idle | None] = field(default_factory=list)
 
     def row(self, query: CostQuery) -> Row:
-        idle = None if query.idle == "hidden" else _total_idle(self.idles)
+        idle = None if query.idle == "hidden" else Idle.total_if_complete(self.idles)
         return Row(query.period.start, query.period.end, {}, Costs.total(self.costs), "held", idle)
 
 
@@ -161,9 +161,3 @@ def _sorted(rows: list[Row], order: Sequence[tuple[str, bool]]) -> list[Row]:
             available.sort(key=lambda figure_and_row: figure_and_row[0], reverse=is_descending)
             rows = [row for _, row in available] + [row for figure, row in figures if figure is None]
     return rows
-
-
-def _total_idle(parts: Iterable[Idle | None]) -> Idle | None:
-    parts = list(parts)
-    available = [part for part in parts if part is not None]
-    return Idle.total(available) if len(available) == len(parts) else None

@@ -39,9 +39,10 @@ def share_idle(
     if not costs_by_holder:
         return SharedIdle({}, idle)
     holders = list(costs_by_holder)
-    weights = _allocation_weights([*costs_by_holder.values()])
+    allocated = _allocation_weights([*costs_by_holder.values()])
+    weights: Sequence[Fraction | int] = allocated
     if by == "even":
-        weights = _evenly(weights, [group_by_holder[holder] for holder in holders])
+        weights = _evenly(allocated, [group_by_holder[holder] for holder in holders])
     if not any(weights):
         return SharedIdle({}, idle)
     gpu_hours, usd = split_each([idle.idle_gpu_hours, idle.idle_usd], weights)
@@ -49,15 +50,15 @@ def share_idle(
     return SharedIdle(parts, Idle())
 
 
-def _allocation_weights(costs: Sequence[Costs]) -> list[Fraction]:
+def _allocation_weights(costs: Sequence[Costs]) -> list[int]:
     for name in ("allocated_usd", "allocated_gpu_hours"):
-        weights = [Fraction(max(0, getattr(holder_costs, name))) for holder_costs in costs]
+        weights = [max(0, getattr(holder_costs, name)) for holder_costs in costs]
         if any(weights):
             return weights
-    return [Fraction(0) for _ in costs]
+    return [0 for _ in costs]
 
 
-def _evenly(weights_held: Sequence[Fraction], groups: Sequence[object]) -> list[Fraction]:
+def _evenly(weights_held: Sequence[int], groups: Sequence[object]) -> list[Fraction]:
     members: dict[object, list[int]] = {}
     for index, group in enumerate(groups):
         members.setdefault(group, []).append(index)
@@ -65,5 +66,5 @@ def _evenly(weights_held: Sequence[Fraction], groups: Sequence[object]) -> list[
     for indexes in members.values():
         group_total = sum(weights_held[index] for index in indexes)
         for index in indexes:
-            weights[index] = weights_held[index] / group_total if group_total else Fraction(1, len(indexes))
+            weights[index] = Fraction(weights_held[index], group_total) if group_total else Fraction(1, len(indexes))
     return weights

@@ -222,8 +222,7 @@ class _StepAllocations:
             for name in sorted(table)
         ]
         if self._idle:
-            available = [idle for idle in self._idle if idle is not None]
-            idle = Idle.total(available) if len(available) == len(self._idle) else None
+            idle = Idle.total_if_complete(self._idle)
             has_gpu_hours = not self._query.filter.fields
             allocations.append(Allocation(IDLE, Properties(""), start, end, Costs(), idle, has_gpu_hours))
         return allocations
