@@ -20,7 +20,7 @@ from gpucost.core.hours import HOUR, floor_day, format_timestamp
 from gpucost.core.limits import Limits
 from gpucost.core.rollups import DAY
 from gpucost.features.alerting.model import Notification
-from gpucost.features.alerting.storage.states import DynamoAlertStates
+from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.runtime.environment import Environment
 from gpucost.runtime.messages import HourPublished, read_alert_input
 from gpucost.settings import ClusterSettings, Settings
@@ -385,7 +385,7 @@ class SimulatedDeployment:
             state[f"{cluster} {day_start:%d} facts"] = facts
         for hour in self.rollups.unit_hours(cluster, "research", self.first - DAY, end):
             state[f"{cluster} {hour.manifest.hour:%dT%H} unit"] = hour.costs
-        memory = DynamoAlertStates(self.dynamodb, self.table).load(cluster)
+        memory = DynamoAlertStateStore(self.dynamodb, self.table).load(cluster)
         state[f"{cluster} alert cursor"] = replace(memory.cursor, version=0)
         for group in memory.groups:
             state[f"{cluster} alert {group.owner}"] = replace(group, version=0, delivery_lease_until=None)

@@ -32,7 +32,7 @@ from gpucost.core.hours import HOUR, floor_day, floor_hour, format_timestamp
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.dispatch import due_messages
 from gpucost.pipeline.reprice import SETTLE_DELAY, restate_messages
-from gpucost.runtime.messages import Origin
+from gpucost.runtime.messages import AttributionOrigin
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.price_book import PriceStore
@@ -324,7 +324,7 @@ def _refuse_messages(stack: LocalStack) -> None:
     _send(stack, "BackfillQueueUrl", "not JSON")
     stack.publish_alert(WORKSPACE, "not JSON")
     stack.pump_until_quiet()
-    origins: tuple[tuple[Origin, str], ...] = (("schedule", "HoursQueueUrl"), ("backfill", "BackfillQueueUrl"))
+    origins: tuple[tuple[AttributionOrigin, str], ...] = (("schedule", "HoursQueueUrl"), ("backfill", "BackfillQueueUrl"))
     for origin, queue in origins:
         (message,) = due_messages(
             CLUSTERS[0], [FIRST, FIRST + HOUR], settings_version=1, origin=origin, correlation_id="test"

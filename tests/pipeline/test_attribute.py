@@ -17,7 +17,7 @@ from gpucost.core.hours import floor_day
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.attribute import check_hour, check_retention
 from gpucost.pipeline.limits import LimitsRecorder
-from gpucost.runtime.messages import HoursDue, Origin
+from gpucost.runtime.messages import AttributionOrigin, HoursDue
 from gpucost.runtime.observability import tally
 from gpucost.settings_document import parse_settings
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
@@ -173,7 +173,7 @@ def test_without_a_price_in_the_book_the_hour_is_provisional(system: System) -> 
     assert any("from override, spot, on-demand" in note for note in manifest.notes)
 
     tally.drain()
-    origins: tuple[Origin, ...] = ("schedule", "backfill")
+    origins: tuple[AttributionOrigin, ...] = ("schedule", "backfill")
     for origin in origins:
         system.attribute(version=2, origin=origin)
     assert "AttributeSeconds" not in tally.drain(), "it only waits for prices, and is rated from stored usage"

@@ -18,7 +18,7 @@ from gpucost.features.alerting.notifiers.alertmanager import AlertmanagerNotifie
 from gpucost.features.alerting.notifiers.slack import SlackNotifier
 from gpucost.runtime import secrets
 from gpucost.runtime.bearer import BearerAuth
-from gpucost.runtime.bounded_http import FAILURES, HttpResponse, post_json
+from gpucost.runtime.bounded_http import REQUEST_ERRORS, HttpResponse, post_json
 from gpucost.runtime.secret_destinations import origin_of
 from gpucost.settings.section import protects_secrets
 from gpucost.settings_document import parse_settings
@@ -199,7 +199,7 @@ def test_connection_goes_to_the_origin_that_secrets_are_checked_against(
         raise socket.gaierror
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    with pytest.raises(FAILURES):
+    with pytest.raises(REQUEST_ERRORS):
         post_json(trick, {}, seconds=20)
     assert resolved == [(host, port)]
     origin = origin_of(trick)
@@ -208,7 +208,7 @@ def test_connection_goes_to_the_origin_that_secrets_are_checked_against(
 
 
 def test_address_without_origin_opens_no_connection() -> None:
-    with pytest.raises(FAILURES):
+    with pytest.raises(REQUEST_ERRORS):
         post_json("https://", {}, seconds=20)
 
 

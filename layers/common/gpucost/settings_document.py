@@ -4,12 +4,12 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from gpucost.features.alerting.settings import AlertingSettings
+from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.settings import parse_document
 from gpucost.storage.settings_store import DynamoSettingsStore
 
 
-class SettingsDocument(AlertingSettings):
+class SettingsDocument(SettingsWithAlerts):
     """Every section."""
 
 

@@ -108,7 +108,7 @@ def test_pending_alert_cannot_be_acknowledged(table: DynamoTable) -> None:
 
 
 def test_single_rule_without_name_has_the_name_of_its_kind() -> None:
-    assert list(parse_settings(settings_with_rules(RULES[0])).alerts.named_rules()) == ["waste"]
+    assert list(parse_settings(settings_with_rules(RULES[0])).alerts.rules_by_name()) == ["waste"]
 
 
 def test_push_rejects_unnamed_rules_of_same_kind_and_unknown_time_zones(table: DynamoTable) -> None:

@@ -21,7 +21,7 @@ def test_suspect_samples_fire_once_and_resolve(table: DynamoTable) -> None:
     publish(fleet, 0, "utilization of 1 nodes is read off another signal")
     assert fleet.tick(1) == []
     publish(fleet, 1, NOTE, "another note")
-    fleet.service().tick(fleet.tick_message(2))
+    fleet.service().handle_tick(fleet.tick_message(2))
     (notification,) = fleet.email.notifications
     assert (notification.note, notification.figures["notes"], notification.subject.cluster) == (
         NOTE,

@@ -32,7 +32,7 @@ from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.pipeline.pricing import Pricer, pricing_of
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.gc_control import gc_paused
-from gpucost.runtime.messages import HourPublished, HoursDue, Origin
+from gpucost.runtime.messages import AttributionOrigin, HourPublished, HoursDue
 from gpucost.runtime.messaging import MessageBus
 from gpucost.runtime.observability import logger, tally
 from gpucost.settings import ClusterSettings, Settings
@@ -123,7 +123,7 @@ class AttributeService:
                 f"cluster {message.cluster!r} is not in version {message.settings_version} of the settings"
             )
         now = self._clock()
-        versions = {hour: self._ledger.newest_version(cluster.name, hour) for hour in message.starts()}
+        versions = {hour: self._ledger.newest_version(cluster.name, hour) for hour in message.hour_starts()}
         hours_to_attribute = [hour for hour, manifest in versions.items() if _needs_attempt(manifest, message, now)]
         reader = self._readers(cluster, settings, deadline)
         attempt = _Attempt(reader, cluster, settings, now, message)
@@ -141,7 +141,7 @@ class AttributeService:
         if self._limits is not None:
             with_figures = [result.manifest.hour for result in results if result.manifest.status != "incomplete"]
             self._limits.record(cluster, settings, with_figures, now, deadline)
-        roll_up(self._rollups, cluster.name, message.starts(), now, settings.retention.periods())
+        roll_up(self._rollups, cluster.name, message.hour_starts(), now, settings.retention.periods())
         return results
 
     def _rate(self, attempt: "_Attempt", hours: Sequence[datetime]) -> list[AttributedHour]:
@@ -173,10 +173,10 @@ class AttributeService:
     def _send_to_dead_letter_queue(self, message: HoursDue, hours: Sequence[datetime], error: Exception) -> None:
         """Keep an hour that fails because of a bug, so that `gpucost hours redrive` can send it again after the fix."""
         logger.exception("an hour was sent to the dead-letter queue", hour=hours[0])
-        for single in message.singles():
+        for single in message.split_by_hour():
             if single.first_hour in hours:
                 letter = single.model_copy(update={"force": True})
-                self._bus.dead_letter(letter.model_dump_json(), f"{type(error).__name__}: {error}")
+                self._bus.send_to_dead_letter_queue(letter.model_dump_json(), f"{type(error).__name__}: {error}")
 
     def _publish(
         self,
@@ -371,7 +371,7 @@ def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: Exceptio
     return [AttributedHour(HourRecord(cluster.name, hour, "incomplete", None, None, notes=(reason,))) for hour in hours]
 
 
-def publish_hour_published(bus: MessageBus, manifest: Manifest, origin: Origin, correlation_id: str) -> None:
+def publish_hour_published(bus: MessageBus, manifest: Manifest, origin: AttributionOrigin, correlation_id: str) -> None:
     """Publish the event that a new version of an hour is current. Pending adjustments change no figure and have none.
 
     Raises:

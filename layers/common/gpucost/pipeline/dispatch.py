@@ -7,7 +7,14 @@ from datetime import datetime, timedelta
 from gpucost.core.errors import SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour, month_of
 from gpucost.core.ledger import Manifest, due_hours
-from gpucost.runtime.messages import MAX_HOURS_PER_MESSAGE, ClusterState, HoursDue, Origin, ScheduledTick, Tick
+from gpucost.runtime.messages import (
+    MAX_HOURS_PER_MESSAGE,
+    AttributionOrigin,
+    ClusterState,
+    HoursDue,
+    ScheduledTick,
+    Tick,
+)
 from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.hour_versions import HourVersions
 from gpucost.storage.ledger import Ledger
@@ -51,7 +58,7 @@ class DueHours:
 
     manifests: Sequence[Manifest]
     """Of the checked hours that the schedule requested."""
-    by_origin: Mapping[Origin, Sequence[datetime]]
+    by_origin: Mapping[AttributionOrigin, Sequence[datetime]]
     """In order, by the queue that they go to: hours that a backfill requested are retried in the backfill queue."""
     previous: Mapping[datetime, Manifest] = field(default_factory=dict)
     """Manifests of hours that were tried before."""
@@ -160,7 +167,7 @@ def _clusters(stored: StoredSettings, newest: datetime, search_period: timedelta
 
 
 def due_messages(
-    cluster: str, hours: Sequence[datetime], *, settings_version: int, origin: Origin, correlation_id: str
+    cluster: str, hours: Sequence[datetime], *, settings_version: int, origin: AttributionOrigin, correlation_id: str
 ) -> list[HoursDue]:
     """Build the messages for hours of one cluster, each with at most 24 consecutive hours.
 

@@ -56,12 +56,12 @@ class RestateService:
             # At least the newest version, so that a late or repeated message does not apply older settings again.
             settings_version = max(stored.version, self._settings_store.newest().version)
         results = []
-        for hour in message.starts():
+        for hour in message.hour_starts():
             result = self._restate(message, hour, settings_version)
             if result is not None:
                 publish_hour_published(self._bus, result.manifest, message.origin, message.correlation_id)
                 results.append(result)
-        roll_up(self._rollups, message.cluster, message.starts(), self._clock(), self._retention())
+        roll_up(self._rollups, message.cluster, message.hour_starts(), self._clock(), self._retention())
         return results
 
     def _restate(self, message: HoursToRestate, hour: datetime, settings_version: int | None) -> HourResult | None:

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from threading import Event, Thread
 from typing import TypeVar
 
-_TICK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 """How often running work checks its deadline, which can be cancelled."""
 Result = TypeVar("Result")
 
@@ -66,7 +66,7 @@ def run_within(deadline: Deadline, work: Callable[[], Result]) -> Result:
         if deadline.has_passed():
             raise TimeoutError
         try:
-            return outcome.result(min(_TICK_SECONDS, deadline.remaining()))
+            return outcome.result(min(_POLL_SECONDS, deadline.remaining()))
         except TimeoutError:
             continue  # of this wait, or of the work itself, which `result` raises once more
     return outcome.result()

@@ -90,10 +90,10 @@ class Evaluation(NamedTuple):
 class EvaluationState(NamedTuple):
     """The state of an alert before the oldest evaluation that is kept."""
 
-    firing: bool = False
-    breach_run: int = 0
+    is_firing: bool = False
+    consecutive_breach_hours: int = 0
     """Consecutive hours in breach."""
-    clear_run: int = 0
+    consecutive_clear_hours: int = 0
     """Consecutive hours without a breach."""
 
 
@@ -156,7 +156,7 @@ class AlertGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class EvaluationCursor:
     """How far a scope is evaluated, and on which versions of its hours."""
 
     scope: str
