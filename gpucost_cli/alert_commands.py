@@ -46,7 +46,7 @@ def list_alerts(stack: str, output_format: str) -> None:
     """
     from gpucost.features.alerting.schemas import active_alert
 
-    active = _queries(stack).active()
+    active = _queries(stack).active_alerts()
     if output_format == "json":
         _print_json([active_alert(listed) for listed in active])
         return

@@ -223,7 +223,7 @@ def test_connection_is_reused_until_it_is_closed() -> None:
         assert get(http, server.url).body == b"ok"
         assert get(http, server.url).body == b"ok"
         assert server.connections == 1
-        while http._idle[0].is_connected:
+        while http._idle_connections[0].is_connected:
             time.sleep(0.01)
         assert get(http, server.url).body == b"ok"
     assert server.connections == 2

@@ -99,7 +99,7 @@ def test_silences_need_matchers_a_comment_and_an_end(table: DynamoTable) -> None
 def test_pending_alert_cannot_be_acknowledged(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules(RULES[0]))
     fleet.publish_and_close(0, IDLE)
-    (pending,) = alert_queries(fleet).active()
+    (pending,) = alert_queries(fleet).active_alerts()
     assert pending.alert.phase == "pending"
     with pytest.raises(NotFoundError):
         alert_queries(fleet).acknowledge(pending.id, author="alice")

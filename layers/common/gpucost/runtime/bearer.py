@@ -22,12 +22,12 @@ class BearerAuth(AuthBase):
 
     Args:
         secret: the secret's name.
-        read: returns a secret's value.
+        secret_value: returns a secret's value.
     """
 
-    def __init__(self, secret: str, read: Callable[[str], str]) -> None:
+    def __init__(self, secret: str, secret_value: Callable[[str], str]) -> None:
         self._secret = secret
-        self._read = read
+        self._secret_value = secret_value
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
         """Add the token to a request.
@@ -47,7 +47,7 @@ class BearerAuth(AuthBase):
 
     def _origin_and_token(self) -> tuple[WebOrigin, str]:
         try:
-            document = json.loads(self._read(self._secret))
+            document = json.loads(self._secret_value(self._secret))
             url, token = document["url"], document["token"].strip()
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
             raise SourceError(

@@ -73,8 +73,8 @@ class BoundedHttp:
 
     def __init__(self, url: str) -> None:
         self._origin = origin_of(url)
-        self._idle: list[HTTPConnection] = []
-        weakref.finalize(self, _close_all, self._idle)
+        self._idle_connections: list[HTTPConnection] = []
+        weakref.finalize(self, _close_all, self._idle_connections)
 
     def send(
         self, make_request: Callable[[], PreparedRequest], *, deadline: Deadline, limit: int, truncate: bool = False
@@ -110,15 +110,15 @@ class BoundedHttp:
             return HttpResponse(response.status, response.reason or "", response.headers, body)
         finally:
             if is_reusable:
-                self._idle.append(connection)
+                self._idle_connections.append(connection)
             else:
                 if response is not None:
                     response.close()
                 connection.close()
 
     def _connection(self) -> HTTPConnection:
-        while self._idle:
-            connection = self._idle.pop()
+        while self._idle_connections:
+            connection = self._idle_connections.pop()
             if connection.is_connected:
                 return connection
             connection.close()

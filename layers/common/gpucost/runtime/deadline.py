@@ -24,7 +24,7 @@ class Deadline:
         self._end = time.monotonic() + seconds
         self._within = within
         self._ended = Event()
-        self.reason = ""
+        self.cancel_reason = ""
         """Why the deadline was cancelled."""
 
     def remaining(self) -> float:
@@ -39,7 +39,7 @@ class Deadline:
     def cancel(self, reason: str) -> None:
         """End the work now, because it has failed and further attempts would only take time."""
         if not self._ended.is_set():
-            self.reason = reason
+            self.cancel_reason = reason
             self._ended.set()
 
     def wait(self, seconds: float) -> None:

@@ -22,11 +22,11 @@ class AmpAlertHandler:
     """Applies alerts that AMP's alert manager sent.
 
     Args:
-        states: stored alert states.
+        state_store: stored alert states.
     """
 
-    def __init__(self, states: AlertStateStore) -> None:
-        self._states = states
+    def __init__(self, state_store: AlertStateStore) -> None:
+        self._state_store = state_store
 
     def handle(self, settings: SettingsWithAlerts, message: ExternalAlerts) -> None:
         """Store which alerts fire, and notify changes: all receivers if there is no rule of kind `external`.
@@ -36,13 +36,13 @@ class AmpAlertHandler:
         """
         rules = fleet_scope_rules(settings)
         external_rules = {name: rule for name, rule in rules.items() if isinstance(rule, ExternalRule)}
-        update = ScopeUpdate(self._states.load(FLEET_SCOPE), settings.alerts, rules)
+        update = ScopeUpdate(self._state_store.load(FLEET_SCOPE), settings.alerts, rules)
         for alert in message.alerts:
             for name, rule in external_rules.items():
                 subject = _subject_from_labels(alert)
                 if rule.covers(subject):
                     _apply_external_alert(update, name, rule, subject, alert)
-        update.save(self._states)
+        update.save(self._state_store)
 
 
 def fleet_scope_rules(settings: SettingsWithAlerts) -> dict[str, RuleSettings]:
@@ -55,26 +55,26 @@ def fleet_scope_rules(settings: SettingsWithAlerts) -> dict[str, RuleSettings]:
 
 
 def _apply_external_alert(
-    update: ScopeUpdate, name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert
+    update: ScopeUpdate, rule_name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert
 ) -> None:
-    active = next((stored for stored in update.alerts_of_rule(name) if stored.subject == subject), None)
+    active = next((stored for stored in update.alerts_of_rule(rule_name) if stored.subject == subject), None)
     started_at = alert.starts_at.astimezone(UTC)
     if alert.status == "resolved":
         if active is not None and active.since <= started_at:
-            update.add_notification(_notification(name, rule, subject, alert, "resolved"))
+            update.add_notification(_notification(rule_name, rule, subject, alert, "resolved"))
             update.discard_alert(active)
         return
     if active is None:
-        notification = _notification(name, rule, subject, alert, "firing")
+        notification = _notification(rule_name, rule, subject, alert, "firing")
         update.add_notification(notification)
         notified_at = floor_hour(started_at)
         update.add_external_alert(
-            Alert(name, subject, "firing", started_at, (), notified_at=notified_at, notification=notification)
+            Alert(rule_name, subject, "firing", started_at, (), notified_at=notified_at, notification=notification)
         )
 
 
 def _notification(
-    name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert, event: EventType
+    rule_name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert, event: EventType
 ) -> Notification:
     started_at = alert.starts_at.astimezone(UTC)
     severities: dict[str, Severity] = {"info": "info", "warning": "warning", "critical": "critical"}
@@ -83,10 +83,10 @@ def _notification(
     # A rule can fire several times within an hour: the id needs the exact time.
     suffix = f"{started_at:%M%S}{started_at.microsecond // 1000:03d}"
     return Notification(
-        id=f"{notification_id(name, subject, hour, event)}/{suffix}",
+        id=f"{notification_id(rule_name, subject, hour, event)}/{suffix}",
         event=event,
         kind="external",
-        rule=name,
+        rule=rule_name,
         severity=rule.severity or label,
         subject=subject,
         since=started_at,

@@ -26,7 +26,7 @@ class Delivery:
     """Sends the outboxes of alert groups.
 
     Args:
-        states: where groups are stored.
+        state_store: where groups are stored.
         notifiers: by receiver key.
         muting: what mutes notifications now.
         clock: the time now.
@@ -36,9 +36,9 @@ class Delivery:
     """
 
     def __init__(
-        self, states: AlertStateStore, notifiers: Mapping[str, Notifier], muting: Muting, clock: Clock
+        self, state_store: AlertStateStore, notifiers: Mapping[str, Notifier], muting: Muting, clock: Clock
     ) -> None:
-        self._states = states
+        self._state_store = state_store
         self._notifiers = notifiers
         self._muting = muting
         self._clock = clock
@@ -59,7 +59,7 @@ class Delivery:
         if current == group and not self._next_batch(group):
             return None
         try:
-            return self._states.save_group(replace(current, delivery_lease_until=now + LEASE))
+            return self._state_store.save_group(replace(current, delivery_lease_until=now + LEASE))
         except ConflictError:
             return None  # the other writer delivers
 
@@ -118,7 +118,7 @@ class Delivery:
             )
             lease = self._clock() + LEASE if self._next_batch(rest) else None
             try:
-                return self._states.save_group(replace(rest, delivery_lease_until=lease))
+                return self._state_store.save_group(replace(rest, delivery_lease_until=lease))
             except ConflictError:
                 stored = self._reload_group(group)
                 if stored is None:
@@ -127,7 +127,7 @@ class Delivery:
         raise ConflictError(f"the outbox of {group.owner!r} in {group.scope!r} changed {MAX_SAVE_ATTEMPTS} times")
 
     def _reload_group(self, group: AlertGroup) -> AlertGroup | None:
-        groups = self._states.load(group.scope).groups
+        groups = self._state_store.load(group.scope).groups
         return next((stored for stored in groups if stored.owner == group.owner), None)
 
 

@@ -18,7 +18,7 @@ from gpucost.features.alerting.scope_update import notification_id
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import DigestRule, RuleSettings
 
-MAX_DELAY = timedelta(days=2)
+MAX_DIGEST_DELAY = timedelta(days=2)
 """A digest that could not be sent for this long is skipped: last week's figures are of no use on Friday."""
 TOP_WASTERS_LISTED = 3
 
@@ -62,12 +62,12 @@ class Digests:
             start, end = last_period(rule, at)
             hour, minute = map(int, rule.at.split(":"))
             due_at = datetime.combine(end.date(), time(hour, minute), time_zone_of(self._settings.alerts, rule))
-            if due_at <= at < due_at + MAX_DELAY:
+            if due_at <= at < due_at + MAX_DIGEST_DELAY:
                 yield from self._digests_of_period(name, rule, start, end, reported_digest_periods)
 
     def _digests_of_period(
         self,
-        name: str,
+        rule_name: str,
         rule: DigestRule,
         start: datetime,
         end: datetime,
@@ -85,7 +85,7 @@ class Digests:
         units = [
             unit
             for unit in sorted(sums)
-            if rule.scope.has_unit(unit) and reported_digest_periods(unit).get(name) != period
+            if rule.scope.has_unit(unit) and reported_digest_periods(unit).get(rule_name) != period
         ]
         if not units:
             return
@@ -96,8 +96,8 @@ class Digests:
             costs, previous = sums[unit], previous_sums.get(unit)
             subject = Subject(business_unit=unit)
             notification = Notification(
-                id=notification_id(name, subject, start, "digest"),
-                event="digest", kind="digest", rule=name, severity=rule.effective_severity, subject=subject,
+                id=notification_id(rule_name, subject, start, "digest"),
+                event="digest", kind="digest", rule=rule_name, severity=rule.effective_severity, subject=subject,
                 since=start, hour=end - HOUR, threshold="",
                 figures={
                     "cost_usd": to_decimal(costs.allocated_usd),
@@ -109,7 +109,7 @@ class Digests:
                 currency=next(iter(_currencies(days)), self._settings.pricing.currency),
                 workloads=top_wasters.get(unit, ()), note=recommendations.get(unit, ""),
             )  # fmt: skip
-            yield DueDigest(name, period, notification)
+            yield DueDigest(rule_name, period, notification)
 
     def _top_wasters(
         self, clusters: Sequence[str], start: datetime, end: datetime

@@ -15,7 +15,7 @@ from gpucost.storage.ports import PublishedHours
 
 CROSS_CLUSTER_WASTE_SCOPE = "*hours"
 """The scope of waste rules over several clusters. No cluster can have this name."""
-MAX_HOURS_WAITED = 3
+MAX_CLUSTER_WAIT_HOURS = 3
 """For how many hours a sum over clusters waits for the last of them."""
 MIN_VERSIONS_KEPT = 24
 """For how many hours, at least, the cursor keeps versions, to detect restated hours."""
@@ -26,12 +26,12 @@ class HourlyRuleEvaluator:
 
     Args:
         ledger: published hours.
-        states: stored alert states.
+        state_store: stored alert states.
     """
 
-    def __init__(self, ledger: PublishedHours, states: AlertStateStore) -> None:
+    def __init__(self, ledger: PublishedHours, state_store: AlertStateStore) -> None:
         self._ledger = ledger
-        self._states = states
+        self._state_store = state_store
 
     def evaluate_cluster(self, settings: SettingsWithAlerts, cluster: str, newest: datetime) -> None:
         """Evaluate all rules of one cluster through an hour.
@@ -40,7 +40,7 @@ class HourlyRuleEvaluator:
             ConflictError: another writer was first; evaluating again is safe.
         """
         rules = hourly_rules(settings, cluster)
-        states = self._states.load(cluster)
+        states = self._state_store.load(cluster)
         if rules or states.groups:
             self._evaluate_through(settings, states, rules, [cluster], cluster, newest)
 
@@ -51,7 +51,7 @@ class HourlyRuleEvaluator:
             ConflictError: another writer was first; evaluating again is safe.
         """
         rules = cross_cluster_waste_rules(settings)
-        states = self._states.load(CROSS_CLUSTER_WASTE_SCOPE)
+        states = self._state_store.load(CROSS_CLUSTER_WASTE_SCOPE)
         if rules or states.groups:
             clusters = [cluster.name for cluster in settings.clusters]
             self._evaluate_through(settings, states, rules, clusters, "", newest)
@@ -77,7 +77,7 @@ class HourlyRuleEvaluator:
         evaluated_through = states.cursor.evaluated_through
         for hour in hours:
             by_cluster = {name: by_hour[hour] for name, by_hour in summaries.items() if hour in by_hour}
-            if cluster == "" and len(by_cluster) < len(clusters) and hour > newest - MAX_HOURS_WAITED * HOUR:
+            if cluster == "" and len(by_cluster) < len(clusters) and hour > newest - MAX_CLUSTER_WAIT_HOURS * HOUR:
                 break  # the missing cluster may still publish it
             figures_by_clusters: dict[tuple[str, ...], HourFigures] = {}
             for name, rule in rules.items():
@@ -98,11 +98,11 @@ class HourlyRuleEvaluator:
             elif cluster == "":
                 evaluated_through = hour
         if evaluated_through is not None:
-            update.save(self._states, evaluated_through)
+            update.save(self._state_store, evaluated_through)
             kept_versions = _versions_to_keep(versions, update.all_alerts(), evaluated_through)
             cursor = EvaluationCursor(states.cursor.scope, evaluated_through, kept_versions, states.cursor.version)
             if cursor != states.cursor:
-                self._states.save_cursor(cursor)
+                self._state_store.save_cursor(cursor)
 
     def _apply_restated_hours(
         self,

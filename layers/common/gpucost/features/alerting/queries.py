@@ -40,7 +40,7 @@ class AlertQueries:
 
     Args:
         settings_store: the settings document, for the names of clusters.
-        states: stored alert states.
+        state_store: stored alert states.
         history: recorded notifications.
         silences: stored silences.
         clock: the time now.
@@ -49,13 +49,13 @@ class AlertQueries:
     def __init__(
         self,
         settings_store: SettingsStore[SettingsWithAlerts],
-        states: AlertStateStore,
+        state_store: AlertStateStore,
         history: AlertHistory,
         silences: SilenceStore,
         clock: Clock,
     ) -> None:
         self._settings_store = settings_store
-        self._states = states
+        self._state_store = state_store
         self._history = history
         self._silences = silences
         self._clock = clock
@@ -64,7 +64,7 @@ class AlertQueries:
         """Return the time that decides whether silences are active."""
         return self._clock()
 
-    def active(self) -> list[ListedAlert]:
+    def active_alerts(self) -> list[ListedAlert]:
         """List pending and firing alerts: firing ones first, then the oldest first.
 
         Raises:
@@ -74,7 +74,7 @@ class AlertQueries:
         silences = [silence for silence in self._silences.all() if silence.is_active(now)]
         listed = []
         for scope in self._scopes():
-            for group in self._states.load(scope).groups:
+            for group in self._state_store.load(scope).groups:
                 for alert in group.alerts:
                     silenced_by = tuple(
                         silence.id for silence in silences if silence.matches(alert.rule, alert.subject)
@@ -162,7 +162,7 @@ class AlertQueries:
             acknowledged = replace(alert, acknowledged_by=author, acknowledged_at=self._clock().replace(microsecond=0))
             others = (other for other in group.alerts if other.key != alert.key)
             try:
-                self._states.save_group(group.with_alerts([acknowledged, *others]))
+                self._state_store.save_group(group.with_alerts([acknowledged, *others]))
             except ConflictError:
                 continue
             return ListedAlert(wanted_id, scope, acknowledged, ())
@@ -170,7 +170,7 @@ class AlertQueries:
 
     def _find_firing_alert(self, wanted_id: str) -> tuple[str, AlertGroup, Alert]:
         for scope in self._scopes():
-            for group in self._states.load(scope).groups:
+            for group in self._state_store.load(scope).groups:
                 for alert in group.alerts:
                     if alert.phase == "firing" and alert_id(scope, alert) == wanted_id:
                         return scope, group, alert

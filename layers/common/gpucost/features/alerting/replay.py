@@ -27,13 +27,13 @@ MAX_REPLAY_PERIOD = timedelta(days=62)
 
 
 def replay(
-    inputs: RuleInputs, stored: StoredSettings[SettingsWithAlerts], start: datetime, end: datetime
+    inputs: RuleInputs, stored_settings: StoredSettings[SettingsWithAlerts], start: datetime, end: datetime
 ) -> Iterator[Notification]:
     """Yield the notifications that a document's rules would have caused in the hours of `[start, end)`, in order.
 
     Args:
         inputs: what rules read. Price ages and dead letters of the past are not available, and cause no alerts.
-        stored: the document to try.
+        stored_settings: the document to try.
         start: first hour; no alert is pending then.
         end: end of the period.
 
@@ -43,7 +43,7 @@ def replay(
     hours = hours_between(start, end)
     if not hours or end - start > MAX_REPLAY_PERIOD:
         raise InvalidInputError(f"the period must be 1 hour to {MAX_REPLAY_PERIOD.days} days long")
-    settings = stored.settings
+    settings = stored_settings.settings
     rollups = _PastRollups(inputs, start)
     past_inputs = replace(
         inputs,
@@ -79,7 +79,7 @@ def replay(
             for cluster, published_hours in published.items()
         )
         tick = Tick(scheduled_time=hour + HOUR, clusters=cluster_states, correlation_id="replay")
-        scheduled.evaluate(replace(stored, settings=scheduled_settings, refused=()), tick)
+        scheduled.evaluate(replace(stored_settings, settings=scheduled_settings, refused=()), tick)
         yield from alert_states.take_notifications()
 
 
@@ -149,7 +149,7 @@ class _InMemorySpendStore:
 
     def __init__(self, inputs: RuleInputs, settings: SettingsWithAlerts) -> None:
         self._inputs = inputs
-        self._price_sources = pricing_fingerprint(settings)
+        self._pricing_fingerprint = pricing_fingerprint(settings)
         self._parts: dict[tuple[str, datetime, int], PartialMonthSpend] = {}
         self._days: dict[tuple[str, datetime], DayToDateSpend | None] = {}
 
@@ -175,7 +175,7 @@ class _InMemorySpendStore:
         if sum(1 for summary in summaries if summary.totals is not None) < (hour + HOUR - start) // HOUR:
             return None
         units = sum_by(costs for summary in summaries for costs in costs_by_unit(summary).items())
-        return DayToDateSpend(units, self._price_sources)
+        return DayToDateSpend(units, self._pricing_fingerprint)
 
 
 def _without_price_age_checks(settings: SettingsWithAlerts) -> object:

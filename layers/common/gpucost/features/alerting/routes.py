@@ -47,7 +47,7 @@ def add_alert_routes(app: APIGatewayHttpResolver, queries: Callable[[], AlertQue
         """
         period = parse_period(start, end, window, queries().now(), parse=parse_moment_parameter)
         scope = scope_of_caller(app)
-        active = [listed for listed in queries().active() if scope.covers(listed.alert.subject.business_unit)]
+        active = [listed for listed in queries().active_alerts() if scope.covers(listed.alert.subject.business_unit)]
         history = [
             notification
             for notification in queries().notifications(period.start, period.end)

@@ -56,7 +56,7 @@ class HourFigures:
         """All nodes."""
         return [node for summary in self._summaries for node in self._ledger.nodes(summary.cluster, self.hour)[0]]
 
-    def lines(self, unit: str) -> Sequence[Line]:
+    def lines_of_unit(self, unit: str) -> Sequence[Line]:
         """Return a business unit's lines."""
         if self._all_lines is not None:
             return self._all_lines.get(unit, ())
@@ -66,9 +66,9 @@ class HourFigures:
             ]
         return self._lines[unit]
 
-    def prefetch_lines(self, units: int) -> None:
+    def prefetch_lines(self, unit_count: int) -> None:
         """Read all lines at once if that costs less than reading those of this many business units one by one."""
-        if units <= MAX_SINGLE_UNIT_READS or self._all_lines is not None:
+        if unit_count <= MAX_SINGLE_UNIT_READS or self._all_lines is not None:
             return
         by_unit: dict[str, list[Line]] = {}
         for summary in self._summaries:
@@ -78,25 +78,25 @@ class HourFigures:
 
 
 def evaluate_rule(
-    rule: RuleSettings, settings: SettingsWithAlerts, hour_figures: HourFigures, active: Sequence[Alert]
+    rule: RuleSettings, settings: SettingsWithAlerts, hour_figures: HourFigures, active_alerts: Sequence[Alert]
 ) -> Iterator[Finding]:
     """Evaluate a rule in an hour, for every subject that breaches it or that has an active alert.
 
     Thresholds in money do not apply to hours in another currency, for example from before a settings change.
     """
     if isinstance(rule, IdleWorkloadRule):
-        yield from _idle_workload_findings(rule, hour_figures, active)
+        yield from _idle_workload_findings(rule, hour_figures, active_alerts)
     elif hour_figures.currency != settings.pricing.currency:
         return
     elif isinstance(rule, WasteRule):
-        yield from _waste_findings(rule, settings, hour_figures, active)
+        yield from _waste_findings(rule, settings, hour_figures, active_alerts)
     elif isinstance(rule, UnallocatedRule):
-        yield from _unallocated_findings(rule, hour_figures, active)
+        yield from _unallocated_findings(rule, hour_figures, active_alerts)
 
 
-def sum_by_business_unit(groups: FactTable[tuple[str, str]], has_namespace: Callable[[str], bool]) -> FactTable[str]:
+def sum_by_business_unit(costs: FactTable[tuple[str, str]], has_namespace: Callable[[str], bool]) -> FactTable[str]:
     """Sum the costs of selected namespaces by business unit."""
-    return groups.select(key for key in groups if has_namespace(key[1])).group_by(itemgetter(0))
+    return costs.select(key for key in costs if has_namespace(key[1])).group_by(itemgetter(0))
 
 
 def firing_policy(rule: RuleSettings) -> FiringPolicy:
@@ -105,7 +105,7 @@ def firing_policy(rule: RuleSettings) -> FiringPolicy:
 
 
 def _waste_findings(
-    rule: WasteRule, settings: SettingsWithAlerts, hour_figures: HourFigures, active: Sequence[Alert]
+    rule: WasteRule, settings: SettingsWithAlerts, hour_figures: HourFigures, active_alerts: Sequence[Alert]
 ) -> Iterator[Finding]:
     units = (
         sum_by_business_unit(hour_figures.costs_by_unit_and_namespace, rule.scope.has_namespace)
@@ -113,7 +113,7 @@ def _waste_findings(
         else hour_figures.costs_by_unit
     )
     has_estimates = not set(settings.utilization.sources) <= MEASURED_UTILIZATION_SOURCES
-    for unit in _units_with_costs_or_alerts(units, active):
+    for unit in _units_with_costs_or_alerts(units, active_alerts):
         if not rule.scope.has_unit(unit):
             continue
         subject = Subject(hour_figures.cluster, unit)
@@ -122,7 +122,7 @@ def _waste_findings(
         is_breach = thresholds.breached_by(costs)
         if is_breach and has_estimates:
             costs = _sum_with_estimates_unmeasured(
-                line for line in hour_figures.lines(unit) if rule.scope.has_namespace(line.namespace)
+                line for line in hour_figures.lines_of_unit(unit) if rule.scope.has_namespace(line.namespace)
             )
             is_breach = thresholds.breached_by(costs)
         yield Finding(
@@ -133,15 +133,17 @@ def _waste_findings(
 
 
 def _idle_workload_findings(
-    rule: IdleWorkloadRule, hour_figures: HourFigures, active: Sequence[Alert]
+    rule: IdleWorkloadRule, hour_figures: HourFigures, active_alerts: Sequence[Alert]
 ) -> Iterator[Finding]:
     watched: dict[str, set[idle.WorkloadKey]] = {}
-    for alert in active:
+    for alert in active_alerts:
         watched.setdefault(alert.subject.business_unit, set()).add(alert.subject[2:5])
     variants = (rule, *(rule.model_copy(update=override.overridden_settings()) for override in rule.overrides))
     all_thresholds = [IdleThresholds(variant.gpus, variant.utilization_percent) for variant in variants]
     units = [
-        unit for unit in _units_with_costs_or_alerts(hour_figures.costs_by_unit, active) if rule.scope.has_unit(unit)
+        unit
+        for unit in _units_with_costs_or_alerts(hour_figures.costs_by_unit, active_alerts)
+        if rule.scope.has_unit(unit)
     ]
     candidates = {
         unit
@@ -153,7 +155,7 @@ def _idle_workload_findings(
     }
     hour_figures.prefetch_lines(len(candidates))
     for unit in units:
-        workloads = idle.sum_by_workload(hour_figures.lines(unit)) if unit in candidates else {}
+        workloads = idle.sum_by_workload(hour_figures.lines_of_unit(unit)) if unit in candidates else {}
         for key in sorted(workloads.keys() | watched.get(unit, set())):
             subject = idle.workload_subject(hour_figures.cluster, unit, key)
             finding = _idle_workload_finding(rule, hour_figures, subject, workloads.get(key, Costs()))
@@ -175,10 +177,10 @@ def _idle_workload_finding(
 
 
 def _unallocated_findings(
-    rule: UnallocatedRule, hour_figures: HourFigures, active: Sequence[Alert]
+    rule: UnallocatedRule, hour_figures: HourFigures, active_alerts: Sequence[Alert]
 ) -> Iterator[Finding]:
     pools = unallocated.capacity_by_node_pool(hour_figures.nodes)
-    for name in sorted(pools.keys() | {alert.subject.node_pool for alert in active}):
+    for name in sorted(pools.keys() | {alert.subject.node_pool for alert in active_alerts}):
         if not rule.scope.has_node_pool(name):
             continue
         subject = Subject(hour_figures.cluster, node_pool=name)
@@ -192,8 +194,8 @@ def _unallocated_findings(
         )  # fmt: skip
 
 
-def _units_with_costs_or_alerts(units: Iterable[str], active: Sequence[Alert]) -> list[str]:
-    return sorted({*units, *(alert.subject.business_unit for alert in active)})
+def _units_with_costs_or_alerts(units: Iterable[str], active_alerts: Sequence[Alert]) -> list[str]:
+    return sorted({*units, *(alert.subject.business_unit for alert in active_alerts)})
 
 
 def _sum_with_estimates_unmeasured(lines: Iterable[Line]) -> Costs:
@@ -204,4 +206,4 @@ def _sum_with_estimates_unmeasured(lines: Iterable[Line]) -> Costs:
 def _top_wasters_reader(
     hour_figures: HourFigures, unit: str, has_namespace: Callable[[str], bool]
 ) -> Callable[[], tuple[WastefulWorkload, ...]]:
-    return lambda: idle.top_wasters(line for line in hour_figures.lines(unit) if has_namespace(line.namespace))
+    return lambda: idle.top_wasters(line for line in hour_figures.lines_of_unit(unit) if has_namespace(line.namespace))

@@ -34,22 +34,22 @@ class ScheduledRuleEvaluator:
 
     Args:
         inputs: what rules read.
-        states: stored alert states.
+        state_store: stored alert states.
     """
 
-    def __init__(self, inputs: RuleInputs, states: AlertStateStore) -> None:
+    def __init__(self, inputs: RuleInputs, state_store: AlertStateStore) -> None:
         self._inputs = inputs
-        self._states = states
+        self._state_store = state_store
 
-    def evaluate(self, stored: StoredSettings[SettingsWithAlerts], message: Tick) -> None:
+    def evaluate(self, stored_settings: StoredSettings[SettingsWithAlerts], message: Tick) -> None:
         """Evaluate a tick once; the same or an older tick changes nothing.
 
         Raises:
             ConflictError: another writer was first; evaluating again is safe.
             SourceError: the ledger could not be read.
         """
-        settings, at = stored.settings, floor_hour(message.scheduled_time)
-        states = self._states.load(FLEET_SCOPE)
+        settings, at = stored_settings.settings, floor_hour(message.scheduled_time)
+        states = self._state_store.load(FLEET_SCOPE)
         evaluated_through = states.cursor.evaluated_through
         rules = fleet_scope_rules(settings)
         if evaluated_through is not None and at <= evaluated_through:
@@ -59,7 +59,7 @@ class ScheduledRuleEvaluator:
         update = ScopeUpdate(states, settings.alerts, rules)
         spend = SpendRuleEvaluator(self._inputs, settings, at)
         for name, rule in rules.items():
-            for finding in self._findings(name, rule, stored, message, spend, update):
+            for finding in self._findings(name, rule, stored_settings, message, spend, update):
                 update.apply_finding(name, finding)
         digest_periods: dict[str, dict[str, str]] = {}
         digests = Digests(self._inputs, settings)
@@ -67,8 +67,8 @@ class ScheduledRuleEvaluator:
             update.add_notification(notification)
             digest_periods.setdefault(notification.subject.business_unit, {})[name] = period
         spend.save_days_to_date()
-        update.save(self._states, at, digest_periods)
-        self._states.save_cursor(replace(update.cursor, evaluated_through=at))
+        update.save(self._state_store, at, digest_periods)
+        self._state_store.save_cursor(replace(update.cursor, evaluated_through=at))
 
     def repeat_notifications(
         self, settings: SettingsWithAlerts, states: ScopeStates, at: datetime, muting: Muting
@@ -92,28 +92,28 @@ class ScheduledRuleEvaluator:
                 continue
             if not muting.mutes(alert.notification):
                 update.repeat_notification(alert, at)
-        return states.groups if not update.save(self._states) else self._states.load(scope).groups
+        return states.groups if not update.save(self._state_store) else self._state_store.load(scope).groups
 
     def _findings(
         self,
-        name: str,
+        rule_name: str,
         rule: RuleSettings,
-        stored: StoredSettings[SettingsWithAlerts],
+        stored_settings: StoredSettings[SettingsWithAlerts],
         message: Tick,
-        spend: SpendRuleEvaluator,
+        spend_evaluator: SpendRuleEvaluator,
         update: ScopeUpdate,
     ) -> Iterator[Finding]:
         if isinstance(rule, BudgetRule):
-            yield from spend.budget_findings(name, rule, update)
+            yield from spend_evaluator.budget_findings(rule_name, rule, update)
         elif isinstance(rule, SpendChangeRule):
-            yield from spend.spend_change_findings(name, rule, update)
+            yield from spend_evaluator.spend_change_findings(rule_name, rule, update)
         elif isinstance(rule, DataRule):
-            yield from self._data_findings(rule, stored, message)
+            yield from self._data_findings(rule, stored_settings, message)
 
     def _data_findings(
-        self, rule: DataRule, stored: StoredSettings[SettingsWithAlerts], message: Tick
+        self, rule: DataRule, stored_settings: StoredSettings[SettingsWithAlerts], message: Tick
     ) -> Iterator[Finding]:
-        at, settings = floor_hour(message.scheduled_time), stored.settings
+        at, settings = floor_hour(message.scheduled_time), stored_settings.settings
         finding = DataFindingFactory(rule, at, settings.pricing.currency)
         for state in message.clusters:
             if not rule.scope.has_cluster(state.cluster):
@@ -155,7 +155,12 @@ class ScheduledRuleEvaluator:
             )  # fmt: skip
         if rule.invalid_settings:
             yield finding(
-                "", "settings", bool(stored.refused), "settings that cannot be read", {}, " ".join(stored.refused)
+                "",
+                "settings",
+                bool(stored_settings.refused),
+                "settings that cannot be read",
+                {},
+                " ".join(stored_settings.refused),
             )
 
     def _count_suspect_samples(self, cluster: str, at: datetime) -> tuple[int | None, str]:
@@ -190,7 +195,7 @@ class DataFindingFactory:
     def __init__(self, rule: DataRule, at: datetime, currency: str) -> None:
         self._at = at
         self._currency = currency
-        self._policy = firing_policy(rule)
+        self._firing_policy = firing_policy(rule)
 
     def __call__(
         self,
@@ -203,7 +208,7 @@ class DataFindingFactory:
     ) -> Finding:
         """Make a finding of a cluster, or of the service if `cluster` is empty."""
         subject = Subject(cluster, detail=detail)
-        return Finding(subject, self._at, is_breach, threshold, figures, self._currency, self._policy, note=note)
+        return Finding(subject, self._at, is_breach, threshold, figures, self._currency, self._firing_policy, note=note)
 
 
 def rules_of_alert_scope(settings: SettingsWithAlerts, scope: str) -> dict[str, RuleSettings]:

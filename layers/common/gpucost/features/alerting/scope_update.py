@@ -146,14 +146,14 @@ class ScopeUpdate:
 
     def save(
         self,
-        states: AlertStateStore,
+        state_store: AlertStateStore,
         evaluated_through: datetime | None = None,
         digest_periods: dict[str, dict[str, str]] | None = None,
     ) -> int:
         """Write every group that changed, with its messages, and return how many groups were written.
 
         Args:
-            states: where to write.
+            state_store: where to write.
             evaluated_through: the newest hour that was evaluated; None: no further hour.
             digest_periods: the periods that were reported now, by owner and rule.
 
@@ -174,7 +174,7 @@ class ScopeUpdate:
                 group = replace(group, digest_periods=tuple(sorted(periods.items())))
             if group != stored:
                 hours = [hour for hour in (evaluated_through, stored.evaluated_through) if hour is not None]
-                states.save_group(replace(group, evaluated_through=max(hours, default=None)))
+                state_store.save_group(replace(group, evaluated_through=max(hours, default=None)))
                 saved += 1
         return saved
 
@@ -218,13 +218,13 @@ class ScopeUpdate:
         else:
             alerts[alert.key] = alert
 
-    def _notification(self, name: str, finding: Finding, event: EventType, since: datetime) -> Notification:
-        rule = self._rules[name]
+    def _notification(self, rule_name: str, finding: Finding, event: EventType, since: datetime) -> Notification:
+        rule = self._rules[rule_name]
         return Notification(
-            id=notification_id(name, finding.subject, finding.hour, event),
+            id=notification_id(rule_name, finding.subject, finding.hour, event),
             event=event,
             kind=rule.kind,
-            rule=name,
+            rule=rule_name,
             severity=rule.effective_severity,
             subject=finding.subject,
             since=since,

@@ -34,7 +34,7 @@ class AlertService:
     Args:
         settings_store: the settings document.
         inputs: what rules read.
-        states: stored alert states.
+        state_store: stored alert states.
         history: records every notification.
         silences: stored silences.
         notifiers: makes the notifiers of the settings' receivers.
@@ -45,21 +45,21 @@ class AlertService:
         self,
         settings_store: SettingsStore[SettingsWithAlerts],
         inputs: RuleInputs,
-        states: AlertStateStore,
+        state_store: AlertStateStore,
         history: AlertHistory,
         silences: SilenceStore,
         notifiers: MakeNotifiers,
         clock: Clock = _now,
     ) -> None:
         self._settings_store = settings_store
-        self._states = states
+        self._state_store = state_store
         self._history = history
         self._silences = silences
         self._make_notifiers = notifiers
         self._clock = clock
-        self._hourly = HourlyRuleEvaluator(inputs.ledger, states)
-        self._scheduled = ScheduledRuleEvaluator(inputs, states)
-        self._amp_alerts = AmpAlertHandler(states)
+        self._hourly_evaluator = HourlyRuleEvaluator(inputs.ledger, state_store)
+        self._scheduled_evaluator = ScheduledRuleEvaluator(inputs, state_store)
+        self._amp_alert_handler = AmpAlertHandler(state_store)
 
     def handle_hour_published(self, message: HourPublished) -> None:
         """Evaluate all rules of a cluster through an hour, then deliver its outboxes.
@@ -73,7 +73,9 @@ class AlertService:
         stored = self._current_settings()
         if stored is None or stored.settings.cluster(message.cluster) is None:
             return
-        _retry_on_conflict(lambda: self._hourly.evaluate_cluster(stored.settings, message.cluster, message.hour))
+        _retry_on_conflict(
+            lambda: self._hourly_evaluator.evaluate_cluster(stored.settings, message.cluster, message.hour)
+        )
         self._deliver_scope(stored.settings, message.cluster)
 
     def handle_tick(self, message: Tick) -> None:
@@ -87,9 +89,9 @@ class AlertService:
         if stored is None:
             return
         settings, at = stored.settings, floor_hour(message.scheduled_time)
-        _retry_on_conflict(lambda: self._hourly.evaluate_cross_cluster_waste(settings, at - 2 * HOUR))
-        _retry_on_conflict(lambda: self._scheduled.evaluate(stored, message))
-        states_by_scope = {scope: self._states.load(scope) for scope in alert_scopes(settings)}
+        _retry_on_conflict(lambda: self._hourly_evaluator.evaluate_cross_cluster_waste(settings, at - 2 * HOUR))
+        _retry_on_conflict(lambda: self._scheduled_evaluator.evaluate(stored, message))
+        states_by_scope = {scope: self._state_store.load(scope) for scope in alert_scopes(settings)}
         muting = current_muting(settings, self._silences.all(), states_by_scope[FLEET_SCOPE].groups, self._clock())
         groups = {
             scope: self._repeat_notifications(settings, states, at, muting) for scope, states in states_by_scope.items()
@@ -103,10 +105,10 @@ class AlertService:
     ) -> tuple[AlertGroup, ...]:
         """Return a scope's groups, with repeated notifications in their outboxes."""
         try:
-            return self._scheduled.repeat_notifications(settings, states, at, muting)
+            return self._scheduled_evaluator.repeat_notifications(settings, states, at, muting)
         except ConflictError:
             logger.info("another writer changed the alerts: the next tick repeats notifications")
-            return self._states.load(states.cursor.scope).groups
+            return self._state_store.load(states.cursor.scope).groups
 
     def handle_amp_alerts(self, message: ExternalAlerts) -> None:
         """Forward alerts of AMP's alerting rules.
@@ -118,7 +120,7 @@ class AlertService:
         stored = self._current_settings()
         if stored is None:
             return
-        _retry_on_conflict(lambda: self._amp_alerts.handle(stored.settings, message))
+        _retry_on_conflict(lambda: self._amp_alert_handler.handle(stored.settings, message))
         self._deliver_scope(stored.settings, FLEET_SCOPE)
 
     def _current_settings(self) -> StoredSettings[SettingsWithAlerts] | None:
@@ -130,8 +132,8 @@ class AlertService:
 
     def _deliver_scope(self, settings: SettingsWithAlerts, scope: str) -> None:
         now = self._clock()
-        muting = current_muting(settings, self._silences.all(), self._states.load(FLEET_SCOPE).groups, now)
-        _raise_failures(self._deliver(settings, {scope: self._states.load(scope).groups}, muting))
+        muting = current_muting(settings, self._silences.all(), self._state_store.load(FLEET_SCOPE).groups, now)
+        _raise_failures(self._deliver(settings, {scope: self._state_store.load(scope).groups}, muting))
 
     def _deliver(
         self, settings: SettingsWithAlerts, groups: Mapping[str, tuple[AlertGroup, ...]], muting: Muting
@@ -146,7 +148,7 @@ class AlertService:
             }
             for receiver, reason in failures.items():
                 scope_notifiers[receiver] = _FailedReceiverNotifier(reason)
-            delivery = Delivery(self._states, scope_notifiers, muting, self._clock)
+            delivery = Delivery(self._state_store, scope_notifiers, muting, self._clock)
             delivery.deliver(scope_groups)
             failures |= delivery.failures
         return failures

@@ -53,14 +53,14 @@ class SpendRuleEvaluator:
 
     # ------------------------------------------------------------ budgets
 
-    def budget_findings(self, name: str, rule: BudgetRule, update: ScopeUpdate) -> Iterator[Finding]:
+    def budget_findings(self, rule_name: str, rule: BudgetRule, update: ScopeUpdate) -> Iterator[Finding]:
         """Evaluate a budget rule: one finding for each business unit, basis and percentage.
 
         There are none while a cluster's month has amounts in several currencies or a part that is not summed yet.
         """
         start, end = month_bounds(self._newest_expected_hour)
         month = f"{start:%Y-%m}"
-        for alert in update.alerts_of_rule(name):
+        for alert in update.alerts_of_rule(rule_name):
             if not alert.subject.detail.startswith(month):
                 update.discard_alert(alert)  # its month is over
         clusters = [cluster.name for cluster in self._settings.clusters if rule.scope.has_cluster(cluster.name)]
@@ -68,7 +68,7 @@ class SpendRuleEvaluator:
         if len(months) < len(clusters):
             return
         units = {unit for to_date in months for unit in to_date.spend_by_unit}
-        units |= {alert.subject.business_unit for alert in update.alerts_of_rule(name)}
+        units |= {alert.subject.business_unit for alert in update.alerts_of_rule(rule_name)}
         for unit in sorted(unit for unit in units if rule.scope.has_unit(unit)):
             spent_by_cluster = [
                 (to_date.spend_by_unit.get(unit, Decimal(0)), to_date.hours_with_data) for to_date in months
@@ -148,7 +148,7 @@ class SpendRuleEvaluator:
 
     # ------------------------------------------------------------ today against previous weeks
 
-    def spend_change_findings(self, name: str, rule: SpendChangeRule, update: ScopeUpdate) -> Iterator[Finding]:
+    def spend_change_findings(self, rule_name: str, rule: SpendChangeRule, update: ScopeUpdate) -> Iterator[Finding]:
         """Evaluate a spend-change rule: one finding for each business unit.
 
         There are none while an hour of today is missing in a cluster.
@@ -163,7 +163,7 @@ class SpendRuleEvaluator:
             if len(week) == len(clusters):
                 weeks.append(week)
         units = {unit for days in (today, *weeks) for day in days for unit in day.costs_by_unit}
-        units |= {alert.subject.business_unit for alert in update.alerts_of_rule(name)}
+        units |= {alert.subject.business_unit for alert in update.alerts_of_rule(rule_name)}
         for unit in sorted(unit for unit in units if rule.scope.has_unit(unit)):
             subject = Subject(business_unit=unit)
             effective_rule = rule.for_subject(subject)

@@ -176,7 +176,7 @@ class PrometheusClient:
         for attempt in range(1, ATTEMPTS + 1):
             if self._deadline.has_passed():
                 problem = f"was not queried: the {self._deadline.seconds:.3g} s for all queries are used up"
-                raise MetricsUnavailableError(self._deadline.reason or self._message(problem, form))
+                raise MetricsUnavailableError(self._deadline.cancel_reason or self._message(problem, form))
             outcome = self._attempt(path, form)
             if isinstance(outcome, QueryResponse):
                 return outcome
@@ -191,7 +191,7 @@ class PrometheusClient:
         times = f", {attempt} times" if attempt > 1 else ""
         out_of_time = "" if has_time else ", and the time for all queries is used up"
         # The failure that canceled this query came first, so it is the one to report.
-        reason = self._deadline.reason or self._message(f"{failure.problem}{times}{out_of_time}", form)
+        reason = self._deadline.cancel_reason or self._message(f"{failure.problem}{times}{out_of_time}", form)
         self.cancel(reason)
         raise MetricsUnavailableError(reason)
 

@@ -11,7 +11,7 @@ from gpucost.features.alerting.formatting import format_money
 from gpucost.features.alerting.model import Notification, RuleKind, Subject
 
 MAX_NAME_LENGTH = 200
-MAX_WORKLOAD_LENGTH = 60
+MAX_WORKLOAD_NAME_LENGTH = 60
 HOURS_PER_MONTH = 730
 """As on AWS's price pages."""
 NOT_AVAILABLE = "not available"
@@ -106,7 +106,7 @@ def summary(notification: Notification, format_name: NameFormatter = single_line
     else:
         detail = format_name(subject.detail)
         predicate = f"resolved: {detail}" if is_resolved else detail
-    return f"{_subject_name(subject, format_name)}{_location(subject, format_name)} {predicate}".strip()
+    return f"{_subject_name(subject, format_name)}{_cluster_phrase(subject, format_name)} {predicate}".strip()
 
 
 def figure_fields(notification: Notification) -> list[tuple[str, str]]:
@@ -136,8 +136,8 @@ def top_waster_lines(notification: Notification) -> list[str]:
     unit = "" if notification.kind == "digest" else " per hour"
     lines = []
     for rank, workload in enumerate(notification.workloads, start=1):
-        namespace = single_line(workload.namespace, MAX_WORKLOAD_LENGTH)
-        name, kind = single_line(workload.name, MAX_WORKLOAD_LENGTH), single_line(workload.kind, 40)
+        namespace = single_line(workload.namespace, MAX_WORKLOAD_NAME_LENGTH)
+        name, kind = single_line(workload.name, MAX_WORKLOAD_NAME_LENGTH), single_line(workload.kind, 40)
         waste = money_text(workload.waste_usd, notification.currency)
         lines.append(f"{rank}. {namespace}/{name} ({kind}): wastes {waste}{unit}")
     return lines
@@ -268,7 +268,7 @@ def _subject_name(subject: Subject, format_name: NameFormatter) -> str:
     return format_name(subject.business_unit)
 
 
-def _location(subject: Subject, format_name: NameFormatter) -> str:
+def _cluster_phrase(subject: Subject, format_name: NameFormatter) -> str:
     if not subject.cluster:
         return ""
     cluster = format_name(subject.cluster)

@@ -23,7 +23,7 @@ from gpucost.runtime.secret_destinations import origin_of
 
 MAX_ATTEMPTS = 3
 TIMEOUT_SECONDS = 9.0
-MAX_WAIT_SECONDS = 8
+MAX_RETRY_WAIT_SECONDS = 8
 """Three attempts and two waits of this length take less than the outbox's lease of 55 s."""
 MAX_BLOCKS = 50
 """Slack's limit of blocks in a message; below, of fields in a section and characters in a text."""
@@ -115,7 +115,7 @@ class SlackNotifier:
         if response.status == requests.codes.too_many_requests:
             requested = retry_after(response.headers)
             wait = backoff if requested is None else requested
-            return f"asks to retry after {wait:g} s (HTTP 429)", wait if wait <= MAX_WAIT_SECONDS else None
+            return f"asks to retry after {wait:g} s (HTTP 429)", wait if wait <= MAX_RETRY_WAIT_SECONDS else None
         if response.status >= requests.codes.internal_server_error:
             return f"answered HTTP {response.status}", backoff
         reason = single_line(response.text(80)).replace(url, "…")
