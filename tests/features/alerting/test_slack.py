@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpucost.core.errors import SourceError
-from gpucost.features.alerting.model import EventType, RuleKind, Subject, WastefulWorkload
+from gpucost.features.alerting.model import NotificationEvent, RuleKind, Subject, WastefulWorkload
 from gpucost.features.alerting.notifiers.slack import SlackNotifier, slack_message
 from tests.features.alerting.sample_notifications import SUBJECTS, notification
 from tests.features.alerting.slack_limits import limit_violations
@@ -178,7 +178,7 @@ LONG = Subject("c" * 100, *["&" * 5_000] * 6)
 
 @pytest.mark.parametrize("kind", SUBJECTS)
 @pytest.mark.parametrize("event", ["firing", "repeat", "resolved"])
-def test_every_message_is_within_slacks_limits(kind: RuleKind, event: EventType) -> None:
+def test_every_message_is_within_slacks_limits(kind: RuleKind, event: NotificationEvent) -> None:
     for subject in (SUBJECTS[kind], LONG):
         for url in ("", "https://costs.example.com"):
             workloads = [WastefulWorkload("<" * 300, ">" * 300, "&" * 300, Decimal(1), Decimal(10**12))] * 3

@@ -38,7 +38,7 @@ from gpucost.core.model import Status
 
 MAX_HOURS_PER_MESSAGE = 24
 MAX_DAYS_PER_EXPORT = 31
-M = TypeVar("M", bound=BaseModel)
+Model = TypeVar("Model", bound=BaseModel)
 AttributionOrigin = Literal["schedule", "backfill"]
 """Why an hour is attributed. Alerts are sent only for hours of origin `schedule`."""
 
@@ -247,7 +247,7 @@ class AlertInput(BaseModel):
     message: Annotated[HourPublished | Tick | ExternalAlerts, Field(discriminator="kind")]
 
 
-def read_message(model: type[M], body: str | bytes) -> M:
+def read_message(model: type[Model], body: str | bytes) -> Model:
     """Parse a message's JSON.
 
     Raises:
@@ -277,7 +277,7 @@ def read_alert_input(body: str) -> HourPublished | Tick | ExternalAlerts:
     return read_message(AlertInput, f'{{"message": {body}}}').message
 
 
-def read_event(model: type[M], event: object) -> M:
+def read_event(model: type[Model], event: object) -> Model:
     """Parse the event with which a function is invoked.
 
     Raises:

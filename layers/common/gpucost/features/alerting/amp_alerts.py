@@ -7,7 +7,7 @@ until it is resolved. Repetitions, silences and quiet hours apply as to other al
 from datetime import UTC
 
 from gpucost.core.hours import floor_hour
-from gpucost.features.alerting.model import FLEET_SCOPE, Alert, EventType, Notification, Severity, Subject
+from gpucost.features.alerting.model import FLEET_SCOPE, Alert, Notification, NotificationEvent, Severity, Subject
 from gpucost.features.alerting.ports import AlertStateStore
 from gpucost.features.alerting.scope_update import ScopeUpdate, notification_id
 from gpucost.features.alerting.settings import SettingsWithAlerts
@@ -74,7 +74,7 @@ def _apply_external_alert(
 
 
 def _notification(
-    rule_name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert, event: EventType
+    rule_name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert, event: NotificationEvent
 ) -> Notification:
     started_at = alert.starts_at.astimezone(UTC)
     severities: dict[str, Severity] = {"info": "info", "warning": "warning", "critical": "critical"}

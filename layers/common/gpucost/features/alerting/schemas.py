@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gpucost.core.query.periods import Period
-from gpucost.features.alerting.model import EventType, Notification, RuleKind, Severity, Subject
+from gpucost.features.alerting.model import Notification, NotificationEvent, RuleKind, Severity, Subject
 from gpucost.features.alerting.muting import Silence
 from gpucost.features.alerting.queries import ListedAlert
 from gpucost.http.schemas import Amount, Instant, PeriodResponse, ResponseModel, period_fields
@@ -54,7 +54,7 @@ class AlertEvent(ResponseModel):
     """An event in the history: an alert fired, was repeated or resolved, or a digest was sent."""
 
     id: str
-    event: EventType
+    event: NotificationEvent
     kind: RuleKind
     rule: str
     severity: Severity

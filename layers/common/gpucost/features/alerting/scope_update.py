@@ -9,8 +9,8 @@ from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.alerting.model import (
     Alert,
     AlertGroup,
-    EventType,
     Notification,
+    NotificationEvent,
     OutboxEntry,
     Subject,
     WastefulWorkload,
@@ -218,7 +218,9 @@ class ScopeUpdate:
         else:
             alerts[alert.key] = alert
 
-    def _notification(self, rule_name: str, finding: Finding, event: EventType, since: datetime) -> Notification:
+    def _notification(
+        self, rule_name: str, finding: Finding, event: NotificationEvent, since: datetime
+    ) -> Notification:
         rule = self._rules[rule_name]
         return Notification(
             id=notification_id(rule_name, finding.subject, finding.hour, event),
@@ -236,7 +238,7 @@ class ScopeUpdate:
         )
 
 
-def notification_id(rule_name: str, subject: Subject, hour: datetime, event: EventType) -> str:
+def notification_id(rule_name: str, subject: Subject, hour: datetime, event: NotificationEvent) -> str:
     """Return the id of an event, the same for every attempt: `demo/waste/research/2026-11-19T10:00:00Z/firing`."""
     fields = "|".join(field.replace("/", "_") for field in subject[1:] if field)
     return f"{subject.cluster or '*'}/{rule_name}/{fields}/{format_timestamp(hour)}/{event}"

@@ -21,7 +21,7 @@ from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock, SettingsStore, StoredSettings
 
 MAX_EVALUATION_ATTEMPTS = 8
-T = TypeVar("T")
+Result = TypeVar("Result")
 
 
 def _now() -> datetime:
@@ -213,7 +213,7 @@ def alert_scopes(settings: SettingsWithAlerts) -> list[str]:
     return [FLEET_SCOPE, CROSS_CLUSTER_WASTE_SCOPE, *(cluster.name for cluster in settings.clusters)]
 
 
-def _retry_on_conflict(evaluate: Callable[[], T]) -> T:
+def _retry_on_conflict(evaluate: Callable[[], Result]) -> Result:
     """Evaluate again if another writer was first.
 
     Raises:

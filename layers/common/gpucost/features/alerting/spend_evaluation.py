@@ -18,7 +18,7 @@ from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend, R
 from gpucost.features.alerting.rule_evaluation import firing_policy
 from gpucost.features.alerting.rule_kinds import budget as budget_rule
 from gpucost.features.alerting.rule_kinds import spend_change
-from gpucost.features.alerting.rule_kinds.budget import Basis, Budget
+from gpucost.features.alerting.rule_kinds.budget import Budget, BudgetBasis
 from gpucost.features.alerting.rule_kinds.spend_change import SpendThresholds
 from gpucost.features.alerting.scope_update import Finding, ScopeUpdate
 from gpucost.features.alerting.settings import SettingsWithAlerts
@@ -83,7 +83,7 @@ class SpendRuleEvaluator:
         effective_rule = rule.for_subject(Subject(business_unit=unit))
         budget = Budget(effective_rule.monthly_usd, effective_rule.percents)
         figures = budget_rule.notification_figures(spent, projected, budget)
-        bases: list[tuple[Basis, Decimal | None]] = [("spent", spent)]
+        bases: list[tuple[BudgetBasis, Decimal | None]] = [("spent", spent)]
         if effective_rule.projection:
             bases.append(("projected", projected))
         for basis, amount in bases:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from gpucost.features.alerting.model import Alert, Evaluation, EvaluationState, Phase, Subject
+from gpucost.features.alerting.model import Alert, AlertPhase, Evaluation, EvaluationState, Subject
 
 AlertChange = Literal["firing", "resolved"]
 
@@ -100,7 +100,7 @@ def fold_evaluations(
     return EvaluationState(firing, breach_run, clear_run)
 
 
-def phase_of(state: EvaluationState) -> Phase:
+def phase_of(state: EvaluationState) -> AlertPhase:
     """Return the phase of a state."""
     if state.is_firing:
         return "firing"

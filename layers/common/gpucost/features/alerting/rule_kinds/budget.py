@@ -16,7 +16,7 @@ from typing import Literal
 from gpucost.core.hours import HOUR
 from gpucost.features.alerting.formatting import format_threshold, quantized_ratio, rounded_percent
 
-Basis = Literal["spent", "projected"]
+BudgetBasis = Literal["spent", "projected"]
 MIN_PROJECTION_HOURS = 24
 
 
@@ -27,7 +27,7 @@ class Budget:
     monthly_usd: Decimal
     percents: tuple[Decimal, ...]
 
-    def describe(self, percent: Decimal, basis: Basis, currency: str) -> str:
+    def describe(self, percent: Decimal, basis: BudgetBasis, currency: str) -> str:
         """Describe the condition in plain text."""
         amount = "spent" if basis == "spent" else "projected for the month"
         return f"{amount} ≥ {percent:f}% of a monthly budget of {format_threshold(self.monthly_usd, currency)}"

@@ -9,7 +9,13 @@ from pydantic import Field, field_validator, model_validator
 from gpucost.core.errors import SettingsError
 from gpucost.features.alerting.model import FLEET_SCOPE
 from gpucost.features.alerting.settings.receivers import RECEIVER_TYPES, AlertmanagerReceiver, Receiver
-from gpucost.features.alerting.settings.rules import RULE_KINDS, QuietHoursSettings, Rule, RuleSettings, TimeZoneName
+from gpucost.features.alerting.settings.rules import (
+    RULE_KINDS,
+    AlertRule,
+    QuietHoursSettings,
+    RuleSettings,
+    TimeZoneName,
+)
 from gpucost.settings import Settings
 from gpucost.settings.section import Section, duplicates
 
@@ -17,7 +23,7 @@ from gpucost.settings.section import Section, duplicates
 class AlertSettings(Section):
     """Alert rules and the receivers of their notifications."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[AlertRule, ...] = ()
     receivers: tuple[Receiver, ...] = ()
     time_zone: TimeZoneName = "UTC"
     """Used for quiet hours and digests of rules without a time zone, and for recommended schedules."""
@@ -26,7 +32,7 @@ class AlertSettings(Section):
 
     @field_validator("rules")
     @classmethod
-    def _rules_of_same_kind_have_names(cls, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    def _rules_of_same_kind_have_names(cls, rules: tuple[AlertRule, ...]) -> tuple[AlertRule, ...]:
         for kind in RULE_KINDS:
             of_kind = [rule for rule in rules if rule.rule == kind]
             if len(of_kind) > 1 and any(rule.name is None for rule in of_kind):

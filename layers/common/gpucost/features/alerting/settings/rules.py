@@ -310,7 +310,7 @@ class ExternalRule(RuleSettings):
         return super().covers(subject) and all(name or not patterns for patterns, name in patterns_and_names)
 
 
-Rule = Annotated[
+AlertRule = Annotated[
     WasteRule
     | IdleWorkloadRule
     | UnallocatedRule
