@@ -339,7 +339,7 @@ class Container:
             self.ledger,
             self.rollups,
             self.alert_spend,
-            read_price_fetch_time=lambda: newest_price(self.price_book),
+            read_spot_fetch_time=lambda: newest_price(self.price_book),
             count_dead_letters=lambda: count_waiting_messages(env.dead_letter_queue_url, client=self.client),
             read_savings=workload_savings(self.recommendation_store),
         )

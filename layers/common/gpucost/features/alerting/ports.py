@@ -99,8 +99,8 @@ class WorkloadSaving:
 
 ReadSavings = Callable[[str], Sequence[WorkloadSaving]]
 """Returns the savings that are recommended in a cluster."""
-ReadPriceFetchTime = Callable[[], datetime | None]
-"""Returns when prices were last fetched; None if they never were."""
+ReadSpotFetchTime = Callable[[], datetime | None]
+"""Returns when spot prices were last fetched; None if they never were."""
 CountDeadLetters = Callable[[], int | None]
 """Returns about how many messages are in the dead-letter queue; None if the count is not available."""
 
@@ -112,7 +112,7 @@ class RuleInputs:
     ledger: PublishedHours
     rollups: Rollups
     spend_store: SpendStore
-    read_price_fetch_time: ReadPriceFetchTime
+    read_spot_fetch_time: ReadSpotFetchTime
     count_dead_letters: CountDeadLetters
     read_savings: ReadSavings | None = None
     """Used by digests; None leaves recommendations out."""

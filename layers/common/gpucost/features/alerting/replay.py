@@ -49,7 +49,7 @@ def replay(
         inputs,
         rollups=rollups,
         spend_store=_InMemorySpendStore(inputs, settings),
-        read_price_fetch_time=lambda: start,
+        read_spot_fetch_time=lambda: start,
         count_dead_letters=lambda: None,
     )
     alert_states = _InMemoryAlertStateStore()

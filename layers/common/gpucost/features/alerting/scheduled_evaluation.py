@@ -25,7 +25,7 @@ from gpucost.features.alerting.spend_evaluation import SpendRuleEvaluator
 from gpucost.runtime.messages import Tick
 from gpucost.storage.ports import StoredSettings
 
-FETCHED_PRICE_SOURCES = ("spot",)
+AGE_CHECKED_PRICE_SOURCES = ("spot",)
 DATA_CHECK_PERIOD = timedelta(hours=6)
 
 
@@ -139,9 +139,9 @@ class ScheduledRuleEvaluator:
                     {"notes": None if count is None else Decimal(count)}, note,
                 )  # fmt: skip
         if rule.price_age_hours is not None and any(
-            source in settings.pricing.ordered_sources for source in FETCHED_PRICE_SOURCES
+            source in settings.pricing.ordered_sources for source in AGE_CHECKED_PRICE_SOURCES
         ):
-            newest = self._inputs.read_price_fetch_time()
+            newest = self._inputs.read_spot_fetch_time()
             age = None if newest is None else Decimal((at - newest) // HOUR)
             yield finding(
                 "", "prices", age is None or age >= rule.price_age_hours,
