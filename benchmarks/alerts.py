@@ -35,7 +35,7 @@ from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.runtime.messages import ClusterState, HourPublished, Tick
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.settings_document import SettingsDocumentStore, parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.manifests import manifest_item
@@ -218,7 +218,7 @@ class Fleet:
         run(service)
         return CallCost(metered.units, time.perf_counter() - started_at, self.notifier.received - received)
 
-    def _receivers(self, settings: Settings) -> Mapping[str, Notifier]:
+    def _receivers(self, settings: CoreSettings) -> Mapping[str, Notifier]:
         return {"email": self.notifier}
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from gpucost.core.errors import CredentialsError, GpuCostError
 from gpucost.runtime.deadline import Deadline
-from gpucost.settings import ClusterSettings, PrometheusSettings, Settings
+from gpucost.settings import ClusterSettings, CoreSettings, PrometheusSettings
 from gpucost.sources.prometheus.connection import connect
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost_cli.doctor import labels, signals
@@ -57,7 +57,7 @@ class Report:
         return len(self.checks) == 1 and not self.possible
 
 
-def examine_all(settings: Settings, now: datetime) -> list[Report]:
+def examine_all(settings: CoreSettings, now: datetime) -> list[Report]:
     """Examine every cluster. A Prometheus that does not answer is not queried again for other clusters.
 
     Raises:
@@ -78,7 +78,7 @@ def examine_all(settings: Settings, now: datetime) -> list[Report]:
     return reports
 
 
-def examine(cluster: ClusterSettings, settings: Settings, now: datetime) -> Report:
+def examine(cluster: ClusterSettings, settings: CoreSettings, now: datetime) -> Report:
     """Examine one cluster. If its Prometheus does not answer, the report has a single check."""
     utilization = settings.utilization
     required_labels, ranks = labels.required_labels(settings), signals.ranked(utilization.signal, utilization.scale)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC
-from gpucost.core.metering.signals import NEURON, SIGNALS
+from gpucost.core.metering.signals import NEURON_SIGNAL, SIGNALS
 from gpucost.features.recommendations.sources import karpenter_disruption
 from gpucost.features.recommendations.sources.gpu_memory import MEMORY
 from gpucost.sources.prometheus import queries
@@ -73,7 +73,7 @@ def dcgm_exporter_pattern(*, dashboards: bool) -> str:
 def neuron_monitor_pattern(*, dashboards: bool) -> str:
     """Return the regular expression over names that keeps neuron-monitor's series."""
     shown = sorted(name for name in dashboard_metrics.queried_metrics() if name.startswith(_NEURON_PREFIXES))
-    return _alternation([NEURON.name, *(shown if dashboards else ())])
+    return _alternation([NEURON_SIGNAL.name, *(shown if dashboards else ())])
 
 
 def karpenter_pattern() -> str:

@@ -23,7 +23,7 @@ from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.runtime.environment import Environment
 from gpucost.runtime.messages import HourPublished, read_alert_input
-from gpucost.settings import ClusterSettings, Settings
+from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.storage.ledger import Ledger
@@ -39,7 +39,7 @@ TRIES = 3
 """An asynchronous invocation and its two retries."""
 VISIBILITY = timedelta(minutes=30)
 RETRY = timedelta(seconds=61)
-Readers = Callable[[ClusterSettings, Settings], Any]
+Readers = Callable[[ClusterSettings, CoreSettings], Any]
 
 
 class Context:
@@ -337,7 +337,7 @@ class SimulatedDeployment:
             **scripted,
         )
 
-    def _scripted_reader(self, cluster: ClusterSettings, settings: Settings, _deadline: object = None) -> Any:
+    def _scripted_reader(self, cluster: ClusterSettings, settings: CoreSettings, _deadline: object = None) -> Any:
         if self.readers is not None:
             return self.readers(cluster, settings)
         return self.external_calls.wrap(ScriptedReader(cluster.name, self.first, lambda: self.now))

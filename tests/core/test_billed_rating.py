@@ -52,7 +52,7 @@ def p4d(name: str, *, first: int = 0, last: int = 60) -> NodeUsage:
     present = Interval(HOUR_START + first * MINUTE, HOUR_START + last * MINUTE)
     all_gpu_ms = Fraction(8 * present.length)
     zero = Fraction(0)
-    node = GpuNode(name, f"aws:///eu-central-1a/i-{name}", "p4d.24xlarge", physical=8)
+    node = GpuNode(name, f"aws:///eu-central-1a/i-{name}", "p4d.24xlarge", physical_gpus=8)
     return NodeUsage(node, present, all_gpu_ms, all_gpu_ms, zero, zero, zero, zero, zero)
 
 

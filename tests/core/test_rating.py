@@ -38,7 +38,7 @@ SHAPES = {
 
 
 def node(name: str, instance_type: str = "g5.xlarge", **more: str) -> GpuNode:
-    return GpuNode(name, f"aws:///us-east-1a/i-{name}", instance_type, physical=SHAPES[instance_type].gpus, **more)  # type: ignore[arg-type]
+    return GpuNode(name, f"aws:///us-east-1a/i-{name}", instance_type, physical_gpus=SHAPES[instance_type].gpus, **more)  # type: ignore[arg-type]
 
 
 def hour_of(
@@ -60,7 +60,7 @@ def hour_of(
         )  # fmt: skip
         gpu_ms += held_gpu_ms
     present_time = Interval(start + present[0] * MINUTE, start + present[1] * MINUTE)
-    total = Fraction((node.physical or 0) * present_time.length)
+    total = Fraction((node.physical_gpus or 0) * present_time.length)
     zero = Fraction(0)
     return pods, NodeUsage(node, present_time, total, total - gpu_ms, zero, zero, zero, zero, zero)
 

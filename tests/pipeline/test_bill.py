@@ -19,7 +19,7 @@ from gpucost.core.hours import HOUR_MS
 from gpucost.core.pricing.bill import Bill
 from gpucost.core.pricing.bill_lines import BillExtract, BillLine
 from gpucost.pipeline.refresh_bill import BillRefresh, BillService
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost.storage.bill_store import BillStore
 from tests.bill_export import DuckDbBill, cur_settings
@@ -32,7 +32,7 @@ HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 PLAN, RI, ODCR = "arn:plan", "arn:ri", "arn:aws:ec2:eu-central-1:1:capacity-reservation/cr-0a"
 
 
-def settings_of(**cur: Any) -> Settings:
+def settings_of(**cur: Any) -> CoreSettings:
     """A document whose first source is the bill."""
     lines = "".join(f", {name}: {value}" for name, value in cur.items())
     return parse_settings(

@@ -22,7 +22,7 @@ from gpucost.pipeline.pricing import Pricer
 from gpucost.pipeline.restate import RestateService
 from gpucost.runtime.messages import AttributionOrigin, HourPublished, HoursDue, HoursToRestate
 from gpucost.runtime.messaging import MessageBus
-from gpucost.settings import ClusterSettings, Settings
+from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.bill_store import BillStore
@@ -120,7 +120,7 @@ class System:
         self.metrics = OnePod()
         self.push(12)
 
-    def reader(self, cluster: ClusterSettings, settings: Settings, _deadline: object = None) -> PrometheusReader:
+    def reader(self, cluster: ClusterSettings, settings: CoreSettings, _deadline: object = None) -> PrometheusReader:
         return self.metrics
 
     def push(self, price: int, **more: Any) -> None:

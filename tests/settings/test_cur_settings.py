@@ -3,11 +3,11 @@
 import pytest
 
 from gpucost.core.errors import SettingsError
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 
 
-def parsed(cur: str, *, clusters: tuple[str, ...] = ("demo",), sources: str = "[cur, constant]") -> Settings:
+def parsed(cur: str, *, clusters: tuple[str, ...] = ("demo",), sources: str = "[cur, constant]") -> CoreSettings:
     names = ", ".join(f'{{name: {name}, prometheus: {{url: "http://127.0.0.1:9090"}}}}' for name in clusters)
     section = f"cur: {{{cur}}}" if cur else ""
     return parse_settings(f"clusters: [{names}]\npricing:\n  sources: {sources}\n  gpu_hourly_usd: 12\n  {section}\n")

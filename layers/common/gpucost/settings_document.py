@@ -10,7 +10,7 @@ from gpucost.storage.settings_store import DynamoSettingsStore
 
 
 class SettingsDocument(SettingsWithAlerts):
-    """Every section."""
+    """The whole settings document: the sections of the core (`CoreSettings`) and those of every feature."""
 
 
 def parse_settings(text: str) -> SettingsDocument:

@@ -3,12 +3,12 @@
 from decimal import Decimal
 
 from gpucost.core.hours import HOUR
-from gpucost.core.metering.implausible_samples import SUSPECT
+from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, settings_with_rules
 from tests.records import line, record
 
-NOTE = f"{SUSPECT}pod team/p requests 9 of nvidia.com/gpu, and node n1 has 4; what it holds is unobserved"
+NOTE = f"{SUSPECT_PREFIX}pod team/p requests 9 of nvidia.com/gpu, and node n1 has 4; what it holds is unobserved"
 
 
 def publish(fleet: Fleet, number: int, *notes: str) -> None:

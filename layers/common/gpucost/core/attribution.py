@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 
-from gpucost.core.metering.implausible_samples import MAX_AMOUNT, MAX_UNITS, SUSPECT
+from gpucost.core.metering.implausible_samples import MAX_AMOUNT, MAX_UNITS, SUSPECT_PREFIX
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import Usage
 from gpucost.core.model import HourRecord
@@ -129,7 +129,7 @@ def _rated(usage: Usage, rules: AttributionRules) -> HourRecord:
 
 
 def _implausible_record(usage: Usage, notes: Sequence[str]) -> HourRecord:
-    note = f"{SUSPECT}figures exceed {MAX_AMOUNT:,} USD or GPU-hours, so the hour has none"
+    note = f"{SUSPECT_PREFIX}figures exceed {MAX_AMOUNT:,} USD or GPU-hours, so the hour has none"
     return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=(note, *notes))
 
 

@@ -35,14 +35,14 @@ from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import AttributionOrigin, HourPublished, HoursDue
 from gpucost.runtime.messaging import MessageBus
 from gpucost.runtime.observability import logger, tally
-from gpucost.settings import ClusterSettings, Settings
+from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 if TYPE_CHECKING:
     from gpucost.sources.prometheus.reader import PrometheusReader
 
-MetricsReaders = Callable[[ClusterSettings, Settings, Deadline | None], "PrometheusReader"]
+MetricsReaders = Callable[[ClusterSettings, CoreSettings, Deadline | None], "PrometheusReader"]
 """Creates the reader of a cluster's metrics; the deadline applies to all of its queries together."""
 
 AMP_RETENTION = timedelta(days=150)
@@ -76,7 +76,7 @@ class _Attempt:
 
     reader: "PrometheusReader"
     cluster: ClusterSettings
-    settings: Settings
+    settings: CoreSettings
     now: datetime
     message: HoursDue
 
@@ -233,7 +233,7 @@ def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: date
 def attribute_hours(
     reader: "PrometheusReader",
     cluster: ClusterSettings,
-    settings: Settings,
+    settings: CoreSettings,
     hours: Sequence[datetime],
     *,
     now: datetime,
@@ -249,7 +249,7 @@ def attribute_hours(
 def meter_and_rate(
     reader: "PrometheusReader",
     cluster: ClusterSettings,
-    settings: Settings,
+    settings: CoreSettings,
     hours: Sequence[datetime],
     *,
     now: datetime,
@@ -327,7 +327,7 @@ def check_retention(hour: datetime, cluster: ClusterSettings, reader: "Prometheu
         )
 
 
-def attribution_rules(settings: Settings, pricing: Pricing) -> AttributionRules:
+def attribution_rules(settings: CoreSettings, pricing: Pricing) -> AttributionRules:
     """Build the rules of attribution from the settings and the prices."""
     return AttributionRules(
         pricing=pricing,
@@ -338,7 +338,7 @@ def attribution_rules(settings: Settings, pricing: Pricing) -> AttributionRules:
     )
 
 
-def business_units(settings: Settings) -> tuple[BusinessUnit, ...]:
+def business_units(settings: CoreSettings) -> tuple[BusinessUnit, ...]:
     """Return the business units of the settings, in order, with labels as metrics name them; future ones included."""
     return tuple(
         BusinessUnit(

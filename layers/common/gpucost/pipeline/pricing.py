@@ -12,7 +12,7 @@ from gpucost.core.pricing.instance_shapes import BUILT_IN_SHAPES
 from gpucost.core.pricing.node_prices import Pricing
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, custom_policy
 from gpucost.core.pricing.prices import Discount, Price, PriceBook, PriceUnit
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.settings.pricing import CustomSplit, DiscountSettings, PricingSettings, RateSettings
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.price_book import PriceStore
@@ -30,7 +30,7 @@ class Pricer:
         self._prices = prices
         self._bills = bills
 
-    def of_hours(self, settings: Settings, hours: Sequence[datetime]) -> dict[datetime, Pricing]:
+    def of_hours(self, settings: CoreSettings, hours: Sequence[datetime]) -> dict[datetime, Pricing]:
         """Return the prices in force in each hour; the hours are at most 35 days apart. Needs a few requests.
 
         Raises:
@@ -54,7 +54,7 @@ class Pricer:
 
 
 def pricing_of(
-    settings: Settings,
+    settings: CoreSettings,
     fetched: Iterable[Price] = (),
     shapes: Mapping[str, InstanceShape] | None = None,
 ) -> Pricing:

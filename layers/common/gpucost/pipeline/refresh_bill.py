@@ -17,7 +17,7 @@ from gpucost.core.pricing.bill_lines import (
     instances_with_mixed_currencies,
     split_by_hour,
 )
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.settings.bill import CurSettings
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ports import Clock
@@ -72,7 +72,7 @@ class BillService:
         self._node_pools = node_pools
         self._clock = clock
 
-    def refresh(self, settings: Settings, months: Sequence[datetime] = ()) -> BillRefresh:
+    def refresh(self, settings: CoreSettings, months: Sequence[datetime] = ()) -> BillRefresh:
         """Read the months whose bill may still change, and store what changed. Safe to repeat after a crash.
 
         Args:

@@ -180,7 +180,7 @@ class BusinessUnitSettings(Section):
         return self
 
 
-class Settings(Section):
+class CoreSettings(Section):
     """The sections that the core reads. Features add theirs in subclasses; see `gpucost.settings_document`."""
 
     tagged_lists: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {}
@@ -206,7 +206,7 @@ class Settings(Section):
         return access
 
     @model_validator(mode="after")
-    def _names_are_unique(self) -> "Settings":
+    def _names_are_unique(self) -> "CoreSettings":
         names = [cluster.name for cluster in self.clusters]
         units = [(unit.name, unit.since) for unit in self.business_units]
         for section, repeated in (
@@ -218,13 +218,13 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
-    def _blocks_have_a_cluster(self) -> "Settings":
+    def _blocks_have_a_cluster(self) -> "CoreSettings":
         for block in self.pricing.capacity_blocks:
             self.pricing.cluster_of_unused_block(block, tuple(cluster.name for cluster in self.clusters))
         return self
 
     @model_validator(mode="after")
-    def _unused_commitments_have_a_cluster(self) -> "Settings":
+    def _unused_commitments_have_a_cluster(self) -> "CoreSettings":
         if self.pricing.cur is not None:
             self.pricing.cur.cluster_of_unused(tuple(cluster.name for cluster in self.clusters))
         return self
@@ -250,7 +250,7 @@ class Settings(Section):
                 yield f"clusters[{index}].prometheus.url", cluster.prometheus.url
 
 
-SettingsModel = TypeVar("SettingsModel", bound=Settings)
+SettingsModel = TypeVar("SettingsModel", bound=CoreSettings)
 
 
 _KEY_SHOWN = 60
@@ -361,7 +361,7 @@ _PLAIN = {
 """Messages in terms of the document, for errors that pydantic describes in terms of Python."""
 
 
-def _error_message(error: ValidationError, model: type[Settings]) -> str:
+def _error_message(error: ValidationError, model: type[CoreSettings]) -> str:
     errors = error.errors(include_url=False)
     # A misspelt key often causes a second error for a missing key. The misspelling is more helpful.
     finding = next((details for details in errors if details["type"] == "extra_forbidden"), errors[0])
@@ -382,7 +382,7 @@ def _error_message(error: ValidationError, model: type[Settings]) -> str:
     return f"{where}: {message}" if where else message
 
 
-def _is_tag(path: tuple[int | str, ...], index: int, model: type[Settings]) -> bool:
+def _is_tag(path: tuple[int | str, ...], index: int, model: type[CoreSettings]) -> bool:
     """Whether a part of an error's path is pydantic's tag for one of several models, and not a key of the document."""
     part = path[index]
     if part in {"[key]", "policy", "custom"}:
@@ -391,7 +391,7 @@ def _is_tag(path: tuple[int | str, ...], index: int, model: type[Settings]) -> b
     return after_index and any(part in tags for _, tags in model.tagged_lists.values())
 
 
-def _fields_at(path: tuple[int | str, ...], model: type[Settings]) -> list[str]:
+def _fields_at(path: tuple[int | str, ...], model: type[CoreSettings]) -> list[str]:
     """The keys that are allowed in the section at a path."""
     sections: list[Any] = [model]
     for index, part in enumerate(path):

@@ -11,7 +11,7 @@ from gpucost.core.facts import FactTable
 from gpucost.core.ledger import DEFAULT_RETENTION, HourSummary, Manifest, Restatement, Retention
 from gpucost.core.model import ClusterCharge, Line, NodeHour
 from gpucost.core.rollups import DaySummary, FactKey, UnitHour
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 
 Clock = Callable[[], datetime]
 """Returns the current time in UTC."""
@@ -125,7 +125,7 @@ class Departure:
     """The last version of the settings that names it."""
 
 
-SettingsModel_co = TypeVar("SettingsModel_co", bound=Settings, default=Settings, covariant=True)
+SettingsModel_co = TypeVar("SettingsModel_co", bound=CoreSettings, default=CoreSettings, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)

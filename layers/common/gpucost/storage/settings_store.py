@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic
 
 from gpucost.core.errors import NotFoundError, SettingsError, SettingsMissingError, SourceError
-from gpucost.settings import Settings, SettingsModel, json_form, parse_document
+from gpucost.settings import CoreSettings, SettingsModel, json_form, parse_document
 from gpucost.storage.ports import Departure, StoredSettings
 from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text
 
@@ -146,7 +146,7 @@ class DynamoSettingsStore(Generic[SettingsModel]):
         self._read_at = self._clock()
         return self._current
 
-    def _departed(self, newest: Item, settings: Settings, now: datetime) -> dict[str, Departure]:
+    def _departed(self, newest: Item, settings: CoreSettings, now: datetime) -> dict[str, Departure]:
         """Return the clusters that are no longer in the settings, with the times when they left."""
         try:
             departed, is_recorded = _read_departed(newest), True
@@ -197,7 +197,7 @@ def _parse(item: Item, model: type[SettingsModel]) -> StoredSettings[SettingsMod
     return StoredSettings(integer(item, "n"), document, settings, text(item, "by"), pushed_at, departed=departed)
 
 
-def _with_json(document: str, packed: bytes, settings: Settings) -> Item:
+def _with_json(document: str, packed: bytes, settings: CoreSettings) -> Item:
     """Return the attributes of a YAML document's JSON form, which is parsed in a tenth of the time.
 
     Empty if the text is JSON already, if both forms do not fit one item, or if the JSON would not mean the same.

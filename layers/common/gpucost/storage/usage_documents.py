@@ -20,7 +20,8 @@ from gpucost.core.model import Coverage
 from gpucost.core.pricing.prices import PRICE_LABELS
 
 _NODE_FIELDS = (
-    "name", "provider_id", "instance_type", "zone", "zone_id", "capacity_type", "node_pool", "gpu_model", "physical",
+    "name", "provider_id", "instance_type", "zone", "zone_id", "capacity_type", "node_pool", "gpu_model",
+    "physical_gpus",
 )  # fmt: skip
 _AMOUNTS = (
     "total_gpu_ms", "unallocated_gpu_ms", "not_ready_gpu_ms", "geometry_gpu_ms", "unhealthy_gpu_ms",
@@ -80,7 +81,7 @@ def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
     nodes = [
         GpuNode(
             **dict(zip(_NODE_FIELDS[:-1], row[:-2], strict=True)),
-            physical=Fraction(row[-2]) if isinstance(row[-2], str) else row[-2],
+            physical_gpus=Fraction(row[-2]) if isinstance(row[-2], str) else row[-2],
             labels=row[-1],
         )
         for row in document["facts"]
@@ -111,7 +112,7 @@ def _pod(row: Sequence[Any], nodes: Sequence[GpuNode], namespaces: dict[str, dic
         uid=uid,
         node=nodes[node].name,
         requests=(),
-        held=None,
+        held_samples=None,
         workload_kind=kind,
         workload=workload,
         labels=labels,
@@ -156,7 +157,7 @@ class _NodeFacts:
         number = self._numbers_by_object.get(id(node))
         if number is None:
             labels = {name: label for name, label in sorted(node.labels.items()) if name in PRICE_LABELS}
-            physical = None if node.physical is None else _text(node.physical)
+            physical = None if node.physical_gpus is None else _text(node.physical_gpus)
             facts = [*(getattr(node, name) for name in _NODE_FIELDS[:-1]), physical, labels]
             number = self._numbers_by_object[id(node)] = self._numbers.setdefault(repr(facts), len(self.all))
             if number == len(self.all):

@@ -35,7 +35,7 @@ FACTS = (
     "zone", "zone_id", "region", "operating_system",
 )  # fmt: skip
 """The facts of nodes to which a price can apply."""
-PRICE_LABELS = frozenset({*RESERVATION_ID.exported, *REGION.exported, *OPERATING_SYSTEM.exported})
+PRICE_LABELS = frozenset({*RESERVATION_ID.exported_names, *REGION.exported_names, *OPERATING_SYSTEM.exported_names})
 """The labels that facts need in addition to the fields of `GpuNode`."""
 _REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-\d+")
 _DIRECTIONS = {
@@ -114,15 +114,15 @@ def facts_of(node: GpuNode, cluster: str) -> dict[str, str]:
         "cluster": cluster,
         "node": node.name,
         "instance_id": instance_id if instance_id.startswith("i-") else "",
-        "reservation_id": RESERVATION_ID.value(labels),
+        "reservation_id": RESERVATION_ID.value_in(labels),
         "node_pool": node.node_pool,
         "instance_type": node.instance_type,
         "gpu_model": node.gpu_model,
         "capacity_type": node.capacity_type,
         "zone": node.zone,
         "zone_id": node.zone_id,
-        "region": REGION.value(labels) or region_of(node.zone),
-        "operating_system": OPERATING_SYSTEM.value(labels) or "linux",
+        "region": REGION.value_in(labels) or region_of(node.zone),
+        "operating_system": OPERATING_SYSTEM.value_in(labels) or "linux",
     }
 
 

@@ -147,13 +147,13 @@ def _price_alone(usage: Usage, pod: PodUsage, pricing: Pricing) -> tuple[NodePri
     node = pod.node
     start = to_epoch_ms(usage.hour)
     # Without the number of GPUs, only a price per GPU can be used, for which one GPU is as good as any number.
-    price = pricing.price_node(node, usage.cluster, Interval(start, start + HOUR_MS), Fraction(node.physical or 1))
+    price = pricing.price_node(node, usage.cluster, Interval(start, start + HOUR_MS), Fraction(node.physical_gpus or 1))
     if isinstance(price, Unpriced):
         return price, None
-    if node.physical is None and not price.is_per_gpu:
+    if node.physical_gpus is None and not price.is_per_gpu:
         reason = f"the number of GPUs of node {node.name} is unknown, so its {price.source} price cannot be split"
         return Unpriced(reason), None
-    return price, price.gpus_cost / (node.physical or 1)
+    return price, price.gpus_cost / (node.physical_gpus or 1)
 
 
 def _rate_alone(pod: PodUsage, price: NodePrice | Unpriced, hourly: Fraction | None, charge_to: ChargeTo) -> Line:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from gpucost.core.hours import HOUR, floor_hour
-from gpucost.core.metering.implausible_samples import SUSPECT
+from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX
 from gpucost.features.alerting.amp_alerts import fleet_scope_rules
 from gpucost.features.alerting.digests import Digests
 from gpucost.features.alerting.hourly_evaluation import (
@@ -178,7 +178,7 @@ class ScheduledRuleEvaluator:
         if not newest:
             return None, ""
         notes = self._inputs.ledger.notes_of(newest)
-        suspect = [note for hour in sorted(notes) for note in notes[hour] if note.startswith(SUSPECT)]
+        suspect = [note for hour in sorted(notes) for note in notes[hour] if note.startswith(SUSPECT_PREFIX)]
         return len(suspect), suspect[0] if suspect else ""
 
     def _latest_coverage(self, cluster: str, at: datetime) -> Decimal | None:

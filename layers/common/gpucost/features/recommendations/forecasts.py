@@ -12,7 +12,7 @@ from gpucost.core.errors import InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR, floor_hour, month_bounds
 from gpucost.features.recommendations.forecast import LEVEL_PERCENT, Backtest, forecast
 from gpucost.features.recommendations.model import round_cents
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 FORECAST_HISTORY = timedelta(days=56)
@@ -117,7 +117,7 @@ class ForecastService:
         )
 
     def _hours(
-        self, settings: Settings, unit: str, start: datetime, end: datetime
+        self, settings: CoreSettings, unit: str, start: datetime, end: datetime
     ) -> tuple[list[Decimal | None], list[Decimal], str]:
         """The cost of each hour over all clusters; None if a cluster's figures or a price are missing.
 

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from gpucost.core.amounts import SCALE
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.line_use import LineUse
-from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE
+from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE_LABEL
 from gpucost.core.model import NodeHour
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 
@@ -323,7 +323,7 @@ class LookBack:
         if line.capacity_type != "spot":
             history.held_off_spot[index] += held
         if line.labels and isinstance(line.labels, Mapping):
-            interruptible_label = line.labels.get(INTERRUPTIBLE, "").lower()
+            interruptible_label = line.labels.get(INTERRUPTIBLE_LABEL, "").lower()
             history.interruptible_gpu_hours += held if interruptible_label == "true" else 0.0
             history.uninterruptible_gpu_hours += held if interruptible_label == "false" else 0.0
         history.gpu_share = line.gpu_share

@@ -10,7 +10,7 @@ from gpucost.core.pricing.prices import Price, PriceSource
 from gpucost.features.recommendations.history import LookBack, PoolKey
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 from gpucost.features.recommendations.pools import gpus_per_node
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.settings.pricing import RateSettings
 from gpucost.storage.price_types import PricesInForce
 
@@ -69,7 +69,7 @@ def node_spot_prices(price_book: PriceBookReader, start: datetime, end: datetime
     return prices_by_type
 
 
-def reserved_prices(settings: Settings, look_back: LookBack, at: datetime) -> dict[str, ReservedPrice]:
+def reserved_prices(settings: CoreSettings, look_back: LookBack, at: datetime) -> dict[str, ReservedPrice]:
     """Prices of reserved capacity by instance type: the first matching rate of the settings.
 
     A rate for a family (`instance_type: "g5.*"`) is that of a Savings Plan, which covers all sizes. Rates for single

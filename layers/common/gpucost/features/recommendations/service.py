@@ -33,7 +33,7 @@ from gpucost.features.recommendations.verification import SubjectHour
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost.runtime.observability import logger
-from gpucost.settings import ClusterSettings, Settings
+from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, SettingsStore
 
@@ -142,7 +142,7 @@ class ReviewService:
 
     def _review(
         self,
-        settings: Settings,
+        settings: CoreSettings,
         cluster: ClusterSettings,
         end: datetime,
         prices: NodePrices,

@@ -16,7 +16,7 @@ from gpucost.features.alerting.settings.rules import (
     RuleSettings,
     TimeZoneName,
 )
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.settings.section import Section, duplicates
 
 
@@ -82,7 +82,7 @@ def _is_time_zone(name: str) -> bool:
     return name != FLEET_SCOPE
 
 
-class SettingsWithAlerts(Settings):
+class SettingsWithAlerts(CoreSettings):
     """The settings document with the section of this feature."""
 
     tagged_lists: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE
+from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE_LABEL
 from gpucost.features.recommendations.history import LookBack, WorkloadHistory
 from gpucost.features.recommendations.measuring import (
     WorkloadMeasures,
@@ -228,7 +228,7 @@ def _why_interruptible(measures: WorkloadMeasures) -> str:
     if history.uninterruptible_gpu_hours or kind == "Pod":  # nothing restarts a pod without an owner
         return ""
     if history.interruptible_gpu_hours >= _LABELED_SHARE * total_held:
-        return f"its pods have the label {INTERRUPTIBLE}"
+        return f"its pods have the label {INTERRUPTIBLE_LABEL}"
     replicas = [
         count
         for count, held in zip(history.pod_counts[measures.first :], history.held[measures.first :], strict=True)
