@@ -68,7 +68,7 @@ def implausible_observations(draw: st.DrawFn) -> Observation:
         ),
         devices=tuple(
             request._replace(
-                total=draw(absurd), samples=draw(st.none() | st.just(((request.sample_count, draw(absurd)),)))
+                sample_sum=draw(absurd), samples=draw(st.none() | st.just(((request.sample_count, draw(absurd)),)))
             )
             for request in plausible.devices
         ),

@@ -68,7 +68,8 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
     devices, suspect = _trusted_devices(observation, lifecycles, window)
     reader = HoldingReader(
         spans, lifecycles, rules.slices_per_gpu, observation.collects_nodes, notes,
-        _max_advertised_units(observation.nodes), {node.name: node.contradiction for node in observation.nodes if node.contradiction},
+        _max_advertised_units(observation.nodes),
+        {node.name: node.contradiction for node in observation.nodes if node.contradiction},
     )  # fmt: skip
     holdings = reader.read(observation.pods)
     assignments = assign_devices(holdings, devices, window, {name for name, _ in reader.disputed_holdings})

@@ -147,7 +147,7 @@ class UtilizationResolver:
             pods = (
                 frozenset(labeled_pods_of_holding(holding, device))
                 if len(devices) > expected
-                else self._pods_without_other_holders(index, device)
+                else self._labeled_pods_except_others(index, device)
             )
             use = device.use_during(holding.running, pods=pods)
             time = self._observed_ms(holding, use.observed_ms, device, is_whole=len(devices) <= expected)
@@ -255,16 +255,16 @@ class UtilizationResolver:
             for other in self._assignments.holders_of[device.key]
         )
 
-    def _pods_without_other_holders(self, index: int, device: DeviceHour) -> frozenset[tuple[str, str, str]] | None:
-        """Return all labels except those of other pods that held the device before or after; None for all labels."""
+    def _labeled_pods_except_others(self, index: int, device: DeviceHour) -> frozenset[tuple[str, str, str]] | None:
+        """Return all labeled pods except others that held the device before or after; None for all."""
         holders = self._assignments.holders_of[device.key]
         if len(holders) == 1:
             return None
         others = {
-            label
+            pod
             for other in holders
             if other != index
-            for label in labeled_pods_of_holding(self._holdings[other], device)
+            for pod in labeled_pods_of_holding(self._holdings[other], device)
         } - set(labeled_pods_of_holding(self._holdings[index], device))
         return (device.labeled_pods | {("", "", "")}) - others
 
