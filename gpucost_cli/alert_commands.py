@@ -179,7 +179,7 @@ def replay(stack: str, start: datetime, end: datetime, path: Path | None, output
     if path is not None:
         text = read_settings_file(path)
         settings = parse_settings(text)
-        settings.check_new()
+        settings.check_new_document()
         stored = StoredSettings(stored.version, text, settings, current_user(), datetime.now(UTC))
     notifications = list(replay_rules(_rule_inputs(stack), stored, start, end))
     if output_format == "json":

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from gpucost.core.attribution import units_at
+from gpucost.core.attribution import business_units_at
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import format_timestamp
 from gpucost.core.metering.signals import signals_by_preference
@@ -56,7 +56,7 @@ def recording_groups(settings: CoreSettings, clusters: Sequence[ClusterSettings]
     groups = []
     for cluster in clusters:
         signals = signals_by_preference(settings.utilization.signal, settings.utilization.scale)
-        units = units_at(business_units(settings), now)
+        units = business_units_at(business_units(settings), now)
         queries = Queries(cluster.selector, [], trusted_series=TrustedSeries.from_settings(cluster.sources))
         rules = RecordingRules(cluster.name, queries, signals, units, cluster.slices_per_gpu)
         labels = {"cluster": cluster.name}

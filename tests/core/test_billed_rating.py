@@ -103,10 +103,10 @@ def test_parts_of_nodes_and_charges_sum_to_bill(
             "GPU part + host part = the bill's amount"
         )
         assert min(price.gpus_cost, price.host_cost) >= 0
-        assert (price.is_final, price.billed_ms, price.unblended) == (
+        assert (price.is_final, price.billed_ms, price.unblended_amount) == (
             billed_hour.is_final,
             billed_hour.billed_ms,
-            billed_hour.unblended,
+            billed_hour.unblended_amount,
         )
     for node_usage, hour in zip(usage.nodes or (), rated_hour.nodes, strict=True):
         billed_hour = lines[int(hour.provider_id.rpartition("-")[2])]

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from devstack.aws import credentials, local_client, running_aws
-from gpucost.core.errors import MessageError
+from gpucost.core.errors import InvalidMessageError
 from gpucost.runtime.aws import AwsClients
 from gpucost.runtime.messages import HourPublished, HoursDue, HoursToRestate, ScheduledTick, Tick
 from gpucost.runtime.messaging import MessageBus
@@ -150,5 +150,5 @@ def test_messages_in_sns_and_lambda_envelopes_are_read() -> None:
     assert read_letter(json.dumps(failed)) == TICK
     assert isinstance(read_letter(json.dumps({"requestPayload": json.loads(SCHEDULED)})), ScheduledTick)
     for rubbish in ODD:
-        with pytest.raises(MessageError):
+        with pytest.raises(InvalidMessageError):
             read_letter(rubbish)

@@ -140,10 +140,10 @@ def test_spot_and_on_demand_nodes_have_separate_prices(table: DynamoTable, prome
         Point("g5.xlarge", "us-east-1a", HOUR + 45 * minute, "0.50"),
     ]
     spot = Ec2SpotHistory(aws.client).fetch("us-east-1", ["g5.xlarge"], ["linux"], since=HOUR, now=NOW)
-    system.book.replace("spot", spot, since=HOUR, rated_until=HOUR, now=NOW)
+    system.book.merge_prices("spot", spot, since=HOUR, rated_until=HOUR, now=NOW)
     aws.offers = [Offer("g5.xlarge", "us-east-1", "1.0060000000", since="2020-01-01T00:00:00Z")]
     listed = AwsPriceList(aws.client).fetch("us-east-1", ["g5.xlarge"], ["linux"], tenancy="Shared", now=NOW)
-    system.book.replace("on-demand", listed, rated_until=HOUR, now=NOW)
+    system.book.merge_prices("on-demand", listed, rated_until=HOUR, now=NOW)
 
     system.attribute(version=2)
     lines = {

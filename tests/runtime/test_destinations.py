@@ -262,7 +262,7 @@ def document(prometheus: str = '{url: "http://127.0.0.1:9090"}', receivers: str 
 def test_push_refuses_credentials_over_plain_http(text: str, says: str) -> None:
     settings = parse_settings(text)  # a secret that was stored earlier is still valid
     with pytest.raises(SettingsError) as refused:
-        settings.check_new()
+        settings.check_new_document()
     assert says in str(refused.value)
 
 
@@ -276,7 +276,7 @@ def test_push_refuses_credentials_over_plain_http(text: str, says: str) -> None:
     ],
 )
 def test_push_accepts_plain_http_without_credentials(text: str) -> None:
-    parse_settings(text).check_new()
+    parse_settings(text).check_new_document()
 
 
 def test_slack_webhook_must_be_slacks_or_of_the_host_in_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:

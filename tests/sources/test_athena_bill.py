@@ -116,7 +116,7 @@ def test_reader_waits_for_the_query_and_reads_all_pages() -> None:
     athena.page([header, *rows[:2]], token="second")
     athena.page(rows[2:4], token="third", after="second")
     athena.page(rows[4:], after="third")
-    assert [line.resource for line in extract.lines] == ["i-000", "i-001", "i-002", "i-003", "i-004"]
+    assert [line.resource_id for line in extract.lines] == ["i-000", "i-001", "i-002", "i-003", "i-004"]
     athena.stub.assert_no_pending_responses()
 
 

@@ -112,11 +112,11 @@ def test_store_keeps_a_bounded_number_of_versions(table: DynamoTable) -> None:
     for number in range(1, 6):
         store.push(DOCUMENT + f"lookback_hours: {number}\n", author="me", now=NOON)
     store = store_of(table, Clock())
-    kept, settings_store.MAX_PARSED = settings_store.MAX_PARSED, 3
+    kept, settings_store.MAX_CACHED_VERSIONS = settings_store.MAX_CACHED_VERSIONS, 3
     try:
         assert [store.version(number).settings.lookback_hours for number in range(1, 6)] == [1, 2, 3, 4, 5]
     finally:
-        settings_store.MAX_PARSED = kept
+        settings_store.MAX_CACHED_VERSIONS = kept
     assert len(store._parsed) == 3
     with pytest.raises(NotFoundError):
         store.version(6)

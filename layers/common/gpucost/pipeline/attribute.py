@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
 from gpucost.core.errors import (
     ConflictError,
-    ExpiredError,
+    DataExpiredError,
     HoursTooLargeError,
     InvalidInputError,
     MetricsTooLargeError,
@@ -226,7 +226,7 @@ def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: date
         for day in [days[0] - DAY, *days]:
             try:
                 rollups.roll_up(cluster, day, now, retention)
-            except ExpiredError as error:
+            except DataExpiredError as error:
                 logger.warning("a day's rollups were not updated", cluster=cluster, day=day, reason=str(error))
 
 

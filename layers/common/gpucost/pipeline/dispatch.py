@@ -160,10 +160,10 @@ def _clusters(stored: StoredSettings, newest: datetime, search_period: timedelta
     """Yield the clusters of the settings, then those that left them within the search period."""
     for cluster in stored.settings.clusters:
         yield _Cluster(cluster.name, stored.version, stored.pushed_at, newest)
-    for name, departure in stored.departed.items():
+    for name, departure in stored.departed_clusters.items():
         last = floor_hour(departure.left_at)
         if last > newest - search_period:
-            yield _Cluster(name, departure.version, departure.left_at, min(last, newest), has_left=True)
+            yield _Cluster(name, departure.last_settings_version, departure.left_at, min(last, newest), has_left=True)
 
 
 def due_messages(

@@ -86,10 +86,10 @@ def pricing_of(
     return Pricing(
         book=PriceBook([*fetched, *prices], [_discount(discount) for discount in section.discounts]),
         sources=section.ordered_sources,
-        policy=policy_of(section),
-        shapes={**BUILT_IN_SHAPES, **(shapes or {})},
+        split_policy=policy_of(section),
+        instance_shapes={**BUILT_IN_SHAPES, **(shapes or {})},
         currency=section.currency,
-        blocks=blocks,
+        capacity_blocks=blocks,
     )
 
 
@@ -107,14 +107,14 @@ def _rate(rate: RateSettings, currency: str) -> Price:
         unit, amount = "gpu-hour", rate.gpu_hourly_usd
     elif rate.node_hourly_usd is not None:
         unit, amount = "node-hour", rate.node_hourly_usd
-    return Price("rates", unit, amount, rate.applies_to(), currency, rate.since, rate.until)
+    return Price("rates", unit, amount, rate.attribute_patterns(), currency, rate.since, rate.until)
 
 
 def _discount(discount: DiscountSettings) -> Discount:
     return Discount(
         factor=1 - discount.percent / 100,
         sources=frozenset(discount.sources),
-        applies_to=discount.applies_to(),
+        applies_to=discount.attribute_patterns(),
         valid_from=discount.since,
         valid_to=discount.until,
     )

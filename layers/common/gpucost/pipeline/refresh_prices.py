@@ -152,7 +152,7 @@ class PricesService:
             for since, requested in _spot_requests(stored, region, types, systems, self._clock()):
                 now = self._clock()
                 prices = self._spot.fetch(region, requested, systems, since=since, now=now)
-                update = self._book.replace(
+                update = self._book.merge_prices(
                     "spot", prices, since=since, rated_until=_rated_until(now, newest_hour), now=now
                 )
                 # A type without spot capacity in a region has no price history, so no type counts as unknown.
@@ -170,7 +170,7 @@ class PricesService:
             prices = self._price_list.fetch(
                 region, types, section.operating_systems, tenancy=section.on_demand.tenancy, now=now
             )
-            update = self._book.replace("on-demand", prices, rated_until=_rated_until(now, newest_hour), now=now)
+            update = self._book.merge_prices("on-demand", prices, rated_until=_rated_until(now, newest_hour), now=now)
             yield update, {price.applies_to["instance_type"] for price in prices}
 
         self._each_region("on-demand", in_use, refresh_region, result)
@@ -211,7 +211,7 @@ class PricesService:
             listed: set[str] = set()
             try:
                 for update, names in refresh_region(region, types):
-                    prices += update.prices
+                    prices += update.changed_count
                     changes += len(update.changes)
                     listed |= names
             except (SourceError, ConflictError) as error:  # a failing region delays only itself

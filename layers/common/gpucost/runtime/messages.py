@@ -32,7 +32,7 @@ from pydantic import (
     ValidationError,
 )
 
-from gpucost.core.errors import MessageError
+from gpucost.core.errors import InvalidMessageError
 from gpucost.core.hours import HOUR, floor_day, floor_hour, format_timestamp
 from gpucost.core.model import Status
 
@@ -251,19 +251,19 @@ def read_message(model: type[Model], body: str | bytes) -> Model:
     """Parse a message's JSON.
 
     Raises:
-        MessageError: it is not JSON or does not fit the model; the message names the field and the problem.
+        InvalidMessageError: it is not JSON or does not fit the model; the message names the field and the problem.
     """
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        raise MessageError(f"not a valid {model.__name__}: {_first_problem(error)}") from error
+        raise InvalidMessageError(f"not a valid {model.__name__}: {_first_problem(error)}") from error
 
 
 def read_attribute_input(body: str) -> HoursDue | HoursToRestate:
     """Parse a message of the queues `hours` and `backfill`.
 
     Raises:
-        MessageError: as `read_message`.
+        InvalidMessageError: as `read_message`.
     """
     return read_message(AttributeInput, f'{{"message": {body}}}').message
 
@@ -272,7 +272,7 @@ def read_alert_input(body: str) -> HourPublished | Tick | ExternalAlerts:
     """Parse a message of the `hour published` topic.
 
     Raises:
-        MessageError: as `read_message`.
+        InvalidMessageError: as `read_message`.
     """
     return read_message(AlertInput, f'{{"message": {body}}}').message
 
@@ -281,12 +281,12 @@ def read_event(model: type[Model], event: object) -> Model:
     """Parse the event with which a function is invoked.
 
     Raises:
-        MessageError: the event does not fit; says what is wrong with its first wrong field.
+        InvalidMessageError: the event does not fit; says what is wrong with its first wrong field.
     """
     try:
         return model.model_validate(event)
     except ValidationError as error:
-        raise MessageError(f"not a valid {model.__name__}: {_first_problem(error)}") from error
+        raise InvalidMessageError(f"not a valid {model.__name__}: {_first_problem(error)}") from error
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -91,7 +91,7 @@ class SettingsWithAlerts(CoreSettings):
     }
     alerts: AlertSettings = AlertSettings()
 
-    def check_new(self) -> None:
+    def check_new_document(self) -> None:
         """Check what only applies to a document that is being pushed, not to one that is already stored.
 
         Raises:
@@ -101,7 +101,7 @@ class SettingsWithAlerts(CoreSettings):
             raise SettingsError(
                 f"settings: alerts: unknown time_zone {unknown[0]!r}; use an IANA name, for example Europe/Berlin"
             )
-        super().check_new()
+        super().check_new_document()
 
     def addresses_with_credentials(self) -> Iterator[tuple[str, str]]:
         """Yield keys and values of the addresses to which credentials are sent."""

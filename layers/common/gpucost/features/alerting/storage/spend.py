@@ -20,7 +20,7 @@ from gpucost.storage import chunked_documents as chunks
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
 from gpucost.storage.packed_items import retry_conflicts
-from gpucost.storage.table import FORMAT, Item, Table, check_format, key
+from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, key
 
 SPEND_RETENTION = timedelta(days=130)
 """Rules look back eight weeks at most. The rest is a reserve for a restored table or a long pause."""
@@ -49,7 +49,9 @@ class DynamoSpendStore:
         """Write a part of a month over the previous sums."""
         units = {unit: str(amount) for unit, amount in sums.spend_by_unit.items()}
         document = {"units": units, "hours": sums.hours_with_data, "currency": sums.currency}
-        chunks.put(self._table, _document_items(cluster, _month_part_sort_key(month, part), document, month), "")
+        chunks.put_document(
+            self._table, _document_items(cluster, _month_part_sort_key(month, part), document, month), ""
+        )
 
     def day_to_date(self, cluster: str, hour: datetime) -> DayToDateSpend | None:
         """Read the day of an hour, up to the end of that hour."""
@@ -69,7 +71,7 @@ class DynamoSpendStore:
             cluster, _day_to_date_sort_key(hour), {"units": units, "sources": sums.pricing_fingerprint}, hour
         )
         try:
-            chunks.put(self._table, items, "attribute_not_exists(pk)")
+            chunks.put_document(self._table, items, "attribute_not_exists(pk)")
         except ConflictError:
             return
 
@@ -80,17 +82,17 @@ class DynamoSpendStore:
         head = self._table.get(pk, sk)
         if head is None:
             return None
-        check_format(head)
+        check_schema_version(head)
         others = self._table.query(pk, "begins_with(sk, :start)", start=f"{sk}#") if "k" in head else ()
-        return blobs.unpack([{**head, "b": {"B": chunks.joined_chunks(head, others, "h")}}])
+        return blobs.unpack([{**head, "b": {"B": chunks.join_chunks(head, others, "h")}}])
 
 
 def _document_items(cluster: str, sk: str, document: Any, since: datetime) -> list[Item]:
     blob = zlib.compress(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(), 9)
     head: Item = {
         **key(_partition_key(cluster), sk),
-        "v": {"N": str(FORMAT)},
-        "expires_at": {"N": str(keys.seconds(since + SPEND_RETENTION))},
+        "v": {"N": str(SCHEMA_VERSION)},
+        "expires_at": {"N": str(keys.to_epoch_seconds(since + SPEND_RETENTION))},
     }
     return chunks.document_items(head, blob, {"h": {"B": hashlib.sha256(blob).digest()[:16]}})
 
@@ -104,4 +106,4 @@ def _month_part_sort_key(month: datetime, part: int) -> str:
 
 
 def _day_to_date_sort_key(hour: datetime) -> str:
-    return f"day#{keys.hour(hour)}"
+    return f"day#{keys.format_hour(hour)}"

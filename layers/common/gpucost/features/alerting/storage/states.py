@@ -21,7 +21,16 @@ from gpucost.features.alerting.model import AlertGroup, EvaluationCursor
 from gpucost.features.alerting.ports import ScopeStates
 from gpucost.storage import chunked_documents as chunks
 from gpucost.storage.packed_items import retry_conflicts
-from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text, verify_integrity
+from gpucost.storage.table import (
+    SCHEMA_VERSION,
+    Item,
+    Table,
+    check_schema_version,
+    integer,
+    key,
+    text,
+    verify_integrity,
+)
 
 EMPTY_GROUP_RETENTION_SECONDS = 7 * 86_400
 _GROUP_ADAPTER = TypeAdapter(AlertGroup)
@@ -56,7 +65,7 @@ class DynamoAlertStateStore:
         heads: list[Item] = []
         further_chunks: list[Item] = []
         for item in self._table.query(_partition_key(scope)):
-            check_format(item)
+            check_schema_version(item)
             sk = text(item, "sk")
             if sk == _CURSOR_KEY:
                 with verify_integrity(item):
@@ -65,7 +74,7 @@ class DynamoAlertStateStore:
                 (further_chunks if sk.count("#") > 1 else heads).append(item)
         groups: dict[str, AlertGroup] = {}
         for head in heads:
-            document = chunks.joined_chunks(head, further_chunks, "n")
+            document = chunks.join_chunks(head, further_chunks, "n")
             with verify_integrity(head):
                 group = _GROUP_ADAPTER.validate_json(zlib.decompress(document))
             groups[group.owner] = group
@@ -109,14 +118,14 @@ class DynamoAlertStateStore:
         self, scope: str, sk: str, version: int, document: bytes, attributes: Item, previous_chunks: int = 1
     ) -> int:
         """Write a document in as many chunks as needed, and return their number."""
-        head: Item = {**key(_partition_key(scope), sk), "v": {"N": str(FORMAT)}, **attributes}
+        head: Item = {**key(_partition_key(scope), sk), "v": {"N": str(SCHEMA_VERSION)}, **attributes}
         items = chunks.document_items(head, zlib.compress(document), {"n": {"N": str(version)}})
         if version > 1:
             condition, values = "n = :version", {":version": {"N": str(version - 1)}}
         else:
             # DynamoDB deletes expired items only after some days.
             condition, values = "attribute_not_exists(pk) OR expires_at < :now", {":now": {"N": str(int(time.time()))}}
-        chunks.put(self._table, items, condition, values, previous_chunks=previous_chunks)
+        chunks.put_document(self._table, items, condition, values, previous_chunks=previous_chunks)
         return len(items)
 
 
