@@ -241,9 +241,8 @@ def block(until: int, labels: dict[str, str]) -> tuple[Pricing, GpuNode]:
             Price("override", "node-hour", Decimal(3), {"node": "overridden"}),
         ]
     )
-    return Pricing(book, ("override", "capacity-block", "constant"), capacity_blocks=(capacity_block,)), node(
-        "a", labels=labels
-    )  # type: ignore[arg-type]
+    pricing = Pricing(book, ("override", "capacity-block", "constant"), capacity_blocks=(capacity_block,))
+    return pricing, node("a", labels=labels)  # type: ignore[arg-type]
 
 
 LABELS = {"label_karpenter_k8s_aws_capacity_reservation_id": "cr-1"}

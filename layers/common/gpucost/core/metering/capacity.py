@@ -42,9 +42,9 @@ def advertised_gpus(
 
 
 def _advertised_at(time: Interval, node: GpuNode, slices_per_gpu: int | None) -> AdvertisedGpus:
-    gpus = node.advertised(node.capacity, slices_per_gpu)
+    gpus = node.gpus_of_units(node.capacity, slices_per_gpu)
     is_healthy = node.allocatable == node.capacity
-    return AdvertisedGpus(time, gpus, gpus if is_healthy else node.advertised(node.allocatable, slices_per_gpu))
+    return AdvertisedGpus(time, gpus, gpus if is_healthy else node.gpus_of_units(node.allocatable, slices_per_gpu))
 
 
 def split_node_time(

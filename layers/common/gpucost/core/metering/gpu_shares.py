@@ -99,11 +99,11 @@ class GpuNode:
                     if slice_resource == resource
                 ],
             )
-        gpus_of_units = self._gpus_of_units(self.capacity, slices_per_gpu, scaled=False)
+        advertised = self._gpus_of_units(self.capacity, slices_per_gpu, scaled=False)
         # The shares of a MIG geometry can exceed the GPU (3g+2g+1g+1g is 15/14), so they are scaled down to it.
-        if gpus_of_units > self.physical_gpus:
+        if advertised > self.physical_gpus:
             return GpuShare(
-                unscaled.gpus_per_unit * self.physical_gpus / gpus_of_units, unscaled.source, unscaled.replicas
+                unscaled.gpus_per_unit * self.physical_gpus / advertised, unscaled.source, unscaled.replicas
             )
         return unscaled
 
@@ -140,7 +140,7 @@ class GpuNode:
         }
         return {uuid: min(Fraction(1), 1 / total) if total else Fraction(1) for uuid, total in sums.items()}
 
-    def advertised(self, units: Mapping[str, Decimal], slices_per_gpu: int | None) -> Fraction:
+    def gpus_of_units(self, units: Mapping[str, Decimal], slices_per_gpu: int | None) -> Fraction:
         """Return the physical GPUs of units by resource; Neuron devices and their cores are the same hardware."""
         return self._gpus_of_units(units, slices_per_gpu, scaled=True)
 

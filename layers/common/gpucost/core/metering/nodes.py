@@ -131,7 +131,7 @@ def physical_or_advertised_gpus(node: GpuNode, slices_per_gpu: int | None) -> Fr
     """Return a node's physical GPUs; without other information, the GPUs that it advertises."""
     if node.physical_gpus is not None:
         return Fraction(node.physical_gpus)
-    return node.advertised(node.capacity, slices_per_gpu)
+    return node.gpus_of_units(node.capacity, slices_per_gpu)
 
 
 def _neuron_devices(capacity: Mapping[str, Decimal]) -> int | None:

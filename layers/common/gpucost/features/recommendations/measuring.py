@@ -199,7 +199,7 @@ def estimate_saving(
     Args:
         look_back: the look-back.
         first: index of the first hour that counts.
-        freed: returns the USD and GPU-hours that an hour would have saved, by its index.
+        freed_by_hour: returns the USD and GPU-hours that an hour would have saved, by its index.
         cash: the part of the saving that is cash; None if it is not known.
         list_ratio: list price ÷ the rates charged; None if it is not known.
         unpriced: 1 for hours in which a part of the subject has no price. They do not count.
