@@ -84,7 +84,7 @@ def silence() -> None:
 @click.option("--hours", required=True, type=click.FloatRange(min=0, min_open=True), help="Duration, from now.")
 @click.option("--comment", required=True, help="Why the alerts are silenced.")
 def add_silence(stack: str, matchers: tuple[str, ...], hours: float, comment: str) -> None:
-    """Silence the alerts that match all given shell patterns. Alerts that still fire when it ends are sent then.
+    """Silence the alerts that match all given shell patterns. Alerts that still fire are sent when the silence ends.
 
     \b
     Example:

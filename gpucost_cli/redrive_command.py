@@ -51,7 +51,7 @@ class RedriveResult(NamedTuple):
 @click.command()
 @stack_option
 @click.option("--dry-run", is_flag=True, help="List the messages and why they failed, and change nothing.")
-@format_option("text", "json")
+@format_option("table", "json")
 def redrive(stack: str, output_format: str, *, dry_run: bool) -> None:
     """Send the messages of the dead-letter queue to where they came from.
 
