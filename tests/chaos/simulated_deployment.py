@@ -378,13 +378,13 @@ class SimulatedDeployment:
             lines = self.ledger.lines(cluster, manifest.hour)
             state[f"{cluster} {manifest.hour:%dT%H} lines"] = sorted(lines, key=lambda line: line.uid)
         for summary in self.ledger.summaries(cluster, self.first - DAY, end):
-            state[f"{cluster} {summary.hour:%dT%H} summary"] = summary
+            state[f"{cluster} {summary.start:%dT%H} summary"] = summary.totals, summary.costs
         for day in self.rollups.days(cluster, floor_day(self.first), end):
-            state[f"{cluster} {day.day:%d} day"] = day.totals, day.units
+            state[f"{cluster} {day.start:%d} day"] = day.totals, day.costs
         for day_start, facts in self.rollups.facts(cluster, floor_day(self.first), end):
             state[f"{cluster} {day_start:%d} facts"] = facts
-        for hour in self.rollups.unit_hours(cluster, "research", self.first - DAY, end):
-            state[f"{cluster} {hour.manifest.hour:%dT%H} unit"] = hour.costs
+        for manifest, costs in self.rollups.unit_hours(cluster, "research", self.first - DAY, end):
+            state[f"{cluster} {manifest.hour:%dT%H} unit"] = costs
         memory = DynamoAlertStates(self.dynamodb, self.table).load(cluster)
         state[f"{cluster} alert cursor"] = replace(memory.cursor, version=0)
         for group in memory.groups:

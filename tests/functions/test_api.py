@@ -219,7 +219,7 @@ def test_amounts_in_several_currencies_are_rejected(prepared: InMemoryHours, ask
     prepared.put("west", NOON, figures)
     for key, summary in prepared.summaries_by_hour.items():
         if key[0] == "west":
-            prepared.summaries_by_hour[key] = replace(summary, currency="EUR")
+            prepared.summaries_by_hour[key] = replace(summary, manifests=(replace(summary.manifest, currency="EUR"),))
     period = {"start": format_timestamp(NOON), "end": format_timestamp(NOON + HOUR)}
     refused = ask("/v1/costs", period)
     assert refused.status == 400

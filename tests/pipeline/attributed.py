@@ -85,7 +85,10 @@ class System:
             to_decimal(summary.totals.costs.allocated_usd).normalize() if summary.totals else ""
             for summary in summaries
         ]
-        return [(summary.status, str(usd), summary.version) for summary, usd in zip(summaries, totals, strict=True)]
+        return [
+            (summary.manifest.status, str(usd), summary.manifest.version)
+            for summary, usd in zip(summaries, totals, strict=True)
+        ]
 
 
 def busy_hour(table: DynamoTable, prometheus: Callable[[str], str]) -> System:

@@ -196,13 +196,13 @@ def test_day_of_thousands_of_business_units_is_summed(
         patched.delattr(Ledger, "summaries_of")  # so that hours cannot stand in for the day
         (day,) = rollups.days_of(manifests)
         ((_, facts),) = rollups.facts_of(manifests)
-    assert dict(day.units.items()) == dict(expected.units.items())
+    assert dict(day.costs.items()) == dict(expected.costs.items())
     assert day.totals == expected.totals
-    assert len(day.units) == len(facts) == UNITS
+    assert len(day.costs) == len(facts) == UNITS
     # A day that has lost a piece is read from its hours.
     Table(table.client, table.name).delete_all([{"pk": {"S": "C#demo#days"}, "sk": {"S": "2026-11-19#01"}}])
     (day,) = rollups.days_of(manifests)
-    assert dict(day.units.items()) == dict(expected.units.items())
+    assert dict(day.costs.items()) == dict(expected.costs.items())
 
 
 def test_limits_of_ten_thousand_quotas_fit(table: DynamoTable, numbers: random.Random) -> None:

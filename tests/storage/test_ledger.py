@@ -12,7 +12,7 @@ from botocore.stub import Stubber
 from gpucost.core.amounts import Totals
 from gpucost.core.errors import ConflictError, IntegrityError, SourceError
 from gpucost.core.hours import HOUR as ONE_HOUR
-from gpucost.core.ledger import HourSummary, next_attempt, summarize
+from gpucost.core.ledger import HourSummary, next_attempt
 from gpucost.core.model import HourRecord, Line
 from gpucost.storage import compressed_documents
 from gpucost.storage.ledger import Ledger
@@ -43,7 +43,9 @@ def test_published_records_are_read_unchanged(table: DynamoTable) -> None:
     manifest = ledger.publish(published, replacing=None, settings_version=3, now=NOW)
     assert (manifest.version, manifest.settings_version, manifest.attempts) == (1, 3, 0)
     assert ledger.manifest("demo", HOUR) == manifest
-    assert ledger.summaries("demo", HOUR, HOUR + ONE_HOUR) == [summarize(published, 1)]
+    (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    assert (summary.cluster, summary.start, summary.totals) == ("demo", HOUR, published.totals)
+    assert (summary.manifests, summary.costs) == ((replace(manifest, notes=()),), published.by_namespace())
     assert read_all(ledger)[1] == sorted(FIGURES, key=lambda line: line.pod)
     assert ledger.lines("demo", HOUR, "idle") == [FIGURES[2]]
     assert ledger.lines("demo", HOUR, "absent") == []
@@ -76,7 +78,7 @@ def test_only_hours_within_the_range_are_read(table: DynamoTable) -> None:
         publish(ledger, record(FIGURES, hour=HOUR + hours * ONE_HOUR))
     publish(ledger, record(FIGURES, cluster="demo-2"))
     summaries = ledger.summaries("demo", HOUR + ONE_HOUR, HOUR + 3 * ONE_HOUR)
-    assert [summary.hour for summary in summaries] == [HOUR + ONE_HOUR, HOUR + 2 * ONE_HOUR]
+    assert [summary.start for summary in summaries] == [HOUR + ONE_HOUR, HOUR + 2 * ONE_HOUR]
 
 
 @pytest.mark.parametrize("name", ['a"b', "line\nbreak", "hash#hash", "ü" * 200, "<script>", "=1+1", "~", ""])
@@ -124,7 +126,7 @@ def test_one_of_two_concurrent_writers_wins_and_the_other_is_never_seen(table: D
     with pytest.raises(ConflictError):
         ledger.publish(loser, replacing=None, settings_version=1, now=NOW)
     assert [read_line.pod for read_line in ledger.lines("demo", HOUR)] == ["winner"]
-    assert [summary.groups for summary in ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)] == [winner.by_namespace()]
+    assert [summary.costs for summary in ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)] == [winner.by_namespace()]
     items = table.client.scan(TableName=table.name)["Items"]
     assert all("expires_at" in item for item in items), "what the other wrote goes in time"
     assert len(items) == 5, "and not before: a third writer of its figures may be about to put them in force"
@@ -144,7 +146,7 @@ def test_superseded_items_expire_and_are_not_seen(table: DynamoTable) -> None:
     publish(ledger, record([line(pod="new")]))
     assert [read_line.pod for read_line in ledger.lines("demo", HOUR)] == ["new"]
     (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
-    assert summary.version == 2
+    assert summary.manifest.version == 2
     ends = sorted(int(item["expires_at"]["N"]) for item in table.client.scan(TableName=table.name)["Items"])
     soon = int((NOW + timedelta(days=1)).timestamp())
     assert [end == soon for end in ends] == [True, True, False, False, False]
@@ -180,7 +182,7 @@ def test_incomplete_attempts_are_counted_and_wait_longer_each_time(table: Dynamo
         assert manifest.notes == ("no scrape was seen",)
     assert waits == [timedelta(hours=n) for n in (1, 2, 4, 8)]
     (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
-    assert (summary.status, summary.totals, dict(summary.groups)) == ("incomplete", None, {})
+    assert (summary.manifest.status, summary.totals, dict(summary.costs)) == ("incomplete", None, {})
 
 
 def test_number_of_failed_attempts_is_unlimited(table: DynamoTable) -> None:
@@ -357,5 +359,5 @@ def test_amounts_keep_all_digits(table: DynamoTable) -> None:
     (read_line,) = ledger.lines("demo", HOUR)
     assert str(read_line.figures()["allocated_usd"]) == usd
     (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
-    assert summary.groups["research", "bu-a"].allocated_usd == amount(usd)
+    assert summary.costs["research", "bu-a"].allocated_usd == amount(usd)
     assert amount(usd) == 987_654_321_098_123_456_789_012

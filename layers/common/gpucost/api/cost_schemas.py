@@ -11,6 +11,7 @@ from gpucost.core.query.cost_query import IDLE_FIGURES, CostQuery, IdlePolicy
 from gpucost.core.query.grouping import Row
 from gpucost.core.query.periods import Granularity
 from gpucost.http.schemas import (
+    CURSOR,
     Amount,
     CostFigures,
     FleetTotals,
@@ -19,6 +20,7 @@ from gpucost.http.schemas import (
     PeriodResponse,
     ResponseModel,
     coverage_fields,
+    declare_response,
     default_window_fields,
     period_fields,
     totals_fields,
@@ -27,9 +29,32 @@ from gpucost.reports import CostReport
 from gpucost.reports.records import PeriodComparison
 from gpucost.reports.waste import TopWaster
 
-_CURSOR = "Pass it as the parameter `cursor` to get the next page; null on the last page"
-_ROW_COUNT = "Number of rows on all pages"
-_CURRENCY = "Currency of every amount, also of fields named `_usd`"
+_CURRENCY = (str, Field(description="Currency of every amount, also of fields named `_usd`", examples=["USD"]))
+_ROW_COUNT = (int, Field(description="Number of rows on all pages"))
+
+
+def cost_response(
+    name: str,
+    description: str,
+    rows: type[list[Any]],
+    *,
+    totals: type[ResponseModel] = FleetTotals,
+    paged: bool = False,
+    **fields: Any,
+) -> type[PeriodResponse]:
+    """Declare the response of a cost report: rows in one currency, with totals and coverage.
+
+    Args:
+        name: name of the schema.
+        description: description of the schema.
+        rows: type of the rows.
+        totals: model of the totals.
+        paged: whether the response has a cursor and the number of rows on all pages.
+        fields: further fields: a type, or a type and its `Field`.
+    """
+    page = {"row_count": _ROW_COUNT, "cursor": CURSOR} if paged else {}
+    report = {"currency": _CURRENCY, "rows": rows, "totals": totals, "coverage": PeriodCoverageModel}
+    return declare_response(name, description, **fields, **report, **page)
 
 
 class IdleFigures(CostFigures, amounts=IDLE_FIGURES, nullable=IDLE_FIGURES, optional=IDLE_FIGURES):
@@ -50,22 +75,20 @@ class CostRow(IdleFigures):
     )
 
 
-class CostsResponse(PeriodResponse):
-    """GET /v1/costs. A period in which no hour has figures has no row."""
-
-    granularity: Granularity
-    group_by: list[str]
-    idle: IdlePolicy
-    currency: str = Field(description=_CURRENCY, examples=["USD"])
-    rows: list[CostRow]
-    row_count: int = Field(description=_ROW_COUNT)
-    totals: FleetTotals
-    filtered_out: IdleFigures | None = Field(
-        description="What the filters exclude. The rows of all pages and this add up to the totals. Null if "
-        "nothing is filtered, or no hour has figures"
-    )
-    coverage: PeriodCoverageModel
-    cursor: str | None = Field(description=_CURSOR)
+_FILTERED_OUT = Field(
+    description="What the filters exclude. The rows of all pages and this add up to the totals. Null if nothing is "
+    "filtered, or no hour has figures"
+)
+CostsResponse = cost_response(
+    "CostsResponse",
+    "GET /v1/costs. A period in which no hour has figures has no row.",
+    list[CostRow],
+    paged=True,
+    granularity=Granularity,
+    group_by=list[str],
+    idle=IdlePolicy,
+    filtered_out=(IdleFigures | None, _FILTERED_OUT),
+)
 
 
 class BusinessUnitRow(CostFigures):
@@ -74,14 +97,9 @@ class BusinessUnitRow(CostFigures):
     business_unit: str
 
 
-class BusinessUnitsResponse(PeriodResponse):
-    """GET /v1/business-units."""
-
-    currency: str = Field(description=_CURRENCY, examples=["USD"])
-    rows: list[BusinessUnitRow]
-    totals: FleetTotals
-    coverage: PeriodCoverageModel
-    cursor: None
+BusinessUnitsResponse = cost_response(
+    "BusinessUnitsResponse", "GET /v1/business-units.", list[BusinessUnitRow], cursor=None
+)
 
 
 class NullableCosts(ResponseModel, amounts=Costs.names(), nullable=Costs.names()):
@@ -95,15 +113,14 @@ class PeriodRow(CostFigures):
     end: Instant
 
 
-class BusinessUnitResponse(PeriodResponse):
-    """GET /v1/business-units/{name}. A period without allocated GPUs has no row."""
-
-    business_unit: str
-    granularity: Granularity
-    currency: str = Field(description=_CURRENCY, examples=["USD"])
-    rows: list[PeriodRow]
-    totals: NullableCosts
-    coverage: PeriodCoverageModel
+BusinessUnitResponse = cost_response(
+    "BusinessUnitResponse",
+    "GET /v1/business-units/{name}. A period without allocated GPUs has no row.",
+    list[PeriodRow],
+    totals=NullableCosts,
+    business_unit=str,
+    granularity=Granularity,
+)
 
 
 class WorkloadRow(CostFigures):
@@ -115,16 +132,14 @@ class WorkloadRow(CostFigures):
     workload: str
 
 
-class WorkloadsResponse(PeriodResponse):
-    """GET /v1/business-units/{name}/workloads."""
-
-    business_unit: str
-    currency: str = Field(description=_CURRENCY, examples=["USD"])
-    rows: list[WorkloadRow]
-    row_count: int = Field(description=_ROW_COUNT)
-    totals: NullableCosts
-    coverage: PeriodCoverageModel
-    cursor: str | None = Field(description=_CURSOR)
+WorkloadsResponse = cost_response(
+    "WorkloadsResponse",
+    "GET /v1/business-units/{name}/workloads.",
+    list[WorkloadRow],
+    totals=NullableCosts,
+    paged=True,
+    business_unit=str,
+)
 
 
 class TrendPeriod(ResponseModel):
@@ -140,7 +155,7 @@ class TrendResponse(ResponseModel):
     """GET /v1/business-units/{name}/trend."""
 
     business_unit: str
-    currency: str = Field(description=_CURRENCY, examples=["USD"])
+    currency: str = _CURRENCY[1]
     default_window: Literal["24h"] | None = Field(description="As in `/v1/costs`, for the current period")
     current: TrendPeriod
     previous: TrendPeriod
@@ -178,40 +193,22 @@ class TopWasterRow(WorkloadRow):
     pods: list[WastingPod] = Field(description="Pods with waste in that hour, most waste first; at most ten")
 
 
-class WasteResponse(PeriodResponse):
-    """GET /v1/waste: workloads with waste, most waste first."""
-
-    currency: str = Field(description=_CURRENCY, examples=["USD"])
-    rows: list[TopWasterRow]
-    row_count: int = Field(description=_ROW_COUNT)
-    totals: FleetTotals
-    coverage: PeriodCoverageModel
-    cursor: str | None = Field(description=_CURSOR)
+WasteResponse = cost_response(
+    "WasteResponse", "GET /v1/waste: workloads with waste, most waste first.", list[TopWasterRow], paged=True
+)
 
 
-def costs_fields_before_rows(report: CostReport) -> dict[str, Any]:
-    """Return the fields before the rows of `CostsResponse`."""
-    query = report.query
-    return {
-        **period_fields(report.period),
-        "granularity": query.granularity,
-        "group_by": query.group_by,
-        "idle": query.idle,
-        "currency": report.currency,
-    }
+def fields_before_rows(report: CostReport, **fields: object) -> dict[str, Any]:
+    """Return the fields of a `cost_response` before its rows; `fields` are those before the currency."""
+    return {**period_fields(report.period), **fields, "currency": report.currency}
 
 
-def costs_fields_after_rows(report: CostReport) -> dict[str, Any]:
-    """Return the fields after the rows of `CostsResponse`."""
-    filtered_out = report.filtered_out
-    return {
-        "row_count": report.row_count,
-        "totals": totals_fields(report.totals),
-        "filtered_out": None if filtered_out is None else _figures(filtered_out, report.query),
-        "coverage": coverage_fields(report.coverage),
-    }
+def fields_after_rows(report: CostReport, **fields: object) -> dict[str, Any]:
+    """Return the fields of a `cost_response` after its rows and their number; `fields` add some or replace totals."""
+    return {"totals": totals_fields(report.totals), **fields, "coverage": coverage_fields(report.coverage)}
 
 
+def page_fields_after_rows
 def costs_table(report: CostReport) -> tuple[list[str], list[list[object]]]:
     """Return the header and the rows of the CSV download."""
     query = report.query
@@ -223,43 +220,6 @@ def costs_table(report: CostReport) -> tuple[list[str], list[list[object]]]:
         for row in report.rows
     ]
     return header, rows
-
-
-def business_units_response(report: CostReport) -> dict[str, Any]:
-    """Return the fields of `BusinessUnitsResponse`."""
-    return {
-        **period_fields(report.period),
-        "currency": report.currency,
-        "rows": [{**row.group, **row.costs.figures()} for row in report.rows],
-        "totals": totals_fields(report.totals),
-        "coverage": coverage_fields(report.coverage),
-        "cursor": None,
-    }
-
-
-def business_unit_response(name: str, report: CostReport) -> dict[str, Any]:
-    """Return the fields of `BusinessUnitResponse`."""
-    return {
-        **unit_fields_before_rows(name, report),
-        "granularity": report.query.granularity,
-        "rows": [{"start": row.start, "end": row.end, **row.costs.figures()} for row in report.rows],
-        "totals": _cost_totals(report),
-        "coverage": coverage_fields(report.coverage),
-    }
-
-
-def unit_fields_before_rows(name: str, report: CostReport) -> dict[str, Any]:
-    """Return the fields before the rows of `WorkloadsResponse`."""
-    return {"business_unit": name, **period_fields(report.period), "currency": report.currency}
-
-
-def unit_fields_after_rows(report: CostReport) -> dict[str, Any]:
-    """Return the fields after the rows of `WorkloadsResponse`."""
-    return {
-        "row_count": report.row_count,
-        "totals": _cost_totals(report),
-        "coverage": coverage_fields(report.coverage),
-    }
 
 
 def trend_response(name: str, trend: PeriodComparison) -> dict[str, Any]:
@@ -278,20 +238,6 @@ def trend_response(name: str, trend: PeriodComparison) -> dict[str, Any]:
         "previous": _trend_period(trend.previous, previous),
         "change": change,
         "percent": {name: _percent(value, previous[name]) for name, value in change.items()},
-    }
-
-
-def waste_fields_before(report: CostReport) -> dict[str, Any]:
-    """Return the fields before the rows of `WasteResponse`."""
-    return {**period_fields(report.period), "currency": report.currency}
-
-
-def waste_fields_after(report: CostReport) -> dict[str, Any]:
-    """Return the fields after the rows of `WasteResponse`."""
-    return {
-        "row_count": report.row_count,
-        "totals": totals_fields(report.totals),
-        "coverage": coverage_fields(report.coverage),
     }
 
 

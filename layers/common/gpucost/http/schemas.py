@@ -10,7 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Unpack, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 
 from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.model import Status
@@ -120,6 +120,36 @@ class PeriodCoverageModel(ResponseModel):
     hours_complete: int = Field(description="Those of them that are complete. Other hours add nothing to any figure")
     allocation: Amount | None = Field(description="Allocation scrapes seen ÷ expected, 0 to 1, mean of published hours")
     utilization: Amount | None = Field(description="The same for utilization; null if it is not measured")
+
+
+CURSOR = (
+    str | None,
+    Field(description="Pass it as the parameter `cursor` to get the next page; null on the last page"),
+)
+_NO_CURSOR = (None, Field(description="Always null: the response is not paged"))
+
+
+def rows_response(name: str, description: str, rows: type[list[Any]], *, paged: bool) -> type[PeriodResponse]:
+    """Declare the response of a route that lists rows of a period.
+
+    Args:
+        name: name of the schema.
+        description: description of the schema.
+        rows: type of the rows.
+        paged: whether the route returns pages. Otherwise the cursor is null.
+    """
+    return declare_response(name, description, rows=rows, cursor=CURSOR if paged else _NO_CURSOR)
+
+
+def declare_response(name: str, description: str, **fields: Any) -> type[PeriodResponse]:
+    """Declare a response about a period.
+
+    Args:
+        name: name of the schema.
+        description: description of the schema.
+        fields: the fields after those of `PeriodResponse`: a type, or a type and its `Field`.
+    """
+    return create_model(name, __base__=PeriodResponse, __doc__=description, __module__=__name__, **fields)
 
 
 class HourCoverage(ResponseModel):
