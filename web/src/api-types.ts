@@ -741,6 +741,8 @@ export interface components {
              * @description 24h if the request had no start, end or window: the period is the last 24 ended hours. Null otherwise
              */
             default_window: "24h" | null;
+            /** Cursor */
+            cursor: null;
             /**
              * Currency
              * @description Currency of every amount, also of fields named `_usd`
@@ -751,8 +753,6 @@ export interface components {
             rows: components["schemas"]["BusinessUnitRow"][];
             totals: components["schemas"]["FleetTotals"];
             coverage: components["schemas"]["PeriodCoverageModel"];
-            /** Cursor */
-            cursor: null;
         };
         /**
          * CostFigures
@@ -924,6 +924,8 @@ export interface components {
              * @enum {string}
              */
             idle: "hidden" | "separate" | "shared-by-allocation" | "shared-evenly";
+            /** @description What the filters exclude. The rows of all pages and this add up to the totals. Null if nothing is filtered, or no hour has figures */
+            filtered_out: components["schemas"]["IdleFigures"] | null;
             /**
              * Currency
              * @description Currency of every amount, also of fields named `_usd`
@@ -932,15 +934,13 @@ export interface components {
             currency: string;
             /** Rows */
             rows: components["schemas"]["CostRow"][];
+            totals: components["schemas"]["FleetTotals"];
+            coverage: components["schemas"]["PeriodCoverageModel"];
             /**
              * Row Count
              * @description Number of rows on all pages
              */
             row_count: number;
-            totals: components["schemas"]["FleetTotals"];
-            /** @description What the filters exclude. The rows of all pages and this add up to the totals. Null if nothing is filtered, or no hour has figures */
-            filtered_out: components["schemas"]["IdleFigures"] | null;
-            coverage: components["schemas"]["PeriodCoverageModel"];
             /**
              * Cursor
              * @description Pass it as the parameter `cursor` to get the next page; null on the last page
@@ -2694,7 +2694,7 @@ export interface components {
             rows: components["schemas"]["RestatementRow"][];
             /**
              * Cursor
-             * @description Null: the answer is whole
+             * @description Always null: the response is not paged
              */
             cursor: null;
         };
@@ -2979,13 +2979,13 @@ export interface components {
             currency: string;
             /** Rows */
             rows: components["schemas"]["TopWasterRow"][];
+            totals: components["schemas"]["FleetTotals"];
+            coverage: components["schemas"]["PeriodCoverageModel"];
             /**
              * Row Count
              * @description Number of rows on all pages
              */
             row_count: number;
-            totals: components["schemas"]["FleetTotals"];
-            coverage: components["schemas"]["PeriodCoverageModel"];
             /**
              * Cursor
              * @description Pass it as the parameter `cursor` to get the next page; null on the last page
@@ -3112,13 +3112,13 @@ export interface components {
             currency: string;
             /** Rows */
             rows: components["schemas"]["WorkloadRow"][];
+            totals: components["schemas"]["NullableCosts"];
+            coverage: components["schemas"]["PeriodCoverageModel"];
             /**
              * Row Count
              * @description Number of rows on all pages
              */
             row_count: number;
-            totals: components["schemas"]["NullableCosts"];
-            coverage: components["schemas"]["PeriodCoverageModel"];
             /**
              * Cursor
              * @description Pass it as the parameter `cursor` to get the next page; null on the last page

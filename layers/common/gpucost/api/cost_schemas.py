@@ -1,7 +1,7 @@
 """Schemas of cost responses, and functions that make responses from cost reports."""
 
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -11,9 +11,9 @@ from gpucost.core.query.cost_query import IDLE_FIGURES, CostQuery, IdlePolicy
 from gpucost.core.query.grouping import Row
 from gpucost.core.query.periods import Granularity
 from gpucost.http.schemas import (
-    CURSOR,
     Amount,
     CostFigures,
+    Cursor,
     FleetTotals,
     Instant,
     PeriodCoverageModel,
@@ -29,8 +29,8 @@ from gpucost.reports import CostReport
 from gpucost.reports.records import PeriodComparison
 from gpucost.reports.waste import TopWaster
 
-_CURRENCY = (str, Field(description="Currency of every amount, also of fields named `_usd`", examples=["USD"]))
-_ROW_COUNT = (int, Field(description="Number of rows on all pages"))
+Currency = Annotated[str, Field(description="Currency of every amount, also of fields named `_usd`", examples=["USD"])]
+RowCount = Annotated[int, Field(description="Number of rows on all pages")]
 
 
 def cost_response(
@@ -50,10 +50,10 @@ def cost_response(
         rows: type of the rows.
         totals: model of the totals.
         paged: whether the response has a cursor and the number of rows on all pages.
-        fields: further fields: a type, or a type and its `Field`.
+        fields: types of further fields.
     """
-    page = {"row_count": _ROW_COUNT, "cursor": CURSOR} if paged else {}
-    report = {"currency": _CURRENCY, "rows": rows, "totals": totals, "coverage": PeriodCoverageModel}
+    page = {"row_count": RowCount, "cursor": Cursor} if paged else {}
+    report = {"currency": Currency, "rows": rows, "totals": totals, "coverage": PeriodCoverageModel}
     return declare_response(name, description, **fields, **report, **page)
 
 
@@ -75,10 +75,13 @@ class CostRow(IdleFigures):
     )
 
 
-_FILTERED_OUT = Field(
-    description="What the filters exclude. The rows of all pages and this add up to the totals. Null if nothing is "
-    "filtered, or no hour has figures"
-)
+FilteredOut = Annotated[
+    IdleFigures | None,
+    Field(
+        description="What the filters exclude. The rows of all pages and this add up to the totals. Null if nothing "
+        "is filtered, or no hour has figures"
+    ),
+]
 CostsResponse = cost_response(
     "CostsResponse",
     "GET /v1/costs. A period in which no hour has figures has no row.",
@@ -87,7 +90,7 @@ CostsResponse = cost_response(
     granularity=Granularity,
     group_by=list[str],
     idle=IdlePolicy,
-    filtered_out=(IdleFigures | None, _FILTERED_OUT),
+    filtered_out=FilteredOut,
 )
 
 
@@ -155,7 +158,7 @@ class TrendResponse(ResponseModel):
     """GET /v1/business-units/{name}/trend."""
 
     business_unit: str
-    currency: str = _CURRENCY[1]
+    currency: Currency
     default_window: Literal["24h"] | None = Field(description="As in `/v1/costs`, for the current period")
     current: TrendPeriod
     previous: TrendPeriod
@@ -199,16 +202,30 @@ WasteResponse = cost_response(
 
 
 def fields_before_rows(report: CostReport, **fields: object) -> dict[str, Any]:
-    """Return the fields of a `cost_response` before its rows; `fields` are those before the currency."""
+    """Return the fields before the rows of a `cost_response`; `fields` come before the currency."""
     return {**period_fields(report.period), **fields, "currency": report.currency}
 
 
 def fields_after_rows(report: CostReport, **fields: object) -> dict[str, Any]:
-    """Return the fields of a `cost_response` after its rows and their number; `fields` add some or replace totals."""
+    """Return the fields after the rows of a `cost_response`; `fields` come after the totals, or replace them."""
     return {"totals": totals_fields(report.totals), **fields, "coverage": coverage_fields(report.coverage)}
 
 
-def page_fields_after_rows
+def page_fields_after_rows(report: CostReport, **fields: object) -> dict[str, Any]:
+    """Return the same for a page, without the cursor."""
+    return {"row_count": report.row_count, **fields_after_rows(report, **fields)}
+
+
+def filtered_out_figures(report: CostReport) -> dict[str, Decimal | None] | None:
+    """Return what the filters exclude, as `IdleFigures`."""
+    return None if report.filtered_out is None else _figures(report.filtered_out, report.query)
+
+
+def cost_totals(report: CostReport) -> dict[str, Decimal | None]:
+    """Return the totals without capacity, as `NullableCosts`."""
+    return dict.fromkeys(Costs.names()) if report.totals is None else report.totals.costs.figures()
+
+
 def costs_table(report: CostReport) -> tuple[list[str], list[list[object]]]:
     """Return the header and the rows of the CSV download."""
     query = report.query
@@ -224,7 +241,7 @@ def costs_table(report: CostReport) -> tuple[list[str], list[list[object]]]:
 
 def trend_response(name: str, trend: PeriodComparison) -> dict[str, Any]:
     """Return the fields of `TrendResponse`."""
-    current, previous = _cost_totals(trend.current), _cost_totals(trend.previous)
+    current, previous = cost_totals(trend.current), cost_totals(trend.previous)
     has_unpriced = any(totals["unpriced_gpu_hours"] for totals in (current, previous))
     change = {
         name: None if has_unpriced and name.endswith("_usd") else _difference(value, previous[name])
@@ -259,10 +276,6 @@ def _pod(line: Line) -> dict[str, Any]:
 
 def _figures(row: Row, query: CostQuery) -> dict[str, Decimal | None]:
     return row.costs.figures() if query.idle == "hidden" else {**row.costs.figures(), **row.idle_figures()}
-
-
-def _cost_totals(report: CostReport) -> dict[str, Decimal | None]:
-    return dict.fromkeys(Costs.names()) if report.totals is None else report.totals.costs.figures()
 
 
 def _trend_period(report: CostReport, costs: dict[str, Decimal | None]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from pydantic import Field
 
+from gpucost.api.cost_schemas import cost_response, fields_after_rows, fields_before_rows
 from gpucost.core.model import LINE_AMOUNTS
 from gpucost.core.query.paging import write_cursor
 from gpucost.core.query.periods import Granularity
@@ -17,11 +18,9 @@ from gpucost.http.schemas import (
     Amount,
     FleetTotals,
     Instant,
-    PeriodCoverageModel,
-    PeriodResponse,
     ResponseModel,
-    coverage_fields,
     period_fields,
+    rows_response,
     totals_fields,
 )
 from gpucost.reports import QueryParameters, ReportService
@@ -37,14 +36,12 @@ class FleetPeriod(FleetTotals):
     end: Instant
 
 
-class FleetResponse(PeriodResponse):
-    """GET /v1/fleet. A period in which no hour has figures has no row."""
-
-    granularity: Granularity
-    currency: str = Field(description="Currency of every amount, also of fields named `_usd`", examples=["USD"])
-    rows: list[FleetPeriod]
-    totals: FleetTotals
-    coverage: PeriodCoverageModel
+FleetResponse = cost_response(
+    "FleetResponse",
+    "GET /v1/fleet. A period in which no hour has figures has no row.",
+    list[FleetPeriod],
+    granularity=Granularity,
+)
 
 
 class LineRowModel(ResponseModel, amounts=(*LINE_AMOUNTS, "gpu_hourly_usd"), nullable=("effective_gpu_hours",)):
@@ -87,13 +84,9 @@ class LineRowModel(ResponseModel, amounts=(*LINE_AMOUNTS, "gpu_hourly_usd"), nul
     shared_from: str = Field(description='The business unit whose shared cost this is a part of; "" otherwise')
 
 
-class LinesResponse(PeriodResponse):
-    """GET /v1/lines: in order of hour and cluster."""
-
-    rows: list[LineRowModel]
-    cursor: str | None = Field(
-        description="Pass it as the parameter `cursor` to get the next page; null on the last page"
-    )
+LinesResponse = rows_response(
+    "LinesResponse", "GET /v1/lines: in order of hour and cluster.", list[LineRowModel], paged=True
+)
 
 
 def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
@@ -120,16 +113,8 @@ def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         """
         query_parameters = QueryParameters(start, end, window, granularity, cluster=cluster)
         report, rows = service().fleet(query_parameters, scope=scope_of_caller(app))
-        return json_response(
-            {
-                **period_fields(report.period),
-                "granularity": report.query.granularity,
-                "currency": report.currency,
-                "rows": [_period(row) for row in rows],
-                "totals": totals_fields(report.totals),
-                "coverage": coverage_fields(report.coverage),
-            }
-        )
+        before = fields_before_rows(report, granularity=report.query.granularity)
+        return json_response({**before, "rows": [_period(row) for row in rows], **fields_after_rows(report)})
 
     @app.get("/v1/lines", summary="Lines: single pods in single hours", tags=["reports"],
              responses=responses(LinesResponse))  # fmt: skip

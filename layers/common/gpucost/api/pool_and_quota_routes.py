@@ -12,7 +12,7 @@ from gpucost.core.query.periods import Period
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.responses import json_response, responses
-from gpucost.http.schemas import Amount, Instant, PeriodResponse, ResponseModel, period_fields
+from gpucost.http.schemas import Amount, Instant, ResponseModel, period_fields, rows_response
 from gpucost.reports import QueryParameters
 from gpucost.reports.limits import LimitReports, PoolRow, QuotaRow
 
@@ -33,11 +33,12 @@ class NodePoolRow(ResponseModel):
     )
 
 
-class NodePoolsResponse(PeriodResponse):
-    """GET /v1/nodepools. Hours without Karpenter metrics have no row."""
-
-    rows: list[NodePoolRow]
-    cursor: None = Field(description="Always null: the response is not paged")
+NodePoolsResponse = rows_response(
+    "NodePoolsResponse",
+    "GET /v1/nodepools. Hours without Karpenter metrics have no row.",
+    list[NodePoolRow],
+    paged=False,
+)
 
 
 class QuotaRowModel(ResponseModel):
@@ -56,11 +57,9 @@ class QuotaRowModel(ResponseModel):
     used: Amount | None = Field(description="Mean units used, where utilization was measured; null if it was not")
 
 
-class QuotasResponse(PeriodResponse):
-    """GET /v1/quotas. Hours without quota metrics have no row."""
-
-    rows: list[QuotaRowModel]
-    cursor: None = Field(description="Always null: the response is not paged")
+QuotasResponse = rows_response(
+    "QuotasResponse", "GET /v1/quotas. Hours without quota metrics have no row.", list[QuotaRowModel], paged=False
+)
 
 
 def add_pool_and_quota_routes(app: APIGatewayHttpResolver, service: Callable[[], LimitReports]) -> None:

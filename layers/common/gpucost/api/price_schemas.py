@@ -15,11 +15,12 @@ from gpucost.core.query.periods import Period
 from gpucost.http.schemas import (
     Amount,
     CostFigures,
+    Cursor,
     FleetTotals,
     Instant,
-    PeriodResponse,
     ResponseModel,
     period_fields,
+    rows_response,
     totals_fields,
 )
 from gpucost.reports.nodes import NodeRow
@@ -51,9 +52,7 @@ class PricesResponse(ResponseModel):
     start: Instant
     end: Instant
     rows: list[PriceRow]
-    cursor: str | None = Field(
-        description="Pass it as the parameter `cursor` to get the next page; null on the last page"
-    )
+    cursor: Cursor
 
 
 _HOLDER_AMOUNTS = tuple(name for name in LINE_AMOUNTS if name in Costs.names())
@@ -106,13 +105,9 @@ class NodeRowModel(ResponseModel, amounts=_NODE_AMOUNTS, nullable=_NODE_NULLABLE
     )
 
 
-class NodesResponse(PeriodResponse):
-    """GET /v1/nodes: in order of hour, cluster and node."""
-
-    rows: list[NodeRowModel]
-    cursor: str | None = Field(
-        description="Pass it as the parameter `cursor` to get the next page; null on the last page"
-    )
+NodesResponse = rows_response(
+    "NodesResponse", "GET /v1/nodes: in order of hour, cluster and node.", list[NodeRowModel], paged=True
+)
 
 
 class UnitChange(ResponseModel):
@@ -142,11 +137,7 @@ class RestatementRow(ResponseModel):
     )
 
 
-class RestatementsResponse(PeriodResponse):
-    """GET /v1/restatements."""
-
-    rows: list[RestatementRow]
-    cursor: None = Field(description="Null: the answer is whole")
+RestatementsResponse = rows_response("RestatementsResponse", "GET /v1/restatements.", list[RestatementRow], paged=False)
 
 
 def prices_response(start: datetime, end: datetime, page: PricePage, cursor: str | None) -> dict[str, Any]:

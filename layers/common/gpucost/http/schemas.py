@@ -122,11 +122,10 @@ class PeriodCoverageModel(ResponseModel):
     utilization: Amount | None = Field(description="The same for utilization; null if it is not measured")
 
 
-CURSOR = (
-    str | None,
-    Field(description="Pass it as the parameter `cursor` to get the next page; null on the last page"),
-)
-_NO_CURSOR = (None, Field(description="Always null: the response is not paged"))
+Cursor = Annotated[
+    str | None, Field(description="Pass it as the parameter `cursor` to get the next page; null on the last page")
+]
+NoCursor = Annotated[None, Field(description="Always null: the response is not paged")]
 
 
 def rows_response(name: str, description: str, rows: type[list[Any]], *, paged: bool) -> type[PeriodResponse]:
@@ -138,7 +137,7 @@ def rows_response(name: str, description: str, rows: type[list[Any]], *, paged: 
         rows: type of the rows.
         paged: whether the route returns pages. Otherwise the cursor is null.
     """
-    return declare_response(name, description, rows=rows, cursor=CURSOR if paged else _NO_CURSOR)
+    return declare_response(name, description, rows=rows, cursor=Cursor if paged else NoCursor)
 
 
 def declare_response(name: str, description: str, **fields: Any) -> type[PeriodResponse]:
@@ -147,7 +146,7 @@ def declare_response(name: str, description: str, **fields: Any) -> type[PeriodR
     Args:
         name: name of the schema.
         description: description of the schema.
-        fields: the fields after those of `PeriodResponse`: a type, or a type and its `Field`.
+        fields: types of the fields after those of `PeriodResponse`.
     """
     return create_model(name, __base__=PeriodResponse, __doc__=description, __module__=__name__, **fields)
 
