@@ -17,11 +17,12 @@ from gpucost.features.recommendations.model import (
     RecommendationContent,
     RecommendationKind,
     RecommendationState,
+    Review,
     Saving,
     WorkloadAssessment,
     WorkloadFinding,
 )
-from gpucost.features.recommendations.queries import RecommendationList, RecommendationQueries, ReviewSummary
+from gpucost.features.recommendations.queries import RecommendationQueries
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.responses import json_response, responses
@@ -188,28 +189,28 @@ def add_recommendation_routes(app: APIGatewayHttpResolver, queries: Callable[[],
         def is_selected(name: str) -> bool:
             return units is None or units.matches(name)
 
-        recommendation_list = queries().recommendations(cluster=cluster, scope=scope)
+        all_rows, reviews = queries().recommendations(cluster=cluster, scope=scope)
         rows = [
             recommendation
-            for recommendation in recommendation_list.rows
+            for recommendation in all_rows
             if (kind is None or recommendation.content.kind == kind)
             and (state in {"all", recommendation.state})
             and is_selected(recommendation.content.subject.business_unit)
         ]
-        return json_response(build_response(rows, recommendation_list, is_selected))
+        return json_response(build_response(rows, reviews, is_selected))
 
 
 def build_response(
-    rows: list[Recommendation], recommendation_list: RecommendationList, is_selected: Callable[[str], bool]
+    rows: Sequence[Recommendation], reviews: Sequence[Review], is_selected: Callable[[str], bool]
 ) -> dict[str, Any]:
-    """Build the `RecommendationsAnswer`."""
+    """Build the `RecommendationsResponse`."""
     return {
         "rows": [build_row(recommendation) for recommendation in rows],
         "totals": recommendation_totals(rows),
-        "reviews": [_build_review(review) for review in recommendation_list.reviews],
+        "reviews": [_build_review(review) for review in reviews],
         "findings": [
             _build_finding(assessment)
-            for review in recommendation_list.reviews
+            for review in reviews
             for assessment in review.assessments
             if is_selected(assessment.subject.business_unit)
         ],
@@ -253,7 +254,7 @@ def _build_subject(described: RecommendationContent | WorkloadAssessment) -> dic
     return {name: text or None for name, text in described.subject._asdict().items()}
 
 
-def _build_review(review: ReviewSummary) -> dict[str, Any]:
+def _build_review(review: Review) -> dict[str, Any]:
     counts = Counter(assessment.finding for assessment in review.assessments)
     return {
         "cluster": review.cluster,
