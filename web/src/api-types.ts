@@ -1403,9 +1403,13 @@ export interface components {
             /**
              * Resource
              * @example nvidia.com/gpu
+             * @example nvidia.com/mig-1g.10gb
              */
             resource: string;
-            /** Units */
+            /**
+             * Units
+             * @description Requested units of the resource
+             */
             units: number;
             /**
              * Gpu Share
@@ -1603,18 +1607,6 @@ export interface components {
          *     effective_gpu_hours is null if utilization was not measured.
          */
         LineRowModel: {
-            /** Cluster */
-            cluster: string;
-            /**
-             * Hour
-             * Format: date-time
-             */
-            hour: string;
-            /**
-             * Currency
-             * @example USD
-             */
-            currency: string;
             /** Business Unit */
             business_unit: string;
             /** Namespace */
@@ -1627,18 +1619,6 @@ export interface components {
             pod: string;
             /** Uid */
             uid: string;
-            /** Node */
-            node: string;
-            /** Node Pool */
-            node_pool: string;
-            /** Instance Type */
-            instance_type: string;
-            /** Capacity Type */
-            capacity_type: string;
-            /** Zone */
-            zone: string;
-            /** Gpu Model */
-            gpu_model: string;
             /**
              * Resource
              * @example nvidia.com/gpu
@@ -1657,25 +1637,6 @@ export interface components {
              */
             gpu_share: number;
             /**
-             * Gpu Share Source
-             * @description Source of the share: product-label, mig-profile, sharing, capacity, settings, whole, neuron; mig-compute-slices and node-average are estimates
-             * @example mig-profile
-             */
-            gpu_share_source: string;
-            /**
-             * Labels
-             * @description Labels listed in the settings' cost_labels
-             */
-            labels: {
-                [key: string]: string;
-            };
-            /**
-             * Split Policy
-             * @description Which part of a node's price its GPUs bear
-             * @example gpu-bears-all
-             */
-            split_policy: string;
-            /**
              * Utilization
              * @description Mean measured utilization, 0 to 1
              */
@@ -1686,19 +1647,6 @@ export interface components {
              * @example pod
              */
             utilization_source: string;
-            /**
-             * Price Source
-             * @description "" if there is no price
-             * @example constant
-             * @example spot
-             * @example cur
-             */
-            price_source: string;
-            /**
-             * Shared From
-             * @description The business unit whose shared cost this is a part of; "" otherwise
-             */
-            shared_from: string;
             /**
              * Allocated Gpu Hours
              * @description GPU-hours allocated to pods
@@ -1715,11 +1663,6 @@ export interface components {
              * @description Allocated GPU-hours without a utilization measurement
              */
             unmeasured_gpu_hours: number;
-            /**
-             * Used Beyond Allocation Gpu Hours
-             * @description Use of a shared GPU beyond the allocated part. No sum includes it
-             */
-            used_beyond_allocation_gpu_hours: number;
             /**
              * Allocated Usd
              * @description Cost of the allocated GPU-hours
@@ -1741,6 +1684,67 @@ export interface components {
              * @description Part of the allocated cost without a utilization measurement
              */
             unmeasured_usd: number | null;
+            /** Cluster */
+            cluster: string;
+            /**
+             * Hour
+             * Format: date-time
+             */
+            hour: string;
+            /**
+             * Currency
+             * @example USD
+             */
+            currency: string;
+            /** Node */
+            node: string;
+            /** Node Pool */
+            node_pool: string;
+            /** Instance Type */
+            instance_type: string;
+            /** Capacity Type */
+            capacity_type: string;
+            /** Zone */
+            zone: string;
+            /** Gpu Model */
+            gpu_model: string;
+            /**
+             * Gpu Share Source
+             * @description Source of the share: product-label, mig-profile, sharing, capacity, settings, whole, neuron; mig-compute-slices and node-average are estimates
+             * @example mig-profile
+             */
+            gpu_share_source: string;
+            /**
+             * Labels
+             * @description Labels listed in the settings' cost_labels
+             */
+            labels: {
+                [key: string]: string;
+            };
+            /**
+             * Split Policy
+             * @description Which part of a node's price its GPUs bear
+             * @example gpu-bears-all
+             */
+            split_policy: string;
+            /**
+             * Price Source
+             * @description "" if there is no price
+             * @example constant
+             * @example spot
+             * @example cur
+             */
+            price_source: string;
+            /**
+             * Shared From
+             * @description The business unit whose shared cost this is a part of; "" otherwise
+             */
+            shared_from: string;
+            /**
+             * Used Beyond Allocation Gpu Hours
+             * @description Use of a shared GPU beyond the allocated part. No sum includes it
+             */
+            used_beyond_allocation_gpu_hours: number;
             /**
              * Gpu Hourly Usd
              * @description Hourly price of one physical GPU of the node; null if unknown

@@ -7,7 +7,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from pydantic import Field
 
 from gpucost.api.cost_schemas import cost_response, fields_after_rows, fields_before_rows
-from gpucost.core.model import LINE_AMOUNTS
+from gpucost.api.price_schemas import HolderModel
 from gpucost.core.query.paging import write_cursor
 from gpucost.core.query.periods import Granularity
 from gpucost.http import report_parameters as parameters
@@ -15,10 +15,8 @@ from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import fill_page, json_page
 from gpucost.http.responses import json_response, responses
 from gpucost.http.schemas import (
-    Amount,
     FleetTotals,
     Instant,
-    ResponseModel,
     period_fields,
     rows_response,
     totals_fields,
@@ -44,7 +42,7 @@ FleetResponse = cost_response(
 )
 
 
-class LineRowModel(ResponseModel, amounts=(*LINE_AMOUNTS, "gpu_hourly_usd"), nullable=("effective_gpu_hours",)):
+class LineRowModel(HolderModel, amounts=("used_beyond_allocation_gpu_hours", "gpu_hourly_usd")):
     """One pod and one GPU resource in one hour.
 
     allocated_gpu_hours = units × gpu_share × hours held; allocated_usd = allocated_gpu_hours × gpu_hourly_usd.
@@ -54,21 +52,12 @@ class LineRowModel(ResponseModel, amounts=(*LINE_AMOUNTS, "gpu_hourly_usd"), nul
     cluster: str
     hour: Instant
     currency: str = Field(examples=["USD"])
-    business_unit: str
-    namespace: str
-    workload_kind: str
-    workload: str
-    pod: str
-    uid: str
     node: str
     node_pool: str
     instance_type: str
     capacity_type: str
     zone: str
     gpu_model: str
-    resource: str = Field(examples=["nvidia.com/gpu", "nvidia.com/mig-1g.10gb"])
-    units: int = Field(description="Requested units of the resource")
-    gpu_share: Amount = Field(description="Physical GPUs per unit", examples=[0.142857142857])
     gpu_share_source: str = Field(
         description="Source of the share: product-label, mig-profile, sharing, capacity, settings, whole, neuron; "
         "mig-compute-slices and node-average are estimates",
@@ -76,10 +65,6 @@ class LineRowModel(ResponseModel, amounts=(*LINE_AMOUNTS, "gpu_hourly_usd"), nul
     )
     labels: dict[str, str] = Field(description="Labels listed in the settings' cost_labels")
     split_policy: str = Field(description="Which part of a node's price its GPUs bear", examples=["gpu-bears-all"])
-    utilization: Amount | None = Field(description="Mean measured utilization, 0 to 1")
-    utilization_source: str = Field(
-        description="Source of the utilization: pod, shared, node, cluster, or none", examples=["pod"]
-    )
     price_source: str = Field(description='"" if there is no price', examples=["constant", "spot", "cur"])
     shared_from: str = Field(description='The business unit whose shared cost this is a part of; "" otherwise')
 

@@ -67,8 +67,8 @@ class HolderModel(ResponseModel, amounts=_HOLDER_AMOUNTS, nullable=("effective_g
     workload: str
     pod: str
     uid: str
-    resource: str = Field(examples=["nvidia.com/gpu"])
-    units: int
+    resource: str = Field(examples=["nvidia.com/gpu", "nvidia.com/mig-1g.10gb"])
+    units: int = Field(description="Requested units of the resource")
     gpu_share: Amount = Field(description="Physical GPUs per unit", examples=[0.142857142857])
     utilization: Amount | None = Field(description="Mean measured utilization, 0 to 1")
     utilization_source: str = Field(

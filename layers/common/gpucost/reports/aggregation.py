@@ -413,7 +413,7 @@ class _Aggregation:
             self._observer(moment, cell, costs)
 
     def _cell(self, moment: datetime, cluster: str, key: GroupKey) -> Cell:
-        return Cell(self._period_start(moment), self._owner(cluster), key)
+        return self._period_start(moment), self._owner(cluster), key
 
     def _owner(self, cluster: str) -> str:
         """Return the cluster of a cell, or "" if rows of all clusters are added up. Idle is shared per cluster."""
@@ -438,7 +438,7 @@ class _Aggregation:
 
     def _day_cells(self) -> dict[Cell, Costs]:
         return {
-            Cell(start, self._owner(cluster), self._key(cluster, unit, "")): costs
+            (start, self._owner(cluster), self._key(cluster, unit, "")): costs
             for (start, cluster), units in self._day_sums.items()
             for unit, costs in units.items()
         }

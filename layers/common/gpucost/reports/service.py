@@ -278,14 +278,15 @@ class ReportService:
         etag = fingerprint(f"{query.canonical_text()} {list(clusters)} {visible_units} {report_name}", totals.versions)
         offset = read_cursor(cursor, etag)
         currency = totals.currency(self._settings_store.current().settings.pricing.currency)
-        grouped = group_rows(query, result)
-        rows = grouped.rows if include_row is None else [row for row in grouped.rows if include_row(row)]
+        rows, filtered_out = group_rows(query, result)
+        if include_row is not None:
+            rows = [row for row in rows if include_row(row)]
         return CostReport(
             query=query,
             rows=rows[offset : offset + query.limit],
             row_count=len(rows),
             totals=totals.totals(),
-            filtered_out=grouped.filtered_out if totals.costs else None,
+            filtered_out=filtered_out if totals.costs else None,
             coverage=self._coverage(totals, clusters, query.period),
             currency=currency,
             offset=offset,

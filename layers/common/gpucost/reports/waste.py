@@ -71,7 +71,8 @@ class WasteReports:
 
         def record_waste_day(moment: datetime, cell: Cell, costs: Costs) -> None:
             if costs.waste_usd > 0:
-                self._waste_days.setdefault(cell.key[:key_length], set()).add(floor_day(moment))
+                _, _, key = cell
+                self._waste_days.setdefault(key[:key_length], set()).add(floor_day(moment))
 
         result, totals = self._reader.read(query, clusters, record_waste_day)
         earliest = query.period.end - _RECENT
