@@ -196,7 +196,6 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         query_parameters = QueryParameters(
             start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor
         )
-        waste_page = service().waste(query_parameters, scope=scope_of_caller(app))
-        report = waste_page.report
-        page = fill_page(map(dumps_row, map(schemas.top_waster_row, waste_page.top_wasters)), cursor_writer(report))
+        report, top_wasters = service().waste(query_parameters, scope=scope_of_caller(app))
+        page = fill_page(map(dumps_row, map(schemas.top_waster_row, top_wasters)), cursor_writer(report))
         return json_page(schemas.fields_before_rows(report), page, schemas.page_fields_after_rows(report))

@@ -8,8 +8,10 @@ from pydantic import Field
 
 from gpucost.api.cost_schemas import cost_response, fields_after_rows, fields_before_rows
 from gpucost.api.price_schemas import HolderModel
-from gpucost.core.query.paging import write_cursor
-from gpucost.core.query.periods import Granularity
+from gpucost.core.amounts import Totals
+from gpucost.core.ledger import Manifest
+from gpucost.core.model import Line
+from gpucost.core.query.periods import Granularity, Period
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import fill_page, json_page
@@ -22,8 +24,7 @@ from gpucost.http.schemas import (
     totals_fields,
 )
 from gpucost.reports import QueryParameters, ReportService
-from gpucost.reports.lines import DEFAULT_LINES, LineRow
-from gpucost.reports.records import FleetRow
+from gpucost.reports.lines import DEFAULT_LINES
 from gpucost.runtime.json_text import dumps_row
 
 
@@ -99,7 +100,7 @@ def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         query_parameters = QueryParameters(start, end, window, granularity, cluster=cluster)
         report, rows = service().fleet(query_parameters, scope=scope_of_caller(app))
         before = fields_before_rows(report, granularity=report.query.granularity)
-        return json_response({**before, "rows": [_period(row) for row in rows], **fields_after_rows(report)})
+        return json_response({**before, "rows": [_period(*row) for row in rows], **fields_after_rows(report)})
 
     @app.get("/v1/lines", summary="Lines: single pods in single hours", tags=["reports"],
              responses=responses(LinesResponse))  # fmt: skip
@@ -130,19 +131,14 @@ def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         query_parameters = QueryParameters(
             start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor
         )
-        line_page = service().lines(query_parameters, scope=scope_of_caller(app))
-
-        def cursor_after(count: int) -> str | None:
-            position = line_page.rows[count].position if count < len(line_page.rows) else line_page.next_position
-            return None if position is None else write_cursor(position, line_page.etag)
-
-        page = fill_page(map(dumps_row, map(_line, line_page.rows)), cursor_after)
-        return json_page(period_fields(line_page.query.period), page, {})
+        period, lines_page = service().lines(query_parameters, scope=scope_of_caller(app))
+        rows = (dumps_row(_line(*row)) for row in lines_page.rows)
+        return json_page(period_fields(period), fill_page(rows, lines_page.cursor_after), {})
 
 
-def _period(row: FleetRow) -> dict[str, Any]:
-    return {"start": row.start, "end": row.end, **totals_fields(row.totals)}
+def _period(period: Period, totals: Totals) -> dict[str, Any]:
+    return {"start": period.start, "end": period.end, **totals_fields(totals)}
 
 
-def _line(row: LineRow) -> dict[str, Any]:
-    return {"cluster": row.cluster, "hour": row.hour, "currency": row.currency, **row.line.figures()}
+def _line(hour: Manifest, line: Line) -> dict[str, Any]:
+    return {"cluster": hour.cluster, "hour": hour.hour, "currency": hour.currency, **line.figures()}

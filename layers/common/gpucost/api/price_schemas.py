@@ -165,7 +165,7 @@ def price_row(row: ListedPrice) -> dict[str, Any]:
 
 def node_row(row: NodeRow) -> dict[str, Any]:
     """Return the fields of `NodeRowModel`."""
-    row_key = {"cluster": row.cluster, "hour": row.hour, "currency": row.currency}
+    row_key = {"cluster": row.manifest.cluster, "hour": row.manifest.hour, "currency": row.manifest.currency}
     record = row.record
     if isinstance(record, NodeHour):
         node_fields: dict[str, Any] = {
