@@ -8,6 +8,7 @@ local engine half an hour, and no access that is measured over a month reads any
 import random
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -45,6 +46,9 @@ def fill(client: Any, table: str, cluster: str, start: datetime, days: int, *, s
     for day in (start + DAY * number for number in range(days)):
         summaries = [_summary(cluster, day + HOUR * hour, chance) for hour in range(24)]
         manifests = [ledger.put(summary) for summary in summaries]
+        summaries = [
+            replace(summary, manifests=(manifest,)) for summary, manifest in zip(summaries, manifests, strict=True)
+        ]
         rollups.write_day(cluster, day, manifests, summaries)
         rollups.write_facts(cluster, day, manifests, dict(_facts(chance)))
         rollups.write_head(cluster, day, manifests, with_facts=True)

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Literal, TypeVar
 
 from gpucost.core.access import FULL_ACCESS, Scope
-from gpucost.core.amounts import Capacity, Costs
+from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.errors import InvalidInputError, SourceError
 from gpucost.core.facts import FactSums, FactTable
 from gpucost.core.hours import floor_day
@@ -254,8 +254,8 @@ class _Aggregation:
         for cluster in clusters:
             self._read_unit_in_cluster(cluster)
         sums = self._sums()
-        if self.totals.capacities:
-            self.totals.costs.append(sums.total())
+        if self.totals.currencies:
+            self.totals.parts.append(Totals(sums.total(), None))
         return QueryResult(sums), self.totals
 
     def _read_unit_in_cluster(self, cluster: str) -> None:
@@ -266,8 +266,6 @@ class _Aggregation:
         for edge in self._edges():
             self._read_rows(self._plan.hour_source, cluster, _within(edge, manifests))
         self._read_rows(self._plan.day_source, cluster, _within(self._plan.whole_days, manifests))
-        if any(manifest.status != "incomplete" for manifest in manifests):
-            self.totals.capacities.append(None)
 
     def _manifests(self, cluster: str) -> list[Manifest]:
         """Return the versions of the hours that the report is made of."""
@@ -304,7 +302,9 @@ class _Aggregation:
                 "the rows of the period do not add up to its sums, because lines of its hours have expired or are "
                 "missing. Select whole days, or group and filter by business_unit and namespace only."
             )
-        other_units = Costs() if read_plan.units is None else Costs.total(self.totals.costs) - row_sum
+        other_units = (
+            Costs() if read_plan.units is None else Costs.total(part.costs for part in self.totals.parts) - row_sum
+        )
         return QueryResult(cells, self._capacities_by_row(), other_units), self.totals
 
     def _capacities_by_row(self) -> dict[tuple[datetime, str], Capacity | None]:

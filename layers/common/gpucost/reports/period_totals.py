@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from gpucost.core.amounts import Capacity, Costs, Totals, quantize
+from gpucost.core.amounts import Totals, quantize
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.ledger import Manifest, Summary
 from gpucost.core.model import Coverage
@@ -17,8 +17,8 @@ from gpucost.reports.records import PeriodCoverage
 class PeriodTotals:
     """Adds up hours and days while they are read."""
 
-    costs: list[Costs] = field(default_factory=list)
-    capacities: list[Capacity | None] = field(default_factory=list)
+    parts: list[Totals] = field(default_factory=list)
+    """The totals of hours and days with figures."""
     coverages: list[Coverage] = field(default_factory=list)
     currencies: set[str] = field(default_factory=set)
     versions: set[str] = field(default_factory=set)
@@ -35,8 +35,7 @@ class PeriodTotals:
         if summary.totals is not None:
             self.complete_hours += _count_complete(summary.manifests)
             self.currencies |= summary.currencies
-            self.costs.append(summary.totals.costs)
-            self.capacities.append(summary.totals.capacity)
+            self.parts.append(summary.totals)
 
     def add_manifests(self, manifests: Sequence[Manifest]) -> None:
         """Add the status, version and coverage of hours, without their figures."""
@@ -52,9 +51,7 @@ class PeriodTotals:
 
     def totals(self) -> Totals | None:
         """Return exact sums, or None if no hour has figures. The capacity is None if any hour's is."""
-        if not self.costs:
-            return None
-        return Totals(Costs.total(self.costs), Capacity.total_if_complete(self.capacities))
+        return Totals.total(self.parts)
 
     def currency(self, default: str) -> str:
         """Return the currency of all amounts.

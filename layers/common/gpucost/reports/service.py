@@ -287,7 +287,7 @@ class ReportService:
             rows=rows[offset : offset + query.limit],
             row_count=len(rows),
             totals=totals.totals(),
-            filtered_out=filtered_out if totals.costs else None,
+            filtered_out=filtered_out if totals.parts else None,
             coverage=self._coverage(totals, clusters, query.period),
             currency=currency,
             offset=offset,
