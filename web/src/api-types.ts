@@ -741,18 +741,21 @@ export interface components {
              * @description 24h if the request had no start, end or window: the period is the last 24 ended hours. Null otherwise
              */
             default_window: "24h" | null;
-            /** Cursor */
-            cursor: null;
             /**
              * Currency
              * @description Currency of every amount, also of fields named `_usd`
              * @example USD
              */
             currency: string;
-            /** Rows */
-            rows: components["schemas"]["BusinessUnitRow"][];
             totals: components["schemas"]["FleetTotals"];
             coverage: components["schemas"]["PeriodCoverageModel"];
+            /** Rows */
+            rows: components["schemas"]["BusinessUnitRow"][];
+            /**
+             * Cursor
+             * @description Always null: the response is not paged
+             */
+            cursor: null;
         };
         /**
          * CostFigures
@@ -913,6 +916,14 @@ export interface components {
              */
             default_window: "24h" | null;
             /**
+             * Currency
+             * @description Currency of every amount, also of fields named `_usd`
+             * @example USD
+             */
+            currency: string;
+            totals: components["schemas"]["FleetTotals"];
+            coverage: components["schemas"]["PeriodCoverageModel"];
+            /**
              * Granularity
              * @enum {string}
              */
@@ -924,23 +935,15 @@ export interface components {
              * @enum {string}
              */
             idle: "hidden" | "separate" | "shared-by-allocation" | "shared-evenly";
-            /** @description What the filters exclude. The rows of all pages and this add up to the totals. Null if nothing is filtered, or no hour has figures */
-            filtered_out: components["schemas"]["IdleFigures"] | null;
-            /**
-             * Currency
-             * @description Currency of every amount, also of fields named `_usd`
-             * @example USD
-             */
-            currency: string;
             /** Rows */
             rows: components["schemas"]["CostRow"][];
-            totals: components["schemas"]["FleetTotals"];
-            coverage: components["schemas"]["PeriodCoverageModel"];
             /**
              * Row Count
              * @description Number of rows on all pages
              */
             row_count: number;
+            /** @description What the filters exclude. The rows of all pages and this add up to the totals. Null if nothing is filtered, or no hour has figures */
+            filtered_out: components["schemas"]["IdleFigures"] | null;
             /**
              * Cursor
              * @description Pass it as the parameter `cursor` to get the next page; null on the last page
@@ -1199,20 +1202,20 @@ export interface components {
              */
             default_window: "24h" | null;
             /**
-             * Granularity
-             * @enum {string}
-             */
-            granularity: "hour" | "day" | "week" | "month" | "total";
-            /**
              * Currency
              * @description Currency of every amount, also of fields named `_usd`
              * @example USD
              */
             currency: string;
-            /** Rows */
-            rows: components["schemas"]["FleetPeriod"][];
             totals: components["schemas"]["FleetTotals"];
             coverage: components["schemas"]["PeriodCoverageModel"];
+            /**
+             * Granularity
+             * @enum {string}
+             */
+            granularity: "hour" | "day" | "week" | "month" | "total";
+            /** Rows */
+            rows: components["schemas"]["FleetPeriod"][];
         };
         /**
          * FleetTotals
@@ -1533,7 +1536,10 @@ export interface components {
             /** Rows */
             rows: components["schemas"]["HourRowModel"][];
             coverage: components["schemas"]["PeriodCoverageModel"];
-            /** Cursor */
+            /**
+             * Cursor
+             * @description Always null: the response is not paged
+             */
             cursor: null;
         };
         /**
@@ -2981,10 +2987,10 @@ export interface components {
              * @example USD
              */
             currency: string;
-            /** Rows */
-            rows: components["schemas"]["TopWasterRow"][];
             totals: components["schemas"]["FleetTotals"];
             coverage: components["schemas"]["PeriodCoverageModel"];
+            /** Rows */
+            rows: components["schemas"]["TopWasterRow"][];
             /**
              * Row Count
              * @description Number of rows on all pages
@@ -3116,13 +3122,13 @@ export interface components {
             currency: string;
             /** Rows */
             rows: components["schemas"]["WorkloadRow"][];
-            totals: components["schemas"]["NullableCosts"];
-            coverage: components["schemas"]["PeriodCoverageModel"];
             /**
              * Row Count
              * @description Number of rows on all pages
              */
             row_count: number;
+            totals: components["schemas"]["NullableCosts"];
+            coverage: components["schemas"]["PeriodCoverageModel"];
             /**
              * Cursor
              * @description Pass it as the parameter `cursor` to get the next page; null on the last page

@@ -16,11 +16,11 @@ from gpucost.http.schemas import (
     Cursor,
     FleetTotals,
     Instant,
+    NoCursor,
     PeriodCoverageModel,
     PeriodResponse,
     ResponseModel,
     coverage_fields,
-    declare_response,
     default_window_fields,
     period_fields,
     totals_fields,
@@ -33,28 +33,12 @@ Currency = Annotated[str, Field(description="Currency of every amount, also of f
 RowCount = Annotated[int, Field(description="Number of rows on all pages")]
 
 
-def cost_response(
-    name: str,
-    description: str,
-    rows: type[list[Any]],
-    *,
-    totals: type[ResponseModel] = FleetTotals,
-    paged: bool = False,
-    **fields: Any,
-) -> type[PeriodResponse]:
-    """Declare the response of a cost report: rows in one currency, with totals and coverage.
+class CostReportResponse(PeriodResponse):
+    """Base of responses about the fleet's costs."""
 
-    Args:
-        name: name of the schema.
-        description: description of the schema.
-        rows: type of the rows.
-        totals: model of the totals.
-        paged: whether the response has a cursor and the number of rows on all pages.
-        fields: types of further fields.
-    """
-    page = {"row_count": RowCount, "cursor": Cursor} if paged else {}
-    report = {"currency": Currency, "rows": rows, "totals": totals, "coverage": PeriodCoverageModel}
-    return declare_response(name, description, **fields, **report, **page)
+    currency: Currency
+    totals: FleetTotals
+    coverage: PeriodCoverageModel
 
 
 class IdleFigures(CostFigures, amounts=IDLE_FIGURES, nullable=IDLE_FIGURES, optional=IDLE_FIGURES):
@@ -75,23 +59,19 @@ class CostRow(IdleFigures):
     )
 
 
-FilteredOut = Annotated[
-    IdleFigures | None,
-    Field(
+class CostsResponse(CostReportResponse):
+    """GET /v1/costs. A period in which no hour has figures has no row."""
+
+    granularity: Granularity
+    group_by: list[str]
+    idle: IdlePolicy
+    rows: list[CostRow]
+    row_count: RowCount
+    filtered_out: IdleFigures | None = Field(
         description="What the filters exclude. The rows of all pages and this add up to the totals. Null if nothing "
         "is filtered, or no hour has figures"
-    ),
-]
-CostsResponse = cost_response(
-    "CostsResponse",
-    "GET /v1/costs. A period in which no hour has figures has no row.",
-    list[CostRow],
-    paged=True,
-    granularity=Granularity,
-    group_by=list[str],
-    idle=IdlePolicy,
-    filtered_out=FilteredOut,
-)
+    )
+    cursor: Cursor
 
 
 class BusinessUnitRow(CostFigures):
@@ -100,9 +80,11 @@ class BusinessUnitRow(CostFigures):
     business_unit: str
 
 
-BusinessUnitsResponse = cost_response(
-    "BusinessUnitsResponse", "GET /v1/business-units.", list[BusinessUnitRow], cursor=None
-)
+class BusinessUnitsResponse(CostReportResponse):
+    """GET /v1/business-units."""
+
+    rows: list[BusinessUnitRow]
+    cursor: NoCursor
 
 
 class NullableCosts(ResponseModel, amounts=Costs.names(), nullable=Costs.names()):
@@ -116,14 +98,15 @@ class PeriodRow(CostFigures):
     end: Instant
 
 
-BusinessUnitResponse = cost_response(
-    "BusinessUnitResponse",
-    "GET /v1/business-units/{name}. A period without allocated GPUs has no row.",
-    list[PeriodRow],
-    totals=NullableCosts,
-    business_unit=str,
-    granularity=Granularity,
-)
+class BusinessUnitResponse(PeriodResponse):
+    """GET /v1/business-units/{name}. A period without allocated GPUs has no row."""
+
+    business_unit: str
+    granularity: Granularity
+    currency: Currency
+    rows: list[PeriodRow]
+    totals: NullableCosts
+    coverage: PeriodCoverageModel
 
 
 class WorkloadRow(CostFigures):
@@ -135,14 +118,16 @@ class WorkloadRow(CostFigures):
     workload: str
 
 
-WorkloadsResponse = cost_response(
-    "WorkloadsResponse",
-    "GET /v1/business-units/{name}/workloads.",
-    list[WorkloadRow],
-    totals=NullableCosts,
-    paged=True,
-    business_unit=str,
-)
+class WorkloadsResponse(PeriodResponse):
+    """GET /v1/business-units/{name}/workloads."""
+
+    business_unit: str
+    currency: Currency
+    rows: list[WorkloadRow]
+    row_count: RowCount
+    totals: NullableCosts
+    coverage: PeriodCoverageModel
+    cursor: Cursor
 
 
 class TrendPeriod(ResponseModel):
@@ -196,18 +181,21 @@ class TopWasterRow(WorkloadRow):
     pods: list[WastingPod] = Field(description="Pods with waste in that hour, most waste first; at most ten")
 
 
-WasteResponse = cost_response(
-    "WasteResponse", "GET /v1/waste: workloads with waste, most waste first.", list[TopWasterRow], paged=True
-)
+class WasteResponse(CostReportResponse):
+    """GET /v1/waste: workloads with waste, most waste first."""
+
+    rows: list[TopWasterRow]
+    row_count: RowCount
+    cursor: Cursor
 
 
 def fields_before_rows(report: CostReport, **fields: object) -> dict[str, Any]:
-    """Return the fields before the rows of a `cost_response`; `fields` come before the currency."""
+    """Return the fields before the rows of a cost report; `fields` come before the currency."""
     return {**period_fields(report.period), **fields, "currency": report.currency}
 
 
 def fields_after_rows(report: CostReport, **fields: object) -> dict[str, Any]:
-    """Return the fields after the rows of a `cost_response`; `fields` come after the totals, or replace them."""
+    """Return the fields after the rows of a cost report; `fields` come after the totals, or replace them."""
     return {"totals": totals_fields(report.totals), **fields, "coverage": coverage_fields(report.coverage)}
 
 

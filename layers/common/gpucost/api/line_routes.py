@@ -6,7 +6,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from pydantic import Field
 
-from gpucost.api.cost_schemas import cost_response, fields_after_rows, fields_before_rows
+from gpucost.api.cost_schemas import CostReportResponse, fields_after_rows, fields_before_rows
 from gpucost.api.price_schemas import HolderModel
 from gpucost.core.amounts import Totals
 from gpucost.core.ledger import Manifest
@@ -16,13 +16,7 @@ from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import fill_page, json_page
 from gpucost.http.responses import json_response, responses
-from gpucost.http.schemas import (
-    FleetTotals,
-    Instant,
-    period_fields,
-    rows_response,
-    totals_fields,
-)
+from gpucost.http.schemas import Cursor, FleetTotals, Instant, PeriodResponse, period_fields, totals_fields
 from gpucost.reports import QueryParameters, ReportService
 from gpucost.reports.lines import DEFAULT_LINES
 from gpucost.runtime.json_text import dumps_row
@@ -35,12 +29,11 @@ class FleetPeriod(FleetTotals):
     end: Instant
 
 
-FleetResponse = cost_response(
-    "FleetResponse",
-    "GET /v1/fleet. A period in which no hour has figures has no row.",
-    list[FleetPeriod],
-    granularity=Granularity,
-)
+class FleetResponse(CostReportResponse):
+    """GET /v1/fleet. A period in which no hour has figures has no row."""
+
+    granularity: Granularity
+    rows: list[FleetPeriod]
 
 
 class LineRowModel(HolderModel, amounts=("used_beyond_allocation_gpu_hours", "gpu_hourly_usd")):
@@ -70,9 +63,11 @@ class LineRowModel(HolderModel, amounts=("used_beyond_allocation_gpu_hours", "gp
     shared_from: str = Field(description='The business unit whose shared cost this is a part of; "" otherwise')
 
 
-LinesResponse = rows_response(
-    "LinesResponse", "GET /v1/lines: in order of hour and cluster.", list[LineRowModel], paged=True
-)
+class LinesResponse(PeriodResponse):
+    """GET /v1/lines: in order of hour and cluster."""
+
+    rows: list[LineRowModel]
+    cursor: Cursor
 
 
 def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:

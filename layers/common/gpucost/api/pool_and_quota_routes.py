@@ -12,7 +12,7 @@ from gpucost.core.query.periods import Period
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.responses import json_response, responses
-from gpucost.http.schemas import Amount, Instant, ResponseModel, period_fields, rows_response
+from gpucost.http.schemas import Amount, Instant, NoCursor, PeriodResponse, ResponseModel, period_fields
 from gpucost.reports import QueryParameters
 from gpucost.reports.limits import LimitReports, PoolRow, QuotaRow
 
@@ -33,12 +33,11 @@ class NodePoolRow(ResponseModel):
     )
 
 
-NodePoolsResponse = rows_response(
-    "NodePoolsResponse",
-    "GET /v1/nodepools. Hours without Karpenter metrics have no row.",
-    list[NodePoolRow],
-    paged=False,
-)
+class NodePoolsResponse(PeriodResponse):
+    """GET /v1/nodepools. Hours without Karpenter metrics have no row."""
+
+    rows: list[NodePoolRow]
+    cursor: NoCursor
 
 
 class QuotaRowModel(ResponseModel):
@@ -57,9 +56,11 @@ class QuotaRowModel(ResponseModel):
     used: Amount | None = Field(description="Mean units used, where utilization was measured; null if it was not")
 
 
-QuotasResponse = rows_response(
-    "QuotasResponse", "GET /v1/quotas. Hours without quota metrics have no row.", list[QuotaRowModel], paged=False
-)
+class QuotasResponse(PeriodResponse):
+    """GET /v1/quotas. Hours without quota metrics have no row."""
+
+    rows: list[QuotaRowModel]
+    cursor: NoCursor
 
 
 def add_pool_and_quota_routes(app: APIGatewayHttpResolver, service: Callable[[], LimitReports]) -> None:

@@ -18,9 +18,10 @@ from gpucost.http.schemas import (
     Cursor,
     FleetTotals,
     Instant,
+    NoCursor,
+    PeriodResponse,
     ResponseModel,
     period_fields,
-    rows_response,
     totals_fields,
 )
 from gpucost.reports.nodes import NodeRow
@@ -105,9 +106,11 @@ class NodeRowModel(ResponseModel, amounts=_NODE_AMOUNTS, nullable=_NODE_NULLABLE
     )
 
 
-NodesResponse = rows_response(
-    "NodesResponse", "GET /v1/nodes: in order of hour, cluster and node.", list[NodeRowModel], paged=True
-)
+class NodesResponse(PeriodResponse):
+    """GET /v1/nodes: in order of hour, cluster and node."""
+
+    rows: list[NodeRowModel]
+    cursor: Cursor
 
 
 class UnitChange(ResponseModel):
@@ -137,7 +140,11 @@ class RestatementRow(ResponseModel):
     )
 
 
-RestatementsResponse = rows_response("RestatementsResponse", "GET /v1/restatements.", list[RestatementRow], paged=False)
+class RestatementsResponse(PeriodResponse):
+    """GET /v1/restatements."""
+
+    rows: list[RestatementRow]
+    cursor: NoCursor
 
 
 def prices_response(start: datetime, end: datetime, page: PricePage, cursor: str | None) -> dict[str, Any]:

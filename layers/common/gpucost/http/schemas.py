@@ -10,7 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Unpack, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.model import Status
@@ -128,29 +128,6 @@ Cursor = Annotated[
 NoCursor = Annotated[None, Field(description="Always null: the response is not paged")]
 
 
-def rows_response(name: str, description: str, rows: type[list[Any]], *, paged: bool) -> type[PeriodResponse]:
-    """Declare the response of a route that lists rows of a period.
-
-    Args:
-        name: name of the schema.
-        description: description of the schema.
-        rows: type of the rows.
-        paged: whether the route returns pages. Otherwise the cursor is null.
-    """
-    return declare_response(name, description, rows=rows, cursor=Cursor if paged else NoCursor)
-
-
-def declare_response(name: str, description: str, **fields: Any) -> type[PeriodResponse]:
-    """Declare a response about a period.
-
-    Args:
-        name: name of the schema.
-        description: description of the schema.
-        fields: types of the fields after those of `PeriodResponse`.
-    """
-    return create_model(name, __base__=PeriodResponse, __doc__=description, __module__=__name__, **fields)
-
-
 class HourCoverage(ResponseModel):
     """Scrapes seen ÷ scrapes expected in one hour, 0 to 1."""
 
@@ -178,7 +155,7 @@ class HoursResponse(PeriodResponse):
 
     rows: list[HourRowModel]
     coverage: PeriodCoverageModel
-    cursor: None
+    cursor: NoCursor
 
 
 class Health(ResponseModel):
