@@ -20,7 +20,7 @@ from gpucost.pipeline.months import MonthService
 from gpucost.pipeline.node_pools import LedgerNodePools
 from gpucost.reports import ReportService
 from gpucost.reports.parameters import QueryParameters
-from gpucost.settings_document import SettingsDocumentStore
+from gpucost.settings_document import SettingsDocument, SettingsDocumentStore
 from gpucost.storage import settings_store
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Departure, StoredSettings
@@ -165,7 +165,7 @@ def test_number_of_recorded_departures_is_limited(fleet: Fleet) -> None:
 
 def test_push_reads_only_the_newest_version(fleet: Fleet) -> None:
     class StoreWithoutHistory(SettingsDocumentStore):
-        def history(self) -> Sequence[StoredSettings]:
+        def history(self) -> Sequence[StoredSettings[SettingsDocument]]:
             raise AssertionError("all versions were read")
 
     store = StoreWithoutHistory(fleet.table.client, fleet.table.name, clock=lambda: NOW)

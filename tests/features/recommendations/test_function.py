@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -21,7 +20,6 @@ from gpucost.core.errors import ConflictError, InvalidInputError, MessageError, 
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.recommendations.scenarios import WhatIfService
 from gpucost.features.recommendations.what_if import MoveToSlices
-from gpucost.runtime.environment import Environment
 from gpucost.runtime.observability import tally
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
@@ -263,18 +261,17 @@ def test_forecast_with_two_days_has_spent_cost_and_no_projection() -> None:
 
 
 @pytest.fixture
-def gpucost(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """The command line, with this table as the stack's."""
-    deployed = SimpleNamespace(table=Environment.read().table, container=Container)
-    monkeypatch.setattr("gpucost_cli.deployment.find", lambda _stack: deployed)
+def gpucost(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """The command line, with this table as the stack's, an hour after the newest one."""
+    container = Container(clock=lambda: END + HOUR)
 
     def run_command(*arguments: str, fails: int = 0) -> str:
         if fails:
             with pytest.raises(SystemExit) as end:
-                main([*arguments, "--stack", "test"])
+                main([*arguments, "--stack", "test"], container)
             assert end.value.code == fails
         else:
-            main([*arguments, "--stack", "test"])
+            main([*arguments, "--stack", "test"], container)
         out, err = capsys.readouterr()
         return err if fails else out
 
@@ -309,9 +306,7 @@ def test_commands_list_show_dismiss_and_reopen(gpucost: Callable[..., str]) -> N
     assert "there is no recommendation" in gpucost("recommendations", "show", "idle-0", fails=1)
 
 
-def test_analysis_of_a_move_uses_days_of_the_ledger(
-    gpucost: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_analysis_of_a_move_uses_days_of_the_ledger(gpucost: Callable[..., str]) -> None:
     outcome, currency = WhatIfService(
         Container().settings_store, Container().rollups, clock=lambda: END + HOUR
     ).what_if(MoveToSlices("speech", 2, "h100", "1g.10gb"), days=1)
@@ -324,7 +319,6 @@ def test_analysis_of_a_move_uses_days_of_the_ledger(
     )
     assert more.days == outcome.days, "days without figures do not count as days without GPUs"
     assert more.moved_gpus == 2
-    monkeypatch.setattr("gpucost_cli.what_if_command.datetime", SimpleNamespace(now=lambda _zone: END + HOUR))
     requested = (
         "recommendations",
         "what-if",
@@ -351,11 +345,8 @@ def test_analysis_of_a_move_uses_days_of_the_ledger(
     )
 
 
-def test_lower_cost_of_a_move_is_a_negative_difference(
-    gpucost: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lower_cost_of_a_move_is_a_negative_difference(gpucost: Callable[..., str]) -> None:
     """Two H100 at $7 for 24 hours, of which a slice leaves 6/7: $288."""
-    monkeypatch.setattr("gpucost_cli.what_if_command.datetime", SimpleNamespace(now=lambda _zone: END + HOUR))
     move = ("--business-unit", "speech", "--move", "2 H100 to 1g.10gb", "--days", "1")
     message = gpucost("recommendations", "what-if", *move)
     assert re.search(r"allocated +\$[\d,.]+ +\$[\d,.]+ +\$-288\.00", message), message
