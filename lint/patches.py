@@ -1,7 +1,7 @@
-"""Finds tests that replace an attribute of a module or class of this repository: `python lint/patches.py`.
+"""Finds tests that change an attribute of a module or class of this repository: `python lint/patches.py`.
 
-A test hands such a part in instead: through a constructor's argument or the `Container`. Objects that a test made,
-the standard library and third parties are not checked.
+A test hands such a part in instead: as an argument, or as a part of the `Container`. Objects that a test made, the
+standard library and third parties are not checked.
 """
 
 import ast
@@ -11,32 +11,38 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = frozenset(["authoring", "benchmarks", "devstack", "functions", "gpucost", "gpucost_cli", "scripts", "tests"])
-SETTERS = frozenset(["setattr", "delattr", "setitem", "delitem", "object", "multiple", "dict", "patch"])
-"""Functions of `monkeypatch` and `unittest.mock` (and `setattr` itself) whose first argument is changed."""
+SETTERS = frozenset(["setattr", "delattr", "setitem", "delitem", "patch"])
+"""Functions that change their first argument: Python's, those of `monkeypatch`, and `mock.patch`."""
+PATCHERS = frozenset(["object", "multiple", "dict"])
+"""Further functions of `mock.patch`."""
 
 
 def patched_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and name of every attribute of this repository's modules and classes that a module sets."""
+    """Line and name of each module, class or attribute of this repository that a module changes."""
     imported = dict(_imported_names(tree))
     for node in ast.walk(tree):
-        match node:
-            case ast.Call(func=ast.Name(id=setter) | ast.Attribute(attr=setter), args=[target, *_]) if (
-                setter in SETTERS
-            ):
-                targets = [target]
-            case ast.Assign(targets=targets):
-                targets = [target.value for target in targets if isinstance(target, ast.Attribute | ast.Subscript)]
-            case (
-                ast.AugAssign(target=ast.Attribute(value=target) | ast.Subscript(value=target))
-                | ast.AnnAssign(target=ast.Attribute(value=target) | ast.Subscript(value=target))
-            ):
-                targets = [target]
-            case _:
-                continue
-        for target in targets:
+        for target in _targets(node):
             name = _name_of(target, imported)
             if name.partition(".")[0] in PACKAGES:
-                yield node.lineno, name
+                yield target.lineno, name
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    """The expressions whose attributes or items a node sets or deletes."""
+    match node:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[target, *_]) if name in SETTERS:
+            return [target]
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id="patch") | ast.Attribute(attr="patch"), attr=name), args=[target, *_]
+        ) if name in PATCHERS:
+            return [target]
+        case ast.Assign(targets=targets) | ast.Delete(targets=targets):
+            parts = [part for target in targets for part in getattr(target, "elts", [target])]
+        case ast.AugAssign(target=target) | ast.AnnAssign(target=target) | ast.For(target=target):
+            parts = [target]
+        case _:
+            return []
+    return [part.value for part in parts if isinstance(part, ast.Attribute | ast.Subscript)]
 
 
 def _imported_names(tree: ast.AST) -> Iterator[tuple[str, str]]:
@@ -52,10 +58,10 @@ def _imported_names(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def _name_of(target: ast.expr, imported: dict[str, str]) -> str:
-    """The full name of an expression that an import leads to, or the text of a name in quotes; else ""."""
+    """The full name that an expression stands for, if it begins with an imported name or is a dotted text; else ""."""
     match target:
         case ast.Constant(value=str(name)):
-            return name if "." in name else ""
+            return name
         case ast.Name(id=name):
             return imported.get(name, "")
         case ast.Attribute(value=parent, attr=name):
@@ -67,14 +73,15 @@ def _name_of(target: ast.expr, imported: dict[str, str]) -> str:
 
 
 def main() -> int:
-    """Print every place, and return the exit status."""
+    """Print every patch, and return the exit status."""
     patches = [
-        f"{path.relative_to(REPOSITORY)}:{line}: {name}"
+        f"{path.relative_to(REPOSITORY)}:{line}: {name} is patched"
         for path in sorted((REPOSITORY / "tests").rglob("*.py"))
         for line, name in patched_names(ast.parse(path.read_text(encoding="utf-8")))
     ]
-    for patch in patches:
-        sys.stdout.write(f"{patch} is patched. Hand the part in instead: as an argument or through the Container.\n")
+    if patches:
+        print("\n".join(patches), file=sys.stderr)
+        print("Hand the part in instead: as an argument, or as a part of the Container.", file=sys.stderr)
     return 1 if patches else 0
 
 

@@ -84,9 +84,8 @@ def metrics() -> str:
     lines += [f'kube_node_info{{cluster="demo",node="h100-00001"}} 1 {at}' for at in quarters]
     lines.append("# TYPE kube_pod_container_resource_requests gauge")
     for day in (0, 3):
-        waits = (
-            f'namespace="speech-ns",pod="late-{day}",uid="u-{day}",container="main",node="",resource="nvidia_com_gpu"'
-        )
+        pod = f'namespace="speech-ns",pod="late-{day}",uid="u-{day}"'
+        waits = f'{pod},container="main",node="",resource="nvidia_com_gpu"'
         waiting = quarters[96 * day + 32 : 96 * day + 40]
         lines += [f'kube_pod_container_resource_requests{{cluster="demo",{waits}}} 1 {at}' for at in waiting]
     return "\n".join([*lines, "# EOF", ""])
