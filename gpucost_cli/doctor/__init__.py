@@ -90,9 +90,9 @@ def examine(
     utilization = settings.utilization
     required_labels, ranks = labels.required_labels(settings), signals.ranked(utilization.signal, utilization.scale)
     try:
-        queried = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS), client=client)
+        prometheus = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS), client=client)
         trusted_series = TrustedSeries.from_settings(cluster.sources)
-        facts = FactsCollector(queried, cluster.selector, required_labels, ranks, trusted_series).collect(now)
+        facts = FactsCollector(prometheus, cluster.selector, required_labels, ranks, trusted_series).collect(now)
     except (ValueError, ArithmeticError) as error:
         finding = f"the response of Prometheus at {cluster.prometheus.url} is unusable: {error}"
         return Report(cluster.name, [_unreachable(finding, _check_access(cluster.prometheus))], [])
