@@ -152,7 +152,10 @@ def test_backfill_skips_hours_before_their_scheduled_attribution(stack: Stack) -
         done = stack.gpucost("backfill", *period(newest - HOUR, 2), "--no-wait", clock=lambda at=at: at)
         assert done.stdout.startswith(f"{sent} hours of 1 clusters"), done.stderr
         assert (f"hour {format_timestamp(newest)} has only just ended" in done.stderr) == (sent == 1)
-    clock = lambda: newest + HOUR  # noqa: E731
+
+    def clock() -> datetime:
+        return newest + HOUR
+
     refused = stack.gpucost("backfill", *period(newest, 1), clock=clock)
     assert (refused.returncode, refused.stdout) == (0, "")
     assert stack.gpucost("backfill", *period(newest - HOUR, 1), "--no-wait", clock=clock).returncode == 0
