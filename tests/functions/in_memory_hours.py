@@ -40,11 +40,12 @@ class InMemoryHours:
     def __init__(self) -> None:
         self.summaries_by_hour: dict[tuple[str, datetime], HourSummary] = {}
         self.failure: Exception | None = None
+        self.document = DOCUMENT
 
     def current(self) -> StoredSettings:
         if self.failure is not None:
             raise self.failure
-        return StoredSettings(1, DOCUMENT, parse_settings(DOCUMENT), "test", NOW)
+        return StoredSettings(1, self.document, parse_settings(self.document), "test", NOW)
 
     def put(
         self,

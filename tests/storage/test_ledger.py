@@ -14,7 +14,6 @@ from gpucost.core.errors import ConflictError, IntegrityError, SourceError
 from gpucost.core.hours import HOUR as ONE_HOUR
 from gpucost.core.ledger import HourSummary, next_attempt
 from gpucost.core.model import HourRecord, Line
-from gpucost.storage import compressed_documents
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.table import MAX_ATTEMPTS, Table
 from tests.conftest import DynamoTable
@@ -267,14 +266,13 @@ def test_restatement_names_the_currencies_before_and_after(table: DynamoTable) -
     assert (restatement.currency_before, restatement.currency) == ("USD", "EUR")
 
 
-def test_restatement_of_more_units_than_an_item_holds_is_complete(
-    table: DynamoTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every namespace may be a business unit of its own; here items are small, so that few are enough."""
-    monkeypatch.setattr(compressed_documents, "CHUNK_BYTES", 200)
+def test_restatement_of_more_units_than_an_item_holds_is_complete(table: DynamoTable) -> None:
+    """Every namespace may be a business unit of its own; here names are long, so that few are enough."""
+    chance = random.Random(1)
+    units = [chance.randbytes(8_000).hex() for _ in range(50)]
     ledger = Ledger(table.client, table.name)
     for usd in ("1", "2", "3"):
-        lines = [line(f"unit-{number}", "n", "p", usd) for number in range(40)]
+        lines = [line(unit, "n", "p", usd) for unit in units]
         manifest = ledger.manifest("demo", HOUR)
         ledger.publish(record(lines), replacing=manifest, settings_version=1, now=NOW, reason="prices changed")
     restatements = ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
@@ -282,8 +280,12 @@ def test_restatement_of_more_units_than_an_item_holds_is_complete(
     assert [(unit, after) for unit, (_, after) in sorted(restatements[1].units.items())] == sorted(
         (hour_line.business_unit, hour_line.costs()) for hour_line in lines
     )
-    items = table.client.scan(TableName=table.name)["Items"]
-    assert sum("#restatements" in item["pk"]["S"] for item in items) > 2
+    chunks = table.client.query(
+        TableName=table.name,
+        KeyConditionExpression="pk = :pk",
+        ExpressionAttributeValues={":pk": {"S": "C#demo#restatements"}},
+    )["Items"]
+    assert len(chunks) > 2
 
 
 def test_the_largest_items_of_a_crowded_namespace_stay_below_400_kb(table: DynamoTable) -> None:

@@ -1,5 +1,6 @@
 """Days on Amazon's own DynamoDB engine: always the sum of the hours in force, and cheap to read."""
 
+import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -325,9 +326,13 @@ def test_day_with_expired_figures_is_not_summed_again(day: RolledUpDay) -> None:
         day.rollups.roll_up("demo", DAY_1, OVER)
 
 
-def test_facts_larger_than_an_item_are_stored_in_chunks(day: RolledUpDay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpucost.storage.rollups.CHUNK_BYTES", 500)
-    lines = [line("one", "ns", f"p{i}", f"{i}.{i * 7919:012d}")._replace(workload=f"w{i}") for i in range(60)]
+def test_facts_larger_than_an_item_are_stored_in_chunks(day: RolledUpDay) -> None:
+    chance = random.Random(1)
+    workloads = [chance.randbytes(7_000).hex() for _ in range(60)]
+    lines = [
+        line("one", "ns", f"p{i}", f"{i}.{i * 7919:012d}")._replace(workload=workload)
+        for i, workload in enumerate(workloads)
+    ]
     day.publish(0, *lines)
     day.rollups.roll_up("demo", DAY_1, OVER)
     assert sum("#facts#" in item["pk"]["S"] for item in items(day)) > 1

@@ -20,10 +20,10 @@ CHUNK_BYTES = 300_000
 """An item holds 400 KB at most."""
 
 
-def pack(document: Any) -> list[bytes]:
+def pack(document: Any, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
     """Compress a document into chunks."""
     data = zlib.compress(json.dumps(document, separators=(",", ":"), ensure_ascii=False, default=str).encode())
-    return [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
+    return [data[start : start + chunk_bytes] for start in range(0, len(data), chunk_bytes)]
 
 
 def unpack(items: Sequence[Item], read: Callable[[Any], T] = lambda document: document) -> T:
