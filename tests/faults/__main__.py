@@ -16,20 +16,7 @@ from tests.faults.planted import FAULTS, Fault
 from tests.faults.planted_manifests import MANIFEST_FAULTS
 from tests.faults.planted_rules import RULES_FAULTS
 
-COPIED_PATHS = (
-    "cluster",
-    "dashboards",
-    "docs",
-    "layers",
-    "devstack",
-    "gpucost_cli",
-    "authoring",
-    "tests",
-    "functions",
-    "pyproject.toml",
-    "template.yaml",
-    "samconfig.toml",
-)
+NOT_COPIED = (".git", ".venv", ".tools", ".aws-sam", "node_modules", "__pycache__", ".*_cache", ".hypothesis")
 
 
 def main() -> None:
@@ -41,13 +28,8 @@ def main() -> None:
     ]
     missed = []
     with tempfile.TemporaryDirectory(prefix="gpucost-faults-") as folder:
-        copy = Path(folder)
-        for name in COPIED_PATHS:
-            source = REPOSITORY / name
-            if source.is_dir():
-                shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
-            else:
-                shutil.copy(source, copy / name)
+        copy = Path(folder) / "repository"
+        shutil.copytree(REPOSITORY, copy, ignore=shutil.ignore_patterns(*NOT_COPIED))
         (copy / ".venv").symlink_to(REPOSITORY / ".venv")
         for modules in REPOSITORY.glob("devstack/*/node_modules"):
             (copy / modules.relative_to(REPOSITORY)).symlink_to(modules)
