@@ -28,14 +28,14 @@ from gpucost.core.ledger import DaySummary, HourSummary, Manifest
 from gpucost.core.model import Coverage, Line
 from gpucost.core.rollups import DAY
 from gpucost.features.alerting.model import Notification
-from gpucost.features.alerting.ports import ClusterDayToDate, Notifier, RuleInputs
+from gpucost.features.alerting.ports import DayToDateSpend, Notifier, RuleInputs
 from gpucost.features.alerting.service import AlertService
-from gpucost.features.alerting.spend import pricing_fingerprint
+from gpucost.features.alerting.spend_evaluation import pricing_fingerprint
 from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
-from gpucost.features.alerting.storage.states import DynamoAlertStates
+from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.runtime.messages import ClusterState, HourPublished, Tick
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.settings_document import SettingsDocumentStore, parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.manifests import manifest_item
@@ -131,7 +131,7 @@ def fill(client: Any, table: str, days: int) -> None:
                 unit: _usual(costs, is_unusual=index % 50 == 0)
                 for index, ((unit, _), costs) in enumerate(groups.items())
             }
-            spend.put_day_to_date(CLUSTER, end + HOUR * hour - 7 * DAY * weeks, ClusterDayToDate(units, fingerprint))
+            spend.put_day_to_date(CLUSTER, end + HOUR * hour - 7 * DAY * weeks, DayToDateSpend(units, fingerprint))
 
 
 def write_day(client: Any, table: str, day: datetime, manifests: Sequence[Manifest]) -> dict[tuple[str, str], Costs]:
@@ -216,14 +216,14 @@ class Fleet:
         table = (metered, self.table)
         rule_inputs = RuleInputs(Ledger(*table), RollupStore(*table), DynamoSpendStore(*table), lambda: None, lambda: 0)
         service = AlertService(
-            SettingsDocumentStore(*table, clock=lambda: self.now), rule_inputs, DynamoAlertStates(*table),
+            SettingsDocumentStore(*table, clock=lambda: self.now), rule_inputs, DynamoAlertStateStore(*table),
             AlertHistory(*table), SilenceStore(*table), self._receivers, clock=lambda: self.now,
         )  # fmt: skip
         metered.only_reads()
         run(service)
         return CallCost(metered.units, time.perf_counter() - started_at, self.notifier.received - received)
 
-    def _receivers(self, settings: Settings) -> Mapping[str, Notifier]:
+    def _receivers(self, settings: CoreSettings) -> Mapping[str, Notifier]:
         return {"email": self.notifier}
 
 

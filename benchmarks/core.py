@@ -52,8 +52,8 @@ def observation(pods: int, units: int) -> Observation:
     devices = tuple(
         DeviceSeries(
             node=pod.node, uuid=f"GPU-{i}", mig_instance="", mig_profile="", model=MODEL, namespace=pod.namespace,
-            pod=pod.pod, uid="", slot="", resource_claim="", instance="d", scale=Decimal(1), rank=0, sample_count=60,
-            total=60 * Decimal(i % 100) / 100,
+            pod=pod.pod, uid="", slot="", resource_claim="", instance="d", scale=Decimal(1), signal_rank=0,
+            sample_count=60, sample_sum=60 * Decimal(i % 100) / 100,
         )
         for i, pod in enumerate(observations)
     )  # fmt: skip

@@ -63,7 +63,7 @@ class Queue:
     def publish(self, message: HourPublished | Tick) -> None:
         """Do nothing."""
 
-    def dead_letter(self, body: str, reason: str) -> None:
+    def send_to_dead_letter_queue(self, body: str, reason: str) -> None:
         """Fail: no message may be sent to the dead-letter queue here."""
         raise AssertionError(reason)
 

@@ -18,7 +18,7 @@ from benchmarks.figures import Figure, against, called, in_turns, stand_alone
 from devstack.prometheus import running_prometheus
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.pipeline.attribute import attribute_hours
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient, Series
@@ -26,7 +26,7 @@ from gpucost.sources.prometheus.client import PrometheusClient, Series
 ROUNDS = 5
 
 
-def settings_for(url: str, units: int = large_cluster.UNITS) -> Settings:
+def settings_for(url: str, units: int = large_cluster.UNITS) -> CoreSettings:
     """Settings of the large cluster and its business units."""
     named = [{"name": f"unit-{i}", "namespaces": [f"team-{i}"]} for i in range(units)]
     return parse_settings(

@@ -172,7 +172,11 @@ def usage(cluster: str, hour: datetime, lines: list[Line], seed: int = 1) -> Usa
     start, zero = to_epoch_ms(hour), Fraction(0)
     nodes = [
         GpuNode(
-            f"ip-10-0-{n // 250}-{n % 250}", _provider_id(n), "p5.48xlarge", gpu_model="H100", physical=GPUS_PER_NODE
+            f"ip-10-0-{n // 250}-{n % 250}",
+            _provider_id(n),
+            "p5.48xlarge",
+            gpu_model="H100",
+            physical_gpus=GPUS_PER_NODE,
         )
         for n in range(-(-len(lines) // GPUS_PER_NODE))
     ]

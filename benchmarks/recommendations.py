@@ -18,7 +18,7 @@ from benchmarks.figures import Figure
 from gpucost.core.amounts import SCALE, Capacity, to_fixed_point
 from gpucost.core.hours import HOUR
 from gpucost.core.model import Line, NodeHour
-from gpucost.features.recommendations.history import LookBack, Wait
+from gpucost.features.recommendations.history import LookBack, PodWait
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 from gpucost.features.recommendations.review import review_cluster
 from gpucost.storage.line_items import line_items, read_line_uses
@@ -89,11 +89,11 @@ def peaks(workloads: int, pods: int) -> dict[datetime, dict[tuple[str, str], flo
     return {START + HOUR * hour: day for hour in range(0, HOURS, 24)}
 
 
-def waits(workloads: int) -> dict[datetime, list[Wait]]:
+def waits(workloads: int) -> dict[datetime, list[PodWait]]:
     """One pod waits on each day for every five workloads, for half an hour to some hours."""
     return {
         START + HOUR * hour: [
-            Wait(f"ns-{n % 200}", f"job-{hour}-{n}", f"u-{hour}-{n}", "nvidia.com/gpu", 1 + n % 4,
+            PodWait(f"ns-{n % 200}", f"job-{hour}-{n}", f"u-{hour}-{n}", "nvidia.com/gpu", 1 + n % 4,
                  tuple((hour, 0.5) for hour in range(n % 20, n % 20 + 1 + n % 4)))
             for n in range(workloads // 5)
         ]
@@ -113,7 +113,7 @@ def measure(workloads: int, pods: int) -> tuple[Counter[str], float, float, floa
     look_back.spot_prices["p5.48xlarge"] = SpotPrice(20.0, 15.0, 30.0)
     look_back.reserved_prices["p5.48xlarge"] = ReservedPrice(25.0, "p5.*")
     for number in range(HOURS):
-        look_back.add(START + HOUR * number, read_line_uses(hours[number % DISTINCT_HOURS]), there, "USD")
+        look_back.add_hour(START + HOUR * number, read_line_uses(hours[number % DISTINCT_HOURS]), there, "USD")
     reading = time.process_time() - began
     review = review_cluster(look_back, START, {})
     thinking = time.process_time() - began - reading

@@ -77,7 +77,7 @@ def usage_of(hour: datetime) -> Usage:
     time_ = Interval(start, start + HOUR_MS)
     pods, nodes = [], []
     for n in range(NODES):
-        node = GpuNode(f"node-{n}", f"aws:///z/i-{n:017x}", "p5.48xlarge", gpu_model="H100", physical=GPUS)
+        node = GpuNode(f"node-{n}", f"aws:///z/i-{n:017x}", "p5.48xlarge", gpu_model="H100", physical_gpus=GPUS)
         for g in range(GPUS):
             i = n * GPUS + g
             uid = f"0a1b2c3d-0000-4000-8000-{(i * 7919) % 10**12:012d}"

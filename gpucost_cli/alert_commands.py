@@ -46,7 +46,7 @@ def list_alerts(stack: str, output_format: str) -> None:
     """
     from gpucost.features.alerting.schemas import active_alert
 
-    active = _queries(stack).active()
+    active = _queries(stack).active_alerts()
     if output_format == "json":
         _print_json([active_alert(listed) for listed in active])
         return
@@ -84,7 +84,7 @@ def silence() -> None:
 @click.option("--hours", required=True, type=click.FloatRange(min=0, min_open=True), help="Duration, from now.")
 @click.option("--comment", required=True, help="Why the alerts are silenced.")
 def add_silence(stack: str, matchers: tuple[str, ...], hours: float, comment: str) -> None:
-    """Silence the alerts that match all given shell patterns. Alerts that still fire when it ends are sent then.
+    """Silence the alerts that match all given shell patterns. Alerts that still fire are sent when the silence ends.
 
     \b
     Example:
@@ -179,7 +179,7 @@ def replay(stack: str, start: datetime, end: datetime, path: Path | None, output
     if path is not None:
         text = read_settings_file(path)
         settings = parse_settings(text)
-        settings.check_new()
+        settings.check_new_document()
         stored = StoredSettings(stored.version, text, settings, current_user(), datetime.now(UTC))
     notifications = list(replay_rules(_rule_inputs(stack), stored, start, end))
     if output_format == "json":
@@ -235,7 +235,7 @@ def _print_silence(silence: "Silence") -> None:
 
 def _print_row(*columns: str) -> None:
     """Print a row. Names and comments are other people's text: they must not break the row or control the terminal."""
-    from gpucost.features.alerting.notifiers.formatting import single_line
+    from gpucost.features.alerting.notifiers.notification_text import single_line
 
     click.echo("\t".join(single_line(column, MAX_COLUMN_LENGTH) for column in columns).rstrip())
 

@@ -16,7 +16,7 @@ from gpucost_cli.options import HourType, format_option, read_settings_file, set
 
 if TYPE_CHECKING:
     from gpucost.core.model import HourRecord
-    from gpucost.settings import ClusterSettings, Settings
+    from gpucost.settings import ClusterSettings, CoreSettings
 
 QUERIES_SECONDS = 300.0
 """Limit of the time that all queries of a batch of hours take together."""
@@ -80,7 +80,7 @@ def attribute(path: Path, hour: datetime, hours: int, output_format: str) -> Non
 
 
 def _attribute_cluster(
-    cluster: "ClusterSettings", settings: "Settings", starts: Sequence[datetime], now: datetime
+    cluster: "ClusterSettings", settings: "CoreSettings", starts: Sequence[datetime], now: datetime
 ) -> tuple[list["HourRecord"], str | None, bool]:
     """Return the records of a cluster's hours, a sentence if figures are missing, and whether it could be read."""
     from gpucost.pipeline.attribute import attribute_hours, check_retention

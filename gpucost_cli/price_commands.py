@@ -10,7 +10,7 @@ import click
 
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp
-from gpucost.core.pricing.prices import FACTS, PRICE_SOURCES, Price, PriceUnit
+from gpucost.core.pricing.prices import NODE_ATTRIBUTES, PRICE_SOURCES, Price, PriceUnit
 from gpucost.runtime.json_text import csv_text, decimal_text, dumps
 from gpucost_cli.options import TimeType, container_of, current_user, format_option, stack_option
 
@@ -207,13 +207,13 @@ def changes(stack: str, start: datetime | None, end: datetime | None, output_for
             "from": price.valid_from,
             "settled_at": None,
         }
-        rows.append({**shown, "at": price.fetched_at, "event": "set", "to": override.set_to, "author": price.author,
-                     "why": price.reason})  # fmt: skip
+        rows.append({**shown, "at": price.fetched_at, "event": "set", "to": override.original_valid_to,
+                     "author": price.author, "why": price.reason})  # fmt: skip
         if override.dropped_at is not None:
             rows.append({**shown, "at": override.dropped_at, "event": "dropped", "to": price.valid_to,
                          "author": override.dropped_by, "why": override.drop_reason})  # fmt: skip
     for change in book.changes(first, last):
-        rows.append({"at": change.at, "event": "changed the past", "id": change.id, "source": change.source,
+        rows.append({"at": change.changed_at, "event": "changed the past", "id": change.id, "source": change.source,
                      "applies_to": {name: ", ".join(values) for name, values in change.applies_to.items()},
                      "price": "", "from": change.start, "to": change.end, "author": change.author, "why": change.reason,
                      "settled_at": change.settled_at})  # fmt: skip
@@ -252,8 +252,10 @@ def _facts(matches: Sequence[str]) -> dict[str, str]:
     facts: dict[str, str] = {}
     for match in matches:
         name, separator, pattern = match.partition("=")
-        if name not in FACTS or not separator or not pattern:
-            raise InvalidInputError(f"--match {match!r} is not ATTRIBUTE=PATTERN. Allowed: {', '.join(FACTS)}")
+        if name not in NODE_ATTRIBUTES or not separator or not pattern:
+            raise InvalidInputError(
+                f"--match {match!r} is not ATTRIBUTE=PATTERN. Allowed: {', '.join(NODE_ATTRIBUTES)}"
+            )
         if name in facts:
             raise InvalidInputError(f"--match names {name} twice. Pass it once, with a shell pattern")
         facts[name] = _text("--match", pattern)

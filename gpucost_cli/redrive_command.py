@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
-from gpucost.core.errors import MessageError
+from gpucost.core.errors import InvalidMessageError
 from gpucost.runtime.messages import (
     ExternalAlerts,
     HourPublished,
@@ -51,7 +51,7 @@ class RedriveResult(NamedTuple):
 @click.command()
 @stack_option
 @click.option("--dry-run", is_flag=True, help="List the messages and why they failed, and change nothing.")
-@format_option("text", "json")
+@format_option("table", "json")
 def redrive(stack: str, output_format: str, *, dry_run: bool) -> None:
     """Send the messages of the dead-letter queue to where they came from.
 
@@ -125,7 +125,7 @@ def redrive_messages(
             reason = received.get("MessageAttributes", {}).get("reason", {}).get("StringValue", NO_REASON)
             try:
                 letter = read_letter(received["Body"])
-            except MessageError as error:
+            except InvalidMessageError as error:
                 counts["kept"] += 1
                 report("kept", str(error), reason)
                 continue
@@ -143,12 +143,12 @@ def read_letter(body: str) -> DeadLetterMessage:
     """Read a dead letter: a message as it was sent, or as SNS or Lambda wrapped it.
 
     Raises:
-        MessageError: it is no message of this product.
+        InvalidMessageError: it is no message of this product.
     """
     try:
         return _read(body)
     except RecursionError:
-        raise MessageError("not a message of this product: nested too deeply") from None
+        raise InvalidMessageError("not a message of this product: nested too deeply") from None
 
 
 def _read(body: object) -> DeadLetterMessage:
@@ -157,14 +157,14 @@ def _read(body: object) -> DeadLetterMessage:
     except ValueError:
         document = None
     if not isinstance(body, str) or not isinstance(document, dict):
-        raise MessageError("not a message of this product: not a JSON object")
+        raise InvalidMessageError("not a message of this product: not a JSON object")
     if "requestPayload" in document:  # Lambda's record of an event that failed each time
         return _read(json.dumps(document["requestPayload"]))
     if "Records" in document:
         match document["Records"]:
             case [{"Sns": {"Message": message}}]:
                 return _read(message)
-        raise MessageError("not a message of this product: its records are not one notification of SNS")
+        raise InvalidMessageError("not a message of this product: its records are not one notification of SNS")
     if document.get("Type") == "Notification":
         return _read(document.get("Message"))
     if "scheduled_time" in document and "kind" not in document:

@@ -62,8 +62,8 @@ def document(outcome: "MoveOutcome", currency: str) -> dict[str, Any]:
     return {
         "days": outcome.days,
         "currency": currency,
-        "before": outcome.before.figures(),
-        "after": outcome.after.figures(),
+        "before": outcome.costs_before.figures(),
+        "after": outcome.costs_after.figures(),
         "fleet_before": outcome.capacity_before.figures(),
         "fleet_after": outcome.capacity_after.figures(),
         "moved_gpu_hours": to_decimal(outcome.moved_gpu_hours),
@@ -88,7 +88,7 @@ def _print_tables(outcome: "MoveOutcome", currency: str, move: "MoveToSlices") -
     for name in ("actual", "what if", "difference"):
         table.add_column(name, justify="right", no_wrap=True)
     rows = [
-        (name, getattr(outcome.before, f"{name}_usd"), getattr(outcome.after, f"{name}_usd"))
+        (name, getattr(outcome.costs_before, f"{name}_usd"), getattr(outcome.costs_after, f"{name}_usd"))
         for name in ("allocated", "effective", "waste", "unmeasured")
     ]
     before, after = outcome.capacity_before, outcome.capacity_after

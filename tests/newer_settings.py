@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpucost.storage.table import FORMAT
+from gpucost.storage.table import SCHEMA_VERSION
 
 
 def push_newer_format(client: Any, table: str, version: int) -> str:
@@ -11,5 +11,5 @@ def push_newer_format(client: Any, table: str, version: int) -> str:
     client.put_item(TableName=table, Item=item)
     return (
         f"version {version} of the settings: item 'SETTINGS' of the ledger has schema version 99; "
-        f"this release reads up to {FORMAT}. Deploy the release that wrote it, or a newer one"
+        f"this release reads up to {SCHEMA_VERSION}. Deploy the release that wrote it, or a newer one"
     )

@@ -5,7 +5,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from gpucost.container import Container
-from gpucost.core.errors import MessageError
+from gpucost.core.errors import InvalidMessageError
 from gpucost.runtime.messages import HourPublished, Tick, read_alert_input
 from gpucost.runtime.observability import logger
 
@@ -19,14 +19,14 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
         body = record["Sns"]["Message"]
         try:
             message = read_alert_input(body)
-        except MessageError as error:
+        except InvalidMessageError as error:
             logger.error("message sent to the dead-letter queue", reason=str(error))
-            container.bus.dead_letter(body, str(error))
+            container.bus.send_to_dead_letter_queue(body, str(error))
             continue
         logger.set_correlation_id(message.correlation_id)
         if isinstance(message, HourPublished):
-            container.alert_service.hour_published(message)
+            container.alert_service.handle_hour_published(message)
         elif isinstance(message, Tick):
-            container.alert_service.tick(message)
+            container.alert_service.handle_tick(message)
         else:
-            container.alert_service.amp_alerts(message)
+            container.alert_service.handle_amp_alerts(message)

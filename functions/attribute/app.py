@@ -13,7 +13,7 @@ from gpucost.container import Container
 from gpucost.core.errors import InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR
 from gpucost.runtime.deadline import Deadline
-from gpucost.runtime.messages import HoursDue, Origin, read_attribute_input
+from gpucost.runtime.messages import AttributionOrigin, HoursDue, read_attribute_input
 from gpucost.runtime.observability import logger, metrics, tally
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def handle_record(record: SQSRecord, lambda_context: LambdaContext, container: C
         logger.append_keys(correlation_id=message.correlation_id, cluster=message.cluster)
         if message.hours > 1 and int(record.attributes.approximate_receive_count) >= SPLIT_FROM_DELIVERY:
             logger.warning("sent again as single hours, because one of the hours may make the message fail")
-            container.bus.send_due(message.singles())
+            container.bus.send_due(message.split_by_hour())
             return
         if isinstance(message, HoursDue):
             seconds = lambda_context.get_remaining_time_in_millis() / 1000
@@ -45,7 +45,7 @@ def handle_record(record: SQSRecord, lambda_context: LambdaContext, container: C
             results = container.restate_service.restate(message)
     except (InvalidInputError, NotFoundError) as error:
         logger.error("message refused", reason=str(error))
-        container.bus.dead_letter(record.body, str(error))
+        container.bus.send_to_dead_letter_queue(record.body, str(error))
         return
     finally:
         log_usage()
@@ -65,7 +65,7 @@ def log_usage() -> None:
         metrics.add_metric(name, MetricUnit.Seconds if name.endswith("Seconds") else MetricUnit.Count, amount)
 
 
-def log_hour(result: "HourResult", origin: Origin) -> None:
+def log_hour(result: "HourResult", origin: AttributionOrigin) -> None:
     """Log the result of an hour, and add it to the metrics."""
     manifest = result.manifest
     is_abandoned = result.was_published and manifest.is_abandoned()

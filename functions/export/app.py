@@ -19,7 +19,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
     """Export the due days, or the requested ones.
 
     Raises:
-        MessageError: the event is not valid.
+        InvalidMessageError: the event is not valid.
         SourceError: a day could not be exported; the others are. After retries, the event is a dead letter.
     """
     message = read_event(ExportDue, event)

@@ -19,7 +19,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
     """Refresh what the event requests.
 
     Raises:
-        MessageError: the event is invalid.
+        InvalidMessageError: the event is invalid.
         SourceError: a source failed; the others are refreshed. The invocation is tried again, and finally ends in the
             dead-letter queue.
     """

@@ -17,7 +17,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
     """Review all clusters, or the requested one.
 
     Raises:
-        MessageError: the event does not fit.
+        InvalidMessageError: the event does not fit.
         SourceError: a cluster could not be reviewed; the others were. The call is retried, and then goes to the
             dead-letter queue.
     """

@@ -10,7 +10,7 @@ from typing import Literal
 
 from gpucost.core.errors import CredentialsError, GpuCostError
 from gpucost.runtime.deadline import Deadline
-from gpucost.settings import ClusterSettings, PrometheusSettings, Settings
+from gpucost.settings import ClusterSettings, CoreSettings, PrometheusSettings
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.connection import connect
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
@@ -58,7 +58,7 @@ class Report:
         return len(self.checks) == 1 and not self.possible
 
 
-def examine_all(settings: Settings, now: datetime) -> list[Report]:
+def examine_all(settings: CoreSettings, now: datetime) -> list[Report]:
     """Examine every cluster. A Prometheus that does not answer is not queried again for other clusters.
 
     Raises:
@@ -81,7 +81,7 @@ def examine_all(settings: Settings, now: datetime) -> list[Report]:
 
 def examine(
     cluster: ClusterSettings,
-    settings: Settings,
+    settings: CoreSettings,
     now: datetime,
     *,
     client: Callable[..., PrometheusClient] = PrometheusClient,

@@ -9,7 +9,7 @@ from functools import cached_property
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE
 from gpucost.core.metering.gpu_shares import SHARED_SUFFIX
 from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE, NodeLabel
-from gpucost_cli.doctor.signals import NEURON
+from gpucost_cli.doctor.signals import NEURON_SIGNAL
 
 REQUESTS = "kube_pod_container_resource_requests"
 CLAIM_INFO = "kube_pod_resourceclaim_info"
@@ -92,7 +92,7 @@ class ObservedNode:
 
     def label(self, node_label: NodeLabel) -> str:
         """The value of a label under the first of its names that the node has, else blank."""
-        return node_label.value(self.labels)
+        return node_label.value_in(self.labels)
 
     @property
     def has_gpus(self) -> bool:
@@ -158,7 +158,7 @@ class Facts:
     @cached_property
     def gpu_devices(self) -> Sequence[ObservedDevice]:
         """Devices of NVIDIA GPUs."""
-        return [device for device in self.devices if device.signal != NEURON.name]
+        return [device for device in self.devices if device.signal != NEURON_SIGNAL.name]
 
     @cached_property
     def gpu_nodes(self) -> Mapping[str, ObservedNode]:
@@ -206,8 +206,8 @@ class Facts:
         """The known targets of the exporter of a metric."""
         if metric.startswith("kube_"):
             return self.exporters
-        if metric == NEURON.name:
-            return {device.target for device in self.devices if device.signal == NEURON.name}
+        if metric == NEURON_SIGNAL.name:
+            return {device.target for device in self.devices if device.signal == NEURON_SIGNAL.name}
         return {device.target for device in self.gpu_devices}
 
     def interval(self, metric: str) -> Decimal | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC, NodeLabel
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class RequiredLabels:
         return {NAMESPACE_LABELS_METRIC: self.of_namespaces, POD_LABELS_METRIC: self.of_pods}
 
 
-def required_labels(settings: Settings) -> RequiredLabels:
+def required_labels(settings: CoreSettings) -> RequiredLabels:
     """Return the labels that business units and `cost_labels` name."""
     units = settings.business_units
     return RequiredLabels(

@@ -8,7 +8,7 @@ from gpucost.sources.prometheus.metrics_sources import metrics_source_of
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import exported_label, number, object_labels
 from gpucost_cli.doctor.facts import GpuHolder, ObservedDevice, ObservedNode, Target
-from gpucost_cli.doctor.signals import NEURON
+from gpucost_cli.doctor.signals import NEURON_SIGNAL
 
 Labels = Mapping[str, str]
 _NODE_NAMES = ("Hostname", "hostname", "node", "kubernetes_node", "nodename")
@@ -148,7 +148,7 @@ def _units(rows: Iterable[Series]) -> dict[str, int]:
 
 
 def _device(labels: Labels) -> ObservedDevice:
-    is_neuron = labels["__name__"] == NEURON.name
+    is_neuron = labels["__name__"] == NEURON_SIGNAL.name
     has_exported_labels = "exported_pod" in labels or "exported_namespace" in labels
     namespace, pod = (
         (labels.get("exported_namespace", ""), labels.get("exported_pod", ""))

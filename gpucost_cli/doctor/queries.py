@@ -91,7 +91,7 @@ class DoctorQueries:
     def nodes(self) -> str:
         """Nodes, the node labels that attribution reads, and the nodes' GPU capacity."""
         gpus = f"resource=~{quote(GPU_RESOURCES)}"
-        labels = ",".join(name for label in all_node_labels() for name in label.exported)
+        labels = ",".join(name for label in all_node_labels() for name in label.exported_names)
         return union(
             {
                 "info": f"max by (node,exported_node,provider_id,{','.join(SCRAPE_LABELS)}) ({self.select(NODE_INFO)})",

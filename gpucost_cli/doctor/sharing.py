@@ -54,10 +54,10 @@ def gpu_share(facts: Facts, holder: GpuHolder, slices_per_gpu: int | None) -> Fr
     gpus = [
         device.uuid
         for device in _devices(facts, node)
-        if device.workload == holder.name and device.uuid in described.layouts
+        if device.workload == holder.name and device.uuid in described.mig_layouts
     ]
     if gpus and holder.resource.startswith(MIG):
-        return described.share_on(holder.resource, gpus).gpus_per_unit
+        return described.mig_share_on(holder.resource, gpus).gpus_per_unit
     return described.share(holder.resource, slices_per_gpu).gpus_per_unit
 
 
@@ -74,7 +74,7 @@ def _series(node: ObservedNode, device: ObservedDevice) -> DeviceSeries:
     return DeviceSeries(
         node=node.name, uuid=device.uuid, mig_instance=device.mig_id, mig_profile=device.profile,
         model=device.model, namespace=namespace, pod=pod, uid="", slot=device.slot, resource_claim=device.claim,
-        instance="", scale=Decimal(1), rank=0, sample_count=1,
+        instance="", scale=Decimal(1), signal_rank=0, sample_count=1,
     )  # fmt: skip
 
 

@@ -6,9 +6,9 @@ All of `doctor` reads the catalog of signals through this module, so that a chan
 from collections.abc import Sequence
 from decimal import Decimal
 
-from gpucost.core.metering.signals import NEURON, SIGNALS, Signal, signals_by_preference
+from gpucost.core.metering.signals import NEURON_SIGNAL, SIGNALS, Signal, signals_by_preference
 
-__all__ = ["NEURON", "Signal", "all_names", "families", "ranked", "usual_scale"]
+__all__ = ["NEURON_SIGNAL", "Signal", "all_names", "families", "ranked", "usual_scale"]
 
 
 def ranked(signal: str, scale: Decimal | None) -> Sequence[Sequence[Signal]]:
@@ -31,4 +31,4 @@ def families() -> dict[str, list[Signal]]:
 
 def all_names() -> tuple[str, ...]:
     """The names of all utilization metrics."""
-    return (*SIGNALS, NEURON.name)
+    return (*SIGNALS, NEURON_SIGNAL.name)

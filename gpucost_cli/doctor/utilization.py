@@ -8,7 +8,7 @@ from fractions import Fraction
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import CheckContext
 from gpucost_cli.doctor.facts import NEURON_RESOURCE, Facts, GpuHolder, ObservedDevice
-from gpucost_cli.doctor.signals import NEURON
+from gpucost_cli.doctor.signals import NEURON_SIGNAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _without_holder(facts: Facts, holder: GpuHolder, devices: Iterable[ObservedD
 
 
 def _is_of_kind(device: ObservedDevice, holder: GpuHolder) -> bool:
-    return (device.signal == NEURON.name) == holder.resource.startswith(NEURON_RESOURCE)
+    return (device.signal == NEURON_SIGNAL.name) == holder.resource.startswith(NEURON_RESOURCE)
 
 
 def _number(gpus: Fraction) -> Decimal:

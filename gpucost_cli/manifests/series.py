@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, POD_LABELS_METRIC
-from gpucost.core.metering.signals import NEURON, SIGNALS
+from gpucost.core.metering.signals import NEURON_SIGNAL, SIGNALS
 from gpucost.features.recommendations.sources import karpenter_disruption
-from gpucost.features.recommendations.sources.gpu_memory import MEMORY
+from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRIC
 from gpucost.sources.prometheus import queries
 from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
 from gpucost_cli.doctor.labels import RequiredLabels
@@ -67,13 +67,13 @@ def dcgm_exporter_pattern(*, dashboards: bool) -> str:
     shown = sorted(
         name for name in dashboard_metrics.queried_metrics() if name.startswith("DCGM_") and name not in SIGNALS
     )
-    return _alternation(dict.fromkeys([*SIGNALS, MEMORY, *(shown if dashboards else ())]))
+    return _alternation(dict.fromkeys([*SIGNALS, GPU_MEMORY_METRIC, *(shown if dashboards else ())]))
 
 
 def neuron_monitor_pattern(*, dashboards: bool) -> str:
     """Return the regular expression over names that keeps neuron-monitor's series."""
     shown = sorted(name for name in dashboard_metrics.queried_metrics() if name.startswith(_NEURON_PREFIXES))
-    return _alternation([NEURON.name, *(shown if dashboards else ())])
+    return _alternation([NEURON_SIGNAL.name, *(shown if dashboards else ())])
 
 
 def karpenter_pattern() -> str:

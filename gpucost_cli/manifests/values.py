@@ -9,7 +9,7 @@ import yaml
 from devstack.template import REPOSITORY
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.metering.kubernetes_labels import all_node_labels
-from gpucost.settings import BusinessUnitSettings, ClusterSettings, Settings
+from gpucost.settings import BusinessUnitSettings, ClusterSettings, CoreSettings
 from gpucost.sources.prometheus.metrics_sources import METRICS_SOURCES
 from gpucost.sources.prometheus.queries import quote
 from gpucost_cli.doctor.labels import RequiredLabels, allow_lists, required_labels
@@ -25,7 +25,7 @@ _WORKSPACE = re.compile(
 _EKS_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$")
 
 
-def template_values(settings: Settings, parameters: Parameters) -> dict[str, Any]:
+def template_values(settings: CoreSettings, parameters: Parameters) -> dict[str, Any]:
     """Return all variables of the templates.
 
     Raises:
@@ -91,7 +91,7 @@ def template_values(settings: Settings, parameters: Parameters) -> dict[str, Any
     }
 
 
-def _cluster(settings: Settings, parameters: Parameters) -> ClusterSettings:
+def _cluster(settings: CoreSettings, parameters: Parameters) -> ClusterSettings:
     cluster = settings.cluster(parameters.cluster)
     if cluster is None:
         cluster_names = ", ".join(cluster.name for cluster in settings.clusters)
@@ -161,7 +161,7 @@ def _objects(required: RequiredLabels, *, dashboards: bool) -> list[str]:
     return sorted(["jobs", "nodes", "pods", "replicasets", *(kind for kind, is_needed in optional if is_needed)])
 
 
-def _tenant(settings: Settings, tenant: TenantParameters) -> Mapping[str, Any]:
+def _tenant(settings: CoreSettings, tenant: TenantParameters) -> Mapping[str, Any]:
     unit = _unit(settings.business_units, tenant)
     return {
         "namespace": tenant.namespace,

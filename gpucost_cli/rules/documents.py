@@ -6,12 +6,12 @@ from typing import Any
 
 import yaml
 
-from gpucost.core.attribution import units_at
+from gpucost.core.attribution import business_units_at
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import format_timestamp
 from gpucost.core.metering.signals import signals_by_preference
 from gpucost.pipeline.attribute import business_units
-from gpucost.settings import ClusterSettings, Settings
+from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import Queries
 from gpucost_cli.rules import alerting
@@ -27,7 +27,7 @@ Groups = Sequence[Mapping[str, Any]]
 FORMATS = ("prometheus", "operator", "cloudformation")
 
 
-def select_clusters(settings: Settings, name: str | None) -> Sequence[ClusterSettings]:
+def select_clusters(settings: CoreSettings, name: str | None) -> Sequence[ClusterSettings]:
     """Return the cluster of that name, or all clusters, which must then share one Prometheus.
 
     Raises:
@@ -47,16 +47,16 @@ def select_clusters(settings: Settings, name: str | None) -> Sequence[ClusterSet
     return settings.clusters
 
 
-def _cluster_names(settings: Settings) -> str:
+def _cluster_names(settings: CoreSettings) -> str:
     return ", ".join(cluster.name for cluster in settings.clusters)
 
 
-def recording_groups(settings: Settings, clusters: Sequence[ClusterSettings], now: datetime) -> Groups:
+def recording_groups(settings: CoreSettings, clusters: Sequence[ClusterSettings], now: datetime) -> Groups:
     """Build two groups for each cluster: rules of pods and nodes, and their sums."""
     groups = []
     for cluster in clusters:
         signals = signals_by_preference(settings.utilization.signal, settings.utilization.scale)
-        units = units_at(business_units(settings), now)
+        units = business_units_at(business_units(settings), now)
         queries = Queries(cluster.selector, [], trusted_series=TrustedSeries.from_settings(cluster.sources))
         rules = RecordingRules(cluster.name, queries, signals, units, cluster.slices_per_gpu)
         labels = {"cluster": cluster.name}
@@ -86,7 +86,7 @@ def render_groups(output_format: str, groups: Groups) -> str:
     return _to_yaml(rules)
 
 
-def limitations(settings: Settings, now: datetime) -> list[str]:
+def limitations(settings: CoreSettings, now: datetime) -> list[str]:
     """List what the rules cannot express of these settings, in sentences. The ledger's figures contain it."""
     sentences = []
     average_sources = [source for source in settings.utilization.sources if source in {"node", "cluster"}]

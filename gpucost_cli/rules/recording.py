@@ -54,9 +54,9 @@ _RESOURCES = matches("resource", GPU_RESOURCES)
 _NVIDIA, _NEURON = matches("resource", "nvidia_.+"), matches("resource", "aws_amazon_com_neuron.*")
 _SLICES = matches("resource", MIG_PREFIX + ".+")
 _NODE_INFO_LABELS = {
-    "node_pool": NODE_POOL.exported,
-    "instance_type": INSTANCE_TYPE.exported,
-    "gpu_product": GPU_PRODUCT.exported,
+    "node_pool": NODE_POOL.exported_names,
+    "instance_type": INSTANCE_TYPE.exported_names,
+    "gpu_product": GPU_PRODUCT.exported_names,
 }
 
 

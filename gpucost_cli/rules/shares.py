@@ -12,7 +12,7 @@ from gpucost.core.metering.gpu_shares import GPU, GPU_SHARED, MIG_PREFIX, NEURON
 from gpucost.core.metering.kubernetes_labels import GPU_PRODUCT
 from gpucost_cli.rules.promql import Select, equals, matches
 
-(PRODUCT,) = GPU_PRODUCT.exported
+(PRODUCT,) = GPU_PRODUCT.exported_names
 _PROFILE_SUFFIXES = "(_(me|gfx|all))*"
 _COMPUTE_SLICES = 7
 

@@ -22,7 +22,7 @@ from gpucost.core.amounts import Capacity
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.model import HourRecord, Line, NodeHour
 from gpucost.features.alerting.model import Alert, AlertGroup, Subject
-from gpucost.features.alerting.storage.states import DynamoAlertStates
+from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.features.recommendations.model import (
     Evidence,
     Recommendation,
@@ -108,7 +108,7 @@ def publish(client: Any, table: str) -> None:
     for number in range(3):
         hour = LAST - number * HOUR
         ledger.publish(hour_with_strange_names(hour), replacing=None, settings_version=1, now=datetime.now(UTC))
-    DynamoAlertStates(client, table).save_group(AlertGroup("demo", f"{EVIL}unit", (strange_alert(),)))
+    DynamoAlertStateStore(client, table).save_group(AlertGroup("demo", f"{EVIL}unit", (strange_alert(),)))
     DynamoRecommendations(client, table).put(injected_recommendation())
 
 

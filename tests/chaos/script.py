@@ -82,8 +82,8 @@ def observation(cluster: str, hour: datetime, number: int) -> Observation:
     devices = tuple(
         DeviceSeries(
             node=pod.node, uuid=f"GPU-{pod.node}", mig_instance="", mig_profile="", model="NVIDIA H100",
-            namespace=pod.namespace, pod=pod.pod, uid="", slot="", resource_claim="", instance="d", scale=Decimal(1), rank=0,
-            sample_count=60, total=60 * use,
+            namespace=pod.namespace, pod=pod.pod, uid="", slot="", resource_claim="", instance="d", scale=Decimal(1), signal_rank=0,
+            sample_count=60, sample_sum=60 * use,
         )
         for pod, use in zip(pods, uses, strict=True)
     )  # fmt: skip

@@ -21,11 +21,11 @@ from gpucost.core.hours import HOUR, floor_day, format_timestamp
 from gpucost.core.limits import Limits
 from gpucost.core.rollups import DAY
 from gpucost.features.alerting.model import Notification
-from gpucost.features.alerting.storage.states import DynamoAlertStates
+from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.runtime.environment import Environment
 from gpucost.runtime.messages import HourPublished, read_alert_input
 from gpucost.runtime.messaging import MessageBus
-from gpucost.settings import ClusterSettings, Settings
+from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient, QueryResponse
@@ -43,7 +43,7 @@ TRIES = 3
 """An asynchronous invocation and its two retries."""
 VISIBILITY = timedelta(minutes=30)
 RETRY = timedelta(seconds=61)
-Readers = Callable[[ClusterSettings, Settings], Any]
+Readers = Callable[[ClusterSettings, CoreSettings], Any]
 
 
 class Context:
@@ -353,7 +353,7 @@ class SimulatedDeployment:
             **metrics,
         )
 
-    def _scripted_reader(self, cluster: ClusterSettings, settings: Settings, _deadline: object = None) -> Any:
+    def _scripted_reader(self, cluster: ClusterSettings, settings: CoreSettings, _deadline: object = None) -> Any:
         if self.readers is not None:
             return self.readers(cluster, settings)
         return self.external_calls.wrap(ScriptedReader(cluster.name, self.first, lambda: self.now))
@@ -408,7 +408,7 @@ class SimulatedDeployment:
             state[f"{cluster} {day_start:%d} facts"] = facts
         for manifest, costs in self.rollups.unit_hours(cluster, "research", self.first - DAY, end):
             state[f"{cluster} {manifest.hour:%dT%H} unit"] = costs
-        memory = DynamoAlertStates(self.dynamodb, self.table).load(cluster)
+        memory = DynamoAlertStateStore(self.dynamodb, self.table).load(cluster)
         state[f"{cluster} alert cursor"] = replace(memory.cursor, version=0)
         for group in memory.groups:
             state[f"{cluster} alert {group.owner}"] = replace(group, version=0, delivery_lease_until=None)

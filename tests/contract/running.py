@@ -108,7 +108,7 @@ def fill(client: Any, table: str, *, days: int = DAYS) -> None:
             rollups.roll_up(cluster, first + timedelta(days=number), NOW)
     listed = Price("on-demand", "node-hour", Decimal("1.006"), {"instance_type": "g5.xlarge"}, "USD",
                    midnight - timedelta(9), None, NOW)  # fmt: skip
-    PriceStore(client, table).replace("on-demand", [listed], rated_until=midnight, now=NOW)
+    PriceStore(client, table).merge_prices("on-demand", [listed], rated_until=midnight, now=NOW)
 
 
 def identify(_target: str, headers: Mapping[str, str]) -> dict[str, Any]:

@@ -97,8 +97,8 @@ def pods(draw: st.DrawFn, names: list[str]) -> list[PodObservation]:
                     draw(st.lists(st.sampled_from(["container", "init", "sidecar"]), min_size=1, max_size=3))
                 )
             ),
-            held=draw(sample_times()),
-            running=draw(sample_times()),
+            held_samples=draw(sample_times()),
+            running_samples=draw(sample_times()),
             labels=draw(st.sampled_from([{}, {"label_team": "x"}])),
             namespace_labels={"label_owner": "y"} if namespace == "b" else {},
         )
@@ -133,9 +133,9 @@ def devices(draw: st.DrawFn, holders: list[PodObservation], *, sampled: bool = F
                 resource_claim="",
                 instance="d",
                 scale=draw(st.sampled_from([Decimal(1), Decimal(100)])),
-                rank=draw(st.integers(0, 1)),
+                signal_rank=draw(st.integers(0, 1)),
                 sample_count=samples,
-                total=draw(st.decimals(0, 2, places=6)) * samples,
+                sample_sum=draw(st.decimals(0, 2, places=6)) * samples,
                 samples=values,
             )
         )
@@ -152,11 +152,11 @@ def cluster_observations(draw: st.DrawFn, *, sampled: bool = False, changed: boo
     return Observation(
         cluster="c",
         hour=START,
-        allocation={"k": scrapes},
+        allocation_scrapes={"k": scrapes},
         pods=tuple(some_pods),
         nodes=tuple(some_nodes),
         devices=tuple(draw(devices(some_pods, sampled=sampled))),
-        utilization={"d": scrapes},
+        utilization_scrapes={"d": scrapes},
     )
 
 

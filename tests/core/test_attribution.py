@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpucost.core.attribution import AttributionRules, BusinessUnit, BusinessUnitMatcher, attribute, units_at
+from gpucost.core.attribution import AttributionRules, BusinessUnit, BusinessUnitMatcher, attribute, business_units_at
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
@@ -191,7 +191,7 @@ def test_shared_unit_is_distributed_over_the_lines_of_other_units() -> None:
 
 def test_entries_with_the_same_first_hour_keep_the_first() -> None:
     entries = [BusinessUnit("a", ("x",), since=HOUR), BusinessUnit("a", ("y",), since=HOUR)]
-    assert units_at(entries, HOUR) == entries[:1]
+    assert business_units_at(entries, HOUR) == entries[:1]
 
 
 @pytest.mark.parametrize(("units", "status"), [(100_000, "complete"), (100_001, "incomplete")])

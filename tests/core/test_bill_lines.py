@@ -38,11 +38,11 @@ def line(instance: str, usd: str, *, minutes: Fraction | int = 60, **changes: An
         end=HOUR + HOUR_LENGTH,
         account="1",
         region="eu-central-1",
-        resource=instance,
+        resource_id=instance,
         instance_type="p5.48xlarge",
         capacity_type="on-demand",
         operation="RunInstances",
-        hours=Fraction(minutes) / 60,
+        instance_hours=Fraction(minutes) / 60,
         amount=Decimal(usd),
         currency="USD",
         is_final=False,
@@ -60,7 +60,7 @@ def paid(bill: Bill) -> dict[str, tuple[str, str | None]]:
     return {
         instance_id: (
             f"{to_decimal(billed_hour.amount):f}",
-            None if billed_hour.unblended is None else f"{to_decimal(billed_hour.unblended):f}",
+            None if billed_hour.unblended_amount is None else f"{to_decimal(billed_hour.unblended_amount):f}",
         )
         for instance_id, billed_hour in bill.instances.items()
     }
@@ -205,11 +205,11 @@ def test_reservation_fee_is_spread_over_month_once_bill_is_closed() -> None:
     start, end = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
     fee = unused("unused-reservation", "arn:ri", "100", start=start, end=end)
     assert split_by_hour(fee) == []
-    spread = split_by_hour(replace(fee, is_final=True, hours=Fraction(10)))
+    spread = split_by_hour(replace(fee, is_final=True, instance_hours=Fraction(10)))
     assert [hour for hour, _ in spread] == [start + number * HOUR_LENGTH for number in range(720)]
     assert sum(part.amount for _, part in spread) == 100
     assert {part.amount for _, part in spread} == {Decimal("0.138888888889"), Decimal("0.138888888888")}
-    assert sum(part.hours or 0 for _, part in spread) == 10
+    assert sum(part.instance_hours or 0 for _, part in spread) == 10
     same_end = split_by_hour(replace(fee, is_final=True, end=end - timedelta(seconds=1)))
     assert len(same_end) == 720
 
@@ -241,16 +241,16 @@ def test_blend_preserves_total_amount(lines: list[BillLine], blend: Blend, pools
     assert to_decimal(billed_total) == sum(bill_line.amount for bill_line in lines)
     amounts: dict[str, Decimal] = defaultdict(Decimal)
     for bill_line in lines:
-        amounts[bill_line.resource] += bill_line.amount
+        amounts[bill_line.resource_id] += bill_line.amount
     for instance_id, billed in bill.instances.items():
-        unblended = billed.amount if billed.unblended is None else billed.unblended
+        unblended = billed.amount if billed.unblended_amount is None else billed.unblended_amount
         assert to_decimal(unblended) == amounts[instance_id]
 
 
 @given(st.lists(LINES, max_size=25), st.sampled_from(["instance_type", "node_pool"]), POOLS)
 def test_instances_of_pool_pay_mean_rate(lines: list[BillLine], blend: Blend, pools: dict[str, str]) -> None:
     """Compares with the mean rate computed for each pool."""
-    lines = list({bill_line.resource: bill_line for bill_line in reversed(lines)}.values())
+    lines = list({bill_line.resource_id: bill_line for bill_line in reversed(lines)}.values())
     bill = build_bill(lines, BillSharing(blend, pools))
     for bill_line in lines:
         pool = [
@@ -259,13 +259,13 @@ def test_instances_of_pool_pay_mean_rate(lines: list[BillLine], blend: Blend, po
             if (other.account, other.instance_type, other.capacity_type)
             == (bill_line.account, bill_line.instance_type, bill_line.capacity_type)
             and not (other.capacity_type == "spot" and other.amount == 0)
-            and (blend == "instance_type" or pools.get(other.resource, "") == pools.get(bill_line.resource, ""))
+            and (blend == "instance_type" or pools.get(other.resource_id, "") == pools.get(bill_line.resource_id, ""))
         ]
-        expected = _mean_rate(pool) * (bill_line.hours or 0) if bill_line in pool else Fraction(0)
-        if any(other.hours for other in pool):
-            assert abs(bill.instances[bill_line.resource].amount - expected * 10**12) < 1
+        expected = _mean_rate(pool) * (bill_line.instance_hours or 0) if bill_line in pool else Fraction(0)
+        if any(other.instance_hours for other in pool):
+            assert abs(bill.instances[bill_line.resource_id].amount - expected * 10**12) < 1
 
 
 def _mean_rate(lines: Sequence[BillLine]) -> Fraction:
-    hours = sum((bill_line.hours or Fraction(0) for bill_line in lines), Fraction(0))
+    hours = sum((bill_line.instance_hours or Fraction(0) for bill_line in lines), Fraction(0))
     return sum((Fraction(bill_line.amount) for bill_line in lines), Fraction(0)) / hours if hours else Fraction(0)

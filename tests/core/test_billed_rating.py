@@ -52,7 +52,7 @@ def p4d(name: str, *, first: int = 0, last: int = 60) -> NodeUsage:
     present = Interval(HOUR_START + first * MINUTE, HOUR_START + last * MINUTE)
     all_gpu_ms = Fraction(8 * present.length)
     zero = Fraction(0)
-    node = GpuNode(name, f"aws:///eu-central-1a/i-{name}", "p4d.24xlarge", physical=8)
+    node = GpuNode(name, f"aws:///eu-central-1a/i-{name}", "p4d.24xlarge", physical_gpus=8)
     return NodeUsage(node, present, all_gpu_ms, all_gpu_ms, zero, zero, zero, zero, zero)
 
 
@@ -103,10 +103,10 @@ def test_parts_of_nodes_and_charges_sum_to_bill(
             "GPU part + host part = the bill's amount"
         )
         assert min(price.gpus_cost, price.host_cost) >= 0
-        assert (price.is_final, price.billed_ms, price.unblended) == (
+        assert (price.is_final, price.billed_ms, price.unblended_amount) == (
             billed_hour.is_final,
             billed_hour.billed_ms,
-            billed_hour.unblended,
+            billed_hour.unblended_amount,
         )
     for node_usage, hour in zip(usage.nodes or (), rated_hour.nodes, strict=True):
         billed_hour = lines[int(hour.provider_id.rpartition("-")[2])]

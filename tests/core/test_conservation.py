@@ -13,7 +13,7 @@ from gpucost.core.amounts import Capacity, Costs
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.implausible_samples import SUSPECT
+from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation
 from gpucost.core.metering.usage import Usage
@@ -105,7 +105,9 @@ def test_two_parts_of_hour_add_up_to_hour(observation: Observation, cut: int) ->
     # A request is plausible according to the node's state in the metered time, of which a part may show less.
     notes = [note for window in windows for note in meter(observation, metering, window).notes]
     possible = [
-        pod for pod in observation.pods if not any(f"{SUSPECT}pod {pod.namespace}/{pod.pod} " in note for note in notes)
+        pod
+        for pod in observation.pods
+        if not any(f"{SUSPECT_PREFIX}pod {pod.namespace}/{pod.pod} " in note for note in notes)
     ]
     observation = replace(observation, pods=tuple(possible))
     whole, *parts = (meter(observation, metering, window) for window in windows)

@@ -15,7 +15,7 @@ from gpucost.core.metering.device_use import DeviceKey
 from gpucost.core.metering.exporter_conflicts import contradictory_devices
 from gpucost.core.metering.implausible_samples import (
     MAX_SOURCES,
-    SUSPECT,
+    SUSPECT_PREFIX,
     is_count,
     is_utilization,
     overlap_beyond_lag,
@@ -60,7 +60,7 @@ def implausible_observations(draw: st.DrawFn) -> Observation:
                 node,
                 contradiction=draw(reasons),
                 states=tuple(
-                    NodeState(state.sampled, {**state.capacity}, {**state.allocatable}, state.labels)
+                    NodeState(state.sample_times, {**state.capacity}, {**state.allocatable}, state.labels)
                     for state in node.states
                 ),
             )
@@ -68,7 +68,7 @@ def implausible_observations(draw: st.DrawFn) -> Observation:
         ),
         devices=tuple(
             request._replace(
-                total=draw(absurd), samples=draw(st.none() | st.just(((request.sample_count, draw(absurd)),)))
+                sample_sum=draw(absurd), samples=draw(st.none() | st.just(((request.sample_count, draw(absurd)),)))
             )
             for request in plausible.devices
         ),
@@ -98,7 +98,7 @@ def test_parts_sum_to_cost_despite_implausible_samples(observation: Observation)
     assert all(is_count(Decimal(line.units)) for line in record.lines)
     names = {(pod.namespace, pod.pod) for pod in observation.pods if pod.contradiction}
     assert not names & {(line.namespace, line.pod) for line in record.lines}
-    assert record.notes == tuple(sorted(record.notes, key=lambda note: not note.startswith(SUSPECT)))
+    assert record.notes == tuple(sorted(record.notes, key=lambda note: not note.startswith(SUSPECT_PREFIX)))
 
 
 def test_sources_contradict_only_after_five_minutes() -> None:
@@ -137,8 +137,8 @@ def series_of_same_gpu(pods: Sequence[str], exporters: Sequence[str]) -> list[De
     return [
         DeviceSeries(
             node="n1", uuid="GPU-0", mig_instance="", mig_profile="", model="NVIDIA A10G", namespace="team", pod=pod,
-            uid="", slot="", resource_claim="", instance=f"dcgm-exporter|/{exporter}", scale=Decimal(1), rank=0,
-            sample_count=60, total=Decimal(30), samples=tuple((at, Decimal("0.5")) for at in times(0, 59)),
+            uid="", slot="", resource_claim="", instance=f"dcgm-exporter|/{exporter}", scale=Decimal(1), signal_rank=0,
+            sample_count=60, sample_sum=Decimal(30), samples=tuple((at, Decimal("0.5")) for at in times(0, 59)),
         )
         for pod in pods
         for exporter in exporters
@@ -175,18 +175,18 @@ def test_many_pods_on_same_gpu_are_metered_quickly() -> None:
     observation = Observation(
         cluster="c",
         hour=START,
-        allocation={"k": Scrapes(times(-60, 119))},
+        allocation_scrapes={"k": Scrapes(times(-60, 119))},
         pods=tuple(
             PodObservation(
                 namespace="team", pod=name, uid=name, node="n1",
                 requests=(ContainerRequest("main", "container", "nvidia_com_gpu", Decimal(1)),),
-                held=None, running={"k": times(number % 50, 119)},
+                held_samples=None, running_samples={"k": times(number % 50, 119)},
             )
             for number, name in enumerate(names)
         ),
         nodes=(NodeObservation("n1", "", None, {"label_nvidia_com_gpu_replicas": "500"}, ()),),
         devices=tuple(series_of_same_gpu(names, ["n1:9400"])),
-        utilization={"dcgm-exporter|/n1:9400": Scrapes(times(-5, 64))},
+        utilization_scrapes={"dcgm-exporter|/n1:9400": Scrapes(times(-5, 64))},
     )  # fmt: skip
     usages: list[Usage] = []
     assert elapsed(lambda: usages.append(meter(observation, MeteringRules(("pod", "shared"))))) < QUICK

@@ -14,7 +14,7 @@ def test_scrape_interval_ignores_gaps_and_jitter() -> None:
     assert Scrapes((0, 60, 120, 600, 660)).typical_interval == 60
     assert Scrapes((0, 59, 121, 180, 241)).typical_interval in {59, 60, 61, 62}
     assert Scrapes((7,)).typical_interval == 0
-    assert not Scrapes((7,)).has_interval
+    assert not Scrapes((7,)).has_two_scrapes
 
 
 def test_scrape_interval_follows_change_immediately() -> None:

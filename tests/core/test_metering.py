@@ -96,7 +96,7 @@ def test_use_without_request_is_noted_in_gpu_hours() -> None:
 
 def test_use_after_pod_ended_is_noted_as_not_requested() -> None:
     scrapes = {"k": tuple(START + minute * MINUTE for minute in range(-60, 30))}
-    gone = replace(pod(), held=scrapes, running=scrapes)
+    gone = replace(pod(), held_samples=scrapes, running_samples=scrapes)
     usage = meter(replace(observation(devices=(device(),)), pods=(gone,)), MeteringRules())
     assert usage.notes == ("first", "0.250 GPU-hours were used on node 'n1' that no pod had requested")
     assert usage.pods[0].held.length == 30 * MINUTE
@@ -107,7 +107,7 @@ def test_device_is_observed_while_any_of_its_exporters_is_scraped() -> None:
     both = (device(), device(sample_count=30, total="15")._replace(instance="e"))
     for order in (both, both[::-1]):
         usage = meter(
-            replace(observation(devices=order), utilization={"d": ALWAYS, "e": thirty_minutes}), MeteringRules()
+            replace(observation(devices=order), utilization_scrapes={"d": ALWAYS, "e": thirty_minutes}), MeteringRules()
         )
         assert usage.pods[0].observed_ms == HOUR_MS
 
@@ -137,7 +137,7 @@ def test_node_average_uses_only_devices_without_pod() -> None:
 
 
 def test_device_of_pod_measured_by_average_stays_in_averages() -> None:
-    late = replace(pod(), held={"k": minutes(30, 60)}, running={"k": minutes(30, 60)})
+    late = replace(pod(), held_samples={"k": minutes(30, 60)}, running_samples={"k": minutes(30, 60)})
     elsewhere = replace(pod(), pod="q", uid="q", node="n2")
     nodes = (node(), replace(node(), name="n2", provider_id="i-2"))
     devices = sampled_device(
@@ -150,8 +150,8 @@ def test_device_of_pod_measured_by_average_stays_in_averages() -> None:
 
 
 def test_lingering_label_does_not_count_for_new_pod_of_same_name() -> None:
-    first = replace(pod(), uid="u1", held={"k": minutes(-60, 30)}, running={"k": minutes(-60, 30)})
-    second = replace(pod(), uid="u2", held={"k": minutes(30, 60)}, running={"k": minutes(30, 60)})
+    first = replace(pod(), uid="u1", held_samples={"k": minutes(-60, 30)}, running_samples={"k": minutes(-60, 30)})
+    second = replace(pod(), uid="u2", held_samples={"k": minutes(30, 60)}, running_samples={"k": minutes(30, 60)})
     devices = (*sampled_device("GPU-0", "0.75", (0, 40)), *sampled_device("GPU-1", "0.25", (30, 60)))
     usage = meter(replace(observation(devices=devices), pods=(first, second)), MeteringRules())
     utilizations = [(pod_usage.pod.uid, pod_usage.utilization) for pod_usage in usage.pods]
@@ -199,7 +199,7 @@ def test_gap_is_noted_with_its_times() -> None:
     scrapes = Scrapes(
         tuple(minute for minute in ALWAYS.times if not START + 10 * MINUTE <= minute < START + 25 * MINUTE)
     )
-    usage = meter(replace(observation(), allocation={"k": scrapes}), MeteringRules())
+    usage = meter(replace(observation(), allocation_scrapes={"k": scrapes}), MeteringRules())
     assert usage.coverage.allocation == Decimal("0.75")
     assert usage.notes == (
         "first",
@@ -209,7 +209,7 @@ def test_gap_is_noted_with_its_times() -> None:
 
 
 def test_single_scrape_covers_a_minute() -> None:
-    usage = meter(replace(observation(), allocation={"k": Scrapes((START,))}), MeteringRules())
+    usage = meter(replace(observation(), allocation_scrapes={"k": Scrapes((START,))}), MeteringRules())
     assert usage.coverage.allocation == Decimal("0.016666666667")
 
 
@@ -218,8 +218,8 @@ def test_pod_ends_an_interval_of_its_last_source_after_its_last_sample() -> None
     before = tuple(range(START - 10 * MINUTE, START + 10 * MINUTE, MINUTE))
     after = tuple(range(START + 10 * MINUTE, START + 30 * MINUTE, MINUTE // 2))
     scrapes = {"old": Scrapes(before), "new": Scrapes(after), "k": ALWAYS}
-    seen = replace(pod(), held={"old": before, "new": after})
-    (held,) = meter(replace(observation(), allocation=scrapes, pods=(seen,)), MeteringRules()).pods
+    seen = replace(pod(), held_samples={"old": before, "new": after})
+    (held,) = meter(replace(observation(), allocation_scrapes=scrapes, pods=(seen,)), MeteringRules()).pods
     assert held.held.length == 30 * MINUTE
 
 
@@ -262,7 +262,7 @@ def test_device_sampled_up_to_90_seconds_late_is_fully_covered(late: int, covera
     samples = tuple((START + late * 1000 + minute * MINUTE, Decimal(1)) for minute in range(60))
     scrapes = {"d": Scrapes(tuple(time for time, _ in samples))}
     devices = (device()._replace(samples=tuple(sample for sample in samples if sample[0] < START + HOUR_MS)),)
-    usage = meter(replace(observation(devices=devices), utilization=scrapes), MeteringRules())
+    usage = meter(replace(observation(devices=devices), utilization_scrapes=scrapes), MeteringRules())
     assert usage.coverage.utilization == Decimal(coverage)
 
 
@@ -273,8 +273,9 @@ def test_pods_on_unknown_nodes_count_for_utilization_coverage() -> None:
 
 def test_resource_claim_from_exporter_ends_at_its_next_scrape() -> None:
     halves = Scrapes(tuple(START + minute * MINUTE // 2 for minute in range(-120, 240)))
-    samples = replace(pod(), held={"d": tuple(time for time in halves.times if START <= time < START + 30 * MINUTE)})
-    (held,) = meter(replace(observation(), pods=(samples,), utilization={"d": halves}), MeteringRules()).pods
+    times = tuple(time for time in halves.times if START <= time < START + 30 * MINUTE)
+    samples = replace(pod(), held_samples={"d": times})
+    (held,) = meter(replace(observation(), pods=(samples,), utilization_scrapes={"d": halves}), MeteringRules()).pods
     assert held.held.length == 30 * MINUTE
 
 
@@ -283,9 +284,11 @@ def test_node_that_joined_in_gap_advertises_from_first_pod_on() -> None:
     scrapes = Scrapes(tuple(time for time in ALWAYS.times if time < START + 10 * MINUTE) + after)
     eight = {"label_node_kubernetes_io_instance_type": "p4d.24xlarge"}
     joined = replace(
-        node(7, eight), present={"k": after}, states=(replace(node(7, eight).states[0], sampled={"k": after}),)
+        node(7, eight),
+        sample_times={"k": after},
+        states=(replace(node(7, eight).states[0], sample_times={"k": after}),),
     )
-    came = replace(pod(), held={"k": after}, scheduled_at=START + 12 * MINUTE)
+    came = replace(pod(), held_samples={"k": after}, scheduled_at=START + 12 * MINUTE)
     usage = meter(Observation("c", HOUR, {"k": scrapes}, (came,), (joined,), ()), MeteringRules())
     assert usage.nodes is not None
     assert usage.nodes[0].present.start == START + 12 * MINUTE
@@ -297,8 +300,8 @@ def test_node_that_joined_in_gap_advertises_from_first_pod_on() -> None:
 def test_pod_on_node_that_stopped_advertising_keeps_its_share() -> None:
     four = {"label_node_kubernetes_io_instance_type": "g5.12xlarge"}
     before = tuple(time for time in ALWAYS.times if time < START + 30 * MINUTE)
-    shared = replace(node(28, four), states=(replace(node(28, four).states[0], sampled={"k": before}),))
-    later = replace(pod(), held={"k": tuple(time for time in ALWAYS.times if time >= START + 40 * MINUTE)})
+    shared = replace(node(28, four), states=(replace(node(28, four).states[0], sample_times={"k": before}),))
+    later = replace(pod(), held_samples={"k": tuple(time for time in ALWAYS.times if time >= START + 40 * MINUTE)})
     (held,) = meter(replace(observation(nodes=(shared,)), pods=(later,)), MeteringRules()).pods
     assert held.gpu_ms == Fraction(20 * MINUTE, 7)
 
@@ -316,7 +319,7 @@ def test_cluster_without_gpus_has_no_utilization_coverage() -> None:
 def test_mean_over_hour_measures_single_pod_only_if_it_ran_all_hour(first: int) -> None:
     """A pod that started within the hour is measured by single samples, if there are any."""
     scrapes = {"k": minutes(first, 120)}
-    lone = replace(pod(), held=scrapes, running=scrapes)
+    lone = replace(pod(), held_samples=scrapes, running_samples=scrapes)
     whole = node(1, {"label_nvidia_com_gpu_count": "1"})
     alone = replace(observation(devices=(device(labeled=False),), nodes=(whole,)), pods=(lone,))
     (measured,) = meter(alone, MeteringRules()).pods

@@ -12,13 +12,13 @@ from gpucost.core.pricing.price_history import (
     FAR_FUTURE,
     PriceEvent,
     PriceKey,
-    differences,
-    event_at,
+    clip_timelines,
+    differing_intervals,
+    event_in_force,
     from_epoch_seconds,
-    join_slices,
+    join_timelines,
     merge_response,
     prices_of,
-    slice_timelines,
     timelines_of,
 )
 from gpucost.core.pricing.prices import Price
@@ -37,7 +37,7 @@ def price(start: int, end: int | None, amount: str, fetched: int = 0) -> Price:
 
 
 def table(events: tuple[PriceEvent, ...]) -> Table:
-    events_by_second = [event_at(events, second) for second in range(LONG)]
+    events_by_second = [event_in_force(events, second) for second in range(LONG)]
     return [None if event is None else event.amount for event in events_by_second]
 
 
@@ -96,7 +96,7 @@ def test_differences_are_seconds_with_different_prices(
 ) -> None:
     old, new = timelines_of(first)[KEY], timelines_of(second)[KEY]
     end = min(LONG, start + length)
-    differing = differences(old, new, Interval(start, end))
+    differing = differing_intervals(old, new, Interval(start, end))
     seconds = {second for interval in differing for second in range(interval.start, interval.end)}
     assert seconds == {second for second in range(start, end) if table(old)[second] != table(new)[second]}
 
@@ -106,11 +106,11 @@ def test_slices_join_to_whole_timeline(answer: list[Price], days: list[int]) -> 
     timelines = timelines_of(answer)
     starts = [0, *sorted(days)]
     ends = [*starts[1:], FAR_FUTURE]
-    parts = [(start, slice_timelines(timelines, start, end)) for start, end in zip(starts, ends, strict=True)]
+    parts = [(start, clip_timelines(timelines, start, end)) for start, end in zip(starts, ends, strict=True)]
     for (start, part), end in zip(parts, ends, strict=True):
         slice_table = table(part.get(KEY, ()))
         assert slice_table[start:end] == table(timelines[KEY])[start:end]
-    assert table(join_slices(parts).get(KEY, ())) == table(timelines[KEY])
+    assert table(join_timelines(parts).get(KEY, ())) == table(timelines[KEY])
 
 
 def test_prices_keep_their_validity() -> None:
@@ -136,5 +136,5 @@ def test_fetched_price_without_beginning_is_rejected(wrong: Price) -> None:
 def test_equal_amounts_in_different_currencies_differ() -> None:
     dollars = timelines_of([price(0, None, "1")])[KEY]
     yuan = tuple(event._replace(currency="CNY") for event in dollars)
-    assert differences(dollars, yuan, Interval(0, 10)) == [Interval(0, 10)]
+    assert differing_intervals(dollars, yuan, Interval(0, 10)) == [Interval(0, 10)]
     assert from_epoch_seconds(0) + timedelta(seconds=1) == from_epoch_seconds(1)

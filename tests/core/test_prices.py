@@ -9,7 +9,7 @@ import pytest
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode
-from gpucost.core.pricing.prices import Discount, Price, PriceBook, PriceSource, PriceUnit, Quote, facts_of
+from gpucost.core.pricing.prices import Discount, Price, PriceBook, PriceSource, PriceUnit, Quote, attributes_of_node
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 START = to_epoch_ms(HOUR)
@@ -136,12 +136,12 @@ def test_prices_per_gpu_and_per_node_are_distinguished() -> None:
     ],
 )
 def test_region_comes_from_label_or_zone(labels: dict[str, str], zone: str, region: str) -> None:
-    assert facts_of(GpuNode("n", zone=zone, labels=labels), "c")["region"] == region
+    assert attributes_of_node(GpuNode("n", zone=zone, labels=labels), "c")["region"] == region
 
 
 def test_facts_of_a_node() -> None:
     labels = {"label_kubernetes_io_os": "windows", "label_karpenter_k8s_aws_capacity_reservation_id": "cr-1"}
-    facts = facts_of(GpuNode("n", "aws:///us-west-2a/i-0abc", "g5.xlarge", labels=labels), "c")
+    facts = attributes_of_node(GpuNode("n", "aws:///us-west-2a/i-0abc", "g5.xlarge", labels=labels), "c")
     assert (facts["instance_id"], facts["operating_system"], facts["reservation_id"]) == ("i-0abc", "windows", "cr-1")
-    plain = facts_of(GpuNode("n", "fargate-10"), "c")
+    plain = attributes_of_node(GpuNode("n", "fargate-10"), "c")
     assert (plain["instance_id"], plain["operating_system"], plain["reservation_id"]) == ("", "linux", "")

@@ -38,7 +38,7 @@ SHAPES = {
 
 
 def node(name: str, instance_type: str = "g5.xlarge", **more: str) -> GpuNode:
-    return GpuNode(name, f"aws:///us-east-1a/i-{name}", instance_type, physical=SHAPES[instance_type].gpus, **more)  # type: ignore[arg-type]
+    return GpuNode(name, f"aws:///us-east-1a/i-{name}", instance_type, physical_gpus=SHAPES[instance_type].gpus, **more)  # type: ignore[arg-type]
 
 
 def hour_of(
@@ -60,7 +60,7 @@ def hour_of(
         )  # fmt: skip
         gpu_ms += held_gpu_ms
     present_time = Interval(start + present[0] * MINUTE, start + present[1] * MINUTE)
-    total = Fraction((node.physical or 0) * present_time.length)
+    total = Fraction((node.physical_gpus or 0) * present_time.length)
     zero = Fraction(0)
     return pods, NodeUsage(node, present_time, total, total - gpu_ms, zero, zero, zero, zero, zero)
 
@@ -198,7 +198,7 @@ def test_price_in_other_currency_is_ignored_and_noted() -> None:
 
 def test_price_per_gpu_has_no_host_part() -> None:
     usage = usage_of(DAY, hour_of(node("a"), {"p": (1, 60)}, DAY))
-    rated = rate_usage(usage, replace(Pricing.constant(Decimal(3)), policy=SPLIT_POLICIES["scad"]))
+    rated = rate_usage(usage, replace(Pricing.constant(Decimal(3)), split_policy=SPLIT_POLICIES["scad"]))
     assert (capacity_of(rated).node_cost_usd, capacity_of(rated).host_usd) == (amount(3), 0)
     assert rated.nodes[0].split_policy == "gpu-bears-all"
 
@@ -207,7 +207,7 @@ def test_capacity_block_costs_its_fee_even_if_unused() -> None:
     """Two instances for a day at $2,400: $50 per hour each, with or without a node."""
     block = CapacityBlock("cr-1", "c", "p5.48xlarge", 2, Decimal(2400), "USD", DAY, DAY + timedelta(days=1))
     labels = {"label_karpenter_k8s_aws_capacity_reservation_id": "cr-1"}
-    pricing = Pricing(PriceBook([block.price()]), ("capacity-block",), blocks=(block,))
+    pricing = Pricing(PriceBook([block.price()]), ("capacity-block",), capacity_blocks=(block,))
     total = 0
     for hour in range(24):
         at = DAY + timedelta(hours=hour)
@@ -241,7 +241,8 @@ def block(until: int, labels: dict[str, str]) -> tuple[Pricing, GpuNode]:
             Price("override", "node-hour", Decimal(3), {"node": "overridden"}),
         ]
     )
-    return Pricing(book, ("override", "capacity-block", "constant"), blocks=(capacity_block,)), node("a", labels=labels)  # type: ignore[arg-type]
+    pricing = Pricing(book, ("override", "capacity-block", "constant"), capacity_blocks=(capacity_block,))
+    return pricing, node("a", labels=labels)  # type: ignore[arg-type]
 
 
 LABELS = {"label_karpenter_k8s_aws_capacity_reservation_id": "cr-1"}

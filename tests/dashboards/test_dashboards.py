@@ -15,7 +15,7 @@ from authoring.grafana.__main__ import files, main
 from devstack.fleet.scenario import Pod, Scenario
 from devstack.template import REPOSITORY
 from gpucost.core.metering.signals import SIGNALS
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost_cli.manifests import dashboard_metrics, series
 from gpucost_cli.manifests.parameters import parse_parameters
@@ -79,7 +79,7 @@ def _scenario() -> Scenario:
     return Scenario(**{**vars(scenario), "pods": [*scenario.pods, Pod("later", None, namespace="bu-a")]})
 
 
-def _render_manifests(settings: Settings) -> Mapping[str, str]:
+def _render_manifests(settings: CoreSettings) -> Mapping[str, str]:
     """Render the collector's files; tests change the receiver later."""
     text = parameters_text().replace("cluster: gpu-cost-poc", f"cluster: {articles.NAME}")
     parameters = re.sub(r", business_unit: bu-.", "", text)

@@ -46,7 +46,7 @@ FAULTS = (
         'return start == end == "Running" or not has_phases',
         "return True",
     ),
-    Fault("image pull counts as running", f"{PACKAGE}/core/metering/spans.py", "if pod.running is None:", "if True:"),
+    Fault("image pull counts as running", f"{PACKAGE}/core/metering/spans.py", "if pod.running_samples is None:", "if True:"),
     Fault(
         "an init container is added to the other containers",
         f"{PACKAGE}/core/metering/holdings.py",
@@ -60,7 +60,7 @@ FAULTS = (
         'return "init"',
     ),
     Fault("unhealthy GPUs count as unallocated", f"{PACKAGE}/core/metering/capacity.py", "usage.unhealthy_gpu_ms += unhealthy", "usage.unallocated_gpu_ms += unhealthy"),
-    Fault("a MIG geometry may exceed its GPU", f"{PACKAGE}/core/metering/gpu_shares.py", "if advertised > self.physical:", "if False:"),
+    Fault("a MIG geometry may exceed its GPU", f"{PACKAGE}/core/metering/gpu_shares.py", "if advertised > self.physical_gpus:", "if False:"),
     Fault(
         "a MIG slice counts by its compute share only",
         f"{PACKAGE}/core/metering/gpu_models.py",
@@ -88,8 +88,8 @@ FAULTS = (
     Fault(
         "the copies of pods that share a GPU are summed",
         f"{PACKAGE}/core/metering/device_use.py",
-        "return max((_mean(device_series) for device_series in self.series), default=ZERO)",
-        "return min(sum((_mean(device_series) for device_series in self.series), ZERO), Fraction(1))",
+        "return max((_mean_of_series(device_series) for device_series in self.series), default=ZERO)",
+        "return min(sum((_mean_of_series(device_series) for device_series in self.series), ZERO), Fraction(1))",
     ),
     Fault(
         "values above full use are not clamped",
@@ -109,8 +109,8 @@ FAULTS = (
     Fault(
         "labels count even if their pod does not run",
         f"{PACKAGE}/core/metering/utilization.py",
-        "use = device.use_during(holding.running, labels=labels)",
-        "use = device.use_during(self._window, labels=labels)",
+        "use = device.use_during(holding.running, pods=pods)",
+        "use = device.use_during(self._window, pods=pods)",
     ),
     Fault(
         "unobserved use counts as the mean",
@@ -119,7 +119,7 @@ FAULTS = (
         "return running.length if observed_ms else 0",
     ),
     Fault("a percentage is read as a ratio", f"{PACKAGE}/core/metering/signals.py", 'Signal("DCGM_FI_DEV_GPU_UTIL", "device", _PERCENT', 'Signal("DCGM_FI_DEV_GPU_UTIL", "device", _RATIO'),
-    Fault("a ratio is divided by 100", f"{PACKAGE}/core/metering/signals.py", 'Signal("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "graphics engine", _RATIO', 'Signal("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "graphics engine", _PERCENT'),
+    Fault("a ratio is divided by 100", f"{PACKAGE}/core/metering/signals.py", '"DCGM_FI_PROF_GR_ENGINE_ACTIVE",\n            "graphics engine",\n            _RATIO', '"DCGM_FI_PROF_GR_ENGINE_ACTIVE",\n            "graphics engine",\n            _PERCENT'),
     Fault("the names of exporter 4.9 are unknown", f"{PACKAGE}/core/metering/signals.py", '"DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO"', '"DCGM_FI_PROF_GR_ENGINE_RATIO"'),
     Fault("one scrape interval is used for the whole hour", f"{PACKAGE}/core/intervals.py", "return self._intervals[min(max(index, 0), len(self._intervals) - 1)]", "return max(self._intervals)"),
     Fault("a gap ends pods with samples on both sides", f"{PACKAGE}/core/metering/spans.py", "last = max(times[-1] for times in sample_times.values() if times)\n        return Span(Interval(first", "last = min(first + 1_200_000, max(times[-1] for times in sample_times.values() if times))\n        return Span(Interval(first"),

@@ -17,12 +17,12 @@ MANIFEST_FAULTS = tuple(
             "GPU_RESOURCES",
         ),
         ("the phase of pods that pull their image is dropped", SERIES, '"Pending|Running|', '"Running|'),
-        ("the signal of Neuron devices is dropped", SERIES, "_alternation([NEURON.name, *(", "_alternation([*("),
+        ("the signal of Neuron devices is dropped", SERIES, "_alternation([NEURON_SIGNAL.name, *(", "_alternation([*("),
         (
             "fallback signals are dropped",
             SERIES,
-            "dict.fromkeys([*SIGNALS, MEMORY",
-            "dict.fromkeys([*list(SIGNALS)[:1], MEMORY",
+            "dict.fromkeys([*SIGNALS, GPU_MEMORY_METRIC",
+            "dict.fromkeys([*list(SIGNALS)[:1], GPU_MEMORY_METRIC",
         ),
         (
             "no series has the cluster's label",

@@ -25,6 +25,6 @@ RULES_FAULTS = tuple(
         ("GPU_UTIL is used under MIG", "gpucost_cli/rules/devices.py", "if not signals[0].works_under_mig:", "if False:"),
         ("the exporter's pod counts as the workload", "gpucost_cli/rules/devices.py", '("exported_pod", "pod", "pod_name")', '("pod", "exported_pod", "pod_name")'),
         ("the last matching business unit wins", "gpucost_cli/rules/owners.py", "for unit in units for branch", "for unit in reversed(units) for branch"),
-        ("future entries of business units apply already", "gpucost_cli/rules/documents.py", "units_at(business_units(settings), now)", "list(business_units(settings))"),
+        ("future entries of business units apply already", "gpucost_cli/rules/documents.py", "business_units_at(business_units(settings), now)", "list(business_units(settings))"),
     )
 )  # fmt: skip

@@ -38,7 +38,7 @@ def book(table: DynamoTable, container: Container) -> PriceStore:
     for kind, amount in (("g5.xlarge", "1.006"), ("p5.48xlarge", "55.04"), ("p5en.48xlarge", "63.296")):
         applies_to = {"instance_type": kind, "region": "us-east-1", "operating_system": "linux"}
         listed = Price("on-demand", "node-hour", Decimal(amount), applies_to, "USD", NOON - timedelta(9), None, NOON)
-        store.replace("on-demand", [listed], rated_until=NOON, now=NOON)
+        store.merge_prices("on-demand", [listed], rated_until=NOON, now=NOON)
     by_hand = Price(
         "override", "gpu-hour", Decimal("2.5"), {"instance_type": "p5.*"}, "USD", NOON, None, NOON, "ann", "EDP"
     )

@@ -12,7 +12,7 @@ from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from gpucost.container import Container
 from gpucost.core.amounts import Capacity, Costs, Totals
-from gpucost.core.errors import ConflictError, ExpiredError
+from gpucost.core.errors import ConflictError, DataExpiredError
 from gpucost.core.hours import HOUR, floor_day, format_timestamp
 from gpucost.core.model import HourRecord
 from gpucost.core.rollups import DAY
@@ -71,7 +71,7 @@ def publish(table: DynamoTable, usd: str) -> None:
             ledger.publish(hour_record, replacing=None, settings_version=1, now=NOW)
     RollupStore(*table).roll_up("west", FIRST, NOW)
     RollupStore(*table).roll_up("east", FIRST + DAY, NOW)
-    with pytest.raises(ExpiredError, match="implausibly large"):
+    with pytest.raises(DataExpiredError, match="implausibly large"):
         RollupStore(*table).roll_up("east", FIRST, NOW)
 
 

@@ -16,7 +16,7 @@ from functions.attribute import app as attribute
 from functions.dispatch import app as dispatch
 from gpucost.container import Container
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.runtime.aws import tally_capacity_units
+from gpucost.runtime.aws import register_capacity_unit_hooks
 from gpucost.runtime.observability import logger, metrics, tally
 from tests.chaos.script import UNREACHABLE_HOUR, ScriptedReader
 from tests.chaos.services import first_hour
@@ -29,7 +29,7 @@ from tests.newer_settings import push_newer_format
 def deployment(dynamodb_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedDeployment]:
     with running_aws() as aws:
         simulated = SimulatedDeployment(Endpoints(dynamodb_url, aws), first_hour(), ("west",))
-        tally_capacity_units(simulated.clients["dynamodb"])
+        register_capacity_unit_hooks(simulated.clients["dynamodb"])
         yield simulated
         simulated.close()
 
@@ -200,7 +200,7 @@ def test_correlation_id_connects_all_logs_of_a_tick(deployment: SimulatedDeploym
 
 def test_units_match_the_engines_report(table: DynamoTable, dynamodb_url: str) -> None:
     watched = local_client("dynamodb", dynamodb_url)
-    tally_capacity_units(watched)
+    register_capacity_unit_hooks(watched)
     tally.drain()
     item = {"pk": {"S": "p"}, "sk": {"S": "s"}, "b": {"B": b"x" * 5000}}
     watched.put_item(TableName=table.name, Item=item)

@@ -7,7 +7,7 @@ import pytest
 
 from functions.prices import app as function
 from gpucost.container import Container
-from gpucost.core.errors import MessageError, SourceError
+from gpucost.core.errors import InvalidMessageError, SourceError
 from tests.conftest import DynamoTable
 from tests.enforced_permissions import EnforcedAws
 from tests.functions.api_requests import Context
@@ -75,5 +75,5 @@ def test_before_the_first_push_it_does_nothing(system: System, container: Contai
 @pytest.mark.filterwarnings("ignore:No application metrics")
 @pytest.mark.parametrize("event", [{"source": "wish"}, {"version": 2}, {"sauce": "spot"}])
 def test_invalid_event_is_rejected(container: Container, event: dict[str, Any]) -> None:
-    with pytest.raises(MessageError, match="not a valid PricesDue"):
+    with pytest.raises(InvalidMessageError, match="not a valid PricesDue"):
         run(container, event)

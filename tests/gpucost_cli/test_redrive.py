@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from devstack.aws import credentials, local_client, running_aws
-from gpucost.core.errors import MessageError
+from gpucost.core.errors import InvalidMessageError
 from gpucost.runtime.aws import AwsClients
 from gpucost.runtime.messages import HourPublished, HoursDue, HoursToRestate, ScheduledTick, Tick
 from gpucost.runtime.messaging import MessageBus
@@ -76,9 +76,9 @@ def queues(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queues]:
 
 def test_dead_letters_return_to_their_queue_or_topic(queues: Queues, capsys: pytest.CaptureFixture[str]) -> None:
     for message in (DUE, LATE, RESTATE, CLOSED, TICK):
-        queues.bus.dead_letter(message.model_dump_json(), "a mistake of ours")
-    queues.bus.dead_letter("{}", "not a valid HoursDue")
-    queues.bus.dead_letter(SCHEDULED, "")
+        queues.bus.send_to_dead_letter_queue(message.model_dump_json(), "a mistake of ours")
+    queues.bus.send_to_dead_letter_queue("{}", "not a valid HoursDue")
+    queues.bus.send_to_dead_letter_queue(SCHEDULED, "")
     result = redrive_messages(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=False)
     assert result == RedriveResult(5, 1, 1)
     (fresh,) = queues.letters("hours")
@@ -98,7 +98,7 @@ def test_dead_letters_return_to_their_queue_or_topic(queues: Queues, capsys: pyt
 
 
 def test_dry_run_sends_nothing(queues: Queues) -> None:
-    queues.bus.dead_letter(DUE.model_dump_json(), "why")
+    queues.bus.send_to_dead_letter_queue(DUE.model_dump_json(), "why")
     result = redrive_messages(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=True)
     assert result == RedriveResult(1, 0, 0)
     assert queues.letters("hours") == []
@@ -108,7 +108,7 @@ def test_dry_run_sends_nothing(queues: Queues) -> None:
 def test_dry_run_leaves_messages_visible(queues: Queues) -> None:
     """Both commands of the runbook in succession, with more dead letters than one request returns."""
     for body in (*[DUE.model_dump_json()] * 12, SCHEDULED, "{}"):
-        queues.bus.dead_letter(body, "why")
+        queues.bus.send_to_dead_letter_queue(body, "why")
     for dry_run in (True, True, False):
         done = redrive_messages(queues.sqs, queues.urls["dead"], queues.bus, settings_version=4, dry_run=dry_run)
         assert done == RedriveResult(12, 1, 1)
@@ -133,7 +133,7 @@ def test_dead_letter_is_kept_until_it_is_sent(queues: Queues) -> None:
         def send_due(self, messages: Any) -> None:
             raise ConnectionError
 
-    queues.bus.dead_letter(DUE.model_dump_json(), "why")
+    queues.bus.send_to_dead_letter_queue(DUE.model_dump_json(), "why")
     away = Away(
         hours_queue_url="", backfill_queue_url="", dead_letter_queue_url="", events_topic_arn="",
         client=AwsClients(),
@@ -150,5 +150,5 @@ def test_messages_in_sns_and_lambda_envelopes_are_read() -> None:
     assert read_letter(json.dumps(failed)) == TICK
     assert isinstance(read_letter(json.dumps({"requestPayload": json.loads(SCHEDULED)})), ScheduledTick)
     for rubbish in ODD:
-        with pytest.raises(MessageError):
+        with pytest.raises(InvalidMessageError):
             read_letter(rubbish)

@@ -32,7 +32,7 @@ from gpucost.core.hours import HOUR, floor_day, floor_hour, format_timestamp
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.dispatch import due_messages
 from gpucost.pipeline.reprice import SETTLE_DELAY, restate_messages
-from gpucost.runtime.messages import Origin
+from gpucost.runtime.messages import AttributionOrigin
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.price_book import PriceStore
@@ -272,7 +272,7 @@ def _change_prices(stack: LocalStack) -> None:
     applies_to = {"cluster": CLUSTERS[0]}
     price = Price("override", "node-hour", Decimal(3), applies_to, "USD", FIRST, None, before, "test", "test")
     PriceStore(dynamodb, table).set_override(price, now=before)
-    BillStore(dynamodb, table, clock=lambda: before).mark(FIRST.replace(day=1, hour=0), is_closed=True)
+    BillStore(dynamodb, table, clock=lambda: before).record_month(FIRST.replace(day=1, hour=0), is_closed=True)
 
 
 def _dispatch(stack: LocalStack) -> None:
@@ -324,7 +324,10 @@ def _refuse_messages(stack: LocalStack) -> None:
     _send(stack, "BackfillQueueUrl", "not JSON")
     stack.publish_alert(WORKSPACE, "not JSON")
     stack.pump_until_quiet()
-    origins: tuple[tuple[Origin, str], ...] = (("schedule", "HoursQueueUrl"), ("backfill", "BackfillQueueUrl"))
+    origins: tuple[tuple[AttributionOrigin, str], ...] = (
+        ("schedule", "HoursQueueUrl"),
+        ("backfill", "BackfillQueueUrl"),
+    )
     for origin, queue in origins:
         (message,) = due_messages(
             CLUSTERS[0], [FIRST, FIRST + HOUR], settings_version=1, origin=origin, correlation_id="test"

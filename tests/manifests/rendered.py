@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from devstack.template import REPOSITORY
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost_cli.manifests.parameters import Parameters, parse_parameters
 from gpucost_cli.manifests.rendering import render_files
@@ -34,7 +34,7 @@ def parameters_text() -> str:
     return (CLUSTER / "parameters.yaml").read_text().replace("111122223333", ACCOUNT)
 
 
-def example_settings() -> Settings:
+def example_settings() -> CoreSettings:
     return parse_settings(settings_text())
 
 

@@ -17,7 +17,7 @@ from gpucost.core.metering import kubernetes_labels
 from gpucost.core.metering.kubernetes_labels import all_node_labels, exported_name
 from gpucost.core.metering.nodes import describe_node
 from gpucost.core.metering.observations import NodeObservation
-from gpucost.core.pricing.prices import facts_of
+from gpucost.core.pricing.prices import attributes_of_node
 from gpucost.settings_document import parse_settings
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
@@ -88,7 +88,7 @@ def test_manifests_export_every_label_that_metering_and_prices_read() -> None:
     labels = RecordingLabels()
     capacity = {"nvidia_com_mig_1g_5gb_shared": Decimal(7), "nvidia_com_mig_3g_20gb_shared": Decimal(2)}
     node = describe_node(NodeObservation("n", "", None, labels, ()), labels, (), capacity, {})
-    facts_of(node, "c")
+    attributes_of_node(node, "c")
     for resource in capacity:
         node.share(resource, None)
     exported = {exported_name(key) for key in allowed_labels(example_files(), "nodes")}
@@ -178,9 +178,9 @@ def test_spot_prices_and_capacity_blocks_apply_with_the_rendered_manifests(
     ]
     types = ["g5.xlarge", "p5.48xlarge"]
     spot = Ec2SpotHistory(aws.client).fetch("us-east-1", types, ["linux"], since=HOUR, now=NOW)
-    system.book.replace("spot", spot, since=HOUR, rated_until=HOUR, now=NOW)
+    system.book.merge_prices("spot", spot, since=HOUR, rated_until=HOUR, now=NOW)
     listed = AwsPriceList(aws.client).fetch("us-east-1", types, ["linux"], tenancy="Shared", now=NOW)
-    system.book.replace("on-demand", listed, rated_until=HOUR, now=NOW)
+    system.book.merge_prices("on-demand", listed, rated_until=HOUR, now=NOW)
     system.attribute(version=2)
     lines = system.ledger.lines("demo", HOUR)
     assert {line.pod: (line.price_source, to_decimal(line.allocated_usd or 0), line.node_pool) for line in lines} == {

@@ -9,7 +9,7 @@ from gpucost.core.amounts import to_decimal
 from gpucost.pipeline.attribute import AttributeService, MetricsReaders
 from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.pipeline.pricing import Pricer
-from gpucost.runtime.messages import HourPublished, HoursDue, Origin
+from gpucost.runtime.messages import AttributionOrigin, HourPublished, HoursDue
 from gpucost.runtime.messaging import MessageBus
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus import metrics_reader
@@ -41,7 +41,7 @@ class RecordingBus(MessageBus):
     def send_due(self, messages: object) -> None:
         raise AssertionError("attribute sends no work")
 
-    def dead_letter(self, body: str, reason: str) -> None:
+    def send_to_dead_letter_queue(self, body: str, reason: str) -> None:
         self.letters.append((body, reason))
 
 
@@ -83,7 +83,9 @@ class System:
         }
         self.store.push(json.dumps(document), author="me", now=NOW)
 
-    def attribute(self, hours: int = 1, start: datetime = HOUR, origin: Origin = "schedule", version: int = 1) -> None:
+    def attribute(
+        self, hours: int = 1, start: datetime = HOUR, origin: AttributionOrigin = "schedule", version: int = 1
+    ) -> None:
         message = HoursDue(
             cluster="demo", first_hour=start, hours=hours, settings_version=version, origin=origin, correlation_id="why"
         )

@@ -17,7 +17,7 @@ from gpucost.core.limits import Limits
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.attribute import check_hour, check_retention
 from gpucost.pipeline.limits import LimitsRecorder
-from gpucost.runtime.messages import HoursDue, Origin
+from gpucost.runtime.messages import AttributionOrigin, HoursDue
 from gpucost.runtime.observability import tally
 from gpucost.settings_document import parse_settings
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
@@ -149,10 +149,10 @@ def test_spot_and_on_demand_nodes_have_separate_prices(table: DynamoTable, prome
         Point("g5.xlarge", "us-east-1a", HOUR + 45 * minute, "0.50"),
     ]
     spot = Ec2SpotHistory(aws.client).fetch("us-east-1", ["g5.xlarge"], ["linux"], since=HOUR, now=NOW)
-    system.book.replace("spot", spot, since=HOUR, rated_until=HOUR, now=NOW)
+    system.book.merge_prices("spot", spot, since=HOUR, rated_until=HOUR, now=NOW)
     aws.offers = [Offer("g5.xlarge", "us-east-1", "1.0060000000", since="2020-01-01T00:00:00Z")]
     listed = AwsPriceList(aws.client).fetch("us-east-1", ["g5.xlarge"], ["linux"], tenancy="Shared", now=NOW)
-    system.book.replace("on-demand", listed, rated_until=HOUR, now=NOW)
+    system.book.merge_prices("on-demand", listed, rated_until=HOUR, now=NOW)
 
     system.attribute(version=2)
     lines = {
@@ -182,7 +182,7 @@ def test_without_a_price_in_the_book_the_hour_is_provisional(system: System) -> 
     assert any("from override, spot, on-demand" in note for note in manifest.notes)
 
     tally.drain()
-    origins: tuple[Origin, ...] = ("schedule", "backfill")
+    origins: tuple[AttributionOrigin, ...] = ("schedule", "backfill")
     for origin in origins:
         system.attribute(version=2, origin=origin)
     assert "AttributeSeconds" not in tally.drain(), "it only waits for prices, and is rated from stored usage"

@@ -12,7 +12,7 @@ from gpucost.core.hours import HOUR
 from gpucost.core.ledger import ClosedMonth
 from gpucost.core.model import Status
 from gpucost.pipeline.backfill import STALLED, Backfill, Progress
-from gpucost.runtime.messages import HoursDue, HoursToRestate, Origin
+from gpucost.runtime.messages import AttributionOrigin, HoursDue, HoursToRestate
 from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.ledger import Ledger
 from tests.conftest import DynamoTable
@@ -47,10 +47,10 @@ class Queue(MessageBus):
     def publish(self, message: object) -> None:
         raise AssertionError("a backfill sends no alerts")
 
-    def dead_letter(self, body: str, reason: str) -> None:
+    def send_to_dead_letter_queue(self, body: str, reason: str) -> None:
         raise AssertionError("nothing goes to the dead-letter queue")
 
-    def backlog(self, origin: Origin) -> int:
+    def backlog(self, origin: AttributionOrigin) -> int:
         assert origin == "backfill"
         return len(self.sent)
 
@@ -63,7 +63,7 @@ class Queue(MessageBus):
         self.idle()
         if self.sent:
             message = self.sent.pop(0)
-            for hour in message.starts():
+            for hour in message.hour_starts():
                 is_away = hour in self.out_of_reach or message.hours > self.most_hours
                 status: Status = "incomplete" if is_away else "complete"
                 hour_record = record(
@@ -83,14 +83,14 @@ def backfill(queue: Queue, *clusters: str) -> Backfill:
 
 
 def sent_hours(queue: Queue) -> list[tuple[str, datetime]]:
-    return [(message.cluster, hour) for message in queue.sent for hour in message.starts()]
+    return [(message.cluster, hour) for message in queue.sent for hour in message.hour_starts()]
 
 
 def test_hours_are_sent_once_by_day_with_newest_days_first(queue: Queue) -> None:
     assert backfill(queue, "blue", "green").send(3, "why") == 140
     assert sorted(sent_hours(queue)) == [(name, START + i * HOUR) for name in ("blue", "green") for i in range(70)]
     for message in queue.sent:
-        assert len({hour.date() for hour in message.starts()}) == 1
+        assert len({hour.date() for hour in message.hour_starts()}) == 1
         assert (message.origin, message.settings_version, message.correlation_id) == ("backfill", 3, "why")
     days = [message.first_hour for message in queue.sent if message.cluster == "blue"]
     assert days == sorted(days, reverse=True)

@@ -10,7 +10,7 @@ import pytest
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
 from gpucost.pipeline.backfill import Backfill, Progress
-from gpucost.runtime.messages import HoursDue, HoursToRestate, Origin
+from gpucost.runtime.messages import AttributionOrigin, HoursDue, HoursToRestate
 from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.ledger import Ledger
 
@@ -56,13 +56,13 @@ class Workers(MessageBus):
         for message in messages:
             at = max(min(self.free), self.now)
             self.free.remove(min(self.free))
-            starts = message.starts()
+            starts = message.hour_starts()
             for number, hour in enumerate(starts, start=1):
                 spent = self.metering * len(starts) / 24 + self.publishing * number / 24
                 self.closed[hour] = at + timedelta(seconds=spent)
             self.free.append(self.closed[starts[-1]])
 
-    def backlog(self, origin: Origin) -> int:
+    def backlog(self, origin: AttributionOrigin) -> int:
         return 1000 if self.now < self.busy_until else 1
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:

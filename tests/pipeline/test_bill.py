@@ -19,7 +19,7 @@ from gpucost.core.hours import HOUR_MS
 from gpucost.core.pricing.bill import Bill
 from gpucost.core.pricing.bill_lines import BillExtract, BillLine
 from gpucost.pipeline.refresh_bill import BillRefresh, BillService
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost.storage.bill_store import BillStore
 from tests.bill_export import DuckDbBill, cur_settings
@@ -32,7 +32,7 @@ HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 PLAN, RI, ODCR = "arn:plan", "arn:ri", "arn:aws:ec2:eu-central-1:1:capacity-reservation/cr-0a"
 
 
-def settings_of(**cur: Any) -> Settings:
+def settings_of(**cur: Any) -> CoreSettings:
     """A document whose first source is the bill."""
     lines = "".join(f", {name}: {value}" for name, value in cur.items())
     return parse_settings(
@@ -110,11 +110,11 @@ def test_bill_is_stored_and_its_hours_are_recorded_as_changed(environment: BillE
         "unused-savings-plan": amount(9),
         "unused-capacity-reservation": amount(55),
     }
-    assert bill.instances["i-0a"].unblended == amount(55)
+    assert bill.instances["i-0a"].unblended_amount == amount(55)
     later = environment.store.bill(HOUR + HOUR_LENGTH)
     assert later is not None
     assert later.instances["i-0c"].billed_ms == HOUR_MS // 2
-    changed = {hour for change in environment.store.changes() for hour in change.hours}
+    changed = {hour for change in environment.store.pending_changes() for hour in change.hours}
     assert changed == {OCTOBER, HOUR, HOUR + HOUR_LENGTH}
     assert environment.node_pool_reads == [], "the ledger is read only with blend: node_pool"
 
@@ -315,12 +315,12 @@ def test_run_again_after_a_crash_at_any_call_ends_the_same(environment: BillEnvi
         create_table(environment.table.client, environment.table.name)
         write_export(environment.folder, first_days())
         environment.refresh(months=(NOVEMBER,))
-        for change in environment.store.changes():
+        for change in environment.store.pending_changes():
             environment.store.settle(change)
         write_export(environment.folder, first_days()[2:], invoice="EUINDE26-1")
 
     def stored_state() -> tuple[dict[datetime, Bill], set[datetime], dict[datetime, bool]]:
-        changed = {hour for change in environment.store.changes() for hour in change.hours}
+        changed = {hour for change in environment.store.pending_changes() for hour in change.hours}
         return environment.store.bills(OCTOBER, DECEMBER), changed, environment.store.months()
 
     start_over()
@@ -358,7 +358,7 @@ def test_failure_while_reading_athena_rows_loses_nothing(environment: BillEnviro
     assert environment.store.months() == {}, "not marked as read"
     environment.reader = DuckDbBill(environment.folder, cur_settings())
     environment.refresh(months=(NOVEMBER,))
-    changed = {hour for change in environment.store.changes() for hour in change.hours}
+    changed = {hour for change in environment.store.pending_changes() for hour in change.hours}
     assert changed == set(environment.store.bills(OCTOBER, DECEMBER))
     assert len(changed) == 6
 

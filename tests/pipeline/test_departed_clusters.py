@@ -23,7 +23,7 @@ from gpucost.reports.parameters import QueryParameters
 from gpucost.settings_document import SettingsDocument, SettingsDocumentStore
 from gpucost.storage import settings_store
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.ports import Departure, StoredSettings
+from gpucost.storage.ports import ClusterDeparture, StoredSettings
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
 from tests.records import amount, line, record
@@ -128,12 +128,12 @@ def test_scoped_caller_sees_only_its_units_of_a_departed_cluster(fleet: Fleet) -
 
 
 def test_settings_record_when_clusters_left(fleet: Fleet) -> None:
-    assert fleet.store().current().departed == {"west": Departure(LEFT, 1)}
-    assert fleet.push(LEFT + DAY, "east", "north").departed == {"west": Departure(LEFT, 1)}
-    departure = Departure(LEFT + 2 * DAY, 3)
-    assert fleet.push(LEFT + 2 * DAY, "west").departed == {"east": departure, "north": departure}
+    assert fleet.store().current().departed_clusters == {"west": ClusterDeparture(LEFT, 1)}
+    assert fleet.push(LEFT + DAY, "east", "north").departed_clusters == {"west": ClusterDeparture(LEFT, 1)}
+    departure = ClusterDeparture(LEFT + 2 * DAY, 3)
+    assert fleet.push(LEFT + 2 * DAY, "west").departed_clusters == {"east": departure, "north": departure}
     last = fleet.push(LEFT + 3 * DAY, "east")
-    assert last.departed == {"north": departure, "west": Departure(LEFT + 3 * DAY, 4)}
+    assert last.departed_clusters == {"north": departure, "west": ClusterDeparture(LEFT + 3 * DAY, 4)}
     assert fleet.store().current() == last
     assert (last.clusters(OCTOBER), last.clusters(NOVEMBER)) == (["east", "north", "west"], ["east"])
 
@@ -141,9 +141,9 @@ def test_settings_record_when_clusters_left(fleet: Fleet) -> None:
 def test_departure_with_a_damaged_version_is_recorded(fleet: Fleet) -> None:
     fleet.change(2, "SET b = :cut", {":cut": {"B": b"cut"}})
     assert fleet.store().current().settings.cluster("west") is not None, "the last valid version is in force"
-    assert fleet.push(LEFT + DAY, "north").departed == {
-        "west": Departure(LEFT, 1),
-        "east": Departure(LEFT + DAY, 1),
+    assert fleet.push(LEFT + DAY, "north").departed_clusters == {
+        "west": ClusterDeparture(LEFT, 1),
+        "east": ClusterDeparture(LEFT + DAY, 1),
     }
 
 
@@ -151,7 +151,7 @@ def test_departure_with_a_damaged_version_is_recorded(fleet: Fleet) -> None:
 def test_departures_are_reconstructed_from_the_history(fleet: Fleet, damage: dict[str, Any]) -> None:
     fleet.change(2, "SET l = :cut", {":cut": damage})
     assert fleet.store().current().version == 1
-    assert "west" in fleet.push(LEFT + DAY, "east").departed
+    assert "west" in fleet.push(LEFT + DAY, "east").departed_clusters
 
 
 def test_number_of_recorded_departures_is_limited(fleet: Fleet) -> None:
@@ -160,7 +160,7 @@ def test_number_of_recorded_departures_is_limited(fleet: Fleet) -> None:
     clusters = [f"{number:0{length}d}" for number in range(fitting)]
     fleet.push(LEFT + DAY, *clusters)
     newest = fleet.push(LEFT + 2 * DAY, "a")
-    assert newest.departed.keys() == set(clusters), "those that left first are no longer recorded"
+    assert newest.departed_clusters.keys() == set(clusters), "those that left first are no longer recorded"
 
 
 def test_push_reads_only_the_newest_version(fleet: Fleet) -> None:
@@ -169,7 +169,7 @@ def test_push_reads_only_the_newest_version(fleet: Fleet) -> None:
             raise AssertionError("all versions were read")
 
     store = StoreWithoutHistory(fleet.table.client, fleet.table.name, clock=lambda: NOW)
-    assert "west" in store.push(store.current().text, author="me", now=LEFT + DAY).departed
+    assert "west" in store.push(store.current().text, author="me", now=LEFT + DAY).departed_clusters
 
 
 class ExportedDays:

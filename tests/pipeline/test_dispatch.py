@@ -403,7 +403,7 @@ def hours_from(first: datetime, hours: int) -> list[datetime]:
 def test_messages_name_every_hour_once(offsets: set[int], version: int) -> None:
     hours = sorted(NEWEST - offset * HOUR for offset in offsets)
     sent = due_messages("c", hours, settings_version=version, origin="schedule", correlation_id="x")
-    assert [hour for message in sent for hour in message.starts()] == hours
+    assert [hour for message in sent for hour in message.hour_starts()] == hours
     assert all(1 <= message.hours <= 24 for message in sent)
 
 

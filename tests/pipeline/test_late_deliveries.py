@@ -102,7 +102,7 @@ def test_later_price_is_rated_with_the_requested_settings(table: DynamoTable) ->
     assert system.restate(version=3) == [2], "there is no price yet"
     applies_to = {"instance_type": "p4d.24xlarge", "region": "eu-west-1"}
     price = Price("on-demand", "node-hour", Decimal(32), applies_to, "USD", HOUR - timedelta(days=1), None)
-    system.book.replace("on-demand", [price], rated_until=NOW, now=NOW)
+    system.book.merge_prices("on-demand", [price], rated_until=NOW, now=NOW)
     assert system.restate(version=None) == [3]
     assert system.line().allocated_usd == amount("2.8"), "an eighth of the node, with the discount"
 

@@ -18,7 +18,7 @@ from gpucost.runtime.aws import AwsClients
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.messages import HoursDue, ScheduledTick, Tick, read_message
 from gpucost.runtime.messaging import MessageBus
-from gpucost.settings import ClusterSettings, Settings
+from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.settings_document import SettingsDocumentStore, parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.reader import PrometheusReader
@@ -110,7 +110,7 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
     }
     assert set(due) == {name(n) for n in range(CLUSTERS)} - {name(n) for n in UNREAD}
 
-    def reader(cluster: ClusterSettings, settings: Settings, _deadline: Deadline | None = None) -> PrometheusReader:
+    def reader(cluster: ClusterSettings, settings: CoreSettings, _deadline: Deadline | None = None) -> PrometheusReader:
         if cluster.name in {name(AWAY), name(NO_ROLE)}:
             return metrics_reader(cluster, settings, client=client_without_waits)  # no server listens at its address
         return ScriptedReader(cluster.name, NEWEST, lambda: NOW)

@@ -43,7 +43,9 @@ def priced(book: PriceStore, kind: str, capacity: str, order: tuple[PriceSource,
     held = book.in_force(NOON - HOUR, NOON)
     node = GpuNode("n", instance_type=kind, zone="us-east-1a", zone_id="use1-az6", capacity_type=capacity)
     hour = Interval(to_epoch_ms(NOON - HOUR), to_epoch_ms(NOON))
-    price = Pricing(PriceBook(held.prices), order, shapes=held.shapes).price_node(node, "demo", hour, Fraction(gpus))
+    price = Pricing(PriceBook(held.prices), order, instance_shapes=held.shapes).price_node(
+        node, "demo", hour, Fraction(gpus)
+    )
     assert isinstance(price, NodePrice), price
     assert price.source == ("spot" if capacity == "spot" else "on-demand")
     return price.cost / gpus
@@ -57,9 +59,9 @@ def book(table: DynamoTable) -> PriceStore:
     aws.points = [Point(kind, "us-east-1a", NOON - 40 * HOUR, spot) for kind, (_, spot, *_) in TABLE.items()]
     price_store = PriceStore(table.client, table.name)
     listed = AwsPriceList(aws.client).fetch("us-east-1", [*TABLE], ["linux"], tenancy="Shared", now=NOON)
-    price_store.replace("on-demand", listed, rated_until=NOON, now=NOON)
+    price_store.merge_prices("on-demand", listed, rated_until=NOON, now=NOON)
     spot = Ec2SpotHistory(aws.client).fetch("us-east-1", [*TABLE], ["linux"], since=NOON - 9 * HOUR, now=NOON)
-    price_store.replace("spot", spot, since=NOON - 9 * HOUR, rated_until=NOON, now=NOON)
+    price_store.merge_prices("spot", spot, since=NOON - 9 * HOUR, rated_until=NOON, now=NOON)
     return price_store
 
 

@@ -275,7 +275,7 @@ def test_long_price_history_is_stored_in_parts(system: System, monkeypatch: pyte
         if kept:
             raise KeyboardInterrupt("timed out")
         kept.append(arguments)
-        return PriceStore.replace(system.book, *arguments, **more)
+        return PriceStore.merge_prices(system.book, *arguments, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(system.book, "replace", until_time_is_out)

@@ -9,7 +9,7 @@ import yaml
 
 from devstack.template import REPOSITORY
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape
-from gpucost.core.pricing.prices import FACTS, PRICE_SOURCES
+from gpucost.core.pricing.prices import NODE_ATTRIBUTES, PRICE_SOURCES
 from gpucost.pipeline.pricing import pricing_of
 from gpucost.settings_document import parse_settings
 
@@ -52,4 +52,4 @@ def test_documented_split_policies_match_the_code() -> None:
 
 def test_documentation_has_examples_and_names_every_fact() -> None:
     assert len(EXAMPLES) >= 3
-    assert f"({', '.join(f'`{fact}`' for fact in FACTS)})" in TEXT
+    assert f"({', '.join(f'`{fact}`' for fact in NODE_ATTRIBUTES)})" in TEXT

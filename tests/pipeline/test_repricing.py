@@ -156,5 +156,5 @@ def test_backfill_of_a_month_fits_the_queue() -> None:
     hours = [NEWEST - HOUR * at for at in reversed(range(30 * 24))]
     messages = restate_messages("blue", hours, settings_version=3, reason="x" * 600, correlation_id="c")
     assert [message.hours for message in messages] == [24] * 30
-    assert [hour for message in messages for hour in message.starts()] == hours
+    assert [hour for message in messages for hour in message.hour_starts()] == hours
     assert {len(message.reason) for message in messages} == {500}

@@ -20,9 +20,9 @@ from gpucost.core.model import Line
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.pipeline.pricing import Pricer
 from gpucost.pipeline.restate import RestateService
-from gpucost.runtime.messages import HourPublished, HoursDue, HoursToRestate, Origin
+from gpucost.runtime.messages import AttributionOrigin, HourPublished, HoursDue, HoursToRestate
 from gpucost.runtime.messaging import MessageBus
-from gpucost.settings import ClusterSettings, Settings
+from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus.reader import PrometheusReader
 from gpucost.storage.bill_store import BillStore
@@ -74,7 +74,7 @@ class RecordingBus(MessageBus):
     def send_due(self, messages: object) -> None:
         raise AssertionError("no work is sent")
 
-    def dead_letter(self, body: str, reason: str) -> None:
+    def send_to_dead_letter_queue(self, body: str, reason: str) -> None:
         raise AssertionError("nothing goes to the dead-letter queue")
 
 
@@ -120,14 +120,14 @@ class System:
         self.metrics = OnePod()
         self.push(12)
 
-    def reader(self, cluster: ClusterSettings, settings: Settings, _deadline: object = None) -> PrometheusReader:
+    def reader(self, cluster: ClusterSettings, settings: CoreSettings, _deadline: object = None) -> PrometheusReader:
         return self.metrics
 
     def push(self, price: int, **more: Any) -> None:
         self.store.push(document(price, **more), author="me", now=NOW)
 
     def attribute(
-        self, hours: int = 1, version: int = 1, ledger: Ledger | None = None, origin: Origin = "schedule"
+        self, hours: int = 1, version: int = 1, ledger: Ledger | None = None, origin: AttributionOrigin = "schedule"
     ) -> None:
         message = HoursDue(
             cluster="demo",

@@ -13,7 +13,7 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR as HOUR_STEP
 from gpucost.core.limits import Limits, PoolLimit, Quota
 from gpucost.pipeline.limits import LimitsRecorder
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.limits import PrometheusLimits
@@ -26,7 +26,7 @@ NOW = HOUR + timedelta(hours=3)
 GPU = "nvidia.com/gpu"
 
 
-def document(url: str) -> Settings:
+def document(url: str) -> CoreSettings:
     return parse_settings(f"""
 clusters: [{{name: demo, prometheus: {{url: "{url}"}}, selector: {{cluster: demo}}}}]
 pricing: {{source: constant, gpu_hourly_usd: 12}}
@@ -34,7 +34,7 @@ pricing: {{source: constant, gpu_hourly_usd: 12}}
 
 
 def keep(
-    table: DynamoTable, settings: Settings, hours: int = 2, *, client: PrometheusClients = PrometheusClient
+    table: DynamoTable, settings: CoreSettings, hours: int = 2, *, client: PrometheusClients = PrometheusClient
 ) -> list[Limits]:
     store = LimitsStore(table.client, table.name)
     recorder = LimitsRecorder(partial(PrometheusLimits, client=client), store)

@@ -14,8 +14,8 @@ import pytest
 import requests
 
 from gpucost.runtime.bounded_http import (
-    ERROR_BODY_LIMIT,
-    FAILURES,
+    MAX_ERROR_BODY_BYTES,
+    REQUEST_ERRORS,
     BoundedHttp,
     HttpResponse,
     ResponseTooLargeError,
@@ -83,7 +83,7 @@ def drip_gzip(exchange: Exchange) -> None:
     ],
 )
 def test_exchange_ends_at_deadline(script: Callable[[Exchange], None]) -> None:
-    with raw_server(script) as server, pytest.raises(FAILURES) as failure:
+    with raw_server(script) as server, pytest.raises(REQUEST_ERRORS) as failure:
         assert elapsed(lambda: get(BoundedHttp(server.url), server.url, seconds=0.4)) < GENEROUS
     assert is_timeout(failure.value)
 
@@ -95,7 +95,7 @@ def test_name_resolution_ends_at_deadline(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_tls_handshake_ends_at_deadline() -> None:
-    with raw_server(Exchange.hang) as server, pytest.raises(FAILURES):
+    with raw_server(Exchange.hang) as server, pytest.raises(REQUEST_ERRORS):
         url = server.url.replace("http://", "https://")
         assert elapsed(lambda: get(BoundedHttp(url), url, seconds=0.3)) < GENEROUS
 
@@ -112,7 +112,7 @@ def test_signing_ends_at_deadline() -> None:
 
 def test_cancelled_deadline_ends_an_exchange() -> None:
     deadline = Deadline(3 * GENEROUS)
-    with raw_server(Exchange.hang) as server, pytest.raises(FAILURES):
+    with raw_server(Exchange.hang) as server, pytest.raises(REQUEST_ERRORS):
         Timer(0.2, deadline.cancel, ("no longer needed",)).start()
         request = requests.Request("GET", server.url).prepare
         assert elapsed(lambda: BoundedHttp(server.url).send(request, deadline=deadline, limit=MIB)) < GENEROUS
@@ -165,7 +165,7 @@ def endless(head: bytes, part: bytes) -> Callable[[Exchange], None]:
     ids=["body", "chunks", "chunk of size -1", "empty gzip members", "headers", "continues"],
 )
 def test_endless_response_is_read_up_to_its_limit(head: bytes, part: bytes) -> None:
-    with raw_server(endless(head, part)) as server, pytest.raises((ResponseTooLargeError, *FAILURES)) as failure:
+    with raw_server(endless(head, part)) as server, pytest.raises((ResponseTooLargeError, *REQUEST_ERRORS)) as failure:
         get(BoundedHttp(server.url), server.url)
     assert not is_timeout(failure.value)
 
@@ -174,7 +174,7 @@ def test_endless_response_is_read_up_to_its_limit(head: bytes, part: bytes) -> N
 def test_beginning_of_an_error_response_is_read(status: str) -> None:
     with raw_server(lambda exchange: exchange.answer(b"why" * MIB, "Location: /", status=status)) as server:
         response = get(BoundedHttp(server.url), server.url, limit=8 * MIB)
-    assert len(response.body) == ERROR_BODY_LIMIT
+    assert len(response.body) == MAX_ERROR_BODY_BYTES
     assert response.text(6) == "whywhy"
     assert len(server.queries) == 1, "a redirect is not followed"
 
@@ -196,7 +196,7 @@ def test_gzip_with_several_members_is_read_completely() -> None:
 )
 def test_unreadable_body_is_a_failure(body: bytes, encoding: str) -> None:
     with raw_server(lambda exchange: exchange.answer(body, f"Content-Encoding: {encoding}")) as server:
-        with pytest.raises(FAILURES) as failure:
+        with pytest.raises(REQUEST_ERRORS) as failure:
             get(BoundedHttp(server.url), server.url)
         assert not is_timeout(failure.value)
 
@@ -206,7 +206,7 @@ def test_incomplete_body_is_a_failure() -> None:
         exchange.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
         raise OSError
 
-    with raw_server(script) as server, pytest.raises(FAILURES):
+    with raw_server(script) as server, pytest.raises(REQUEST_ERRORS):
         get(BoundedHttp(server.url), server.url)
 
 
@@ -223,7 +223,7 @@ def test_connection_is_reused_until_it_is_closed() -> None:
         assert get(http, server.url).body == b"ok"
         assert get(http, server.url).body == b"ok"
         assert server.connections == 1
-        while http._idle[0].is_connected:
+        while http._idle_connections[0].is_connected:
             time.sleep(0.01)
         assert get(http, server.url).body == b"ok"
     assert server.connections == 2

@@ -16,7 +16,7 @@ from gpucost.core.errors import SettingsError, SourceError
 from gpucost.features.alerting.notifiers.alertmanager import AlertmanagerNotifier
 from gpucost.features.alerting.notifiers.slack import SlackNotifier
 from gpucost.runtime.bearer import BearerAuth
-from gpucost.runtime.bounded_http import FAILURES, HttpResponse, post_json
+from gpucost.runtime.bounded_http import REQUEST_ERRORS, HttpResponse, post_json
 from gpucost.runtime.secret_destinations import origin_of
 from gpucost.settings.section import protects_secrets
 from gpucost.settings_document import parse_settings
@@ -197,7 +197,7 @@ def test_connection_goes_to_the_origin_that_secrets_are_checked_against(
         raise socket.gaierror
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    with pytest.raises(FAILURES):
+    with pytest.raises(REQUEST_ERRORS):
         post_json(trick, {}, seconds=20)
     assert resolved == [(host, port)]
     origin = origin_of(trick)
@@ -206,7 +206,7 @@ def test_connection_goes_to_the_origin_that_secrets_are_checked_against(
 
 
 def test_address_without_origin_opens_no_connection() -> None:
-    with pytest.raises(FAILURES):
+    with pytest.raises(REQUEST_ERRORS):
         post_json("https://", {}, seconds=20)
 
 
@@ -260,7 +260,7 @@ def document(prometheus: str = '{url: "http://127.0.0.1:9090"}', receivers: str 
 def test_push_refuses_credentials_over_plain_http(text: str, says: str) -> None:
     settings = parse_settings(text)  # a secret that was stored earlier is still valid
     with pytest.raises(SettingsError) as refused:
-        settings.check_new()
+        settings.check_new_document()
     assert says in str(refused.value)
 
 
@@ -274,7 +274,7 @@ def test_push_refuses_credentials_over_plain_http(text: str, says: str) -> None:
     ],
 )
 def test_push_accepts_plain_http_without_credentials(text: str) -> None:
-    parse_settings(text).check_new()
+    parse_settings(text).check_new_document()
 
 
 def test_slack_webhook_must_be_slacks_or_of_the_host_in_the_settings() -> None:

@@ -3,11 +3,11 @@
 import pytest
 
 from gpucost.core.errors import SettingsError
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 
 
-def parsed(cur: str, *, clusters: tuple[str, ...] = ("demo",), sources: str = "[cur, constant]") -> Settings:
+def parsed(cur: str, *, clusters: tuple[str, ...] = ("demo",), sources: str = "[cur, constant]") -> CoreSettings:
     names = ", ".join(f'{{name: {name}, prometheus: {{url: "http://127.0.0.1:9090"}}}}' for name in clusters)
     section = f"cur: {{{cur}}}" if cur else ""
     return parse_settings(f"clusters: [{names}]\npricing:\n  sources: {sources}\n  gpu_hourly_usd: 12\n  {section}\n")
@@ -18,7 +18,7 @@ def test_defaults() -> None:
     assert cur is not None
     assert (cur.format, cur.workgroup, cur.blend, cur.refresh_days) == ("cur2", "primary", "instance_type", 45)
     assert (cur.output_location, cur.region, cur.role_arn, cur.amount) == (None, None, None, None)
-    assert cur.cluster_of_unused(("demo",)) == "demo"
+    assert cur.cluster_of_unused_commitments(("demo",)) == "demo"
 
 
 def test_all_keys() -> None:
@@ -31,7 +31,7 @@ def test_all_keys() -> None:
         clusters=("a", "b"),
     ).pricing.cur
     assert cur is not None
-    assert cur.cluster_of_unused(("a", "b")) == "b"
+    assert cur.cluster_of_unused_commitments(("a", "b")) == "b"
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_unused_commitments_need_a_cluster_if_there_are_several() -> None:
         parsed("database: b, table: t", clusters=both)
     left_out = parsed("database: b, table: t, unused_commitments: []", clusters=both).pricing.cur
     assert left_out is not None
-    assert left_out.cluster_of_unused(both) == ""
+    assert left_out.cluster_of_unused_commitments(both) == ""
 
 
 @pytest.mark.parametrize(

@@ -60,4 +60,4 @@ def test_extended_capacity_block_has_two_entries() -> None:
 
 def test_capacity_types_match_in_any_spelling() -> None:
     text = HEAD + "{source: rates, rates: [{gpu_hourly_usd: 1, capacity_type: CAPACITY_BLOCK}]}"
-    assert parse_settings(text).pricing.rates[0].applies_to() == {"capacity_type": "capacity-block"}
+    assert parse_settings(text).pricing.rates[0].attribute_patterns() == {"capacity_type": "capacity-block"}

@@ -3,7 +3,7 @@
 import pytest
 
 from gpucost.core.errors import SettingsError
-from gpucost.core.metering.signals import NEURON, SIGNALS
+from gpucost.core.metering.signals import NEURON_SIGNAL, SIGNALS
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost.sources.prometheus.queries import Queries
@@ -26,7 +26,7 @@ def test_matchers_apply_to_metrics_of_their_source_only() -> None:
 
 
 def test_queries_without_matchers_are_unchanged() -> None:
-    signals = [[SIGNALS["DCGM_FI_PROF_GR_ENGINE_ACTIVE"], NEURON]]
+    signals = [[SIGNALS["DCGM_FI_PROF_GR_ENGINE_ACTIVE"], NEURON_SIGNAL]]
     assert len(Queries({}, signals).device_selectors(0, "UUID", ["GPU-1"])) == 1
     apart = Queries({}, signals, trusted_series=sources("{neuron_monitor: {job: neuron}}"))
     first, second = apart.device_selectors(0, "instance", ["10.0.0.1:9400"])

@@ -116,7 +116,7 @@ def test_reader_waits_for_the_query_and_reads_all_pages() -> None:
     athena.page([header, *rows[:2]], token="second")
     athena.page(rows[2:4], token="third", after="second")
     athena.page(rows[4:], after="third")
-    assert [line.resource for line in extract.lines] == ["i-000", "i-001", "i-002", "i-003", "i-004"]
+    assert [line.resource_id for line in extract.lines] == ["i-000", "i-001", "i-002", "i-003", "i-004"]
     athena.stub.assert_no_pending_responses()
 
 
@@ -205,7 +205,7 @@ def test_bill_of_another_account_is_read_with_a_role_in_its_region(aws: str, mon
     for name, value in credentials(aws).items():
         monkeypatch.setenv(name, value)
     clients = AwsClients()
-    default = clients.in_role("athena", region=None, role_arn=None)
+    default = clients.client_in_role("athena", region=None, role_arn=None)
     assert default.meta.region_name == credentials(aws)["AWS_REGION"]
     settings = cur_settings(region="us-east-1", role_arn="arn:aws:iam::999988887777:role/gpucost-query-billing")
     other = bill_reader(settings, clients)._client

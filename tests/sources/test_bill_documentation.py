@@ -56,7 +56,7 @@ def test_worked_example_is_correct(tmp_path: Path) -> None:
         (
             name,
             str(instance.billed_ms // 60_000),
-            f"${to_decimal(instance.unblended or 0):.2f}",
+            f"${to_decimal(instance.unblended_amount or 0):.2f}",
             f"${to_decimal(instance.amount):.2f}",
         )
         for name, instance in bill.instances.items()
@@ -72,4 +72,4 @@ def test_documented_settings_are_valid() -> None:
     clusters = "".join(f"  - {{name: {name}, prometheus: {{url: http://p}}}}\n" for name in ("serving", "training"))
     settings = parse_settings(f"clusters:\n{clusters}{section}")
     assert settings.pricing.cur is not None
-    assert settings.pricing.cur.cluster_of_unused(("serving", "training")) == "training"
+    assert settings.pricing.cur.cluster_of_unused_commitments(("serving", "training")) == "training"

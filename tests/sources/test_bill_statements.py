@@ -55,7 +55,7 @@ def read(folder: Path, form: dict[str, Any], items: Sequence[LineItem], **export
 def instances(lines: Sequence[BillLine]) -> dict[str, tuple[str, str]]:
     """Amount and hours by instance id."""
     return {
-        line.resource: (f"{line.amount:f}", f"{float(line.hours or 0):.6f}")
+        line.resource_id: (f"{line.amount:f}", f"{float(line.instance_hours or 0):.6f}")
         for line in lines
         if line.kind == "instance"
     }
@@ -84,7 +84,7 @@ def test_all_ways_to_pay(tmp_path: Path, form: dict[str, Any]) -> None:
         "i-0e": ("0.000000000000", "0.250000"),
         "i-0f": ("55.040000000000", "1.000000"),
     }
-    by_id = {line.resource: line for line in lines}
+    by_id = {line.resource_id: line for line in lines}
     line = by_id["i-0a"]
     assert (line.start, line.end) == (HOUR, HOUR + timedelta(hours=1))
     assert (line.account, line.region, line.instance_type) == ("111122223333", "eu-central-1", "p5.48xlarge")
@@ -114,13 +114,15 @@ def test_unused_commitments(tmp_path: Path, form: dict[str, Any]) -> None:
             *unused_capacity(ODCR, "p5.48xlarge", HOUR, "110.08", hours="2"),
         ],
     )
-    assert {line.resource: (line.kind, line.amount, line.start, line.end) for line in lines} == {
+    assert {line.resource_id: (line.kind, line.amount, line.start, line.end) for line in lines} == {
         PLAN: ("unused-savings-plan", Decimal("19.5"), HOUR, HOUR + timedelta(hours=1)),
         FAMILY_PLAN: ("unused-savings-plan", Decimal(2), HOUR, HOUR + timedelta(hours=1)),
         RI: ("unused-reservation", Decimal(142), NOVEMBER, DECEMBER),
         ODCR: ("unused-capacity-reservation", Decimal("110.08"), HOUR, HOUR + timedelta(hours=1)),
     }
-    assert {line.resource: line.hours for line in lines if line.kind == "unused-capacity-reservation"} == {ODCR: 2}
+    assert {line.resource_id: line.instance_hours for line in lines if line.kind == "unused-capacity-reservation"} == {
+        ODCR: 2
+    }
 
 
 @each_statement
@@ -138,7 +140,7 @@ def test_private_discounts_are_in_net_amounts_only(tmp_path: Path, form: dict[st
         ],
     )
     gross = form.get("amount") == "amortized"
-    assert {line.resource: line.amount for line in lines} == {
+    assert {line.resource_id: line.amount for line in lines} == {
         "i-0a": Decimal(55) if gross else Decimal("49.5"),
         "i-0b": Decimal(30) if gross else Decimal("27.25"),
         "i-0c": Decimal(14) if gross else Decimal("12.5"),
@@ -158,7 +160,7 @@ def test_empty_net_columns_do_not_make_nodes_free(tmp_path: Path, unfilled: Deci
         ri_fee(RI, "p4d.24xlarge", NOVEMBER, unused="140", unused_hours="10"),
     ]
     lines = read(tmp_path, EVERY[1], [replace(item, net=unfilled) for item in items])
-    assert {line.resource: line.amount for line in lines} == {
+    assert {line.resource_id: line.amount for line in lines} == {
         "i-0a": 55, "i-0b": 30, "i-0c": 14, PLAN: 20, RI: 140,
     }  # fmt: skip
 
@@ -184,7 +186,7 @@ def test_capacity_block_without_type_column_is_recognized_by_its_price(tmp_path:
         block("i-0a", "p5.48xlarge", HOUR, BLOCK), capacity_reservation="", capacity_status="", capacity_type=""
     )
     for form in EVERY[:2]:
-        assert read(tmp_path, form, [unnamed, spot("i-0b", "g5.xlarge", HOUR, "0")])[0].resource == "i-0b"
+        assert read(tmp_path, form, [unnamed, spot("i-0b", "g5.xlarge", HOUR, "0")])[0].resource_id == "i-0b"
         assert len(read(tmp_path, form, [unnamed])) == 0
 
 
@@ -217,14 +219,14 @@ def test_lines_of_an_instance_hour_are_added_up(tmp_path: Path, form: dict[str, 
     )
     (line,) = lines
     assert line.amount == Decimal("40.6434444444")
-    assert line.hours == 1
+    assert line.instance_hours == 1
 
 
 @each_statement
 def test_amounts_are_cast_before_they_are_added(tmp_path: Path, form: dict[str, Any]) -> None:
     """0.1 ten times is 1 and not 0.9999999999999999."""
     lines = read(tmp_path, form, [on_demand("i-0a", "g5.xlarge", HOUR, "0.1", hours="0.1")] * 10)
-    assert [(line.amount, line.hours) for line in lines] == [(Decimal(1), Fraction(1))]
+    assert [(line.amount, line.instance_hours) for line in lines] == [(Decimal(1), Fraction(1))]
 
 
 @settings(max_examples=5, deadline=None)
@@ -264,8 +266,8 @@ def test_only_the_requested_months_and_hours_are_read(tmp_path: Path, form: dict
     items = [on_demand(f"i-0{number}", "p5.48xlarge", at, "55") for number, at in enumerate(times)]
     write_export(tmp_path, items, form=form["format"])
     bill = DuckDbBill(tmp_path, cur_settings(**form))
-    assert [line.resource for line in bill.lines(NOVEMBER, DECEMBER)] == ["i-01", "i-02", "i-03"]
-    assert [line.resource for line in bill.lines(NOVEMBER, NOVEMBER + timedelta(hours=1))] == ["i-01"]
+    assert [line.resource_id for line in bill.lines(NOVEMBER, DECEMBER)] == ["i-01", "i-02", "i-03"]
+    assert [line.resource_id for line in bill.lines(NOVEMBER, NOVEMBER + timedelta(hours=1))] == ["i-01"]
     sql = statement(cur_settings(**form), NOVEMBER, DECEMBER, now=NOW)
     assert "billing_period BETWEEN '2026-11' AND '2026-11'" in sql, "Athena scans one month's files"
 

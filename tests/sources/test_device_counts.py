@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucost.core.metering.signals import NEURON, SIGNALS
+from gpucost.core.metering.signals import NEURON_SIGNAL, SIGNALS
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.device_counts import instances_with_uneven_counts, uniform_counts
 from gpucost.sources.prometheus.queries import COUNTS, SAMPLES, STATISTIC_LABEL, Queries
@@ -61,8 +61,8 @@ def test_count_that_is_not_a_number_is_refused() -> None:
 
 
 def test_signals_without_distributed_labels_are_in_a_single_shard() -> None:
-    queries = Queries({}, [[SIGNALS[BUSY], NEURON]])
+    queries = Queries({}, [[SIGNALS[BUSY], NEURON_SIGNAL]])
     by_shard = [queries.for_shard(shard).devices(0) for shard in make_shards(4)]
     assert [BUSY in query for query in by_shard] == [True] * 4
-    assert [NEURON.name in query for query in by_shard] == [False, False, False, True]
+    assert [NEURON_SIGNAL.name in query for query in by_shard] == [False, False, False, True]
     assert sum(query.count("sum_over_time") for query in by_shard) == 5

@@ -16,7 +16,7 @@ from gpucost.core.hours import HOUR as ONE_HOUR
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.model import ClusterCharge
 from gpucost.core.pricing.bill import Bill, BilledHour
-from gpucost.storage.bill_documents import day_document, read_day
+from gpucost.storage.bill_documents import bill_day_document, read_bill_day
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.compressed_documents import CHUNK_BYTES, pack, unpack
 from tests.conftest import DynamoTable
@@ -121,7 +121,7 @@ def test_same_prices_again_write_nothing(table: DynamoTable) -> None:
     watched = WatchedClient(table.client)
     assert store_of(table, watched).store(DAY, {hours_of_day(10)[0]: bill("1"), hours_of_day(9)[0]: FULL}) == []
     assert watched.calls == ["query"]
-    assert len(store_of(table).changes()) == 1
+    assert len(store_of(table).pending_changes()) == 1
 
 
 BILLED = st.builds(
@@ -154,7 +154,7 @@ BILLS = st.builds(
 
 @given(st.dictionaries(st.integers(0, 23), BILLS))
 def test_any_day_is_read_as_stored(day: dict[int, Bill]) -> None:
-    assert unpack([{"b": {"B": piece}} for piece in pack(day_document(day))], read_day) == day
+    assert unpack([{"b": {"B": piece}} for piece in pack(bill_day_document(day))], read_bill_day) == day
 
 
 @pytest.mark.parametrize(
@@ -175,17 +175,17 @@ def test_changed_hours_are_listed_until_settled(table: DynamoTable, changed: Bil
     store = store_of(table)
     first = {hour: bill("1", "2") for hour in hours_of_day(8, 9, 10)}
     store.store(DAY, first)
-    (change,) = store.changes()
+    (change,) = store.pending_changes()
     assert change.hours == tuple(hours_of_day(8, 9, 10))
     store.settle(change)
-    assert store.changes() == []
+    assert store.pending_changes() == []
     assert store.store(DAY, first | {hours_of_day(9)[0]: changed}) == hours_of_day(9)
-    (change,) = store.changes()
+    (change,) = store.pending_changes()
     assert change.hours == tuple(hours_of_day(9))
     assert store.bill(hours_of_day(9)[0]) == changed
     store.settle(change)
     store.settle(change)
-    assert store.changes() == []
+    assert store.pending_changes() == []
 
 
 def test_hour_removed_from_the_bill_counts_as_changed(table: DynamoTable) -> None:
@@ -201,7 +201,7 @@ def test_changes_of_one_day_are_kept_separately_even_if_reverted(table: DynamoTa
     store = store_of(table)
     for usd in ("1", "2", "1", "2"):
         store.store(DAY, {hours_of_day(8)[0]: bill(usd), hours_of_day(9)[0]: bill("7")})
-    changes = store.changes()
+    changes = store.pending_changes()
     assert len(changes) == 3, "first, 1 → 2 (twice the same), 2 → 1"
     assert {hour for change in changes for hour in change.hours} == set(hours_of_day(8, 9))
 
@@ -232,17 +232,17 @@ def test_run_again_after_a_crash_at_any_call_ends_the_same(table: DynamoTable, a
         table.client.delete_table(TableName=table.name)
         create_table(table.client, table.name)
         small_chunks(table).store(DAY, before)
-        for change in small_chunks(table).changes():
+        for change in small_chunks(table).pending_changes():
             small_chunks(table).settle(change)
 
     def everything(client: Any) -> None:
         store = small_chunks(table, client)
         store.store(DAY, later)
-        store.mark(DAY.replace(day=1), is_closed=True)
+        store.record_month(DAY.replace(day=1), is_closed=True)
 
     def seen() -> tuple[Any, ...]:
         store = small_chunks(table)
-        hours = {hour for change in store.changes() for hour in change.hours}
+        hours = {hour for change in store.pending_changes() for hour in change.hours}
         return store.bills(DAY, DAY + ONE_DAY), hours, store.months()
 
     start_over()
@@ -335,9 +335,9 @@ def test_read_months_are_stored(table: DynamoTable) -> None:
     store = store_of(table)
     october, november = datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 1, tzinfo=UTC)
     assert store.months() == {}
-    store.mark(october, is_closed=False)
-    store.mark(november, is_closed=False)
-    store.mark(october, is_closed=True)
+    store.record_month(october, is_closed=False)
+    store.record_month(november, is_closed=False)
+    store.record_month(october, is_closed=True)
     assert store.months() == {october: True, november: False}
 
 
@@ -364,7 +364,7 @@ def test_reading_prices_stays_within_its_budget(table: DynamoTable) -> None:
     november = datetime(2026, 11, 1, tzinfo=UTC)
     assert len(store_of(table, month).bills(november, november + 30 * ONE_DAY)) == 720
     assert store_of(table, hour).bill(DAY) is not None
-    assert len(store_of(table, changes).changes()) == 30
+    assert len(store_of(table, changes).pending_changes()) == 30
     assert month.calls == ["query"]
     assert month.units["query"] <= 60
     assert hour.units["query"] <= 2

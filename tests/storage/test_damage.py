@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpucost.core.errors import ExpiredError, IntegrityError, SourceError
+from gpucost.core.errors import DataExpiredError, IntegrityError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits
 from gpucost.core.metering.metering import MeteringRules, meter
@@ -146,7 +146,7 @@ def test_missing_summary_does_not_count_as_zero(stored_hour: StoredHour) -> None
         READERS["summaries"](stored_hour)
     head = stored_hour.newest("rollups")
     stored_hour.put({**head, "h": {"B": bytes(len(head["h"]["B"]))}})
-    with pytest.raises(ExpiredError, match="cannot be summed: the figures of demo"):
+    with pytest.raises(DataExpiredError, match="cannot be summed: the figures of demo"):
         stored_hour.rollups.roll_up("demo", DAY_1, NOW)
     manifest = stored_hour.newest("hours")
     stored_hour.put({**manifest, "e": {"N": str(int(time.time()))}})

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.core.amounts import Capacity, Costs, Totals
-from gpucost.storage.amount_columns import pack_table, unpack_table, unpack_units
+from gpucost.storage.amount_columns import pack_table, unpack_single_key_table, unpack_table
 from gpucost.storage.compressed_documents import read_totals_text, totals_text
 from tests.records import amount
 
@@ -28,7 +28,7 @@ def test_table_of_distinct_keys_is_a_mapping_of_its_rows(rows: list[tuple[tuple[
 
 @given(st.lists(st.tuples(texts, costs), max_size=8, unique_by=lambda row: row[0]))
 def test_table_of_units_is_a_mapping_of_its_rows(rows: list[tuple[str, Costs]]) -> None:
-    assert unpack_units(pack_table([((unit,), costs) for unit, costs in rows])) == dict(rows)
+    assert unpack_single_key_table(pack_table([((unit,), costs) for unit, costs in rows])) == dict(rows)
 
 
 @given(costs, st.none() | st.builds(Capacity, *(amounts for _ in Capacity.names())))

@@ -14,9 +14,9 @@ from gpucost.core.errors import ConflictError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, Quota
 from gpucost.features.alerting.model import Alert, AlertGroup, Evaluation, OutboxEntry, Subject, WastefulWorkload
-from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart
+from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
-from gpucost.features.alerting.storage.states import DynamoAlertStates
+from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.features.recommendations.storage.daily_items import DailyItems
 from gpucost.storage import chunked_documents as pieces
 from gpucost.storage import compressed_documents
@@ -81,10 +81,10 @@ def test_alert_group_of_thousands_of_idle_workloads_is_stored(
     outbox = tuple(
         OutboxEntry(name, alert.notification) for alert in alerts if alert.notification for name in receivers
     )
-    memory = DynamoAlertStates(table.client, table.name)
+    memory = DynamoAlertStateStore(table.client, table.name)
     saved = memory.save_group(AlertGroup("demo", "research", outbox=outbox).with_alerts(alerts))
     assert sum(sizes(table, "C#demo#alerts")) > ITEM > max(sizes(table, "C#demo#alerts"))
-    (loaded,) = DynamoAlertStates(table.client, table.name).load("demo").groups
+    (loaded,) = DynamoAlertStateStore(table.client, table.name).load("demo").groups
     assert loaded == saved
     with pytest.raises(ConflictError):
         memory.save_group(replace(loaded, version=0))
@@ -96,22 +96,24 @@ def test_alert_group_of_thousands_of_idle_workloads_is_stored(
 
 def test_smaller_document_leaves_no_surplus_chunk(table: DynamoTable, numbers: random.Random) -> None:
     alerts = tuple(idle_workloads(6_000, numbers))
-    saved = DynamoAlertStates(table.client, table.name).save_group(AlertGroup("demo", "research").with_alerts(alerts))
+    saved = DynamoAlertStateStore(table.client, table.name).save_group(
+        AlertGroup("demo", "research").with_alerts(alerts)
+    )
     assert len(sizes(table, "C#demo#alerts")) > 1
-    memory = DynamoAlertStates(table.client, table.name)
+    memory = DynamoAlertStateStore(table.client, table.name)
     (loaded,) = memory.load("demo").groups
     small = memory.save_group(replace(loaded, alerts=loaded.alerts[:5]))
     assert len(sizes(table, "C#demo#alerts")) == 1
     assert memory.load("demo").groups == (small,)
     grown = memory.save_group(replace(small, alerts=saved.alerts))
-    assert DynamoAlertStates(table.client, table.name).load("demo").groups == (grown,)
+    assert DynamoAlertStateStore(table.client, table.name).load("demo").groups == (grown,)
     empty = memory.save_group(replace(grown, alerts=()))
     assert memory.load("demo").groups == (empty,)
     assert len(sizes(table, "C#demo#alerts")) == 1
 
 
 def test_reader_between_two_writes_of_a_large_document_reads_again(table: DynamoTable, numbers: random.Random) -> None:
-    writer = DynamoAlertStates(table.client, table.name)
+    writer = DynamoAlertStateStore(table.client, table.name)
     saved = writer.save_group(AlertGroup("demo", "research").with_alerts(idle_workloads(6_000, numbers)))
     readings = 0
 
@@ -129,7 +131,7 @@ def test_reader_between_two_writes_of_a_large_document_reads_again(table: Dynamo
             saved = writer.save_group(replace(saved, evaluated_through=NOON))
             return page
 
-    assert DynamoAlertStates(Interrupted(), table.name).load("demo").groups == (saved,)
+    assert DynamoAlertStateStore(Interrupted(), table.name).load("demo").groups == (saved,)
     assert readings == 2
 
 
@@ -145,13 +147,13 @@ def test_document_too_large_for_a_transaction_is_refused(numbers: random.Random)
 def test_spend_sums_of_tens_of_thousands_of_units_are_stored(table: DynamoTable, numbers: random.Random) -> None:
     memory = DynamoSpendStore(table.client, table.name)
     units = [f"team-{numbers.getrandbits(60):015x}" for _ in range(25_000)]
-    part = MonthPart({unit: random_usd(numbers) for unit in units}, 100, "USD")
+    part = PartialMonthSpend({unit: random_usd(numbers) for unit in units}, 100, "USD")
     memory.put_month_part("demo", NOON, 1, part)
     assert memory.month_part("demo", NOON, 1) == part
-    small = MonthPart({"team": Decimal(1)}, 5, "EUR")
+    small = PartialMonthSpend({"team": Decimal(1)}, 5, "EUR")
     memory.put_month_part("demo", NOON, 1, small)
     assert memory.month_part("demo", NOON, 1) == small
-    first = ClusterDayToDate(
+    first = DayToDateSpend(
         {
             unit: Costs(allocated_gpu_hours=numbers.randrange(10**16), allocated_usd=numbers.randrange(10**16))
             for unit in units
@@ -159,7 +161,7 @@ def test_spend_sums_of_tens_of_thousands_of_units_are_stored(table: DynamoTable,
         "spot",
     )
     memory.put_day_to_date("demo", NOON, first)
-    memory.put_day_to_date("demo", NOON, ClusterDayToDate({}, ""))
+    memory.put_day_to_date("demo", NOON, DayToDateSpend({}, ""))
     assert memory.day_to_date("demo", NOON) == first
     assert max(sizes(table, "C#demo#spent")) < ITEM < sum(sizes(table, "C#demo#spent"))
     assert memory.day_to_date("demo", NOON + HOUR) is None

@@ -13,7 +13,7 @@ from devstack.aws import local_client
 from gpucost.core.errors import ConflictError
 from gpucost.core.ledger import ClosedMonth
 from gpucost.features.alerting.model import AlertGroup
-from gpucost.features.alerting.storage.states import DynamoAlertStates
+from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.features.recommendations.model import (
     Evidence,
     Recommendation,
@@ -85,7 +85,7 @@ def test_recommendation_whose_answer_was_lost_is_saved_once(client: Any, table: 
 
 
 def test_claim_of_an_outbox_belongs_to_the_sender(client: Any, table: DynamoTable) -> None:
-    memory = DynamoAlertStates(client, table.name)
+    memory = DynamoAlertStateStore(client, table.name)
     book = AlertGroup("demo", "research")
     assert memory.save_group(memory.save_group(book)).version == 2
     with pytest.raises(ConflictError):

@@ -70,7 +70,7 @@ def periods(changes: tuple[PriceChange, ...] | list[PriceChange]) -> list[tuple[
 
 
 def test_fetched_prices_are_in_force_from_their_time(book: PriceStore) -> None:
-    book.replace("spot", history(), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
+    book.merge_prices("spot", history(), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     begins = NOON - 40 * HOUR
     assert amounts(book, begins) == {("spot", "0.30")}
     assert amounts(book, begins - HOUR) == set()
@@ -81,7 +81,7 @@ def test_fetched_prices_are_in_force_from_their_time(book: PriceStore) -> None:
 
 
 def test_day_without_fetched_prices_continues_the_last_price_until_it_expires(book: PriceStore) -> None:
-    book.replace("spot", history(), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
+    book.merge_prices("spot", history(), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     tomorrow = NOON.replace(hour=0) + DAY
     assert amounts(book, tomorrow + 23 * HOUR) == {("spot", "0.40")}
     assert amounts(book, tomorrow + 24 * HOUR) == set()
@@ -94,8 +94,8 @@ def test_same_response_again_writes_nothing(table: DynamoTable) -> None:
         shape = InstanceShape(G5, 1, 4, 16384)
         again = [replace(price, fetched_at=now) for price in history()]
         return [
-            book.replace("spot", again, since=NOON - 41 * HOUR, rated_until=floor_hour(now), now=now),
-            book.replace("on-demand", [listed(G5, NOON - 30 * DAY, "1.006", now)], rated_until=NOON, now=now),
+            book.merge_prices("spot", again, since=NOON - 41 * HOUR, rated_until=floor_hour(now), now=now),
+            book.merge_prices("on-demand", [listed(G5, NOON - 30 * DAY, "1.006", now)], rated_until=NOON, now=now),
             book.update_shapes([shape], rated_until=NOON, now=now),
         ]
 
@@ -110,24 +110,24 @@ def test_same_response_again_writes_nothing(table: DynamoTable) -> None:
 
 
 def test_first_price_is_a_change_and_its_continuation_is_none(book: PriceStore) -> None:
-    first = book.replace("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
+    first = book.merge_prices("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     assert periods(first.changes) == [("spot", NOON - 40 * HOUR, RATED)]
     later = NOW + DAY
     longer = [spot(G5, NOON - 40 * HOUR, NOON.replace(hour=0) + 3 * DAY, "0.30", at=later)]
-    second = book.replace("spot", longer, since=NOON - 2 * HOUR, rated_until=RATED + DAY, now=later)
-    assert (second.prices, second.changes) == (1, ())
+    second = book.merge_prices("spot", longer, since=NOON - 2 * HOUR, rated_until=RATED + DAY, now=later)
+    assert (second.changed_count, second.changes) == (1, ())
     assert amounts(book, NOON + 2 * DAY) == {("spot", "0.30")}
 
 
 def test_new_price_is_a_change_only_within_rated_hours(book: PriceStore) -> None:
-    book.replace("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
+    book.merge_prices("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     ends = NOON.replace(hour=0) + 2 * DAY
     fresh = [spot(G5, NOON - 40 * HOUR, RATED + 20 * timedelta(minutes=1), "0.30"),
              spot(G5, RATED + 20 * timedelta(minutes=1), ends, "0.31")]  # fmt: skip
-    made = book.replace("spot", fresh, since=RATED - HOUR, rated_until=RATED, now=NOW)
-    assert (made.prices, made.changes) == (1, ()), "the hour that it lies in was not rated yet"
+    made = book.merge_prices("spot", fresh, since=RATED - HOUR, rated_until=RATED, now=NOW)
+    assert (made.changed_count, made.changes) == (1, ()), "the hour that it lies in was not rated yet"
     late = [spot(G5, NOON - 40 * HOUR, RATED - 4 * HOUR, "0.30"), spot(G5, RATED - 4 * HOUR, ends, "0.31")]
-    made = book.replace("spot", late, since=RATED - 10 * HOUR, rated_until=RATED, now=NOW)
+    made = book.merge_prices("spot", late, since=RATED - 10 * HOUR, rated_until=RATED, now=NOW)
     assert periods(made.changes) == [("spot", RATED - 4 * HOUR, RATED)]
     assert made.changes[0] in book.pending_changes()
     assert made.changes[0].affects({"instance_type": G5, "zone_id": "use1-az1", "capacity_type": "spot",
@@ -137,33 +137,33 @@ def test_new_price_is_a_change_only_within_rated_hours(book: PriceStore) -> None
 
 
 def test_prices_fetched_after_an_outage_change_hours_without_a_price(book: PriceStore) -> None:
-    book.replace("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
+    book.merge_prices("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     ended, later = NOON.replace(hour=0) + 2 * DAY, NOW + 5 * DAY
     back = [spot(G5, NOON - 40 * HOUR, NOON.replace(hour=0) + 7 * DAY, "0.30", at=later)]
-    made = book.replace("spot", back, since=NOON - 2 * HOUR, rated_until=RATED + 5 * DAY, now=later)
+    made = book.merge_prices("spot", back, since=NOON - 2 * HOUR, rated_until=RATED + 5 * DAY, now=later)
     assert periods(made.changes) == [("spot", ended, RATED + 5 * DAY)]
     assert amounts(book, NOON + 3 * DAY) == {("spot", "0.30")}
 
 
 def test_distant_changes_are_separate(book: PriceStore) -> None:
     flat = [spot(kind, NOON - 60 * DAY, NOON + DAY, "1") for kind in (G5, P5)]
-    book.replace("spot", flat, since=NOON - 60 * DAY, rated_until=RATED, now=NOW)
+    book.merge_prices("spot", flat, since=NOON - 60 * DAY, rated_until=RATED, now=NOW)
     answer = [
         spot(G5, NOON - 60 * DAY, NOON - 6 * HOUR, "1"), spot(G5, NOON - 6 * HOUR, NOON + DAY, "2"),
         spot(P5, NOON - 60 * DAY, NOON - 58 * HOUR, "1"), spot(P5, NOON - 58 * HOUR, NOON - 57 * HOUR, "2"),
         spot(P5, NOON - 57 * HOUR, NOON + DAY, "1"),
     ]  # fmt: skip
-    made = book.replace("spot", answer, since=NOON - 3 * DAY, rated_until=RATED, now=NOW)
+    made = book.merge_prices("spot", answer, since=NOON - 3 * DAY, rated_until=RATED, now=NOW)
     assert periods(made.changes) == [("spot", NOON - 58 * HOUR, NOON - 57 * HOUR), ("spot", NOON - 6 * HOUR, RATED)]
     assert [change.applies_to["instance_type"] for change in made.changes] == [(P5,), (G5,)]
 
 
 def test_price_missing_from_a_response_stays(book: PriceStore) -> None:
-    book.replace("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
-    book.replace("spot", history("9", kind=P5), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
+    book.merge_prices("spot", history("0.30"), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
+    book.merge_prices("spot", history("9", kind=P5), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     assert amounts(book, NOON) == {("spot", "0.30"), ("spot", "9")}
-    book.replace("on-demand", [listed(G5, NOON - 9 * DAY, "1.006")], rated_until=RATED, now=NOW)
-    book.replace("on-demand", [listed(P5, NOON - 9 * DAY, "55.04")], rated_until=RATED, now=NOW)
+    book.merge_prices("on-demand", [listed(G5, NOON - 9 * DAY, "1.006")], rated_until=RATED, now=NOW)
+    book.merge_prices("on-demand", [listed(P5, NOON - 9 * DAY, "55.04")], rated_until=RATED, now=NOW)
     assert amounts(book, NOON) == {("spot", "0.30"), ("spot", "9"), ("on-demand", "1.006"), ("on-demand", "55.04")}
     listed_only = book.in_force(NOON, NOON + HOUR, sources=["on-demand"]).prices
     assert {price.source for price in listed_only} == {"on-demand"}, "unrequested sources are not read"
@@ -171,10 +171,10 @@ def test_price_missing_from_a_response_stays(book: PriceStore) -> None:
 
 def test_list_price_changes_from_its_effective_date(book: PriceStore) -> None:
     june, july = NOON - 30 * DAY, NOON - 9 * DAY
-    book.replace("on-demand", [listed(G5, june, "1.006")], rated_until=RATED, now=NOW)
-    same = book.replace("on-demand", [listed(G5, july, "1.0060")], rated_until=RATED, now=NOW)
-    assert (same.prices, same.changes) == (0, ()), "published again at the same price"
-    made = book.replace("on-demand", [listed(G5, july, "0.9")], rated_until=RATED, now=NOW)
+    book.merge_prices("on-demand", [listed(G5, june, "1.006")], rated_until=RATED, now=NOW)
+    same = book.merge_prices("on-demand", [listed(G5, july, "1.0060")], rated_until=RATED, now=NOW)
+    assert (same.changed_count, same.changes) == (0, ()), "published again at the same price"
+    made = book.merge_prices("on-demand", [listed(G5, july, "0.9")], rated_until=RATED, now=NOW)
     assert periods(made.changes) == [("on-demand", july, RATED)]
     assert amounts(book, july - HOUR) == {("on-demand", "1.006")}
     assert amounts(book, july) == {("on-demand", "0.9")}
@@ -199,7 +199,12 @@ def test_override_is_set_dropped_and_kept_in_history(book: PriceStore) -> None:
     assert amounts(book, NOON - 3 * HOUR) == {("override", "2.5")}
     assert amounts(book, NOON - 2 * HOUR) == set()
     assert book.overrides() == [ended]
-    assert (ended.price.author, ended.dropped_by, ended.drop_reason, ended.set_to) == ("ann", "bob", "typo", None)
+    assert (ended.price.author, ended.dropped_by, ended.drop_reason, ended.original_valid_to) == (
+        "ann",
+        "bob",
+        "typo",
+        None,
+    )
     assert periods(book.pending_changes())[1:] == [("override", NOON - 2 * HOUR, NOON + HOUR)]
     assert book.drop_override(override.id, at=NOON, author="eve", reason="again", now=NOW + 2 * HOUR) == ended
 
@@ -252,8 +257,8 @@ def _refresh(client: Any, name: str) -> None:
     book = PriceStore(client, name)
     month = history("0.30 0.35 0.40 0.45 0.50", start=NOON - 33 * DAY)
     month = [*month[:-1], *history("0.50 0.60", start=NOON - 20 * HOUR)]
-    book.replace("spot", month, since=NOON - 33 * DAY, rated_until=RATED, now=NOW)
-    book.replace("on-demand", [listed(G5, NOON - 9 * DAY, "0.9")], rated_until=RATED, now=NOW)
+    book.merge_prices("spot", month, since=NOON - 33 * DAY, rated_until=RATED, now=NOW)
+    book.merge_prices("on-demand", [listed(G5, NOON - 9 * DAY, "0.9")], rated_until=RATED, now=NOW)
     book.update_shapes([InstanceShape(G5, 1, 4, 16384)], rated_until=RATED, now=NOW)
 
 
@@ -320,15 +325,15 @@ def test_changes_of_two_concurrent_writers_are_kept(table: DynamoTable, times: i
 
     def interfere(left: int) -> None:
         direct.set_override(by_hand(f"{left + 1}", NOON), now=NOW)
-        direct.replace("on-demand", [listed(f"g{left}", NOON, "1")], rated_until=RATED, now=NOW)
-        direct.replace("spot", history("1", kind=f"g{left}"), since=NOON - DAY * 3, rated_until=RATED, now=NOW)
+        direct.merge_prices("on-demand", [listed(f"g{left}", NOON, "1")], rated_until=RATED, now=NOW)
+        direct.merge_prices("spot", history("1", kind=f"g{left}"), since=NOON - DAY * 3, rated_until=RATED, now=NOW)
 
     def other() -> PriceStore:
         return PriceStore(RivalClient(table.client, interfere, times), table.name)
 
     other().set_override(by_hand("2.5", NOON), now=NOW)
-    other().replace("on-demand", [listed(P5, NOON, "55")], rated_until=RATED, now=NOW)
-    other().replace("spot", history("9", kind=P5), since=NOON - 3 * DAY, rated_until=RATED, now=NOW)
+    other().merge_prices("on-demand", [listed(P5, NOON, "55")], rated_until=RATED, now=NOW)
+    other().merge_prices("spot", history("9", kind=P5), since=NOON - 3 * DAY, rated_until=RATED, now=NOW)
     assert len({override.price.amount for override in direct.overrides()}) == times + 1
     assert len(direct.newest("on-demand")) == times + 1
     assert len(direct.newest("spot")) == times + 1
@@ -378,13 +383,13 @@ def test_document_of_several_chunks_is_read_again_if_it_changes(table: DynamoTab
     for price in many:
         book.set_override(price, now=NOW)
     assert [override.price for override in book.overrides()] == many
-    assert book.replace("spot", history(), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW).prices == 1
+    assert book.merge_prices("spot", history(), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW).changed_count == 1
     assert amounts(book, NOON - 40 * HOUR) == {("spot", "0.30")}
     assert {str(price.amount) for price in book.newest("spot")} == {"0.40"}
     book = PriceStore(table.client, table.name)
     book.set_override(by_hand("99", NOON), now=NOW)
     flat = [spot(G5, NOON - 40 * HOUR, NOON + DAY, "1")]
-    book.replace("spot", flat, since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
+    book.merge_prices("spot", flat, since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)
     assert len(book.overrides()) == 30
     assert ("spot", "1") in amounts(book, NOON)
     left = [item["sk"]["S"] for item in table.client.scan(TableName=table.name)["Items"]]

@@ -33,9 +33,9 @@ def test_hour_needs_few_requests_and_units(table: DynamoTable) -> None:
     """What an hour reads does not depend on how many days are held."""
     book = PriceStore(table.client, table.name)
     year = fleet_history(60, NOW)
-    book.replace("spot", year, since=NOON - 60 * DAY, rated_until=RATED, now=NOW)
+    book.merge_prices("spot", year, since=NOON - 60 * DAY, rated_until=RATED, now=NOW)
     prices = [listed(f"g{kind}.xlarge", NOON - 9 * DAY, f"{kind + 1}.5") for kind in range(50)]
-    book.replace("on-demand", prices, rated_until=RATED, now=NOW)
+    book.merge_prices("on-demand", prices, rated_until=RATED, now=NOW)
     book.update_shapes([InstanceShape(f"g{kind}", 1, 4, 16384) for kind in range(50)], rated_until=RATED, now=NOW)
     for hours, units in ((1, 10), (24, 15)):
         watched = MeteredClient(table.client)
@@ -53,14 +53,14 @@ def test_hour_needs_few_requests_and_units(table: DynamoTable) -> None:
 
 def test_refresh_reads_and_writes_little(table: DynamoTable) -> None:
     book = PriceStore(table.client, table.name)
-    book.replace("spot", fleet_history(5, NOW), since=NOON - 5 * DAY, rated_until=RATED, now=NOW)
+    book.merge_prices("spot", fleet_history(5, NOW), since=NOON - 5 * DAY, rated_until=RATED, now=NOW)
     watched, later = MeteredClient(table.client), NOW + HOUR
     since = NOON - 2 * HOUR
     fresh = [price for price in fleet_history(5, later) if price.valid_to and price.valid_to > since]
-    made = PriceStore(watched, table.name).replace(
+    made = PriceStore(watched, table.name).merge_prices(
         "spot", fresh, since=since, rated_until=RATED + HOUR, now=later
     )  # fmt: skip
-    assert 0 < made.prices < 150
+    assert 0 < made.changed_count < 150
     assert made.changes == (), "new prices are in the hour that is not rated yet"
     assert watched.calls == ["query", "query", "transact_write_items"]
     assert watched.units["query"] <= 8

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpucost.core.amounts import Costs
-from gpucost.core.errors import ExpiredError
+from gpucost.core.errors import DataExpiredError
 from gpucost.core.hours import HOUR
 from gpucost.core.model import HourRecord, Line
 from gpucost.core.rollups import DAY
@@ -322,7 +322,7 @@ def test_day_with_expired_figures_is_not_summed_again(day: RolledUpDay) -> None:
     for item in items(day):
         if "#summaries" in item["pk"]["S"]:
             day.table.client.delete_item(TableName=day.table.name, Key={"pk": item["pk"], "sk": item["sk"]})
-    with pytest.raises(ExpiredError, match=r"cannot be summed: the figures of demo .* are missing"):
+    with pytest.raises(DataExpiredError, match=r"cannot be summed: the figures of demo .* are missing"):
         day.rollups.roll_up("demo", DAY_1, OVER)
 
 

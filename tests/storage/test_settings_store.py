@@ -13,7 +13,7 @@ from pydantic import model_validator
 
 from gpucost.core.errors import NotFoundError, SettingsError
 from gpucost.settings_document import SettingsDocument, SettingsDocumentStore, parse_settings
-from gpucost.storage.settings_store import MAX_DOCUMENT_BYTES, MAX_PARSED, DynamoSettingsStore
+from gpucost.storage.settings_store import MAX_DOCUMENT_BYTES, MAX_CACHED_VERSIONS, DynamoSettingsStore
 from tests.conftest import DynamoTable
 
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
@@ -107,12 +107,12 @@ def test_item_that_changed_is_parsed_again(table: DynamoTable) -> None:
 
 def test_store_keeps_a_bounded_number_of_versions(table: DynamoTable) -> None:
     store = store_of(table, Clock())
-    numbers = range(1, MAX_PARSED + 3)
+    numbers = range(1, MAX_CACHED_VERSIONS + 3)
     for number in numbers:
         store.push(DOCUMENT + f"lookback_hours: {number}\n", author="me", now=NOON)
     store = store_of(table, Clock())
     assert [store.version(number).settings.lookback_hours for number in numbers] == list(numbers)
-    assert len(store._parsed) == MAX_PARSED
+    assert len(store._parsed) == MAX_CACHED_VERSIONS
     with pytest.raises(NotFoundError):
         store.version(len(numbers) + 1)
 

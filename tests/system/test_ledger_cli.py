@@ -19,7 +19,7 @@ from gpucost.core.metering.observations import Observation
 from gpucost.core.rollups import DAY
 from gpucost.runtime.messages import HoursDue, HoursToRestate
 from gpucost.runtime.messaging import MessageBus
-from gpucost.settings import ClusterSettings, Settings
+from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost_cli.backfill_command import SETTLING
 from tests.chaos.script import ScriptedReader, document
 from tests.system.deployed import FIRST, Stack, running
@@ -47,7 +47,7 @@ class Reader(ScriptedReader):
 
 
 def readers(stack: Stack, **facts: Any) -> None:
-    def create(cluster: ClusterSettings, settings: Settings) -> Reader:
+    def create(cluster: ClusterSettings, settings: CoreSettings) -> Reader:
         reader = Reader(cluster.name, stack.first, lambda: stack.now)
         for name, value in facts.items():
             setattr(reader, name, value)

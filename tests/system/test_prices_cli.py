@@ -95,7 +95,7 @@ def test_price_is_set_listed_dropped_and_listed_as_a_change(stack: Stack) -> Non
 def test_csv_of_the_price_book_is_exact(stack: Stack) -> None:
     applies_to = {"instance_type": "g5.xlarge", "region": "us-east-1", "operating_system": "linux"}
     price = Price("on-demand", "node-hour", Decimal("1.0060000000"), applies_to, "USD", THIS_HOUR, None, NOW)
-    stack.book.replace("on-demand", [price], rated_until=THIS_HOUR, now=NOW)
+    stack.book.merge_prices("on-demand", [price], rated_until=THIS_HOUR, now=NOW)
     done = stack.run("list", "--format", "csv")
     (row,) = csv.DictReader(io.StringIO(done.stdout))
     assert (row["amount"], row["to"], row["source"]) == ("1.006", "", "on-demand")

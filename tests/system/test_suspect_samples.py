@@ -13,7 +13,7 @@ import pytest
 
 from devstack.prometheus import running_prometheus
 from gpucost.core.amounts import SCALE, to_decimal
-from gpucost.core.metering.implausible_samples import SUSPECT
+from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX
 from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings_document import parse_settings
@@ -247,7 +247,7 @@ def test_forged_samples_of_another_job_change_nothing_where_jobs_are_named(url: 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_forged_samples_leave_a_note_and_are_not_billed(url: str, name: str) -> None:
     attack, record, sound = ATTACKS[name], attributed(url, name), attributed(url, "sound")
-    suspect = [note for note in record.notes if note.startswith(SUSPECT)]
+    suspect = [note for note in record.notes if note.startswith(SUSPECT_PREFIX)]
     assert any(attack.note in note for note in suspect) == bool(attack.note), record.notes
     assert record.status == "complete"
     assert {line.pod: to_decimal(line.allocated_gpu_hours) for line in record.lines} == attack.held

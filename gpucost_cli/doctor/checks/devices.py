@@ -7,7 +7,7 @@ from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE
 from gpucost_cli.doctor import sharing
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Status, first_few
 from gpucost_cli.doctor.facts import CLAIM_INFO, GPU, MIG, NEURON_RESOURCE, REQUESTS, Facts, GpuHolder, ObservedDevice
-from gpucost_cli.doctor.signals import NEURON
+from gpucost_cli.doctor.signals import NEURON_SIGNAL
 
 _KUBERNETES_MAPPING = "DCGM_EXPORTER_KUBERNETES=true"
 
@@ -88,7 +88,7 @@ def idle_devices(context: CheckContext) -> Iterable[Check]:
     fewer: dict[str, str] = {}
     has_slots = False
     for name, node in facts.gpu_nodes.items():
-        devices = [device for device in facts.devices_on.get(name, ()) if device.signal != NEURON.name]
+        devices = [device for device in facts.devices_on.get(name, ()) if device.signal != NEURON_SIGNAL.name]
         reported, expected = (
             len({device.uuid for device in devices}),
             GPUS_OF_INSTANCE.get(node.label(INSTANCE_TYPE), 0),
@@ -199,18 +199,18 @@ def neuron(context: CheckContext) -> Iterable[Check]:
         yield context.check(
             "Neuron requests", REQUESTS, "recommended", series=sum(facts.resources[name] for name in held)
         )
-    if facts.has(NEURON.name):
-        yield context.check("Neuron", NEURON.name, "recommended")
+    if facts.has(NEURON_SIGNAL.name):
+        yield context.check("Neuron", NEURON_SIGNAL.name, "recommended")
         return
     fault = None
     if held:
         fault = Fault(
-            f"pods hold {first_few(held)}, and {NEURON.name} has no series: their utilization is unmeasured",
+            f"pods hold {first_few(held)}, and {NEURON_SIGNAL.name} has no series: their utilization is unmeasured",
             "install neuron-monitor with its Prometheus exporter: helm install neuron-helm-chart "
             "oci://public.ecr.aws/neuron/neuron-helm-chart --set neuronMonitor.enabled=true",
         )
     status: Status = "missing" if held else "not needed"
-    yield context.check("Neuron", NEURON.name, "recommended", fault, status=status, series=0)
+    yield context.check("Neuron", NEURON_SIGNAL.name, "recommended", fault, status=status, series=0)
 
 
 def _signal(facts: Facts) -> str:

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpucost.core.metering.signals import NEURON, SIGNALS
-from gpucost.features.recommendations.sources.gpu_memory import MEMORY
+from gpucost.core.metering.signals import NEURON_SIGNAL, SIGNALS
+from gpucost.features.recommendations.sources.gpu_memory import GPU_MEMORY_METRIC
 from gpucost.sources.prometheus.queries import CAPACITY, NODE_INFO, quote
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault
 from gpucost_cli.doctor.facts import REQUESTS
 
 JOB_METRICS: Sequence[str] = (
-    REQUESTS, NODE_INFO, CAPACITY, "kube_pod_labels", "kube_namespace_labels", *SIGNALS, MEMORY, NEURON.name,
+    REQUESTS, NODE_INFO, CAPACITY, "kube_pod_labels", "kube_namespace_labels",
+    *SIGNALS, GPU_MEMORY_METRIC, NEURON_SIGNAL.name,
     "karpenter_nodepools_limit", "karpenter_nodepool_limit",
 )  # fmt: skip
 """Metrics from which the jobs of all sources are read."""

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from gpucost.core.metering.kubernetes_labels import NODE_LABELS, mig_replicas
-from gpucost.settings import ClusterSettings, Settings
+from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost_cli.doctor.facts import Facts, shared_mig_profiles
 from gpucost_cli.doctor.labels import RequiredLabels, allow_list_flag
 from gpucost_cli.doctor.signals import Signal
@@ -49,7 +49,7 @@ class CheckContext:
 
     facts: Facts
     cluster: ClusterSettings
-    settings: Settings
+    settings: CoreSettings
     required_labels: RequiredLabels
     ranks: Sequence[Sequence[Signal]]
     """Signals that attribution would read, best first."""

@@ -118,8 +118,8 @@ def _label(context: CheckContext, required: _RequiredLabel) -> Check:
     if required.is_from_discovery:
         change += "; NVIDIA's device plugin creates the label: gfd.enabled=true"
     fault = Fault(
-        f"{len(without)} of {len(nodes)} GPU nodes have no label for the {required.label.fact} ({first_few(without)}): "
-        f"{required.label.effect_if_missing}",
+        f"{len(without)} of {len(nodes)} GPU nodes have no label for the {required.label.attribute} "
+        f"({first_few(without)}): {required.label.effect_if_missing}",
         change,
     )
     series = len(nodes) - len(without)

@@ -22,7 +22,7 @@ def signals_available(context: CheckContext) -> Iterable[Check]:
     with_series = [signal for signal in preferred if facts.has(signal.name)]
     fallbacks = [signal for rank in context.ranks[1:] for signal in rank if facts.has(signal.name)]
     for signal in with_series:
-        alias = f"read as {configured.name}: the name in exporters {signal.exporter}"
+        alias = f"read as {configured.name}: the name in exporters {signal.exporter_versions}"
         note = alias if signal != configured else None
         yield context.check("utilization signal", signal.name, "recommended", note=note)
     yield from _fallback_devices(context, configured, {signal.name for signal in with_series})

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from gpucost.api.app import Services
     from gpucost.api.dashboard_page import SignIn
-    from gpucost.features.alerting.ports import Notifier, WorkloadSavings
+    from gpucost.features.alerting.ports import Notifier, ReadSavings
     from gpucost.features.alerting.queries import AlertQueries
     from gpucost.features.alerting.service import AlertService
-    from gpucost.features.alerting.settings import AlertingSettings
+    from gpucost.features.alerting.settings import SettingsWithAlerts
     from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
     from gpucost.features.alerting.storage.spend import DynamoSpendStore
-    from gpucost.features.alerting.storage.states import DynamoAlertStates
+    from gpucost.features.alerting.storage.states import DynamoAlertStateStore
     from gpucost.features.exports.bucket import S3Bucket
     from gpucost.features.exports.listing import ExportListing
     from gpucost.features.exports.service import ExportService
@@ -57,7 +57,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def workload_savings(recommendations: "DynamoRecommendations") -> "WorkloadSavings":
+def workload_savings(recommendations: "DynamoRecommendations") -> "ReadSavings":
     """What open recommendations on workloads would save, as alerting's digests read it."""
     from gpucost.features.alerting.ports import WorkloadSaving
 
@@ -201,11 +201,11 @@ class Container:
         return BillStore(self.client("dynamodb"), self.environment.table, clock=self.clock)
 
     @cached_property
-    def alert_states(self) -> "DynamoAlertStates":
+    def alert_states(self) -> "DynamoAlertStateStore":
         """States of alerts."""
-        from gpucost.features.alerting.storage.states import DynamoAlertStates
+        from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 
-        return DynamoAlertStates(self.client("dynamodb"), self.environment.table)
+        return DynamoAlertStateStore(self.client("dynamodb"), self.environment.table)
 
     @cached_property
     def alert_history(self) -> "AlertHistory":
@@ -317,12 +317,12 @@ class Container:
         return DynamoSpendStore(self.client("dynamodb"), self.environment.table)
 
     @cached_property
-    def notifiers(self) -> "Callable[[AlertingSettings], Mapping[str, Notifier]]":
+    def notifiers(self) -> "Callable[[SettingsWithAlerts], Mapping[str, Notifier]]":
         """The notifiers of the settings' receivers, by the receivers' keys."""
-        from gpucost.features.alerting.notifiers import notifiers
+        from gpucost.features.alerting.notifiers import make_notifiers
 
         return partial(
-            notifiers,
+            make_notifiers,
             email_topic_arn=self.environment.email_topic_arn,
             public_url=self.environment.public_url,
             client=self.client,
@@ -335,7 +335,7 @@ class Container:
         from gpucost.features.alerting.ports import RuleInputs
         from gpucost.features.alerting.service import AlertService
         from gpucost.pipeline.price_age import newest_price
-        from gpucost.runtime.messaging import waiting_messages
+        from gpucost.runtime.messaging import count_waiting_messages
 
         env = self.environment
 
@@ -343,9 +343,9 @@ class Container:
             self.ledger,
             self.rollups,
             self.alert_spend,
-            newest_price=lambda: newest_price(self.price_book),
-            dead_letters=lambda: waiting_messages(env.dead_letter_queue_url, client=self.client),
-            savings=workload_savings(self.recommendation_store),
+            read_spot_fetch_time=lambda: newest_price(self.price_book),
+            count_dead_letters=lambda: count_waiting_messages(env.dead_letter_queue_url, client=self.client),
+            read_savings=workload_savings(self.recommendation_store),
         )
         return AlertService(
             self.settings_store,
@@ -488,11 +488,11 @@ class Container:
     @cached_property
     def forecasts(self) -> "ForecastService":
         """For `functions/api`."""
-        from gpucost.features.alerting.budgets import tightest_budget
+        from gpucost.features.alerting.configured_budgets import lowest_budget
         from gpucost.features.recommendations.forecasts import ForecastService
 
         def budget_of(business_unit: str, months: int) -> "Decimal | None":
-            return tightest_budget(self.settings_store.current().settings, business_unit, months)
+            return lowest_budget(self.settings_store.current().settings, business_unit, months)
 
         return ForecastService(self.settings_store, self.rollups, budget_of, clock=self.clock)
 

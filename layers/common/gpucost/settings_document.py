@@ -4,13 +4,13 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from gpucost.features.alerting.settings import AlertingSettings
+from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.settings import parse_document
 from gpucost.storage.settings_store import DynamoSettingsStore
 
 
-class SettingsDocument(AlertingSettings):
-    """Every section."""
+class SettingsDocument(SettingsWithAlerts):
+    """The whole settings document: the sections of the core (`CoreSettings`) and those of every feature."""
 
 
 def parse_settings(text: str) -> SettingsDocument:

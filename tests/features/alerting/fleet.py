@@ -14,12 +14,12 @@ from gpucost.core.model import LINE_AMOUNTS, Coverage, HourRecord, Line, NodeHou
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import Notifier, RuleInputs
 from gpucost.features.alerting.service import AlertService
-from gpucost.features.alerting.settings import AlertingSettings
+from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
-from gpucost.features.alerting.storage.states import DynamoAlertStates
+from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
-from gpucost.runtime.messages import ClusterState, HourPublished, Origin, Tick
+from gpucost.runtime.messages import AttributionOrigin, ClusterState, HourPublished, Tick
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
@@ -101,7 +101,7 @@ class Fleet:
         table = (self.table.client, self.table.name)
         self.ledger = Ledger(*table)
         self.rollups = RollupStore(*table)
-        self.alert_states = DynamoAlertStates(*table)
+        self.alert_states = DynamoAlertStateStore(*table)
         self.history = AlertHistory(*table)
         self.silences = SilenceStore(*table)
         self.settings_store = SettingsDocumentStore(*table, clock=lambda: self.now)
@@ -114,7 +114,7 @@ class Fleet:
     def push(self, text: str) -> None:
         self.settings_store.push(text, author="test", now=self.now)
 
-    def receivers(self, settings: AlertingSettings) -> dict[str, Notifier]:
+    def receivers(self, settings: SettingsWithAlerts) -> dict[str, Notifier]:
         return {receiver.key: self.notifiers[receiver.key] for receiver in settings.alerts.receivers}
 
     def service(self, client: Any = None) -> AlertService:
@@ -124,7 +124,7 @@ class Fleet:
             lambda: self.dead_letters, workload_savings(DynamoRecommendations(*table)),
         )  # fmt: skip
         return AlertService(
-            self.settings_store, rule_inputs, DynamoAlertStates(*table), AlertHistory(*table), SilenceStore(*table),
+            self.settings_store, rule_inputs, DynamoAlertStateStore(*table), AlertHistory(*table), SilenceStore(*table),
             self.receivers, clock=lambda: self.now,
         )  # fmt: skip
 
@@ -144,7 +144,7 @@ class Fleet:
         previous = self.ledger.manifest(cluster, hour)
         self.ledger.publish(record, replacing=previous, settings_version=1, now=hour + HOUR)
 
-    def close_hour(self, number: int, cluster: str = "demo", origin: Origin = "schedule") -> None:
+    def close_hour(self, number: int, cluster: str = "demo", origin: AttributionOrigin = "schedule") -> None:
         """Send the message that an hour is published, a minute after its end."""
         hour = START + HOUR * number
         self.now = max(self.now, hour + HOUR + timedelta(minutes=1))
@@ -152,7 +152,7 @@ class Fleet:
             cluster=cluster, hour=hour, status="complete", record_version=1, settings_version=1, origin=origin,
             correlation_id="c",
         )  # fmt: skip
-        self.service().hour_published(message)
+        self.service().handle_hour_published(message)
 
     def publish_and_close(self, number: int, *lines: Line, **options: Any) -> list[str]:
         """Publish and close an hour, and describe the notifications by email."""
@@ -162,7 +162,7 @@ class Fleet:
 
     def tick(self, number: int, client: Any = None, **overdue: int) -> list[str]:
         """Send the tick at the beginning of an hour, and describe the notifications by email."""
-        self.service(client).tick(self.tick_message(number, **overdue))
+        self.service(client).handle_tick(self.tick_message(number, **overdue))
         return self.email.take()
 
     def tick_message(self, number: int, **overdue: int) -> Tick:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from gpucost.features.alerting.model import EventType, Notification, RuleKind, Subject, WastefulWorkload
+from gpucost.features.alerting.model import Notification, NotificationEvent, RuleKind, Subject, WastefulWorkload
 
 HOUR_10 = datetime(2026, 11, 19, 10, tzinfo=UTC)
 FIGURES: dict[RuleKind, dict[str, Decimal | None]] = {
@@ -65,7 +65,7 @@ TOP_WASTERS = (
 )
 
 
-def notification(kind: RuleKind = "waste", event: EventType = "firing", **changes: Any) -> Notification:
+def notification(kind: RuleKind = "waste", event: NotificationEvent = "firing", **changes: Any) -> Notification:
     """Make a notification of an alert that is two hours old."""
     fields: dict[str, Any] = {
         "id": f"demo/{kind}/research/2026-11-19T10:00:00Z/{event}",

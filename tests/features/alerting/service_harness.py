@@ -11,14 +11,14 @@ from gpucost.core.facts import FactTable
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.model import ClusterCharge, Coverage, HourRecord, Line, NodeHour, Status
-from gpucost.features.alerting.model import AlertGroup, Cursor, Notification, OutboxEntry
+from gpucost.features.alerting.model import AlertGroup, EvaluationCursor, Notification, OutboxEntry
 from gpucost.features.alerting.ports import Notifier, RuleInputs
 from gpucost.features.alerting.service import AlertService, alert_scopes
-from gpucost.features.alerting.settings import AlertingSettings
+from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
-from gpucost.features.alerting.storage.states import DynamoAlertStates
-from gpucost.runtime.messages import ClusterState, HourPublished, Origin, Tick
+from gpucost.features.alerting.storage.states import DynamoAlertStateStore
+from gpucost.runtime.messages import AttributionOrigin, ClusterState, HourPublished, Tick
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
@@ -46,21 +46,21 @@ class StubSettingsStore:
     def __init__(self, text: str | None) -> None:
         self.text = text
 
-    def current(self) -> StoredSettings[AlertingSettings]:
+    def current(self) -> StoredSettings[SettingsWithAlerts]:
         if self.text is None:
             raise SettingsMissingError("no settings have been pushed yet")
         return StoredSettings(1, self.text, parse_settings(self.text), "test", START)
 
-    def newest(self) -> StoredSettings[AlertingSettings]:
+    def newest(self) -> StoredSettings[SettingsWithAlerts]:
         return self.current()
 
-    def version(self, number: int) -> StoredSettings[AlertingSettings]:
+    def version(self, number: int) -> StoredSettings[SettingsWithAlerts]:
         raise NotImplementedError
 
-    def history(self) -> list[StoredSettings[AlertingSettings]]:
+    def history(self) -> list[StoredSettings[SettingsWithAlerts]]:
         raise NotImplementedError
 
-    def push(self, text: str, *, author: str, now: datetime) -> StoredSettings[AlertingSettings]:
+    def push(self, text: str, *, author: str, now: datetime) -> StoredSettings[SettingsWithAlerts]:
         raise NotImplementedError
 
 
@@ -119,16 +119,16 @@ class StubLedger:
         raise NotImplementedError
 
 
-class HookedAlertStates(DynamoAlertStates):
+class HookedAlertStates(DynamoAlertStateStore):
     """The real alert states with a hook before every write, to crash or to let another process write."""
 
-    before_save: Callable[[AlertGroup | Cursor], None] = staticmethod(lambda written: None)
+    before_save: Callable[[AlertGroup | EvaluationCursor], None] = staticmethod(lambda written: None)
 
     def save_group(self, group: AlertGroup) -> AlertGroup:
         self.before_save(group)
         return super().save_group(group)
 
-    def save_cursor(self, cursor: Cursor) -> Cursor:
+    def save_cursor(self, cursor: EvaluationCursor) -> EvaluationCursor:
         self.before_save(cursor)
         return super().save_cursor(cursor)
 
@@ -163,7 +163,7 @@ class ServiceHarness:
     email: RecordingNotifier = field(default_factory=RecordingNotifier)
     now: datetime = START
 
-    def receivers(self, settings: AlertingSettings) -> dict[str, Notifier]:
+    def receivers(self, settings: SettingsWithAlerts) -> dict[str, Notifier]:
         return {"slack:gpucost/slack": self.slack, "email": self.email} if settings.alerts.receivers else {}
 
     def service(self) -> AlertService:
@@ -177,9 +177,9 @@ class ServiceHarness:
             clock=lambda: self.now,
         )  # fmt: skip
 
-    def close_hours(self, *numbers: int, origin: Origin = "schedule") -> None:
+    def close_hours(self, *numbers: int, origin: AttributionOrigin = "schedule") -> None:
         for number in numbers:
-            self.service().hour_published(
+            self.service().handle_hour_published(
                 HourPublished(
                     cluster="demo", hour=START + HOUR * number, status="complete", record_version=1,
                     settings_version=1, origin=origin, correlation_id="c",
@@ -189,7 +189,7 @@ class ServiceHarness:
     def tick(self, number: int = 0) -> None:
         state = ClusterState(cluster="demo", last_complete_hour=None, hours_overdue=0)
         at = START + HOUR * number + timedelta(minutes=5)
-        self.service().tick(Tick(scheduled_time=at, clusters=(state,), correlation_id="c"))
+        self.service().handle_tick(Tick(scheduled_time=at, clusters=(state,), correlation_id="c"))
 
     def outbox(self) -> Sequence[OutboxEntry]:
         return [entry for group in self.states.load("demo").groups for entry in group.outbox]

@@ -13,7 +13,7 @@ from botocore.config import Config
 from moto.server import ThreadedMotoServer
 
 from gpucost.core.errors import SourceError
-from gpucost.features.alerting.notifiers.email import MAX_SUBJECT_LENGTH, EmailNotifier, subject, text
+from gpucost.features.alerting.notifiers.email import MAX_SUBJECT_LENGTH, EmailNotifier, email_body, email_subject
 from tests.features.alerting.sample_notifications import notification
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def test_email_has_subject_summary_fields_and_link(mailbox: Mailbox) -> None:
 
 
 def test_amounts_are_in_the_currency_of_the_settings() -> None:
-    mail = text([notification(currency="EUR"), notification("budget", note="the hour x was restated")])
+    mail = email_body([notification(currency="EUR"), notification("budget", note="the hour x was restated")])
 
     assert "research in cluster demo wastes 1,234.57 EUR per hour, 82.3% of the cost of its GPUs." in mail
     assert "Projected per month: 901,232.45 EUR" in mail
@@ -106,7 +106,7 @@ def test_names_cannot_add_lines(mailbox: Mailbox) -> None:
 
 @pytest.mark.parametrize("name", ["Zürich 研究", "x" * 300, "\n\x00tab\t", "=1+1"])
 def test_subjects_are_short_and_ascii(name: str) -> None:
-    line = subject([replace(NOTIFICATION, subject=NOTIFICATION.subject._replace(business_unit=name))])
+    line = email_subject([replace(NOTIFICATION, subject=NOTIFICATION.subject._replace(business_unit=name))])
 
     assert len(line) <= MAX_SUBJECT_LENGTH
     assert all(" " <= char <= "~" for char in line)

@@ -99,7 +99,7 @@ def test_silences_need_matchers_a_comment_and_an_end(table: DynamoTable) -> None
 def test_pending_alert_cannot_be_acknowledged(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules(RULES[0]))
     fleet.publish_and_close(0, IDLE)
-    (pending,) = alert_queries(fleet).active()
+    (pending,) = alert_queries(fleet).active_alerts()
     assert pending.alert.phase == "pending"
     with pytest.raises(NotFoundError):
         alert_queries(fleet).acknowledge(pending.id, author="alice")
@@ -108,7 +108,7 @@ def test_pending_alert_cannot_be_acknowledged(table: DynamoTable) -> None:
 
 
 def test_single_rule_without_name_has_the_name_of_its_kind() -> None:
-    assert list(parse_settings(settings_with_rules(RULES[0])).alerts.named_rules()) == ["waste"]
+    assert list(parse_settings(settings_with_rules(RULES[0])).alerts.rules_by_name()) == ["waste"]
 
 
 def test_push_rejects_unnamed_rules_of_same_kind_and_unknown_time_zones(table: DynamoTable) -> None:

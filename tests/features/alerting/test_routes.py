@@ -46,7 +46,7 @@ def test_active_alerts_history_and_silences_are_listed(fleet: Fleet) -> None:
     queries = AlertQueries(
         fleet.settings_store, fleet.alert_states, fleet.history, fleet.silences, clock=lambda: fleet.now
     )
-    (waste,) = [listed for listed in queries.active() if listed.alert.rule == "waste"]
+    (waste,) = [listed for listed in queries.active_alerts() if listed.alert.rule == "waste"]
     queries.acknowledge(waste.id, author="alice")
     silence = queries.add_silence({"node_pool": "g*"}, author="bob", comment="being drained", hours=2)
 

@@ -218,8 +218,8 @@ def test_firing_alert_is_repeated_until_it_is_acknowledged(table: DynamoTable) -
     queries = AlertQueries(
         fleet.settings_store, fleet.alert_states, fleet.history, fleet.silences, clock=lambda: fleet.now
     )
-    (active,) = queries.active()
+    (active,) = queries.active_alerts()
     queries.acknowledge(active.id, author="alice")
     assert [fleet.tick(number) for number in range(20, 40, 6)] == [[]] * 4
     fleet.publish_and_close(2, BUSY)
-    assert queries.active() == []
+    assert queries.active_alerts() == []

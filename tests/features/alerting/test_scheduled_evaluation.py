@@ -7,8 +7,12 @@ from decimal import Decimal
 
 from gpucost.core.amounts import Costs
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.features.alerting.rules.budget import project
-from gpucost.features.alerting.rules.spend_change import SpendComparison, SpendThresholds, compare
+from gpucost.features.alerting.rule_kinds.budget import project_month_spend
+from gpucost.features.alerting.rule_kinds.spend_change import (
+    SpendComparison,
+    SpendThresholds,
+    compare_with_previous_weeks,
+)
 from gpucost.features.recommendations.model import (
     Evidence,
     Recommendation,
@@ -66,11 +70,11 @@ def test_a_budget_over_two_clusters_and_its_projection(table: DynamoTable) -> No
 
 def test_projections_by_hand() -> None:
     end = START + 720 * HOUR
-    assert project([(Decimal(240), 24)], START, START + 24 * HOUR, end) == 7200
-    assert project([(Decimal(240), 24), (Decimal(48), 48)], START, START + 48 * HOUR, end) == 7920
-    assert project([(Decimal(230), 23)], START, START + 24 * HOUR, end) is None
-    assert project([(Decimal(240), 24)], START, START + 49 * HOUR, end) is None
-    assert project([], START, START + 49 * HOUR, end) is None
+    assert project_month_spend([(Decimal(240), 24)], START, START + 24 * HOUR, end) == 7200
+    assert project_month_spend([(Decimal(240), 24), (Decimal(48), 48)], START, START + 48 * HOUR, end) == 7920
+    assert project_month_spend([(Decimal(230), 23)], START, START + 24 * HOUR, end) is None
+    assert project_month_spend([(Decimal(240), 24)], START, START + 49 * HOUR, end) is None
+    assert project_month_spend([], START, START + 49 * HOUR, end) is None
 
 
 def test_spend_change_ignores_an_unusual_week(table: DynamoTable) -> None:
@@ -115,16 +119,20 @@ def spent(usd: Decimal, gpu_hours: Decimal) -> Costs:
 def test_days_under_other_price_sources_are_compared_in_gpu_hours() -> None:
     expensive, cheap = spent(Decimal(960), Decimal(8)), spent(Decimal(96), Decimal(8))
     thresholds = SpendThresholds(Decimal(50), Decimal(10))
-    assert compare(expensive, [(cheap, True), (cheap, True)]) == SpendComparison(Decimal(960), Decimal(96), False, 2)
-    comparison = compare(expensive, [(cheap, False), (cheap, False), (cheap, True)])
+    assert compare_with_previous_weeks(expensive, [(cheap, True), (cheap, True)]) == SpendComparison(
+        Decimal(960), Decimal(96), False, 2
+    )
+    comparison = compare_with_previous_weeks(expensive, [(cheap, False), (cheap, False), (cheap, True)])
     assert comparison == SpendComparison(Decimal(960), Decimal(960), True, 3)
     assert thresholds.breached_by(comparison) is False
-    grown = compare(spent(Decimal(960), Decimal(16)), [(cheap, False), (cheap, False)])
+    grown = compare_with_previous_weeks(spent(Decimal(960), Decimal(16)), [(cheap, False), (cheap, False)])
     assert grown == SpendComparison(Decimal(960), Decimal(480), True, 2)
     assert thresholds.breached_by(grown) is True
-    assert compare(expensive, [(cheap, True)]) is None
+    assert compare_with_previous_weeks(expensive, [(cheap, True)]) is None
     assert thresholds.breached_by(None) is None
-    assert compare(Costs(), [(cheap, True)] * 3) == SpendComparison(Decimal(0), Decimal(96), False, 3)
+    assert compare_with_previous_weeks(Costs(), [(cheap, True)] * 3) == SpendComparison(
+        Decimal(0), Decimal(96), False, 3
+    )
 
 
 def test_data_rule_fires_and_resolves_for_each_problem(table: DynamoTable) -> None:
@@ -147,7 +155,7 @@ def test_data_rule_fires_and_resolves_for_each_problem(table: DynamoTable) -> No
     fleet.prices_fetched_at = START + 31 * HOUR
     assert fleet.tick(32) == ["resolved data prices"]
     reason = push_newer_format(table.client, table.name, 2)
-    fleet.service().tick(fleet.tick_message(33))
+    fleet.service().handle_tick(fleet.tick_message(33))
     (notification,) = fleet.email.notifications
     assert (notification.note, fleet.email.take()) == (reason, ["firing data settings"])
     fleet.push(text)
@@ -236,14 +244,14 @@ def test_alert_of_amp_is_forwarded_once_and_repeated(table: DynamoTable) -> None
         settings_with_rules("rule: external, repeat_hours: 5", "rule: waste, waste_usd_per_hour: 1, waste_percent: 1"),
     )
     for status in ("firing", "firing"):
-        fleet.service().amp_alerts(amp(status))
+        fleet.service().handle_amp_alerts(amp(status))
     (notification,) = fleet.email.notifications
     assert (notification.subject.node_pool, notification.subject.detail) == ("gpu", "GPUNodePoolNearLimit")
     assert notification.note == "GPU node pool at 93% of its limit"
     fleet.email.take()
     assert [fleet.tick(number) for number in (4, 5)] == [[], ["repeat external gpu GPUNodePoolNearLimit"]]
     for status in ("resolved", "resolved"):
-        fleet.service().amp_alerts(amp(status))
+        fleet.service().handle_amp_alerts(amp(status))
     assert fleet.email.take() == ["resolved external gpu GPUNodePoolNearLimit"]
 
 
@@ -251,9 +259,9 @@ def test_scope_matches_only_amp_alerts_with_its_labels(table: DynamoTable) -> No
     fleet = Fleet(table, settings_with_rules("rule: external, scope: {business_units: [res*]}"))
     subjects = []
     for labels in ({"business_unit": "research"}, {"business_unit": "sales"}, {"namespace": "research"}, {}):
-        fleet.service().amp_alerts(amp("firing", **labels))
+        fleet.service().handle_amp_alerts(amp("firing", **labels))
         subjects += [(sent.subject.business_unit, sent.subject.detail) for sent in fleet.email.notifications]
         fleet.email.take()
     assert subjects == [("research", "GPUNodePoolNearLimit")]
-    fleet.service().amp_alerts(amp("resolved", business_unit="research"))
+    fleet.service().handle_amp_alerts(amp("resolved", business_unit="research"))
     assert len(fleet.email.take()) == 1

@@ -8,7 +8,7 @@ import pytest
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.model import Line
-from gpucost.features.alerting.model import AlertGroup, Cursor
+from gpucost.features.alerting.model import AlertGroup, EvaluationCursor
 from tests.conftest import DynamoTable
 from tests.features.alerting.service_harness import (
     DOCUMENT,
@@ -159,7 +159,7 @@ def test_tick_delivers_remaining_messages(harness: ServiceHarness) -> None:
 def test_crash_at_any_write_repeats_at_most_a_single_message(harness: ServiceHarness, fatal_write: int) -> None:
     writes = 0
 
-    def kill(_written: AlertGroup | Cursor) -> None:
+    def kill(_written: AlertGroup | EvaluationCursor) -> None:
         nonlocal writes
         writes += 1
         if writes == fatal_write + 1:
@@ -202,7 +202,7 @@ def test_conflict_is_evaluated_again(harness: ServiceHarness) -> None:
     for number, waste in enumerate(["15", "15", "1"]):
         harness.ledger.put(number, research=waste)
 
-    def another(_written: AlertGroup | Cursor) -> None:
+    def another(_written: AlertGroup | EvaluationCursor) -> None:
         harness.states.before_save = lambda written: None
         harness.close_hours(2)
 

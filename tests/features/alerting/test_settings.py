@@ -42,7 +42,7 @@ WASTE = "rule: waste, waste_usd_per_hour: 5, waste_percent: 10"
 )  # fmt: skip
 def test_invalid_section_is_rejected_with_key_and_reason(section: str, says: str) -> None:
     with pytest.raises(SettingsError) as rejection:
-        parse_settings(HEAD + section).check_new()
+        parse_settings(HEAD + section).check_new_document()
     assert says in str(rejection.value)
     assert "\n" not in str(rejection.value)
 

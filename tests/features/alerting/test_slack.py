@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from gpucost.core.errors import SourceError
-from gpucost.features.alerting.model import EventType, RuleKind, Subject, WastefulWorkload
-from gpucost.features.alerting.notifiers.slack import SlackNotifier, message
+from gpucost.features.alerting.model import NotificationEvent, RuleKind, Subject, WastefulWorkload
+from gpucost.features.alerting.notifiers.slack import SlackNotifier, slack_message
 from tests.features.alerting.sample_notifications import SUBJECTS, notification
 from tests.features.alerting.slack_limits import limit_violations
 
@@ -160,7 +160,7 @@ NASTY = "<!here> <@U123> <https://evil.example|click> *b* _i_ ~s~ `c` @channel &
 
 @pytest.mark.parametrize("field_name", ["business_unit", "cluster"])
 def test_names_cannot_become_markup(field_name: str) -> None:
-    body = message([replace(NOTIFICATION, subject=NOTIFICATION.subject._replace(**{field_name: NASTY}))])
+    body = slack_message([replace(NOTIFICATION, subject=NOTIFICATION.subject._replace(**{field_name: NASTY}))])
 
     texts = [body["text"], *(text["text"] for block in body["blocks"] for text in _texts(block))]
     for text in texts:
@@ -178,18 +178,18 @@ LONG = Subject("c" * 100, *["&" * 5_000] * 6)
 
 @pytest.mark.parametrize("kind", SUBJECTS)
 @pytest.mark.parametrize("event", ["firing", "repeat", "resolved"])
-def test_every_message_is_within_slacks_limits(kind: RuleKind, event: EventType) -> None:
+def test_every_message_is_within_slacks_limits(kind: RuleKind, event: NotificationEvent) -> None:
     for subject in (SUBJECTS[kind], LONG):
         for url in ("", "https://costs.example.com"):
             workloads = [WastefulWorkload("<" * 300, ">" * 300, "&" * 300, Decimal(1), Decimal(10**12))] * 3
             long_notification = notification(kind, event, subject=subject, workloads=tuple(workloads), note="&" * 5000)
-            full = message([long_notification] * SlackNotifier.max_batch_size, url)
+            full = slack_message([long_notification] * SlackNotifier.max_batch_size, url)
             assert limit_violations(full) == []
             assert len(full["blocks"]) <= 50
 
 
 def test_validator_reports_messages_that_slack_rejects() -> None:
-    body = message([NOTIFICATION])
+    body = slack_message([NOTIFICATION])
     header = {"type": "header", "text": {"type": "mrkdwn", "text": "x" * 151}}
     fields = {"type": "section", "fields": [{"type": "plain_text", "text": "x" * 2001}] * 11}
     assert limit_violations({**body, "blocks": [header] * 51})
@@ -198,10 +198,10 @@ def test_validator_reports_messages_that_slack_rejects() -> None:
 
 
 def test_message_has_link_only_with_public_url() -> None:
-    assert "http" not in json.dumps(message([NOTIFICATION]))
+    assert "http" not in json.dumps(slack_message([NOTIFICATION]))
 
     body = json.dumps(
-        message([replace(NOTIFICATION, subject=Subject("a&b|c>d", "research"))], "https://costs.example.com/")
+        slack_message([replace(NOTIFICATION, subject=Subject("a&b|c>d", "research"))], "https://costs.example.com/")
     )
     assert "<https://costs.example.com/v1/costs?start=2026-11-19T09%3A00%3A00Z&amp;" in body
     assert "cluster=a%26b%7Cc%3Ed|Open the report>" in body

@@ -86,7 +86,7 @@ def test_since_is_the_start_of_the_run() -> None:
     assert machine.alert.since == START + HOUR * 2
     long = run([B] * 30, FiringPolicy(2))
     assert long.alert is not None
-    assert (long.alert.since, len(long.alert.evaluations)) == (START, FiringPolicy(2).window)
+    assert (long.alert.since, len(long.alert.evaluations)) == (START, FiringPolicy(2).evaluations_to_keep)
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,23 @@ from datetime import UTC, datetime
 import pytest
 
 from gpucost.core.errors import ConflictError
-from gpucost.features.alerting.model import Alert, AlertGroup, Cursor, Evaluation, EvaluationState, OutboxEntry, Subject
-from gpucost.features.alerting.storage.states import DynamoAlertStates
+from gpucost.features.alerting.model import (
+    Alert,
+    AlertGroup,
+    Evaluation,
+    EvaluationCursor,
+    EvaluationState,
+    OutboxEntry,
+    Subject,
+)
+from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from tests.conftest import DynamoTable
 from tests.features.alerting.sample_notifications import notification
 
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
 ALERT = Alert(
     "waste", Subject("demo", "research"), "firing", NOON, (Evaluation(NOON, is_breach=True),),
-    EvaluationState(breach_run=3), NOON, notification(), "alice", NOON,
+    EvaluationState(consecutive_breach_hours=3), NOON, notification(), "alice", NOON,
 )  # fmt: skip
 GROUP = AlertGroup(
     "demo", "research", (ALERT,), (OutboxEntry("email", notification("budget")),), NOON, (("weekly", "week x"),)
@@ -23,30 +31,30 @@ GROUP = AlertGroup(
 
 
 def test_saved_group_and_cursor_are_loaded(table: DynamoTable) -> None:
-    states = DynamoAlertStates(table.client, table.name)
+    states = DynamoAlertStateStore(table.client, table.name)
     saved = states.save_group(GROUP)
-    cursor = states.save_cursor(Cursor("demo", NOON, ((NOON, 2),)))
+    cursor = states.save_cursor(EvaluationCursor("demo", NOON, ((NOON, 2),)))
     loaded = states.load("demo")
     assert (loaded.cursor, loaded.groups) == (cursor, (saved,))
     assert states.load("other").groups == ()
 
 
 def test_second_writer_of_a_version_fails(table: DynamoTable) -> None:
-    states = DynamoAlertStates(table.client, table.name)
+    states = DynamoAlertStateStore(table.client, table.name)
     first = states.save_group(GROUP)
     with pytest.raises(ConflictError):
         states.save_group(GROUP)
     states.save_group(replace(first, alerts=()))
     with pytest.raises(ConflictError):
         states.save_group(first)
-    states.save_cursor(Cursor("demo"))
+    states.save_cursor(EvaluationCursor("demo"))
     with pytest.raises(ConflictError):
-        states.save_cursor(Cursor("demo"))
+        states.save_cursor(EvaluationCursor("demo"))
 
 
 def test_empty_group_keeps_its_version_until_it_expires(table: DynamoTable) -> None:
     """A process that read the group before it was filled and emptied cannot evaluate the same hours again."""
-    states = DynamoAlertStates(table.client, table.name)
+    states = DynamoAlertStateStore(table.client, table.name)
     full = states.save_group(GROUP)
     states.save_group(replace(full, alerts=(), outbox=()))
     with pytest.raises(ConflictError):

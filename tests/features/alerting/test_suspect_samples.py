@@ -3,12 +3,12 @@
 from decimal import Decimal
 
 from gpucost.core.hours import HOUR
-from gpucost.core.metering.implausible_samples import SUSPECT
+from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, settings_with_rules
 from tests.records import line, record
 
-NOTE = f"{SUSPECT}pod team/p requests 9 of nvidia.com/gpu, and node n1 has 4; what it holds is unobserved"
+NOTE = f"{SUSPECT_PREFIX}pod team/p requests 9 of nvidia.com/gpu, and node n1 has 4; what it holds is unobserved"
 
 
 def publish(fleet: Fleet, number: int, *notes: str) -> None:
@@ -21,7 +21,7 @@ def test_suspect_samples_fire_once_and_resolve(table: DynamoTable) -> None:
     publish(fleet, 0, "utilization of 1 nodes is read off another signal")
     assert fleet.tick(1) == []
     publish(fleet, 1, NOTE, "another note")
-    fleet.service().tick(fleet.tick_message(2))
+    fleet.service().handle_tick(fleet.tick_message(2))
     (notification,) = fleet.email.notifications
     assert (notification.note, notification.figures["notes"], notification.subject.cluster) == (
         NOTE,

@@ -54,10 +54,10 @@ def month(cluster: str, days: int = DAYS) -> Iterator[HourRecord]:
 def an_hour(cluster: str, start: datetime, seed: int) -> HourRecord:
     """An hour that depends on its seed."""
     zone = "eu-central-1a"
-    large = GpuNode("n0", f"aws:///{zone}/i-0{cluster}", "p4d.24xlarge", zone=zone, physical=8, capacity_type="spot",
-                    node_pool="train", gpu_model="A100")  # fmt: skip
-    small = GpuNode("n1", f"aws:///{zone}/i-1{cluster}", "g5.xlarge", zone=zone, physical=1, node_pool="chat")
-    bare = GpuNode("n2", f"aws:///{zone}/i-2{cluster}", "g6.xlarge", physical=1)
+    large = GpuNode("n0", f"aws:///{zone}/i-0{cluster}", "p4d.24xlarge", zone=zone, physical_gpus=8,
+                    capacity_type="spot", node_pool="train", gpu_model="A100")  # fmt: skip
+    small = GpuNode("n1", f"aws:///{zone}/i-1{cluster}", "g5.xlarge", zone=zone, physical_gpus=1, node_pool="chat")
+    bare = GpuNode("n2", f"aws:///{zone}/i-2{cluster}", "g6.xlarge", physical_gpus=1)
     begin = to_epoch_ms(start)
     pods = [
         _pod(large, begin, "bu-a", f"train-{seed % 4}", 3, SEVENTH, 1 + seed % 3_599_999, Fraction(seed % 11, 11)),
@@ -97,7 +97,7 @@ def _pod(
 
 
 def _node(node: GpuNode, begin: int, pods: list[PodUsage], seed: int) -> NodeUsage:
-    total = Fraction((node.physical or 0) * HOUR_MS)
+    total = Fraction((node.physical_gpus or 0) * HOUR_MS)
     held = sum((pod.gpu_ms for pod in pods if pod.node is node), Fraction(0))
     rest, zero = total - held, Fraction(0)
     stranded, unobserved = (rest / 3, rest / 7 if seed % 5 == 0 else zero)

@@ -13,7 +13,7 @@ import pytest
 
 from devstack.aws import local_client, running_aws
 from gpucost.core.amounts import Costs, Totals
-from gpucost.core.errors import ConflictError, InvalidInputError, MessageError, SettingsMissingError, SourceError
+from gpucost.core.errors import ConflictError, InvalidInputError, InvalidMessageError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
 from gpucost.core.model import HourRecord, Line
@@ -25,7 +25,7 @@ from gpucost.features.exports.storage import DynamoExports
 from gpucost.runtime.messages import ExportDue, read_event
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.ports import Departure, StoredSettings
+from gpucost.storage.ports import ClusterDeparture, StoredSettings
 from tests.conftest import DynamoTable
 from tests.records import amount, line, record
 
@@ -42,12 +42,12 @@ class Settings:
     """A settings store with one document, or none."""
 
     text: str | None = SETTINGS
-    departed: Mapping[str, Departure] = {}
+    departed: Mapping[str, ClusterDeparture] = {}
 
     def current(self) -> StoredSettings:
         if self.text is None:
             raise SettingsMissingError("nothing was pushed")
-        return StoredSettings(1, self.text, parse_settings(self.text), "test", DAY, departed=self.departed)
+        return StoredSettings(1, self.text, parse_settings(self.text), "test", DAY, departed_clusters=self.departed)
 
 
 class Calls:
@@ -152,7 +152,7 @@ def hour(number: int, usd: str = "3", **more: Any) -> HourRecord:
 def test_last_day_of_a_removed_cluster_is_exported(environment: ExportEnvironment) -> None:
     environment.publish(hour(3))
     environment.settings.text = SETTINGS.replace("demo", "other")
-    environment.settings.departed = {"demo": Departure(DAY + 5 * HOUR, 1)}
+    environment.settings.departed = {"demo": ClusterDeparture(DAY + 5 * HOUR, 1)}
     assert [(exported_day.cluster, exported_day.day) for exported_day in environment.run().exported] == [("demo", DAY)]
 
 
@@ -192,7 +192,7 @@ def test_day_in_which_the_look_back_begins_is_exported_once(environment: ExportE
 
 def test_export_of_a_day_of_another_zone_is_refused() -> None:
     event = {"scheduled_time": "2026-11-20T03:00:00Z", "first_day": "2026-11-19T00:00:00+02:00"}
-    with pytest.raises(MessageError, match="must be the start of a UTC day"):
+    with pytest.raises(InvalidMessageError, match="must be the start of a UTC day"):
         read_event(ExportDue, event)
 
 

@@ -18,7 +18,7 @@ def look_back_of(
     look_back.memory_peaks.update(memory or {})
     for record in records:
         if record.status != "incomplete":
-            look_back.add(record.hour, map(use_of, record.lines), record.nodes, record.currency)
+            look_back.add_hour(record.hour, map(use_of, record.lines), record.nodes, record.currency)
     return look_back
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from gpucost.features.recommendations.history import Wait
+from gpucost.features.recommendations.history import PodWait
 from tests.features.recommendations.simulated_fleet import START, Load, Pool
 
 
@@ -77,10 +77,10 @@ def loads(jobs: Sequence[Job], pool: Pool, nodes: int, hours: int) -> list[Load]
     ]  # fmt: skip
 
 
-def waits(jobs: Sequence[Job], pool: Pool, nodes: int, hours: int) -> dict[datetime, list[Wait]]:
+def waits(jobs: Sequence[Job], pool: Pool, nodes: int, hours: int) -> dict[datetime, list[PodWait]]:
     """Waiting pods by day, as metrics would have shown them."""
     started = start_hours(jobs, pool, nodes)
-    waits_by_day: dict[datetime, list[Wait]] = {START + timedelta(days=day): [] for day in range(hours // 24)}
+    waits_by_day: dict[datetime, list[PodWait]] = {START + timedelta(days=day): [] for day in range(hours // 24)}
     for job in jobs:
         parts: dict[int, list[tuple[int, float]]] = {}
         for hour in range(int(job.arrives), min(hours, int(started[job.name]))):
@@ -88,7 +88,7 @@ def waits(jobs: Sequence[Job], pool: Pool, nodes: int, hours: int) -> dict[datet
             parts.setdefault(hour // 24, []).append((hour % 24, part))
         for day, day_parts in parts.items():
             pod = f"{job.name}-0"
-            wait = Wait(job.namespace, pod, pod, "nvidia.com/gpu", job.gpus, tuple(day_parts))
+            wait = PodWait(job.namespace, pod, pod, "nvidia.com/gpu", job.gpus, tuple(day_parts))
             waits_by_day[START + timedelta(days=day)].append(wait)
     return waits_by_day
 

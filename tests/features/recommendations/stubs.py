@@ -8,7 +8,7 @@ from typing import Any
 from gpucost.core.errors import MetricsUnavailableError, SourceError
 from gpucost.core.ledger import Manifest
 from gpucost.core.pricing.prices import Price
-from gpucost.features.recommendations.history import Disruption, Wait
+from gpucost.features.recommendations.history import KarpenterDisruption, PodWait
 from gpucost.features.recommendations.model import Recommendation, Review
 from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
 from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
@@ -98,7 +98,7 @@ class EmptyWaitingPods(DynamoWaitingPods):
     def __init__(self) -> None:
         pass
 
-    def waits(self, *_: object) -> dict[datetime, list[Wait]]:
+    def waits(self, *_: object) -> dict[datetime, list[PodWait]]:
         return {}
 
     def put_waits(self, *_: object) -> None:
@@ -112,7 +112,7 @@ class UnreachableKarpenter:
         assert cluster in SETTINGS.clusters
         return self
 
-    def week(self, _end: datetime) -> Disruption:
+    def week(self, _end: datetime) -> KarpenterDisruption:
         raise MetricsUnavailableError("unreachable")
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 import yaml
 
-from gpucost.features.recommendations.history import Disruption, LookBack
+from gpucost.features.recommendations.history import KarpenterDisruption, LookBack
 from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.rules.consolidation import recommend_consolidation
 from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
@@ -42,11 +42,11 @@ def test_weekly_maximum_is_reported_by_reason_and_pool(prometheus: Callable[[str
         "pricing: {source: constant, gpu_hourly_usd: 1}\n"
     )
     reader = PrometheusDisruption(settings.clusters[0])
-    assert reader.week(HOUR + 2 * timedelta(hours=1)) == Disruption(
+    assert reader.week(HOUR + 2 * timedelta(hours=1)) == KarpenterDisruption(
         {"underutilized": 3, "empty": 0},
         {("gpu", "underutilized"): 0, ("gpu", "empty"): 2, ("cpu", "underutilized"): 5},
     )
-    assert reader.week(HOUR - timedelta(days=3)) == Disruption({}, {})
+    assert reader.week(HOUR - timedelta(days=3)) == KarpenterDisruption({}, {})
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_evidence_shows_why_karpenter_kept_nodes(
     *,
     has_budget: bool,
 ) -> None:
-    look_back.disruption = Disruption(eligible, allowed)
+    look_back.disruption = KarpenterDisruption(eligible, allowed)
     (recommendation,) = recommend_consolidation(look_back)
     command = "kubectl get nodepool spread -o jsonpath='{.spec.disruption}'"
     assert recommendation.evidence.facts["Karpenter"] == reason

@@ -16,7 +16,7 @@ from devstack.prometheus import running_prometheus
 from devstack.template import REPOSITORY
 from functions.recommend import app as recommend
 from gpucost.container import Container, utc_now
-from gpucost.core.errors import ConflictError, InvalidInputError, MessageError, NotFoundError
+from gpucost.core.errors import ConflictError, InvalidInputError, InvalidMessageError, NotFoundError
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.recommendations.scenarios import WhatIfService
 from gpucost.features.recommendations.what_if import MoveToSlices
@@ -217,7 +217,7 @@ def test_second_run_changes_nothing() -> None:
 
 
 def test_invalid_event_is_rejected() -> None:
-    with pytest.raises(MessageError, match="scheduled_time"):
+    with pytest.raises(InvalidMessageError, match="scheduled_time"):
         recommend.handler({"version": 1}, Lambda(), container=Container())  # type: ignore[arg-type]  # a reduced Lambda context
     with pytest.raises(InvalidInputError, match="nowhere"):
         run(HOURS, cluster="nowhere")

@@ -13,7 +13,7 @@ from gpucost.core.ledger import Manifest
 from gpucost.core.line_use import LineUse
 from gpucost.core.model import HourRecord, Line
 from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
-from gpucost.features.recommendations.history import Disruption
+from gpucost.features.recommendations.history import KarpenterDisruption
 from gpucost.features.recommendations.look_back_reader import read_look_back
 from gpucost.features.recommendations.model import Recommendation
 from gpucost.features.recommendations.service import ReviewService
@@ -192,9 +192,9 @@ def test_schedules_are_in_the_settings_time_zone() -> None:
 class IdleKarpenter(UnreachableKarpenter):
     """Karpenter reports no eligible node."""
 
-    def week(self, end: datetime) -> Disruption:
+    def week(self, end: datetime) -> KarpenterDisruption:
         assert end == sim.START + timedelta(days=10)
-        return Disruption({"underutilized": 0}, {})
+        return KarpenterDisruption({"underutilized": 0}, {})
 
 
 def test_evidence_of_consolidation_has_karpenter_metrics() -> None:

@@ -52,7 +52,7 @@ def test_spot_price_is_the_mean_of_the_most_expensive_zone(table: DynamoTable) -
         Price("spot", "node-hour", Decimal(usd), {**applies, "zone": zone}, "USD", NOW - DAY * since)
         for zone, usd, since in (("a", "0.50", 12), ("a", "1.20", 1), ("b", "0.60", 12))
     ]
-    book.replace("spot", prices, since=NOW - DAY * 12, rated_until=NOW, now=NOW)
+    book.merge_prices("spot", prices, since=NOW - DAY * 12, rated_until=NOW, now=NOW)
     ten = node_spot_prices(book, NOW - DAY * 10, NOW)
     assert [*ten] == ["g5.xlarge"]
     assert tuple(ten["g5.xlarge"]) == pytest.approx((0.6, 0.6, 0.6)), "zone b: a costs 0.57"

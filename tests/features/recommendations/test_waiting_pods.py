@@ -8,7 +8,7 @@ import pytest
 
 from devstack.prometheus import running_prometheus
 from gpucost.core.errors import MetricsResponseError
-from gpucost.features.recommendations.history import Wait
+from gpucost.features.recommendations.history import PodWait
 from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
 from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
 from gpucost.settings_document import parse_settings
@@ -94,7 +94,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def waits(url: str) -> Callable[[datetime], list[Wait]]:
+def waits(url: str) -> Callable[[datetime], list[PodWait]]:
     settings = parse_settings(
         f'clusters: [{{name: demo, prometheus: {{url: "{url}"}}, selector: {{cluster: demo}}}}]\n'
         "pricing: {source: constant, gpu_hourly_usd: 1}\n"
@@ -102,13 +102,13 @@ def waits(url: str) -> Callable[[datetime], list[Wait]]:
     return PrometheusWaitingPods(settings.clusters[0]).waits
 
 
-def test_waits_are_read_from_metrics_across_restarts_and_replicas(waits: Callable[[datetime], list[Wait]]) -> None:
+def test_waits_are_read_from_metrics_across_restarts_and_replicas(waits: Callable[[datetime], list[PodWait]]) -> None:
     by_pod = {wait.pod: wait for wait in waits(DAY)}
     assert by_pod.keys() == {"half", "long", "slice", "night", "late"}, (
         "without pods that request no GPU or no valid number"
     )
-    assert by_pod["half"] == Wait("ns", "half", "u-half", "nvidia.com/gpu", 3, ((1, 0.5),)), "2 + 1 > 2"
-    assert by_pod["slice"] == Wait("ns", "slice", "u-slice", "nvidia.com/mig-1g.10gb", 1, ((20, 1.0),))
+    assert by_pod["half"] == PodWait("ns", "half", "u-half", "nvidia.com/gpu", 3, ((1, 0.5),)), "2 + 1 > 2"
+    assert by_pod["slice"] == PodWait("ns", "slice", "u-slice", "nvidia.com/mig-1g.10gb", 1, ((20, 1.0),))
     assert by_pod["night"].hours == ((0, 0.5),)
     assert by_pod["late"].hours == ((23, 0.5),)
     long = dict(by_pod["long"].hours)
@@ -117,7 +117,9 @@ def test_waits_are_read_from_metrics_across_restarts_and_replicas(waits: Callabl
     )
 
 
-def test_day_without_scrapes_is_an_error_and_not_a_day_without_waits(waits: Callable[[datetime], list[Wait]]) -> None:
+def test_day_without_scrapes_is_an_error_and_not_a_day_without_waits(
+    waits: Callable[[datetime], list[PodWait]],
+) -> None:
     with pytest.raises(MetricsResponseError, match="kube_node_info"):
         waits(DAY + timedelta(days=5))
     (late,) = waits(DAY - timedelta(days=1))
@@ -127,7 +129,8 @@ def test_day_without_scrapes_is_an_error_and_not_a_day_without_waits(waits: Call
 def test_stored_days_are_read_back_unchanged(table: DynamoTable) -> None:
     store = DynamoWaitingPods(table.client, table.name)
     day_waits = [
-        Wait("ns", f"p{index}", f"u{index}", "nvidia.com/gpu", index + 1, ((3, 0.25), (4, 1.0))) for index in range(3)
+        PodWait("ns", f"p{index}", f"u{index}", "nvidia.com/gpu", index + 1, ((3, 0.25), (4, 1.0)))
+        for index in range(3)
     ]
     until = datetime.now(UTC) + timedelta(days=1)
     store.put_waits("demo", DAY, day_waits, until)

@@ -10,7 +10,7 @@ from gpucost.core.errors import AccessDeniedError
 RequiredRole = Literal["public", "bu", "viewer", "admin"]
 """The role that a route requires: none, a role for at least one business unit, for all of them, or `admin`."""
 
-BU_PREFIX = "bu:"
+BUSINESS_UNIT_ROLE_PREFIX = "bu:"
 _ASSUMED_ROLE = re.compile(r"arn:(aws[a-z-]*):sts::(\d{12}):assumed-role/([^/]+)/[^/]+")
 _ROLE_OR_USER = re.compile(r"arn:(aws[a-z-]*):iam::(\d{12}):(role|user)/(?:[^/]+/)*([^/]+)")
 
@@ -19,18 +19,18 @@ _ROLE_OR_USER = re.compile(r"arn:(aws[a-z-]*):iam::(\d{12}):(role|user)/(?:[^/]+
 class Scope:
     """The data that one caller may read."""
 
-    units: frozenset[str] | None
+    business_units: frozenset[str] | None
     """The business units; None grants the whole fleet, idle capacity included."""
     is_admin: bool = False
 
     @property
     def is_fleet(self) -> bool:
         """Whether the caller may see the whole fleet."""
-        return self.units is None
+        return self.business_units is None
 
     def covers(self, business_unit: str) -> bool:
         """Whether the caller may see a business unit."""
-        return self.units is None or business_unit in self.units
+        return self.business_units is None or business_unit in self.business_units
 
     def require(self, business_unit: str) -> None:
         """Raise unless the scope covers a business unit; whether the unit exists makes no difference.
@@ -58,7 +58,7 @@ def scope_of_roles(roles: Iterable[str]) -> Scope | None:
         return None
     if distinct_roles & {"admin", "viewer"}:
         return Scope(None, is_admin="admin" in distinct_roles)
-    return Scope(frozenset(role.removeprefix(BU_PREFIX) for role in distinct_roles))
+    return Scope(frozenset(role.removeprefix(BUSINESS_UNIT_ROLE_PREFIX) for role in distinct_roles))
 
 
 @dataclass(frozen=True, slots=True)

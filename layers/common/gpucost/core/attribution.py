@@ -6,13 +6,13 @@ from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 
-from gpucost.core.metering.implausible_samples import MAX_AMOUNT, MAX_UNITS, SUSPECT
+from gpucost.core.metering.implausible_samples import MAX_AMOUNT, MAX_UNITS, SUSPECT_PREFIX
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import Usage
 from gpucost.core.model import HourRecord
 from gpucost.core.pricing.node_prices import Pricing
 from gpucost.core.pricing.rating import rate_usage
-from gpucost.core.shared_units import DistributionPolicy, distribute_lines
+from gpucost.core.shared_business_units import DistributionPolicy, distribute_lines
 
 _WILDCARDS = frozenset("*?[")
 
@@ -34,7 +34,9 @@ class BusinessUnit:
 
     def matches_labels(self, pod: PodObservation) -> bool:
         """Whether the labels of a pod or of its namespace match."""
-        return _has_all(pod.namespace_labels, self.namespace_labels) or _has_all(pod.labels, self.pod_labels)
+        return _has_all_labels(pod.namespace_labels, self.namespace_labels) or _has_all_labels(
+            pod.labels, self.pod_labels
+        )
 
 
 class BusinessUnitMatcher:
@@ -72,7 +74,7 @@ class BusinessUnitMatcher:
         return self._index_by_namespace[namespace]
 
 
-def units_at(units: Sequence[BusinessUnit], hour: datetime) -> list[BusinessUnit]:
+def business_units_at(units: Sequence[BusinessUnit], hour: datetime) -> list[BusinessUnit]:
     """Return the entries that apply in an hour, in their order: for each name the latest that has begun."""
     begun = [unit for unit in units if unit.since is None or unit.since <= hour]
     latest: dict[str, BusinessUnit] = {}
@@ -101,20 +103,20 @@ def attribute(usage: Usage, rules: AttributionRules) -> HourRecord:
     The hour is *incomplete* and has no figures where a source's coverage is too low. It is *provisional* where a node
     has no price, or a price that a preferred source will replace.
     """
-    shortfall = _shortfall(usage, rules)
+    shortfall = _coverage_shortfalls(usage, rules)
     if shortfall:
         notes = (*shortfall, *usage.notes)
         return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=notes)
     if any(pod.units > MAX_UNITS for pod in usage.pods):
         return _implausible_record(usage, usage.notes)
     try:
-        return _rated(usage, rules)
+        return _rated_record(usage, rules)
     except ArithmeticError:  # an amount has more digits than the precision allows
         return _implausible_record(usage, usage.notes)
 
 
-def _rated(usage: Usage, rules: AttributionRules) -> HourRecord:
-    units = units_at(rules.business_units, usage.hour)
+def _rated_record(usage: Usage, rules: AttributionRules) -> HourRecord:
+    units = business_units_at(rules.business_units, usage.hour)
     matcher = BusinessUnitMatcher(units)
 
     def charge_to(pod: PodObservation) -> tuple[str, dict[str, str]]:
@@ -129,11 +131,11 @@ def _rated(usage: Usage, rules: AttributionRules) -> HourRecord:
 
 
 def _implausible_record(usage: Usage, notes: Sequence[str]) -> HourRecord:
-    note = f"{SUSPECT}figures exceed {MAX_AMOUNT:,} USD or GPU-hours, so the hour has none"
+    note = f"{SUSPECT_PREFIX}figures exceed {MAX_AMOUNT:,} USD or GPU-hours, so the hour has none"
     return HourRecord(usage.cluster, usage.hour, "incomplete", usage.coverage, None, notes=(note, *notes))
 
 
-def _shortfall(usage: Usage, rules: AttributionRules) -> list[str]:
+def _coverage_shortfalls(usage: Usage, rules: AttributionRules) -> list[str]:
     shortfalls = []
     if not usage.coverage.allocation or usage.coverage.allocation < rules.min_allocation_coverage:
         shortfalls.append(_coverage_note("allocation", usage.coverage.allocation, rules.min_allocation_coverage))
@@ -149,5 +151,5 @@ def _coverage_note(source: str, coverage: Decimal, minimum: Decimal) -> str:
     return f"coverage of {source} is {coverage:.1%}, below the minimum of {minimum:.1%} in the settings"
 
 
-def _has_all(labels: Mapping[str, str], required: Mapping[str, str]) -> bool:
+def _has_all_labels(labels: Mapping[str, str], required: Mapping[str, str]) -> bool:
     return bool(required) and all(labels.get(name) == value for name, value in required.items())

@@ -4,14 +4,14 @@ GpuCostError
 ├── InvalidInputError        invalid input: names the value, and what is allowed           (exit 2, HTTP 400)
 │   ├── ParameterError       one parameter of a request: which one, and what is allowed
 │   ├── SettingsError        a settings document that does not validate
-│   └── MessageError         an event or message that does not fit its model → dead-letter queue with the reason
+│   └── InvalidMessageError  an event or message that does not fit its model → dead-letter queue with the reason
 ├── AccessDeniedError        the caller lacks a permission: says which one                  (HTTP 403)
 ├── NotFoundError            the requested resource does not exist                          (HTTP 404)
 ├── SettingsMissingError     no settings have been pushed yet
 ├── ConflictError            another writer was first                                       (HTTP 409)
 └── SourceError              a data source failed                                           (exit 1, HTTP 502)
     ├── CredentialsError           no AWS credentials, or they cannot be used
-    ├── ExpiredError               the data has expired: a retry does not help
+    ├── DataExpiredError           the data has expired: a retry does not help
     ├── IntegrityError             stored data is unreadable or missing: names the item
     ├── MetricsUnavailableError    unreachable, timed out, throttled, 5xx: a retry may help
     └── MetricsResponseError       an unusable response: rejected query, not JSON, truncated, warnings
@@ -41,7 +41,7 @@ class SettingsError(InvalidInputError):
     """A settings document does not validate."""
 
 
-class MessageError(InvalidInputError):
+class InvalidMessageError(InvalidInputError):
     """An event or message does not match its model."""
 
 
@@ -69,7 +69,7 @@ class CredentialsError(SourceError):
     """There are no AWS credentials, or they cannot be used."""
 
 
-class ExpiredError(SourceError):
+class DataExpiredError(SourceError):
     """The requested data has expired; a retry does not help."""
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import median_low
 
-NEIGHBORS = 3
+NEIGHBOR_DISTANCES = 3
 """How many distances on either side of a scrape determine its scrape interval.
 
 The median of so many ignores a gap and follows a change of the interval.
@@ -56,11 +56,12 @@ class Scrapes:
         if self._is_steady:
             return (median_low(distances),) * len(distances)
         return [
-            median_low(distances[max(0, index - NEIGHBORS) : index + NEIGHBORS + 1]) for index in range(len(distances))
+            median_low(distances[max(0, index - NEIGHBOR_DISTANCES) : index + NEIGHBOR_DISTANCES + 1])
+            for index in range(len(distances))
         ]
 
     @property
-    def has_interval(self) -> bool:
+    def has_two_scrapes(self) -> bool:
         """Whether there are at least two scrapes, so that the scrape interval can be determined."""
         return len(self.times) > 1
 

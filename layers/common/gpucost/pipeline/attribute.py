@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
 from gpucost.core.errors import (
     ConflictError,
-    ExpiredError,
+    DataExpiredError,
     HoursTooLargeError,
     InvalidInputError,
     MetricsTooLargeError,
@@ -32,17 +32,17 @@ from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.pipeline.pricing import Pricer, pricing_of
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.gc_control import gc_paused
-from gpucost.runtime.messages import HourPublished, HoursDue, Origin
+from gpucost.runtime.messages import AttributionOrigin, HourPublished, HoursDue
 from gpucost.runtime.messaging import MessageBus
 from gpucost.runtime.observability import logger, tally
-from gpucost.settings import ClusterSettings, Settings
+from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 if TYPE_CHECKING:
     from gpucost.sources.prometheus.reader import PrometheusReader
 
-MetricsReaders = Callable[[ClusterSettings, Settings, Deadline | None], "PrometheusReader"]
+MetricsReaders = Callable[[ClusterSettings, CoreSettings, Deadline | None], "PrometheusReader"]
 """Creates the reader of a cluster's metrics; the deadline applies to all of its queries together."""
 
 AMP_RETENTION = timedelta(days=150)
@@ -76,7 +76,7 @@ class _Attempt:
 
     reader: "PrometheusReader"
     cluster: ClusterSettings
-    settings: Settings
+    settings: CoreSettings
     now: datetime
     message: HoursDue
 
@@ -123,7 +123,7 @@ class AttributeService:
                 f"cluster {message.cluster!r} is not in version {message.settings_version} of the settings"
             )
         now = self._clock()
-        versions = {hour: self._ledger.newest_version(cluster.name, hour) for hour in message.starts()}
+        versions = {hour: self._ledger.newest_version(cluster.name, hour) for hour in message.hour_starts()}
         hours_to_attribute = [hour for hour, manifest in versions.items() if _needs_attempt(manifest, message, now)]
         reader = self._readers(cluster, settings, deadline)
         attempt = _Attempt(reader, cluster, settings, now, message)
@@ -141,7 +141,7 @@ class AttributeService:
         if self._limits is not None:
             with_figures = [result.manifest.hour for result in results if result.manifest.status != "incomplete"]
             self._limits.record(cluster, settings, with_figures, now, deadline)
-        roll_up(self._rollups, cluster.name, message.starts(), now, settings.retention.periods())
+        roll_up(self._rollups, cluster.name, message.hour_starts(), now, settings.retention.periods())
         return results
 
     def _rate(self, attempt: "_Attempt", hours: Sequence[datetime]) -> list[AttributedHour]:
@@ -173,10 +173,10 @@ class AttributeService:
     def _send_to_dead_letter_queue(self, message: HoursDue, hours: Sequence[datetime], error: Exception) -> None:
         """Keep an hour that fails because of a bug, so that `gpucost hours redrive` can send it again after the fix."""
         logger.exception("an hour was sent to the dead-letter queue", hour=hours[0])
-        for single in message.singles():
+        for single in message.split_by_hour():
             if single.first_hour in hours:
                 letter = single.model_copy(update={"force": True})
-                self._bus.dead_letter(letter.model_dump_json(), f"{type(error).__name__}: {error}")
+                self._bus.send_to_dead_letter_queue(letter.model_dump_json(), f"{type(error).__name__}: {error}")
 
     def _publish(
         self,
@@ -226,14 +226,14 @@ def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: date
         for day in [days[0] - DAY, *days]:
             try:
                 rollups.roll_up(cluster, day, now, retention)
-            except ExpiredError as error:
+            except DataExpiredError as error:
                 logger.warning("a day's rollups were not updated", cluster=cluster, day=day, reason=str(error))
 
 
 def attribute_hours(
     reader: "PrometheusReader",
     cluster: ClusterSettings,
-    settings: Settings,
+    settings: CoreSettings,
     hours: Sequence[datetime],
     *,
     now: datetime,
@@ -249,7 +249,7 @@ def attribute_hours(
 def meter_and_rate(
     reader: "PrometheusReader",
     cluster: ClusterSettings,
-    settings: Settings,
+    settings: CoreSettings,
     hours: Sequence[datetime],
     *,
     now: datetime,
@@ -327,7 +327,7 @@ def check_retention(hour: datetime, cluster: ClusterSettings, reader: "Prometheu
         )
 
 
-def attribution_rules(settings: Settings, pricing: Pricing) -> AttributionRules:
+def attribution_rules(settings: CoreSettings, pricing: Pricing) -> AttributionRules:
     """Build the rules of attribution from the settings and the prices."""
     return AttributionRules(
         pricing=pricing,
@@ -338,7 +338,7 @@ def attribution_rules(settings: Settings, pricing: Pricing) -> AttributionRules:
     )
 
 
-def business_units(settings: Settings) -> tuple[BusinessUnit, ...]:
+def business_units(settings: CoreSettings) -> tuple[BusinessUnit, ...]:
     """Return the business units of the settings, in order, with labels as metrics name them; future ones included."""
     return tuple(
         BusinessUnit(
@@ -371,7 +371,7 @@ def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: Exceptio
     return [AttributedHour(HourRecord(cluster.name, hour, "incomplete", None, None, notes=(reason,))) for hour in hours]
 
 
-def publish_hour_published(bus: MessageBus, manifest: Manifest, origin: Origin, correlation_id: str) -> None:
+def publish_hour_published(bus: MessageBus, manifest: Manifest, origin: AttributionOrigin, correlation_id: str) -> None:
     """Publish the event that a new version of an hour is current. Pending adjustments change no figure and have none.
 
     Raises:

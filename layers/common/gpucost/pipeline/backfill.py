@@ -209,7 +209,7 @@ class Backfill:
 
     def _unfinished(self, done: Container[tuple[str, datetime]]) -> int:
         """Return how many of the sent messages have hours that are not done."""
-        return sum(any((message.cluster, hour) not in done for hour in message.starts()) for message in self._sent)
+        return sum(any((message.cluster, hour) not in done for hour in message.hour_starts()) for message in self._sent)
 
     def _newest_versions(self, cluster: str) -> dict[datetime, Manifest]:
         if not self._hours:

@@ -7,7 +7,14 @@ from datetime import datetime, timedelta
 from gpucost.core.errors import SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour, month_of
 from gpucost.core.ledger import Manifest, due_hours
-from gpucost.runtime.messages import MAX_HOURS_PER_MESSAGE, ClusterState, HoursDue, Origin, ScheduledTick, Tick
+from gpucost.runtime.messages import (
+    MAX_HOURS_PER_MESSAGE,
+    AttributionOrigin,
+    ClusterState,
+    HoursDue,
+    ScheduledTick,
+    Tick,
+)
 from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.hour_versions import HourVersions
 from gpucost.storage.ledger import Ledger
@@ -51,7 +58,7 @@ class DueHours:
 
     manifests: Sequence[Manifest]
     """Of the checked hours that the schedule requested."""
-    by_origin: Mapping[Origin, Sequence[datetime]]
+    by_origin: Mapping[AttributionOrigin, Sequence[datetime]]
     """In order, by the queue that they go to: hours that a backfill requested are retried in the backfill queue."""
     previous: Mapping[datetime, Manifest] = field(default_factory=dict)
     """Manifests of hours that were tried before."""
@@ -153,14 +160,14 @@ def _clusters(stored: StoredSettings, newest: datetime, search_period: timedelta
     """Yield the clusters of the settings, then those that left them within the search period."""
     for cluster in stored.settings.clusters:
         yield _Cluster(cluster.name, stored.version, stored.pushed_at, newest)
-    for name, departure in stored.departed.items():
+    for name, departure in stored.departed_clusters.items():
         last = floor_hour(departure.left_at)
         if last > newest - search_period:
-            yield _Cluster(name, departure.version, departure.left_at, min(last, newest), has_left=True)
+            yield _Cluster(name, departure.last_settings_version, departure.left_at, min(last, newest), has_left=True)
 
 
 def due_messages(
-    cluster: str, hours: Sequence[datetime], *, settings_version: int, origin: Origin, correlation_id: str
+    cluster: str, hours: Sequence[datetime], *, settings_version: int, origin: AttributionOrigin, correlation_id: str
 ) -> list[HoursDue]:
     """Build the messages for hours of one cluster, each with at most 24 consecutive hours.
 

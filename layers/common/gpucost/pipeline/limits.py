@@ -8,7 +8,7 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, consecutive_runs
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.observability import logger
-from gpucost.settings import ClusterSettings, Settings
+from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.storage.limits import LimitsStore
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class LimitsRecorder:
     def record(
         self,
         cluster: ClusterSettings,
-        settings: Settings,
+        settings: CoreSettings,
         hours: Sequence[datetime],
         now: datetime,
         deadline: Deadline | None = None,

@@ -146,7 +146,7 @@ class MonthService:
         missing = waiting = provisional = 0
         stored = self._settings_store.current()
         for cluster in stored.clusters(start):
-            departure = stored.departed.get(cluster)
+            departure = stored.departed_clusters.get(cluster)
             until = end if departure is None else min(end, floor_hour(departure.left_at) + HOUR)
             manifests = self._ledger.manifests(cluster, start, until)
             if departure is not None and all(manifest.status == "incomplete" for manifest in manifests):

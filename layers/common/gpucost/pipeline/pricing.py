@@ -12,7 +12,7 @@ from gpucost.core.pricing.instance_shapes import BUILT_IN_SHAPES
 from gpucost.core.pricing.node_prices import Pricing
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, custom_policy
 from gpucost.core.pricing.prices import Discount, Price, PriceBook, PriceUnit
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.settings.pricing import CustomSplit, DiscountSettings, PricingSettings, RateSettings
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.price_book import PriceStore
@@ -30,7 +30,7 @@ class Pricer:
         self._prices = prices
         self._bills = bills
 
-    def of_hours(self, settings: Settings, hours: Sequence[datetime]) -> dict[datetime, Pricing]:
+    def of_hours(self, settings: CoreSettings, hours: Sequence[datetime]) -> dict[datetime, Pricing]:
         """Return the prices in force in each hour; the hours are at most 35 days apart. Needs a few requests.
 
         Raises:
@@ -54,7 +54,7 @@ class Pricer:
 
 
 def pricing_of(
-    settings: Settings,
+    settings: CoreSettings,
     fetched: Iterable[Price] = (),
     shapes: Mapping[str, InstanceShape] | None = None,
 ) -> Pricing:
@@ -86,10 +86,10 @@ def pricing_of(
     return Pricing(
         book=PriceBook([*fetched, *prices], [_discount(discount) for discount in section.discounts]),
         sources=section.ordered_sources,
-        policy=policy_of(section),
-        shapes={**BUILT_IN_SHAPES, **(shapes or {})},
+        split_policy=policy_of(section),
+        instance_shapes={**BUILT_IN_SHAPES, **(shapes or {})},
         currency=section.currency,
-        blocks=blocks,
+        capacity_blocks=blocks,
     )
 
 
@@ -107,14 +107,14 @@ def _rate(rate: RateSettings, currency: str) -> Price:
         unit, amount = "gpu-hour", rate.gpu_hourly_usd
     elif rate.node_hourly_usd is not None:
         unit, amount = "node-hour", rate.node_hourly_usd
-    return Price("rates", unit, amount, rate.applies_to(), currency, rate.since, rate.until)
+    return Price("rates", unit, amount, rate.attribute_patterns(), currency, rate.since, rate.until)
 
 
 def _discount(discount: DiscountSettings) -> Discount:
     return Discount(
         factor=1 - discount.percent / 100,
         sources=frozenset(discount.sources),
-        applies_to=discount.applies_to(),
+        applies_to=discount.attribute_patterns(),
         valid_from=discount.since,
         valid_to=discount.until,
     )

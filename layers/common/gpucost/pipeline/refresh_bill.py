@@ -17,7 +17,7 @@ from gpucost.core.pricing.bill_lines import (
     instances_with_mixed_currencies,
     split_by_hour,
 )
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.settings.bill import CurSettings
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ports import Clock
@@ -72,7 +72,7 @@ class BillService:
         self._node_pools = node_pools
         self._clock = clock
 
-    def refresh(self, settings: Settings, months: Sequence[datetime] = ()) -> BillRefresh:
+    def refresh(self, settings: CoreSettings, months: Sequence[datetime] = ()) -> BillRefresh:
         """Read the months whose bill may still change, and store what changed. Safe to repeat after a crash.
 
         Args:
@@ -89,7 +89,7 @@ class BillService:
         refreshed = BillRefresh()
         reader = self._readers(cur)
         for month in months or self._open_months(cur):
-            refreshed = self._read(reader, month, cur, cur.cluster_of_unused(clusters), refreshed)
+            refreshed = self._read(reader, month, cur, cur.cluster_of_unused_commitments(clusters), refreshed)
         return refreshed
 
     def _open_months(self, cur: CurSettings) -> list[datetime]:
@@ -128,7 +128,7 @@ class BillService:
         if not counter.lines:
             return replace(so_far, months=months, empty_months=(*so_far.empty_months, month), bytes_scanned=scanned)
         is_closed = counter.are_final and end <= self._clock()
-        self._store.mark(month, is_closed=is_closed)
+        self._store.record_month(month, is_closed=is_closed)
         return BillRefresh(
             months=months,
             empty_months=so_far.empty_months,

@@ -13,7 +13,7 @@ from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.pricing.prices import SPOT_VALID_FOR, OperatingSystem, Price, region_of, region_of_zone_id
 from gpucost.pipeline.refresh_bill import BillService
 from gpucost.runtime.messages import PricesDue
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.price_types import PriceUpdate
@@ -143,7 +143,7 @@ class PricesService:
         return result
 
     def _refresh_spot(
-        self, settings: Settings, in_use: InUse, newest_hour: datetime | None, result: RefreshResult
+        self, settings: CoreSettings, in_use: InUse, newest_hour: datetime | None, result: RefreshResult
     ) -> None:
         systems = settings.pricing.operating_systems
         stored = self._book.newest("spot")
@@ -152,7 +152,7 @@ class PricesService:
             for since, requested in _spot_requests(stored, region, types, systems, self._clock()):
                 now = self._clock()
                 prices = self._spot.fetch(region, requested, systems, since=since, now=now)
-                update = self._book.replace(
+                update = self._book.merge_prices(
                     "spot", prices, since=since, rated_until=_rated_until(now, newest_hour), now=now
                 )
                 # A type without spot capacity in a region has no price history, so no type counts as unknown.
@@ -161,7 +161,7 @@ class PricesService:
         self._each_region("spot", in_use, refresh_region, result)
 
     def _refresh_on_demand(
-        self, settings: Settings, in_use: InUse, newest_hour: datetime | None, result: RefreshResult
+        self, settings: CoreSettings, in_use: InUse, newest_hour: datetime | None, result: RefreshResult
     ) -> None:
         section = settings.pricing
 
@@ -170,7 +170,7 @@ class PricesService:
             prices = self._price_list.fetch(
                 region, types, section.operating_systems, tenancy=section.on_demand.tenancy, now=now
             )
-            update = self._book.replace("on-demand", prices, rated_until=_rated_until(now, newest_hour), now=now)
+            update = self._book.merge_prices("on-demand", prices, rated_until=_rated_until(now, newest_hour), now=now)
             yield update, {price.applies_to["instance_type"] for price in prices}
 
         self._each_region("on-demand", in_use, refresh_region, result)
@@ -184,7 +184,7 @@ class PricesService:
 
         self._each_region("shapes", in_use, refresh_region, result)
 
-    def _refresh_bill(self, settings: Settings, due: PricesDue, result: RefreshResult) -> None:
+    def _refresh_bill(self, settings: CoreSettings, due: PricesDue, result: RefreshResult) -> None:
         try:
             refreshed = self._bill.refresh(
                 settings, [datetime.fromisoformat(f"{month}-01T00:00:00Z") for month in due.months]
@@ -211,7 +211,7 @@ class PricesService:
             listed: set[str] = set()
             try:
                 for update, names in refresh_region(region, types):
-                    prices += update.prices
+                    prices += update.changed_count
                     changes += len(update.changes)
                     listed |= names
             except (SourceError, ConflictError) as error:  # a failing region delays only itself
@@ -220,7 +220,7 @@ class PricesService:
             unknown += [f"{region} {name}" for name in sorted(set(types) - listed)]
         result.refreshed.append(SourceRefresh(source, prices, changes, tuple(unknown)))
 
-    def _in_use(self, settings: Settings) -> tuple[dict[str, set[str]], datetime | None]:
+    def _in_use(self, settings: CoreSettings) -> tuple[dict[str, set[str]], datetime | None]:
         """Return the instance types in use, by region, in each cluster's newest hour, and the newest of these hours."""
         now = self._clock()
         in_use: dict[str, set[str]] = {}

@@ -41,7 +41,7 @@ class RepricingService:
         Raises:
             SourceError: the ledger or the queue failed; pending changes are sent again next time.
         """
-        changes, arrivals = self._prices.pending_changes(), self._bills.changes()
+        changes, arrivals = self._prices.pending_changes(), self._bills.pending_changes()
         if not changes and not arrivals:
             return 0
         try:
@@ -56,7 +56,7 @@ class RepricingService:
             for cluster in _matching_clusters(change, clusters):
                 hours = self._published(cluster, start, change.end, only_provisional=change.source == "shapes")
                 sent += self._send(cluster, hours, change.reason, correlation_id)
-            if change.at + SETTLE_DELAY <= now:
+            if change.changed_at + SETTLE_DELAY <= now:
                 self._prices.settle(change.id, now=now)
         for arrival in arrivals:
             reason = f"the bill of {min(arrival.hours):%Y-%m-%d} is new or changed"
@@ -64,7 +64,7 @@ class RepricingService:
                 published = self._published(cluster, min(arrival.hours), max(arrival.hours) + HOUR)
                 hours = [hour for hour in published if hour in arrival.hours]
                 sent += self._send(cluster, hours, reason, correlation_id)
-            if arrival.at + SETTLE_DELAY <= now:
+            if arrival.stored_at + SETTLE_DELAY <= now:
                 self._bills.settle(arrival)
         return sent
 

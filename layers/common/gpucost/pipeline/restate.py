@@ -49,19 +49,19 @@ class RestateService:
         settings_version = None
         if message.settings_version is not None:
             stored = self._settings_store.version(message.settings_version)
-            if stored.settings.cluster(message.cluster) is None and message.cluster not in stored.departed:
+            if stored.settings.cluster(message.cluster) is None and message.cluster not in stored.departed_clusters:
                 raise InvalidInputError(
                     f"cluster {message.cluster!r} is not in version {message.settings_version} of the settings"
                 )
             # At least the newest version, so that a late or repeated message does not apply older settings again.
             settings_version = max(stored.version, self._settings_store.newest().version)
         results = []
-        for hour in message.starts():
+        for hour in message.hour_starts():
             result = self._restate(message, hour, settings_version)
             if result is not None:
                 publish_hour_published(self._bus, result.manifest, message.origin, message.correlation_id)
                 results.append(result)
-        roll_up(self._rollups, message.cluster, message.starts(), self._clock(), self._retention())
+        roll_up(self._rollups, message.cluster, message.hour_starts(), self._clock(), self._retention())
         return results
 
     def _restate(self, message: HoursToRestate, hour: datetime, settings_version: int | None) -> HourResult | None:
@@ -88,9 +88,11 @@ class RestateService:
             return None
         stored = self._settings_store.version(version)
         pricing_settings = stored.settings
-        if pricing_settings.cluster(manifest.cluster) is None and manifest.cluster in stored.departed:
+        if pricing_settings.cluster(manifest.cluster) is None and manifest.cluster in stored.departed_clusters:
             # Business units are those of the new settings. Prices are those of the last settings with the cluster.
-            pricing_settings = self._settings_store.version(stored.departed[manifest.cluster].version).settings
+            pricing_settings = self._settings_store.version(
+                stored.departed_clusters[manifest.cluster].last_settings_version
+            ).settings
         prices = self._pricer.of_hours(pricing_settings, [manifest.hour])
         record = attribute(usage, attribution_rules(stored.settings, prices[manifest.hour]))
         is_unchanged = content_digest(record) == manifest.digest and version == manifest.settings_version

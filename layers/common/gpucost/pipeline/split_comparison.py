@@ -76,7 +76,7 @@ class SplitComparison:
                 settings = self._settings_store.version(manifest.settings_version).settings
                 rules = attribution_rules(settings, self._pricer.of_hours(settings, [manifest.hour])[manifest.hour])
                 for name, policy in policies.items():
-                    record = attribute(usage, replace(rules, pricing=replace(rules.pricing, policy=policy)))
+                    record = attribute(usage, replace(rules, pricing=replace(rules.pricing, split_policy=policy)))
                     sums[name].add(record)
                     sums[name].notes |= dict.fromkeys(note for note in record.notes if note not in usage.notes)
         return list(sums.values())

@@ -37,7 +37,7 @@ class AccessPolicy:
                 "a bearer token grants no access without roles, and the settings have no access section. "
                 + _HOW_TO_GET_A_ROLE
             )
-        scope = scope_of_roles(role for grant in grants if grant.is_for(caller) for role in grant.roles)
+        scope = scope_of_roles(role for grant in grants if grant.applies_to(caller) for role in grant.roles)
         if scope is None:
             is_iam = isinstance(caller, IamCaller)
             reason = "your IAM user or role has no role" if is_iam else "none of your token's claims has a role"

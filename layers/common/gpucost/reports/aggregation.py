@@ -99,10 +99,10 @@ def plan_reads(query: CostQuery, scope: Scope = FULL_ACCESS) -> ReadPlan:
 
 def _selected_units(query: CostQuery, scope: Scope) -> tuple[str, ...] | None:
     """Return the business units that have to be read; None if all have to be, or if there are too many."""
-    if scope.units is None and query.idle.startswith("shared"):
+    if scope.business_units is None and query.idle.startswith("shared"):
         return None  # each unit's share of idle costs depends on all units
     requested_units = tuple(unit for unit in query.restricted_to_units() or () if scope.covers(unit))
-    units = requested_units or tuple(sorted(scope.units or ()))
+    units = requested_units or tuple(sorted(scope.business_units or ()))
     return units if 0 < len(units) <= MAX_SELECTED_UNITS else None
 
 

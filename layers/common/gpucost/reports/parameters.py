@@ -10,7 +10,7 @@ from gpucost.core.query.cost_query import MAX_PAGE_SIZE, CostQuery, IdlePolicy, 
 from gpucost.core.query.dimensions import parse_group_by
 from gpucost.core.query.filters import parse_filter, parse_label_filters
 from gpucost.core.query.periods import Granularity, check_length, parse_period
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.storage.ports import StoredSettings
 
 
@@ -32,7 +32,7 @@ class QueryParameters:
     cursor: str | None = None
 
 
-def parse_cost_query(parameters: QueryParameters, settings: Settings, now: datetime) -> CostQuery:
+def parse_cost_query(parameters: QueryParameters, settings: CoreSettings, now: datetime) -> CostQuery:
     """Parse and check the parameters.
 
     Raises:

@@ -69,7 +69,9 @@ class _ScopedHours:
         if business_unit is not None:
             self.scope.require(business_unit)
             return self.ledger.lines_of(manifest, business_unit)
-        return [line for unit in sorted(self.scope.units or ()) for line in self.ledger.lines_of(manifest, unit)]
+        return [
+            line for unit in sorted(self.scope.business_units or ()) for line in self.ledger.lines_of(manifest, unit)
+        ]
 
     def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         _deny()

@@ -213,7 +213,7 @@ class ReportService:
         clusters = self._clusters(parameters, query.period, scope)
         if parameters.cursor is not None:
             check_cursor(parameters.cursor)
-        visible_units = None if scope.units is None else sorted(scope.units)
+        visible_units = None if scope.business_units is None else sorted(scope.business_units)
         line_reports = LineReports(scoped_hours(self._ledger, scope))
         return query.period, line_reports.page(query, clusters, visible_units, parameters.cursor)
 
@@ -275,7 +275,7 @@ class ReportService:
         report_name: str = "",
         include_row: Callable[[Row], bool] | None = None,
     ) -> CostReport:
-        visible_units = None if scope.units is None else sorted(scope.units)
+        visible_units = None if scope.business_units is None else sorted(scope.business_units)
         etag = fingerprint(f"{query.canonical_text()} {list(clusters)} {visible_units} {report_name}", totals.versions)
         offset = read_cursor(cursor, etag)
         currency = totals.currency(self._settings_store.current().settings.pricing.currency)

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     import boto3
     from botocore.config import Config
 
-CONNECT_SECONDS = 3
-READ_SECONDS = 20
-ATTEMPTS = 4
+CONNECT_TIMEOUT_SECONDS = 3
+READ_TIMEOUT_SECONDS = 20
+MAX_ATTEMPTS = 4
 
 _profile: str | None = None
 
@@ -61,9 +61,9 @@ class AwsClients:
         key = service, region
         if key not in self._clients:
             # The type stubs need the service's name as a literal.
-            self._clients[key] = self.session.client(service, region_name=region, config=config())  # type: ignore[call-overload]
+            self._clients[key] = self.session.client(service, region_name=region, config=client_config())  # type: ignore[call-overload]
             if service == "dynamodb":
-                tally_capacity_units(self._clients[key])
+                register_capacity_unit_hooks(self._clients[key])
         return self._clients[key]
 
     @cached_property
@@ -78,16 +78,18 @@ class AwsClients:
         regional = Config(
             signature_version="s3v4", s3={"addressing_style": "virtual", "us_east_1_regional_endpoint": "regional"}
         )
-        return self.session.client("s3", config=config().merge(regional))
+        return self.session.client("s3", config=client_config().merge(regional))
 
-    def in_role(self, service: str, *, region: str | None, role_arn: str | None, external_id: str | None = None) -> Any:
+    def client_in_role(
+        self, service: str, *, region: str | None, role_arn: str | None, external_id: str | None = None
+    ) -> Any:
         """Create a client in another region or with another role. Its credentials last an hour, so it is not kept.
 
         Raises:
             SourceError: the role cannot be assumed.
         """
         credentials = self._assume_role(role_arn, external_id) if role_arn else {}
-        return self.session.client(service, region_name=region, config=config(), **credentials)  # type: ignore[call-overload]
+        return self.session.client(service, region_name=region, config=client_config(), **credentials)  # type: ignore[call-overload]
 
     def _assume_role(self, role_arn: str, external_id: str | None) -> dict[str, str]:
         """Assume a role and return its temporary credentials as arguments of a client."""
@@ -107,14 +109,14 @@ class AwsClients:
         }
 
 
-def tally_capacity_units(dynamodb: Any) -> None:
+def register_capacity_unit_hooks(dynamodb: Any) -> None:
     """Add the capacity units that a DynamoDB client consumes to the invocation's tally."""
     for operation in ("GetItem", "Query", "PutItem", "UpdateItem", "BatchWriteItem", "TransactWriteItems"):
-        dynamodb.meta.events.register(f"provide-client-params.dynamodb.{operation}", _request_capacity_units)
+        dynamodb.meta.events.register(f"provide-client-params.dynamodb.{operation}", _request_consumed_capacity)
         dynamodb.meta.events.register(f"after-call.dynamodb.{operation}", _tally_capacity_units)
 
 
-def _request_capacity_units(params: dict[str, Any], **_: Any) -> dict[str, Any]:
+def _request_consumed_capacity(params: dict[str, Any], **_: Any) -> dict[str, Any]:
     return {"ReturnConsumedCapacity": "TOTAL", **params}
 
 
@@ -124,12 +126,12 @@ def _tally_capacity_units(parsed: dict[str, Any], **_: Any) -> None:
         tally.add("CapacityUnits", capacity.get("CapacityUnits", 0.0))
 
 
-def config() -> "Config":
+def client_config() -> "Config":
     """The timeouts and retries of all clients."""
     from botocore.config import Config
 
     return Config(
-        connect_timeout=CONNECT_SECONDS,
-        read_timeout=READ_SECONDS,
-        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        connect_timeout=CONNECT_TIMEOUT_SECONDS,
+        read_timeout=READ_TIMEOUT_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS},
     )

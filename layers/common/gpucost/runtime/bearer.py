@@ -12,9 +12,9 @@ from requests.auth import AuthBase
 from requests.models import PreparedRequest
 
 from gpucost.core.errors import SourceError
-from gpucost.runtime.secret_destinations import Origin, check_destination, origin_of
+from gpucost.runtime.secret_destinations import WebOrigin, check_destination, origin_of
 
-_VALUE_FORMAT = '{"url": "https://host.example.com", "token": "…"}'
+_CONTENT_FORMAT = '{"url": "https://host.example.com", "token": "…"}'
 
 
 class BearerAuth(AuthBase):
@@ -22,12 +22,12 @@ class BearerAuth(AuthBase):
 
     Args:
         secret: the secret's name.
-        read: returns a secret's value.
+        secret_value: returns a secret's value.
     """
 
-    def __init__(self, secret: str, read: Callable[[str], str]) -> None:
+    def __init__(self, secret: str, secret_value: Callable[[str], str]) -> None:
         self._secret = secret
-        self._read = read
+        self._secret_value = secret_value
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
         """Add the token to a request.
@@ -36,7 +36,7 @@ class BearerAuth(AuthBase):
             SourceError: the secret is not for this address, or cannot be read. The message never has the token.
         """
         origin = check_destination(request)
-        allowed, token = self._content()
+        allowed, token = self._origin_and_token()
         if origin != allowed:
             raise SourceError(
                 f"secret {self._secret!r} may be sent to {allowed} only, and the settings use it for {origin}: "
@@ -45,17 +45,18 @@ class BearerAuth(AuthBase):
         request.headers["Authorization"] = f"Bearer {token}"
         return request
 
-    def _content(self) -> tuple[Origin, str]:
+    def _origin_and_token(self) -> tuple[WebOrigin, str]:
         try:
-            document = json.loads(self._read(self._secret))
+            document = json.loads(self._secret_value(self._secret))
             url, token = document["url"], document["token"].strip()
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
             raise SourceError(
-                f"secret {self._secret!r} does not say where its token may be sent: store {_VALUE_FORMAT} as its value"
+                f"secret {self._secret!r} does not say where its token may be sent: "
+                f"store {_CONTENT_FORMAT} as its value"
             ) from error.with_traceback(None)
         origin = origin_of(url) if isinstance(url, str) else None
         if origin is None or not token.isascii() or not token.isprintable() or not token:
             raise SourceError(
-                f"secret {self._secret!r} has no https address and token: store {_VALUE_FORMAT} as its value"
+                f"secret {self._secret!r} has no https address and token: store {_CONTENT_FORMAT} as its value"
             )
         return origin, token

@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
     from urllib3.response import BaseHTTPResponse
 
-FAILURES = (HTTPError, HTTPException, OSError, EOFError, zlib.error)
+REQUEST_ERRORS = (HTTPError, HTTPException, OSError, EOFError, zlib.error)
 """The errors with which a request can fail."""
-ENCODINGS = "gzip"
+ACCEPTED_ENCODING = "gzip"
 """Supported compression, for the header Accept-Encoding."""
-CONNECT_SECONDS = 10.0
+CONNECT_TIMEOUT_SECONDS = 10.0
 """For each address of a host, so that time is left for the next address if one does not respond."""
 _FRAMING_BYTES = 1 << 20
 """Bytes that headers and chunk framing may take in addition to the body."""
-ERROR_BODY_LIMIT = 1 << 16
+MAX_ERROR_BODY_BYTES = 1 << 16
 """Bytes that are read of an error response: enough for its reason."""
-_TICK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _CHUNK_BYTES = 1 << 16
 
 
@@ -73,8 +73,8 @@ class BoundedHttp:
 
     def __init__(self, url: str) -> None:
         self._origin = origin_of(url)
-        self._idle: list[HTTPConnection] = []
-        weakref.finalize(self, _close_all, self._idle)
+        self._idle_connections: list[HTTPConnection] = []
+        weakref.finalize(self, _close_all, self._idle_connections)
 
     def send(
         self, make_request: Callable[[], PreparedRequest], *, deadline: Deadline, limit: int, truncate: bool = False
@@ -89,7 +89,7 @@ class BoundedHttp:
 
         Raises:
             ResponseTooLargeError: the body is larger.
-            One of `FAILURES`: there was no complete response in time.
+            One of `REQUEST_ERRORS`: there was no complete response in time.
         """
         connection = self._connection()
         response: BaseHTTPResponse | None = None
@@ -103,22 +103,22 @@ class BoundedHttp:
             )  # fmt: skip
             response = connection.getresponse()
             is_success = response.status == HTTPStatus.OK
-            body, is_whole = _read_body(response, limit if is_success else ERROR_BODY_LIMIT)
+            body, is_whole = _read_body(response, limit if is_success else MAX_ERROR_BODY_BYTES)
             if is_success and not is_whole and not truncate:
                 raise ResponseTooLargeError(f"more than {limit >> 20} MiB")
             is_reusable = is_whole
             return HttpResponse(response.status, response.reason or "", response.headers, body)
         finally:
             if is_reusable:
-                self._idle.append(connection)
+                self._idle_connections.append(connection)
             else:
                 if response is not None:
                     response.close()
                 connection.close()
 
     def _connection(self) -> HTTPConnection:
-        while self._idle:
-            connection = self._idle.pop()
+        while self._idle_connections:
+            connection = self._idle_connections.pop()
             if connection.is_connected:
                 return connection
             connection.close()
@@ -127,9 +127,9 @@ class BoundedHttp:
         # The origin that secrets are checked against: another parser could read another host from the same text.
         scheme, host, port = self._origin
         if scheme != "https":
-            return HTTPConnection(host, port, timeout=CONNECT_SECONDS)
+            return HTTPConnection(host, port, timeout=CONNECT_TIMEOUT_SECONDS)
         return HTTPSConnection(
-            host, port, timeout=CONNECT_SECONDS, cert_reqs="CERT_REQUIRED", ca_certs=certifi.where()
+            host, port, timeout=CONNECT_TIMEOUT_SECONDS, cert_reqs="CERT_REQUIRED", ca_certs=certifi.where()
         )  # fmt: skip
 
 
@@ -137,11 +137,11 @@ def post_json(url: str, body: Any, *, seconds: float, auth: AuthBase | None = No
     """POST a JSON document. Only the first bytes of the response's body are read.
 
     Raises:
-        One of `FAILURES`: there was no response in time.
+        One of `REQUEST_ERRORS`: there was no response in time.
         ValueError: the address is not an http or https address.
     """
     request = requests.Request("POST", url, json=body, headers={"User-Agent": "gpucost"}, auth=auth)
-    return BoundedHttp(url).send(request.prepare, deadline=Deadline(seconds), limit=ERROR_BODY_LIMIT, truncate=True)
+    return BoundedHttp(url).send(request.prepare, deadline=Deadline(seconds), limit=MAX_ERROR_BODY_BYTES, truncate=True)
 
 
 def _close_all(connections: list[HTTPConnection]) -> None:
@@ -162,7 +162,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Whether one of `FAILURES` is a timeout."""
+    """Whether one of `REQUEST_ERRORS` is a timeout."""
     return isinstance(error, (TimeoutError, HttpTimeoutError)) and not isinstance(error, NewConnectionError)
 
 
@@ -208,14 +208,14 @@ class _BoundedSocket:
     """A socket from which a response is read within a deadline and up to a limit."""
 
     def __init__(self, sock: socket.socket, deadline: Deadline, limit: int) -> None:
-        self._reads = _BoundedReads(sock, deadline, limit)
+        self._reads = _BoundedRawReader(sock, deadline, limit)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
         """What `http.client` reads from."""
         return io.BufferedReader(self._reads)
 
 
-class _BoundedReads(io.RawIOBase):
+class _BoundedRawReader(io.RawIOBase):
     """Reads below `http.client`, so that no response can bypass the limit, for example with a chunk size of -1."""
 
     def __init__(self, sock: socket.socket, deadline: Deadline, limit: int) -> None:
@@ -233,7 +233,7 @@ class _BoundedReads(io.RawIOBase):
             raise ResponseTooLargeError(f"more than {self._limit >> 20} MiB")
         while not self._deadline.has_passed():
             # Wait for short times, so that a cancelled deadline is noticed.
-            self._socket.settimeout(max(0.001, min(_TICK_SECONDS, self._deadline.remaining())))
+            self._socket.settimeout(max(0.001, min(_POLL_SECONDS, self._deadline.remaining())))
             try:
                 count = self._socket.recv_into(buffer)
             except TimeoutError:

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from threading import Event, Thread
 from typing import TypeVar
 
-_TICK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 """How often running work checks its deadline, which can be cancelled."""
 Result = TypeVar("Result")
 
@@ -24,7 +24,7 @@ class Deadline:
         self._end = time.monotonic() + seconds
         self._within = within
         self._ended = Event()
-        self.reason = ""
+        self.cancel_reason = ""
         """Why the deadline was cancelled."""
 
     def remaining(self) -> float:
@@ -39,7 +39,7 @@ class Deadline:
     def cancel(self, reason: str) -> None:
         """End the work now, because it has failed and further attempts would only take time."""
         if not self._ended.is_set():
-            self.reason = reason
+            self.cancel_reason = reason
             self._ended.set()
 
     def wait(self, seconds: float) -> None:
@@ -66,7 +66,7 @@ def run_within(deadline: Deadline, work: Callable[[], Result]) -> Result:
         if deadline.has_passed():
             raise TimeoutError
         try:
-            return outcome.result(min(_TICK_SECONDS, deadline.remaining()))
+            return outcome.result(min(_POLL_SECONDS, deadline.remaining()))
         except TimeoutError:
             continue  # of this wait, or of the work itself, which `result` raises once more
     return outcome.result()

@@ -13,9 +13,9 @@ import simplejson
 
 from gpucost.core.hours import format_timestamp
 
-FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
+CSV_FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
 """Characters that make a spreadsheet evaluate a cell as a formula (OWASP, CSV injection)."""
-_DECIMALS = 12
+_DECIMAL_PLACES = 12
 """Digits after the decimal point of fixed-point amounts."""
 
 
@@ -26,7 +26,7 @@ def dumps(document: Any, *, indent: int | None = None) -> str:
         TypeError: a float, which has already lost digits, or a type that JSON cannot represent.
         ValueError: a Decimal that is NaN or infinite.
     """
-    return simplejson.dumps(_plain(document), indent=indent, allow_nan=False)
+    return simplejson.dumps(_to_json_types(document), indent=indent, allow_nan=False)
 
 
 def dumps_row(row: Mapping[str, Any]) -> str:
@@ -35,29 +35,29 @@ def dumps_row(row: Mapping[str, Any]) -> str:
     Raises:
         TypeError, ValueError: see `dumps`.
     """
-    return _row_template(tuple(row)) % tuple([_value_text(value) for value in row.values()])
+    return _row_template(tuple(row)) % tuple([_json_value(value) for value in row.values()])
 
 
 @lru_cache(maxsize=256)
 def _row_template(names: tuple[str, ...]) -> str:
     """The JSON text of a row with these names, with `%s` for each value."""
-    return "{" + ", ".join([_quoted(name).replace("%", "%%") + ": %s" for name in names]) + "}"
+    return "{" + ", ".join([_json_string(name).replace("%", "%%") + ": %s" for name in names]) + "}"
 
 
-def _value_text(value: Any) -> str:
+def _json_value(value: Any) -> str:
     if isinstance(value, Decimal):
         return decimal_text(value)
     if value is None:
         return "null"
     if isinstance(value, str):
-        return _quoted(value)
+        return _json_string(value)
     if isinstance(value, datetime):
         return f'"{_timestamp_text(value)}"'
     return dumps_row(value) if isinstance(value, dict) else dumps(value)
 
 
 @lru_cache(maxsize=4096)
-def _quoted(text: str) -> str:
+def _json_string(text: str) -> str:
     return simplejson.dumps(text)
 
 
@@ -87,9 +87,9 @@ def fixed_point_text(units: int | None) -> str:
     if units < 0:
         return "-" + fixed_point_text(-units)
     digits = str(units)
-    if len(digits) <= _DECIMALS:
-        digits = digits.zfill(_DECIMALS + 1)
-    text = f"{digits[:-_DECIMALS]}.{digits[-_DECIMALS:]}"
+    if len(digits) <= _DECIMAL_PLACES:
+        digits = digits.zfill(_DECIMAL_PLACES + 1)
+    text = f"{digits[:-_DECIMAL_PLACES]}.{digits[-_DECIMAL_PLACES:]}"
     return text if text[-1] != "0" else text.rstrip("0").rstrip(".")
 
 
@@ -102,7 +102,7 @@ def csv_cell(value: object) -> str:
     if isinstance(value, datetime):
         return format_timestamp(value)
     text = str(value)
-    if isinstance(value, str) and text.startswith(FORMULA_STARTS):
+    if isinstance(value, str) and text.startswith(CSV_FORMULA_STARTS):
         return "'" + text
     return text
 
@@ -116,7 +116,7 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return buffer.getvalue()
 
 
-def _plain(value: Any) -> Any:
+def _to_json_types(value: Any) -> Any:
     """Convert a document to JSON types. simplejson alone would write small Decimals as `1E-12`."""
     if value is None or isinstance(value, str | int):
         return value
@@ -125,19 +125,19 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return format_timestamp(value)
     if isinstance(value, Mapping):
-        return {_key(name): _plain(field_value) for name, field_value in value.items()}
+        return {_check_key(name): _to_json_types(field_value) for name, field_value in value.items()}
     if hasattr(value, "figures"):  # its amounts are fixed-point integers
         raise TypeError(f"{type(value).__name__} is published as its figures()")
     if hasattr(value, "_asdict"):
-        return _plain(value._asdict())
+        return _to_json_types(value._asdict())
     if isinstance(value, list | tuple):
-        return [_plain(element) for element in value]
+        return [_to_json_types(element) for element in value]
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: _to_json_types(getattr(value, field.name)) for field in fields(value)}
     raise TypeError(f"{type(value).__name__} cannot be published as JSON")
 
 
-def _key(name: object) -> str:
+def _check_key(name: object) -> str:
     if not isinstance(name, str):
         raise TypeError(f"{type(name).__name__} cannot be a key in JSON")
     return name

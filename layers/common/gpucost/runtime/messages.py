@@ -32,18 +32,18 @@ from pydantic import (
     ValidationError,
 )
 
-from gpucost.core.errors import MessageError
+from gpucost.core.errors import InvalidMessageError
 from gpucost.core.hours import HOUR, floor_day, floor_hour, format_timestamp
 from gpucost.core.model import Status
 
 MAX_HOURS_PER_MESSAGE = 24
 MAX_DAYS_PER_EXPORT = 31
-M = TypeVar("M", bound=BaseModel)
-Origin = Literal["schedule", "backfill"]
+Model = TypeVar("Model", bound=BaseModel)
+AttributionOrigin = Literal["schedule", "backfill"]
 """Why an hour is attributed. Alerts are sent only for hours of origin `schedule`."""
 
 
-def _in_the_calendar(moment: datetime) -> datetime:
+def _check_year_range(moment: datetime) -> datetime:
     try:
         moment.astimezone(UTC)
     except OverflowError:
@@ -51,24 +51,24 @@ def _in_the_calendar(moment: datetime) -> datetime:
     return moment
 
 
-def _full_hour(moment: datetime) -> datetime:
+def _check_full_hour(moment: datetime) -> datetime:
     if floor_hour(moment) != moment:
         raise ValueError("must be on the full hour")
     return moment
 
 
-def _full_day(moment: datetime) -> datetime:
+def _check_full_day(moment: datetime) -> datetime:
     if floor_day(moment) != moment or moment.utcoffset() != timedelta(0):
         raise ValueError("must be the start of a UTC day")
     return moment
 
 
 Instant = Annotated[
-    AwareDatetime, AfterValidator(_in_the_calendar), PlainSerializer(format_timestamp, when_used="json")
+    AwareDatetime, AfterValidator(_check_year_range), PlainSerializer(format_timestamp, when_used="json")
 ]
 Month = Annotated[str, StringConstraints(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")]
-Hour = Annotated[Instant, AfterValidator(_full_hour)]
-Day = Annotated[Instant, AfterValidator(_full_day)]
+Hour = Annotated[Instant, AfterValidator(_check_full_hour)]
+Day = Annotated[Instant, AfterValidator(_check_full_day)]
 
 
 class Message(BaseModel):
@@ -127,16 +127,16 @@ class HoursDue(Message):
     first_hour: Hour
     hours: int = Field(ge=1, le=MAX_HOURS_PER_MESSAGE)
     settings_version: int = Field(ge=1)
-    origin: Origin
+    origin: AttributionOrigin
     correlation_id: str = Field(min_length=1)
     force: bool = False
     """Try an incomplete hour now, before its next attempt is due: a person says that the cause is fixed."""
 
-    def singles(self) -> list["HoursDue"]:
+    def split_by_hour(self) -> list["HoursDue"]:
         """Split the message into messages of one hour each."""
-        return [self.model_copy(update={"first_hour": hour, "hours": 1}) for hour in self.starts()]
+        return [self.model_copy(update={"first_hour": hour, "hours": 1}) for hour in self.hour_starts()]
 
-    def starts(self) -> list[datetime]:
+    def hour_starts(self) -> list[datetime]:
         """Return the starts of the hours, in order."""
         return [self.first_hour + HOUR * i for i in range(self.hours)]
 
@@ -155,15 +155,15 @@ class HoursToRestate(Message):
     correlation_id: str = Field(min_length=1)
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> AttributionOrigin:
         """Always the backfill queue, which never delays new hours. No alerts are sent."""
         return "backfill"
 
-    def singles(self) -> list["HoursToRestate"]:
+    def split_by_hour(self) -> list["HoursToRestate"]:
         """Split the message into messages of one hour each."""
-        return [self.model_copy(update={"first_hour": hour, "hours": 1}) for hour in self.starts()]
+        return [self.model_copy(update={"first_hour": hour, "hours": 1}) for hour in self.hour_starts()]
 
-    def starts(self) -> list[datetime]:
+    def hour_starts(self) -> list[datetime]:
         """Return the starts of the hours, in order."""
         return [self.first_hour + HOUR * i for i in range(self.hours)]
 
@@ -178,7 +178,7 @@ class HourPublished(Message):
     status: Status
     record_version: int = Field(ge=1)
     settings_version: int = Field(ge=1)
-    origin: Origin
+    origin: AttributionOrigin
     correlation_id: str = Field(min_length=1)
 
 
@@ -247,23 +247,23 @@ class AlertInput(BaseModel):
     message: Annotated[HourPublished | Tick | ExternalAlerts, Field(discriminator="kind")]
 
 
-def read_message(model: type[M], body: str | bytes) -> M:
+def read_message(model: type[Model], body: str | bytes) -> Model:
     """Parse a message's JSON.
 
     Raises:
-        MessageError: it is not JSON or does not fit the model; the message names the field and the problem.
+        InvalidMessageError: it is not JSON or does not fit the model; the message names the field and the problem.
     """
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        raise MessageError(f"not a valid {model.__name__}: {_first_problem(error)}") from error
+        raise InvalidMessageError(f"not a valid {model.__name__}: {_first_problem(error)}") from error
 
 
 def read_attribute_input(body: str) -> HoursDue | HoursToRestate:
     """Parse a message of the queues `hours` and `backfill`.
 
     Raises:
-        MessageError: as `read_message`.
+        InvalidMessageError: as `read_message`.
     """
     return read_message(AttributeInput, f'{{"message": {body}}}').message
 
@@ -272,21 +272,21 @@ def read_alert_input(body: str) -> HourPublished | Tick | ExternalAlerts:
     """Parse a message of the `hour published` topic.
 
     Raises:
-        MessageError: as `read_message`.
+        InvalidMessageError: as `read_message`.
     """
     return read_message(AlertInput, f'{{"message": {body}}}').message
 
 
-def read_event(model: type[M], event: object) -> M:
+def read_event(model: type[Model], event: object) -> Model:
     """Parse the event with which a function is invoked.
 
     Raises:
-        MessageError: the event does not fit; says what is wrong with its first wrong field.
+        InvalidMessageError: the event does not fit; says what is wrong with its first wrong field.
     """
     try:
         return model.model_validate(event)
     except ValidationError as error:
-        raise MessageError(f"not a valid {model.__name__}: {_first_problem(error)}") from error
+        raise InvalidMessageError(f"not a valid {model.__name__}: {_first_problem(error)}") from error
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from gpucost.core.errors import SourceError
-from gpucost.runtime.messages import ExternalAlerts, HourPublished, HoursDue, HoursToRestate, Origin, Tick
+from gpucost.runtime.messages import AttributionOrigin, ExternalAlerts, HourPublished, HoursDue, HoursToRestate, Tick
 
-BATCH = 10
+SQS_BATCH_SIZE = 10
 """Limit of SQS."""
-MAX_ATTEMPTS = 3
+MAX_SEND_ATTEMPTS = 3
 """How often a message is sent that the queue does not accept."""
 BACKLOG_ATTRIBUTES = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
 """Messages that wait, and messages that were received and are not finished."""
@@ -38,7 +38,7 @@ class MessageBus:
         client: Callable[[str], Any],
     ) -> None:
         self._client = client
-        self._queues: dict[Origin, str] = {"schedule": hours_queue_url, "backfill": backfill_queue_url}
+        self._queues: dict[AttributionOrigin, str] = {"schedule": hours_queue_url, "backfill": backfill_queue_url}
         self._dead_letter_queue_url = dead_letter_queue_url
         self._events_topic_arn = events_topic_arn
 
@@ -50,20 +50,20 @@ class MessageBus:
         """
         for origin, url in self._queues.items():
             of_origin = [message for message in messages if message.origin == origin]
-            for start in range(0, len(of_origin), BATCH):
+            for start in range(0, len(of_origin), SQS_BATCH_SIZE):
                 entries = [
                     {"Id": str(i), "MessageBody": message.model_dump_json()}
-                    for i, message in enumerate(of_origin[start : start + BATCH])
+                    for i, message in enumerate(of_origin[start : start + SQS_BATCH_SIZE])
                 ]
                 _send(self._client("sqs"), url, entries)
 
-    def backlog(self, origin: Origin) -> int:
+    def backlog(self, origin: AttributionOrigin) -> int:
         """Return about how many messages of an origin's queue wait or are being processed.
 
         Raises:
             SourceError: the queue could not be read.
         """
-        with _aws("count messages"):
+        with _map_aws_errors("count messages"):
             answer = self._client("sqs").get_queue_attributes(
                 QueueUrl=self._queues[origin], AttributeNames=BACKLOG_ATTRIBUTES
             )
@@ -76,12 +76,12 @@ class MessageBus:
             SourceError: the topic did not accept it.
         """
         kind = {"kind": {"DataType": "String", "StringValue": message.kind}}
-        with _aws(f"publish {message.kind}"):
+        with _map_aws_errors(f"publish {message.kind}"):
             self._client("sns").publish(
                 TopicArn=self._events_topic_arn, Message=message.model_dump_json(by_alias=True), MessageAttributes=kind
             )
 
-    def dead_letter(self, body: str, reason: str) -> None:
+    def send_to_dead_letter_queue(self, body: str, reason: str) -> None:
         """Send a message to the dead-letter queue, with the reason as its attribute `reason`.
 
         Raises:
@@ -90,7 +90,7 @@ class MessageBus:
         printable = (
             "".join(letter if letter.isprintable() else " " for letter in reason)[:MAX_REASON_LENGTH] or "unknown"
         )
-        with _aws("send a message to the dead-letter queue"):
+        with _map_aws_errors("send a message to the dead-letter queue"):
             self._client("sqs").send_message(
                 QueueUrl=self._dead_letter_queue_url,
                 MessageBody=body[:MAX_BODY_LENGTH] or "(empty)",
@@ -101,8 +101,8 @@ class MessageBus:
 def _send(sqs: Any, url: str, entries: Sequence[Mapping[str, str]]) -> None:
     """Send a batch, and repeat the messages that the queue did not accept. botocore repeats only whole calls."""
     failed: list[Any] = []
-    for _ in range(MAX_ATTEMPTS):
-        with _aws("send messages"):
+    for _ in range(MAX_SEND_ATTEMPTS):
+        with _map_aws_errors("send messages"):
             answer = sqs.send_message_batch(QueueUrl=url, Entries=entries)
         failed = answer.get("Failed", [])
         failed_ids = {failure["Id"] for failure in failed}
@@ -113,7 +113,7 @@ def _send(sqs: Any, url: str, entries: Sequence[Mapping[str, str]]) -> None:
 
 
 @contextmanager
-def _aws(action: str) -> Iterator[None]:
+def _map_aws_errors(action: str) -> Iterator[None]:
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -124,12 +124,12 @@ def _aws(action: str) -> Iterator[None]:
         raise SourceError(f"could not {action}: {type(error).__name__}") from error
 
 
-def waiting_messages(queue_url: str, *, client: Callable[[str], Any]) -> int | None:
+def count_waiting_messages(queue_url: str, *, client: Callable[[str], Any]) -> int | None:
     """Return about how many messages wait in a queue; None if the queue cannot be read."""
     if not queue_url:
         return None
     try:
-        with _aws("count messages"):
+        with _map_aws_errors("count messages"):
             answer = client("sqs").get_queue_attributes(
                 QueueUrl=queue_url, AttributeNames=["ApproximateNumberOfMessages"]
             )

@@ -13,10 +13,10 @@ from urllib3.util import parse_url
 
 from gpucost.core.errors import SourceError
 
-_PORTS = {"https": 443, "http": 80}
+_DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
-class Origin(NamedTuple):
+class WebOrigin(NamedTuple):
     """Scheme, host and port of an address, as `requests` connects to it."""
 
     scheme: str
@@ -25,7 +25,7 @@ class Origin(NamedTuple):
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}" + ("" if self.port == _PORTS[self.scheme] else f":{self.port}")
+        return f"{self.scheme}://{host}" + ("" if self.port == _DEFAULT_PORTS[self.scheme] else f":{self.port}")
 
     @property
     def protects_secrets(self) -> bool:
@@ -33,7 +33,7 @@ class Origin(NamedTuple):
         return self.scheme == "https" or _is_loopback(self.host)
 
 
-def origin_of(address: str) -> Origin | None:
+def origin_of(address: str) -> WebOrigin | None:
     """The origin of an http or https address; None for other texts.
 
     `bounded_http` connects to the same origin, because another parser could read another host from the same text.
@@ -43,12 +43,12 @@ def origin_of(address: str) -> Origin | None:
         parts = parse_url(prepared)
     except (requests.RequestException, LocationParseError, UnicodeError):
         return None
-    if parts.scheme not in _PORTS or not parts.host:
+    if parts.scheme not in _DEFAULT_PORTS or not parts.host:
         return None
-    return Origin(parts.scheme, parts.host.strip("[]"), parts.port or _PORTS[parts.scheme])
+    return WebOrigin(parts.scheme, parts.host.strip("[]"), parts.port or _DEFAULT_PORTS[parts.scheme])
 
 
-def check_destination(request: PreparedRequest) -> Origin:
+def check_destination(request: PreparedRequest) -> WebOrigin:
     """Check and return the origin of a request that carries a secret.
 
     Raises:

@@ -38,7 +38,7 @@ from gpucost.settings.section import (
     protects_secrets,
 )
 
-Share = Annotated[Decimal, Field(ge=0, le=1)]
+Ratio = Annotated[Decimal, Field(ge=0, le=1)]
 ClusterName = Annotated[
     str,
     matching_pattern(
@@ -48,7 +48,7 @@ ClusterName = Annotated[
 UtilizationSource = Literal["pod", "shared", "node", "cluster"]
 
 
-SAMPLES_PER_QUERY = 500_000_000
+DEFAULT_MAX_SAMPLES_PER_QUERY = 500_000_000
 """All queries for a day of 10,000 pods process 70 million samples. A query that exceeds this limit has no selector."""
 
 
@@ -99,7 +99,7 @@ class PrometheusSettings(Section):
 
     def sample_limit(self) -> int | None:
         """The samples that one query may process; None if the server has no such limit."""
-        return (self.max_samples_per_query or SAMPLES_PER_QUERY) if self.auth == "sigv4" else None
+        return (self.max_samples_per_query or DEFAULT_MAX_SAMPLES_PER_QUERY) if self.auth == "sigv4" else None
 
 
 class ClusterSettings(Section):
@@ -143,8 +143,8 @@ class UtilizationSettings(Section):
 class CoverageSettings(Section):
     """The minimum share of expected scrapes for an hour to be complete."""
 
-    allocation: Share = Decimal("0.25")
-    utilization: Share = Decimal(0)
+    allocation: Ratio = Decimal("0.25")
+    utilization: Ratio = Decimal(0)
     """0: missing utilization makes lines unmeasured, but not hours incomplete."""
 
 
@@ -180,7 +180,7 @@ class BusinessUnitSettings(Section):
         return self
 
 
-class Settings(Section):
+class CoreSettings(Section):
     """The sections that the core reads. Features add theirs in subclasses; see `gpucost.settings_document`."""
 
     tagged_lists: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {}
@@ -206,7 +206,7 @@ class Settings(Section):
         return access
 
     @model_validator(mode="after")
-    def _names_are_unique(self) -> "Settings":
+    def _names_are_unique(self) -> "CoreSettings":
         names = [cluster.name for cluster in self.clusters]
         units = [(unit.name, unit.since) for unit in self.business_units]
         for section, repeated in (
@@ -218,22 +218,22 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
-    def _blocks_have_a_cluster(self) -> "Settings":
+    def _blocks_have_a_cluster(self) -> "CoreSettings":
         for block in self.pricing.capacity_blocks:
             self.pricing.cluster_of_unused_block(block, tuple(cluster.name for cluster in self.clusters))
         return self
 
     @model_validator(mode="after")
-    def _unused_commitments_have_a_cluster(self) -> "Settings":
+    def _unused_commitments_have_a_cluster(self) -> "CoreSettings":
         if self.pricing.cur is not None:
-            self.pricing.cur.cluster_of_unused(tuple(cluster.name for cluster in self.clusters))
+            self.pricing.cur.cluster_of_unused_commitments(tuple(cluster.name for cluster in self.clusters))
         return self
 
     def cluster(self, name: str) -> ClusterSettings | None:
         """The cluster with a name, or None."""
         return next((cluster for cluster in self.clusters if cluster.name == name), None)
 
-    def check_new(self) -> None:
+    def check_new_document(self) -> None:
         """Check requirements that apply to new documents only, not to stored ones.
 
         Raises:
@@ -250,10 +250,10 @@ class Settings(Section):
                 yield f"clusters[{index}].prometheus.url", cluster.prometheus.url
 
 
-SettingsModel = TypeVar("SettingsModel", bound=Settings)
+SettingsModel = TypeVar("SettingsModel", bound=CoreSettings)
 
 
-_KEY_SHOWN = 60
+_MAX_SHOWN_CHARACTERS = 60
 """Characters of a key that are shown in an error message."""
 
 
@@ -267,7 +267,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         try:
             return super().construct_object(node, deep)
         except (ValueError, AttributeError) as error:  # a date such as 2026-02-30, or a number of 5,000 digits
-            kind, value = node.tag.rpartition(":")[2], str(node.value)[:_KEY_SHOWN]
+            kind, value = node.tag.rpartition(":")[2], str(node.value)[:_MAX_SHOWN_CHARACTERS]
             problem = f"{value!r} is not a valid {kind}; correct it, or put it in quotes if it is text"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
 
@@ -280,27 +280,27 @@ class _UniqueKeyLoader(yaml.SafeLoader):
             if not isinstance(key, Hashable):
                 break  # the base class raises the error
             if key in seen:
-                problem = f"key {str(key)[:_KEY_SHOWN]!r} appears twice"
+                problem = f"key {str(key)[:_MAX_SHOWN_CHARACTERS]!r} appears twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
 
-def _document(text: str) -> Any:
+def _parse_yaml_or_json(text: str) -> Any:
     """Parse JSON, which is a hundred times faster; YAML and invalid JSON are parsed as YAML."""
     try:
-        return json.loads(text, object_pairs_hook=_once)
+        return json.loads(text, object_pairs_hook=_reject_duplicate_keys)
     except ValueError:
         return yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a subclass of SafeLoader
 
 
-def json_form(text: str) -> str | None:
+def yaml_to_json(text: str) -> str | None:
     """Convert a YAML settings document to JSON; None if it is JSON already or cannot be converted."""
     try:
         json.loads(text)
     except ValueError:
         try:
-            return json.dumps(_document(text), default=_iso, ensure_ascii=False, separators=(",", ":"))
+            return json.dumps(_parse_yaml_or_json(text), default=_iso, ensure_ascii=False, separators=(",", ":"))
         except (TypeError, ValueError):
             return None
     return None
@@ -312,7 +312,7 @@ def _iso(value: object) -> str:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         raise ValueError("a key appears twice")
@@ -330,7 +330,7 @@ def parse_document(text: str, model: type[SettingsModel]) -> SettingsModel:
         SettingsError: the document is invalid. The message names the key and says what is allowed.
     """
     try:
-        document = _document(text)
+        document = _parse_yaml_or_json(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" in line {mark.line + 1}" if mark else ""
@@ -352,7 +352,7 @@ def parse_document(text: str, model: type[SettingsModel]) -> SettingsModel:
     return settings
 
 
-_PLAIN = {
+_MESSAGES_BY_ERROR_TYPE = {
     "tuple_type": "must be a list",
     "dict_type": "must be a mapping",
     "model_type": "must be a mapping",
@@ -361,7 +361,7 @@ _PLAIN = {
 """Messages in terms of the document, for errors that pydantic describes in terms of Python."""
 
 
-def _error_message(error: ValidationError, model: type[Settings]) -> str:
+def _error_message(error: ValidationError, model: type[CoreSettings]) -> str:
     errors = error.errors(include_url=False)
     # A misspelt key often causes a second error for a missing key. The misspelling is more helpful.
     finding = next((details for details in errors if details["type"] == "extra_forbidden"), errors[0])
@@ -378,11 +378,11 @@ def _error_message(error: ValidationError, model: type[Settings]) -> str:
         *first_tags, last_tag = tags
         verb = "must be" if finding["type"] == "union_tag_invalid" else "is required:"
         return f"{where}: {key} {verb} {', '.join(first_tags)} or {last_tag}"
-    message = _PLAIN.get(finding["type"], finding["msg"].removeprefix("Value error, "))
+    message = _MESSAGES_BY_ERROR_TYPE.get(finding["type"], finding["msg"].removeprefix("Value error, "))
     return f"{where}: {message}" if where else message
 
 
-def _is_tag(path: tuple[int | str, ...], index: int, model: type[Settings]) -> bool:
+def _is_tag(path: tuple[int | str, ...], index: int, model: type[CoreSettings]) -> bool:
     """Whether a part of an error's path is pydantic's tag for one of several models, and not a key of the document."""
     part = path[index]
     if part in {"[key]", "policy", "custom"}:
@@ -391,7 +391,7 @@ def _is_tag(path: tuple[int | str, ...], index: int, model: type[Settings]) -> b
     return after_index and any(part in tags for _, tags in model.tagged_lists.values())
 
 
-def _fields_at(path: tuple[int | str, ...], model: type[Settings]) -> list[str]:
+def _fields_at(path: tuple[int | str, ...], model: type[CoreSettings]) -> list[str]:
     """The keys that are allowed in the section at a path."""
     sections: list[Any] = [model]
     for index, part in enumerate(path):

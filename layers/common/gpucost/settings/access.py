@@ -40,7 +40,7 @@ class GrantSettings(Section):
             raise ValueError("either principal or claim is required")
         return self
 
-    def is_for(self, caller: Caller) -> bool:
+    def applies_to(self, caller: Caller) -> bool:
         """Whether the grant applies to a caller."""
         if isinstance(caller, IamCaller):
             return self.principal is not None and principal_of(self.principal) == caller.principal

@@ -63,7 +63,7 @@ class CurSettings(Section):
             raise ValueError("unused_commitments contains a kind twice")
         return self
 
-    def cluster_of_unused(self, clusters: tuple[str, ...]) -> str:
+    def cluster_of_unused_commitments(self, clusters: tuple[str, ...]) -> str:
         """The cluster to which unused commitments are charged; "" if they are left out.
 
         Raises:

@@ -33,7 +33,7 @@ class NodeMatchers(Section):
             raise ValueError("until must be after from")
         return self
 
-    def applies_to(self) -> dict[str, str]:
+    def attribute_patterns(self) -> dict[str, str]:
         """The node attributes that must match, by name."""
         names = ("cluster", "node_pool", "instance_type", "gpu_model", "capacity_type", "region", "zone")
         patterns = {name: pattern for name in names if (pattern := getattr(self, name)) is not None}

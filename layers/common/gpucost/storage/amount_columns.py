@@ -17,8 +17,8 @@ from msgspec.structs import asdict
 from gpucost.core.amounts import Costs
 from gpucost.core.facts import FactTable
 
-_WORD = 8
-_SIGNS = bytes([0] * 128 + [255] * 128)
+_WORD_BYTES = 8
+_SIGN_EXTENSIONS = bytes([0] * 128 + [255] * 128)
 """Maps a number's first byte to the byte that extends its sign."""
 Row = tuple[Sequence[str], Costs]
 
@@ -49,7 +49,7 @@ def unpack_table(data: bytes) -> FactTable[tuple[str, ...]]:
     return FactTable(zip(*texts, strict=True) if texts else [()] * len(amounts[0]), amounts)
 
 
-def unpack_units(data: bytes) -> FactTable[str]:
+def unpack_single_key_table(data: bytes) -> FactTable[str]:
     """Read a table whose keys are a single text."""
     (units,), amounts = _unpacked(data)
     return FactTable(units, amounts)
@@ -73,7 +73,7 @@ def _unpacked(data: bytes) -> tuple[list[list[str]], list[Sequence[int]]]:
 def _deviations(costs: Costs) -> list[int]:
     """Return a row's amounts, each minus the amount that is expected from the others."""
     amounts = asdict(costs)
-    return [amounts[name] - _expected(name, amounts) for name in amounts]
+    return [amounts[name] - _expected_amount(name, amounts) for name in amounts]
 
 
 def _amounts(deviations: Mapping[str, Sequence[int]], rows: int) -> list[Sequence[int]]:
@@ -91,7 +91,7 @@ def _amounts(deviations: Mapping[str, Sequence[int]], rows: int) -> list[Sequenc
     return [amounts[name] for name in Costs.names()]
 
 
-def _expected(name: str, amounts: dict[str, int]) -> int:
+def _expected_amount(name: str, amounts: dict[str, int]) -> int:
     if name == "waste_usd":
         return amounts["allocated_usd"] - amounts["effective_usd"] - amounts["unmeasured_usd"]
     if name in {"effective_usd", "unmeasured_usd"} and amounts["allocated_gpu_hours"]:
@@ -112,18 +112,18 @@ def _columns(data: bytes, rows: int) -> Iterator[list[int]]:
     while start < len(data):
         width = data[start]
         planes = data[start + 1 : start + 1 + rows * width]
-        if width <= _WORD:
-            yield _words(planes, rows, width)
+        if width <= _WORD_BYTES:
+            yield _read_words(planes, rows, width)
         else:
             yield [int.from_bytes(planes[row::rows], "big", signed=True) for row in range(rows)]
         start += 1 + rows * width
 
 
-def _words(planes: bytes, rows: int, width: int) -> list[int]:
+def _read_words(planes: bytes, rows: int, width: int) -> list[int]:
     """Read numbers of at most eight bytes, all at once."""
-    words = bytearray(rows * _WORD)
-    sign = planes[:rows].translate(_SIGNS)
-    for position in range(_WORD):
-        plane = position - (_WORD - width)
-        words[position::_WORD] = sign if plane < 0 else planes[plane * rows : (plane + 1) * rows]
+    words = bytearray(rows * _WORD_BYTES)
+    sign = planes[:rows].translate(_SIGN_EXTENSIONS)
+    for position in range(_WORD_BYTES):
+        plane = position - (_WORD_BYTES - width)
+        words[position::_WORD_BYTES] = sign if plane < 0 else planes[plane * rows : (plane + 1) * rows]
     return list(struct.unpack(f">{rows}q", words))

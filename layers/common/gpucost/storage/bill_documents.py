@@ -9,18 +9,18 @@ from typing import Any
 from gpucost.core.model import ClusterCharge
 from gpucost.core.pricing.bill import Bill, BilledHour
 
-Day = Mapping[int, Bill]
+BillsOfDay = Mapping[int, Bill]
 """Bills by hour of the day."""
 
 
-def day_document(day: Day) -> dict[str, Any]:
+def bill_day_document(day: BillsOfDay) -> dict[str, Any]:
     """Return a day as JSON types."""
     instances: dict[str, dict[int, tuple[Any, ...]]] = {}
     charges: dict[tuple[str, str, str, str], dict[int, tuple[Any, ...]]] = {}
     for hour, bill in sorted(day.items()):
         for instance_id, billed in bill.instances.items():
             figures = (
-                billed.amount, billed.currency, billed.billed_ms, int(billed.is_final), billed.unblended,
+                billed.amount, billed.currency, billed.billed_ms, int(billed.is_final), billed.unblended_amount,
             )  # fmt: skip
             instances.setdefault(instance_id, {})[hour] = figures
         for cluster, cluster_charges in bill.charges.items():
@@ -29,13 +29,13 @@ def day_document(day: Day) -> dict[str, Any]:
                 charges.setdefault(key, {})[hour] = (charge.amount, charge.gpu_hours)
     return {
         "hours": {str(hour): int(bill.is_final) for hour, bill in sorted(day.items())},
-        "instances": {instance_id: _runs(rows) for instance_id, rows in sorted(instances.items())},
-        "charges": [[*key, _runs(rows)] for key, rows in sorted(charges.items())],
+        "instances": {instance_id: _runs_of_hours(rows) for instance_id, rows in sorted(instances.items())},
+        "charges": [[*key, _runs_of_hours(rows)] for key, rows in sorted(charges.items())],
     }
 
 
-def read_day(document: Mapping[str, Any]) -> dict[int, Bill]:
-    """Read what `day_document` returned. Charges are in order of cluster, kind, reference and currency."""
+def read_bill_day(document: Mapping[str, Any]) -> dict[int, Bill]:
+    """Read what `bill_day_document` returned. Charges are in order of cluster, kind, reference and currency."""
     instances: dict[int, dict[str, BilledHour]] = {int(hour): {} for hour in document["hours"]}
     charges: dict[int, dict[str, list[ClusterCharge]]] = {int(hour): {} for hour in document["hours"]}
     for instance_id, runs in document["instances"].items():
@@ -54,7 +54,7 @@ def read_day(document: Mapping[str, Any]) -> dict[int, Bill]:
     }
 
 
-def _runs(by_hour: Mapping[int, tuple[Any, ...]]) -> list[list[Any]]:
+def _runs_of_hours(by_hour: Mapping[int, tuple[Any, ...]]) -> list[list[Any]]:
     """Return rows of first hour, number of hours, and the figures that these hours share."""
     runs: list[list[Any]] = []
     for hour, figures in sorted(by_hour.items()):

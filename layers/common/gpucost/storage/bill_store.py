@@ -13,9 +13,9 @@ from typing import Any
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.pricing.bill import Bill
-from gpucost.storage.bill_documents import day_document, read_day
+from gpucost.storage.bill_documents import bill_day_document, read_bill_day
 from gpucost.storage.compressed_documents import CHUNK_BYTES, pack, unpack
-from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text
+from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, integer, key, text
 
 CHANGES = "BILL#changes"
 MONTHS = "BILL#months"
@@ -32,7 +32,7 @@ class BillChange:
 
     id: str
     hours: tuple[datetime, ...]
-    at: datetime
+    stored_at: datetime
     """When it was stored."""
 
 
@@ -85,8 +85,8 @@ class BillStore:
             SourceError: the table failed, and storing again is safe; or the day is too large for a transaction.
         """
         old_chunks, old = self._days(day, day).get(day, ((), {}))
-        document = day_document({(hour - day) // HOUR: bill for hour, bill in bills.items()})
-        new = read_day(document)
+        document = bill_day_document({(hour - day) // HOUR: bill for hour, bill in bills.items()})
+        new = read_bill_day(document)
         changed = sorted(hour for hour in old.keys() | new.keys() if old.get(hour) != new.get(hour))
         if not changed:
             return []
@@ -103,17 +103,17 @@ class BillStore:
             puts=[
                 (first, is_unchanged, {":old": {"S": old_version}} if old_version else None),
                 *((item, "", None) for item in others),
-                (self._change(day, f"{old_version}-{version}", changed), "", None),
+                (self._change_item(day, f"{old_version}-{version}", changed), "", None),
             ],
             deletes=[(key(*_key(day, number)), "") for number in range(len(chunks), len(old_chunks))],
         )
         return [day + hour * HOUR for hour in changed]
 
-    def changes(self) -> list[BillChange]:
+    def pending_changes(self) -> list[BillChange]:
         """Return the changes that are not settled yet, oldest day first."""
         pending = []
         for item in self._table.query(CHANGES):
-            check_format(item)
+            check_schema_version(item)
             day = datetime.fromisoformat(text(item, "sk")[:10]).replace(tzinfo=UTC)
             hours = tuple(day + int(number["N"]) * HOUR for number in item["c"]["L"])
             pending.append(BillChange(text(item, "sk"), hours, datetime.fromtimestamp(integer(item, "p"), UTC)))
@@ -127,17 +127,17 @@ class BillStore:
         """Return the months that were read, by their first moment, and whether their bill is closed."""
         is_closed_by_month = {}
         for item in self._table.query(MONTHS):
-            check_format(item)
+            check_schema_version(item)
             is_closed_by_month[datetime.fromisoformat(f"{text(item, 'sk')}-01").replace(tzinfo=UTC)] = item["f"]["BOOL"]
         return is_closed_by_month
 
-    def mark(self, month: datetime, *, is_closed: bool) -> None:
+    def record_month(self, month: datetime, *, is_closed: bool) -> None:
         """Record that a month was read. When it closes, all its hours are rated again, also those without a bill."""
         if is_closed and not self.months().get(month):
             days = [day for day in (month + number * _DAY for number in range(31)) if day.month == month.month]
             # Written before the mark: if the process dies in between, the month is read and closed again.
-            self._table.put_all([self._change(day, "closed", range(24)) for day in days])
-        item: Item = {**key(MONTHS, f"{month:%Y-%m}"), "v": {"N": str(FORMAT)}, "f": {"BOOL": is_closed}}
+            self._table.put_all([self._change_item(day, "closed", range(24)) for day in days])
+        item: Item = {**key(MONTHS, f"{month:%Y-%m}"), "v": {"N": str(SCHEMA_VERSION)}, "f": {"BOOL": is_closed}}
         self._table.put_all([item])
 
     def _days(self, first: datetime, last: datetime) -> dict[datetime, tuple[Sequence[Item], dict[int, Bill]]]:
@@ -147,16 +147,16 @@ class BillStore:
             for item in self._table.query(
                 f"BILL#{first:%Y-%m}", "sk BETWEEN :first AND :last", first=f"{first:%d}", last=f"{last:%d}~"
             ):
-                check_format(item)
+                check_schema_version(item)
                 items.setdefault(first.replace(day=int(text(item, "sk")[:2])), []).append(item)
             if all(_belong_together(chunks) for chunks in items.values()):
-                return {day: (chunks, unpack(chunks, read_day)) for day, chunks in items.items()}
+                return {day: (chunks, unpack(chunks, read_bill_day)) for day, chunks in items.items()}
         raise SourceError(f"the bill of {first:%Y-%m} changed each time it was read")
 
-    def _change(self, day: datetime, version: str, hours: Sequence[int]) -> Item:
+    def _change_item(self, day: datetime, version: str, hours: Sequence[int]) -> Item:
         return {
             **key(CHANGES, f"{day:%Y-%m-%d}#{version}"),
-            "v": {"N": str(FORMAT)},
+            "v": {"N": str(SCHEMA_VERSION)},
             "c": {"L": [{"N": str(hour)} for hour in hours]},
             "p": {"N": str(int(self._clock().timestamp()))},
         }
@@ -169,7 +169,7 @@ def _key(day: datetime, number: int) -> tuple[str, str]:
 def _chunk_item(day: datetime, number: int, count: int, version: str, chunk: bytes) -> Item:
     return {
         **key(*_key(day, number)),
-        "v": {"N": str(FORMAT)},
+        "v": {"N": str(SCHEMA_VERSION)},
         "h": {"S": version},
         "n": {"N": str(count)},
         "b": {"B": chunk},

@@ -55,7 +55,7 @@ def chunk_sort_key(sk: str, number: int) -> str:
     return f"{sk}#{number:02d}"
 
 
-def put(
+def put_document(
     table: Table,
     items: Sequence[Item],
     condition: str,
@@ -88,7 +88,7 @@ def put(
     table.transact(puts)
 
 
-def joined_chunks(head: Item, others: Iterable[Item], mark: str) -> bytes:
+def join_chunks(head: Item, others: Iterable[Item], mark: str) -> bytes:
     """Join the chunks of a document.
 
     Args:

@@ -90,9 +90,10 @@ def nodes_document(record: HourRecord) -> dict[str, Any]:
     """Return an hour's nodes and its charges that belong to no node, as JSON types."""
     return {
         "nodes": [
-            [astuple(field) if isinstance(field, Capacity) else field for field in row(node)] for node in record.nodes
+            [astuple(field) if isinstance(field, Capacity) else field for field in field_values(node)]
+            for node in record.nodes
         ],
-        "charges": [row(charge) for charge in record.charges],
+        "charges": [field_values(charge) for charge in record.charges],
     }
 
 
@@ -117,6 +118,6 @@ def read_changed_units(document: dict[str, Any]) -> dict[str, tuple[Costs, Costs
     return {unit: (Costs(*before), Costs(*after)) for unit, before, after in document["units"]}
 
 
-def row(record: Any) -> list[Any]:
+def field_values(record: Any) -> list[Any]:
     """Return a record's field values in order."""
     return [getattr(record, field.name) for field in fields(record)]

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from gpucost.core.errors import ConflictError, SourceError
 
 
-class BusyError(ConflictError):
+class TransactionConflictError(ConflictError):
     """Another transaction on one of the items is under way. The conditions may still hold."""
 
 
-_LOST = {"ConditionalCheckFailedException", "TransactionConflictException"}
-_LOST_WITHIN = {"ConditionalCheckFailed", "TransactionConflict"}
+_CONFLICT_CODES = {"ConditionalCheckFailedException", "TransactionConflictException"}
+_CONFLICT_REASONS = {"ConditionalCheckFailed", "TransactionConflict"}
 """Cancellation reasons that mean another writer; others mean throttling, or a transaction that is too large."""
 
 
@@ -34,8 +34,8 @@ def map_aws_errors(action: str) -> Iterator[None]:
         code = error.response.get("Error", {}).get("Code", "unknown")
         reasons = {str(reason.get("Code")) for reason in error.response.get("CancellationReasons", [])} - {"None"}
         if reasons == {"TransactionConflict"}:
-            raise BusyError(f"another writer is writing: {action}") from error
-        if code in _LOST or reasons & _LOST_WITHIN:
+            raise TransactionConflictError(f"another writer is writing: {action}") from error
+        if code in _CONFLICT_CODES or reasons & _CONFLICT_REASONS:
             raise ConflictError(f"another writer wrote first: {action}") from error
         raise SourceError(f"the ledger's table failed: {action}: {', '.join([code, *sorted(reasons)])}") from error
     except BotoCoreError as error:

@@ -13,12 +13,12 @@ from gpucost.core.model import HourRecord, Line
 from gpucost.runtime.observability import logger
 from gpucost.storage import compressed_documents, keys
 from gpucost.storage.line_items import line_items
-from gpucost.storage.table import FORMAT, Item, key, text, verify_integrity
+from gpucost.storage.table import SCHEMA_VERSION, Item, key, text, verify_integrity
 
 
 def hour_items(record: HourRecord, run: str, now: datetime, retention: Retention) -> list[Item]:
     """Return all items of a record except its manifest; `run` is the id that `run_id_of` returns."""
-    hour, cluster = keys.hour(record.hour), record.cluster
+    hour, cluster = keys.format_hour(record.hour), record.cluster
     items: list[Item] = []
     lines_end, hours_end = now + retention.lines, now + retention.hours
     if record.status != "incomplete":
@@ -30,8 +30,8 @@ def hour_items(record: HourRecord, run: str, now: datetime, retention: Retention
         for line in record.lines:
             by_unit.setdefault(line.business_unit, []).append(line)
         for unit, lines in by_unit.items():
-            pk = keys.lines(cluster, record.hour)
-            items += line_items(pk, f"{run}#{keys.unit(unit)}", lines, keys.seconds(lines_end))
+            pk = keys.lines_partition(cluster, record.hour)
+            items += line_items(pk, f"{run}#{keys.business_unit_hash(unit)}", lines, keys.to_epoch_seconds(lines_end))
     if record.notes:
         items.append(_item(keys.partition(cluster, "notes"), f"{hour}#{run}", _notes(record.notes), hours_end))
     return items
@@ -40,7 +40,7 @@ def hour_items(record: HourRecord, run: str, now: datetime, retention: Retention
 def chunk_items(pk: str, hour: datetime, run: str, document: Any, expires_at: datetime) -> list[Item]:
     """Return an hour's document as items, one per chunk."""
     return [
-        _item(pk, f"{keys.hour(hour)}#{run}#{number:04d}", chunk, expires_at)
+        _item(pk, f"{keys.format_hour(hour)}#{run}#{number:04d}", chunk, expires_at)
         for number, chunk in enumerate(compressed_documents.pack(document))
     ]
 
@@ -68,8 +68,8 @@ def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
             totals = compressed_documents.read_totals_text(text(items[0], "t"))
     elif manifest.status != "incomplete" and not _has_expired(manifest):
         raise IntegrityError(
-            f"the figures of {manifest.cluster} {keys.hour(manifest.hour)} are missing from the ledger, though they "
-            "have not expired. Restate the hour to write them again: gpucost hours restate"
+            f"the figures of {manifest.cluster} {keys.format_hour(manifest.hour)} are missing from the ledger, though "
+            "they have not expired. Restate the hour to write them again: gpucost hours restate"
         )
     if totals is not None and not totals.are_plausible():
         logger.warning("an hour's figures are implausibly large", cluster=manifest.cluster, hour=manifest.hour)
@@ -80,7 +80,7 @@ def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
 
 def _has_expired(manifest: Manifest) -> bool:
     """Whether a version's summary may have expired. A manifest with figures that does not say when is damaged."""
-    return manifest.figures_until is not None and keys.seconds(manifest.figures_until) <= time.time()
+    return manifest.figures_until is not None and keys.to_epoch_seconds(manifest.figures_until) <= time.time()
 
 
 def run_id_of(record: HourRecord, version: int, *restatement: object) -> str:
@@ -99,9 +99,9 @@ def run_id_of(record: HourRecord, version: int, *restatement: object) -> str:
 def _item(pk: str, sk: str, chunk: bytes, expires_at: datetime) -> Item:
     return {
         **key(pk, sk),
-        "v": {"N": str(FORMAT)},
+        "v": {"N": str(SCHEMA_VERSION)},
         "b": {"B": chunk},
-        "expires_at": {"N": str(keys.seconds(expires_at))},
+        "expires_at": {"N": str(keys.to_epoch_seconds(expires_at))},
     }
 
 

@@ -20,7 +20,7 @@ from gpucost.core.hours import month_of
 from gpucost.core.ledger import ClosedMonth, Manifest
 from gpucost.storage import keys
 from gpucost.storage.manifests import manifest_item, read_manifest
-from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text
+from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, integer, key, text
 
 MONTHS = "MONTHS"
 NO_RUN = "-"
@@ -37,13 +37,13 @@ class HourVersions:
 
     def current(self, cluster: str, hour: datetime) -> Manifest | None:
         """Return the current version of an hour, which readers see, without its notes."""
-        item = self._table.get(keys.partition(cluster, "hours"), keys.hour(hour))
+        item = self._table.get(keys.partition(cluster, "hours"), keys.format_hour(hour))
         return None if item is None else read_manifest(cluster, item)
 
     def newest(self, cluster: str, hour: datetime) -> Manifest | None:
         """Return the version that the next one replaces: the hour's pending adjustment, else its current version."""
         current = self.current(cluster, hour)
-        item = self._table.get(keys.partition(cluster, "adjustments"), keys.hour(hour))
+        item = self._table.get(keys.partition(cluster, "adjustments"), keys.format_hour(hour))
         return current if item is None else _read_adjustment(cluster, item, current) or current
 
     def put(self, manifest: Manifest, replacing: Manifest | None, expires_at: datetime) -> None:
@@ -70,7 +70,7 @@ class HourVersions:
                 (month, "attribute_exists(pk)", None),
                 (_key(replace(manifest, is_adjustment=False)), *_is_current(current)),
             ]
-            self._table.transact([({**item, "b4": {"S": _run(current)}}, *condition)], checks=checks)
+            self._table.transact([({**item, "b4": {"S": _run_id(current)}}, *condition)], checks=checks)
             return
         checks = [(month, "attribute_not_exists(pk)", None)]
         if replacing is not None and replacing.is_adjustment:
@@ -98,8 +98,8 @@ class HourVersions:
         self._table.put(
             {
                 **key(MONTHS, month.month),
-                "v": {"N": str(FORMAT)},
-                "p": {"N": str(keys.seconds(month.closed_at))},
+                "v": {"N": str(SCHEMA_VERSION)},
+                "p": {"N": str(keys.to_epoch_seconds(month.closed_at))},
                 "by": {"S": month.author},
                 "reason": {"S": month.reason},
             },
@@ -125,16 +125,16 @@ class HourVersions:
 
 def _read_adjustment(cluster: str, item: Item, current: Manifest | None) -> Manifest | None:
     """Read an adjustment; None if it would replace a version that is no longer current."""
-    return read_manifest(cluster, item, is_adjustment=True) if text(item, "b4") == _run(current) else None
+    return read_manifest(cluster, item, is_adjustment=True) if text(item, "b4") == _run_id(current) else None
 
 
-def _run(manifest: Manifest | None) -> str:
+def _run_id(manifest: Manifest | None) -> str:
     return NO_RUN if manifest is None else manifest.run_id
 
 
 def _key(manifest: Manifest) -> Item:
-    kind: keys.Kind = "adjustments" if manifest.is_adjustment else "hours"
-    return key(keys.partition(manifest.cluster, kind), keys.hour(manifest.hour))
+    kind: keys.PartitionKind = "adjustments" if manifest.is_adjustment else "hours"
+    return key(keys.partition(manifest.cluster, kind), keys.format_hour(manifest.hour))
 
 
 def _is_current(manifest: Manifest | None) -> Condition:
@@ -145,15 +145,15 @@ def _is_current(manifest: Manifest | None) -> Condition:
 
 
 def _is_adjustment_of(manifest: Manifest, current: Manifest | None) -> Condition:
-    return "r = :run AND b4 = :base", {":run": {"S": manifest.run_id}, ":base": {"S": _run(current)}}
+    return "r = :run AND b4 = :base", {":run": {"S": manifest.run_id}, ":base": {"S": _run_id(current)}}
 
 
 def _has_no_adjustment(current: Manifest | None) -> Condition:
     """The condition that no adjustment is pending; one of another run is from before the month was reopened."""
-    return "attribute_not_exists(pk) OR b4 <> :base", {":base": {"S": _run(current)}}
+    return "attribute_not_exists(pk) OR b4 <> :base", {":base": {"S": _run_id(current)}}
 
 
 def _read_month(item: Item) -> ClosedMonth:
-    check_format(item)
-    closed_at = keys.from_seconds(integer(item, "p"))
+    check_schema_version(item)
+    closed_at = keys.from_epoch_seconds(integer(item, "p"))
     return ClosedMonth(text(item, "sk"), closed_at, text(item, "by"), text(item, "reason"))

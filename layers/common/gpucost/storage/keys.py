@@ -6,7 +6,7 @@ from typing import Literal
 
 from gpucost.storage.table import Item, text
 
-Kind = Literal[
+PartitionKind = Literal[
     "hours",
     "notes",
     "summaries",
@@ -26,17 +26,17 @@ Kind = Literal[
 """What a partition of a cluster holds: one or more items per hour or day."""
 
 
-def partition(cluster: str, kind: Kind) -> str:
+def partition(cluster: str, kind: PartitionKind) -> str:
     """The partition of a cluster's items of one kind."""
     return f"C#{cluster}#{kind}"
 
 
-def lines(cluster: str, at: datetime) -> str:
+def lines_partition(cluster: str, at: datetime) -> str:
     """The partition of one hour's lines."""
-    return f"C#{cluster}#lines#{hour(at)}"
+    return f"C#{cluster}#lines#{format_hour(at)}"
 
 
-def unit(business_unit: str) -> str:
+def business_unit_hash(business_unit: str) -> str:
     """The hash that stands for a business unit in a key, because its name may be long and contain any character."""
     return hashlib.sha256(business_unit.encode()).hexdigest()[:24]
 
@@ -47,7 +47,7 @@ def parse_hour_and_run(item: Item) -> tuple[datetime, str]:
     return parse_hour(hour_text), run
 
 
-def hour(at: datetime) -> str:
+def format_hour(at: datetime) -> str:
     """An hour as it is written in keys, which sort by time."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H")
 
@@ -57,11 +57,11 @@ def parse_hour(hour_text: str) -> datetime:
     return datetime.fromisoformat(f"{hour_text}+00:00").replace(tzinfo=UTC)
 
 
-def seconds(time: datetime) -> int:
+def to_epoch_seconds(time: datetime) -> int:
     """Seconds since the epoch, as TTL attributes require."""
     return int(time.timestamp())
 
 
-def from_seconds(since_epoch: int) -> datetime:
+def from_epoch_seconds(since_epoch: int) -> datetime:
     """The time of so many seconds since the epoch."""
     return datetime.fromtimestamp(since_epoch, UTC)

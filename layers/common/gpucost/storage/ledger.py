@@ -46,7 +46,7 @@ from gpucost.storage.hour_versions import NO_RUN, HourVersions
 from gpucost.storage.line_items import IncompleteLinesError, read_line_items, read_line_uses
 from gpucost.storage.manifests import read_manifest
 from gpucost.storage.restatements import restatement_chain, restatement_items
-from gpucost.storage.table import Item, Table, check_format
+from gpucost.storage.table import Item, Table, check_schema_version
 from gpucost.storage.usage_documents import read_usage, usage_document
 
 T = TypeVar("T")
@@ -237,12 +237,14 @@ class Ledger:
 
     def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
         """Return an hour's lines, all or those of one business unit, in the order in which they were published."""
-        item = self._table.get(keys.partition(cluster, "hours"), keys.hour(hour))
+        item = self._table.get(keys.partition(cluster, "hours"), keys.format_hour(hour))
         return [] if item is None else self.lines_of(read_manifest(cluster, item), business_unit)
 
     def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
         """Return the lines of a version; none if any amount is implausibly large."""
-        start = f"{manifest.run_id}#" + (f"{keys.unit(business_unit)}#" if business_unit is not None else "")
+        start = f"{manifest.run_id}#" + (
+            f"{keys.business_unit_hash(business_unit)}#" if business_unit is not None else ""
+        )
         lines = self._read_lines(manifest, start, read_line_items)
         amounts = (amount or 0 for line in lines for amount in (line.allocated_gpu_hours, line.allocated_usd))
         return lines if all(abs(amount) <= MAX_FIXED_POINT for amount in amounts) else []
@@ -254,7 +256,7 @@ class Ledger:
         return uses if all(abs(amount) <= MAX_AMOUNT for amount in amounts) else []
 
     def _read_lines(self, manifest: Manifest, start: str, read: Callable[[Iterable[Item]], list[T]]) -> list[T]:
-        partition = keys.lines(manifest.cluster, manifest.hour)
+        partition = keys.lines_partition(manifest.cluster, manifest.hour)
         for _ in range(MAX_LINE_READS - 1):
             with suppress(IncompleteLinesError):
                 return read(self._table.query(partition, "begins_with(sk, :start)", start=start))
@@ -342,9 +344,9 @@ class Ledger:
         return summary
 
     def _chunks(self, pk: str, hour: datetime, run: str) -> list[Item]:
-        items = list(self._table.query(pk, "begins_with(sk, :start)", start=f"{keys.hour(hour)}#{run}#"))
+        items = list(self._table.query(pk, "begins_with(sk, :start)", start=f"{keys.format_hour(hour)}#{run}#"))
         for item in items:
-            check_format(item)
+            check_schema_version(item)
         return items
 
     def _supersede(
@@ -370,10 +372,12 @@ class Ledger:
 
     def _items_of(self, manifest: Manifest, usages_kept: Set[str]) -> list[Item]:
         """The items of a superseded version, its usage only if no other version uses it."""
-        cluster, hour, run = manifest.cluster, keys.hour(manifest.hour), manifest.run_id
+        cluster, hour, run = manifest.cluster, keys.format_hour(manifest.hour), manifest.run_id
         items = [
             *self._table.query(keys.partition(cluster, "summaries"), "begins_with(sk, :start)", start=f"{hour}#{run}#"),
-            *self._table.query(keys.lines(cluster, manifest.hour), "begins_with(sk, :start)", start=f"{run}#"),
+            *self._table.query(
+                keys.lines_partition(cluster, manifest.hour), "begins_with(sk, :start)", start=f"{run}#"
+            ),
             *self._table.query(keys.partition(cluster, "nodes"), "begins_with(sk, :start)", start=f"{hour}#{run}#"),
             *self._table.query(keys.partition(cluster, "notes"), "sk = :start", start=f"{hour}#{run}"),
         ]
@@ -384,7 +388,7 @@ class Ledger:
 
     def _with_notes(self, manifest: Manifest) -> Manifest:
         item = self._table.get(
-            keys.partition(manifest.cluster, "notes"), f"{keys.hour(manifest.hour)}#{manifest.run_id}"
+            keys.partition(manifest.cluster, "notes"), f"{keys.format_hour(manifest.hour)}#{manifest.run_id}"
         )
         return manifest if item is None else replace(manifest, notes=read_notes(item))
 
@@ -392,7 +396,7 @@ class Ledger:
         if start >= end:
             return
         # `~` sorts after every character of a key, so that all items of the last hour are in.
-        last = f"{keys.hour(end - HOUR)}~"
-        for item in self._table.query(pk, "sk BETWEEN :first AND :last", first=keys.hour(start), last=last):
-            check_format(item)
+        last = f"{keys.format_hour(end - HOUR)}~"
+        for item in self._table.query(pk, "sk BETWEEN :first AND :last", first=keys.format_hour(start), last=last):
+            check_schema_version(item)
             yield item

@@ -16,7 +16,7 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, PoolLimit, Quota
 from gpucost.storage import compressed_documents, keys
-from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text
+from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, key, text
 
 
 class LimitsStore:
@@ -46,23 +46,23 @@ class LimitsStore:
             counts = f"{len(limits.pools)} pools and {len(limits.quotas)} quotas"
             raise SourceError(f"limits of {limits.cluster} {limits.hour} do not fit an item: {counts}")
         item: Item = {
-            **key(keys.partition(limits.cluster, "limits"), keys.hour(limits.hour)),
-            "v": {"N": str(FORMAT)},
+            **key(keys.partition(limits.cluster, "limits"), keys.format_hour(limits.hour)),
+            "v": {"N": str(SCHEMA_VERSION)},
             "b": {"B": chunk},
-            "expires_at": {"N": str(keys.seconds(expires_at))},
+            "expires_at": {"N": str(keys.to_epoch_seconds(expires_at))},
         }
         self._table.put_all([item])
 
     def limits_between(self, cluster: str, start: datetime, end: datetime) -> list[Limits]:
         """Return the limits and quotas of hours in `[start, end)`, oldest first; hours without any are left out."""
         partition = keys.partition(cluster, "limits")
-        first, last = keys.hour(start), keys.hour(end - HOUR)
+        first, last = keys.format_hour(start), keys.format_hour(end - HOUR)
         items = self._table.query(partition, "sk BETWEEN :first AND :last", first=first, last=last)
         return [_read(cluster, item) for item in items]
 
 
 def _read(cluster: str, item: Item) -> Limits:
-    check_format(item)
+    check_schema_version(item)
     return compressed_documents.unpack([item], lambda document: _limits(cluster, item, document))
 
 

@@ -15,11 +15,11 @@ from gpucost.core.errors import IntegrityError, SourceError
 from gpucost.core.line_use import LineUse
 from gpucost.core.model import LINE_AMOUNTS, Line
 from gpucost.storage import compressed_documents
-from gpucost.storage.table import Item, check_format, integer, key, text
+from gpucost.storage.table import Item, check_schema_version, integer, key, text
 
-LINES_FORMAT = 2
-_NAMES = Line._fields
-_DECIMALS = {name for name, kind in Line.__annotations__.items() if "Decimal" in str(kind)}
+LINES_SCHEMA_VERSION = 2
+_FIELD_NAMES = Line._fields
+_DECIMAL_FIELDS = {name for name, kind in Line.__annotations__.items() if "Decimal" in str(kind)}
 
 
 class IncompleteLinesError(SourceError):
@@ -35,13 +35,13 @@ def line_items(pk: str, group: str, lines: Sequence[Line], expires_at: int) -> l
         lines: the business unit's lines.
         expires_at: expiry in seconds since the epoch.
     """
-    columns = zip(_NAMES, zip(*lines, strict=True), strict=True)
+    columns = zip(_FIELD_NAMES, zip(*lines, strict=True), strict=True)
     document = {"rows": len(lines), "columns": {name: _column(cells) for name, cells in columns}}
     chunks = compressed_documents.pack(document)
     return [
         {
             **key(pk, f"{group}#{number:04d}"),
-            "v": {"N": str(LINES_FORMAT)},
+            "v": {"N": str(LINES_SCHEMA_VERSION)},
             "k": {"N": str(len(chunks))},
             "b": {"B": chunk},
             "expires_at": {"N": str(expires_at)},
@@ -72,7 +72,7 @@ def read_line_uses(items: Iterable[Item]) -> list[LineUse]:
 def _documents(items: Iterable[Item]) -> Iterator[Any]:
     groups: dict[str, list[Item]] = {}
     for item in items:
-        check_format(item, LINES_FORMAT)
+        check_schema_version(item, LINES_SCHEMA_VERSION)
         groups.setdefault(_group_of(item), []).append(item)
     return map(_document, groups.values())
 
@@ -99,7 +99,7 @@ def _read_columns(document: Mapping[str, Any]) -> list[Line]:
     columns = {
         name: [_read_cell(name, cell) for cell in (column if isinstance(column, list) else [column] * rows)]
         for name, column in document["columns"].items()
-        if name in _NAMES
+        if name in _FIELD_NAMES
     }
     return [Line(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
 
@@ -126,7 +126,7 @@ def _amount(amount: int | None) -> float | None:
 
 
 _FLOATS: dict[str, Callable[[Any], float | None]] = {
-    **dict.fromkeys(_DECIMALS, _ratio),
+    **dict.fromkeys(_DECIMAL_FIELDS, _ratio),
     **dict.fromkeys(LINE_AMOUNTS, _amount),
 }
 
@@ -140,4 +140,4 @@ def _column(cells: Sequence[Any]) -> Any:
 
 
 def _read_cell(name: str, cell: Any) -> Any:
-    return Decimal(cell) if name in _DECIMALS and cell is not None else cell
+    return Decimal(cell) if name in _DECIMAL_FIELDS and cell is not None else cell

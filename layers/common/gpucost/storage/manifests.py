@@ -6,24 +6,24 @@ from decimal import Decimal
 from gpucost.core.ledger import Manifest
 from gpucost.core.model import Coverage, Status
 from gpucost.storage import keys
-from gpucost.storage.table import FORMAT, Item, check_format, integer, key, text, verify_integrity
+from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, integer, key, text, verify_integrity
 
 _STATUS: dict[str, Status] = {"c": "complete", "p": "provisional", "i": "incomplete"}
-_CODE = {status: code for code, status in _STATUS.items()}
+_STATUS_CODE = {status: code for code, status in _STATUS.items()}
 
 
 def manifest_item(manifest: Manifest, expires_at: datetime) -> Item:
     """Return the item of a current version or of an adjustment. Notes have an item of their own."""
-    kind: keys.Kind = "adjustments" if manifest.is_adjustment else "hours"
+    kind: keys.PartitionKind = "adjustments" if manifest.is_adjustment else "hours"
     item: dict[str, dict[str, str]] = {
-        **key(keys.partition(manifest.cluster, kind), keys.hour(manifest.hour)),
-        "v": {"N": str(FORMAT)},
-        "s": {"S": _CODE[manifest.status]},
+        **key(keys.partition(manifest.cluster, kind), keys.format_hour(manifest.hour)),
+        "v": {"N": str(SCHEMA_VERSION)},
+        "s": {"S": _STATUS_CODE[manifest.status]},
         "n": {"N": str(manifest.version)},
         "r": {"S": manifest.run_id},
         "x": {"N": str(manifest.settings_version)},
-        "p": {"N": str(keys.seconds(manifest.published_at))},
-        "expires_at": {"N": str(keys.seconds(expires_at))},
+        "p": {"N": str(keys.to_epoch_seconds(manifest.published_at))},
+        "expires_at": {"N": str(keys.to_epoch_seconds(expires_at))},
     }
     if manifest.coverage is not None:
         item["ca"] = {"N": str(manifest.coverage.allocation)}
@@ -36,11 +36,11 @@ def manifest_item(manifest: Manifest, expires_at: datetime) -> Item:
     if manifest.backfilled:
         item["o"] = {"S": "b"}
     if manifest.figures_until is not None:
-        item["e"] = {"N": str(keys.seconds(manifest.figures_until))}
+        item["e"] = {"N": str(keys.to_epoch_seconds(manifest.figures_until))}
     if manifest.attempts:
         item["a"] = {"N": str(manifest.attempts)}
     if manifest.next_attempt_at is not None:
-        item["t"] = {"N": str(keys.seconds(manifest.next_attempt_at))}
+        item["t"] = {"N": str(keys.to_epoch_seconds(manifest.next_attempt_at))}
     return item
 
 
@@ -51,7 +51,7 @@ def read_manifest(cluster: str, item: Item, *, is_adjustment: bool = False) -> M
         IntegrityError: the item is damaged.
         SourceError: a newer version wrote it.
     """
-    check_format(item)
+    check_schema_version(item)
     with verify_integrity(item):
         return _manifest(cluster, item, is_adjustment)
 
@@ -69,11 +69,11 @@ def _manifest(cluster: str, item: Item, is_adjustment: bool) -> Manifest:
         settings_version=integer(item, "x"),
         coverage=coverage,
         attempts=integer(item, "a"),
-        next_attempt_at=keys.from_seconds(integer(item, "t")) if "t" in item else None,
-        published_at=keys.from_seconds(integer(item, "p")),
+        next_attempt_at=keys.from_epoch_seconds(integer(item, "t")) if "t" in item else None,
+        published_at=keys.from_epoch_seconds(integer(item, "p")),
         usage_id=text(item, "u"),
         currency=text(item, "c") or "USD",
         is_adjustment=is_adjustment,
         backfilled=text(item, "o") == "b",
-        figures_until=keys.from_seconds(integer(item, "e")) if "e" in item else None,
+        figures_until=keys.from_epoch_seconds(integer(item, "e")) if "e" in item else None,
     )

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from gpucost.core.errors import ConflictError
 from gpucost.storage import compressed_documents
-from gpucost.storage.table import FORMAT, ConditionalPut, Item, check_format, integer, key, text
+from gpucost.storage.table import SCHEMA_VERSION, ConditionalPut, Item, check_schema_version, integer, key, text
 
 MAX_ATTEMPTS = 5
 """How often an action is tried if other writers interfere."""
@@ -20,13 +20,13 @@ class PackedDocument:
         self.generation = 0
         self.chunks: list[Item] = []
 
-    def add(self, item: Item) -> None:
+    def add_chunk(self, item: Item) -> None:
         """Add the next chunk.
 
         Raises:
             ConflictError: the chunks are of two generations, because the document is being written.
         """
-        check_format(item)
+        check_schema_version(item)
         generation = integer(item, "n")
         if self.chunks and generation != self.generation:
             raise ConflictError(f"{text(item, 'pk')} {text(item, 'sk')} is being written")
@@ -38,31 +38,37 @@ class PackedDocument:
         return compressed_documents.unpack(self.chunks) if self.chunks else empty
 
 
-def items(pk: str, name: str, chunks: Sequence[bytes], generation: int, expires_at: int = 0) -> list[Item]:
+def chunk_items(pk: str, name: str, chunks: Sequence[bytes], generation: int, expires_at: int = 0) -> list[Item]:
     """Return a document's items, with the sort keys `<name>#0000` and so on."""
     expiry = {"expires_at": {"N": str(expires_at)}} if expires_at else {}
     return [
-        {**key(pk, sk(name, number)), "v": {"N": str(FORMAT)}, "n": {"N": str(generation)}, "b": {"B": chunk}, **expiry}
+        {
+            **key(pk, chunk_sort_key(name, number)),
+            "v": {"N": str(SCHEMA_VERSION)},
+            "n": {"N": str(generation)},
+            "b": {"B": chunk},
+            **expiry,
+        }
         for number, chunk in enumerate(chunks)
     ]
 
 
-def sk(name: str, number: int) -> str:
+def chunk_sort_key(name: str, number: int) -> str:
     """Return the sort key of a chunk."""
     return f"{name}#{number:04d}"
 
 
-def unchanged_since(generation: int) -> tuple[str, dict[str, dict[str, str]] | None]:
+def generation_condition(generation: int) -> tuple[str, dict[str, dict[str, str]] | None]:
     """Return the condition that an item still has the generation that was read, and the condition's values."""
     if generation:
         return "n = :generation", {":generation": {"N": str(generation)}}
     return "attribute_not_exists(pk)", None
 
 
-def puts(pk: str, name: str, chunks: Sequence[bytes], replacing: int) -> list[ConditionalPut]:
+def replacing_puts(pk: str, name: str, chunks: Sequence[bytes], replacing: int) -> list[ConditionalPut]:
     """Return the writes that replace the generation that was read."""
-    first, *others = items(pk, name, chunks, replacing + 1)
-    return [(first, *unchanged_since(replacing)), *((item, "", None) for item in others)]
+    first, *others = chunk_items(pk, name, chunks, replacing + 1)
+    return [(first, *generation_condition(replacing)), *((item, "", None) for item in others)]
 
 
 def retry_conflicts(action: Callable[[], T]) -> T:

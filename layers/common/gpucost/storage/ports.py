@@ -12,7 +12,7 @@ from gpucost.core.facts import FactTable
 from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, HourSummary, Manifest, Restatement, Retention
 from gpucost.core.model import ClusterCharge, Line, NodeHour
 from gpucost.core.rollups import FactKey
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 
 Clock = Callable[[], datetime]
 """Returns the current time in UTC."""
@@ -123,15 +123,15 @@ class PublishedHours(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class ClusterDeparture:
     """When a cluster left the settings."""
 
     left_at: datetime
-    version: int
+    last_settings_version: int
     """The last version of the settings that names it."""
 
 
-SettingsModel_co = TypeVar("SettingsModel_co", bound=Settings, default=Settings, covariant=True)
+SettingsModel_co = TypeVar("SettingsModel_co", bound=CoreSettings, default=CoreSettings, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +145,12 @@ class StoredSettings(Generic[SettingsModel_co]):
     pushed_at: datetime
     refused: tuple[str, ...] = ()
     """Why newer versions are unreadable, so that this one is in force; newest first."""
-    departed: Mapping[str, Departure] = field(default_factory=dict)
+    departed_clusters: Mapping[str, ClusterDeparture] = field(default_factory=dict)
     """Clusters of earlier documents that left the settings. Their hours stay in reports."""
 
     def clusters(self, since: datetime) -> list[str]:
         """Return the names of clusters that may have hours from then on: current ones, and those that left later."""
-        departed = {name for name, departure in self.departed.items() if departure.left_at > since}
+        departed = {name for name, departure in self.departed_clusters.items() if departure.left_at > since}
         return sorted({cluster.name for cluster in self.settings.clusters} | departed)
 
 

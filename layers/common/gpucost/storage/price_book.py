@@ -21,8 +21,8 @@ from gpucost.core.errors import InvalidInputError, NotFoundError
 from gpucost.core.hours import floor_hour, format_timestamp
 from gpucost.core.intervals import Interval
 from gpucost.core.pricing.price_changes import (
-    Override,
     PriceChange,
+    PriceOverride,
     changes_between,
     drop_override,
     new_change,
@@ -49,7 +49,7 @@ from gpucost.storage.table import Item, Table, key, text
 
 MAX_PERIOD = timedelta(days=35)
 """Longest period that one read covers."""
-Name = Literal["on-demand", "override", "shapes", "spot"]
+DocumentName = Literal["on-demand", "override", "shapes", "spot"]
 
 
 class PriceStore:
@@ -107,11 +107,11 @@ class PriceStore:
         newest = retry_conflicts(self._spot.newest)
         return [] if newest is None else list(prices_of("spot", join_days([newest])))
 
-    def overrides(self) -> list[Override]:
+    def overrides(self) -> list[PriceOverride]:
         """Return all prices that were ever set by hand, dropped ones included, in the order in which they were set."""
         return price_items.read_overrides(self._documents()["override"].read([]))
 
-    def replace(
+    def merge_prices(
         self,
         source: FetchedSource,
         prices: Sequence[Price],
@@ -142,7 +142,9 @@ class PriceStore:
 
             def replace_spot() -> PriceUpdate:
                 generation = self._documents()["spot"].generation
-                return self._spot.replace(response, begins, generation=generation, rated_until=rated_until, now=now)
+                return self._spot.merge_prices(
+                    response, begins, generation=generation, rated_until=rated_until, now=now
+                )
 
             return retry_conflicts(replace_spot) if response else PriceUpdate(0, ())
 
@@ -173,14 +175,14 @@ class PriceStore:
 
         return retry_conflicts(write)
 
-    def set_override(self, price: Price, *, now: datetime) -> Override:
+    def set_override(self, price: Price, *, now: datetime) -> PriceOverride:
         """Set a price by hand, with its author and reason. Setting the same price again returns the existing override.
 
         Raises:
             ConflictError: other writers kept interfering; nothing was written.
         """
 
-        def add(overrides: list[Override]) -> tuple[Override, PriceChange | None]:
+        def add(overrides: list[PriceOverride]) -> tuple[PriceOverride, PriceChange | None]:
             override = new_override(price, overrides)
             if override not in overrides:
                 overrides.append(override)
@@ -191,7 +193,9 @@ class PriceStore:
 
         return self._change_overrides(add)
 
-    def drop_override(self, override_id: str, *, at: datetime, author: str, reason: str, now: datetime) -> Override:
+    def drop_override(
+        self, override_id: str, *, at: datetime, author: str, reason: str, now: datetime
+    ) -> PriceOverride:
         """End the validity of a price that was set by hand. A dropped one may end earlier, and never later.
 
         Raises:
@@ -199,7 +203,7 @@ class PriceStore:
             ConflictError: other writers kept interfering; nothing was written.
         """
 
-        def drop(overrides: list[Override]) -> tuple[Override, PriceChange | None]:
+        def drop(overrides: list[PriceOverride]) -> tuple[PriceOverride, PriceChange | None]:
             index = next((index for index, override in enumerate(overrides) if override.id == override_id), None)
             if index is None:
                 raise NotFoundError(f"there is no override {override_id!r}; `gpucost prices changes` lists them")
@@ -255,8 +259,10 @@ class PriceStore:
 
         retry_conflicts(move)
 
-    def _change_overrides(self, edit: Callable[[list[Override]], tuple[Override, PriceChange | None]]) -> Override:
-        def write() -> Override:
+    def _change_overrides(
+        self, edit: Callable[[list[PriceOverride]], tuple[PriceOverride, PriceChange | None]]
+    ) -> PriceOverride:
+        def write() -> PriceOverride:
             document = self._documents()["override"]
             overrides = price_items.read_overrides(document.read([]))
             before = list(overrides)
@@ -269,26 +275,32 @@ class PriceStore:
         return retry_conflicts(write)
 
     def _write(
-        self, name: Name, document: PackedDocument, content: Any, changes: Sequence[PriceChange], count: int
+        self, name: DocumentName, document: PackedDocument, content: Any, changes: Sequence[PriceChange], count: int
     ) -> PriceUpdate:
         """Replace the document that was read, and record the changes to past times."""
         if not count:
             return PriceUpdate(0, ())
         chunks = compressed_documents.pack(content, self._chunk_bytes)
         self._table.transact(
-            [*packed_items.puts(BOOK, name, chunks, document.generation), *map(price_items.change_put, changes)],
-            [(key(BOOK, packed_items.sk(name, number)), "") for number in range(len(chunks), len(document.chunks))],
+            [
+                *packed_items.replacing_puts(BOOK, name, chunks, document.generation),
+                *map(price_items.change_put, changes),
+            ],
+            [
+                (key(BOOK, packed_items.chunk_sort_key(name, number)), "")
+                for number in range(len(chunks), len(document.chunks))
+            ],
         )
         return PriceUpdate(count, tuple(changes))
 
-    def _documents(self) -> dict[Name, PackedDocument]:
+    def _documents(self) -> dict[DocumentName, PackedDocument]:
         """Read all documents except the spot prices, with one query."""
-        documents: dict[Name, PackedDocument] = {name: PackedDocument() for name in get_args(Name)}
+        documents: dict[DocumentName, PackedDocument] = {name: PackedDocument() for name in get_args(DocumentName)}
         for item in self._table.query(BOOK):
             name = text(item, "sk").partition("#")[0]
             for document_name, document in documents.items():
                 if document_name == name:
-                    document.add(item)
+                    document.add_chunk(item)
         return documents
 
 

@@ -7,12 +7,12 @@ from fractions import Fraction
 from typing import Any
 
 from gpucost.core.hours import format_timestamp, parse_timestamp
-from gpucost.core.pricing.price_changes import Override, PriceChange
+from gpucost.core.pricing.price_changes import PriceChange, PriceOverride
 from gpucost.core.pricing.price_history import PriceEvent, PriceKey, Timeline, Timelines, from_epoch_seconds
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.core.pricing.prices import Price
 from gpucost.storage import compressed_documents
-from gpucost.storage.table import FORMAT, ConditionalPut, Item, check_format, integer, key
+from gpucost.storage.table import SCHEMA_VERSION, ConditionalPut, Item, check_schema_version, integer, key
 
 BOOK, PENDING, SETTLED = "PRICES", "PRICES#pending", "PRICES#settled"
 
@@ -50,7 +50,7 @@ def _read_event(row: Sequence[Any], base: int, fetched: Sequence[int]) -> PriceE
     return PriceEvent(start + base, None if amount is None else Decimal(amount), currency, fetched[position])
 
 
-def overrides_document(overrides: Iterable[Override]) -> list[dict[str, Any]]:
+def overrides_document(overrides: Iterable[PriceOverride]) -> list[dict[str, Any]]:
     """Return overrides as JSON types, in order."""
     return [
         {
@@ -62,7 +62,7 @@ def overrides_document(overrides: Iterable[Override]) -> list[dict[str, Any]]:
             "from": _time_text(override.price.valid_from),
             "to": _time_text(override.price.valid_to),
             "set_at": _time_text(override.price.fetched_at),
-            "set_to": _time_text(override.set_to),
+            "set_to": _time_text(override.original_valid_to),
             "author": override.price.author,
             "reason": override.price.reason,
             "dropped_at": _time_text(override.dropped_at),
@@ -73,10 +73,10 @@ def overrides_document(overrides: Iterable[Override]) -> list[dict[str, Any]]:
     ]
 
 
-def read_overrides(document: Iterable[Mapping[str, Any]]) -> list[Override]:
+def read_overrides(document: Iterable[Mapping[str, Any]]) -> list[PriceOverride]:
     """Read what `overrides_document` returned."""
     return [
-        Override(
+        PriceOverride(
             id=row["id"],
             price=Price(
                 source="override",
@@ -90,7 +90,7 @@ def read_overrides(document: Iterable[Mapping[str, Any]]) -> list[Override]:
                 author=row["author"],
                 reason=row["reason"],
             ),
-            set_to=_read_time(row["set_to"]),
+            original_valid_to=_read_time(row["set_to"]),
             dropped_at=_read_time(row["dropped_at"]),
             dropped_by=row["dropped_by"],
             drop_reason=row["drop_reason"],
@@ -130,7 +130,7 @@ def change_document(change: PriceChange) -> dict[str, Any]:
         "to": _time_text(change.end),
         "reason": change.reason,
         "author": change.author,
-        "at": _time_text(change.at),
+        "at": _time_text(change.changed_at),
     }
 
 
@@ -144,7 +144,7 @@ def read_change(document: Mapping[str, Any], settled_at: datetime | None) -> Pri
         end=parse_timestamp(document["to"]),
         reason=document["reason"],
         author=document["author"],
-        at=parse_timestamp(document["at"]),
+        changed_at=parse_timestamp(document["at"]),
         settled_at=settled_at,
     )
 
@@ -152,12 +152,12 @@ def read_change(document: Mapping[str, Any], settled_at: datetime | None) -> Pri
 def change_put(change: PriceChange) -> ConditionalPut:
     """Return the write of a pending change. The same change is the same item."""
     data = b"".join(compressed_documents.pack(change_document(change)))
-    return {**key(PENDING, change.id), "v": {"N": str(FORMAT)}, "b": {"B": data}}, "", None
+    return {**key(PENDING, change.id), "v": {"N": str(SCHEMA_VERSION)}, "b": {"B": data}}, "", None
 
 
 def read_change_item(item: Item) -> PriceChange:
     """Read a change from its item, settled or pending."""
-    check_format(item)
+    check_schema_version(item)
     settled_at = from_epoch_seconds(integer(item, "t")) if "t" in item else None
     return compressed_documents.unpack([item], lambda document: read_change(document, settled_at))
 

@@ -23,7 +23,7 @@ class PricesInForce:
 class PriceUpdate:
     """What a write changed in the price book."""
 
-    prices: int
+    changed_count: int
     """How many keys (such as instance type and zone) have changed prices, validity or shapes."""
     changes: tuple[PriceChange, ...]
     """Changes of times that may have been rated; each is in the change log."""

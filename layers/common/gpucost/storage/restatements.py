@@ -7,20 +7,20 @@ from typing import Any
 from gpucost.core.amounts import Costs, Totals
 from gpucost.core.ledger import Manifest, Restatement, digest_of_run
 from gpucost.storage import compressed_documents, keys
-from gpucost.storage.table import FORMAT, Item, integer, key, text
+from gpucost.storage.table import SCHEMA_VERSION, Item, integer, key, text
 
 
 def restatement_items(restatement: Restatement, run: str, replaced: str, expires_at: datetime) -> list[Item]:
     """Return a restatement's items: one, and further chunks if thousands of business units changed."""
     partition = keys.partition(restatement.cluster, "restatements")
-    sort_key = f"{keys.hour(restatement.hour)}#{run}"
+    sort_key = f"{keys.format_hour(restatement.hour)}#{run}"
     first, *others = compressed_documents.pack(compressed_documents.restatement_document(restatement))
-    shared: Item = {"v": {"N": str(FORMAT)}, "expires_at": {"N": str(keys.seconds(expires_at))}}
+    shared: Item = {"v": {"N": str(SCHEMA_VERSION)}, "expires_at": {"N": str(keys.to_epoch_seconds(expires_at))}}
     facts: Item = {
         "b4": {"S": replaced},
         "n": {"N": str(restatement.version)},
         "x": {"N": str(restatement.settings_version)},
-        "p": {"N": str(keys.seconds(restatement.restated_at))},
+        "p": {"N": str(keys.to_epoch_seconds(restatement.restated_at))},
         "c": {"S": restatement.currency},
         "c4": {"S": restatement.currency_before},
     }
@@ -65,7 +65,7 @@ def _restatement(manifest: Manifest, item: Item, document: dict[str, Any]) -> Re
         cluster=manifest.cluster,
         hour=manifest.hour,
         version=integer(item, "n"),
-        restated_at=keys.from_seconds(integer(item, "p")),
+        restated_at=keys.from_epoch_seconds(integer(item, "p")),
         settings_version=integer(item, "x"),
         reason=document["reason"],
         before=compressed_documents.read_totals(document["before"]),

@@ -21,16 +21,25 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpucost.core.amounts import Costs
-from gpucost.core.errors import ConflictError, ExpiredError, IntegrityError
+from gpucost.core.errors import ConflictError, DataExpiredError, IntegrityError
 from gpucost.core.facts import FactTable
 from gpucost.core.hours import HOUR, floor_day, hours_between
 from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, HourSummary, Manifest, Retention
 from gpucost.core.rollups import DAY, FactKey, costs_by_unit, merge_facts, sum_day, sum_facts
 from gpucost.storage import chunked_documents, compressed_documents, keys
-from gpucost.storage.amount_columns import pack_table, unpack_table, unpack_units
+from gpucost.storage.amount_columns import pack_table, unpack_single_key_table, unpack_table
 from gpucost.storage.compressed_documents import CHUNK_BYTES
 from gpucost.storage.ledger import Ledger
-from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text, verify_integrity
+from gpucost.storage.table import (
+    SCHEMA_VERSION,
+    Item,
+    Table,
+    check_schema_version,
+    integer,
+    key,
+    text,
+    verify_integrity,
+)
 
 BUCKETS = 16
 """Facts of a sixteenth of all business units are stored together: a month of one unit is one query of few items."""
@@ -162,15 +171,15 @@ class RollupStore:
             False if they were up to date.
 
         Raises:
-            ExpiredError: an hour's figures have expired or are damaged, so that the day cannot be summed. Its rollups
-                stay unchanged.
+            DataExpiredError: an hour's figures have expired or are damaged, so that the day cannot be summed. Its
+                rollups stay unchanged.
             SourceError: the table failed; rolling up again is safe.
         """
         manifests = self._ledger.manifests(cluster, day, day + DAY)
         try:
             return self._roll_up(cluster, day, manifests, now, retention) if manifests else False
         except IntegrityError as error:
-            raise ExpiredError(f"{cluster} {_day_text(day)} cannot be summed: {error}") from error
+            raise DataExpiredError(f"{cluster} {_day_text(day)} cannot be summed: {error}") from error
 
     def _roll_up(
         self, cluster: str, day: datetime, manifests: Sequence[Manifest], now: datetime, retention: Retention
@@ -199,11 +208,11 @@ class RollupStore:
         """Write a day's sums, and the hours of each business unit.
 
         Raises:
-            ExpiredError: an hour's figures have expired or are implausibly large.
+            DataExpiredError: an hour's figures have expired or are implausibly large.
         """
         for manifest, summary in zip(manifests, summaries, strict=True):
             if manifest.status != "incomplete" and summary.totals is None:
-                raise ExpiredError(
+                raise DataExpiredError(
                     f"the figures of {cluster} {manifest.hour} have expired or are implausibly large; "
                     "its day cannot be summed"
                 )
@@ -272,9 +281,9 @@ class RollupStore:
         )
         if item is None or _stored_digests(item) != digests:
             return set(range(BUCKETS))
-        check_format(item)
+        check_schema_version(item)
         with verify_integrity(item):
-            return {_bucket(unit) for unit in unpack_units(item["b"]["B"])}
+            return {_bucket(unit) for unit in unpack_single_key_table(item["b"]["B"])}
 
     def _facts_from_lines(self, manifests: Iterable[Manifest], business_unit: str | None) -> FactTable[FactKey] | None:
         """Sum the facts of hours from their lines; None if lines of an hour have expired."""
@@ -291,7 +300,9 @@ class RollupStore:
     def _put_if_newer(self, *items: Item) -> None:
         """Write items unless newer ones exist: of two concurrent writers, the one with more published versions wins."""
         try:
-            chunked_documents.put(self._table, items, "attribute_not_exists(pk) OR n <= :n", {":n": items[0]["n"]})
+            chunked_documents.put_document(
+                self._table, items, "attribute_not_exists(pk) OR n <= :n", {":n": items[0]["n"]}
+            )
         except ConflictError:
             return
 
@@ -300,7 +311,7 @@ class RollupStore:
         # `~` sorts after every character of a key, so that all chunks of the last day are included.
         first, last = _day_text(manifests[0].hour), f"{_day_text(manifests[-1].hour)}~"
         for item in self._table.query(pk, "sk BETWEEN :first AND :last", first=first, last=last):
-            check_format(item)
+            check_schema_version(item)
             yield item
 
 
@@ -321,7 +332,7 @@ def _has_its_figures(summary: HourSummary) -> bool:
 
 def _expiry(manifests: Sequence[Manifest], retention: timedelta) -> int:
     """When rollups of these hours expire, in seconds since the epoch."""
-    return keys.seconds(max(manifest.published_at for manifest in manifests) + retention)
+    return keys.to_epoch_seconds(max(manifest.published_at for manifest in manifests) + retention)
 
 
 def _covers_unit_hours(head: Item) -> bool:
@@ -335,7 +346,7 @@ def _item(
     """Build an item with the versions that it sums. Its `n` grows with every publication of an hour."""
     return {
         **key(pk, sk),
-        "v": {"N": str(FORMAT)},
+        "v": {"N": str(SCHEMA_VERSION)},
         "h": {"B": run_digests(day, manifests)},
         "n": {"N": str(sum(manifest.version for manifest in manifests))},
         "expires_at": {"N": str(_expiry(manifests, retention))},
@@ -365,7 +376,7 @@ def _joined_day_item(items: Sequence[Item]) -> Item | None:
     if not items or "#" in text(items[0], "sk"):
         return None
     try:
-        return {**items[0], "b": {"B": chunked_documents.joined_chunks(items[0], items[1:], "h")}}
+        return {**items[0], "b": {"B": chunked_documents.join_chunks(items[0], items[1:], "h")}}
     except ConflictError:
         return None
 
@@ -373,7 +384,7 @@ def _joined_day_item(items: Sequence[Item]) -> Item | None:
 def _read_summary(cluster: str, day: datetime, manifests: Sequence[Manifest], item: Item) -> DaySummary:
     with verify_integrity(item):
         totals = compressed_documents.read_totals_text(text(item, "t")) if "t" in item else None
-        return DaySummary(cluster, day, tuple(manifests), totals, unpack_units(item["b"]["B"]))
+        return DaySummary(cluster, day, tuple(manifests), totals, unpack_single_key_table(item["b"]["B"]))
 
 
 def _read_unit_hours(item: Item) -> dict[tuple[datetime, bytes], Costs]:
@@ -442,7 +453,7 @@ def _heads_partition(cluster: str) -> str:
 
 
 def _unit_partition(cluster: str, business_unit: str) -> str:
-    return f"C#{cluster}#unit#{keys.unit(business_unit)}"
+    return f"C#{cluster}#unit#{keys.business_unit_hash(business_unit)}"
 
 
 def _facts_partition(cluster: str, bucket: int) -> str:

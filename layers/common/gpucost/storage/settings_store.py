@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic
 
 from gpucost.core.errors import NotFoundError, SettingsError, SettingsMissingError, SourceError
-from gpucost.settings import Settings, SettingsModel, json_form, parse_document
-from gpucost.storage.ports import Departure, StoredSettings
-from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text
+from gpucost.settings import CoreSettings, SettingsModel, parse_document, yaml_to_json
+from gpucost.storage.ports import ClusterDeparture, StoredSettings
+from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, integer, key, text
 
 PARTITION = "SETTINGS"
 CACHE_TIME = timedelta(minutes=1)
@@ -20,7 +20,7 @@ MAX_DOCUMENT_BYTES = 350_000
 """Limit of a compressed document; an item holds 400 KB."""
 MAX_DEPARTURES_BYTES = 40_000
 """Limit of the record of clusters that left the settings: some hundreds, the most recent ones."""
-MAX_PARSED = 32
+MAX_CACHED_VERSIONS = 32
 """How many parsed versions a store caches."""
 DEPARTURE_BYTES = 24
 """Size of a departure without the cluster's name."""
@@ -110,7 +110,7 @@ class DynamoSettingsStore(Generic[SettingsModel]):
         versions = []
         for item in self._table.query(PARTITION, newest_first=True):
             with suppress(SettingsError, SourceError):
-                versions.append(_parse(item, self._model))
+                versions.append(_parse_version(item, self._model))
         return versions
 
     def push(self, text: str, *, author: str, now: datetime) -> StoredSettings[SettingsModel]:
@@ -121,7 +121,7 @@ class DynamoSettingsStore(Generic[SettingsModel]):
             ConflictError: someone else pushed at the same time; nothing was written.
         """
         settings = parse_document(text, self._model)
-        settings.check_new()
+        settings.check_new_document()
         packed = zlib.compress(text.encode())
         if len(packed) > MAX_DOCUMENT_BYTES:
             raise SettingsError(
@@ -133,20 +133,20 @@ class DynamoSettingsStore(Generic[SettingsModel]):
         departed = self._departed(newest, settings, now) if newest else {}
         item: Item = {
             **key(PARTITION, _sort_key(number)),
-            "v": {"N": str(FORMAT)},
+            "v": {"N": str(SCHEMA_VERSION)},
             "n": {"N": str(number)},
             "b": {"B": packed},
-            **_with_json(text, packed, settings),
+            **_json_attributes(text, packed, settings),
             "by": {"S": author},
             "p": {"N": str(int(now.timestamp()))},
-            "l": {"M": {name: _departure(departure) for name, departure in departed.items()}},
+            "l": {"M": {name: _departure_attribute(departure) for name, departure in departed.items()}},
         }
         self._table.put(item, "attribute_not_exists(pk)")
-        self._current = StoredSettings(number, text, settings, author, now, departed=departed)
+        self._current = StoredSettings(number, text, settings, author, now, departed_clusters=departed)
         self._read_at = self._clock()
         return self._current
 
-    def _departed(self, newest: Item, settings: Settings, now: datetime) -> dict[str, Departure]:
+    def _departed(self, newest: Item, settings: CoreSettings, now: datetime) -> dict[str, ClusterDeparture]:
         """Return the clusters that are no longer in the settings, with the times when they left."""
         try:
             departed, is_recorded = _read_departed(newest), True
@@ -154,15 +154,17 @@ class DynamoSettingsStore(Generic[SettingsModel]):
             departed, is_recorded = {}, False
         if not is_recorded:  # damaged: compare the versions before it
             for older, newer in itertools.pairwise(self.history()[::-1]):
-                left = Departure(newer.pushed_at, older.version)
-                departed |= {**older.departed, **{cluster.name: left for cluster in older.settings.clusters}}
+                left = ClusterDeparture(newer.pushed_at, older.version)
+                departed |= {**older.departed_clusters, **{cluster.name: left for cluster in older.settings.clusters}}
         with suppress(SettingsError):
             before = self._find_newest()
             names = {cluster.name for cluster in before.settings.clusters}
             if before.refused and is_recorded:  # some left with an unreadable version, which records when
                 names -= departed.keys()
-            departed |= dict.fromkeys(names, Departure(now, before.version))
-        return _most_recent({name: departure for name, departure in departed.items() if settings.cluster(name) is None})
+            departed |= dict.fromkeys(names, ClusterDeparture(now, before.version))
+        return _most_recent_departures(
+            {name: departure for name, departure in departed.items() if settings.cluster(name) is None}
+        )
 
     def _read(self, item: Item) -> StoredSettings[SettingsModel]:
         """Parse a version, and cache the result: 500 business units in YAML take half a second.
@@ -174,10 +176,10 @@ class DynamoSettingsStore(Generic[SettingsModel]):
         seen, parsed = self._parsed.get(number, (None, None))
         if parsed is None or seen != item:
             try:
-                parsed = _parse(item, self._model)
+                parsed = _parse_version(item, self._model)
             except (SettingsError, SourceError) as error:
                 parsed = error
-            while len(self._parsed) >= MAX_PARSED:
+            while len(self._parsed) >= MAX_CACHED_VERSIONS:
                 self._parsed.pop(next(iter(self._parsed)))
             self._parsed[number] = item, parsed
         if isinstance(parsed, StoredSettings):
@@ -185,8 +187,8 @@ class DynamoSettingsStore(Generic[SettingsModel]):
         raise type(parsed)(str(parsed))
 
 
-def _parse(item: Item, model: type[SettingsModel]) -> StoredSettings[SettingsModel]:
-    check_format(item)
+def _parse_version(item: Item, model: type[SettingsModel]) -> StoredSettings[SettingsModel]:
+    check_schema_version(item)
     try:
         document = zlib.decompress(item["b"]["B"]).decode()
         json = zlib.decompress(item["j"]["B"]).decode() if _has_json(item) else document
@@ -194,15 +196,17 @@ def _parse(item: Item, model: type[SettingsModel]) -> StoredSettings[SettingsMod
         raise SettingsError(f"is damaged: {error}") from error
     pushed_at = datetime.fromtimestamp(integer(item, "p"), UTC)
     settings, departed = parse_document(json, model), _read_departed(item)
-    return StoredSettings(integer(item, "n"), document, settings, text(item, "by"), pushed_at, departed=departed)
+    return StoredSettings(
+        integer(item, "n"), document, settings, text(item, "by"), pushed_at, departed_clusters=departed
+    )
 
 
-def _with_json(document: str, packed: bytes, settings: Settings) -> Item:
+def _json_attributes(document: str, packed: bytes, settings: CoreSettings) -> Item:
     """Return the attributes of a YAML document's JSON form, which is parsed in a tenth of the time.
 
     Empty if the text is JSON already, if both forms do not fit one item, or if the JSON would not mean the same.
     """
-    json = json_form(document)
+    json = yaml_to_json(document)
     if json is None or parse_document(json, type(settings)) != settings:
         return {}
     packed_json = zlib.compress(json.encode())
@@ -220,7 +224,7 @@ def _digest(packed: bytes) -> bytes:
     return hashlib.sha256(packed).digest()
 
 
-def _most_recent(departed: dict[str, Departure]) -> dict[str, Departure]:
+def _most_recent_departures(departed: dict[str, ClusterDeparture]) -> dict[str, ClusterDeparture]:
     """Return the most recent departures that fit the item."""
     kept, room = {}, MAX_DEPARTURES_BYTES
     for name, departure in sorted(departed.items(), key=lambda item: item[1].left_at, reverse=True):
@@ -231,15 +235,17 @@ def _most_recent(departed: dict[str, Departure]) -> dict[str, Departure]:
     return kept
 
 
-def _departure(departure: Departure) -> dict[str, Any]:
-    return {"M": {"p": {"N": str(int(departure.left_at.timestamp()))}, "n": {"N": str(departure.version)}}}
+def _departure_attribute(departure: ClusterDeparture) -> dict[str, Any]:
+    return {
+        "M": {"p": {"N": str(int(departure.left_at.timestamp()))}, "n": {"N": str(departure.last_settings_version)}}
+    }
 
 
-def _read_departed(item: Item) -> dict[str, Departure]:
+def _read_departed(item: Item) -> dict[str, ClusterDeparture]:
     """Read which clusters had left the settings by a version, and when."""
     try:
         return {
-            name: Departure(datetime.fromtimestamp(int(stored["M"]["p"]["N"]), UTC), int(stored["M"]["n"]["N"]))
+            name: ClusterDeparture(datetime.fromtimestamp(int(stored["M"]["p"]["N"]), UTC), int(stored["M"]["n"]["N"]))
             for name, stored in item["l"]["M"].items()
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -11,10 +11,10 @@ from gpucost.core.pricing.price_history import (
     FAR_FUTURE,
     PriceEvent,
     Timelines,
+    clip_timelines,
     from_epoch_seconds,
-    join_slices,
+    join_timelines,
     merge_response,
-    slice_timelines,
     to_epoch_seconds,
 )
 from gpucost.storage import compressed_documents, packed_items, price_items
@@ -23,7 +23,7 @@ from gpucost.storage.price_types import PriceUpdate
 from gpucost.storage.table import ConditionalDelete, ConditionalPut, Item, Table, key, text
 
 PARTITION = "PRICES#spot"
-DAY = 86_400
+DAY_SECONDS = 86_400
 MAX_TRANSACTION_BYTES, MAX_TRANSACTION_ITEMS = 3_000_000, 80
 """Limits of the days in one transaction, which takes 4 MB and 100 items."""
 RETENTION = timedelta(days=5 * 366)
@@ -31,7 +31,7 @@ RETENTION = timedelta(days=5 * 366)
 
 
 @dataclass(frozen=True)
-class StoredDay:
+class StoredSpotDay:
     """A day as it is stored."""
 
     start: int
@@ -40,13 +40,13 @@ class StoredDay:
     chunks: int
 
 
-def join_days(days: Iterable[StoredDay]) -> Timelines:
+def join_days(days: Iterable[StoredSpotDay]) -> Timelines:
     """Join the timelines of several days. Each day's prices hold for that day only."""
-    return join_slices((day.start, _closed(day)) for day in days)
+    return join_timelines((day.start, _timelines_until_day_end(day)) for day in days)
 
 
-def _closed(day: StoredDay) -> Timelines:
-    end = PriceEvent(day.start + DAY, None)
+def _timelines_until_day_end(day: StoredSpotDay) -> Timelines:
+    end = PriceEvent(day.start + DAY_SECONDS, None)
     return {
         price_key: events if events[-1].amount is None else (*events, end)
         for price_key, events in day.timelines.items()
@@ -66,7 +66,7 @@ class _Batch:
     def fits(self, other: "_Batch") -> bool:
         """Whether both fit one transaction. A batch is within one week, so that a repeated call makes the same ones."""
         chunks = [chunk for batch in (self, other) for day_chunks in batch.days.values() for chunk in day_chunks]
-        is_same_week = self.start // (7 * DAY) == other.start // (7 * DAY)
+        is_same_week = self.start // (7 * DAY_SECONDS) == other.start // (7 * DAY_SECONDS)
         return is_same_week and sum(map(len, chunks)) <= MAX_TRANSACTION_BYTES and len(chunks) <= MAX_TRANSACTION_ITEMS
 
 
@@ -82,15 +82,15 @@ class SpotDays:
         self._table = table
         self._chunk_bytes = chunk_bytes
 
-    def read(self, first: int, last: int = FAR_FUTURE) -> list[StoredDay]:
+    def read(self, first: int, last: int = FAR_FUTURE) -> list[StoredSpotDay]:
         """Read the days of a period (epoch seconds) in order; if the first is not stored, also the newest before it."""
-        start = first // DAY * DAY
-        end = "~" if last == FAR_FUTURE else f"{_name((last - 1) // DAY * DAY)}~"
-        days = _days(self._table.query(PARTITION, "sk BETWEEN :first AND :last", first=_name(start), last=end))
-        before = None if days and days[0].start == start else self.newest(_name(start))
+        start = first // DAY_SECONDS * DAY_SECONDS
+        end = "~" if last == FAR_FUTURE else f"{_day_name((last - 1) // DAY_SECONDS * DAY_SECONDS)}~"
+        days = _days(self._table.query(PARTITION, "sk BETWEEN :first AND :last", first=_day_name(start), last=end))
+        before = None if days and days[0].start == start else self.newest(_day_name(start))
         return [before, *days] if before else days
 
-    def newest(self, before: str = "~") -> StoredDay | None:
+    def newest(self, before: str = "~") -> StoredSpotDay | None:
         """Read the newest stored day before a sort key."""
         newest = next(self._table.query(PARTITION, "sk < :sk", limit=1, newest_first=True, sk=before), None)
         if newest is None:
@@ -101,7 +101,7 @@ class SpotDays:
             items = self._table.query(PARTITION, "begins_with(sk, :name)", name=name)
         return _days(items)[0]
 
-    def replace(
+    def merge_prices(
         self, response: Timelines, since: int, *, generation: int, rated_until: datetime, now: datetime
     ) -> PriceUpdate:
         """Merge a response of AWS into the days, week by week, oldest first. After a crash, running again continues.
@@ -116,7 +116,7 @@ class SpotDays:
         Raises:
             ConflictError: another writer wrote; some weeks may have been written.
         """
-        first = since // DAY * DAY
+        first = since // DAY_SECONDS * DAY_SECONDS
         days = self.read(first)
         stored = {day.start: day for day in days if day.start >= first}
         old = join_days(days)
@@ -135,26 +135,28 @@ class SpotDays:
         return PriceUpdate(count, tuple(all_changes))
 
     def _write(
-        self, batch: _Batch, generation: int, stored: Mapping[int, StoredDay], changes: Iterable[PriceChange]
+        self, batch: _Batch, generation: int, stored: Mapping[int, StoredSpotDay], changes: Iterable[PriceChange]
     ) -> None:
-        puts: list[ConditionalPut] = packed_items.puts(price_items.BOOK, "spot", [b"0"], generation)
+        puts: list[ConditionalPut] = packed_items.replacing_puts(price_items.BOOK, "spot", [b"0"], generation)
         deletes: list[ConditionalDelete] = []
         for start, chunks in batch.days.items():
             expires_at = start + int(RETENTION.total_seconds())
-            items = packed_items.items(PARTITION, _name(start), chunks, generation + 1, expires_at)
+            items = packed_items.chunk_items(PARTITION, _day_name(start), chunks, generation + 1, expires_at)
             puts += [(item, "", None) for item in items]
             surplus = range(len(chunks), stored[start].chunks if start in stored else 0)
-            deletes += [(key(PARTITION, packed_items.sk(_name(start), number)), "") for number in surplus]
+            deletes += [
+                (key(PARTITION, packed_items.chunk_sort_key(_day_name(start), number)), "") for number in surplus
+            ]
         self._table.transact([*puts, *map(price_items.change_put, changes)], deletes)
 
 
 def _batches(
-    timelines: Timelines, first: int, last: int, stored: Mapping[int, StoredDay], chunk_bytes: int
+    timelines: Timelines, first: int, last: int, stored: Mapping[int, StoredSpotDay], chunk_bytes: int
 ) -> list[_Batch]:
     """Group the days that differ from what is stored into batches."""
     batches: list[_Batch] = []
-    for start in range(first, last + DAY, DAY):
-        of_day = slice_timelines(timelines, start, FAR_FUTURE if start == last else start + DAY)
+    for start in range(first, last + DAY_SECONDS, DAY_SECONDS):
+        of_day = clip_timelines(timelines, start, FAR_FUTURE if start == last else start + DAY_SECONDS)
         if not of_day or (start in stored and stored[start].timelines == of_day):
             continue
         document = price_items.timelines_document(of_day, start)
@@ -166,17 +168,17 @@ def _batches(
     return batches
 
 
-def _days(items: Iterable[Item]) -> list[StoredDay]:
+def _days(items: Iterable[Item]) -> list[StoredSpotDay]:
     documents: dict[str, PackedDocument] = {}
     for item in items:
-        documents.setdefault(text(item, "sk").partition("#")[0], PackedDocument()).add(item)
+        documents.setdefault(text(item, "sk").partition("#")[0], PackedDocument()).add_chunk(item)
     days = []
     for name, document in documents.items():
         start = to_epoch_seconds(datetime.strptime(name, "%Y-%m-%d").replace(tzinfo=UTC))
         timelines = price_items.read_timelines(document.read(None), start)
-        days.append(StoredDay(start, timelines, len(document.chunks)))
+        days.append(StoredSpotDay(start, timelines, len(document.chunks)))
     return days
 
 
-def _name(start: int) -> str:
+def _day_name(start: int) -> str:
     return f"{from_epoch_seconds(start):%Y-%m-%d}"

@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from gpucost.core.errors import ConflictError, IntegrityError, SourceError
-from gpucost.storage.errors import BusyError, map_aws_errors
+from gpucost.storage.errors import TransactionConflictError, map_aws_errors
 
-FORMAT = 1
+SCHEMA_VERSION = 1
 """Schema version of an item, in its attribute `v`. Kinds of items that have a newer one define it themselves."""
-BATCH = 25
+MAX_BATCH_ITEMS = 25
 """Limit of BatchWriteItem."""
 MAX_ATTEMPTS = 8
-WRITER = "w"
+WRITER_ATTRIBUTE = "w"
 """The attribute that identifies the call that wrote an item."""
-_DAMAGE_ERRORS = (zlib.error, ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
+_DECODING_ERRORS = (zlib.error, ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
 """What decoding raises if bytes or texts are not what was written."""
 Item = Mapping[str, Mapping[str, Any]]
 ConditionalPut = tuple[Item, str, Mapping[str, Mapping[str, Any]] | None]
@@ -87,13 +87,13 @@ class Table:
             ConflictError: the condition does not hold.
         """
         more = {"ExpressionAttributeValues": parameters} if parameters else {}
-        marked = {**item, WRITER: {"S": os.urandom(8).hex()}}
+        marked = {**item, WRITER_ATTRIBUTE: {"S": os.urandom(8).hex()}}
         try:
             with map_aws_errors("write an item"):
                 self._client.put_item(TableName=self._name, Item=marked, ConditionExpression=condition, **more)
         except ConflictError:
             stored = self.get(text(item, "pk"), text(item, "sk"))
-            if stored is None or stored.get(WRITER) != marked[WRITER]:
+            if stored is None or stored.get(WRITER_ATTRIBUTE) != marked[WRITER_ATTRIBUTE]:
                 raise
 
     def transact(
@@ -128,7 +128,9 @@ class Table:
             try:
                 with map_aws_errors("write items together"):
                     self._client.transact_write_items(TransactItems=steps)
-            except BusyError:  # another transaction holds one of the items; the conditions may still hold
+            except (
+                TransactionConflictError
+            ):  # another transaction holds one of the items; the conditions may still hold
                 if attempt == MAX_ATTEMPTS - 1:
                     raise
                 self._sleep(random.uniform(0.5, 1.0) * 0.02 * 2.0**attempt)  # noqa: S311 - not for secrets
@@ -153,8 +155,8 @@ class Table:
         self.put_all([{**item, "expires_at": {"N": str(at)}} for item in items])
 
     def _write(self, requests: Sequence[Mapping[str, Any]]) -> None:
-        for start in range(0, len(requests), BATCH):
-            unprocessed = list(requests[start : start + BATCH])
+        for start in range(0, len(requests), MAX_BATCH_ITEMS):
+            unprocessed = list(requests[start : start + MAX_BATCH_ITEMS])
             for attempt in range(MAX_ATTEMPTS):
                 if attempt:
                     self._sleep(0.05 * 2.0**attempt)
@@ -192,7 +194,7 @@ def integer(item: Item, name: str) -> int:
     return int(item.get(name, {}).get("N", 0))
 
 
-def check_format(item: Item, newest: int = FORMAT) -> None:
+def check_schema_version(item: Item, newest: int = SCHEMA_VERSION) -> None:
     """Refuse an item whose schema version is newer than this code.
 
     Args:
@@ -221,7 +223,7 @@ def verify_integrity(item: Item) -> Iterator[None]:
     """
     try:
         yield
-    except _DAMAGE_ERRORS as error:
+    except _DECODING_ERRORS as error:
         where = f"{text(item, 'pk')} {text(item, 'sk')}"
         raise IntegrityError(f"the ledger's item {where} is damaged: {type(error).__name__}: {error}") from error
 

@@ -20,9 +20,10 @@ from gpucost.core.model import Coverage
 from gpucost.core.pricing.prices import PRICE_LABELS
 
 _NODE_FIELDS = (
-    "name", "provider_id", "instance_type", "zone", "zone_id", "capacity_type", "node_pool", "gpu_model", "physical",
+    "name", "provider_id", "instance_type", "zone", "zone_id", "capacity_type", "node_pool", "gpu_model",
+    "physical_gpus",
 )  # fmt: skip
-_AMOUNTS = (
+_NODE_AMOUNTS = (
     "total_gpu_ms", "unallocated_gpu_ms", "not_ready_gpu_ms", "geometry_gpu_ms", "unhealthy_gpu_ms",
     "unobserved_gpu_ms", "excess_gpu_ms",
 )  # fmt: skip
@@ -31,7 +32,7 @@ _pod_fields = attrgetter("namespace", "pod", "uid", "workload_kind", "workload")
 
 def usage_document(usage: Usage) -> dict[str, Any]:
     """Return an hour's usage as JSON types."""
-    facts = _NodeFacts()
+    facts = _NodeAttributes()
     pods = [
         [
             *_pod_fields(pod_usage.pod),
@@ -40,25 +41,29 @@ def usage_document(usage: Usage) -> dict[str, Any]:
             pod_usage.resource,
             pod_usage.units,
             [
-                _text(pod_usage.share.gpus_per_unit),
+                _fraction_text(pod_usage.share.gpus_per_unit),
                 pod_usage.share.source,
                 pod_usage.share.replicas,
             ],
-            *_span(pod_usage.held),
-            *_span(pod_usage.running),
+            *_bounds(pod_usage.held),
+            *_bounds(pod_usage.running),
             pod_usage.last_sample_ms,
             pod_usage.utilization_source,
-            None if pod_usage.utilization is None else _text(pod_usage.utilization),
-            _text(pod_usage.observed_ms),
-            _text(pod_usage.effective_gpu_ms),
-            _text(pod_usage.used_beyond_allocation_gpu_ms),
+            None if pod_usage.utilization is None else _fraction_text(pod_usage.utilization),
+            _fraction_text(pod_usage.observed_ms),
+            _fraction_text(pod_usage.effective_gpu_ms),
+            _fraction_text(pod_usage.used_beyond_allocation_gpu_ms),
         ]
         for pod_usage in usage.pods
     ]
     nodes = None
     if usage.nodes is not None:
         nodes = [
-            [facts.number(account.node), *_span(account.present), *(_text(getattr(account, name)) for name in _AMOUNTS)]
+            [
+                facts.number(account.node),
+                *_bounds(account.present),
+                *(_fraction_text(getattr(account, name)) for name in _NODE_AMOUNTS),
+            ]
             for account in usage.nodes
         ]
     return {
@@ -80,7 +85,7 @@ def read_usage(cluster: str, hour: datetime, document: dict[str, Any]) -> Usage:
     nodes = [
         GpuNode(
             **dict(zip(_NODE_FIELDS[:-1], row[:-2], strict=True)),
-            physical=Fraction(row[-2]) if isinstance(row[-2], str) else row[-2],
+            physical_gpus=Fraction(row[-2]) if isinstance(row[-2], str) else row[-2],
             labels=row[-1],
         )
         for row in document["facts"]
@@ -111,7 +116,7 @@ def _pod(row: Sequence[Any], nodes: Sequence[GpuNode], namespaces: dict[str, dic
         uid=uid,
         node=nodes[node].name,
         requests=(),
-        held=None,
+        held_samples=None,
         workload_kind=kind,
         workload=workload,
         labels=labels,
@@ -142,7 +147,7 @@ def _share(gpus_per_unit: int | str, source: str, replicas: int) -> GpuShare:
     return GpuShare(Fraction(gpus_per_unit), source, replicas)
 
 
-class _NodeFacts:
+class _NodeAttributes:
     """Collects the facts of nodes, each once, and numbers them."""
 
     def __init__(self) -> None:
@@ -156,7 +161,7 @@ class _NodeFacts:
         number = self._numbers_by_object.get(id(node))
         if number is None:
             labels = {name: label for name, label in sorted(node.labels.items()) if name in PRICE_LABELS}
-            physical = None if node.physical is None else _text(node.physical)
+            physical = None if node.physical_gpus is None else _fraction_text(node.physical_gpus)
             facts = [*(getattr(node, name) for name in _NODE_FIELDS[:-1]), physical, labels]
             number = self._numbers_by_object[id(node)] = self._numbers.setdefault(repr(facts), len(self.all))
             if number == len(self.all):
@@ -172,11 +177,11 @@ def _rows(columns: Iterable[Sequence[Any]]) -> Iterable[tuple[Any, ...]]:
     return zip(*columns, strict=True)
 
 
-def _span(time: Interval) -> tuple[int, int]:
+def _bounds(time: Interval) -> tuple[int, int]:
     return time.start, time.end
 
 
-def _text(amount: Fraction | int) -> int | str:
+def _fraction_text(amount: Fraction | int) -> int | str:
     """Write an integer as itself and a fraction as `n/d`."""
     numerator, denominator = amount.as_integer_ratio()
     return numerator if denominator == 1 else f"{numerator}/{denominator}"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpucost.features.recommendations.forecast import backtest, expect, forecast
+from gpucost.features.recommendations.forecast import backtest, expected_sum, forecast
 from tests.spend_series import DAY, KINDS, SHAPES, START, WEEK, Series, growth, launch, weekly
 
 TRIES = 10
@@ -62,13 +62,13 @@ def test_a_pattern_without_noise_is_continued_exactly() -> None:
     history: Series = [weekly(hour) for hour in range(3 * WEEK + 50)]
     for ahead in (1, 30, 5 * WEEK + 7):
         actual = sum(weekly(hour) for hour in range(len(history), len(history) + ahead))
-        assert expect(history, START, ahead) == pytest.approx(actual)
+        assert expected_sum(history, START, ahead) == pytest.approx(actual)
 
 
 def test_forecast_follows_a_level_change() -> None:
     history: Series = [weekly(hour) * (2 if hour >= 6 * WEEK else 1) for hour in range(8 * WEEK)]
     actual = sum(2 * weekly(hour) for hour in range(WEEK))
-    expected = expect(history, START, WEEK)
+    expected = expected_sum(history, START, WEEK)
     assert expected is not None
     assert 0.85 * actual < expected < actual, "the two newest weeks have three quarters of the weight"
 
@@ -92,11 +92,11 @@ def test_forecast_needs_two_weeks_with_few_gaps() -> None:
 
 def test_missing_hours_do_not_count_as_zero() -> None:
     history: Series = [None if 100 <= hour < 140 else weekly(hour) for hour in range(4 * WEEK)]
-    expected = expect(history, START, WEEK)
+    expected = expected_sum(history, START, WEEK)
     assert expected == pytest.approx(sum(weekly(hour) for hour in range(WEEK)), rel=0.03)
 
 
 def test_hour_of_the_day_without_data_costs_the_mean() -> None:
     """A Prometheus that is down every night from 02:00 to 04:00."""
     history: Series = [None if hour % 24 in {2, 3} else 10.0 for hour in range(8 * WEEK)]
-    assert expect(history, START, WEEK + 3) == pytest.approx(10 * (WEEK + 3))
+    assert expected_sum(history, START, WEEK + 3) == pytest.approx(10 * (WEEK + 3))

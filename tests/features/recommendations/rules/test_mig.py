@@ -114,9 +114,9 @@ def test_plans_use_as_few_gpus_as_brute_force(demand: dict[str, int]) -> None:
         return  # brute force takes minutes from four GPUs on
     plan = plan_geometries(A100, demand)
     assert plan is not None
-    supply = plan.supply()
+    supply = plan.slices_by_profile()
     assert all(supply.get(profile, 0) >= count for profile, count in demand.items())
-    assert set(plan.gpus) <= set(geometries(A100))
+    assert set(plan.gpus_by_geometry) <= set(geometries(A100))
     assert plan.gpu_count == fewest(A100, demand)
     assert 0 <= plan.unused_gpus < plan.gpu_count
 

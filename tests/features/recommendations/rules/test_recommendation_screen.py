@@ -61,7 +61,7 @@ def recommended() -> dict[str, RecommendationContent]:
     look_back.memory_peaks.update(sim.memory(loads, HOURS))
     look_back.add_waits(simulated_queue.waits(jobs, queue, 1, HOURS))
     for record in sim.simulate(loads, HOURS):
-        look_back.add(record.hour, map(use_of, record.lines), record.nodes, record.currency)
+        look_back.add_hour(record.hour, map(use_of, record.lines), record.nodes, record.currency)
     look_back.spot_prices["g5.xlarge"] = SpotPrice(0.5, 0.5, 0.5)
     look_back.reserved_prices.update(
         {"g5.xlarge": ReservedPrice(0.9, "g5.*"), "g6.xlarge": ReservedPrice(0.5, "g6.xlarge")}

@@ -167,11 +167,11 @@ def test_large_fleets_are_formatted_in_whole_numbers() -> None:
     look_back.reserved_prices["g5.48xlarge"] = ReservedPrice(10.0, "g5.*")
     (pool,) = look_back.pools.values()
     for index in range(WEEKS):
-        for amounts in (pool.capacity, pool.unallocated_gpu_hours, pool.cost):
+        for amounts in (pool.capacity_gpu_hours, pool.unallocated_gpu_hours, pool.cost_usd):
             amounts[index] *= 1000
-        for counts in (pool.nodes, pool.busy_nodes):
+        for counts in (pool.node_counts, pool.busy_nodes):
             counts[index] *= 1000
-    pool.pods = [tuple((size, count * 1000) for size, count in hour) for hour in pool.pods]
+    pool.pod_sizes = [tuple((size, count * 1000) for size, count in hour) for hour in pool.pod_sizes]
     text_by_kind = {
         recommendation.kind: str((recommendation.summary, dict(recommendation.evidence.facts)))
         for recommendation in review_cluster(look_back, sim.START, {}).recommendations

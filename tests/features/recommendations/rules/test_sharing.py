@@ -234,9 +234,9 @@ def test_few_pods_are_grouped_optimally_and_many_within_the_limits(rows: list[tu
 
     def is_possible(groups: Sequence[Sequence[int]]) -> bool:
         return all(
-            sum(pods[index].memory for index in group) <= 10
-            and max(sum(pods[index].use[hour] for index in group) for hour in range(4)) <= 0.7 + 1e-9
-            and len({pods[index].workload for index in group}) == len(group) <= MAX_PODS_PER_GPU
+            sum(pods[index].memory_bytes for index in group) <= 10
+            and max(sum(pods[index].utilization[hour] for index in group) for hour in range(4)) <= 0.7 + 1e-9
+            and len({pods[index].workload_index for index in group}) == len(group) <= MAX_PODS_PER_GPU
             for group in groups
         )
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from gpucost.features.recommendations.history import LookBack, Wait
+from gpucost.features.recommendations.history import LookBack, PodWait
 from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.review import review_cluster
 from gpucost.features.recommendations.rules.waiting_pods import PendingPod, pending_pods, remaining_wait
@@ -18,7 +18,7 @@ from tests.records import use_of
 
 DAYS = 14
 HOURS = 24 * DAYS
-Waits = Mapping[datetime, Sequence[Wait]]
+Waits = Mapping[datetime, Sequence[PodWait]]
 
 
 def recommended(
@@ -26,14 +26,14 @@ def recommended(
 ) -> dict[str, RecommendationContent]:
     """Recommendations by node pool."""
     loads = [load for queue in queues for load in simulated_queue.loads(queue.jobs, queue.pool, queue.nodes, HOURS)]
-    days: dict[datetime, list[Wait]] = {}
+    days: dict[datetime, list[PodWait]] = {}
     for queue in queues:
         for day, day_waits in simulated_queue.waits(queue.jobs, queue.pool, queue.nodes, HOURS).items():
             days.setdefault(day, []).extend(day_waits)
     look_back = LookBack("demo", sim.START, HOURS)
     look_back.add_waits(days if waits is None else waits)
     for record in sim.simulate(loads, HOURS):
-        look_back.add(record.hour, map(use_of, record.lines), record.nodes, record.currency)
+        look_back.add_hour(record.hour, map(use_of, record.lines), record.nodes, record.currency)
     review = review_cluster(look_back, sim.START + timedelta(hours=HOURS), {})
     return {
         recommendation.subject.node_pool: recommendation
@@ -159,14 +159,14 @@ def test_more_nodes_never_leave_more_waiting() -> None:
 def test_pending_pod_combines_its_days_and_the_ledger() -> None:
     """By hand: it arrived at 23:45, was scheduled at 01:30, and held two GPUs for five hours of the look-back."""
     day = timedelta(days=1)
-    wait = Wait("ns", "p-0", "p-0", "nvidia.com/gpu", 2, ((23, 0.25),))
+    wait = PodWait("ns", "p-0", "p-0", "nvidia.com/gpu", 2, ((23, 0.25),))
     look_back = LookBack("demo", sim.START, 48)
     look_back.add_waits({sim.START: [wait], sim.START + day: [wait._replace(hours=((0, 1.0), (1, 0.5)))]})
     load = sim.Load(
         "p", lambda _: 1.0, lambda _: 1, kind="Job", gpus=2, pool=sim.Pool("duo", gpus=2), lifetime=(26, 31)
     )
     for record in sim.simulate([load], 48):
-        look_back.add(record.hour, map(use_of, record.lines), record.nodes, record.currency)
+        look_back.add_hour(record.hour, map(use_of, record.lines), record.nodes, record.currency)
     assert pending_pods(look_back) == [("nvidia.com/gpu", PendingPod("ns", "p-0", 2, 23.75, 1.75, 5.0))]
 
 
@@ -182,7 +182,9 @@ def test_new_namespace_waits_for_the_largest_pool() -> None:
         queues.append(simulated_queue.Queue(pool, jobs, tuple(pool_jobs), needs_nodes=False))
     for namespace, pool_name in (("small-ns", "small"), ("large-ns", "large"), ("new-ns", "large")):
         waits = {
-            sim.START + timedelta(days=day): [Wait(namespace, f"x{day}", f"x{day}", "nvidia.com/gpu", 1, ((9, 1.0),))]
+            sim.START + timedelta(days=day): [
+                PodWait(namespace, f"x{day}", f"x{day}", "nvidia.com/gpu", 1, ((9, 1.0),))
+            ]
             for day in range(DAYS)
         }
         assert recommended(queues, waits).keys() == {pool_name}, namespace
@@ -193,7 +195,7 @@ def test_amounts_are_in_the_currency_of_the_ledger() -> None:
     look_back = LookBack("demo", sim.START, HOURS)
     look_back.add_waits(simulated_queue.waits(queue.jobs, queue.pool, queue.nodes, HOURS))
     for record in sim.simulate(simulated_queue.loads(queue.jobs, queue.pool, queue.nodes, HOURS), HOURS):
-        look_back.add(record.hour, map(use_of, record.lines), record.nodes, "EUR")
+        look_back.add_hour(record.hour, map(use_of, record.lines), record.nodes, "EUR")
     (recommendation,) = [
         recommendation
         for recommendation in review_cluster(look_back, sim.START, {}).recommendations

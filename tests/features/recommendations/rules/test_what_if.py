@@ -42,7 +42,7 @@ def loads() -> list[sim.Load]:
 
 def sum_of_parts(outcome: MoveOutcome, unit_costs: Costs, capacity: Capacity) -> int:
     """The sum of all parts of the nodes' cost."""
-    held = [unit_costs, outcome.others]
+    held = [unit_costs, outcome.other_units_costs]
     return sum(
         (costs.effective_usd + costs.waste_usd + costs.unmeasured_usd for costs in held), capacity.unallocated_usd
     ) + capacity.stranded_usd + capacity.unobserved_usd + capacity.host_usd + capacity.residual_usd  # fmt: skip
@@ -53,8 +53,8 @@ def test_ten_gpus_moved_to_halves_free_five_gpus() -> None:
     assert outcome.moved_gpu_hours == amount(10 * 24 * DAYS)
     assert outcome.freed_gpu_hours == 5 * 24 * DAYS, "ten halves of ten GPUs"
     assert outcome.freed_usd == 5 * 24 * DAYS * 4, "at $4 a GPU-hour"
-    assert outcome.before.effective_usd == outcome.after.effective_usd, "the work is the same"
-    assert to_decimal(outcome.before.waste_usd - outcome.after.waste_usd) == outcome.freed_usd
+    assert outcome.costs_before.effective_usd == outcome.costs_after.effective_usd, "the work is the same"
+    assert to_decimal(outcome.costs_before.waste_usd - outcome.costs_after.waste_usd) == outcome.freed_usd
     assert outcome.slice_utilization == Decimal("0.583333333333"), "a quarter of a GPU on 3 of 7 compute slices"
     assert outcome.capacity_after.node_cost_usd == outcome.capacity_before.node_cost_usd
     assert outcome.is_conserved
@@ -70,7 +70,7 @@ def test_outcome_matches_the_fleet_simulated_with_slices() -> None:
     units = [costs for facts, _ in days_of(sliced) for key, costs in facts.items() if key.business_unit == "research"]
     truth = Costs.total(units)
     for name in ("allocated_usd", "effective_usd", "waste_usd", "allocated_gpu_hours", "effective_gpu_hours"):
-        assert float(getattr(outcome.after, name)) == pytest.approx(float(getattr(truth, name)), rel=1e-9), name
+        assert float(getattr(outcome.costs_after, name)) == pytest.approx(float(getattr(truth, name)), rel=1e-9), name
 
 
 def test_effective_hours_of_a_slice_are_limited_by_its_size() -> None:
@@ -78,8 +78,8 @@ def test_effective_hours_of_a_slice_are_limited_by_its_size() -> None:
     outcome = calculate_move(replace(MOVE, gpus=16), days_of(busy))
     assert outcome.slice_utilization is not None
     assert outcome.slice_utilization > 2
-    assert outcome.after.effective_gpu_hours == outcome.after.allocated_gpu_hours
-    assert outcome.after.waste_usd == 0
+    assert outcome.costs_after.effective_gpu_hours == outcome.costs_after.allocated_gpu_hours
+    assert outcome.costs_after.waste_usd == 0
     assert outcome.is_conserved
 
 
@@ -87,9 +87,9 @@ def test_limit_applies_only_to_moved_gpus() -> None:
     """Half of the GPUs move. They were 90% busy, and each slice gives half a GPU. The others do not change."""
     busy = [sim.Load("serve", lambda _: 14.4, lambda _: 16, pool=POOL)]
     outcome = calculate_move(replace(MOVE, gpus=8), days_of(busy))
-    assert outcome.after.effective_gpu_hours == amount((8 * Decimal("0.9") + 8 * Decimal("0.5")) * 24 * DAYS)
-    assert outcome.after.allocated_gpu_hours == amount((8 + 4) * 24 * DAYS)
-    assert outcome.after.effective_usd == outcome.after.effective_gpu_hours * 4
+    assert outcome.costs_after.effective_gpu_hours == amount((8 * Decimal("0.9") + 8 * Decimal("0.5")) * 24 * DAYS)
+    assert outcome.costs_after.allocated_gpu_hours == amount((8 + 4) * 24 * DAYS)
+    assert outcome.costs_after.effective_usd == outcome.costs_after.effective_gpu_hours * 4
 
 
 def test_move_of_more_gpus_than_held_moves_all() -> None:
@@ -102,7 +102,7 @@ def test_unobserved_use_stays_unmeasured() -> None:
     unseen = [replace(load, source="none") for load in loads()]
     outcome = calculate_move(MOVE, days_of(unseen))
     assert outcome.slice_utilization is None
-    assert outcome.after.unmeasured_usd == outcome.after.allocated_usd < outcome.before.unmeasured_usd
+    assert outcome.costs_after.unmeasured_usd == outcome.costs_after.allocated_usd < outcome.costs_before.unmeasured_usd
     assert outcome.is_conserved
 
 
@@ -164,8 +164,8 @@ def test_costs_are_conserved_for_any_digits(
     capacity = Capacity(node_cost_usd=cost + 7, unallocated_usd=7)
     outcome = calculate_move(MoveToSlices("research", gpus, "a100", profile), [(FactTable.of(facts), capacity)])
     assert outcome.is_conserved
-    assert sum_of_parts(outcome, outcome.after, outcome.capacity_after) == capacity.node_cost_usd
-    after = outcome.after
+    assert sum_of_parts(outcome, outcome.costs_after, outcome.capacity_after) == capacity.node_cost_usd
+    after = outcome.costs_after
     assert min(after.effective_usd, after.waste_usd, after.unmeasured_usd, after.effective_gpu_hours) >= 0
     assert after.allocated_usd == after.effective_usd + after.waste_usd + after.unmeasured_usd
     assert after.effective_gpu_hours + after.unmeasured_gpu_hours <= after.allocated_gpu_hours

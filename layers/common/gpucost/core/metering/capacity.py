@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode
-from gpucost.core.metering.nodes import NodeLifecycle, physical_gpus
+from gpucost.core.metering.nodes import NodeLifecycle, physical_or_advertised_gpus
 from gpucost.core.metering.usage import NodeUsage, PodUsage
 
 ZERO = Fraction(0)
@@ -36,15 +36,15 @@ def advertised_gpus(
 ) -> list[AdvertisedGpus]:
     """Return what a node advertised, and when; its physical GPUs where no node's capacity is collected."""
     if not collects_capacity:
-        physical = physical_gpus(lifecycle.node, slices_per_gpu)
+        physical = physical_or_advertised_gpus(lifecycle.node, slices_per_gpu)
         return [AdvertisedGpus(lifecycle.present, physical, physical)]
     return [_advertised_at(time, node, slices_per_gpu) for time, node in lifecycle.states]
 
 
 def _advertised_at(time: Interval, node: GpuNode, slices_per_gpu: int | None) -> AdvertisedGpus:
-    gpus = node.advertised(node.capacity, slices_per_gpu)
+    gpus = node.gpus_of_units(node.capacity, slices_per_gpu)
     is_healthy = node.allocatable == node.capacity
-    return AdvertisedGpus(time, gpus, gpus if is_healthy else node.advertised(node.allocatable, slices_per_gpu))
+    return AdvertisedGpus(time, gpus, gpus if is_healthy else node.gpus_of_units(node.allocatable, slices_per_gpu))
 
 
 def split_node_time(
@@ -65,7 +65,7 @@ def split_node_time(
         slices_per_gpu: from the settings, for nodes whose labels do not say it.
         disputed: what other pods may have held on the node.
     """
-    physical = _physical_gpus(lifecycle, advertised, slices_per_gpu)
+    physical = _physical_or_max_advertised_gpus(lifecycle, advertised, slices_per_gpu)
     usage = NodeUsage(lifecycle.node, lifecycle.present, total_gpu_ms=physical * lifecycle.present.length)
     cuts = [
         [current.time for current in advertised],
@@ -73,7 +73,7 @@ def split_node_time(
         [holding.held for holding in holdings],
         [dispute.time for dispute in disputed],
     ]
-    for piece in cut_at_edges(lifecycle.present, *cuts):
+    for piece in cut_at_interval_edges(lifecycle.present, *cuts):
         held_gpus = sum((holding.gpus for holding in holdings if holding.held.contains(piece.start)), ZERO)
         current = next((current for current in advertised if current.time.contains(piece.start)), None)
         is_unobserved = any(gap.contains(piece.start) for gap in unobserved)
@@ -88,7 +88,7 @@ def split_node_time(
     return usage
 
 
-def cut_at_edges(window: Interval, *cuts: Iterable[Interval]) -> list[Interval]:
+def cut_at_interval_edges(window: Interval, *cuts: Iterable[Interval]) -> list[Interval]:
     """Cut a window wherever one of the intervals starts or ends, so that nothing changes within a piece."""
     if not window.length:
         return []
@@ -133,19 +133,19 @@ def _add_piece(
     usage.unallocated_gpu_ms += (available - unhealthy) * length
 
 
-def _physical_gpus(
+def _physical_or_max_advertised_gpus(
     lifecycle: NodeLifecycle, advertised: Sequence[AdvertisedGpus], slices_per_gpu: int | None
 ) -> Fraction:
     """Return a node's physical GPUs; without other information, the most that it ever advertised."""
-    if lifecycle.node.physical is not None:
-        return Fraction(lifecycle.node.physical)
-    from_node = physical_gpus(lifecycle.node, slices_per_gpu)
+    if lifecycle.node.physical_gpus is not None:
+        return Fraction(lifecycle.node.physical_gpus)
+    from_node = physical_or_advertised_gpus(lifecycle.node, slices_per_gpu)
     return max([from_node, *(state.gpus for state in advertised)])
 
 
 def is_overcommitted(node: GpuNode, holdings: Sequence[PodUsage]) -> bool:
     """Whether pods hold more units or more physical GPUs than a node has at a time."""
-    if node.physical is not None and sum((holding.gpus for holding in holdings), ZERO) > node.physical:
+    if node.physical_gpus is not None and sum((holding.gpus for holding in holdings), ZERO) > node.physical_gpus:
         return True
     units: dict[str, int] = {}
     for holding in holdings:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.device_use import DeviceHour, DeviceKey, PodLabel
+from gpucost.core.metering.device_use import DeviceHour, DeviceKey, LabeledPod
 from gpucost.core.metering.gpu_shares import GPU, GPU_SHARED, MIG_PREFIX, NEURON_CORE, SHARED_SUFFIX, is_neuron
 from gpucost.core.metering.usage import PodUsage
 
@@ -57,7 +57,7 @@ def assign_devices(
         neighbors.setdefault(holding.node.name, []).append(holding)
     mapped_nodes = {
         device.node for devices in on_node.values() for device in devices
-        if any(label[:2] in by_name for label in device.labels)
+        if any(label[:2] in by_name for label in device.labeled_pods)
     }  # fmt: skip
     for index, holding in enumerate(holdings):
         same_name = by_name[holding.pod.namespace, holding.pod.pod]
@@ -77,7 +77,7 @@ class _LabeledDevice:
     """A device with a pod's label, and how long it had the label while the pod ran."""
 
     device: DeviceHour
-    while_running_ms: int
+    labeled_while_running_ms: int
 
 
 def _labeled_devices(
@@ -85,7 +85,7 @@ def _labeled_devices(
 ) -> dict[int, _LabeledDevice]:
     """Return the holdings with whose pod a device is labeled, by index."""
     times: dict[int, int] = {}
-    for label in device.labels:
+    for label in device.labeled_pods:
         for index in by_name.get(label[:2], ()):
             holding = holdings[index]
             if (not label[2] or label[2] == holding.pod.uid) and is_compatible(holding, device):
@@ -95,14 +95,14 @@ def _labeled_devices(
 
 def _choose_labeled(holding: PodUsage, labeled: Sequence[_LabeledDevice], *, has_namesakes: bool) -> list[DeviceHour]:
     """Choose the devices of a holding among those with its pod's label."""
-    running = [labeled_device for labeled_device in labeled if labeled_device.while_running_ms]
+    running = [labeled_device for labeled_device in labeled if labeled_device.labeled_while_running_ms]
     if not running:
         return [] if has_namesakes else [labeled_device.device for labeled_device in labeled]
     expected = devices_expected(holding)
     if has_namesakes and len(running) > expected:
         # The label of another pod of this name may linger on its device, so the longest labeled devices are chosen.
         running = sorted(
-            running, key=lambda labeled_device: (-labeled_device.while_running_ms, labeled_device.device.key)
+            running, key=lambda labeled_device: (-labeled_device.labeled_while_running_ms, labeled_device.device.key)
         )[:expected]
     return [labeled_device.device for labeled_device in running]
 
@@ -124,9 +124,14 @@ def _all_devices(
     the node within two scrape intervals, because a sample measures the interval before it.
     """
     is_whole = holding.resource in {GPU, GPU_SHARED} or is_neuron(holding.resource)
-    if not is_whole or is_shared_resource(holding) or holding.node.mig_profile or holding.gpus != holding.node.physical:
+    if (
+        not is_whole
+        or is_shared_resource(holding)
+        or holding.node.mig_profile
+        or holding.gpus != holding.node.physical_gpus
+    ):
         return []
-    compatible = [device for device in devices if not device.is_part and is_compatible(holding, device)]
+    compatible = [device for device in devices if not device.is_mig_device and is_compatible(holding, device)]
     if len(compatible) != len(devices) or len(devices) != devices_expected(holding):
         return []
     margin = 2 * max((device.interval for device in devices), default=0)
@@ -137,14 +142,14 @@ def _all_devices(
     return compatible if is_separable else []
 
 
-def scale_to_gpus(holdings: Sequence[PodUsage], assignments: DeviceAssignments) -> list[PodUsage]:
+def scale_mig_shares(holdings: Sequence[PodUsage], assignments: DeviceAssignments) -> list[PodUsage]:
     """Return holdings of MIG slices with the shares that the slices have on the GPUs assigned to them."""
     scaled = list(holdings)
     for index, devices in assignments.devices_of.items():
         holding = scaled[index]
-        if holding.resource.startswith(MIG_PREFIX) and holding.node.layouts:
-            gpus = [device.key[1] for device in devices if device.key[1] in holding.node.layouts]
-            share = holding.node.share_on(holding.resource, gpus) if gpus else holding.share
+        if holding.resource.startswith(MIG_PREFIX) and holding.node.mig_layouts:
+            gpus = [device.key[1] for device in devices if device.key[1] in holding.node.mig_layouts]
+            share = holding.node.mig_share_on(holding.resource, gpus) if gpus else holding.share
             if share.gpus_per_unit != holding.share.gpus_per_unit:
                 scaled[index] = replace(holding, share=share)
     return scaled
@@ -158,10 +163,12 @@ def is_compatible(holding: PodUsage, device: DeviceHour) -> bool:
     if resource.startswith(MIG_PREFIX):
         requested = resource.removeprefix(MIG_PREFIX).removesuffix(SHARED_SUFFIX)
         profiles = {series.mig_profile for series in device.series}
-        return device.is_part and (not any(profiles) or requested in {_sanitized(profile) for profile in profiles})
+        return device.is_mig_device and (
+            not any(profiles) or requested in {_sanitized(profile) for profile in profiles}
+        )
     if resource in {GPU, GPU_SHARED} and any(name.startswith(MIG_PREFIX) for name in holding.node.capacity):
-        return not device.is_part
-    return device.is_part or not holding.node.mig_profile
+        return not device.is_mig_device
+    return device.is_mig_device or not holding.node.mig_profile
 
 
 def is_shared_resource(holding: PodUsage) -> bool:
@@ -171,7 +178,7 @@ def is_shared_resource(holding: PodUsage) -> bool:
 
 def replicas_per_device(holding: PodUsage, device: DeviceHour) -> int:
     """Return how many units one device provides; a slice whose share is derived from capacity is no replica."""
-    return 1 if holding.share.source == "capacity" and device.is_part else holding.share.replicas
+    return 1 if holding.share.source == "capacity" and device.is_mig_device else holding.share.replicas
 
 
 def gpus_of_device(holding: PodUsage, device: DeviceHour) -> Fraction:
@@ -190,13 +197,13 @@ def devices_expected(holding: PodUsage) -> int:
 
 def replicas_held(holding: PodUsage, device: DeviceHour, devices: int) -> Fraction:
     """Return a holding's replicas of one of its devices: from slots, otherwise spread evenly over its devices."""
-    slot_count = max((device.slot_count(label) for label in labels_of_holding(holding, device)), default=0)
+    slot_count = max((device.slot_count(label) for label in labeled_pods_of_holding(holding, device)), default=0)
     return Fraction(min(slot_count, holding.units)) if slot_count else Fraction(holding.units, max(1, devices))
 
 
-def labels_of_holding(holding: PodUsage, device: DeviceHour) -> list[PodLabel]:
+def labeled_pods_of_holding(holding: PodUsage, device: DeviceHour) -> list[LabeledPod]:
     """Return the labels of a device that name the holding's pod."""
-    labels = device.labels_by_pod.get((holding.pod.namespace, holding.pod.pod), ())
+    labels = device.labeled_pods_by_name.get((holding.pod.namespace, holding.pod.pod), ())
     return [label for label in labels if label[2] in {"", holding.pod.uid}]
 
 

@@ -8,14 +8,14 @@ from functools import cached_property
 
 from gpucost.core.intervals import Interval, Scrapes, overlap_length, union
 from gpucost.core.metering.implausible_samples import is_utilization
-from gpucost.core.metering.observations import DeviceSeries, Instance
+from gpucost.core.metering.observations import DeviceSeries, ScrapeTarget
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS
 
 DeviceKey = tuple[str, str, str]
 """Node, UUID and MIG instance."""
-PodLabel = tuple[str, str, str]
+LabeledPod = tuple[str, str, str]
 """Namespace, pod and, if the exporter reports it, uid of the pod with which a series is labeled."""
-UNLABELED: PodLabel = ("", "", "")
+UNLABELED: LabeledPod = ("", "", "")
 NEURON_MODEL = "NeuronCore"
 """The model name of the series of neuron-monitor."""
 ZERO = Fraction(0)
@@ -28,7 +28,7 @@ class Sample:
     time: Interval
     utilization: Fraction
     """0 to 1. Exporters copy a device's value to each of its pods, so this is the largest copy, never their sum."""
-    by_label: Mapping[PodLabel, Fraction]
+    utilization_by_pod: Mapping[LabeledPod, Fraction]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ class DeviceHour:
         self,
         key: DeviceKey,
         series: Sequence[DeviceSeries],
-        scrapes: Mapping[Instance, Scrapes],
+        scrapes: Mapping[ScrapeTarget, Scrapes],
         window: Interval,
-        continuous_times: Mapping[Instance, Sequence[Interval]],
+        continuous_times: Mapping[ScrapeTarget, Sequence[Interval]],
     ) -> None:
         self.key = key
         self.node, _, mig_instance = key
-        self.is_part = mig_instance != ""
+        self.is_mig_device = mig_instance != ""
         """Whether it is a MIG device."""
         self.series = series
         self.is_continuous = all(copy.samples is None for copy in series)
@@ -76,17 +76,17 @@ class DeviceHour:
         return self.series[0].model == NEURON_MODEL
 
     @cached_property
-    def labels(self) -> frozenset[PodLabel]:
+    def labeled_pods(self) -> frozenset[LabeledPod]:
         """The pods with which any sample is labeled."""
-        return frozenset(_label(device_series) for device_series in self.series) - {UNLABELED}
+        return frozenset(_labeled_pod(device_series) for device_series in self.series) - {UNLABELED}
 
     @cached_property
-    def labels_by_pod(self) -> Mapping[tuple[str, str], Sequence[PodLabel]]:
-        """The labels by namespace and pod."""
-        labels_by_pod: dict[tuple[str, str], list[PodLabel]] = {}
-        for label in self.labels:
-            labels_by_pod.setdefault(label[:2], []).append(label)
-        return labels_by_pod
+    def labeled_pods_by_name(self) -> Mapping[tuple[str, str], Sequence[LabeledPod]]:
+        """The labeled pods by namespace and name."""
+        pods_by_name: dict[tuple[str, str], list[LabeledPod]] = {}
+        for pod in self.labeled_pods:
+            pods_by_name.setdefault(pod[:2], []).append(pod)
+        return pods_by_name
 
     @cached_property
     def interval(self) -> int:
@@ -101,15 +101,15 @@ class DeviceHour:
     @cached_property
     def samples(self) -> Sequence[Sample]:
         """The samples of the job with the most samples; empty for a continuous device."""
-        by_source: dict[str, dict[int, dict[PodLabel, Fraction]]] = {}
-        instances: dict[tuple[str, int], Instance] = {}
+        by_source: dict[str, dict[int, dict[LabeledPod, Fraction]]] = {}
+        instances: dict[tuple[str, int], ScrapeTarget] = {}
         for device_series in self.series:
             source = device_series.instance.split("/", 1)[0]
             for time, value in device_series.samples or ():
                 if is_utilization(value, device_series.scale):
                     by_label = by_source.setdefault(source, {}).setdefault(time, {})
-                    by_label[_label(device_series)] = max(
-                        by_label.get(_label(device_series), ZERO), _as_ratio(value, device_series.scale)
+                    by_label[_labeled_pod(device_series)] = max(
+                        by_label.get(_labeled_pod(device_series), ZERO), _as_ratio(value, device_series.scale)
                     )
                     instances[source, time] = device_series.instance
         if not by_source:
@@ -147,7 +147,7 @@ class DeviceHour:
     def mean(self) -> Fraction:
         """The mean use of the observed time, 0 to 1."""
         if self.is_continuous:
-            return max((_mean(device_series) for device_series in self.series), default=ZERO)
+            return max((_mean_of_series(device_series) for device_series in self.series), default=ZERO)
         use = self.use_during(self._window)
         return use.used_ms / use.observed_ms if use.observed_ms else ZERO
 
@@ -155,14 +155,14 @@ class DeviceHour:
     def is_measured_per_pod(self) -> bool:
         """Whether each pod's copy is the pod's use: newer exporters read `GPU_UTIL` per process, so copies differ."""
         if self.is_continuous:
-            means_by_instance: dict[Instance, set[Fraction]] = {}
+            means_by_instance: dict[ScrapeTarget, set[Fraction]] = {}
             for device_series in self.series:
-                means_by_instance.setdefault(device_series.instance, set()).add(_mean(device_series))
+                means_by_instance.setdefault(device_series.instance, set()).add(_mean_of_series(device_series))
             return any(len(means) > 1 for means in means_by_instance.values())
-        return any(len(set(sample.by_label.values())) > 1 for sample in self.samples)
+        return any(len(set(sample.utilization_by_pod.values())) > 1 for sample in self.samples)
 
     def use_during(
-        self, time: Interval, *, label: PodLabel | None = None, labels: frozenset[PodLabel] | None = None
+        self, time: Interval, *, pod: LabeledPod | None = None, pods: frozenset[LabeledPod] | None = None
     ) -> ObservedUse:
         """Return the use observed during some time.
 
@@ -174,9 +174,13 @@ class DeviceHour:
         if self.is_continuous:
             mean = (
                 self.mean
-                if label is None
+                if pod is None
                 else max(
-                    (_mean(device_series) for device_series in self.series if _label(device_series) == label),
+                    (
+                        _mean_of_series(device_series)
+                        for device_series in self.series
+                        if _labeled_pod(device_series) == pod
+                    ),
                     default=ZERO,
                 )
             )
@@ -185,40 +189,40 @@ class DeviceHour:
         used, observed = ZERO, 0
         for sample in self.samples:
             length = sample.time.overlap(time).length
-            if not length or (labels is not None and labels.isdisjoint(sample.by_label)):
+            if not length or (pods is not None and pods.isdisjoint(sample.utilization_by_pod)):
                 continue
-            if label is not None and label not in sample.by_label:
+            if pod is not None and pod not in sample.utilization_by_pod:
                 continue
-            used += (sample.utilization if label is None else sample.by_label[label]) * length
+            used += (sample.utilization if pod is None else sample.utilization_by_pod[pod]) * length
             observed += length
         return ObservedUse(used, observed)
 
-    def labeled_ms(self, label: PodLabel, time: Interval) -> int:
+    def labeled_ms(self, pod: LabeledPod, time: Interval) -> int:
         """Return for how long of some time the device was labeled with a pod."""
         if self.is_continuous:
-            return overlap_length(self.observed_times, time) if label in self.labels else 0
-        return sum(sample.time.overlap(time).length for sample in self.samples if label in sample.by_label)
+            return overlap_length(self.observed_times, time) if pod in self.labeled_pods else 0
+        return sum(sample.time.overlap(time).length for sample in self.samples if pod in sample.utilization_by_pod)
 
-    def slot_count(self, label: PodLabel) -> int:
+    def slot_count(self, pod: LabeledPod) -> int:
         """Return how many of its replicas are labeled as a pod's; 0 if the exporter does not report slots."""
-        return len(self._slots_by_label.get(label, ()))
+        return len(self._slots_by_pod.get(pod, ()))
 
     @cached_property
-    def _slots_by_label(self) -> Mapping[PodLabel, set[str]]:
-        slots: dict[PodLabel, set[str]] = {}
+    def _slots_by_pod(self) -> Mapping[LabeledPod, set[str]]:
+        slots: dict[LabeledPod, set[str]] = {}
         for device_series in self.series:
             if device_series.slot:
-                slots.setdefault(_label(device_series), set()).add(device_series.slot)
+                slots.setdefault(_labeled_pod(device_series), set()).add(device_series.slot)
         return slots
 
 
 def device_hours(
-    series: Iterable[DeviceSeries], scrapes: Mapping[Instance, Scrapes], window: Interval
+    series: Iterable[DeviceSeries], scrapes: Mapping[ScrapeTarget, Scrapes], window: Interval
 ) -> list[DeviceHour]:
     """Return all devices of an hour, each with the series of its best signal."""
     by_key: dict[DeviceKey, list[DeviceSeries]] = {}
     for device_series in series:
-        if device_series.samples is None and not (device_series.sample_count and device_series.total.is_finite()):
+        if device_series.samples is None and not (device_series.sample_count and device_series.sample_sum.is_finite()):
             continue
         by_key.setdefault((device_series.node, device_series.uuid, device_series.mig_instance), []).append(
             device_series
@@ -229,11 +233,11 @@ def device_hours(
     hours = []
     for key in sorted(by_key):
         device_copies = by_key[key]
-        best = min(device_series.rank for device_series in device_copies)
+        best = min(device_series.signal_rank for device_series in device_copies)
         hours.append(
             DeviceHour(
                 key,
-                [device_series for device_series in device_copies if device_series.rank == best],
+                [device_series for device_series in device_copies if device_series.signal_rank == best],
                 scrapes,
                 window,
                 continuous_times,
@@ -242,7 +246,7 @@ def device_hours(
     return hours
 
 
-def _label(series: DeviceSeries) -> PodLabel:
+def _labeled_pod(series: DeviceSeries) -> LabeledPod:
     return (series.namespace, series.pod, series.uid) if series.pod else UNLABELED
 
 
@@ -251,8 +255,8 @@ def _as_ratio(value: Decimal, scale: Decimal) -> Fraction:
     return min(max(Fraction(value) / Fraction(scale), ZERO), Fraction(1))
 
 
-def _mean(series: DeviceSeries) -> Fraction:
-    used, used_denominator = series.total.as_integer_ratio()
+def _mean_of_series(series: DeviceSeries) -> Fraction:
+    used, used_denominator = series.sample_sum.as_integer_ratio()
     scale, scale_denominator = series.scale.as_integer_ratio()
     used, full = used * scale_denominator, used_denominator * series.sample_count * scale
     return Fraction(min(max(used, 0), full), full)

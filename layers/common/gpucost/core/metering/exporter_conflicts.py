@@ -10,34 +10,34 @@ from fractions import Fraction
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.device_assignment import DeviceAssignments, devices_expected
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey
-from gpucost.core.metering.implausible_samples import SUSPECT, is_utilization, overlap_beyond_lag
+from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX, is_utilization, overlap_beyond_lag
 from gpucost.core.metering.nodes import NodeLifecycle, max_simultaneous_devices
-from gpucost.core.metering.observations import DeviceSeries, Instance
+from gpucost.core.metering.observations import DeviceSeries, ScrapeTarget
 from gpucost.core.metering.usage import PodUsage
 
-TOLERANCE = Fraction(1, 10)
+MAX_MEAN_DIFFERENCE = Fraction(1, 10)
 """How far the mean use that two exporters report for one GPU may differ; they sample it at different times."""
 MAX_EXPORTERS = 10
 """The most exporters of one device at a time. More are fabricated, and comparing all pairs would take too long."""
-Pod = tuple[str, str]
+PodName = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Report:
+class _ExporterReport:
     """What one exporter reports about a device."""
 
     time: Interval
-    pods: frozenset[Pod]
+    pods: frozenset[PodName]
     series: Sequence[DeviceSeries]
 
     def mean(self, time: Interval) -> Fraction | None:
         """Return the mean use in some time, the largest of the copies for several pods; None without samples."""
-        means = [mean for series in self.series if (mean := _mean(series, time)) is not None]
+        means = [mean for series in self.series if (mean := _mean_during(series, time)) is not None]
         return max(means, default=None)
 
 
 def contradictory_devices(
-    series: Iterable[DeviceSeries], window: Interval, pods: Container[Pod]
+    series: Iterable[DeviceSeries], window: Interval, pods: Container[PodName]
 ) -> dict[DeviceKey, tuple[str, str]]:
     """Return devices that two exporters report with different pods or different use at the same time.
 
@@ -56,11 +56,11 @@ def contradictory_devices(
         )
     contradictory: dict[DeviceKey, tuple[str, str]] = {}
     for key, device_copies in by_device.items():
-        best = min(device_series.rank for device_series in device_copies)
-        reports = _reports(
-            [device_series for device_series in device_copies if device_series.rank == best], window, pods
+        best = min(device_series.signal_rank for device_series in device_copies)
+        reports = _reports_by_exporter(
+            [device_series for device_series in device_copies if device_series.signal_rank == best], window, pods
         )
-        pairs, are_too_many = _simultaneous(reports)
+        pairs, are_too_many = _simultaneous_pairs(reports)
         contradictions = (
             pairs if are_too_many else (pair for pair in pairs if _contradict(reports[pair[0]], reports[pair[1]]))
         )
@@ -70,8 +70,8 @@ def contradictory_devices(
     return contradictory
 
 
-def surplus_devices(
-    lives: Mapping[str, Sequence[NodeLifecycle]], series: Iterable[DeviceSeries], window: Interval
+def nodes_with_surplus_devices(
+    lifecycles: Mapping[str, Sequence[NodeLifecycle]], series: Iterable[DeviceSeries], window: Interval
 ) -> dict[str, tuple[str, str]]:
     """Return nodes for which several exporters together report more GPUs than there are, with two of the exporters."""
     by_node: dict[str, list[DeviceSeries]] = {}
@@ -80,16 +80,18 @@ def surplus_devices(
             by_node.setdefault(device_series.node, []).append(device_series)
     surplus: dict[str, tuple[str, str]] = {}
     for name, node_series in by_node.items():
-        devices = [life.node.devices for life in lives.get(name, ()) if life.node.devices is not None]
+        devices = [
+            lifecycle.node.devices for lifecycle in lifecycles.get(name, ()) if lifecycle.node.devices is not None
+        ]
         if len(devices) != 1 or max_simultaneous_devices(node_series) <= devices[0]:
             continue
-        pairs, _ = _simultaneous(_reports(node_series, window, ()))
+        pairs, _ = _simultaneous_pairs(_reports_by_exporter(node_series, window, ()))
         if pairs:
             surplus[name] = pairs[0]
     return surplus
 
 
-def surplus_assignments(
+def surplus_assigned_devices(
     holdings: Sequence[PodUsage], assignments: DeviceAssignments, window: Interval
 ) -> dict[DeviceKey, tuple[str, str]]:
     """Return the devices of pods that several exporters together assign more devices than they request."""
@@ -98,13 +100,15 @@ def surplus_assignments(
         if len(devices) <= devices_expected(holdings[index]):
             continue
         series = [device_series for device in devices for device_series in device.series]
-        pairs, _ = _simultaneous(_reports(series, window, ()))
+        pairs, _ = _simultaneous_pairs(_reports_by_exporter(series, window, ()))
         if pairs:
             surplus.update((device.key, pairs[0]) for device in devices)
     return surplus
 
 
-def exclude_suspect(devices: Iterable[DeviceHour], suspect: Mapping[DeviceKey, tuple[str, str]]) -> list[DeviceHour]:
+def exclude_suspect_devices(
+    devices: Iterable[DeviceHour], suspect: Mapping[DeviceKey, tuple[str, str]]
+) -> list[DeviceHour]:
     """Return the devices that are not suspect."""
     return [device for device in devices if device.key not in suspect]
 
@@ -115,29 +119,31 @@ def contradiction_notes(suspect: Mapping[DeviceKey, tuple[str, str]]) -> list[st
     for (node, _, _), exporters in suspect.items():
         by_exporters[node, *exporters] = by_exporters.get((node, *exporters), 0) + 1
     return [
-        f"{SUSPECT}GPU exporters {first} and {second} contradict each other about {count} devices of node {node!r}; "
-        "their use counts as unobserved"
+        f"{SUSPECT_PREFIX}GPU exporters {first} and {second} contradict each other about {count} devices of "
+        f"node {node!r}; their use counts as unobserved"
         for (node, first, second), count in sorted(by_exporters.items())
     ]
 
 
-def exporter_of(instance: Instance) -> str:
+def exporter_of(instance: ScrapeTarget) -> str:
     """Return job and instance, without the name of the Prometheus server that scraped it."""
     job, _, rest = instance.partition("|")
     return f"{job}/{rest.partition('/')[2]}"
 
 
-def _reports(series: Iterable[DeviceSeries], window: Interval, pods: Container[Pod]) -> dict[str, _Report]:
+def _reports_by_exporter(
+    series: Iterable[DeviceSeries], window: Interval, pods: Container[PodName]
+) -> dict[str, _ExporterReport]:
     by_exporter: dict[str, list[DeviceSeries]] = {}
     for device_series in series:
         by_exporter.setdefault(exporter_of(device_series.instance), []).append(device_series)
     if len(by_exporter) == 1:  # nearly always
         return {}
     return {
-        name: _Report(
+        name: _ExporterReport(
             Interval(
-                min(_time(device_series, window).start for device_series in exporter_series),
-                max(_time(device_series, window).end for device_series in exporter_series),
+                min(_sample_time_range(device_series, window).start for device_series in exporter_series),
+                max(_sample_time_range(device_series, window).end for device_series in exporter_series),
             ),
             frozenset(
                 (device_series.namespace, device_series.pod)
@@ -150,7 +156,7 @@ def _reports(series: Iterable[DeviceSeries], window: Interval, pods: Container[P
     }
 
 
-def _simultaneous(reports: Mapping[str, _Report]) -> tuple[list[tuple[str, str]], bool]:
+def _simultaneous_pairs(reports: Mapping[str, _ExporterReport]) -> tuple[list[tuple[str, str]], bool]:
     """Return the pairs of exporters that report at the same time, and whether there are too many to compare them."""
     pairs: list[tuple[str, str]] = []
     current: list[str] = []
@@ -169,23 +175,25 @@ def _simultaneous(reports: Mapping[str, _Report]) -> tuple[list[tuple[str, str]]
     return pairs, False
 
 
-def _contradict(left: _Report, right: _Report) -> bool:
+def _contradict(left: _ExporterReport, right: _ExporterReport) -> bool:
     if left.pods and right.pods and not (left.pods <= right.pods or right.pods <= left.pods):
         return True
     overlap = left.time.overlap(right.time)
     left_mean, right_mean = left.mean(overlap), right.mean(overlap)
-    return left_mean is not None and right_mean is not None and abs(left_mean - right_mean) > TOLERANCE
+    return left_mean is not None and right_mean is not None and abs(left_mean - right_mean) > MAX_MEAN_DIFFERENCE
 
 
-def _time(series: DeviceSeries, window: Interval) -> Interval:
+def _sample_time_range(series: DeviceSeries, window: Interval) -> Interval:
     if series.samples is None:
         return window
     return Interval(series.samples[0][0], series.samples[-1][0]) if series.samples else Interval(window.end, window.end)
 
 
-def _mean(series: DeviceSeries, time: Interval) -> Fraction | None:
+def _mean_during(series: DeviceSeries, time: Interval) -> Fraction | None:
     if series.samples is None:
-        return Fraction(series.total) / Fraction(series.scale) / series.sample_count if series.sample_count else None
+        return (
+            Fraction(series.sample_sum) / Fraction(series.scale) / series.sample_count if series.sample_count else None
+        )
     samples = [
         value
         for time_of_sample, value in series.samples

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-_PROFILE = re.compile(r"^(?P<compute>[1-7])g\.(?P<memory>\d+)gb$")
+_PROFILE_PATTERN = re.compile(r"^(?P<compute>[1-7])g\.(?P<memory>\d+)gb$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,9 @@ def memory_gb(model: str) -> int | None:
     name = model.lower()
     gpu = next((gpu for gpu in MIG_GPUS if all(part in name for part in gpu.model_name_parts)), None)
     if gpu is not None:
-        return max(int(match[2]) for profile in gpu.memory_slices_by_profile if (match := _PROFILE.match(profile)))
+        return max(
+            int(match[2]) for profile in gpu.memory_slices_by_profile if (match := _PROFILE_PATTERN.match(profile))
+        )
     words = re.findall(r"[a-z0-9]+", name)
     if "v100" in words:
         return 32 if "32gb" in words else 16 if "16gb" in words else None
@@ -97,8 +99,8 @@ def profile_share(profile: str, model: str) -> Fraction | None:
     name = model.lower()
     gpu = next((gpu for gpu in MIG_GPUS if all(part in name for part in gpu.model_name_parts)), None)
     if gpu is not None:
-        return _share(base, gpu)
-    shares = {share for gpu in MIG_GPUS if (share := _share(base, gpu)) is not None}
+        return _share_of_profile(base, gpu)
+    shares = {share for gpu in MIG_GPUS if (share := _share_of_profile(base, gpu)) is not None}
     return shares.pop() if len(shares) == 1 else None
 
 
@@ -108,8 +110,8 @@ def compute_share(profile: str) -> Fraction | None:
     return Fraction(int(match[1]), 7) if match else None
 
 
-def _share(profile: str, gpu: MigGpu) -> Fraction | None:
-    match, memory = _PROFILE.match(profile), gpu.memory_slices_by_name.get(profile)
+def _share_of_profile(profile: str, gpu: MigGpu) -> Fraction | None:
+    match, memory = _PROFILE_PATTERN.match(profile), gpu.memory_slices_by_name.get(profile)
     if match is None or memory is None:
         return None
     return max(Fraction(int(match["compute"]), gpu.compute_slices), Fraction(memory, gpu.memory_slices))

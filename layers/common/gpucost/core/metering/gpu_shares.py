@@ -8,7 +8,7 @@ from functools import cache, cached_property
 
 from gpucost.core.amounts import quantize
 from gpucost.core.metering.gpu_models import GPU_FRACTION_OF_INSTANCE, NEURON_OF_INSTANCE, compute_share, profile_share
-from gpucost.core.metering.kubernetes_labels import mig_replicas, whole_number
+from gpucost.core.metering.kubernetes_labels import mig_replicas, parse_whole_number
 
 GPU = "nvidia_com_gpu"
 GPU_SHARED = "nvidia_com_gpu_shared"
@@ -16,7 +16,7 @@ MIG_PREFIX = "nvidia_com_mig_"
 SHARED_SUFFIX = "_shared"
 NEURON_DEVICES = ("aws_amazon_com_neuron", "aws_amazon_com_neurondevice")
 NEURON_CORE = "aws_amazon_com_neuroncore"
-DRA_GPU = "gpu.nvidia.com"
+DRA_GPU_DRIVER = "gpu.nvidia.com"
 """The DRA driver whose ResourceClaims dcgm-exporter reports; its GPUs are not in the capacity of nodes."""
 
 
@@ -56,12 +56,12 @@ class GpuNode:
     """The profile of all slices if they are advertised as `nvidia.com/gpu` (MIG strategy single)."""
     replicas: int = 1
     """Replicas per GPU under time-slicing or MPS."""
-    physical: int | Fraction | None = None
+    physical_gpus: int | Fraction | None = None
     """Physical GPUs, or Neuron devices; None if unknown."""
     capacity: Mapping[str, Decimal] = field(default_factory=dict)
     allocatable: Mapping[str, Decimal] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    layouts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    mig_layouts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The MIG resources of each GPU, by UUID, from the MIG devices that exporters report."""
 
     @property
@@ -72,7 +72,7 @@ class GpuNode:
     @property
     def devices(self) -> int | None:
         """The number of GPU devices (GPUs or fractions of one) or Neuron devices; None if unknown."""
-        return None if self.physical is None else int(self.physical / self.gpu_fraction)
+        return None if self.physical_gpus is None else int(self.physical_gpus / self.gpu_fraction)
 
     @property
     def is_neuron(self) -> bool:
@@ -86,59 +86,63 @@ class GpuNode:
             resource: named as in kube-state-metrics.
             slices_per_gpu: from the settings, for nodes whose labels do not say it.
         """
-        unscaled = self._unscaled(resource, slices_per_gpu)
-        if self.physical is None or resource == DRA_GPU:
+        unscaled = self._unscaled_share(resource, slices_per_gpu)
+        if self.physical_gpus is None or resource == DRA_GPU_DRIVER:
             return unscaled
-        if self._has_complete_layouts:
-            return self._scaled_on(
+        if self._has_complete_mig_layouts:
+            return self._scaled_share_on(
                 unscaled,
                 [
                     uuid
-                    for uuid, layout in self.layouts.items()
+                    for uuid, layout in self.mig_layouts.items()
                     for slice_resource in layout
                     if slice_resource == resource
                 ],
             )
-        advertised = self._advertised(self.capacity, slices_per_gpu, scaled=False)
+        advertised = self._gpus_of_units(self.capacity, slices_per_gpu, scaled=False)
         # The shares of a MIG geometry can exceed the GPU (3g+2g+1g+1g is 15/14), so they are scaled down to it.
-        if advertised > self.physical:
-            return GpuShare(unscaled.gpus_per_unit * self.physical / advertised, unscaled.source, unscaled.replicas)
+        if advertised > self.physical_gpus:
+            return GpuShare(
+                unscaled.gpus_per_unit * self.physical_gpus / advertised, unscaled.source, unscaled.replicas
+            )
         return unscaled
 
-    def share_on(self, resource: str, gpus: Sequence[str]) -> GpuShare:
+    def mig_share_on(self, resource: str, gpus: Sequence[str]) -> GpuShare:
         """Return the share of one MIG slice on some GPUs (UUIDs), scaled down where a GPU's shares exceed it."""
-        if not self._has_complete_layouts:
+        if not self._has_complete_mig_layouts:
             return self.share(resource, None)
-        return self._scaled_on(self._unscaled(resource, None), gpus)
+        return self._scaled_share_on(self._unscaled_share(resource, None), gpus)
 
-    def _scaled_on(self, unscaled: GpuShare, gpus: Sequence[str]) -> GpuShare:
+    def _scaled_share_on(self, unscaled: GpuShare, gpus: Sequence[str]) -> GpuShare:
         if not gpus:
             return unscaled
-        scale = sum((self._scales[uuid] for uuid in gpus), Fraction(0)) / len(gpus)
+        scale = sum((self._scale_by_gpu[uuid] for uuid in gpus), Fraction(0)) / len(gpus)
         return GpuShare(unscaled.gpus_per_unit * scale, unscaled.source, unscaled.replicas)
 
     @cached_property
-    def _has_complete_layouts(self) -> bool:
+    def _has_complete_mig_layouts(self) -> bool:
         """Whether exporters report exactly the slices that the node advertises."""
         reported: dict[str, int] = {}
-        for layout in self.layouts.values():
+        for layout in self.mig_layouts.values():
             for slice_resource in layout:
                 reported[slice_resource] = reported.get(slice_resource, 0) + 1
         advertised = {name: int(units) for name, units in self.capacity.items() if name.startswith(MIG_PREFIX)}
         return bool(advertised) and reported == advertised
 
     @cached_property
-    def _scales(self) -> Mapping[str, Fraction]:
+    def _scale_by_gpu(self) -> Mapping[str, Fraction]:
         """The factor for the shares on each GPU, so that they do not exceed the GPU."""
         sums = {
-            uuid: sum((self._unscaled(slice_resource, None).gpus_per_unit for slice_resource in layout), Fraction(0))
-            for uuid, layout in self.layouts.items()
+            uuid: sum(
+                (self._unscaled_share(slice_resource, None).gpus_per_unit for slice_resource in layout), Fraction(0)
+            )
+            for uuid, layout in self.mig_layouts.items()
         }
         return {uuid: min(Fraction(1), 1 / total) if total else Fraction(1) for uuid, total in sums.items()}
 
-    def advertised(self, units: Mapping[str, Decimal], slices_per_gpu: int | None) -> Fraction:
+    def gpus_of_units(self, units: Mapping[str, Decimal], slices_per_gpu: int | None) -> Fraction:
         """Return the physical GPUs of units by resource; Neuron devices and their cores are the same hardware."""
-        return self._advertised(units, slices_per_gpu, scaled=True)
+        return self._gpus_of_units(units, slices_per_gpu, scaled=True)
 
     def cores_per_device(self) -> int:
         """Return the NeuronCores per Neuron device."""
@@ -149,8 +153,8 @@ class GpuNode:
         cores = self.capacity.get(NEURON_CORE, Decimal(0))
         return int(cores / devices) if devices and cores >= devices else 1
 
-    def _advertised(self, units: Mapping[str, Decimal], slices_per_gpu: int | None, *, scaled: bool) -> Fraction:
-        share = self.share if scaled else self._unscaled
+    def _gpus_of_units(self, units: Mapping[str, Decimal], slices_per_gpu: int | None, *, scaled: bool) -> Fraction:
+        share = self.share if scaled else self._unscaled_share
         gpus, neuron = Fraction(0), Fraction(0)
         for resource, count in units.items():
             devices = Fraction(count) * share(resource, slices_per_gpu).gpus_per_unit
@@ -160,7 +164,7 @@ class GpuNode:
                 gpus += devices
         return gpus + neuron
 
-    def _unscaled(self, resource: str, slices_per_gpu: int | None) -> GpuShare:
+    def _unscaled_share(self, resource: str, slices_per_gpu: int | None) -> GpuShare:
         device_share, fraction = self._share_of_resource(resource, slices_per_gpu), self.gpu_fraction
         return (
             device_share
@@ -202,7 +206,7 @@ class GpuNode:
         replicas = 1
         if profile.endswith(SHARED_SUFFIX):
             profile = profile.removesuffix(SHARED_SUFFIX)
-            replicas = whole_number(mig_replicas(profile.replace("_", ".")).value(self.labels)) or 1
+            replicas = parse_whole_number(mig_replicas(profile.replace("_", ".")).value_in(self.labels)) or 1
         share = profile_share(profile.replace("_", "."), self.gpu_model)
         if share is not None:
             return GpuShare(share / replicas, "mig-profile", replicas)

@@ -6,9 +6,9 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.capacity import DisputedHolding, cut_at_edges, is_overcommitted
+from gpucost.core.metering.capacity import DisputedHolding, cut_at_interval_edges, is_overcommitted
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare, to_kubernetes_resource
-from gpucost.core.metering.implausible_samples import MAX_UNITS, SUSPECT, is_count, short_text
+from gpucost.core.metering.implausible_samples import MAX_UNITS, SUSPECT_PREFIX, format_sample_value, is_count
 from gpucost.core.metering.nodes import NodeLifecycle
 from gpucost.core.metering.observations import ContainerRequest, PodObservation
 from gpucost.core.metering.spans import Span, SpanReader
@@ -36,40 +36,40 @@ class HoldingReader:
     slices_per_gpu: int | None
     collects_nodes: bool = False
     notes: list[str] = field(default_factory=list)
-    advertised: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
+    max_advertised_units: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
     """By node, the most units of each resource that it advertised."""
-    suspect_nodes: Mapping[str, str] = field(default_factory=dict)
+    node_contradictions: Mapping[str, str] = field(default_factory=dict)
     """By node, how sources contradict each other about what it advertises."""
-    disputed: dict[NodeKey, list[DisputedHolding]] = field(default_factory=dict)
+    disputed_holdings: dict[NodeKey, list[DisputedHolding]] = field(default_factory=dict)
     """What pods may have held according to implausible samples; no business unit pays for it."""
     _shares: dict[tuple[int, str], GpuShare] = field(default_factory=dict)
-    _all_hour: dict[str, tuple[Span, GpuNode | None]] = field(default_factory=dict)
+    _full_hour_placements: dict[str, tuple[Span, GpuNode | None]] = field(default_factory=dict)
     """By node, the span and node of pods that have a sample at every scrape, as most do."""
 
     def read(self, pods: Sequence[PodObservation]) -> list[PodUsage]:
         """Return all holdings of the hour, in the order of namespaces, pods and uids."""
         holdings: list[PodUsage] = []
         for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.pod, pod.uid, pod.node)):
-            holdings.extend(self._of_pod(pod))
+            holdings.extend(self._holdings_of_pod(pod))
         return _trim_handovers(holdings)
 
-    def _of_pod(self, pod: PodObservation) -> list[PodUsage]:
-        if pod.held is None:
-            if pod.node not in self._all_hour:
-                self._all_hour[pod.node] = self._placed(pod)
-            span, node = self._all_hour[pod.node]
+    def _holdings_of_pod(self, pod: PodObservation) -> list[PodUsage]:
+        if pod.held_samples is None:
+            if pod.node not in self._full_hour_placements:
+                self._full_hour_placements[pod.node] = self._placement(pod)
+            span, node = self._full_hour_placements[pod.node]
         else:
-            span, node = self._placed(pod)
+            span, node = self._placement(pod)
         if node is None or not span.time.length:
             return []
         requests = self._effective_requests(pod)
         contradiction, gpus = self._implausibility(pod, node, requests)
         if contradiction:
-            self.notes.append(f"{SUSPECT}{contradiction}; what it holds is unobserved")
-            disputed = self.disputed.setdefault((node.name, node.provider_id), [])
+            self.notes.append(f"{SUSPECT_PREFIX}{contradiction}; what it holds is unobserved")
+            disputed = self.disputed_holdings.setdefault((node.name, node.provider_id), [])
             disputed.append(DisputedHolding(span.time, gpus))
             return []
-        running = self.spans.running(pod, span)
+        running = self.spans.running_time(pod, span)
         return [
             PodUsage(
                 pod,
@@ -96,31 +96,31 @@ class HoldingReader:
         name = f"pod {pod.namespace}/{pod.pod}"
         if requests is None:
             return f"{name} requests an implausible number of GPUs", None
-        if pod.node in self.suspect_nodes:
-            return f"{self.suspect_nodes[pod.node]}, with {name} on it", None
+        if pod.node in self.node_contradictions:
+            return f"{self.node_contradictions[pod.node]}, with {name} on it", None
         if pod.contradiction:
-            return f"{name}: {pod.contradiction}", self._gpus(pod, node, requests)
+            return f"{name}: {pod.contradiction}", self._requested_gpus(pod, node, requests)
         for resource, units in requests.items():
-            advertised = self.advertised.get(pod.node, {}).get(resource)
+            advertised = self.max_advertised_units.get(pod.node, {}).get(resource)
             if advertised is not None and units <= advertised:
                 continue
             bounds = [] if advertised is None else [Fraction(advertised)]
-            if node.physical is not None:
-                bounds.append(node.physical / self._share(pod, node, resource).gpus_per_unit)
+            if node.physical_gpus is not None:
+                bounds.append(node.physical_gpus / self._share(pod, node, resource).gpus_per_unit)
             if bounds and units > max(bounds):
                 resource_name = to_kubernetes_resource(resource)
                 reason = f"{name} requests {units} of {resource_name}, and node {node.name} has {float(max(bounds)):g}"
-                return reason, self._gpus(pod, node, requests)
+                return reason, self._requested_gpus(pod, node, requests)
         return "", None
 
-    def _gpus(self, pod: PodObservation, node: GpuNode, requests: Mapping[str, int]) -> Fraction:
+    def _requested_gpus(self, pod: PodObservation, node: GpuNode, requests: Mapping[str, int]) -> Fraction:
         return sum(
             (units * self._share(pod, node, resource).gpus_per_unit for resource, units in requests.items()), ZERO
         )
 
-    def _placed(self, pod: PodObservation) -> tuple[Span, GpuNode | None]:
+    def _placement(self, pod: PodObservation) -> tuple[Span, GpuNode | None]:
         """Return when a pod held GPUs, and its node's state then; None for a node that did not exist."""
-        span = self.spans.held(pod)
+        span = self.spans.held_span(pod)
         if not span.time.length:
             return span, None
         lifecycle = _lifecycle_during(self.lifecycles.get(pod.node, ()), span.time)
@@ -159,7 +159,7 @@ class HoldingReader:
         together: dict[str, Decimal] = {}
         largest_init: dict[str, Decimal] = {}
         for request in pod.requests:
-            if not self._is_units(pod, request):
+            if not self._has_valid_units(pod, request):
                 return None
             if request.kind == "init":
                 largest_init[request.resource] = max(largest_init.get(request.resource, Decimal(0)), request.units)
@@ -170,15 +170,15 @@ class HoldingReader:
         units_of = {name: int(max(together.get(name, zero), largest_init.get(name, zero))) for name in resources}
         return {name: units for name, units in units_of.items() if units > 0}
 
-    def _is_units(self, pod: PodObservation, request: ContainerRequest) -> bool:
+    def _has_valid_units(self, pod: PodObservation, request: ContainerRequest) -> bool:
         """Whether a request is a whole number of units, the only requests that Kubernetes accepts."""
         if is_count(request.units):
             return True
         container = f"container {request.container} of pod {pod.namespace}/{pod.pod}"
         resource = to_kubernetes_resource(request.resource)
         self.notes.append(
-            f"{SUSPECT}{container} requests {short_text(request.units)} of {resource}, which is not a whole "
-            f"number from 0 to {MAX_UNITS}"
+            f"{SUSPECT_PREFIX}{container} requests {format_sample_value(request.units)} of {resource}, "
+            f"which is not a whole number from 0 to {MAX_UNITS}"
         )
         return False
 
@@ -207,7 +207,7 @@ def _trim_handovers_of_node(holdings: list[PodUsage], indexes: Sequence[int]) ->
     uncertain = [index for index in indexes if holdings[index].last_sample_ms < holdings[index].held.end]
     first = min(holdings[index].last_sample_ms for index in uncertain)
     last = max(holdings[index].held.end for index in uncertain)
-    for piece in cut_at_edges(Interval(first, last), [holdings[index].held for index in indexes]):
+    for piece in cut_at_interval_edges(Interval(first, last), [holdings[index].held for index in indexes]):
         present = [index for index in indexes if holdings[index].held.contains(piece.start)]
         for index in sorted(present, key=lambda index: holdings[index].last_sample_ms):
             holding = holdings[index]

@@ -1,7 +1,7 @@
 """Implausible samples: values out of bounds, and sources that contradict each other.
 
-No business unit pays for what they report. The hour has a note that begins with `SUSPECT`, on which alert rules of
-kind `data` fire.
+No business unit pays for what they report. The hour has a note that begins with `SUSPECT_PREFIX`, on which
+alert rules of kind `data` fire.
 """
 
 from bisect import bisect_right
@@ -11,14 +11,14 @@ from itertools import combinations
 
 from gpucost.core.amounts import MAX_AMOUNT, is_amount
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.observations import Instance
+from gpucost.core.metering.observations import ScrapeTarget
 
 __all__ = [
     "MAX_AMOUNT",
     "MAX_HOURLY_PRICE",
     "MAX_LAG_MS",
     "MAX_UNITS",
-    "SUSPECT",
+    "SUSPECT_PREFIX",
     "is_amount",
     "is_count",
     "is_price",
@@ -26,7 +26,7 @@ __all__ = [
     "overlap_beyond_lag",
     "sources_contradict",
 ]  # fmt: skip
-SUSPECT = "suspect samples: "
+SUSPECT_PREFIX = "suspect samples: "
 """The prefix of notes about such samples."""
 MAX_UNITS = Decimal(100_000)
 """GPU units that a container may request and a node may advertise: 16 GPUs in thousands of replicas are fewer."""
@@ -40,7 +40,7 @@ MAX_LAG_MS = 300_000
 """Two sources that disagree for longer contradict each other; otherwise one of them lags behind."""
 
 
-def short_text(value: Decimal) -> str:
+def format_sample_value(value: Decimal) -> str:
     """Format a sample's value in a few characters like Prometheus; VictoriaMetrics writes 1e308 with 309 digits."""
     if value.is_nan():
         return "NaN"
@@ -62,7 +62,7 @@ def is_utilization(value: Decimal, scale: Decimal) -> bool:
     return value.is_finite() and 0 <= value <= MAX_TIMES_FULL_USE * scale
 
 
-def sources_contradict(values_by_source: Mapping[Instance, Mapping[int, Hashable]]) -> bool:
+def sources_contradict(values_by_source: Mapping[ScrapeTarget, Mapping[int, Hashable]]) -> bool:
     """Whether two sources report different values at the same time, for longer than one of them may lag.
 
     More than `MAX_SOURCES` sources always contradict each other.

@@ -16,10 +16,10 @@ NODE_LABELS_METRIC = "kube_node_labels"
 NAMESPACE_LABELS_METRIC = "kube_namespace_labels"
 POD_LABELS_METRIC = "kube_pod_labels"
 
-INTERRUPTIBLE = "gpucost/interruptible"
+INTERRUPTIBLE_LABEL = "gpucost/interruptible"
 """The pod label that says whether a workload may be interrupted. It reaches the ledger if `cost_labels` lists it."""
 
-NVIDIA_PREFIX = "label_nvidia_com_"
+NVIDIA_LABEL_PREFIX = "label_nvidia_com_"
 """The prefix of the exported names of GPU feature discovery's labels."""
 
 
@@ -30,16 +30,16 @@ def exported_name(key: str) -> str:
     return f"label_{snake.lower()}"
 
 
-def whole_number(text: str) -> int:
+def parse_whole_number(text: str) -> int:
     """Parse a label's value as a whole number; 0 if it is not a plausible one."""
     return int(text) if re.fullmatch(r"[0-9]{1,6}", text) else 0
 
 
 @dataclass(frozen=True)
 class NodeLabel:
-    """A fact about a node and the label keys that carry it; the first key with a value counts."""
+    """An attribute of a node and the label keys that carry it; the first key with a value counts."""
 
-    fact: str
+    attribute: str
     keys: tuple[str, ...]
     """The keys in use today."""
     purpose: str
@@ -55,13 +55,13 @@ class NodeLabel:
         return self.keys + self.older_keys
 
     @cached_property
-    def exported(self) -> tuple[str, ...]:
+    def exported_names(self) -> tuple[str, ...]:
         """Every key as kube-state-metrics exports it, in order of preference."""
         return tuple(exported_name(key) for key in self.all_keys)
 
-    def value(self, labels: Mapping[str, str]) -> str:
-        """Return the fact's value from exported labels, "" where no key has one."""
-        return next((labels[name] for name in self.exported if labels.get(name)), "")
+    def value_in(self, labels: Mapping[str, str]) -> str:
+        """Return the attribute's value in exported labels, "" where no key has one."""
+        return next((labels[name] for name in self.exported_names if labels.get(name)), "")
 
 
 INSTANCE_TYPE = NodeLabel(

@@ -10,17 +10,17 @@ from gpucost.core.amounts import quantize
 from gpucost.core.hours import HOUR_MS, format_epoch_ms, to_epoch_ms
 from gpucost.core.intervals import Interval, gaps, overlap_length, union
 from gpucost.core.metering.capacity import AdvertisedGpus, DisputedHolding, advertised_gpus, split_node_time
-from gpucost.core.metering.device_assignment import assign_devices, scale_to_gpus
+from gpucost.core.metering.device_assignment import assign_devices, scale_mig_shares
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey, device_hours
 from gpucost.core.metering.exporter_conflicts import (
     contradiction_notes,
     contradictory_devices,
-    exclude_suspect,
-    surplus_assignments,
-    surplus_devices,
+    exclude_suspect_devices,
+    nodes_with_surplus_devices,
+    surplus_assigned_devices,
 )
 from gpucost.core.metering.holdings import HoldingReader, NodeKey
-from gpucost.core.metering.implausible_samples import SUSPECT, is_utilization, short_text
+from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX, format_sample_value, is_utilization
 from gpucost.core.metering.nodes import NodeLifecycle, describe_node, is_gpu_node
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation, Observation
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS, SpanReader
@@ -56,26 +56,29 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
     start = to_epoch_ms(observation.hour)
     window = window or Interval(start, start + HOUR_MS)
     notes = list(observation.notes)
-    spans = SpanReader(observation.allocation, window, observation.utilization)
+    spans = SpanReader(observation.allocation_scrapes, window, observation.utilization_scrapes)
     covered = union(
-        time for scrapes in observation.allocation.values() for time in scrapes.coverage(window, DEFAULT_INTERVAL_MS)
+        time
+        for scrapes in observation.allocation_scrapes.values()
+        for time in scrapes.coverage(window, DEFAULT_INTERVAL_MS)
     )
     unobserved = gaps(covered, window, MAX_BRIDGED_GAP_MS)
-    notes += [_gap_note(gap, window) for gap in unobserved]
+    notes += [_scrape_gap_note(gap, window) for gap in unobserved]
     lifecycles = _node_lifecycles(observation, spans)
     devices, suspect = _trusted_devices(observation, lifecycles, window)
     reader = HoldingReader(
-        spans, lifecycles, rules.slices_per_gpu, observation.collects_nodes, notes, _advertised(observation.nodes),
+        spans, lifecycles, rules.slices_per_gpu, observation.collects_nodes, notes,
+        _max_advertised_units(observation.nodes),
         {node.name: node.contradiction for node in observation.nodes if node.contradiction},
     )  # fmt: skip
     holdings = reader.read(observation.pods)
-    assignments = assign_devices(holdings, devices, window, {name for name, _ in reader.disputed})
-    surplus = surplus_assignments(holdings, assignments, window)
+    assignments = assign_devices(holdings, devices, window, {name for name, _ in reader.disputed_holdings})
+    surplus = surplus_assigned_devices(holdings, assignments, window)
     if surplus:
-        devices, suspect = exclude_suspect(devices, surplus), suspect | surplus
+        devices, suspect = exclude_suspect_devices(devices, surplus), suspect | surplus
         assignments = assign_devices(holdings, devices, window, {name for name, _, _ in surplus})
     notes += contradiction_notes(suspect)
-    holdings = scale_to_gpus(holdings, assignments)
+    holdings = scale_mig_shares(holdings, assignments)
     resolver = UtilizationResolver(holdings, devices, assignments, rules.utilization_sources, window)
     resolver.measure()
     notes += _utilization_notes(observation, resolver)
@@ -87,7 +90,7 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
             utilization=_device_coverage(devices, lifecycles, holdings, window),
         ),
         pods=tuple(holdings),
-        nodes=_capacity(observation, lifecycles, holdings, reader.disputed, unobserved, rules, notes),
+        nodes=_usage_of_nodes(observation, lifecycles, holdings, reader.disputed_holdings, unobserved, rules, notes),
         notes=suspect_first(notes),
     )
 
@@ -98,13 +101,13 @@ def _trusted_devices(
     """Return the devices without contradictory exporters, and the others with two contradictory exporters each."""
     pods = {(pod.namespace, pod.pod) for pod in observation.pods}
     suspect = contradictory_devices(observation.devices, window, pods)
-    surplus = surplus_devices(lifecycles, observation.devices, window)
-    devices = device_hours(observation.devices, observation.utilization, window)
+    surplus = nodes_with_surplus_devices(lifecycles, observation.devices, window)
+    devices = device_hours(observation.devices, observation.utilization_scrapes, window)
     suspect |= {device.key: surplus[device.node] for device in devices if device.node in surplus}
-    return exclude_suspect(devices, suspect), suspect
+    return exclude_suspect_devices(devices, suspect), suspect
 
 
-def _advertised(nodes: Iterable[NodeObservation]) -> dict[str, dict[str, Decimal]]:
+def _max_advertised_units(nodes: Iterable[NodeObservation]) -> dict[str, dict[str, Decimal]]:
     """Return, by node, the most units of each resource that it advertised."""
     advertised: dict[str, dict[str, Decimal]] = {}
     for node in nodes:
@@ -117,7 +120,7 @@ def _advertised(nodes: Iterable[NodeObservation]) -> dict[str, dict[str, Decimal
 
 def suspect_first(notes: Iterable[str]) -> tuple[str, ...]:
     """Deduplicate notes and put those about suspect samples first, because the ledger keeps only a thousand."""
-    return tuple(sorted(dict.fromkeys(notes), key=lambda note: not note.startswith(SUSPECT)))
+    return tuple(sorted(dict.fromkeys(notes), key=lambda note: not note.startswith(SUSPECT_PREFIX)))
 
 
 def _node_lifecycles(observation: Observation, spans: SpanReader) -> dict[str, list[NodeLifecycle]]:
@@ -131,7 +134,7 @@ def _node_lifecycles(observation: Observation, spans: SpanReader) -> dict[str, l
             scheduled.setdefault(pod.node, []).append(pod.scheduled_at)
     lifecycles_by_name: dict[str, list[NodeLifecycle]] = {}
     for node in observation.nodes:
-        present = _present(node, scheduled.get(node.name, ()), spans)
+        present = _presence_of_node(node, scheduled.get(node.name, ()), spans)
         lifecycles = lifecycles_by_name.setdefault(
             node.name, []
         )  # stays empty for a node that did not exist in the hour
@@ -151,10 +154,10 @@ def _node_lifecycles(observation: Observation, spans: SpanReader) -> dict[str, l
     return lifecycles_by_name
 
 
-def _present(node: NodeObservation, scheduled: Sequence[int], spans: SpanReader) -> Interval:
+def _presence_of_node(node: NodeObservation, scheduled: Sequence[int], spans: SpanReader) -> Interval:
     """Return when a node existed; one that joined during a gap existed when its first pod was scheduled."""
-    present = spans.span(node.present).time
-    gap = spans.gap_before(node.present)
+    present = spans.span(node.sample_times).time
+    gap = spans.gap_before(node.sample_times)
     start = min((time for time in scheduled if gap.contains(time)), default=present.start)
     return Interval(min(start, present.start), present.end).overlap(spans.window) if present.length else present
 
@@ -162,16 +165,16 @@ def _present(node: NodeObservation, scheduled: Sequence[int], spans: SpanReader)
 def _node_lifecycle(
     observed: NodeObservation, present: Interval, devices: Sequence[DeviceSeries], spans: SpanReader
 ) -> NodeLifecycle:
-    series_of_node = [device for device in devices if _was_there(device, present)]
+    series_of_node = [device for device in devices if _has_samples_within(device, present)]
     states = []
-    times = [spans.span(state.sampled).time for state in observed.states]
+    times = [spans.span(state.sample_times).time for state in observed.states]
     for index, state in enumerate(observed.states):
         start = times[index].start
-        if index == 0 and spans.gap_before(state.sampled).contains(present.start):
+        if index == 0 and spans.gap_before(state.sample_times).contains(present.start):
             start = present.start  # pods were scheduled to it, so it advertised GPUs by then
         time = Interval(start, times[index].end).overlap(present)
         if time.length:
-            devices_then = [device for device in series_of_node if _was_there(device, time)]
+            devices_then = [device for device in series_of_node if _has_samples_within(device, time)]
             states.append(
                 (time, describe_node(observed, state.labels, devices_then, state.capacity, state.allocatable))
             )
@@ -181,12 +184,12 @@ def _node_lifecycle(
     return NodeLifecycle(node, present, tuple(states))
 
 
-def _was_there(device: DeviceSeries, present: Interval) -> bool:
+def _has_samples_within(device: DeviceSeries, present: Interval) -> bool:
     """Whether a device's series belongs to this node and not to another of the same name in the hour."""
     return device.samples is None or any(present.contains(time) for time, _ in device.samples)
 
 
-def _capacity(
+def _usage_of_nodes(
     observation: Observation,
     lifecycles: Mapping[str, Sequence[NodeLifecycle]],
     holdings: Sequence[PodUsage],
@@ -217,8 +220,8 @@ def _capacity(
                 excess = usages[-1].excess_gpu_ms
                 if excess >= NOTEWORTHY_GPU_MS:
                     notes.append(
-                        f"{SUSPECT}pods hold {float(excess / HOUR_MS):.3f} GPU-hours more of node {name!r} than it "
-                        "has; its residual is negative"
+                        f"{SUSPECT_PREFIX}pods hold {float(excess / HOUR_MS):.3f} GPU-hours more of node {name!r} than "
+                        "it has; its residual is negative"
                     )
     if on_node:
         name, _ = min(on_node)
@@ -260,16 +263,17 @@ def _device_coverage(
 def _utilization_notes(observation: Observation, resolver: UtilizationResolver) -> list[str]:
     implausible: dict[str, str] = {}
     for device in observation.devices:
-        for _, value in device.samples or ((0, device.total),):
+        for _, value in device.samples or ((0, device.sample_sum),):
             name = device.pod or device.node
             if not value.is_finite():
                 implausible.setdefault(name, f"utilization of {name!r} has values that are not numbers")
             elif device.samples and not is_utilization(value, device.scale):
                 implausible[name] = (
-                    f"{SUSPECT}utilization of {name!r} is {short_text(value)}, where {device.scale} is full use"
+                    f"{SUSPECT_PREFIX}utilization of {name!r} is {format_sample_value(value)}, "
+                    f"where {device.scale} is full use"
                 )
     notes = [f"{implausible[name]}; they count as unobserved" for name in sorted(implausible)]
-    for node, used in sorted(resolver.unclaimed_use().items()):
+    for node, used in sorted(resolver.use_while_unallocated().items()):
         if used >= NOTEWORTHY_GPU_MS:
             notes.append(f"{float(used / HOUR_MS):.3f} GPU-hours were used on node {node!r} that no pod had requested")
     for node, count in sorted(resolver.unlabeled_sharers().items()):
@@ -280,7 +284,7 @@ def _utilization_notes(observation: Observation, resolver: UtilizationResolver) 
     return notes
 
 
-def _gap_note(gap: Interval, window: Interval) -> str:
+def _scrape_gap_note(gap: Interval, window: Interval) -> str:
     gap = gap.overlap(window)
     return (
         f"no scrapes from {format_epoch_ms(gap.start)} to {format_epoch_ms(gap.end)}: "

@@ -19,7 +19,7 @@ from gpucost.core.metering.kubernetes_labels import (
     NODE_POOL,
     ZONE,
     ZONE_ID,
-    whole_number,
+    parse_whole_number,
 )
 from gpucost.core.metering.observations import DeviceSeries, NodeObservation
 
@@ -55,31 +55,31 @@ def describe_node(
     at one time. Otherwise it is the label `nvidia.com/gpu.count`, unless slices are advertised as GPUs, which it would
     count. Exporters sometimes omit idle GPUs. So UUIDs count only if GPUs are sliced or shared, or capacity is unknown.
     """
-    product = GPU_PRODUCT.value(labels)
+    product = GPU_PRODUCT.value_in(labels)
     is_shared = product.endswith("-SHARED")
     model, _, profile = product.removesuffix("-SHARED").partition("-MIG-")
     profile = "" if profile == "INVALID" else profile
-    instance_type = INSTANCE_TYPE.value(labels)
-    replicas = GPU_REPLICAS.value(labels)
-    sharing = GPU_SHARING.value(labels) or ("time-slicing" if is_shared else "")
-    gpu_count = GPU_COUNT.value(labels)
+    instance_type = INSTANCE_TYPE.value_in(labels)
+    replicas = GPU_REPLICAS.value_in(labels)
+    sharing = GPU_SHARING.value_in(labels) or ("time-slicing" if is_shared else "")
+    gpu_count = GPU_COUNT.value_in(labels)
     is_sliced = bool(profile) or replicas not in {"", "0", "1"} or any(device.mig_instance for device in devices)
     is_sliced = is_sliced or any(name.startswith(MIG_PREFIX) for name in capacity)
     uuid_count = max_simultaneous_devices(devices) if is_sliced or not capacity else 0
-    labeled_gpus = 0 if profile else whole_number(gpu_count)
+    labeled_gpus = 0 if profile else parse_whole_number(gpu_count)
     neuron_devices, _ = NEURON_OF_INSTANCE.get(instance_type, (0, 0))
     return GpuNode(
         name=observed.name,
         provider_id=observed.provider_id,
         instance_type=instance_type,
-        zone=ZONE.value(labels),
-        zone_id=ZONE_ID.value(labels),
+        zone=ZONE.value_in(labels),
+        zone_id=ZONE_ID.value_in(labels),
         capacity_type=capacity_type(labels),
-        node_pool=NODE_POOL.value(labels),
+        node_pool=NODE_POOL.value_in(labels),
         gpu_model=model or next((re.sub(r"\s+", "-", device.model) for device in devices if device.model), ""),
         mig_profile=profile,
-        replicas=1 if sharing == "none" else max(1, whole_number(replicas)),
-        physical=GPUS_OF_INSTANCE.get(instance_type)
+        replicas=1 if sharing == "none" else max(1, parse_whole_number(replicas)),
+        physical_gpus=GPUS_OF_INSTANCE.get(instance_type)
         or neuron_devices
         or uuid_count
         or labeled_gpus
@@ -87,11 +87,11 @@ def describe_node(
         capacity=capacity,
         allocatable={**capacity, **allocatable},
         labels=labels,
-        layouts=_layouts(devices),
+        mig_layouts=_mig_layouts(devices),
     )
 
 
-def _layouts(devices: Iterable[DeviceSeries]) -> dict[str, list[str]]:
+def _mig_layouts(devices: Iterable[DeviceSeries]) -> dict[str, list[str]]:
     """Return the resources of MIG devices, by UUID of their GPU."""
     profiles = {
         (device.uuid, device.mig_instance): device.mig_profile
@@ -124,14 +124,14 @@ def max_simultaneous_devices(devices: Iterable[DeviceSeries]) -> int:
 
 def is_gpu_node(lifecycle: NodeLifecycle) -> bool:
     """Whether a node has GPUs, even if it does not advertise them: a node that boots costs money, too."""
-    return bool(lifecycle.node.physical) or bool(lifecycle.states)
+    return bool(lifecycle.node.physical_gpus) or bool(lifecycle.states)
 
 
-def physical_gpus(node: GpuNode, slices_per_gpu: int | None) -> Fraction:
+def physical_or_advertised_gpus(node: GpuNode, slices_per_gpu: int | None) -> Fraction:
     """Return a node's physical GPUs; without other information, the GPUs that it advertises."""
-    if node.physical is not None:
-        return Fraction(node.physical)
-    return node.advertised(node.capacity, slices_per_gpu)
+    if node.physical_gpus is not None:
+        return Fraction(node.physical_gpus)
+    return node.gpus_of_units(node.capacity, slices_per_gpu)
 
 
 def _neuron_devices(capacity: Mapping[str, Decimal]) -> int | None:
@@ -142,5 +142,5 @@ def _neuron_devices(capacity: Mapping[str, Decimal]) -> int | None:
 
 def capacity_type(labels: Mapping[str, str]) -> str:
     """Return a node's capacity type in one spelling: `spot`, `on-demand`, `reserved`, `capacity-block` or ""."""
-    normalized = CAPACITY_TYPE.value(labels).lower().replace("_", "-")
+    normalized = CAPACITY_TYPE.value_in(labels).lower().replace("_", "-")
     return _CAPACITY_TYPES.get(normalized, normalized)

@@ -13,16 +13,16 @@ from typing import NamedTuple
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import Scrapes
 
-EDGE_MARGIN_MS = 300_000
+MARGIN_BEFORE_HOUR_MS = 300_000
 """How long before the hour samples are counted: more than the usual scrape intervals (15 to 120 s)."""
 
 LOOK_AROUND_MS = HOUR_MS
 """How far beyond the hour samples are queried, so that gaps up to this long are bridged."""
 
-Instance = str
+ScrapeTarget = str
 """One scraped process of a source, identified by `job` and `instance` of its series."""
 
-SampleTimes = Mapping[Instance, tuple[int, ...]] | None
+SampleTimes = Mapping[ScrapeTarget, tuple[int, ...]] | None
 """The times of an object's samples, by instance of the source; None for a sample at every scrape of the hour."""
 
 
@@ -46,15 +46,15 @@ class PodObservation:
     uid: str
     node: str
     requests: tuple[ContainerRequest, ...]
-    held: SampleTimes
+    held_samples: SampleTimes
     """Samples in which the pod was bound to a node and not Succeeded or Failed."""
-    running: SampleTimes = None
+    running_samples: SampleTimes = None
     """Samples in phase Running; None like `held` where phases are not collected."""
     scheduled_at: int | None = None
     """`kube_pod_status_scheduled_time`, used only if the pod started within a gap."""
     completed_at: int | None = None
     """`kube_pod_completion_time` of a finished pod, used only if the pod finished within a gap."""
-    finished: SampleTimes = field(default_factory=dict)
+    finished_samples: SampleTimes = field(default_factory=dict)
     """Samples in which the pod was Succeeded or Failed."""
     workload_kind: str = ""
     workload: str = ""
@@ -68,7 +68,7 @@ class PodObservation:
 class NodeState:
     """A node's capacity and labels, for as long as what it advertised did not change."""
 
-    sampled: SampleTimes
+    sample_times: SampleTimes
     capacity: Mapping[str, Decimal]
     """Advertised units by GPU resource, without resources of 0 units."""
     allocatable: Mapping[str, Decimal]
@@ -83,7 +83,7 @@ class NodeObservation:
 
     name: str
     provider_id: str
-    present: SampleTimes
+    sample_times: SampleTimes
     labels: Mapping[str, str]
     """All its labels, each with the latest value."""
     states: tuple[NodeState, ...]
@@ -107,14 +107,14 @@ class DeviceSeries(NamedTuple):
     """The replica of a shared device (`vgpu`); "" if the exporter does not report it."""
     resource_claim: str
     """The ResourceClaim by which the pod holds the device (DRA), if the exporter reports it."""
-    instance: Instance
+    instance: ScrapeTarget
     scale: Decimal
     """The value of full use."""
-    rank: int
+    signal_rank: int
     """The position of its signal in the order of preference; 0 is best."""
     sample_count: int = 0
     """The number of samples in the hour."""
-    total: Decimal = Decimal(0)
+    sample_sum: Decimal = Decimal(0)
     """The sum of the samples' values."""
     samples: tuple[tuple[int, Decimal], ...] | None = None
     """Times and values of the samples; None if there is a sample at every scrape, so that sum and count suffice."""
@@ -126,12 +126,12 @@ class Observation:
 
     cluster: str
     hour: datetime
-    allocation: Mapping[Instance, Scrapes]
+    allocation_scrapes: Mapping[ScrapeTarget, Scrapes]
     """Scrapes of the source of requests, nodes and phases (kube-state-metrics), including the look-around."""
     pods: tuple[PodObservation, ...]
     nodes: tuple[NodeObservation, ...]
     devices: tuple[DeviceSeries, ...]
-    utilization: Mapping[Instance, Scrapes] = field(default_factory=dict)
+    utilization_scrapes: Mapping[ScrapeTarget, Scrapes] = field(default_factory=dict)
     """Scrapes of the utilization exporters."""
     collects_nodes: bool = False
     """Whether node metrics are collected, so that a node without samples does not exist."""

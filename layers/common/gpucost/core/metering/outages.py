@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable
 
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Scrapes
-from gpucost.core.metering.observations import LOOK_AROUND_MS, Instance, Observation, SampleTimes
+from gpucost.core.metering.observations import LOOK_AROUND_MS, Observation, SampleTimes, ScrapeTarget
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS
 
-REPLACEMENT_MS = 300_000
+MAX_REPLACEMENT_OVERLAP_MS = 300_000
 """A process replaced another if its first scrape is later than so long before the other's last scrape."""
 
 
@@ -30,14 +30,20 @@ def last_scrape_before_outage(observation: Observation, now: int) -> int | None:
     if now >= end + LOOK_AROUND_MS:
         return None
     silent = {
-        instance: scrapes.times[-1] for instance, scrapes in observation.allocation.items() if _is_silent(scrapes, end)
+        instance: scrapes.times[-1]
+        for instance, scrapes in observation.allocation_scrapes.items()
+        if _is_silent(scrapes, end)
     }
-    if len(silent) <= _count_replacements(silent.values(), observation.allocation.values()):
+    if len(silent) <= _count_replacements(silent.values(), observation.allocation_scrapes.values()):
         return None
-    if silent.keys() == {instance for instance, scrapes in observation.allocation.items() if scrapes.times}:
+    if silent.keys() == {instance for instance, scrapes in observation.allocation_scrapes.items() if scrapes.times}:
         return max(silent.values())
     return min(
-        (silent[instance] for last_samples in _cut_by_silence(observation, silent) for instance in last_samples),
+        (
+            silent[instance]
+            for last_samples in _last_samples_before_silence(observation, silent)
+            for instance in last_samples
+        ),
         default=None,
     )
 
@@ -53,16 +59,18 @@ def _count_replacements(silences: Collection[int], all_scrapes: Iterable[Scrapes
     """Return how many processes began around the time of these last scrapes or later, and were scraped after them."""
     first, last = min(silences, default=0), max(silences, default=0)
     return sum(
-        scrapes.times[0] > first - REPLACEMENT_MS and scrapes.times[-1] > last
+        scrapes.times[0] > first - MAX_REPLACEMENT_OVERLAP_MS and scrapes.times[-1] > last
         for scrapes in all_scrapes
         if scrapes.times
     )
 
 
-def _cut_by_silence(observation: Observation, silent: dict[Instance, int]) -> Iterable[Iterable[Instance]]:
+def _last_samples_before_silence(
+    observation: Observation, silent: dict[ScrapeTarget, int]
+) -> Iterable[Iterable[ScrapeTarget]]:
     """Yield the instances of pods and nodes that only silent processes reported, until their last scrape."""
-    sample_times: list[SampleTimes] = [pod.held for pod in observation.pods]
-    sample_times += [node.present for node in observation.nodes]
+    sample_times: list[SampleTimes] = [pod.held_samples for pod in observation.pods]
+    sample_times += [node.sample_times for node in observation.nodes]
     for times_by_instance in sample_times:
         last_samples = {instance: times[-1] for instance, times in (times_by_instance or {}).items() if times}
         if last_samples and all(

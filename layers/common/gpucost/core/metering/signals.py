@@ -22,26 +22,42 @@ class Signal:
     scale: Decimal
     """The value of full use."""
     works_under_mig: bool
-    exporter: str
+    exporter_versions: str
     """The exporter versions that report it."""
 
 
 SIGNALS: dict[str, Signal] = {
     signal.name: signal
     for signal in (
-        Signal("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "graphics engine", _RATIO, works_under_mig=True, exporter="2.0-4.8"),
-        Signal("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "graphics engine", _RATIO, works_under_mig=True, exporter="4.9+"),
-        Signal("dcgm_fi_prof_gr_engine_active", "graphics engine", _RATIO, works_under_mig=True, exporter="1.x"),
-        Signal("DCGM_FI_PROF_SM_ACTIVE", "multiprocessors", _RATIO, works_under_mig=True, exporter="2.0-4.8"),
-        Signal("DCGM_FI_PROF_SM_UTIL_RATIO", "multiprocessors", _RATIO, works_under_mig=True, exporter="4.9+"),
-        Signal("DCGM_FI_DEV_GPU_UTIL", "device", _PERCENT, works_under_mig=False, exporter="2.0-4.8"),
-        Signal("DCGM_FI_DEV_GPU_UTIL_RATIO", "device", _RATIO, works_under_mig=False, exporter="4.9+"),
-        Signal("dcgm_gpu_utilization", "device", _PERCENT, works_under_mig=False, exporter="1.x"),
+        Signal(
+            "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+            "graphics engine",
+            _RATIO,
+            works_under_mig=True,
+            exporter_versions="2.0-4.8",
+        ),
+        Signal(
+            "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO",
+            "graphics engine",
+            _RATIO,
+            works_under_mig=True,
+            exporter_versions="4.9+",
+        ),
+        Signal(
+            "dcgm_fi_prof_gr_engine_active", "graphics engine", _RATIO, works_under_mig=True, exporter_versions="1.x"
+        ),
+        Signal("DCGM_FI_PROF_SM_ACTIVE", "multiprocessors", _RATIO, works_under_mig=True, exporter_versions="2.0-4.8"),
+        Signal("DCGM_FI_PROF_SM_UTIL_RATIO", "multiprocessors", _RATIO, works_under_mig=True, exporter_versions="4.9+"),
+        Signal("DCGM_FI_DEV_GPU_UTIL", "device", _PERCENT, works_under_mig=False, exporter_versions="2.0-4.8"),
+        Signal("DCGM_FI_DEV_GPU_UTIL_RATIO", "device", _RATIO, works_under_mig=False, exporter_versions="4.9+"),
+        Signal("dcgm_gpu_utilization", "device", _PERCENT, works_under_mig=False, exporter_versions="1.x"),
     )
 }
-NEURON = Signal("neuroncore_utilization_ratio", "neuroncore", _RATIO, works_under_mig=True, exporter="neuron-monitor")
+NEURON_SIGNAL = Signal(
+    "neuroncore_utilization_ratio", "neuroncore", _RATIO, works_under_mig=True, exporter_versions="neuron-monitor"
+)
 
-_NEXT_BEST = ("graphics engine", "device")
+_FALLBACK_FAMILIES = ("graphics engine", "device")
 """The families to fall back to, in order, for GPUs without the signal of the settings. `device` overstates use, because
 it only says whether any kernel ran; profiling counters are better where they are collected."""
 
@@ -54,7 +70,7 @@ def signals_by_preference(signal: str, scale: Decimal | None) -> Sequence[Sequen
         scale: its value at full use, if the settings override that of the catalog.
     """
     preferred = SIGNALS[signal]
-    families = [preferred.family, *(family for family in _NEXT_BEST if family != preferred.family)]
+    families = [preferred.family, *(family for family in _FALLBACK_FAMILIES if family != preferred.family)]
     return [
         [
             replace(candidate, scale=scale) if candidate is preferred and scale is not None else candidate

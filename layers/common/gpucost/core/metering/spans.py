@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import Interval, Scrapes
-from gpucost.core.metering.observations import Instance, PodObservation, SampleTimes
+from gpucost.core.metering.observations import PodObservation, SampleTimes, ScrapeTarget
 
 DEFAULT_INTERVAL_MS = 60_000
 """The scrape interval of a source with fewer than two scrapes, for which none can be determined."""
-NEVER = Interval(0, 0)
+EMPTY_INTERVAL = Interval(0, 0)
 _NOT_SCRAPED = Scrapes(())
 
 
@@ -37,56 +37,56 @@ class SpanReader:
         window: the hour.
     """
 
-    scrapes: Mapping[Instance, Scrapes]
+    scrapes: Mapping[ScrapeTarget, Scrapes]
     window: Interval
-    exporter_scrapes: Mapping[Instance, Scrapes] = field(default_factory=dict)
+    exporter_scrapes: Mapping[ScrapeTarget, Scrapes] = field(default_factory=dict)
     """Scrapes of exporters, which are the only source of DRA claims."""
 
-    def full_window(self) -> Span:
+    def full_span(self) -> Span:
         """Return the span of a pod or node with a sample at every scrape of the hour."""
         return Span(self.window, self.window.end, self.window.start - self.window.start % HOUR_MS)
 
     def span(self, sample_times: SampleTimes) -> Span:
         """Return the span of sample times; empty without samples."""
         if sample_times is None:
-            return self.full_window()
+            return self.full_span()
         if not any(sample_times.values()):
-            return Span(NEVER, 0)
+            return Span(EMPTY_INTERVAL, 0)
         first = min(times[0] for times in sample_times.values() if times)
         last = max(times[-1] for times in sample_times.values() if times)
-        return Span(Interval(first, self._end(sample_times, last)).overlap(self.window), last, first)
+        return Span(Interval(first, self._end_of_span(sample_times, last)).overlap(self.window), last, first)
 
-    def held(self, pod: PodObservation) -> Span:
+    def held_span(self, pod: PodObservation) -> Span:
         """Return when a pod held its GPUs; within a gap, the pod's reported start and completion times count."""
-        if pod.held is None:
-            return self.full_window()
-        if not any(pod.held.values()):
+        if pod.held_samples is None:
+            return self.full_span()
+        if not any(pod.held_samples.values()):
             return self._span_within_gap(pod)
-        first = min(times[0] for times in pod.held.values() if times)
-        last = max(times[-1] for times in pod.held.values() if times)
-        start, end = first, self._end(pod.held, last)
-        before = self.gap_before(pod.held)
+        first = min(times[0] for times in pod.held_samples.values() if times)
+        last = max(times[-1] for times in pod.held_samples.values() if times)
+        start, end = first, self._end_of_span(pod.held_samples, last)
+        before = self.gap_before(pod.held_samples)
         if pod.scheduled_at is not None and before.start < pod.scheduled_at < first:
             start = pod.scheduled_at
-        after = self._next(pod.held, last)
+        after = self._next_scrape(pod.held_samples, last)
         if pod.completed_at is not None and end < pod.completed_at and (after is None or pod.completed_at <= after):
             end = pod.completed_at
             last = end
         return Span(Interval(start, end).overlap(self.window), last, start)
 
-    def running(self, pod: PodObservation, held: Span) -> Interval:
+    def running_time(self, pod: PodObservation, held: Span) -> Interval:
         """Return the part of the time in which a pod held its GPUs that it was running."""
-        if pod.running is None:
+        if pod.running_samples is None:
             return held.time
-        if not any(pod.running.values()):
+        if not any(pod.running_samples.values()):
             # No sample shows it running. A pod that only has samples after it finished ran during the gap.
-            return held.time if not any((pod.held or {}).values()) else Interval(held.time.end, held.time.end)
-        first = min(times[0] for times in pod.running.values() if times)
+            return held.time if not any((pod.held_samples or {}).values()) else Interval(held.time.end, held.time.end)
+        first = min(times[0] for times in pod.running_samples.values() if times)
         # It runs until it stops holding GPUs, because no other phase follows Running before the pod is finished.
         start = held.time.start if self._runs_from_first_sample(pod, first) else first
         return Interval(start, held.time.end).overlap(held.time)
 
-    def interval_of(self, sample_times: SampleTimes) -> int:
+    def scrape_interval_of(self, sample_times: SampleTimes) -> int:
         """Return the scrape interval at the last sample."""
         if not sample_times or not any(sample_times.values()):
             return (
@@ -96,16 +96,16 @@ class SpanReader:
         return self._scrapes_of(instance).interval_at(last) or DEFAULT_INTERVAL_MS
 
     def _runs_from_first_sample(self, pod: PodObservation, first_running: int) -> bool:
-        held = pod.held or {}
+        held = pod.held_samples or {}
         return first_running <= min((times[0] for times in held.values() if times), default=first_running)
 
-    def _end(self, sample_times: Mapping[Instance, tuple[int, ...]], last: int) -> int:
+    def _end_of_span(self, sample_times: Mapping[ScrapeTarget, tuple[int, ...]], last: int) -> int:
         """Return the end of a span: the next scrape, if it is on time, or one interval after the last sample."""
-        interval = self.interval_of(sample_times)
-        after = self._next(sample_times, last)
+        interval = self.scrape_interval_of(sample_times)
+        after = self._next_scrape(sample_times, last)
         return after if after is not None and 2 * (after - last) <= 3 * interval else last + interval
 
-    def _next(self, sample_times: Mapping[Instance, tuple[int, ...]], last: int) -> int | None:
+    def _next_scrape(self, sample_times: Mapping[ScrapeTarget, tuple[int, ...]], last: int) -> int | None:
         """Return the next scrape of the instances that had samples; others, such as another shard, have none anyway."""
         next_scrapes = (
             self._scrapes_of(instance).next_after(last) for instance, times in sample_times.items() if times
@@ -118,7 +118,7 @@ class SpanReader:
         The instances with samples count if they were scraped before; others, such as another shard, may have none.
         """
         if not sample_times or not any(sample_times.values()):
-            return NEVER
+            return EMPTY_INTERVAL
         first = min(times[0] for times in sample_times.values() if times)
         for instances in (sample_times, self.scrapes):
             earlier_scrapes = ((self._scrapes_of(instance).last_before(first), instance) for instance in instances)
@@ -127,19 +127,19 @@ class SpanReader:
             )
             if last is not None:
                 interval = self._scrapes_of(instance).interval_at(last) or DEFAULT_INTERVAL_MS
-                return Interval(last, first) if 2 * (first - last) > 5 * interval else NEVER
+                return Interval(last, first) if 2 * (first - last) > 5 * interval else EMPTY_INTERVAL
         return Interval(0, first)
 
     def _span_within_gap(self, pod: PodObservation) -> Span:
         """Return the span of a pod that started and finished within a gap, from its reported times."""
-        finished = [times[0] for times in (pod.finished or {}).values() if times]
+        finished = [times[0] for times in (pod.finished_samples or {}).values() if times]
         if not finished or pod.scheduled_at is None or pod.completed_at is None:
-            return Span(NEVER, 0)
-        gap = self.gap_before(pod.finished)
+            return Span(EMPTY_INTERVAL, 0)
+        gap = self.gap_before(pod.finished_samples)
         if not gap.start < pod.scheduled_at < pod.completed_at <= gap.end:
-            return Span(NEVER, 0)
+            return Span(EMPTY_INTERVAL, 0)
         lifetime = Interval(pod.scheduled_at, pod.completed_at)
         return Span(lifetime.overlap(self.window), lifetime.end, lifetime.start)
 
-    def _scrapes_of(self, instance: Instance) -> Scrapes:
+    def _scrapes_of(self, instance: ScrapeTarget) -> Scrapes:
         return self.scrapes.get(instance) or self.exporter_scrapes.get(instance, _NOT_SCRAPED)

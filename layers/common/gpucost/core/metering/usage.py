@@ -115,7 +115,7 @@ class NodeUsage:
     def gpus(self) -> Fraction:
         """Physical GPUs."""
         length = self.present.length
-        return self.total_gpu_ms / length if length else Fraction(self.node.physical or 0)
+        return self.total_gpu_ms / length if length else Fraction(self.node.physical_gpus or 0)
 
     @property
     def stranded_gpu_ms(self) -> Fraction:

@@ -11,7 +11,7 @@ from gpucost.core.metering.device_assignment import (
     devices_expected,
     gpus_of_device,
     is_shared_resource,
-    labels_of_holding,
+    labeled_pods_of_holding,
     replicas_held,
     replicas_per_device,
 )
@@ -20,11 +20,11 @@ from gpucost.core.metering.usage import PodUsage
 from gpucost.core.model import UtilizationSource
 
 ZERO = Fraction(0)
-_BY_ASSIGNMENT = ("pod", "shared")
+_ASSIGNMENT_SOURCES = ("pod", "shared")
 
 
 @dataclass(frozen=True, slots=True)
-class _Average:
+class _AverageUse:
     """The mean use of several devices, and for how long any of them was observed."""
 
     mean: Fraction
@@ -83,7 +83,7 @@ class UtilizationResolver:
     def measure(self) -> None:
         """Complete every holding with its use; the source stays `none` if no allowed source has it."""
         for source in self._sources:
-            averages = None if source in _BY_ASSIGNMENT else self._averages(source, self._assigned_devices())
+            averages = None if source in _ASSIGNMENT_SOURCES else self._averages(source, self._assigned_devices())
             for index, holding in enumerate(self._holdings):
                 if holding.utilization_source != "none":
                     continue
@@ -96,10 +96,10 @@ class UtilizationResolver:
 
     def unlabeled_sharers(self) -> dict[str, int]:
         """Return, by node, how many pods share GPUs without a label that says which GPU they are on."""
-        labeled_nodes = {device.node for device in self._devices if device.labels}
+        labeled_nodes = {device.node for device in self._devices if device.labeled_pods}
         return {node: len(holdings) for node, holdings in self._unlabeled.items() if node in labeled_nodes}
 
-    def unclaimed_use(self) -> dict[str, Fraction]:
+    def use_while_unallocated(self) -> dict[str, Fraction]:
         """Return, by node, the use of devices in GPU-milliseconds while no pod held them.
 
         Nodes with holdings without assigned devices are left out, because the use may belong to these.
@@ -111,7 +111,7 @@ class UtilizationResolver:
         }
         unclaimed: dict[str, Fraction] = {}
         for device in self._devices:
-            if device.node in nodes_with_unassigned or device.is_part:
+            if device.node in nodes_with_unassigned or device.is_mig_device:
                 continue
             held_times = [self._holdings[index].held for index in self._assignments.holders_of.get(device.key, ())]
             if self._window in held_times:
@@ -144,13 +144,13 @@ class UtilizationResolver:
         effective = ZERO
         for device in devices:
             # More devices than units were held in succession, so each counts only while it had the pod's label.
-            labels = (
-                frozenset(labels_of_holding(holding, device))
+            pods = (
+                frozenset(labeled_pods_of_holding(holding, device))
                 if len(devices) > expected
-                else self._labels_without_other_holders(index, device)
+                else self._labeled_pods_except_others(index, device)
             )
-            use = device.use_during(holding.running, labels=labels)
-            time = self._observed(holding, use.observed_ms, device, is_whole=len(devices) <= expected)
+            use = device.use_during(holding.running, pods=pods)
+            time = self._observed_ms(holding, use.observed_ms, device, is_whole=len(devices) <= expected)
             mean = use.used_ms / use.observed_ms if use.observed_ms else ZERO
             used += mean * time
             observed += time
@@ -169,7 +169,7 @@ class UtilizationResolver:
             attributable = self._attributable_times(index, device)
             uses = [device.use_during(piece) for piece in attributable]
             attributed_ms = sum(use.observed_ms for use in uses)
-            device_observed_ms = self._observed(
+            device_observed_ms = self._observed_ms(
                 holding,
                 attributed_ms,
                 device,
@@ -178,7 +178,7 @@ class UtilizationResolver:
             mean = sum((use.used_ms for use in uses), ZERO) / attributed_ms if attributed_ms else ZERO
             used += mean * device_observed_ms
             observed += device_observed_ms
-            part = sum((self._part(index, device, piece) for piece in attributable), ZERO) * gpus_of_device(
+            part = sum((self._part_of_use(index, device, piece) for piece in attributable), ZERO) * gpus_of_device(
                 holding, device
             )
             if attributed_ms:
@@ -192,11 +192,11 @@ class UtilizationResolver:
             utilization = used / observed if observed else None
             holding.set_use("shared", utilization, observed_ms, credited, beyond_allocation)
 
-    def _part(self, index: int, device: DeviceHour, time: Interval) -> Fraction:
+    def _part_of_use(self, index: int, device: DeviceHour, time: Interval) -> Fraction:
         """Return a pod's part of a shared device's use × time, summed over times in which the same pods share it."""
         holding = self._holdings[index]
-        if device.is_measured_per_pod and labels_of_holding(holding, device):
-            return max(device.use_during(time, label=label).used_ms for label in labels_of_holding(holding, device))
+        if device.is_measured_per_pod and labeled_pods_of_holding(holding, device):
+            return max(device.use_during(time, pod=pod).used_ms for pod in labeled_pods_of_holding(holding, device))
         sharing = self._sharing(device)
         total = ZERO
         for shared in sharing.times:
@@ -255,17 +255,17 @@ class UtilizationResolver:
             for other in self._assignments.holders_of[device.key]
         )
 
-    def _labels_without_other_holders(self, index: int, device: DeviceHour) -> frozenset[tuple[str, str, str]] | None:
-        """Return all labels except those of other pods that held the device before or after; None for all labels."""
+    def _labeled_pods_except_others(self, index: int, device: DeviceHour) -> frozenset[tuple[str, str, str]] | None:
+        """Return all labeled pods except others that held the device before or after; None for all."""
         holders = self._assignments.holders_of[device.key]
         if len(holders) == 1:
             return None
         others = {
-            label for other in holders if other != index for label in labels_of_holding(self._holdings[other], device)
-        } - set(labels_of_holding(self._holdings[index], device))
-        return (device.labels | {("", "", "")}) - others
+            pod for other in holders if other != index for pod in labeled_pods_of_holding(self._holdings[other], device)
+        } - set(labeled_pods_of_holding(self._holdings[index], device))
+        return (device.labeled_pods | {("", "", "")}) - others
 
-    def _observed(self, holding: PodUsage, observed_ms: int, device: DeviceHour, *, is_whole: bool) -> int:
+    def _observed_ms(self, holding: PodUsage, observed_ms: int, device: DeviceHour, *, is_whole: bool) -> int:
         """Return for how long a holding's use was observed; less than an interval at its start or end is no gap."""
         running = holding.running
         edges = (running.start > self._window.start) + (running.end < self._window.end)
@@ -277,17 +277,17 @@ class UtilizationResolver:
     def _assigned_devices(self) -> set[DeviceKey]:
         """Return the devices whose use was attributed to their holders."""
         indexes = (
-            index for index, holding in enumerate(self._holdings) if holding.utilization_source in _BY_ASSIGNMENT
+            index for index, holding in enumerate(self._holdings) if holding.utilization_source in _ASSIGNMENT_SOURCES
         )
         return {device.key for index in indexes for device in self._assignments.devices_of.get(index, ())}
 
-    def _averages(self, source: UtilizationSource, assigned: set[DeviceKey]) -> dict[str, _Average]:
+    def _averages(self, source: UtilizationSource, assigned: set[DeviceKey]) -> dict[str, _AverageUse]:
         unassigned: dict[str, list[DeviceHour]] = {}
         for device in self._devices:
             if device.key not in assigned and device.observed_times:
                 unassigned.setdefault(device.node if source == "node" else "", []).append(device)
         return {
-            name: _Average(
+            name: _AverageUse(
                 sum((device.mean for device in devices), ZERO) / len(devices),
                 max(overlap_length(device.observed_times, self._window) for device in devices),
             )

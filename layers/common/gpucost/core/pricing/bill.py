@@ -21,7 +21,7 @@ class BilledHour:
     """The part of the hour that AWS charged for."""
     is_final: bool
     """Whether the month's bill is closed; until then amounts may change."""
-    unblended: int | None = None
+    unblended_amount: int | None = None
     """The instance's amount in the bill, if `amount` is blended."""
 
 

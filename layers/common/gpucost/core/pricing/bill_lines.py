@@ -38,7 +38,7 @@ class BillLine:
     """`[start, end)`: an hour, or the month for a reservation's fee."""
     account: str
     region: str
-    resource: str
+    resource_id: str
     """The instance id, or the ARN of the unused commitment or reservation."""
     instance_type: str
     capacity_type: str
@@ -46,7 +46,7 @@ class BillLine:
     are discounts on the last two, not types."""
     operation: str
     """AWS's code of the operating system and its licenses (`RunInstances:0002`); "" for spot."""
-    hours: Fraction | None
+    instance_hours: Fraction | None
     """Instance-hours billed, or reserved and unused; None for a spend commitment."""
     amount: Decimal
     currency: str
@@ -83,9 +83,9 @@ def split_by_hour(line: BillLine) -> list[tuple[datetime, BillLine]]:
     if not line.is_final:
         return []
     parts = split(to_fixed_point(line.amount), [1] * len(hours))
-    hours_per_row = None if line.hours is None else line.hours / len(hours)
+    hours_per_row = None if line.instance_hours is None else line.instance_hours / len(hours)
     return [
-        (hour, replace(line, start=hour, end=hour + HOUR, amount=to_decimal(part), hours=hours_per_row))
+        (hour, replace(line, start=hour, end=hour + HOUR, amount=to_decimal(part), instance_hours=hours_per_row))
         for hour, part in zip(hours, parts, strict=True)
     ]
 
@@ -102,7 +102,7 @@ def build_bill(lines: Iterable[BillLine], sharing: BillSharing) -> Bill:
     """
     lines = list(lines)
     mixed = set(instances_with_mixed_currencies(lines))
-    billed = [line for line in lines if line.kind == "instance" and line.resource not in mixed]
+    billed = [line for line in lines if line.kind == "instance" and line.resource_id not in mixed]
     unused = [
         line for line in lines if line.kind != "instance" and line.kind.removeprefix("unused-") in sharing.unused_kinds
     ]
@@ -118,7 +118,7 @@ def instances_with_mixed_currencies(lines: Iterable[BillLine]) -> list[str]:
     currencies: dict[str, set[str]] = {}
     for line in lines:
         if line.kind == "instance":
-            currencies.setdefault(line.resource, set()).add(line.currency)
+            currencies.setdefault(line.resource_id, set()).add(line.currency)
     return sorted(
         instance_id for instance_id, instance_currencies in currencies.items() if len(instance_currencies) > 1
     )
@@ -127,30 +127,32 @@ def instances_with_mixed_currencies(lines: Iterable[BillLine]) -> list[str]:
 def _billed_hours(lines: Sequence[BillLine], sharing: BillSharing) -> dict[str, BilledHour]:
     lines_by_instance: dict[str, list[BillLine]] = {}
     for line in lines:
-        lines_by_instance.setdefault(line.resource, []).append(line)
+        lines_by_instance.setdefault(line.resource_id, []).append(line)
     hours: dict[str, BilledHour] = {}
     pools: dict[tuple[str, ...], list[str]] = {}
     for instance_id, rows in sorted(lines_by_instance.items()):
-        longest = max(rows, key=lambda row: (row.hours or 0, row.instance_type, row.capacity_type, row.operation))
+        longest = max(
+            rows, key=lambda row: (row.instance_hours or 0, row.instance_type, row.capacity_type, row.operation)
+        )
         amount = to_fixed_point(sum((row.amount for row in rows), Decimal(0)))
         # A spot instance that AWS interrupts in its first hour is free, and must not lower other prices.
         is_interrupted = longest.capacity_type == "spot" and not amount
         hours[instance_id] = BilledHour(
             amount=amount,
             currency=longest.currency,
-            billed_ms=round(HOUR_MS * sum((row.hours or 0 for row in rows), Fraction(0))),
+            billed_ms=round(HOUR_MS * sum((row.instance_hours or 0 for row in rows), Fraction(0))),
             is_final=is_interrupted or all(row.is_final for row in rows),
         )
-        pool = (instance_id,) if sharing.blend == "none" or is_interrupted else _pool(longest, sharing)
+        pool = (instance_id,) if sharing.blend == "none" or is_interrupted else _blending_pool(longest, sharing)
         pools.setdefault(pool, []).append(instance_id)
     for instance_ids in pools.values():
         hours.update(zip(instance_ids, _blend([hours[instance_id] for instance_id in instance_ids]), strict=True))
     return hours
 
 
-def _pool(line: BillLine, sharing: BillSharing) -> tuple[str, ...]:
+def _blending_pool(line: BillLine, sharing: BillSharing) -> tuple[str, ...]:
     pool = (line.account, line.region, line.instance_type, line.capacity_type, line.operation, line.currency)
-    return (*pool, (sharing.node_pools or {}).get(line.resource, "")) if sharing.blend == "node_pool" else pool
+    return (*pool, (sharing.node_pools or {}).get(line.resource_id, "")) if sharing.blend == "node_pool" else pool
 
 
 def _blend(pool: Sequence[BilledHour]) -> list[BilledHour]:
@@ -159,7 +161,7 @@ def _blend(pool: Sequence[BilledHour]) -> list[BilledHour]:
         return [*pool]
     parts = split(sum(hour.amount for hour in pool), [hour.billed_ms for hour in pool])
     return [
-        replace(hour, amount=part, unblended=None if part == hour.amount else hour.amount)
+        replace(hour, amount=part, unblended_amount=None if part == hour.amount else hour.amount)
         for hour, part in zip(pool, parts, strict=True)
     ]
 
@@ -167,7 +169,7 @@ def _blend(pool: Sequence[BilledHour]) -> list[BilledHour]:
 def _unused_charges(lines: Sequence[BillLine]) -> list[ClusterCharge]:
     of_reference: dict[tuple[str, str, str], list[BillLine]] = {}
     for line in lines:
-        of_reference.setdefault((line.kind, line.resource, line.currency), []).append(line)
+        of_reference.setdefault((line.kind, line.resource_id, line.currency), []).append(line)
     # Reserved Instances are a discount and reserve no capacity, so like Savings Plans they have no GPU-hours.
     return [
         ClusterCharge(
@@ -188,7 +190,7 @@ def _gpu_hours(rows: Sequence[BillLine]) -> int | None:
         gpus = GPUS_OF_INSTANCE.get(row.instance_type) or NEURON_OF_INSTANCE.get(row.instance_type, (0, 0))[0]
         if not gpus:
             return None
-        gpu_hours += gpus * (row.hours or 0)
+        gpu_hours += gpus * (row.instance_hours or 0)
     return to_fixed_point(gpu_hours)
 
 

@@ -3,10 +3,10 @@
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.pricing.price_split import InstanceShape
 
-_GIB = 1024
-_G = {"xlarge": (4, 16), "2xlarge": (8, 32), "4xlarge": (16, 64), "8xlarge": (32, 128), "16xlarge": (64, 256)}
-_G_LARGE = {"12xlarge": (48, 192), "24xlarge": (96, 384), "48xlarge": (192, 768)}
-_G6E = {size: (vcpus, 2 * gib) for size, (vcpus, gib) in {**_G, **_G_LARGE}.items()}
+_MIB_PER_GIB = 1024
+_G_SIZES = {"xlarge": (4, 16), "2xlarge": (8, 32), "4xlarge": (16, 64), "8xlarge": (32, 128), "16xlarge": (64, 256)}
+_G_LARGE_SIZES = {"12xlarge": (48, 192), "24xlarge": (96, 384), "48xlarge": (192, 768)}
+_G6E_SIZES = {size: (vcpus, 2 * gib) for size, (vcpus, gib) in {**_G_SIZES, **_G_LARGE_SIZES}.items()}
 
 _FAMILIES: dict[str, dict[str, tuple[int, int]]] = {
     "p2": {"xlarge": (4, 61), "8xlarge": (32, 488), "16xlarge": (64, 732)},
@@ -20,14 +20,14 @@ _FAMILIES: dict[str, dict[str, tuple[int, int]]] = {
     "p6-b200": {"48xlarge": (192, 2048)},
     "p6-b300": {"48xlarge": (192, 4096)},
     "p6e-gb200": {"36xlarge": (144, 960)},
-    "g4dn": {**_G, "12xlarge": (48, 192), "metal": (96, 384)},
-    "g5": {**_G, **_G_LARGE},
+    "g4dn": {**_G_SIZES, "12xlarge": (48, 192), "metal": (96, 384)},
+    "g5": {**_G_SIZES, **_G_LARGE_SIZES},
     "g5g": {
-        **{size: (vcpus, gib // 2) for size, (vcpus, gib) in _G.items()},
+        **{size: (vcpus, gib // 2) for size, (vcpus, gib) in _G_SIZES.items()},
         "metal": (64, 128),
     },
-    "g6": {**_G, **_G_LARGE},
-    "g6e": _G6E,
+    "g6": {**_G_SIZES, **_G_LARGE_SIZES},
+    "g6e": _G6E_SIZES,
     "gr6": {"4xlarge": (16, 128), "8xlarge": (32, 256)},
     "g6f": {"large": (2, 8), "xlarge": (4, 16), "2xlarge": (8, 32), "4xlarge": (16, 64)},
     "gr6f": {"4xlarge": (16, 128)},
@@ -35,7 +35,7 @@ _FAMILIES: dict[str, dict[str, tuple[int, int]]] = {
         "2xlarge": (8, 32),
         "4xlarge": (16, 64),
         "8xlarge": (32, 128),
-        **_G_LARGE,
+        **_G_LARGE_SIZES,
     },
     "g7e": {
         "2xlarge": (8, 64),
@@ -57,7 +57,7 @@ _FAMILIES: dict[str, dict[str, tuple[int, int]]] = {
 
 def _shape(instance_type: str, vcpus: int, gib: int) -> InstanceShape:
     gpus = GPUS_OF_INSTANCE.get(instance_type) or NEURON_OF_INSTANCE[instance_type][0]
-    return InstanceShape(instance_type, gpus, vcpus, gib * _GIB)
+    return InstanceShape(instance_type, gpus, vcpus, gib * _MIB_PER_GIB)
 
 
 BUILT_IN_SHAPES: dict[str, InstanceShape] = {

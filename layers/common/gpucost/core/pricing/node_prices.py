@@ -13,7 +13,7 @@ from gpucost.core.model import ClusterCharge
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.capacity_blocks import CapacityBlock, clip_to_blocks, unused_block_charges
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy
-from gpucost.core.pricing.prices import Price, PriceBook, PriceSource, Quote, facts_of
+from gpucost.core.pricing.prices import Price, PriceBook, PriceSource, Quote, attributes_of_node
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class NodePrice:
     """Whether it consists of prices per GPU-hour only."""
     billed_ms: int | None = None
     """The time of the hour that the bill has for the instance; None if a rate was applied to the observed time."""
-    unblended: int | None = None
+    unblended_amount: int | None = None
     """The bill's amount for this instance, if its cost is blended."""
     note: str = ""
     """A note for the hour about the price."""
@@ -62,11 +62,11 @@ class Pricing:
 
     book: PriceBook
     sources: Sequence[PriceSource]
-    policy: SplitPolicy = SPLIT_POLICIES["gpu-bears-all"]
-    shapes: Mapping[str, InstanceShape] = field(default_factory=dict)
+    split_policy: SplitPolicy = SPLIT_POLICIES["gpu-bears-all"]
+    instance_shapes: Mapping[str, InstanceShape] = field(default_factory=dict)
     currency: str = "USD"
     bill: Bill | None = None
-    blocks: Sequence[CapacityBlock] = ()
+    capacity_blocks: Sequence[CapacityBlock] = ()
     """Capacity Blocks, whose instance-hours are paid for even if they are unused."""
 
     @classmethod
@@ -83,7 +83,7 @@ class Pricing:
             time: the time in the hour in which the node existed.
             gpus: the number of its physical GPUs.
         """
-        facts = facts_of(node, cluster)
+        facts = attributes_of_node(node, cluster)
         other_currencies: list[str] = []
         for source in self.sources:
             if source == "cur":
@@ -93,21 +93,21 @@ class Pricing:
                 if billed.currency != self.currency:
                     other_currencies.append(f"{source} has a price in {billed.currency}")
                     continue
-                return self._billed(node, billed)
+                return self._price_from_bill(node, billed)
             paid = time
             if source == "capacity-block":
-                paid = clip_to_blocks(self.blocks, cluster, facts["reservation_id"], time)
+                paid = clip_to_blocks(self.capacity_blocks, cluster, facts["reservation_id"], time)
             quote = self.book.quote(source, facts, paid)
             if quote is None:
                 continue
             if quote.currency != self.currency:
                 other_currencies.append(f"{source} has a price in {quote.currency}")
                 continue
-            price = self._at_rates(node, quote, gpus)
+            price = self._price_from_quote(node, quote, gpus)
             return (
                 price
                 if isinstance(price, Unpriced)
-                else replace(price, note=self._left_out(node, other_currencies, source))
+                else replace(price, note=self._skipped_sources_note(node, other_currencies, source))
             )
         sources = ", ".join(self.sources)
         hint = f"; {' and '.join(other_currencies)}, but the hour is in {self.currency}" if other_currencies else ""
@@ -123,28 +123,30 @@ class Pricing:
             hour: in milliseconds since the epoch.
             nodes: those whose price comes from a Capacity Block or an override.
         """
-        used = [(facts_of(node, cluster)["reservation_id"], time) for node, time in nodes]
+        used = [(attributes_of_node(node, cluster)["reservation_id"], time) for node, time in nodes]
         return [
-            *unused_block_charges(self.blocks, cluster, hour, used),
+            *unused_block_charges(self.capacity_blocks, cluster, hour, used),
             *(self.bill.charges_to(cluster) if self.bill else ()),
         ]
 
-    def _left_out(self, node: GpuNode, other_currencies: Sequence[str], source: str) -> str:
+    def _skipped_sources_note(self, node: GpuNode, other_currencies: Sequence[str], source: str) -> str:
         if not other_currencies:
             return ""
         reasons = " and ".join(other_currencies)
         return f"{_node_label(node)} is priced by {source}, because {reasons}, but the hour is in {self.currency}"
 
-    def _billed(self, node: GpuNode, billed: BilledHour) -> NodePrice | Unpriced:
-        price = self._split(node, "cur", Fraction(billed.amount, SCALE))
+    def _price_from_bill(self, node: GpuNode, billed: BilledHour) -> NodePrice | Unpriced:
+        price = self._split_cost(node, "cur", Fraction(billed.amount, SCALE))
         if isinstance(price, Unpriced):
             return price
-        return replace(price, is_final=billed.is_final, billed_ms=billed.billed_ms, unblended=billed.unblended)
+        return replace(
+            price, is_final=billed.is_final, billed_ms=billed.billed_ms, unblended_amount=billed.unblended_amount
+        )
 
-    def _at_rates(self, node: GpuNode, quote: Quote, gpus: Fraction) -> NodePrice | Unpriced:
+    def _price_from_quote(self, node: GpuNode, quote: Quote, gpus: Fraction) -> NodePrice | Unpriced:
         of_gpus = sum((rate * gpus * time.length for time, rate, per_gpu in quote.pieces if per_gpu), Fraction(0))
         of_node = sum((rate * time.length for time, rate, per_gpu in quote.pieces if not per_gpu), Fraction(0))
-        split = self._split(node, quote.source, of_node / HOUR_MS) if of_node else None
+        split = self._split_cost(node, quote.source, of_node / HOUR_MS) if of_node else None
         if isinstance(split, Unpriced):
             return split
         is_closed = self.bill is not None and self.bill.is_final
@@ -152,21 +154,21 @@ class Pricing:
         return NodePrice(
             source=quote.source,
             # A price per GPU-hour leaves nothing to split.
-            split_policy=split.split_policy if split else self.policy.name if not of_gpus else "gpu-bears-all",
+            split_policy=split.split_policy if split else self.split_policy.name if not of_gpus else "gpu-bears-all",
             gpus_cost=of_gpus / HOUR_MS + (split.gpus_cost if split else 0),
             host_cost=split.host_cost if split else Fraction(0),
             is_final=not waits,
             is_per_gpu=split is None,
         )
 
-    def _split(self, node: GpuNode, source: PriceSource, cost: Fraction) -> NodePrice | Unpriced:
-        part = self.policy.gpu_part_of(self.shapes.get(node.instance_type))
+    def _split_cost(self, node: GpuNode, source: PriceSource, cost: Fraction) -> NodePrice | Unpriced:
+        part = self.split_policy.gpu_part_of(self.instance_shapes.get(node.instance_type))
         if part is None:
             return Unpriced(
-                f"no shape for {_node_label(node)}: split policy {self.policy.name} needs its vCPUs and memory; "
+                f"no shape for {_node_label(node)}: split policy {self.split_policy.name} needs its vCPUs and memory; "
                 "they are built in for EC2's accelerated types, and the stack parameter InstanceShapes fetches others"
             )
-        return NodePrice(source, self.policy.name, cost * part, cost * (1 - part))
+        return NodePrice(source, self.split_policy.name, cost * part, cost * (1 - part))
 
 
 def _node_label(node: GpuNode) -> str:

@@ -9,12 +9,12 @@ from typing import Literal
 
 from gpucost.core.hours import format_timestamp
 from gpucost.core.intervals import Interval
-from gpucost.core.pricing.price_history import PriceKey, Timelines, differences, from_epoch_seconds
+from gpucost.core.pricing.price_history import PriceKey, Timelines, differing_intervals, from_epoch_seconds
 from gpucost.core.pricing.prices import Price, PriceSource
 
-MIN_SEPARATION_SECONDS = 24 * 3600
+MIN_CHANGE_SEPARATION_SECONDS = 24 * 3600
 """How many seconds separate two changes of a refresh; merged, the hours in between would be rated again needlessly."""
-MAX_VALUES = 50
+MAX_ATTRIBUTE_VALUES = 50
 """The most values of one fact in a change; a fact with more values is left out, so that the change affects all."""
 
 
@@ -32,7 +32,7 @@ class PriceChange:
     """At most the end of the newest hour that may have been rated."""
     reason: str
     author: str
-    at: datetime
+    changed_at: datetime
     settled_at: datetime | None = None
 
     def affects(self, facts: Mapping[str, str]) -> bool:
@@ -43,13 +43,13 @@ class PriceChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Override:
+class PriceOverride:
     """A price set by hand; after it is dropped it remains in the history."""
 
     id: str
     price: Price
     """With author, reason and current validity; `fetched_at` is when it was set."""
-    set_to: datetime | None = None
+    original_valid_to: datetime | None = None
     """The end of its validity when it was set."""
     dropped_at: datetime | None = None
     dropped_by: str = ""
@@ -75,15 +75,15 @@ def new_change(
         author: who changed the prices.
         at: when the prices were changed.
     """
-    applies_to = common_facts(keys)
+    applies_to = common_attributes(keys)
     content = repr((source, sorted(applies_to.items()), time, reason, author))
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
     return PriceChange(
-        f"{format_timestamp(at)}-{digest}", source, applies_to, *time, reason=reason, author=author, at=at
+        f"{format_timestamp(at)}-{digest}", source, applies_to, *time, reason=reason, author=author, changed_at=at
     )
 
 
-def common_facts(keys: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
+def common_attributes(keys: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
     """Summarize what prices apply to: the facts that all of them name, each with its values."""
     values: dict[str, set[str]] = {}
     for number, key in enumerate(keys):
@@ -95,7 +95,11 @@ def common_facts(keys: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, ...]
                 values[name].add(key[name])
             else:
                 del values[name]
-    return {name: tuple(sorted(distinct)) for name, distinct in sorted(values.items()) if len(distinct) <= MAX_VALUES}
+    return {
+        name: tuple(sorted(distinct))
+        for name, distinct in sorted(values.items())
+        if len(distinct) <= MAX_ATTRIBUTE_VALUES
+    }
 
 
 def changes_between(
@@ -106,11 +110,11 @@ def changes_between(
     for key, events in new.items():
         before = old.get(key, ())
         if before != events:
-            differing += [(interval, key) for interval in differences(before, events, time)]
+            differing += [(interval, key) for interval in differing_intervals(before, events, time)]
     differing.sort(key=lambda interval_and_key: interval_and_key[0])
     groups: list[tuple[Interval, list[PriceKey]]] = []
     for interval, key in differing:
-        if groups and interval.start <= groups[-1][0].end + MIN_SEPARATION_SECONDS:
+        if groups and interval.start <= groups[-1][0].end + MIN_CHANGE_SEPARATION_SECONDS:
             reached = Interval(groups[-1][0].start, max(groups[-1][0].end, interval.end))
             groups[-1] = (reached, [*groups[-1][1], key])
         else:
@@ -129,7 +133,7 @@ def changes_between(
 
 
 def override_change(
-    override: Override,
+    override: PriceOverride,
     time: tuple[datetime | None, datetime | None],
     until: datetime,
     *,
@@ -145,7 +149,7 @@ def override_change(
     return new_change("override", [override.price.applies_to], (start, last), reason=reason, author=author, at=at)
 
 
-def new_override(price: Price, earlier: Sequence[Override]) -> Override:
+def new_override(price: Price, earlier: Sequence[PriceOverride]) -> PriceOverride:
     """Create an override of a price; setting the same price twice in a row returns the existing override.
 
     If other overrides were set since, an equal price becomes a new override, because the latest override wins.
@@ -159,13 +163,13 @@ def new_override(price: Price, earlier: Sequence[Override]) -> Override:
         digest = hashlib.sha256(f"{content}{times}".encode()).hexdigest()[:10]
         existing = next((override for override in earlier if override.id == digest), None)
         if existing is None:
-            return Override(digest, price, set_to=price.valid_to)
+            return PriceOverride(digest, price, original_valid_to=price.valid_to)
         if existing.dropped_at is None and existing is earlier[-1]:
             return existing
         times += 1
 
 
-def drop_override(override: Override, *, at: datetime, author: str, reason: str, now: datetime) -> Override:
+def drop_override(override: PriceOverride, *, at: datetime, author: str, reason: str, now: datetime) -> PriceOverride:
     """End the validity of an override at a time; at or before its beginning, the override never applies."""
     price = override.price
     end = at if price.valid_from is None else max(at, price.valid_from)

@@ -67,7 +67,7 @@ def timelines_of(prices: Iterable[Price]) -> dict[PriceKey, Timeline]:
             events.append(PriceEvent(start, amount, price.currency, to_epoch_seconds(price.fetched_at)))
             if price.valid_to is not None:
                 events.append(PriceEvent(to_epoch_seconds(price.valid_to), None))
-        timelines[key] = _merged(events)
+        timelines[key] = _without_redundant_events(events)
     return timelines
 
 
@@ -104,7 +104,7 @@ def merge_response(old: Timelines, new: Timelines, since: int | None = None) -> 
         before = old.get(key, ())
         start = events[0].at if since is None else max(events[0].at, since)
         kept = [event for event in before if event.at < start]
-        first = event_at(events, start)
+        first = event_in_force(events, start)
         if first is None:
             kept.append(PriceEvent(start, None))
         else:
@@ -113,39 +113,39 @@ def merge_response(old: Timelines, new: Timelines, since: int | None = None) -> 
             kept.append(first._replace(at=starts_at))
         previous_events = {event[:3]: event for event in before}
         merged = [*kept, *(event for event in events if event.at > start)]
-        result[key] = _merged(previous_events.get(event[:3], event) for event in merged)
+        result[key] = _without_redundant_events(previous_events.get(event[:3], event) for event in merged)
     return result
 
 
-def event_at(events: Sequence[PriceEvent], at: int) -> PriceEvent | None:
+def event_in_force(events: Sequence[PriceEvent], at: int) -> PriceEvent | None:
     """Return the event that applies at a time; None before the first event, or if there is no price."""
     index = bisect_right(events, at, key=lambda event: event.at)
     return events[index - 1] if index and events[index - 1].amount is not None else None
 
 
-def differences(old: Sequence[PriceEvent], new: Sequence[PriceEvent], time: Interval) -> list[Interval]:
+def differing_intervals(old: Sequence[PriceEvent], new: Sequence[PriceEvent], time: Interval) -> list[Interval]:
     """Return when, within an interval of seconds, the prices of two timelines differ."""
     edges = {event.at for event in (*old, *new) if time.start < event.at < time.end}
     differing = []
     for start, end in pairwise([time.start, *sorted(edges), max(time.start, time.end)]):
-        if end > start and _price(event_at(old, start)) != _price(event_at(new, start)):
+        if end > start and _price(event_in_force(old, start)) != _price(event_in_force(new, start)):
             differing.append(Interval(start, end))
     return union(differing)
 
 
-def slice_timelines(timelines: Timelines, start: int, end: int) -> dict[PriceKey, Timeline]:
+def clip_timelines(timelines: Timelines, start: int, end: int) -> dict[PriceKey, Timeline]:
     """Return the events of `[start, end)`, including the one that applies at the start."""
     slices = {}
     for key, events in timelines.items():
-        first = event_at(events, start)
+        first = event_in_force(events, start)
         events_in_slice = (*([first] if first else []), *(event for event in events if start < event.at < end))
         if any(event.amount is not None for event in events_in_slice):
             slices[key] = events_in_slice
     return slices
 
 
-def join_slices(parts: Iterable[tuple[int, Timelines]]) -> dict[PriceKey, Timeline]:
-    """Join the results of `slice_timelines`, in order of their starts, each of which applies until the next."""
+def join_timelines(parts: Iterable[tuple[int, Timelines]]) -> dict[PriceKey, Timeline]:
+    """Join the results of `clip_timelines`, in order of their starts, each of which applies until the next."""
     joined: dict[PriceKey, list[PriceEvent]] = {}
     for start, timelines in parts:
         for key, joined_events in joined.items():
@@ -160,7 +160,7 @@ def join_slices(parts: Iterable[tuple[int, Timelines]]) -> dict[PriceKey, Timeli
                 while joined_events and joined_events[-1].at >= events[0].at:
                     joined_events.pop()
             joined_events.extend(events)
-    return {key: _merged(events) for key, events in joined.items()}
+    return {key: _without_redundant_events(events) for key, events in joined.items()}
 
 
 def to_epoch_seconds(moment: datetime | None) -> int:
@@ -173,7 +173,7 @@ def from_epoch_seconds(at: int) -> datetime:
     return datetime.fromtimestamp(at, UTC)
 
 
-def _merged(events: Iterable[PriceEvent]) -> Timeline:
+def _without_redundant_events(events: Iterable[PriceEvent]) -> Timeline:
     """Remove events that change nothing; of several events with the same price, the first is kept."""
     merged: list[PriceEvent] = []
     for event in events:

@@ -30,21 +30,21 @@ once a day, and a refresh that fails for a day leaves no hour without a price.""
 PRICE_SOURCES: tuple[PriceSource, ...] = get_args(PriceSource)
 PriceUnit = Literal["node-hour", "gpu-hour", "of-on-demand"]
 """Money per hour of a node or of one physical GPU, or a factor on the node's on-demand price."""
-FACTS = (
+NODE_ATTRIBUTES = (
     "cluster", "node", "instance_id", "reservation_id", "node_pool", "instance_type", "gpu_model", "capacity_type",
     "zone", "zone_id", "region", "operating_system",
 )  # fmt: skip
-"""The facts of nodes to which a price can apply."""
-PRICE_LABELS = frozenset({*RESERVATION_ID.exported, *REGION.exported, *OPERATING_SYSTEM.exported})
+"""The attributes of nodes to which a price can apply."""
+PRICE_LABELS = frozenset({*RESERVATION_ID.exported_names, *REGION.exported_names, *OPERATING_SYSTEM.exported_names})
 """The labels that facts need in addition to the fields of `GpuNode`."""
 _REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-\d+")
-_DIRECTIONS = {
+_ZONE_ID_DIRECTIONS = {
     "n": "north", "s": "south", "e": "east", "w": "west", "c": "central",
     "ne": "northeast", "nw": "northwest", "se": "southeast", "sw": "southwest",
 }  # fmt: skip
 _ZONE_ID = re.compile(r"([a-z]{2})(g(?=[nsewc]))?(ne|nw|se|sw|n|s|e|w|c)(\d+)-")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EVER = 2**62
+_UNBOUNDED_MS = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Price:
     amount: Decimal | Fraction
     """Per hour of `unit`, unrounded; a factor such as 0.65 for `of-on-demand`."""
     applies_to: Mapping[str, str] = field(default_factory=dict)
-    """Facts of a node (`FACTS`), all of which must match; empty for every node."""
+    """Attributes of a node (`NODE_ATTRIBUTES`), all of which must match; empty for every node."""
     currency: str = "USD"
     valid_from: datetime | None = None
     """None without a beginning."""
@@ -88,7 +88,7 @@ class QuotedPiece(NamedTuple):
     """A piece of a node's time, with its price."""
 
     time: Interval
-    hourly: Fraction
+    hourly_price: Fraction
     is_per_gpu: bool
     """Whether the price is that of one GPU; otherwise it is that of the node."""
 
@@ -102,8 +102,8 @@ class Quote:
     pieces: tuple[QuotedPiece, ...]
 
 
-def facts_of(node: GpuNode, cluster: str) -> dict[str, str]:
-    """Return the facts of a node to which prices can apply; "" for unknown facts.
+def attributes_of_node(node: GpuNode, cluster: str) -> dict[str, str]:
+    """Return the attributes of a node to which prices can apply; "" for unknown ones.
 
     The region is that of the topology label, otherwise that of the zone. The operating system is that of the
     Kubernetes label (`linux`, `windows`), otherwise linux.
@@ -114,15 +114,15 @@ def facts_of(node: GpuNode, cluster: str) -> dict[str, str]:
         "cluster": cluster,
         "node": node.name,
         "instance_id": instance_id if instance_id.startswith("i-") else "",
-        "reservation_id": RESERVATION_ID.value(labels),
+        "reservation_id": RESERVATION_ID.value_in(labels),
         "node_pool": node.node_pool,
         "instance_type": node.instance_type,
         "gpu_model": node.gpu_model,
         "capacity_type": node.capacity_type,
         "zone": node.zone,
         "zone_id": node.zone_id,
-        "region": REGION.value(labels) or region_of(node.zone),
-        "operating_system": OPERATING_SYSTEM.value(labels) or "linux",
+        "region": REGION.value_in(labels) or region_of(node.zone),
+        "operating_system": OPERATING_SYSTEM.value_in(labels) or "linux",
     }
 
 
@@ -138,7 +138,7 @@ def region_of_zone_id(zone_id: str) -> str:
     if not match:
         return ""
     area, gov, direction, number = match.groups()
-    return f"{area}{'-gov' if gov else ''}-{_DIRECTIONS[direction]}-{number}"
+    return f"{area}{'-gov' if gov else ''}-{_ZONE_ID_DIRECTIONS[direction]}-{number}"
 
 
 class PriceBook:
@@ -167,7 +167,7 @@ class PriceBook:
         pieces: list[QuotedPiece] = []
         currencies = set()
         for piece, prices in _in_force(self._candidates(source, facts), time):
-            parts = next(filter(None, (self._parts(price, facts, piece) for price in prices)), None)
+            parts = next(filter(None, (self._priced_pieces(price, facts, piece) for price in prices)), None)
             if parts is None:
                 return None
             for part, rate, per_gpu, currency in parts:
@@ -177,7 +177,7 @@ class PriceBook:
                 ]
         return Quote(source, currencies.pop(), tuple(pieces)) if len(currencies) == 1 else None
 
-    def _parts(
+    def _priced_pieces(
         self, price: Price, facts: Mapping[str, str], time: Interval
     ) -> list[tuple[Interval, Fraction, bool, str]] | None:
         """Return a price in pieces of time; None for a factor on an on-demand price that is missing."""
@@ -205,7 +205,7 @@ class PriceBook:
             if source in discount.sources and _matches(discount.applies_to, facts)
         ]
         discounted = []
-        for piece in _cut(time, [interval for interval, _ in applying]):
+        for piece in _cut_at_interval_edges(time, [interval for interval, _ in applying]):
             factor = Fraction(1)
             for interval, discount in applying:
                 if interval.contains(piece.start):
@@ -218,13 +218,13 @@ def _in_force(prices: Sequence[Price], time: Interval) -> list[tuple[Interval, l
     """Return the valid prices for each piece of a time, best first; the time may be empty (a node with one sample)."""
     intervals = [(price.interval, price) for price in prices]
     pieces = []
-    for piece in _cut(time, [interval for interval, _ in intervals]):
+    for piece in _cut_at_interval_edges(time, [interval for interval, _ in intervals]):
         valid = [price for interval, price in intervals if interval.contains(piece.start)]
         pieces.append((piece, sorted(valid, key=_precedence, reverse=True)))
     return pieces
 
 
-def _cut(time: Interval, intervals: Sequence[Interval]) -> list[Interval]:
+def _cut_at_interval_edges(time: Interval, intervals: Sequence[Interval]) -> list[Interval]:
     """Cut a time wherever one of the intervals begins or ends."""
     edges = {edge for interval in intervals for edge in (interval.start, interval.end) if time.start < edge < time.end}
     points = [time.start, *sorted(edges), time.end]
@@ -236,7 +236,9 @@ def _matches(applies_to: Mapping[str, str], facts: Mapping[str, str]) -> bool:
 
 
 def _validity(start: datetime | None, end: datetime | None) -> Interval:
-    return Interval(-_EVER if start is None else to_epoch_ms(start), _EVER if end is None else to_epoch_ms(end))
+    return Interval(
+        -_UNBOUNDED_MS if start is None else to_epoch_ms(start), _UNBOUNDED_MS if end is None else to_epoch_ms(end)
+    )
 
 
 def _precedence(price: Price) -> tuple[int, datetime, datetime, Decimal | Fraction]:

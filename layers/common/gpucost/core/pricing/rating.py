@@ -28,9 +28,9 @@ def rate_usage(usage: Usage, pricing: Pricing, charge_to: ChargeTo = lambda pod:
     start = to_epoch_ms(usage.hour)
     hour = Interval(start, start + HOUR_MS)
     if usage.nodes is None:
-        node_prices = [_price_alone(usage, pod, pricing) for pod in usage.pods]
+        node_prices = [_price_pod_alone(usage, pod, pricing) for pod in usage.pods]
         lines_rated_alone = [
-            _rate_alone(pod, price, hourly, charge_to)
+            _rate_pod_alone(pod, price, hourly, charge_to)
             for pod, (price, hourly) in zip(usage.pods, node_prices, strict=True)
         ]
         charge_notes = [
@@ -38,7 +38,7 @@ def rate_usage(usage: Usage, pricing: Pricing, charge_to: ChargeTo = lambda pod:
             for charge in pricing.cluster_charges(usage.cluster, hour, ())
         ]
         prices_alone = [price for price, _ in node_prices]
-        return _record(usage, pricing, lines_rated_alone, [], None, (), prices_alone, charge_notes)
+        return _hour_record(usage, pricing, lines_rated_alone, [], None, (), prices_alone, charge_notes)
     on_node: dict[tuple[str, str], list[PodUsage]] = {}
     for pod in usage.pods:
         on_node.setdefault((pod.node.name, pod.node.provider_id), []).append(pod)
@@ -67,10 +67,10 @@ def rate_usage(usage: Usage, pricing: Pricing, charge_to: ChargeTo = lambda pod:
     ]
     capacity = Capacity.total([*(node.capacity for node in nodes), *map(_charge_capacity, charges)])
     lines = [line_of[id(pod)] for pod in usage.pods]
-    return _record(usage, pricing, lines, nodes, capacity, charges, prices, foreign_charge_notes)
+    return _hour_record(usage, pricing, lines, nodes, capacity, charges, prices, foreign_charge_notes)
 
 
-def _record(
+def _hour_record(
     usage: Usage,
     pricing: Pricing,
     lines: Sequence[Line],
@@ -108,7 +108,7 @@ def _rate_node(
     rest = [node.unallocated_gpu_ms, node.stranded_gpu_ms + outside, node.unobserved_gpu_ms]
     if node.excess_gpu_ms or not total:
         # Pods hold more than the node has. Each is priced as reported, and the contradiction shows as residual.
-        lines = [_rate_alone(pod, price, hourly, charge_to) for pod in pods]
+        lines = [_rate_pod_alone(pod, price, hourly, charge_to) for pod in pods]
         rest_hours = [to_fixed_point(Fraction(part, HOUR_MS)) for part in rest]
         rest_usd = [to_fixed_point(Fraction(part, HOUR_MS) * (hourly or 0)) for part in rest]
     else:
@@ -142,21 +142,21 @@ def _outside_kubernetes(node: NodeUsage, price: NodePrice | Unpriced) -> Fractio
     return node.gpus * max(0, price.billed_ms - node.present.length)
 
 
-def _price_alone(usage: Usage, pod: PodUsage, pricing: Pricing) -> tuple[NodePrice | Unpriced, Fraction | None]:
+def _price_pod_alone(usage: Usage, pod: PodUsage, pricing: Pricing) -> tuple[NodePrice | Unpriced, Fraction | None]:
     """Return the price of a pod's node, and of one of its GPUs for an hour, if the node's usage is unknown."""
     node = pod.node
     start = to_epoch_ms(usage.hour)
     # Without the number of GPUs, only a price per GPU can be used, for which one GPU is as good as any number.
-    price = pricing.price_node(node, usage.cluster, Interval(start, start + HOUR_MS), Fraction(node.physical or 1))
+    price = pricing.price_node(node, usage.cluster, Interval(start, start + HOUR_MS), Fraction(node.physical_gpus or 1))
     if isinstance(price, Unpriced):
         return price, None
-    if node.physical is None and not price.is_per_gpu:
+    if node.physical_gpus is None and not price.is_per_gpu:
         reason = f"the number of GPUs of node {node.name} is unknown, so its {price.source} price cannot be split"
         return Unpriced(reason), None
-    return price, price.gpus_cost / (node.physical or 1)
+    return price, price.gpus_cost / (node.physical_gpus or 1)
 
 
-def _rate_alone(pod: PodUsage, price: NodePrice | Unpriced, hourly: Fraction | None, charge_to: ChargeTo) -> Line:
+def _rate_pod_alone(pod: PodUsage, price: NodePrice | Unpriced, hourly: Fraction | None, charge_to: ChargeTo) -> Line:
     hours = Fraction(pod.gpu_ms, HOUR_MS)
     usd = to_fixed_point(hours * (hourly or 0))
     return _line(pod, to_fixed_point(hours), usd, price, _rounded(hourly), charge_to)
@@ -233,7 +233,7 @@ def _node_hour(usage: NodeUsage, price: NodePrice | Unpriced, lines: Sequence[Li
         gpu_model=node.gpu_model,
         price_source=node_price.source if node_price else "",
         split_policy=node_price.split_policy if node_price else "",
-        billed_usd=node_price.unblended if node_price else None,
+        billed_usd=node_price.unblended_amount if node_price else None,
         allocated_usd=sum(line.allocated_usd or 0 for line in lines),
         capacity=capacity,
     )

@@ -7,74 +7,74 @@ until it is resolved. Repetitions, silences and quiet hours apply as to other al
 from datetime import UTC
 
 from gpucost.core.hours import floor_hour
-from gpucost.features.alerting.model import FLEET_SCOPE, Alert, EventType, Notification, Severity, Subject
-from gpucost.features.alerting.ports import AlertStates
+from gpucost.features.alerting.model import FLEET_SCOPE, Alert, Notification, NotificationEvent, Severity, Subject
+from gpucost.features.alerting.ports import AlertStateStore
 from gpucost.features.alerting.scope_update import ScopeUpdate, notification_id
-from gpucost.features.alerting.settings import AlertingSettings
+from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import ExternalRule, RuleSettings
 from gpucost.runtime.messages import ExternalAlert, ExternalAlerts
 
-DEFAULT_RULE_NAME = "external"
+DEFAULT_EXTERNAL_RULE_NAME = "external"
 MAX_DETAIL_LENGTH = 200
 
 
-class AmpAlertEvaluation:
+class AmpAlertHandler:
     """Applies alerts that AMP's alert manager sent.
 
     Args:
-        states: stored alert states.
+        state_store: stored alert states.
     """
 
-    def __init__(self, states: AlertStates) -> None:
-        self._states = states
+    def __init__(self, state_store: AlertStateStore) -> None:
+        self._state_store = state_store
 
-    def evaluate(self, settings: AlertingSettings, message: ExternalAlerts) -> None:
+    def handle(self, settings: SettingsWithAlerts, message: ExternalAlerts) -> None:
         """Store which alerts fire, and notify changes: all receivers if there is no rule of kind `external`.
 
         Raises:
             ConflictError: another writer was first; evaluating again is safe.
         """
-        rules = fleet_rules(settings)
+        rules = fleet_scope_rules(settings)
         external_rules = {name: rule for name, rule in rules.items() if isinstance(rule, ExternalRule)}
-        update = ScopeUpdate(self._states.load(FLEET_SCOPE), settings.alerts, rules)
+        update = ScopeUpdate(self._state_store.load(FLEET_SCOPE), settings.alerts, rules)
         for alert in message.alerts:
             for name, rule in external_rules.items():
-                subject = _subject(alert)
+                subject = _subject_from_labels(alert)
                 if rule.covers(subject):
                     _apply_external_alert(update, name, rule, subject, alert)
-        update.save(self._states)
+        update.save(self._state_store)
 
 
-def fleet_rules(settings: AlertingSettings) -> dict[str, RuleSettings]:
+def fleet_scope_rules(settings: SettingsWithAlerts) -> dict[str, RuleSettings]:
     """Return the rules of ticks and AMP's alerts, with a default rule of kind `external` if none is set."""
     kinds = {"budget", "spend-change", "data", "digest", "external"}
-    rules = {name: rule for name, rule in settings.alerts.named_rules().items() if rule.kind in kinds}
+    rules = {name: rule for name, rule in settings.alerts.rules_by_name().items() if rule.kind in kinds}
     if not any(isinstance(rule, ExternalRule) for rule in rules.values()):
-        rules[DEFAULT_RULE_NAME] = ExternalRule(rule="external")
+        rules[DEFAULT_EXTERNAL_RULE_NAME] = ExternalRule(rule="external")
     return rules
 
 
 def _apply_external_alert(
-    update: ScopeUpdate, name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert
+    update: ScopeUpdate, rule_name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert
 ) -> None:
-    active = next((stored for stored in update.alerts_of_rule(name) if stored.subject == subject), None)
+    active = next((stored for stored in update.alerts_of_rule(rule_name) if stored.subject == subject), None)
     started_at = alert.starts_at.astimezone(UTC)
     if alert.status == "resolved":
         if active is not None and active.since <= started_at:
-            update.notify(_notification(name, rule, subject, alert, "resolved"))
-            update.discard(active)
+            update.add_notification(_notification(rule_name, rule, subject, alert, "resolved"))
+            update.discard_alert(active)
         return
     if active is None:
-        notification = _notification(name, rule, subject, alert, "firing")
-        update.notify(notification)
+        notification = _notification(rule_name, rule, subject, alert, "firing")
+        update.add_notification(notification)
         notified_at = floor_hour(started_at)
         update.add_external_alert(
-            Alert(name, subject, "firing", started_at, (), notified_at=notified_at, notification=notification)
+            Alert(rule_name, subject, "firing", started_at, (), notified_at=notified_at, notification=notification)
         )
 
 
 def _notification(
-    name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert, event: EventType
+    rule_name: str, rule: ExternalRule, subject: Subject, alert: ExternalAlert, event: NotificationEvent
 ) -> Notification:
     started_at = alert.starts_at.astimezone(UTC)
     severities: dict[str, Severity] = {"info": "info", "warning": "warning", "critical": "critical"}
@@ -83,10 +83,10 @@ def _notification(
     # A rule can fire several times within an hour: the id needs the exact time.
     suffix = f"{started_at:%M%S}{started_at.microsecond // 1000:03d}"
     return Notification(
-        id=f"{notification_id(name, subject, hour, event)}/{suffix}",
+        id=f"{notification_id(rule_name, subject, hour, event)}/{suffix}",
         event=event,
         kind="external",
-        rule=name,
+        rule=rule_name,
         severity=rule.severity or label,
         subject=subject,
         since=started_at,
@@ -97,7 +97,7 @@ def _notification(
     )
 
 
-def _subject(alert: ExternalAlert) -> Subject:
+def _subject_from_labels(alert: ExternalAlert) -> Subject:
     """Map an alert's labels to a subject. Labels without a field go into the detail; annotations may change."""
     pool_label = "nodepool" if "nodepool" in alert.labels else "provisioner"
     mapped = {"business_unit", "cluster", "namespace", pool_label}

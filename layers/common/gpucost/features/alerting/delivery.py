@@ -12,21 +12,21 @@ from datetime import timedelta
 from gpucost.core.errors import ConflictError, SourceError
 from gpucost.features.alerting.model import AlertGroup, OutboxEntry
 from gpucost.features.alerting.muting import Muting, drop_alerts_resolved_while_muted
-from gpucost.features.alerting.ports import AlertStates, Notifier
+from gpucost.features.alerting.ports import AlertStateStore, Notifier
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock
 
 LEASE = timedelta(seconds=55)
 """How long one delivery may take. It expires before Lambda's first retry, after 60 s."""
-MAX_ATTEMPTS = 20
+MAX_SAVE_ATTEMPTS = 20
 
 
 class Delivery:
     """Sends the outboxes of alert groups.
 
     Args:
-        states: where groups are stored.
+        state_store: where groups are stored.
         notifiers: by receiver key.
         muting: what mutes notifications now.
         clock: the time now.
@@ -35,8 +35,10 @@ class Delivery:
         failures: why a receiver failed, by its key. This object does not try it again.
     """
 
-    def __init__(self, states: AlertStates, notifiers: Mapping[str, Notifier], muting: Muting, clock: Clock) -> None:
-        self._states = states
+    def __init__(
+        self, state_store: AlertStateStore, notifiers: Mapping[str, Notifier], muting: Muting, clock: Clock
+    ) -> None:
+        self._state_store = state_store
         self._notifiers = notifiers
         self._muting = muting
         self._clock = clock
@@ -53,20 +55,20 @@ class Delivery:
         now = self._clock()
         if not group.outbox or (group.delivery_lease_until is not None and group.delivery_lease_until > now):
             return None
-        current = self._without_obsolete(group)
+        current = self._drop_resolved_while_muted(group)
         if current == group and not self._next_batch(group):
             return None
         try:
-            return self._states.save_group(replace(current, delivery_lease_until=now + LEASE))
+            return self._state_store.save_group(replace(current, delivery_lease_until=now + LEASE))
         except ConflictError:
             return None  # the other writer delivers
 
-    def _without_obsolete(self, group: AlertGroup) -> AlertGroup:
+    def _drop_resolved_while_muted(self, group: AlertGroup) -> AlertGroup:
         """Drop messages about alerts that were muted when they fired and have resolved; the history keeps them."""
         messages = (entry for entry in group.outbox if entry.receiver != HISTORY_RECEIVER)
-        kept_keys = {_key(entry) for entry in drop_alerts_resolved_while_muted(messages, self._muting)}
+        kept_keys = {_entry_key(entry) for entry in drop_alerts_resolved_while_muted(messages, self._muting)}
         outbox = tuple(
-            entry for entry in group.outbox if entry.receiver == HISTORY_RECEIVER or _key(entry) in kept_keys
+            entry for entry in group.outbox if entry.receiver == HISTORY_RECEIVER or _entry_key(entry) in kept_keys
         )
         return group if outbox == group.outbox else replace(group, outbox=outbox)
 
@@ -109,23 +111,25 @@ class Delivery:
 
         Entries that other writers added meanwhile are returned with the group, and this delivery sends them.
         """
-        delivered_keys = {_key(entry) for entry in delivered}
-        for _ in range(MAX_ATTEMPTS):
-            rest = replace(group, outbox=tuple(entry for entry in group.outbox if _key(entry) not in delivered_keys))
+        delivered_keys = {_entry_key(entry) for entry in delivered}
+        for _ in range(MAX_SAVE_ATTEMPTS):
+            rest = replace(
+                group, outbox=tuple(entry for entry in group.outbox if _entry_key(entry) not in delivered_keys)
+            )
             lease = self._clock() + LEASE if self._next_batch(rest) else None
             try:
-                return self._states.save_group(replace(rest, delivery_lease_until=lease))
+                return self._state_store.save_group(replace(rest, delivery_lease_until=lease))
             except ConflictError:
-                stored = self._reload(group)
+                stored = self._reload_group(group)
                 if stored is None:
                     return replace(group, outbox=())
                 group = stored
-        raise ConflictError(f"the outbox of {group.owner!r} in {group.scope!r} changed {MAX_ATTEMPTS} times")
+        raise ConflictError(f"the outbox of {group.owner!r} in {group.scope!r} changed {MAX_SAVE_ATTEMPTS} times")
 
-    def _reload(self, group: AlertGroup) -> AlertGroup | None:
-        groups = self._states.load(group.scope).groups
+    def _reload_group(self, group: AlertGroup) -> AlertGroup | None:
+        groups = self._state_store.load(group.scope).groups
         return next((stored for stored in groups if stored.owner == group.owner), None)
 
 
-def _key(entry: OutboxEntry) -> tuple[str, str]:
+def _entry_key(entry: OutboxEntry) -> tuple[str, str]:
     return entry.receiver, entry.notification.id

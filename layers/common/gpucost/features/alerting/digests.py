@@ -10,16 +10,16 @@ from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.ledger import DaySummary
 from gpucost.core.rollups import DAY, FactKey
-from gpucost.features.alerting.formatting import percent_of, threshold_money
+from gpucost.features.alerting.formatting import format_threshold, rounded_percent
 from gpucost.features.alerting.model import Notification, Subject, WastefulWorkload
 from gpucost.features.alerting.muting import time_zone_of
 from gpucost.features.alerting.ports import RuleInputs, WorkloadSaving
-from gpucost.features.alerting.rules.idle_workload import MEASURED_SOURCES
+from gpucost.features.alerting.rule_kinds.idle_workload import MEASURED_UTILIZATION_SOURCES
 from gpucost.features.alerting.scope_update import notification_id
-from gpucost.features.alerting.settings import AlertingSettings
+from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import DigestRule, RuleSettings
 
-MAX_DELAY = timedelta(days=2)
+MAX_DIGEST_DELAY = timedelta(days=2)
 """A digest that could not be sent for this long is skipped: last week's figures are of no use on Friday."""
 TOP_WASTERS_LISTED = 3
 
@@ -27,7 +27,7 @@ TOP_WASTERS_LISTED = 3
 class DueDigest(NamedTuple):
     """A digest to send."""
 
-    rule: str
+    rule_name: str
     period: str
     notification: Notification
 
@@ -40,22 +40,22 @@ class Digests:
         settings: the document.
     """
 
-    def __init__(self, inputs: RuleInputs, settings: AlertingSettings) -> None:
+    def __init__(self, inputs: RuleInputs, settings: SettingsWithAlerts) -> None:
         self._inputs = inputs
         self._settings = settings
 
-    def due(
+    def due_digests(
         self,
         rules: Mapping[str, RuleSettings],
         at: datetime,
-        reported_periods: Callable[[str], Mapping[str, str]],
+        reported_digest_periods: Callable[[str], Mapping[str, str]],
     ) -> Iterator[DueDigest]:
         """Make the digests that are due at a tick and were not sent yet.
 
         Args:
             rules: by name; rules of other kinds are ignored.
             at: the tick's full hour.
-            reported_periods: the last period of each rule that a business unit got.
+            reported_digest_periods: the last period of each rule that a business unit got.
         """
         for name, rule in rules.items():
             if not isinstance(rule, DigestRule):
@@ -63,16 +63,16 @@ class Digests:
             start, end = last_period(rule, at)
             hour, minute = map(int, rule.at.split(":"))
             due_at = datetime.combine(end.date(), time(hour, minute), time_zone_of(self._settings.alerts, rule))
-            if due_at <= at < due_at + MAX_DELAY:
-                yield from self._digests(name, rule, start, end, reported_periods)
+            if due_at <= at < due_at + MAX_DIGEST_DELAY:
+                yield from self._digests_of_period(name, rule, start, end, reported_digest_periods)
 
-    def _digests(
+    def _digests_of_period(
         self,
-        name: str,
+        rule_name: str,
         rule: DigestRule,
         start: datetime,
         end: datetime,
-        reported_periods: Callable[[str], Mapping[str, str]],
+        reported_digest_periods: Callable[[str], Mapping[str, str]],
     ) -> Iterator[DueDigest]:
         period = f"{rule.every} {start:%Y-%m-%d}"
         previous_start = (start - (end - start)) if rule.every == "week" else month_bounds(start - HOUR)[0]
@@ -82,42 +82,44 @@ class Digests:
         previous_days = [day for day in all_days if day.start < start]
         if len(_currencies(days)) > 1:
             return
-        sums, previous_sums = _sums(days), _sums(previous_days)
+        sums, previous_sums = _costs_by_unit(days), _costs_by_unit(previous_days)
         units = [
-            unit for unit in sorted(sums) if rule.scope.has_unit(unit) and reported_periods(unit).get(name) != period
+            unit
+            for unit in sorted(sums)
+            if rule.scope.has_unit(unit) and reported_digest_periods(unit).get(rule_name) != period
         ]
         if not units:
             return
-        top_wasters, recommendations = self._top_wasters(clusters, start, end), self._recommendations(clusters)
-        unknown_hours = len(clusters) * ((end - start) // HOUR) - _hours_with_figures(days)
+        top_wasters, recommendations = self._top_wasters(clusters, start, end), self._recommendation_notes(clusters)
+        unknown_hours = len(clusters) * ((end - start) // HOUR) - _count_hours_with_figures(days)
         is_comparable = _currencies(days) == _currencies(previous_days)
         for unit in units:
             costs, previous = sums[unit], previous_sums.get(unit)
             subject = Subject(business_unit=unit)
             notification = Notification(
-                id=notification_id(name, subject, start, "digest"),
-                event="digest", kind="digest", rule=name, severity=rule.effective_severity, subject=subject,
+                id=notification_id(rule_name, subject, start, "digest"),
+                event="digest", kind="digest", rule=rule_name, severity=rule.effective_severity, subject=subject,
                 since=start, hour=end - HOUR, threshold="",
                 figures={
                     "cost_usd": to_decimal(costs.allocated_usd),
                     "waste_usd": to_decimal(costs.waste_usd),
-                    "waste_percent": percent_of(costs.waste_usd, costs.allocated_usd),
+                    "waste_percent": rounded_percent(costs.waste_usd, costs.allocated_usd),
                     "previous_usd": to_decimal(previous.allocated_usd) if previous and is_comparable else None,
                     "hours_unknown": Decimal(unknown_hours),
                 },
                 currency=next(iter(_currencies(days)), self._settings.pricing.currency),
                 workloads=top_wasters.get(unit, ()), note=recommendations.get(unit, ""),
             )  # fmt: skip
-            yield DueDigest(name, period, notification)
+            yield DueDigest(rule_name, period, notification)
 
     def _top_wasters(
         self, clusters: Sequence[str], start: datetime, end: datetime
     ) -> dict[str, tuple[WastefulWorkload, ...]]:
         """Return the top wasters by business unit; none where the settings allow estimated utilization."""
-        if not set(self._settings.utilization.sources) <= MEASURED_SOURCES:
+        if not set(self._settings.utilization.sources) <= MEASURED_UTILIZATION_SOURCES:
             return {}
         sums = sum_by(
-            (_workload_of(fact), costs)
+            (_unit_and_workload(fact), costs)
             for cluster in clusters
             for _, facts in self._inputs.rollups.facts(cluster, start, end)
             for fact, costs in facts.items()
@@ -131,21 +133,21 @@ class Digests:
                 top_wasters.append(WastefulWorkload(namespace, kind, name, gpu_hours, waste_usd))
         return {unit: tuple(top_wasters) for unit, top_wasters in by_unit.items()}
 
-    def _recommendations(self, clusters: Sequence[str]) -> dict[str, str]:
+    def _recommendation_notes(self, clusters: Sequence[str]) -> dict[str, str]:
         """Describe the open recommendation with the largest saving, by business unit."""
-        if self._inputs.savings is None:
+        if self._inputs.read_savings is None:
             return {}
         by_unit: dict[str, list[WorkloadSaving]] = {}
         for cluster in clusters:
-            for saving in self._inputs.savings(cluster):
+            for saving in self._inputs.read_savings(cluster):
                 by_unit.setdefault(saving.business_unit, []).append(saving)
-        return {unit: _largest_saving(savings) for unit, savings in by_unit.items()}
+        return {unit: _describe_largest_saving(savings) for unit, savings in by_unit.items()}
 
 
-def _largest_saving(savings: Sequence[WorkloadSaving]) -> str:
+def _describe_largest_saving(savings: Sequence[WorkloadSaving]) -> str:
     first = max(savings, key=lambda saving: (saving.monthly_usd, saving.id))
     more = f"; {len(savings) - 1} more with `gpucost recommendations list`" if len(savings) > 1 else ""
-    saves = threshold_money(first.monthly_usd, first.currency)
+    saves = format_threshold(first.monthly_usd, first.currency)
     return f"{first.summary}: {saves} a month ({first.confidence} confidence, {first.id}){more}"
 
 
@@ -158,15 +160,15 @@ def last_period(rule: DigestRule, at: datetime) -> tuple[datetime, datetime]:
     return end - 7 * DAY, end
 
 
-def _workload_of(fact: FactKey) -> tuple[str, str, str, str]:
+def _unit_and_workload(fact: FactKey) -> tuple[str, str, str, str]:
     return fact.business_unit, fact.namespace, fact.workload_kind or "Pod", fact.workload or "(no owner)"
 
 
-def _sums(days: Sequence[DaySummary]) -> FactTable[str]:
+def _costs_by_unit(days: Sequence[DaySummary]) -> FactTable[str]:
     return sum_by(costs for day in days for costs in day.costs.items())
 
 
-def _hours_with_figures(days: Sequence[DaySummary]) -> int:
+def _count_hours_with_figures(days: Sequence[DaySummary]) -> int:
     return sum(1 for day in days for manifest in day.manifests if manifest.status != "incomplete")
 
 

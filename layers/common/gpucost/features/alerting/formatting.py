@@ -4,31 +4,35 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 
 from gpucost.core.amounts import quantize
 
-_WIDE = Context(prec=60, rounding=ROUND_HALF_EVEN)
+_DECIMAL_CONTEXT = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 
-def money(amount: Decimal, currency: str) -> str:
+def format_money(amount: Decimal, currency: str) -> str:
     """Format a rounded amount: `$1,234.50`, or `1,234.50 EUR`."""
-    text = f"{amount.quantize(Decimal('0.01'), context=_WIDE):,}"
+    text = f"{amount.quantize(Decimal('0.01'), context=_DECIMAL_CONTEXT):,}"
     return _with_dollar_sign(text) if currency == "USD" else f"{text} {currency}"
 
 
-def threshold_money(amount: Decimal, currency: str) -> str:
+def format_threshold(amount: Decimal, currency: str) -> str:
     """Format an amount as the settings have it: `$10`, `0.5 EUR`."""
     return f"${amount:f}" if currency == "USD" else f"{amount:f} {currency}"
 
 
-def percent_of(part: Decimal | int, whole: Decimal | int) -> Decimal | None:
+def rounded_percent(part: Decimal | int, whole: Decimal | int) -> Decimal | None:
     """Return a part of a whole in percent, rounded to a tenth; None if the whole is not positive."""
-    return _WIDE.divide(part * 100, whole).quantize(Decimal("0.1"), context=_WIDE) if whole > 0 else None
+    return (
+        _DECIMAL_CONTEXT.divide(part * 100, whole).quantize(Decimal("0.1"), context=_DECIMAL_CONTEXT)
+        if whole > 0
+        else None
+    )
 
 
-def ratio(part: Decimal, whole: Decimal) -> Decimal:
+def quantized_ratio(part: Decimal, whole: Decimal) -> Decimal:
     """Divide at the ledger's resolution; `whole` must not be zero."""
-    return quantize(_WIDE.divide(part, whole))
+    return quantize(_DECIMAL_CONTEXT.divide(part, whole))
 
 
-def for_hours(hours: int) -> str:
+def format_for_hours(hours: int) -> str:
     """Format a rule's duration: `for 3 consecutive hours`."""
     return "for 1 hour" if hours == 1 else f"for {hours} consecutive hours"
 

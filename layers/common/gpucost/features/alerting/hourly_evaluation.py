@@ -5,60 +5,60 @@ from datetime import datetime, timedelta
 
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary
-from gpucost.features.alerting.evaluation import HourFigures, evaluate_rule
-from gpucost.features.alerting.model import Alert, Cursor
-from gpucost.features.alerting.ports import AlertStates, ScopeStates
+from gpucost.features.alerting.model import Alert, EvaluationCursor
+from gpucost.features.alerting.ports import AlertStateStore, ScopeStates
+from gpucost.features.alerting.rule_evaluation import HourFigures, evaluate_rule
 from gpucost.features.alerting.scope_update import ScopeUpdate
-from gpucost.features.alerting.settings import AlertingSettings
+from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
 from gpucost.storage.ports import PublishedHours
 
-CROSS_CLUSTER_SCOPE = "*hours"
+CROSS_CLUSTER_WASTE_SCOPE = "*hours"
 """The scope of waste rules over several clusters. No cluster can have this name."""
-MAX_HOURS_WAITED = 3
+MAX_CLUSTER_WAIT_HOURS = 3
 """For how many hours a sum over clusters waits for the last of them."""
 MIN_VERSIONS_KEPT = 24
 """For how many hours, at least, the cursor keeps versions, to detect restated hours."""
 
 
-class HourlyEvaluation:
+class HourlyRuleEvaluator:
     """Evaluates the rules that need a single published hour: waste, idle workloads and unallocated capacity.
 
     Args:
         ledger: published hours.
-        states: stored alert states.
+        state_store: stored alert states.
     """
 
-    def __init__(self, ledger: PublishedHours, states: AlertStates) -> None:
+    def __init__(self, ledger: PublishedHours, state_store: AlertStateStore) -> None:
         self._ledger = ledger
-        self._states = states
+        self._state_store = state_store
 
-    def evaluate_cluster(self, settings: AlertingSettings, cluster: str, newest: datetime) -> None:
+    def evaluate_cluster(self, settings: SettingsWithAlerts, cluster: str, newest: datetime) -> None:
         """Evaluate all rules of one cluster through an hour.
 
         Raises:
             ConflictError: another writer was first; evaluating again is safe.
         """
-        rules = cluster_rules(settings, cluster)
-        states = self._states.load(cluster)
+        rules = hourly_rules(settings, cluster)
+        states = self._state_store.load(cluster)
         if rules or states.groups:
             self._evaluate_through(settings, states, rules, [cluster], cluster, newest)
 
-    def evaluate_cross_cluster(self, settings: AlertingSettings, newest: datetime) -> None:
+    def evaluate_cross_cluster_waste(self, settings: SettingsWithAlerts, newest: datetime) -> None:
         """Evaluate waste over all clusters of each rule, through the newest hour that all of them have figures for.
 
         Raises:
             ConflictError: another writer was first; evaluating again is safe.
         """
-        rules = cross_cluster_rules(settings)
-        states = self._states.load(CROSS_CLUSTER_SCOPE)
+        rules = cross_cluster_waste_rules(settings)
+        states = self._state_store.load(CROSS_CLUSTER_WASTE_SCOPE)
         if rules or states.groups:
             clusters = [cluster.name for cluster in settings.clusters]
             self._evaluate_through(settings, states, rules, clusters, "", newest)
 
     def _evaluate_through(
         self,
-        settings: AlertingSettings,
+        settings: SettingsWithAlerts,
         states: ScopeStates,
         rules: dict[str, RuleSettings],
         clusters: Sequence[str],
@@ -70,14 +70,14 @@ class HourlyEvaluation:
         start = _first_hour_to_evaluate(states, rules, newest, settings)
         summaries = {name: self._summaries(name, start, newest + HOUR) for name in clusters}
         hours = [start + HOUR * i for i in range((newest - start) // HOUR + 1)]
-        restated = [] if cluster == "" else self._restated(states, update.all_alerts(), cluster, start)
-        self._apply_restated(settings, update, rules, cluster, restated)
+        restated = [] if cluster == "" else self._restated_hours(states, update.all_alerts(), cluster, start)
+        self._apply_restated_hours(settings, update, rules, cluster, restated)
         versions: dict[datetime, int] = dict(states.cursor.versions)
         versions |= {summary.start: summary.manifest.version for summary in restated}
         evaluated_through = states.cursor.evaluated_through
         for hour in hours:
             by_cluster = {name: by_hour[hour] for name, by_hour in summaries.items() if hour in by_hour}
-            if cluster == "" and len(by_cluster) < len(clusters) and hour > newest - MAX_HOURS_WAITED * HOUR:
+            if cluster == "" and len(by_cluster) < len(clusters) and hour > newest - MAX_CLUSTER_WAIT_HOURS * HOUR:
                 break  # the missing cluster may still publish it
             figures_by_clusters: dict[tuple[str, ...], HourFigures] = {}
             for name, rule in rules.items():
@@ -91,22 +91,22 @@ class HourlyEvaluation:
                 for finding in evaluate_rule(
                     rule, settings, figures_by_clusters[selected], update.alerts_of_rule(name)
                 ):
-                    update.apply(name, finding)
+                    update.apply_finding(name, finding)
             if by_cluster:
                 versions[hour] = sum(summary.manifest.version for summary in by_cluster.values())
                 evaluated_through = hour
             elif cluster == "":
                 evaluated_through = hour
         if evaluated_through is not None:
-            update.save(self._states, evaluated_through)
+            update.save(self._state_store, evaluated_through)
             kept_versions = _versions_to_keep(versions, update.all_alerts(), evaluated_through)
-            cursor = Cursor(states.cursor.scope, evaluated_through, kept_versions, states.cursor.version)
+            cursor = EvaluationCursor(states.cursor.scope, evaluated_through, kept_versions, states.cursor.version)
             if cursor != states.cursor:
-                self._states.save_cursor(cursor)
+                self._state_store.save_cursor(cursor)
 
-    def _apply_restated(
+    def _apply_restated_hours(
         self,
-        settings: AlertingSettings,
+        settings: SettingsWithAlerts,
         update: ScopeUpdate,
         rules: dict[str, RuleSettings],
         cluster: str,
@@ -115,7 +115,7 @@ class HourlyEvaluation:
         for hour_figures in (HourFigures(self._ledger, [summary], cluster) for summary in restated):
             for name, rule in rules.items():
                 for finding in evaluate_rule(rule, settings, hour_figures, update.alerts_of_rule(name)):
-                    update.apply_restated(name, finding)
+                    update.apply_restated_finding(name, finding)
 
     def _summaries(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, HourSummary]:
         """Read the hours of a period that have figures."""
@@ -127,7 +127,7 @@ class HourlyEvaluation:
             if summary.totals is not None
         }
 
-    def _restated(
+    def _restated_hours(
         self, states: ScopeStates, alerts: Sequence[Alert], cluster: str, start: datetime
     ) -> list[HourSummary]:
         """Read the evaluated hours that an alert depends on and that have a new version now."""
@@ -148,20 +148,20 @@ class HourlyEvaluation:
         return [summary for hour in sorted(changed) for summary in self._summaries(cluster, hour, hour + HOUR).values()]
 
 
-def cluster_rules(settings: AlertingSettings, cluster: str) -> dict[str, RuleSettings]:
+def hourly_rules(settings: SettingsWithAlerts, cluster: str) -> dict[str, RuleSettings]:
     """Return the rules that are evaluated when an hour of a cluster is published."""
     return {
         name: rule
-        for name, rule in settings.alerts.named_rules().items()
+        for name, rule in settings.alerts.rules_by_name().items()
         if isinstance(rule, WasteRule | IdleWorkloadRule | UnallocatedRule)
         and not (isinstance(rule, WasteRule) and rule.across_clusters)
         and rule.scope.has_cluster(cluster)
     }
 
 
-def cross_cluster_rules(settings: AlertingSettings) -> dict[str, RuleSettings]:
+def cross_cluster_waste_rules(settings: SettingsWithAlerts) -> dict[str, RuleSettings]:
     """Return the rules on the hours of several clusters together."""
-    rules = settings.alerts.named_rules().items()
+    rules = settings.alerts.rules_by_name().items()
     return {name: rule for name, rule in rules if isinstance(rule, WasteRule) and rule.across_clusters}
 
 
@@ -171,12 +171,12 @@ def _clusters_to_sum(
     """Return a rule's clusters; none if one of them has no figures for the hour, or if their currencies differ."""
     selected = tuple(name for name in clusters if rule.scope.has_cluster(name))
     summaries = [by_cluster[name] for name in selected if name in by_cluster]
-    has_one_currency = len({summary.manifest.currency for summary in summaries}) <= 1
-    return selected if len(summaries) == len(selected) and has_one_currency else ()
+    is_single_currency = len({summary.manifest.currency for summary in summaries}) <= 1
+    return selected if len(summaries) == len(selected) and is_single_currency else ()
 
 
 def _first_hour_to_evaluate(
-    states: ScopeStates, rules: Mapping[str, RuleSettings], newest: datetime, settings: AlertingSettings
+    states: ScopeStates, rules: Mapping[str, RuleSettings], newest: datetime, settings: SettingsWithAlerts
 ) -> datetime:
     """Return the oldest hour that may still matter, so that hours of lost or reordered messages are evaluated, too."""
     if states.cursor.evaluated_through is None:

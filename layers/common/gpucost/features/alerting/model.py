@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 RuleKind = Literal[
     "waste", "idle-workload", "unallocated", "budget", "spend-change", "data", "digest", "external", "sample"
 ]
-Phase = Literal["inactive", "pending", "firing"]
+AlertPhase = Literal["inactive", "pending", "firing"]
 Severity = Literal["info", "warning", "critical"]
-EventType = Literal["firing", "resolved", "repeat", "digest"]
+NotificationEvent = Literal["firing", "resolved", "repeat", "digest"]
 
 FLEET_SCOPE = "*"
 """The scope of rules that are evaluated on the schedule, over all clusters. No cluster can have this name."""
@@ -48,7 +48,7 @@ class Notification:
 
     id: str
     """The same for every attempt to deliver it."""
-    event: EventType
+    event: NotificationEvent
     kind: RuleKind
     rule: str
     severity: Severity
@@ -90,10 +90,10 @@ class Evaluation(NamedTuple):
 class EvaluationState(NamedTuple):
     """The state of an alert before the oldest evaluation that is kept."""
 
-    firing: bool = False
-    breach_run: int = 0
+    is_firing: bool = False
+    consecutive_breach_hours: int = 0
     """Consecutive hours in breach."""
-    clear_run: int = 0
+    consecutive_clear_hours: int = 0
     """Consecutive hours without a breach."""
 
 
@@ -106,7 +106,7 @@ class Alert:
 
     rule: str
     subject: Subject
-    phase: Phase
+    phase: AlertPhase
     since: datetime
     """Start of the first hour of the current run of breaches."""
     evaluations: tuple[Evaluation, ...]
@@ -156,7 +156,7 @@ class AlertGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class EvaluationCursor:
     """How far a scope is evaluated, and on which versions of its hours."""
 
     scope: str

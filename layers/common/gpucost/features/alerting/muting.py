@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from zoneinfo import ZoneInfo
 
 from gpucost.features.alerting.model import AlertGroup, Notification, OutboxEntry, Subject
-from gpucost.features.alerting.settings import AlertingSettings, AlertSettings
+from gpucost.features.alerting.settings import AlertSettings, SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import DataRule, RuleSettings
 from gpucost.runtime.observability import logger
 
@@ -22,13 +22,13 @@ class QuietHours:
 
     begin: time
     end: time
-    zone: tzinfo
+    time_zone: tzinfo
     weekends: bool = False
     """Whether all of Saturday and Sunday is quiet, too."""
 
     def contains(self, now: datetime) -> bool:
         """Whether a moment is within the quiet hours."""
-        local = now.astimezone(self.zone)
+        local = now.astimezone(self.time_zone)
         if self.weekends and local.isoweekday() > 5:  # noqa: PLR2004 - Friday
             return True
         time_of_day = local.time().replace(tzinfo=None)
@@ -53,9 +53,9 @@ class Silence:
         """Whether the silence has started and not ended."""
         return self.starts_at <= now < self.ends_at
 
-    def matches(self, rule: str, subject: Subject) -> bool:
+    def matches(self, rule_name: str, subject: Subject) -> bool:
         """Whether the silence applies to an alert."""
-        fields = {"rule": rule, **subject._asdict()}
+        fields = {"rule": rule_name, **subject._asdict()}
         return all(fnmatchcase(fields.get(name, ""), pattern) for name, pattern in self.matchers.items())
 
 
@@ -89,10 +89,10 @@ class Muting:
 
 
 def current_muting(
-    settings: AlertingSettings, silences: Sequence[Silence], groups: Iterable[AlertGroup], now: datetime
+    settings: SettingsWithAlerts, silences: Sequence[Silence], groups: Iterable[AlertGroup], now: datetime
 ) -> Muting:
     """Collect what mutes notifications now, from the settings, the silences and the firing data alerts."""
-    rules = settings.alerts.named_rules()
+    rules = settings.alerts.rules_by_name()
     quiet_hours = {
         name: hours for name, rule in rules.items() if (hours := _quiet_hours(settings.alerts, rule)) is not None
     }

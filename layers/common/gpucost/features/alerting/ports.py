@@ -1,4 +1,4 @@
-"""What alerting needs from other rooms and from its storage, as types."""
+"""What alerting needs from other modules and from its storage, as types."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Protocol
 
 from gpucost.core.amounts import Costs
-from gpucost.features.alerting.model import AlertGroup, Cursor, Notification
-from gpucost.features.alerting.settings import AlertingSettings
+from gpucost.features.alerting.model import AlertGroup, EvaluationCursor, Notification
+from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.storage.ports import PublishedHours, Rollups
 
 
@@ -16,11 +16,11 @@ from gpucost.storage.ports import PublishedHours, Rollups
 class ScopeStates:
     """The stored alert groups of a scope, and how far the scope is evaluated."""
 
-    cursor: Cursor
+    cursor: EvaluationCursor
     groups: tuple[AlertGroup, ...]
 
 
-class AlertStates(Protocol):
+class AlertStateStore(Protocol):
     """Stores alert states: in DynamoDB, or in memory for a replay. Reads are consistent, writes are conditional."""
 
     def load(self, scope: str) -> ScopeStates:
@@ -35,7 +35,7 @@ class AlertStates(Protocol):
         """
         ...
 
-    def save_cursor(self, cursor: Cursor) -> Cursor:
+    def save_cursor(self, cursor: EvaluationCursor) -> EvaluationCursor:
         """Write a cursor if its version is still the stored one, and return it with the next version.
 
         Raises:
@@ -45,10 +45,10 @@ class AlertStates(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class MonthPart:
+class PartialMonthSpend:
     """The amounts spent in some days of a month, or in the month so far, in one cluster."""
 
-    units: Mapping[str, Decimal]
+    spend_by_unit: Mapping[str, Decimal]
     """By business unit."""
     hours_with_data: int
     currency: str
@@ -56,31 +56,31 @@ class MonthPart:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterDayToDate:
+class DayToDateSpend:
     """A day in one cluster from midnight to the end of an hour, as first computed."""
 
-    units: Mapping[str, Costs]
+    costs_by_unit: Mapping[str, Costs]
     """By business unit; only `allocated_usd` and `allocated_gpu_hours` are stored."""
-    price_sources: str
+    pricing_fingerprint: str
     """Fingerprint of the pricing settings in force."""
 
 
 class SpendStore(Protocol):
     """Stores sums that cost too many reads to compute every hour: in DynamoDB, or in memory for a replay."""
 
-    def month_part(self, cluster: str, month: datetime, part: int) -> MonthPart | None:
+    def month_part(self, cluster: str, month: datetime, part: int) -> PartialMonthSpend | None:
         """Read a part of a month as it was last summed."""
         ...
 
-    def put_month_part(self, cluster: str, month: datetime, part: int, sums: MonthPart) -> None:
+    def put_month_part(self, cluster: str, month: datetime, part: int, sums: PartialMonthSpend) -> None:
         """Write a part of a month over the previous sums."""
         ...
 
-    def day_to_date(self, cluster: str, hour: datetime) -> ClusterDayToDate | None:
+    def day_to_date(self, cluster: str, hour: datetime) -> DayToDateSpend | None:
         """Read the day of an hour, up to the end of that hour."""
         ...
 
-    def put_day_to_date(self, cluster: str, hour: datetime, sums: ClusterDayToDate) -> None:
+    def put_day_to_date(self, cluster: str, hour: datetime, sums: DayToDateSpend) -> None:
         """Write a day to date; sums that are already stored are kept."""
         ...
 
@@ -97,11 +97,11 @@ class WorkloadSaving:
     confidence: str
 
 
-WorkloadSavings = Callable[[str], Sequence[WorkloadSaving]]
+ReadSavings = Callable[[str], Sequence[WorkloadSaving]]
 """Returns the savings that are recommended in a cluster."""
-NewestPrice = Callable[[], datetime | None]
-"""Returns when prices were last fetched; None if they never were."""
-DeadLetters = Callable[[], int | None]
+ReadSpotFetchTime = Callable[[], datetime | None]
+"""Returns when spot prices were last fetched; None if they never were."""
+CountDeadLetters = Callable[[], int | None]
 """Returns about how many messages are in the dead-letter queue; None if the count is not available."""
 
 
@@ -111,10 +111,10 @@ class RuleInputs:
 
     ledger: PublishedHours
     rollups: Rollups
-    spend: SpendStore
-    newest_price: NewestPrice
-    dead_letters: DeadLetters
-    savings: WorkloadSavings | None = None
+    spend_store: SpendStore
+    read_spot_fetch_time: ReadSpotFetchTime
+    count_dead_letters: CountDeadLetters
+    read_savings: ReadSavings | None = None
     """Used by digests; None leaves recommendations out."""
 
 
@@ -136,5 +136,5 @@ class Notifier(Protocol):
         ...
 
 
-Notifiers = Callable[[AlertingSettings], Mapping[str, Notifier]]
+MakeNotifiers = Callable[[SettingsWithAlerts], Mapping[str, Notifier]]
 """Returns the notifiers of the receivers in a settings document, by receiver key."""

@@ -10,17 +10,17 @@ from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR
 from gpucost.features.alerting.model import Alert, AlertGroup, Notification, Subject
 from gpucost.features.alerting.muting import Silence
-from gpucost.features.alerting.ports import AlertStates
+from gpucost.features.alerting.ports import AlertStateStore
 from gpucost.features.alerting.service import alert_scopes
-from gpucost.features.alerting.settings import AlertingSettings
+from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
 from gpucost.storage.ports import Clock, SettingsStore
 
-MAX_HISTORY = timedelta(days=100)
-MAX_SILENCE = timedelta(days=365)
+MAX_HISTORY_PERIOD = timedelta(days=100)
+MAX_SILENCE_DURATION = timedelta(days=365)
 MAX_COMMENT_LENGTH = 500
 MATCHER_FIELDS = ("rule", *Subject._fields)
-MAX_ATTEMPTS = 8
+MAX_SAVE_ATTEMPTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class AlertQueries:
 
     Args:
         settings_store: the settings document, for the names of clusters.
-        states: stored alert states.
+        state_store: stored alert states.
         history: recorded notifications.
         silences: stored silences.
         clock: the time now.
@@ -48,14 +48,14 @@ class AlertQueries:
 
     def __init__(
         self,
-        settings_store: SettingsStore[AlertingSettings],
-        states: AlertStates,
+        settings_store: SettingsStore[SettingsWithAlerts],
+        state_store: AlertStateStore,
         history: AlertHistory,
         silences: SilenceStore,
         clock: Clock,
     ) -> None:
         self._settings_store = settings_store
-        self._states = states
+        self._state_store = state_store
         self._history = history
         self._silences = silences
         self._clock = clock
@@ -64,7 +64,7 @@ class AlertQueries:
         """Return the time that decides whether silences are active."""
         return self._clock()
 
-    def active(self) -> list[ListedAlert]:
+    def active_alerts(self) -> list[ListedAlert]:
         """List pending and firing alerts: firing ones first, then the oldest first.
 
         Raises:
@@ -74,7 +74,7 @@ class AlertQueries:
         silences = [silence for silence in self._silences.all() if silence.is_active(now)]
         listed = []
         for scope in self._scopes():
-            for group in self._states.load(scope).groups:
+            for group in self._state_store.load(scope).groups:
                 for alert in group.alerts:
                     silenced_by = tuple(
                         silence.id for silence in silences if silence.matches(alert.rule, alert.subject)
@@ -91,9 +91,9 @@ class AlertQueries:
         """
         if start >= end:
             raise InvalidInputError("start: must be before end")
-        if end - start > MAX_HISTORY:
+        if end - start > MAX_HISTORY_PERIOD:
             raise InvalidInputError(
-                f"start: at most {MAX_HISTORY.days} days before end; ask for a shorter period at a time"
+                f"start: at most {MAX_HISTORY_PERIOD.days} days before end; ask for a shorter period at a time"
             )
         notifications = [
             notification for scope in self._scopes() for notification in self._history.between(scope, start, end)
@@ -118,8 +118,8 @@ class AlertQueries:
             raise InvalidInputError("matchers: required. Pass at least one, for example business_unit=research")
         if not comment.strip():
             raise InvalidInputError("comment: required. Say why the alerts are silenced")
-        if not 0 < hours <= MAX_SILENCE / HOUR:  # also refuses NaN
-            raise InvalidInputError(f"hours: must be more than 0 and at most {MAX_SILENCE // HOUR} (a year)")
+        if not 0 < hours <= MAX_SILENCE_DURATION / HOUR:  # also refuses NaN
+            raise InvalidInputError(f"hours: must be more than 0 and at most {MAX_SILENCE_DURATION // HOUR} (a year)")
         start = (starts_at or self._clock()).replace(microsecond=0)
         content = repr((sorted(matchers.items()), author, comment, start))
         silence = Silence(
@@ -157,20 +157,20 @@ class AlertQueries:
         """
         if not re.fullmatch(r"[0-9a-f]{12}", wanted_id):
             raise InvalidInputError(f"{wanted_id!r}: not the id of an alert; `gpucost alerts list` shows ids")
-        for _ in range(MAX_ATTEMPTS):
-            scope, group, alert = self._find(wanted_id)
+        for _ in range(MAX_SAVE_ATTEMPTS):
+            scope, group, alert = self._find_firing_alert(wanted_id)
             acknowledged = replace(alert, acknowledged_by=author, acknowledged_at=self._clock().replace(microsecond=0))
             others = (other for other in group.alerts if other.key != alert.key)
             try:
-                self._states.save_group(group.with_alerts([acknowledged, *others]))
+                self._state_store.save_group(group.with_alerts([acknowledged, *others]))
             except ConflictError:
                 continue
             return ListedAlert(wanted_id, scope, acknowledged, ())
         raise ConflictError("the alert function kept changing the alert; try again")
 
-    def _find(self, wanted_id: str) -> tuple[str, AlertGroup, Alert]:
+    def _find_firing_alert(self, wanted_id: str) -> tuple[str, AlertGroup, Alert]:
         for scope in self._scopes():
-            for group in self._states.load(scope).groups:
+            for group in self._state_store.load(scope).groups:
                 for alert in group.alerts:
                     if alert.phase == "firing" and alert_id(scope, alert) == wanted_id:
                         return scope, group, alert

@@ -14,13 +14,13 @@ from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.hours import HOUR, floor_day, hours_between
 from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, Manifest, Retention
 from gpucost.core.rollups import FactKey, costs_by_unit, sum_day
-from gpucost.features.alerting.hourly_evaluation import HourlyEvaluation
-from gpucost.features.alerting.model import AlertGroup, Cursor, Notification
-from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart, RuleInputs, ScopeStates
-from gpucost.features.alerting.scheduled_evaluation import ScheduledEvaluation
+from gpucost.features.alerting.hourly_evaluation import HourlyRuleEvaluator
+from gpucost.features.alerting.model import AlertGroup, EvaluationCursor, Notification
+from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend, RuleInputs, ScopeStates
+from gpucost.features.alerting.scheduled_evaluation import ScheduledRuleEvaluator
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
-from gpucost.features.alerting.settings import AlertingSettings
-from gpucost.features.alerting.spend import pricing_fingerprint
+from gpucost.features.alerting.settings import SettingsWithAlerts
+from gpucost.features.alerting.spend_evaluation import pricing_fingerprint
 from gpucost.runtime.messages import ClusterState, Tick
 from gpucost.storage.ports import StoredSettings
 
@@ -28,13 +28,13 @@ MAX_REPLAY_PERIOD = timedelta(days=62)
 
 
 def replay(
-    inputs: RuleInputs, stored: StoredSettings[AlertingSettings], start: datetime, end: datetime
+    inputs: RuleInputs, stored_settings: StoredSettings[SettingsWithAlerts], start: datetime, end: datetime
 ) -> Iterator[Notification]:
     """Yield the notifications that a document's rules would have caused in the hours of `[start, end)`, in order.
 
     Args:
         inputs: what rules read. Price ages and dead letters of the past are not available, and cause no alerts.
-        stored: the document to try.
+        stored_settings: the document to try.
         start: first hour; no alert is pending then.
         end: end of the period.
 
@@ -44,18 +44,18 @@ def replay(
     hours = hours_between(start, end)
     if not hours or end - start > MAX_REPLAY_PERIOD:
         raise InvalidInputError(f"the period must be 1 hour to {MAX_REPLAY_PERIOD.days} days long")
-    settings = stored.settings
+    settings = stored_settings.settings
     rollups = _PastRollups(inputs, start)
     past_inputs = replace(
         inputs,
         rollups=rollups,
-        spend=_InMemorySpend(inputs, settings),
-        newest_price=lambda: start,
-        dead_letters=lambda: None,
+        spend_store=_InMemorySpendStore(inputs, settings),
+        read_spot_fetch_time=lambda: start,
+        count_dead_letters=lambda: None,
     )
-    alert_states = _InMemoryAlertStates()
-    hourly = HourlyEvaluation(inputs.ledger, alert_states)
-    scheduled = ScheduledEvaluation(past_inputs, alert_states)
+    alert_states = _InMemoryAlertStateStore()
+    hourly = HourlyRuleEvaluator(inputs.ledger, alert_states)
+    scheduled = ScheduledRuleEvaluator(past_inputs, alert_states)
     published = {
         cluster.name: {
             manifest.hour
@@ -64,13 +64,13 @@ def replay(
         }
         for cluster in settings.clusters
     }
-    scheduled_settings = settings.model_copy(update={"alerts": _without_price_age(settings)})
+    scheduled_settings = settings.model_copy(update={"alerts": _without_price_age_checks(settings)})
     for hour in hours:
         rollups.until = hour + HOUR
         for cluster, published_hours in published.items():
             if hour in published_hours:
                 hourly.evaluate_cluster(settings, cluster, hour)
-        hourly.evaluate_cross_cluster(settings, hour - HOUR)
+        hourly.evaluate_cross_cluster_waste(settings, hour - HOUR)
         cluster_states = tuple(
             ClusterState(
                 cluster=cluster,
@@ -80,26 +80,26 @@ def replay(
             for cluster, published_hours in published.items()
         )
         tick = Tick(scheduled_time=hour + HOUR, clusters=cluster_states, correlation_id="replay")
-        scheduled.evaluate(replace(stored, settings=scheduled_settings, refused=()), tick)
+        scheduled.evaluate(replace(stored_settings, settings=scheduled_settings, refused=()), tick)
         yield from alert_states.take_notifications()
 
 
-class _InMemoryAlertStates:
-    """Keeps the alert states of one replay; implements `AlertStates`."""
+class _InMemoryAlertStateStore:
+    """Keeps the alert states of one replay; implements `AlertStateStore`."""
 
     def __init__(self) -> None:
-        self._cursors: dict[str, Cursor] = {}
+        self._cursors: dict[str, EvaluationCursor] = {}
         self._groups: dict[tuple[str, str], AlertGroup] = {}
 
     def load(self, scope: str) -> ScopeStates:
         groups = tuple(group for _, group in sorted(self._groups.items()) if group.scope == scope)
-        return ScopeStates(self._cursors.get(scope, Cursor(scope)), groups)
+        return ScopeStates(self._cursors.get(scope, EvaluationCursor(scope)), groups)
 
     def save_group(self, group: AlertGroup) -> AlertGroup:
         self._groups[group.scope, group.owner] = group
         return group
 
-    def save_cursor(self, cursor: Cursor) -> Cursor:
+    def save_cursor(self, cursor: EvaluationCursor) -> EvaluationCursor:
         self._cursors[cursor.scope] = cursor
         return cursor
 
@@ -146,41 +146,41 @@ class _PastRollups:
         return False
 
 
-class _InMemorySpend:
+class _InMemorySpendStore:
     """Keeps the sums of one replay, and sums earlier days from stored hours; implements `SpendStore`."""
 
-    def __init__(self, inputs: RuleInputs, settings: AlertingSettings) -> None:
+    def __init__(self, inputs: RuleInputs, settings: SettingsWithAlerts) -> None:
         self._inputs = inputs
-        self._price_sources = pricing_fingerprint(settings)
-        self._parts: dict[tuple[str, datetime, int], MonthPart] = {}
-        self._days: dict[tuple[str, datetime], ClusterDayToDate | None] = {}
+        self._pricing_fingerprint = pricing_fingerprint(settings)
+        self._parts: dict[tuple[str, datetime, int], PartialMonthSpend] = {}
+        self._days: dict[tuple[str, datetime], DayToDateSpend | None] = {}
 
-    def month_part(self, cluster: str, month: datetime, part: int) -> MonthPart | None:
+    def month_part(self, cluster: str, month: datetime, part: int) -> PartialMonthSpend | None:
         return self._parts.get((cluster, month, part))
 
-    def put_month_part(self, cluster: str, month: datetime, part: int, sums: MonthPart) -> None:
+    def put_month_part(self, cluster: str, month: datetime, part: int, sums: PartialMonthSpend) -> None:
         self._parts[cluster, month, part] = sums
 
-    def day_to_date(self, cluster: str, hour: datetime) -> ClusterDayToDate | None:
+    def day_to_date(self, cluster: str, hour: datetime) -> DayToDateSpend | None:
         """Return the day of an hour, up to the end of that hour; None if one of its hours has no figures."""
         key = cluster, hour
         if key not in self._days:
-            self._days[key] = self._sum(cluster, hour)
+            self._days[key] = self._sum_day_to_date(cluster, hour)
         return self._days[key]
 
-    def put_day_to_date(self, cluster: str, hour: datetime, sums: ClusterDayToDate) -> None:
+    def put_day_to_date(self, cluster: str, hour: datetime, sums: DayToDateSpend) -> None:
         self._days[cluster, hour] = sums
 
-    def _sum(self, cluster: str, hour: datetime) -> ClusterDayToDate | None:
+    def _sum_day_to_date(self, cluster: str, hour: datetime) -> DayToDateSpend | None:
         start = floor_day(hour)
         summaries = self._inputs.ledger.summaries(cluster, start, hour + HOUR)
         if sum(1 for summary in summaries if summary.totals is not None) < (hour + HOUR - start) // HOUR:
             return None
         units = sum_by(costs for summary in summaries for costs in costs_by_unit(summary).items())
-        return ClusterDayToDate(units, self._price_sources)
+        return DayToDateSpend(units, self._pricing_fingerprint)
 
 
-def _without_price_age(settings: AlertingSettings) -> object:
+def _without_price_age_checks(settings: SettingsWithAlerts) -> object:
     rules = tuple(
         rule.model_copy(update={"price_age_hours": None}) if rule.rule == "data" else rule
         for rule in settings.alerts.rules

@@ -13,7 +13,7 @@ from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.report_parameters import Window
 from gpucost.http.responses import json_response, responses
 
-Start = Annotated[
+HistoryStart = Annotated[
     str | None,
     Query(
         description="Start of the history: a UTC time, or a day for its first moment. Pass start and end, or window. "
@@ -21,7 +21,7 @@ Start = Annotated[
         examples=["2026-11-18T00:00:00Z", "2026-11-18"],
     ),
 ]
-End = Annotated[
+HistoryEnd = Annotated[
     str | None,
     Query(
         description="End of the history, exclusive; at most 100 days after start",
@@ -40,14 +40,14 @@ def add_alert_routes(app: APIGatewayHttpResolver, queries: Callable[[], AlertQue
         responses=responses(schemas.AlertsResponse),
     )
     @open_to("bu")
-    def alerts(start: Start = None, end: End = None, window: Window = None) -> Response[str]:
+    def alerts(start: HistoryStart = None, end: HistoryEnd = None, window: Window = None) -> Response[str]:
         """Pending and firing alerts now, and all events of the hours of a period.
 
         Callers who may only see some business units get the alerts of these, without those of clusters and node pools.
         """
         period = parse_period(start, end, window, queries().now(), parse=parse_moment_parameter)
         scope = scope_of_caller(app)
-        active = [listed for listed in queries().active() if scope.covers(listed.alert.subject.business_unit)]
+        active = [listed for listed in queries().active_alerts() if scope.covers(listed.alert.subject.business_unit)]
         history = [
             notification
             for notification in queries().notifications(period.start, period.end)

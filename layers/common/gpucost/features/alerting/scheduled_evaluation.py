@@ -6,68 +6,72 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from gpucost.core.hours import HOUR, floor_hour
-from gpucost.core.metering.implausible_samples import SUSPECT
-from gpucost.features.alerting.amp_alerts import fleet_rules
+from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX
+from gpucost.features.alerting.amp_alerts import fleet_scope_rules
 from gpucost.features.alerting.digests import Digests
-from gpucost.features.alerting.evaluation import firing_policy
-from gpucost.features.alerting.hourly_evaluation import CROSS_CLUSTER_SCOPE, cluster_rules, cross_cluster_rules
+from gpucost.features.alerting.hourly_evaluation import (
+    CROSS_CLUSTER_WASTE_SCOPE,
+    cross_cluster_waste_rules,
+    hourly_rules,
+)
 from gpucost.features.alerting.model import FLEET_SCOPE, AlertGroup, Subject
 from gpucost.features.alerting.muting import Muting, is_repeat_due
-from gpucost.features.alerting.ports import AlertStates, RuleInputs, ScopeStates
+from gpucost.features.alerting.ports import AlertStateStore, RuleInputs, ScopeStates
+from gpucost.features.alerting.rule_evaluation import firing_policy
 from gpucost.features.alerting.scope_update import Finding, ScopeUpdate
-from gpucost.features.alerting.settings import AlertingSettings
+from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import BudgetRule, DataRule, RuleSettings, SpendChangeRule
-from gpucost.features.alerting.spend import SpendEvaluation
+from gpucost.features.alerting.spend_evaluation import SpendRuleEvaluator
 from gpucost.runtime.messages import Tick
 from gpucost.storage.ports import StoredSettings
 
-FETCHED_PRICE_SOURCES = ("spot",)
-RECENT = timedelta(hours=6)
+AGE_CHECKED_PRICE_SOURCES = ("spot",)
+DATA_CHECK_PERIOD = timedelta(hours=6)
 
 
-class ScheduledEvaluation:
+class ScheduledRuleEvaluator:
     """Evaluates the rules that need more than one published hour.
 
     Args:
         inputs: what rules read.
-        states: stored alert states.
+        state_store: stored alert states.
     """
 
-    def __init__(self, inputs: RuleInputs, states: AlertStates) -> None:
+    def __init__(self, inputs: RuleInputs, state_store: AlertStateStore) -> None:
         self._inputs = inputs
-        self._states = states
+        self._state_store = state_store
 
-    def evaluate(self, stored: StoredSettings[AlertingSettings], message: Tick) -> None:
+    def evaluate(self, stored_settings: StoredSettings[SettingsWithAlerts], message: Tick) -> None:
         """Evaluate a tick once; the same or an older tick changes nothing.
 
         Raises:
             ConflictError: another writer was first; evaluating again is safe.
             SourceError: the ledger could not be read.
         """
-        settings, at = stored.settings, floor_hour(message.scheduled_time)
-        states = self._states.load(FLEET_SCOPE)
+        settings, at = stored_settings.settings, floor_hour(message.scheduled_time)
+        states = self._state_store.load(FLEET_SCOPE)
         evaluated_through = states.cursor.evaluated_through
-        rules = fleet_rules(settings)
+        rules = fleet_scope_rules(settings)
         if evaluated_through is not None and at <= evaluated_through:
             return
         if not (settings.alerts.rules or states.groups):
             return
         update = ScopeUpdate(states, settings.alerts, rules)
-        spend = SpendEvaluation(self._inputs, settings, at)
+        spend = SpendRuleEvaluator(self._inputs, settings, at)
         for name, rule in rules.items():
-            for finding in self._findings(name, rule, stored, message, spend, update):
-                update.apply(name, finding)
+            for finding in self._findings(name, rule, stored_settings, message, spend, update):
+                update.apply_finding(name, finding)
         digest_periods: dict[str, dict[str, str]] = {}
         digests = Digests(self._inputs, settings)
-        for name, period, notification in digests.due(rules, at, update.reported_periods):
-            update.notify(notification)
+        for name, period, notification in digests.due_digests(rules, at, update.reported_digest_periods):
+            update.add_notification(notification)
             digest_periods.setdefault(notification.subject.business_unit, {})[name] = period
         spend.save_days_to_date()
-        update.save(self._states, at, digest_periods)
-        self._states.save_cursor(replace(update.cursor, evaluated_through=at))
+        update.save(self._state_store, at, digest_periods)
+        self._state_store.save_cursor(replace(update.cursor, evaluated_through=at))
 
-    def repeat(
-        self, settings: AlertingSettings, states: ScopeStates, at: datetime, muting: Muting
+    def repeat_notifications(
+        self, settings: SettingsWithAlerts, states: ScopeStates, at: datetime, muting: Muting
     ) -> tuple[AlertGroup, ...]:
         """Repeat the notifications of firing alerts whose interval is over, unless they are acknowledged or muted.
 
@@ -78,7 +82,7 @@ class ScheduledEvaluation:
             ConflictError: another writer was first; the next tick repeats.
         """
         scope = states.cursor.scope
-        rules = rules_in_scope(settings, scope)
+        rules = rules_of_alert_scope(settings, scope)
         update = ScopeUpdate(states, settings.alerts, rules)
         for alert in update.all_alerts():
             hours = rules[alert.rule].repeat_hours
@@ -87,30 +91,30 @@ class ScheduledEvaluation:
             if not is_due or alert.acknowledged_by or alert.notification is None:
                 continue
             if not muting.mutes(alert.notification):
-                update.repeat(alert, at)
-        return states.groups if not update.save(self._states) else self._states.load(scope).groups
+                update.repeat_notification(alert, at)
+        return states.groups if not update.save(self._state_store) else self._state_store.load(scope).groups
 
     def _findings(
         self,
-        name: str,
+        rule_name: str,
         rule: RuleSettings,
-        stored: StoredSettings[AlertingSettings],
+        stored_settings: StoredSettings[SettingsWithAlerts],
         message: Tick,
-        spend: SpendEvaluation,
+        spend_evaluator: SpendRuleEvaluator,
         update: ScopeUpdate,
     ) -> Iterator[Finding]:
         if isinstance(rule, BudgetRule):
-            yield from spend.budget_findings(name, rule, update)
+            yield from spend_evaluator.budget_findings(rule_name, rule, update)
         elif isinstance(rule, SpendChangeRule):
-            yield from spend.spend_change_findings(name, rule, update)
+            yield from spend_evaluator.spend_change_findings(rule_name, rule, update)
         elif isinstance(rule, DataRule):
-            yield from self._data_findings(rule, stored, message)
+            yield from self._data_findings(rule, stored_settings, message)
 
     def _data_findings(
-        self, rule: DataRule, stored: StoredSettings[AlertingSettings], message: Tick
+        self, rule: DataRule, stored_settings: StoredSettings[SettingsWithAlerts], message: Tick
     ) -> Iterator[Finding]:
-        at, settings = floor_hour(message.scheduled_time), stored.settings
-        finding = DataFindings(rule, at, settings.pricing.currency)
+        at, settings = floor_hour(message.scheduled_time), stored_settings.settings
+        finding = DataFindingFactory(rule, at, settings.pricing.currency)
         for state in message.clusters:
             if not rule.scope.has_cluster(state.cluster):
                 continue
@@ -128,63 +132,70 @@ class ScheduledEvaluation:
                     {"coverage_percent": None if coverage is None else (coverage * 100).quantize(Decimal("0.1"))},
                 )  # fmt: skip
             if rule.suspect_samples:
-                count, note = self._suspect_samples(state.cluster, at)
+                count, note = self._count_suspect_samples(state.cluster, at)
                 yield finding(
                     state.cluster, "suspect-samples", None if count is None else count > 0,
                     "samples that contradict each other or are impossible",
                     {"notes": None if count is None else Decimal(count)}, note,
                 )  # fmt: skip
         if rule.price_age_hours is not None and any(
-            source in settings.pricing.ordered_sources for source in FETCHED_PRICE_SOURCES
+            source in settings.pricing.ordered_sources for source in AGE_CHECKED_PRICE_SOURCES
         ):
-            newest = self._inputs.newest_price()
+            newest = self._inputs.read_spot_fetch_time()
             age = None if newest is None else Decimal((at - newest) // HOUR)
             yield finding(
                 "", "prices", age is None or age >= rule.price_age_hours,
                 f"newest price ≥ {rule.price_age_hours} hours old", {"age_hours": age},
             )  # fmt: skip
         if rule.dead_letters:
-            count = self._inputs.dead_letters()
+            count = self._inputs.count_dead_letters()
             yield finding(
                 "", "dead-letters", None if count is None else count > 0, "any message in the dead-letter queue",
                 {"count": None if count is None else Decimal(count)},
             )  # fmt: skip
         if rule.invalid_settings:
             yield finding(
-                "", "settings", bool(stored.refused), "settings that cannot be read", {}, " ".join(stored.refused)
+                "",
+                "settings",
+                bool(stored_settings.refused),
+                "settings that cannot be read",
+                {},
+                " ".join(stored_settings.refused),
             )
 
-    def _suspect_samples(self, cluster: str, at: datetime) -> tuple[int | None, str]:
+    def _count_suspect_samples(self, cluster: str, at: datetime) -> tuple[int | None, str]:
         """Count the notes about suspect samples, and return the first of them.
 
         The count covers the hours published since the previous tick, or the newest hour if there are none. It is None
         if nothing was published recently.
         """
         published = [
-            manifest for manifest in self._inputs.ledger.manifests(cluster, at - RECENT, at) if manifest.coverage
+            manifest
+            for manifest in self._inputs.ledger.manifests(cluster, at - DATA_CHECK_PERIOD, at)
+            if manifest.coverage
         ]
         newest = [manifest for manifest in published if manifest.published_at > at - HOUR] or published[-1:]
         if not newest:
             return None, ""
         notes = self._inputs.ledger.notes_of(newest)
-        suspect = [note for hour in sorted(notes) for note in notes[hour] if note.startswith(SUSPECT)]
+        suspect = [note for hour in sorted(notes) for note in notes[hour] if note.startswith(SUSPECT_PREFIX)]
         return len(suspect), suspect[0] if suspect else ""
 
     def _latest_coverage(self, cluster: str, at: datetime) -> Decimal | None:
         """Return the allocation coverage of the newest published hour; None if there is none."""
-        for manifest in reversed(self._inputs.ledger.manifests(cluster, at - RECENT, at)):
+        for manifest in reversed(self._inputs.ledger.manifests(cluster, at - DATA_CHECK_PERIOD, at)):
             if manifest.coverage is not None:
                 return manifest.coverage.allocation
         return None
 
 
-class DataFindings:
+class DataFindingFactory:
     """Makes the findings of a data rule on one tick."""
 
     def __init__(self, rule: DataRule, at: datetime, currency: str) -> None:
         self._at = at
         self._currency = currency
-        self._policy = firing_policy(rule)
+        self._firing_policy = firing_policy(rule)
 
     def __call__(
         self,
@@ -197,13 +208,13 @@ class DataFindings:
     ) -> Finding:
         """Make a finding of a cluster, or of the service if `cluster` is empty."""
         subject = Subject(cluster, detail=detail)
-        return Finding(subject, self._at, is_breach, threshold, figures, self._currency, self._policy, note=note)
+        return Finding(subject, self._at, is_breach, threshold, figures, self._currency, self._firing_policy, note=note)
 
 
-def rules_in_scope(settings: AlertingSettings, scope: str) -> dict[str, RuleSettings]:
+def rules_of_alert_scope(settings: SettingsWithAlerts, scope: str) -> dict[str, RuleSettings]:
     """Return the rules that are evaluated in a scope."""
     rules_by_scope: dict[str, Callable[[], dict[str, RuleSettings]]] = {
-        FLEET_SCOPE: lambda: fleet_rules(settings),
-        CROSS_CLUSTER_SCOPE: lambda: cross_cluster_rules(settings),
+        FLEET_SCOPE: lambda: fleet_scope_rules(settings),
+        CROSS_CLUSTER_WASTE_SCOPE: lambda: cross_cluster_waste_rules(settings),
     }
-    return rules_by_scope.get(scope, lambda: cluster_rules(settings, scope))()
+    return rules_by_scope.get(scope, lambda: hourly_rules(settings, scope))()

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gpucost.core.query.periods import Period
-from gpucost.features.alerting.model import EventType, Notification, RuleKind, Severity, Subject
+from gpucost.features.alerting.model import Notification, NotificationEvent, RuleKind, Severity, Subject
 from gpucost.features.alerting.muting import Silence
 from gpucost.features.alerting.queries import ListedAlert
 from gpucost.http.schemas import Amount, Instant, PeriodResponse, ResponseModel, period_fields
@@ -54,7 +54,7 @@ class AlertEvent(ResponseModel):
     """An event in the history: an alert fired, was repeated or resolved, or a digest was sent."""
 
     id: str
-    event: EventType
+    event: NotificationEvent
     kind: RuleKind
     rule: str
     severity: Severity
@@ -133,7 +133,7 @@ def active_alert(listed: ListedAlert) -> dict[str, Any]:
         "id": listed.id,
         "rule": alert.rule,
         "phase": alert.phase,
-        "subject": _subject(alert.subject),
+        "subject": _alert_subject(alert.subject),
         "since": alert.since,
         "notified_at": alert.notified_at,
         "acknowledged_by": alert.acknowledged_by or None,
@@ -149,7 +149,7 @@ def alert_event(notification: Notification) -> dict[str, Any]:
         "kind": notification.kind,
         "rule": notification.rule,
         "severity": notification.severity,
-        "subject": _subject(notification.subject),
+        "subject": _alert_subject(notification.subject),
         "since": notification.since,
         "hour": notification.hour,
         "threshold": notification.threshold,
@@ -169,5 +169,5 @@ def alert_event(notification: Notification) -> dict[str, Any]:
     }
 
 
-def _subject(subject: Subject) -> dict[str, str | None]:
+def _alert_subject(subject: Subject) -> dict[str, str | None]:
     return {name: field or None for name, field in subject._asdict().items()}

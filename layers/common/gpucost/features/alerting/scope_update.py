@@ -9,13 +9,13 @@ from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.alerting.model import (
     Alert,
     AlertGroup,
-    EventType,
     Notification,
+    NotificationEvent,
     OutboxEntry,
     Subject,
     WastefulWorkload,
 )
-from gpucost.features.alerting.ports import AlertStates, ScopeStates
+from gpucost.features.alerting.ports import AlertStateStore, ScopeStates
 from gpucost.features.alerting.settings import AlertSettings
 from gpucost.features.alerting.settings.rules import RuleSettings
 from gpucost.features.alerting.state_machine import FiringPolicy, Transition, advance, reevaluate
@@ -27,7 +27,7 @@ ReadTopWasters = Callable[[], tuple[WastefulWorkload, ...]]
 MAX_NOTE_LENGTH = 500
 
 
-def no_workloads() -> tuple[WastefulWorkload, ...]:
+def no_top_wasters() -> tuple[WastefulWorkload, ...]:
     """Return no workloads."""
     return ()
 
@@ -42,11 +42,11 @@ class Finding:
     threshold: str
     figures: dict[str, Decimal | None]
     currency: str
-    policy: FiringPolicy
-    read_top_wasters: ReadTopWasters = no_workloads
+    firing_policy: FiringPolicy
+    read_top_wasters: ReadTopWasters = no_top_wasters
     """Reads the workloads with the most waste; called only for a notification, because it costs reads."""
     note: str = ""
-    is_muted: bool = False
+    is_history_only: bool = False
     """Recorded in the history and sent to no one, because an alert of a higher threshold covers it."""
 
 
@@ -75,9 +75,9 @@ class ScopeUpdate:
             if alert.rule in self._rules and self._rules[alert.rule].covers(alert.subject)
         }
 
-    def alerts_of_rule(self, rule: str) -> list[Alert]:
+    def alerts_of_rule(self, rule_name: str) -> list[Alert]:
         """Return a rule's pending and firing alerts."""
-        return [alert for alert in self.all_alerts() if alert.rule == rule]
+        return [alert for alert in self.all_alerts() if alert.rule == rule_name]
 
     def all_alerts(self) -> list[Alert]:
         """Return all pending and firing alerts."""
@@ -89,35 +89,37 @@ class ScopeUpdate:
         hours = (self.cursor.evaluated_through, group.evaluated_through if group else None)
         return max((hour for hour in hours if hour is not None), default=None)
 
-    def apply(self, rule: str, finding: Finding) -> None:
+    def apply_finding(self, rule_name: str, finding: Finding) -> None:
         """Apply a rule's finding of a new hour. An hour that was evaluated before changes nothing."""
         subject, evaluated_through = finding.subject, self.evaluated_through(finding.subject.business_unit)
         if evaluated_through is not None and finding.hour <= evaluated_through:
             return
         transition = advance(
-            self._find_alert(rule, subject),
-            rule,
+            self._find_alert(rule_name, subject),
+            rule_name,
             subject,
             finding.hour,
             finding.is_breach,
-            finding.policy,
+            finding.firing_policy,
             evaluated_through,
         )
-        self._apply_transition(rule, finding, transition)
+        self._apply_transition(rule_name, finding, transition)
 
-    def apply_restated(self, rule: str, finding: Finding) -> None:
+    def apply_restated_finding(self, rule_name: str, finding: Finding) -> None:
         """Apply a rule's finding of a restated hour. Without a stored alert, only the newest hour counts."""
-        alert = self._find_alert(rule, finding.subject)
+        alert = self._find_alert(rule_name, finding.subject)
         if alert is not None:
-            transition = reevaluate(alert, finding.hour, finding.is_breach, finding.policy)
+            transition = reevaluate(alert, finding.hour, finding.is_breach, finding.firing_policy)
         elif finding.hour == self.cursor.evaluated_through:
-            transition = advance(None, rule, finding.subject, finding.hour, finding.is_breach, finding.policy)
+            transition = advance(
+                None, rule_name, finding.subject, finding.hour, finding.is_breach, finding.firing_policy
+            )
         else:
             return
         note = f"the hour {format_timestamp(finding.hour)} was restated"
-        self._apply_transition(rule, replace(finding, note=note), transition)
+        self._apply_transition(rule_name, replace(finding, note=note), transition)
 
-    def discard(self, alert: Alert) -> None:
+    def discard_alert(self, alert: Alert) -> None:
         """Remove an alert without a notification."""
         self._alerts[alert.subject.business_unit].pop(alert.key, None)
 
@@ -125,33 +127,33 @@ class ScopeUpdate:
         """Add an alert that was evaluated elsewhere, by AMP."""
         self._alerts.setdefault(alert.subject.business_unit, {})[alert.key] = alert
 
-    def notify(self, notification: Notification, *, muted: bool = False) -> None:
-        """Add a notification to its owner's outbox; a muted one is only recorded in the history."""
-        self._notifications.setdefault(notification.subject.business_unit, []).append((notification, muted))
+    def add_notification(self, notification: Notification, *, history_only: bool = False) -> None:
+        """Add a notification to its owner's outbox; with `history_only`, it is recorded in the history and not sent."""
+        self._notifications.setdefault(notification.subject.business_unit, []).append((notification, history_only))
 
-    def repeat(self, alert: Alert, at: datetime) -> None:
+    def repeat_notification(self, alert: Alert, at: datetime) -> None:
         """Send the notification of a firing alert again."""
         if alert.notification is None:
             return
         repeat_id = notification_id(alert.rule, alert.subject, at, "repeat")
-        self.notify(replace(alert.notification, id=repeat_id, event="repeat"))
+        self.add_notification(replace(alert.notification, id=repeat_id, event="repeat"))
         self._alerts[alert.subject.business_unit][alert.key] = replace(alert, notified_at=at)
 
-    def reported_periods(self, owner: str) -> dict[str, str]:
+    def reported_digest_periods(self, owner: str) -> dict[str, str]:
         """Return the last period that each digest rule reported to an owner."""
         group = self._stored_groups.get(owner)
         return dict(group.digest_periods) if group else {}
 
     def save(
         self,
-        states: AlertStates,
+        state_store: AlertStateStore,
         evaluated_through: datetime | None = None,
         digest_periods: dict[str, dict[str, str]] | None = None,
     ) -> int:
         """Write every group that changed, with its messages, and return how many groups were written.
 
         Args:
-            states: where to write.
+            state_store: where to write.
             evaluated_through: the newest hour that was evaluated; None: no further hour.
             digest_periods: the periods that were reported now, by owner and rule.
 
@@ -163,8 +165,8 @@ class ScopeUpdate:
             stored = self._stored_groups.get(owner, AlertGroup(self.cursor.scope, owner))
             entries = [
                 entry
-                for notification, muted in self._notifications.get(owner, ())
-                for entry in self._outbox_entries(notification, muted)
+                for notification, history_only in self._notifications.get(owner, ())
+                for entry in self._outbox_entries(notification, history_only)
             ]
             group = replace(stored.with_alerts(self._alerts.get(owner, {}).values()), outbox=(*stored.outbox, *entries))
             if digest_periods and owner in digest_periods:
@@ -172,55 +174,59 @@ class ScopeUpdate:
                 group = replace(group, digest_periods=tuple(sorted(periods.items())))
             if group != stored:
                 hours = [hour for hour in (evaluated_through, stored.evaluated_through) if hour is not None]
-                states.save_group(replace(group, evaluated_through=max(hours, default=None)))
+                state_store.save_group(replace(group, evaluated_through=max(hours, default=None)))
                 saved += 1
         return saved
 
-    def _outbox_entries(self, notification: Notification, muted: bool) -> Iterable[OutboxEntry]:
+    def _outbox_entries(self, notification: Notification, history_only: bool) -> Iterable[OutboxEntry]:
         logger.info("alert changed", notification=notification.id)
         yield OutboxEntry(HISTORY_RECEIVER, notification)
-        if not muted:
+        if not history_only:
             receivers = self._settings.receiver_keys(self._rules[notification.rule])
             yield from (OutboxEntry(receiver, notification) for receiver in receivers)
 
-    def _find_alert(self, rule: str, subject: Subject) -> Alert | None:
-        return self._alerts.get(subject.business_unit, {}).get((rule, subject))
+    def _find_alert(self, rule_name: str, subject: Subject) -> Alert | None:
+        return self._alerts.get(subject.business_unit, {}).get((rule_name, subject))
 
-    def _apply_transition(self, rule: str, finding: Finding, transition: Transition) -> None:
+    def _apply_transition(self, rule_name: str, finding: Finding, transition: Transition) -> None:
         """Store the alert after a transition, and add the notification of its change."""
-        alert, previous = transition.alert, self._find_alert(rule, finding.subject)
+        alert, previous = transition.alert, self._find_alert(rule_name, finding.subject)
         if transition.change is not None:
             run = (alert if transition.change == "firing" else previous) or alert
-            notification = self._notification(rule, finding, transition.change, run.since if run else finding.hour)
+            notification = self._notification(rule_name, finding, transition.change, run.since if run else finding.hour)
             if transition.change == "firing":
                 notification = replace(notification, workloads=finding.read_top_wasters())
-            is_muted = (
-                finding.is_muted if transition.change == "firing" or previous is None else previous.notified_at is None
+            is_history_only = (
+                finding.is_history_only
+                if transition.change == "firing" or previous is None
+                else previous.notified_at is None
             )
-            self.notify(notification, muted=is_muted)
+            self.add_notification(notification, history_only=is_history_only)
             if alert is not None and transition.change == "firing":
                 alert = replace(
                     alert,
-                    notified_at=None if is_muted else finding.hour + HOUR,
-                    notification=None if is_muted else notification,
+                    notified_at=None if is_history_only else finding.hour + HOUR,
+                    notification=None if is_history_only else notification,
                 )
         elif alert is not None and alert.notified_at is not None and alert is not previous and finding.is_breach:
-            latest = self._notification(rule, finding, "firing", alert.since)
+            latest = self._notification(rule_name, finding, "firing", alert.since)
             workloads = alert.notification.workloads if alert.notification else ()
             alert = replace(alert, notification=replace(latest, workloads=workloads))
         alerts = self._alerts.setdefault(finding.subject.business_unit, {})
         if alert is None:
-            alerts.pop((rule, finding.subject), None)
+            alerts.pop((rule_name, finding.subject), None)
         else:
             alerts[alert.key] = alert
 
-    def _notification(self, name: str, finding: Finding, event: EventType, since: datetime) -> Notification:
-        rule = self._rules[name]
+    def _notification(
+        self, rule_name: str, finding: Finding, event: NotificationEvent, since: datetime
+    ) -> Notification:
+        rule = self._rules[rule_name]
         return Notification(
-            id=notification_id(name, finding.subject, finding.hour, event),
+            id=notification_id(rule_name, finding.subject, finding.hour, event),
             event=event,
             kind=rule.kind,
-            rule=name,
+            rule=rule_name,
             severity=rule.effective_severity,
             subject=finding.subject,
             since=since,
@@ -232,7 +238,7 @@ class ScopeUpdate:
         )
 
 
-def notification_id(rule: str, subject: Subject, hour: datetime, event: EventType) -> str:
+def notification_id(rule_name: str, subject: Subject, hour: datetime, event: NotificationEvent) -> str:
     """Return the id of an event, the same for every attempt: `demo/waste/research/2026-11-19T10:00:00Z/firing`."""
     fields = "|".join(field.replace("/", "_") for field in subject[1:] if field)
-    return f"{subject.cluster or '*'}/{rule}/{fields}/{format_timestamp(hour)}/{event}"
+    return f"{subject.cluster or '*'}/{rule_name}/{fields}/{format_timestamp(hour)}/{event}"

@@ -6,22 +6,22 @@ from typing import TypeVar
 
 from gpucost.core.errors import ConflictError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour
-from gpucost.features.alerting.amp_alerts import AmpAlertEvaluation
+from gpucost.features.alerting.amp_alerts import AmpAlertHandler
 from gpucost.features.alerting.delivery import Delivery
-from gpucost.features.alerting.hourly_evaluation import CROSS_CLUSTER_SCOPE, HourlyEvaluation
+from gpucost.features.alerting.hourly_evaluation import CROSS_CLUSTER_WASTE_SCOPE, HourlyRuleEvaluator
 from gpucost.features.alerting.model import FLEET_SCOPE, AlertGroup, Notification
 from gpucost.features.alerting.muting import Muting, current_muting
-from gpucost.features.alerting.ports import AlertStates, Notifier, Notifiers, RuleInputs, ScopeStates
-from gpucost.features.alerting.scheduled_evaluation import ScheduledEvaluation
+from gpucost.features.alerting.ports import AlertStateStore, MakeNotifiers, Notifier, RuleInputs, ScopeStates
+from gpucost.features.alerting.scheduled_evaluation import ScheduledRuleEvaluator
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
-from gpucost.features.alerting.settings import AlertingSettings
+from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
 from gpucost.runtime.messages import ExternalAlerts, HourPublished, Tick
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock, SettingsStore, StoredSettings
 
-MAX_ATTEMPTS = 8
-T = TypeVar("T")
+MAX_EVALUATION_ATTEMPTS = 8
+Result = TypeVar("Result")
 
 
 def _now() -> datetime:
@@ -34,7 +34,7 @@ class AlertService:
     Args:
         settings_store: the settings document.
         inputs: what rules read.
-        states: stored alert states.
+        state_store: stored alert states.
         history: records every notification.
         silences: stored silences.
         notifiers: makes the notifiers of the settings' receivers.
@@ -43,25 +43,25 @@ class AlertService:
 
     def __init__(
         self,
-        settings_store: SettingsStore[AlertingSettings],
+        settings_store: SettingsStore[SettingsWithAlerts],
         inputs: RuleInputs,
-        states: AlertStates,
+        state_store: AlertStateStore,
         history: AlertHistory,
         silences: SilenceStore,
-        notifiers: Notifiers,
+        notifiers: MakeNotifiers,
         clock: Clock = _now,
     ) -> None:
         self._settings_store = settings_store
-        self._states = states
+        self._state_store = state_store
         self._history = history
         self._silences = silences
-        self._notifiers = notifiers
+        self._make_notifiers = notifiers
         self._clock = clock
-        self._hourly = HourlyEvaluation(inputs.ledger, states)
-        self._scheduled = ScheduledEvaluation(inputs, states)
-        self._amp_alerts = AmpAlertEvaluation(states)
+        self._hourly_evaluator = HourlyRuleEvaluator(inputs.ledger, state_store)
+        self._scheduled_evaluator = ScheduledRuleEvaluator(inputs, state_store)
+        self._amp_alert_handler = AmpAlertHandler(state_store)
 
-    def hour_published(self, message: HourPublished) -> None:
+    def handle_hour_published(self, message: HourPublished) -> None:
         """Evaluate all rules of a cluster through an hour, then deliver its outboxes.
 
         Raises:
@@ -73,10 +73,12 @@ class AlertService:
         stored = self._current_settings()
         if stored is None or stored.settings.cluster(message.cluster) is None:
             return
-        _retry_on_conflict(lambda: self._hourly.evaluate_cluster(stored.settings, message.cluster, message.hour))
+        _retry_on_conflict(
+            lambda: self._hourly_evaluator.evaluate_cluster(stored.settings, message.cluster, message.hour)
+        )
         self._deliver_scope(stored.settings, message.cluster)
 
-    def tick(self, message: Tick) -> None:
+    def handle_tick(self, message: Tick) -> None:
         """Evaluate the rules on several clusters and on missing data, repeat notifications, and deliver all outboxes.
 
         Raises:
@@ -87,26 +89,28 @@ class AlertService:
         if stored is None:
             return
         settings, at = stored.settings, floor_hour(message.scheduled_time)
-        _retry_on_conflict(lambda: self._hourly.evaluate_cross_cluster(settings, at - 2 * HOUR))
-        _retry_on_conflict(lambda: self._scheduled.evaluate(stored, message))
-        states_by_scope = {scope: self._states.load(scope) for scope in alert_scopes(settings)}
+        _retry_on_conflict(lambda: self._hourly_evaluator.evaluate_cross_cluster_waste(settings, at - 2 * HOUR))
+        _retry_on_conflict(lambda: self._scheduled_evaluator.evaluate(stored, message))
+        states_by_scope = {scope: self._state_store.load(scope) for scope in alert_scopes(settings)}
         muting = current_muting(settings, self._silences.all(), states_by_scope[FLEET_SCOPE].groups, self._clock())
-        groups = {scope: self._repeat(settings, states, at, muting) for scope, states in states_by_scope.items()}
+        groups = {
+            scope: self._repeat_notifications(settings, states, at, muting) for scope, states in states_by_scope.items()
+        }
         failures = self._deliver(settings, groups, muting)
         failures |= self._resend_firing(settings, groups, muting)
         _raise_failures(failures)
 
-    def _repeat(
-        self, settings: AlertingSettings, states: ScopeStates, at: datetime, muting: Muting
+    def _repeat_notifications(
+        self, settings: SettingsWithAlerts, states: ScopeStates, at: datetime, muting: Muting
     ) -> tuple[AlertGroup, ...]:
         """Return a scope's groups, with repeated notifications in their outboxes."""
         try:
-            return self._scheduled.repeat(settings, states, at, muting)
+            return self._scheduled_evaluator.repeat_notifications(settings, states, at, muting)
         except ConflictError:
             logger.info("another writer changed the alerts: the next tick repeats notifications")
-            return self._states.load(states.cursor.scope).groups
+            return self._state_store.load(states.cursor.scope).groups
 
-    def amp_alerts(self, message: ExternalAlerts) -> None:
+    def handle_amp_alerts(self, message: ExternalAlerts) -> None:
         """Forward alerts of AMP's alerting rules.
 
         Raises:
@@ -116,45 +120,45 @@ class AlertService:
         stored = self._current_settings()
         if stored is None:
             return
-        _retry_on_conflict(lambda: self._amp_alerts.evaluate(stored.settings, message))
+        _retry_on_conflict(lambda: self._amp_alert_handler.handle(stored.settings, message))
         self._deliver_scope(stored.settings, FLEET_SCOPE)
 
-    def _current_settings(self) -> StoredSettings[AlertingSettings] | None:
+    def _current_settings(self) -> StoredSettings[SettingsWithAlerts] | None:
         try:
             return self._settings_store.current()
         except SettingsMissingError:
             logger.info("no settings have been pushed yet: there are no alert rules to evaluate")
             return None
 
-    def _deliver_scope(self, settings: AlertingSettings, scope: str) -> None:
+    def _deliver_scope(self, settings: SettingsWithAlerts, scope: str) -> None:
         now = self._clock()
-        muting = current_muting(settings, self._silences.all(), self._states.load(FLEET_SCOPE).groups, now)
-        _raise_failures(self._deliver(settings, {scope: self._states.load(scope).groups}, muting))
+        muting = current_muting(settings, self._silences.all(), self._state_store.load(FLEET_SCOPE).groups, now)
+        _raise_failures(self._deliver(settings, {scope: self._state_store.load(scope).groups}, muting))
 
     def _deliver(
-        self, settings: AlertingSettings, groups: Mapping[str, tuple[AlertGroup, ...]], muting: Muting
+        self, settings: SettingsWithAlerts, groups: Mapping[str, tuple[AlertGroup, ...]], muting: Muting
     ) -> dict[str, str]:
         """Deliver the outboxes of groups by scope, and return why receivers failed, by receiver."""
         failures: dict[str, str] = {}
-        notifiers = self._notifiers(settings)
+        notifiers = self._make_notifiers(settings)
         for scope, scope_groups in groups.items():
             scope_notifiers: dict[str, Notifier] = {
                 **notifiers,
                 HISTORY_RECEIVER: _HistoryNotifier(self._history, scope),
             }
             for receiver, reason in failures.items():
-                scope_notifiers[receiver] = _FailedNotifier(reason)
-            delivery = Delivery(self._states, scope_notifiers, muting, self._clock)
+                scope_notifiers[receiver] = _FailedReceiverNotifier(reason)
+            delivery = Delivery(self._state_store, scope_notifiers, muting, self._clock)
             delivery.deliver(scope_groups)
             failures |= delivery.failures
         return failures
 
     def _resend_firing(
-        self, settings: AlertingSettings, groups: Mapping[str, tuple[AlertGroup, ...]], muting: Muting
+        self, settings: SettingsWithAlerts, groups: Mapping[str, tuple[AlertGroup, ...]], muting: Muting
     ) -> dict[str, str]:
         """Send firing alerts again to receivers that would resolve them otherwise."""
-        rules, failures = settings.alerts.named_rules(), {}
-        for receiver, notifier in self._notifiers(settings).items():
+        rules, failures = settings.alerts.rules_by_name(), {}
+        for receiver, notifier in self._make_notifiers(settings).items():
             if not notifier.needs_resend:
                 continue
             rule_names = {name for name, rule in rules.items() if receiver in settings.alerts.receiver_keys(rule)}
@@ -191,7 +195,7 @@ class _HistoryNotifier:
         self._history.add(self._scope, notifications)
 
 
-class _FailedNotifier:
+class _FailedReceiverNotifier:
     """Stands in for a receiver that failed a moment ago, so that no time is spent on it again."""
 
     max_batch_size = 1
@@ -204,23 +208,23 @@ class _FailedNotifier:
         raise SourceError(self._reason)
 
 
-def alert_scopes(settings: AlertingSettings) -> list[str]:
+def alert_scopes(settings: SettingsWithAlerts) -> list[str]:
     """Return every scope that may have alert states."""
-    return [FLEET_SCOPE, CROSS_CLUSTER_SCOPE, *(cluster.name for cluster in settings.clusters)]
+    return [FLEET_SCOPE, CROSS_CLUSTER_WASTE_SCOPE, *(cluster.name for cluster in settings.clusters)]
 
 
-def _retry_on_conflict(evaluate: Callable[[], T]) -> T:
+def _retry_on_conflict(evaluate: Callable[[], Result]) -> Result:
     """Evaluate again if another writer was first.
 
     Raises:
         ConflictError: all attempts failed.
     """
-    for _ in range(MAX_ATTEMPTS):
+    for _ in range(MAX_EVALUATION_ATTEMPTS):
         try:
             return evaluate()
         except ConflictError:
             logger.info("another writer changed the alerts: evaluating again")
-    raise ConflictError(f"alert groups changed {MAX_ATTEMPTS} times during the evaluation")
+    raise ConflictError(f"alert groups changed {MAX_EVALUATION_ATTEMPTS} times during the evaluation")
 
 
 def _raise_failures(failures: dict[str, str]) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from gpucost.features.alerting.model import Alert, Evaluation, EvaluationState, Phase, Subject
+from gpucost.features.alerting.model import Alert, AlertPhase, Evaluation, EvaluationState, Subject
 
 AlertChange = Literal["firing", "resolved"]
 
@@ -30,7 +30,7 @@ class FiringPolicy:
     keep_firing_hours: int = 0
 
     @property
-    def window(self) -> int:
+    def evaluations_to_keep(self) -> int:
         """How many evaluations are kept: a run that fires an alert, a run that resolves it, and the hour before."""
         return self.for_hours + max(1, self.keep_firing_hours) + 1
 
@@ -46,7 +46,7 @@ class Transition:
 
 def advance(
     alert: Alert | None,
-    rule: str,
+    rule_name: str,
     subject: Subject,
     hour: datetime,
     is_breach: bool | None,
@@ -57,7 +57,7 @@ def advance(
 
     Args:
         alert: the alert before; None where it is inactive.
-        rule: the rule's name.
+        rule_name: the rule's name.
         subject: the subject of the alert.
         hour: start of the evaluated hour.
         is_breach: whether the hour breaches the rule; None: unknown.
@@ -72,7 +72,7 @@ def advance(
         earlier: tuple[Evaluation, ...] = ()
         if last_clear_hour is not None and last_clear_hour < hour:
             earlier = (Evaluation(last_clear_hour, is_breach=False),)
-        alert = Alert(rule, subject, "inactive", hour, earlier)
+        alert = Alert(rule_name, subject, "inactive", hour, earlier)
     return _transition(alert, (*alert.evaluations, Evaluation(hour, is_breach)), policy)
 
 
@@ -100,11 +100,11 @@ def fold_evaluations(
     return EvaluationState(firing, breach_run, clear_run)
 
 
-def phase_of(state: EvaluationState) -> Phase:
+def phase_of(state: EvaluationState) -> AlertPhase:
     """Return the phase of a state."""
-    if state.firing:
+    if state.is_firing:
         return "firing"
-    return "pending" if state.breach_run else "inactive"
+    return "pending" if state.consecutive_breach_hours else "inactive"
 
 
 def _transition(alert: Alert, evaluations: tuple[Evaluation, ...], policy: FiringPolicy) -> Transition:
@@ -118,7 +118,7 @@ def _transition(alert: Alert, evaluations: tuple[Evaluation, ...], policy: Firin
     if phase == "inactive":
         return Transition(None, change)
     since = alert.since if phase == "firing" and alert.phase == "firing" else _start_of_run(alert, evaluations)
-    excess = max(0, len(evaluations) - policy.window)
+    excess = max(0, len(evaluations) - policy.evaluations_to_keep)
     earlier_state = fold_evaluations(alert.earlier_state, evaluations[:excess], policy)
     next_alert = replace(alert, phase=phase, since=since, evaluations=evaluations[excess:], earlier_state=earlier_state)
     if change == "resolved":  # a restatement left a run that is too short to fire: the alert is pending again

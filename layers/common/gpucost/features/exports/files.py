@@ -10,7 +10,7 @@ from gpucost.core.errors import SourceError
 from gpucost.features.exports.focus import ColumnValue, Row, column_values
 from gpucost.features.exports.focus_columns import COLUMNS, ColumnType
 from gpucost.features.exports.ports import WrittenFiles
-from gpucost.runtime.json_text import FORMULA_STARTS
+from gpucost.runtime.json_text import CSV_FORMULA_STARTS
 
 MEMORY_LIMIT = "1GB"
 """DuckDB's memory limit in a function with 2 GB. DuckDB spills to disk beyond it."""
@@ -22,7 +22,7 @@ _TYPES: dict[ColumnType, str] = {
     "whole": "BIGINT",
     "time": "TIMESTAMP",
 }
-_FORMULA_PATTERN = "".join(rf"\x{{{ord(start):x}}}" for start in FORMULA_STARTS)
+_FORMULA_PATTERN = "".join(rf"\x{{{ord(start):x}}}" for start in CSV_FORMULA_STARTS)
 """A regular expression's character class. Separate comparisons would take DuckDB a third of a second to plan."""
 
 

@@ -6,7 +6,7 @@ from typing import Any, get_args
 from gpucost.core.errors import ConflictError
 from gpucost.features.exports.exported_days import DayStatus, ExportedDay
 from gpucost.storage import keys
-from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text
+from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, integer, key, text
 
 _STATUS: dict[str, DayStatus] = {status[0]: status for status in get_args(DayStatus)}
 
@@ -37,17 +37,17 @@ class DynamoExports:
         """Record an exported day, unless the recorded export has more publications."""
         item = {
             **key(keys.partition(exported.cluster, "exports"), _sort_key(exported.day)),
-            "v": {"N": str(FORMAT)},
+            "v": {"N": str(SCHEMA_VERSION)},
             "s": {"S": exported.status[0]},
             "c": {"N": str(exported.version)},
             "r": {"N": str(exported.rows)},
             "bp": {"N": str(exported.parquet_bytes)},
             "bc": {"N": str(exported.csv_bytes)},
             "cu": {"S": exported.currency},
-            "at": {"N": str(keys.seconds(exported.exported_at))},
+            "at": {"N": str(keys.to_epoch_seconds(exported.exported_at))},
             "f": {"S": exported.fingerprint},
             "n": {"N": str(exported.publications)},
-            "expires_at": {"N": str(keys.seconds(exported.exported_at + self._retention))},
+            "expires_at": {"N": str(keys.to_epoch_seconds(exported.exported_at + self._retention))},
         }
         try:
             self._table.put(item, "attribute_not_exists(pk) OR n <= :n", {":n": item["n"]})
@@ -56,7 +56,7 @@ class DynamoExports:
 
 
 def _read_day(cluster: str, item: Item) -> ExportedDay:
-    check_format(item)
+    check_schema_version(item)
     return ExportedDay(
         cluster=cluster,
         day=datetime.strptime(text(item, "sk"), "%Y-%m-%d").replace(tzinfo=UTC),
@@ -66,7 +66,7 @@ def _read_day(cluster: str, item: Item) -> ExportedDay:
         parquet_bytes=integer(item, "bp"),
         csv_bytes=integer(item, "bc"),
         currency=text(item, "cu"),
-        exported_at=keys.from_seconds(integer(item, "at")),
+        exported_at=keys.from_epoch_seconds(integer(item, "at")),
         fingerprint=text(item, "f"),
         publications=integer(item, "n"),
     )

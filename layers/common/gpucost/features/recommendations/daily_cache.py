@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import floor_day
 from gpucost.core.rollups import DAY
-from gpucost.features.recommendations.history import Wait
+from gpucost.features.recommendations.history import PodWait
 from gpucost.features.recommendations.ports import MemoryReaders, WaitingPodsReaders
 from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
 from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
@@ -23,10 +23,10 @@ RETENTION = 40 * DAY
 """A little longer than the look-back."""
 MAX_ROWS = 30_000
 """Rows of a day that are kept. A look-back of 30 such days takes 270 MB; clusters have fewer GPU pods a day."""
-Day = TypeVar("Day", bound=Sized)
+DayMetrics = TypeVar("DayMetrics", bound=Sized)
 
 
-class DailyCache(Generic[Day]):
+class DailyMetricsCache(Generic[DayMetrics]):
     """Queries the days that are not stored yet.
 
     Args:
@@ -40,9 +40,9 @@ class DailyCache(Generic[Day]):
     def __init__(
         self,
         metric_name: str,
-        reader: Callable[[ClusterSettings, Deadline | None], Callable[[datetime], Day]],
-        load: Callable[[str, datetime, datetime], dict[datetime, Day]],
-        save: Callable[[str, datetime, Day, datetime], None],
+        reader: Callable[[ClusterSettings, Deadline | None], Callable[[datetime], DayMetrics]],
+        load: Callable[[str, datetime, datetime], dict[datetime, DayMetrics]],
+        save: Callable[[str, datetime, DayMetrics, datetime], None],
         *,
         clock: Clock,
     ) -> None:
@@ -54,7 +54,7 @@ class DailyCache(Generic[Day]):
 
     def days(
         self, cluster: ClusterSettings, start: datetime, end: datetime, deadline: Deadline | None = None
-    ) -> dict[datetime, Day]:
+    ) -> dict[datetime, DayMetrics]:
         """The whole UTC days of `[start, end)`, without those that are not available.
 
         Days are queried newest first. The first failure ends it, because older days would most likely fail too. A day
@@ -90,7 +90,7 @@ class DailyCache(Generic[Day]):
 
 def gpu_memory_cache(
     readers: MemoryReaders, store: DynamoGpuMemory, *, clock: Clock
-) -> DailyCache[dict[tuple[str, str], float]]:
+) -> DailyMetricsCache[dict[tuple[str, str], float]]:
     """The cache of GPU memory peaks by pod."""
 
     def peaks(
@@ -98,15 +98,15 @@ def gpu_memory_cache(
     ) -> Callable[[datetime], dict[tuple[str, str], float]]:
         return readers(cluster, deadline).peaks
 
-    return DailyCache("GPU memory", peaks, store.memory, store.put_memory, clock=clock)
+    return DailyMetricsCache("GPU memory", peaks, store.memory, store.put_memory, clock=clock)
 
 
 def waiting_pods_cache(
     readers: WaitingPodsReaders, store: DynamoWaitingPods, *, clock: Clock
-) -> DailyCache[list[Wait]]:
+) -> DailyMetricsCache[list[PodWait]]:
     """The cache of pods that waited for GPUs."""
 
-    def waits(cluster: ClusterSettings, deadline: Deadline | None) -> Callable[[datetime], list[Wait]]:
+    def waits(cluster: ClusterSettings, deadline: Deadline | None) -> Callable[[datetime], list[PodWait]]:
         return readers(cluster, deadline).waits
 
-    return DailyCache("pods waiting for GPUs", waits, store.waits, store.put_waits, clock=clock)
+    return DailyMetricsCache("pods waiting for GPUs", waits, store.waits, store.put_waits, clock=clock)

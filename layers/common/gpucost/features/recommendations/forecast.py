@@ -19,17 +19,17 @@ from math import sqrt
 from typing import Final
 
 WEEK: Final = 168
-LEAST: Final = 2 * WEEK
+MIN_HISTORY_HOURS: Final = 2 * WEEK
 """Hours of history that a forecast needs."""
 _DAY = 24
 _MIN_DATA_SHARE = 0.8
 """Part of the history's hours that must have a cost."""
-_ORIGINS = 4
+_MIN_ERRORS = 4
 """Number of past forecasts that an estimate of errors needs."""
-T_80 = (3.08, 1.89, 1.64, 1.53, 1.48, 1.44, 1.41, 1.40, 1.38, 1.37)
+STUDENT_T_80 = (3.08, 1.89, 1.64, 1.53, 1.48, 1.44, 1.41, 1.40, 1.38, 1.37)
 """Student's t at 80%, two-sided, for 1 to 10 degrees of freedom."""
-T_80_MANY = 1.32
-LEVEL_PERCENT = 80
+STUDENT_T_80_MANY_DEGREES = 1.32
+CONFIDENCE_LEVEL_PERCENT = 80
 """Of the interval."""
 
 
@@ -66,7 +66,7 @@ def forecast(history: Sequence[float | None], first_hour: datetime, hours_ahead:
     Returns:
         None with less than two weeks of history, or if more than a fifth of it is unknown.
     """
-    past = _Past(history, first_hour)
+    past = _CostHistory(history, first_hour)
     interval = past.interval(len(history), hours_ahead)
     if interval is None:
         return None
@@ -76,14 +76,14 @@ def forecast(history: Sequence[float | None], first_hour: datetime, hours_ahead:
 
 def backtest(history: Sequence[float | None], first_hour: datetime, hours_ahead: int) -> Backtest | None:
     """Count how often past intervals contain the actual cost; None if there are none."""
-    return _backtest(_Past(history, first_hour), hours_ahead)
+    return _backtest(_CostHistory(history, first_hour), hours_ahead)
 
 
-def _backtest(past: "_Past", hours_ahead: int) -> Backtest | None:
-    hours = min(hours_ahead, max(0, len(past.history) - 2 * LEAST))
+def _backtest(past: "_CostHistory", hours_ahead: int) -> Backtest | None:
+    hours = min(hours_ahead, max(0, len(past.history) - 2 * MIN_HISTORY_HOURS))
     hours -= hours % _DAY
     evaluated = covered = 0
-    for origin in _origins(len(past.history), LEAST + 2 * _DAY, hours):
+    for origin in _origins(len(past.history), MIN_HISTORY_HOURS + 2 * _DAY, hours):
         actual, interval = past.actual(origin, hours), past.interval(origin, hours)
         if actual is not None and interval is not None:
             evaluated += 1
@@ -91,7 +91,7 @@ def _backtest(past: "_Past", hours_ahead: int) -> Backtest | None:
     return Backtest(hours, evaluated, covered) if evaluated else None
 
 
-class _Past:
+class _CostHistory:
     """A history and the forecasts from its earlier times, each calculated once."""
 
     def __init__(self, history: Sequence[float | None], first_hour: datetime) -> None:
@@ -101,23 +101,23 @@ class _Past:
 
     def actual(self, origin: int, hours_ahead: int) -> float | None:
         """The cost of the hours after an origin; None if too few are known."""
-        return _sum(self.history[origin : origin + hours_ahead])
+        return _extrapolated_sum(self.history[origin : origin + hours_ahead])
 
     def interval(self, origin: int, hours_ahead: int) -> tuple[float, float] | None:
         """The expected sum and the half width of its interval, from the hours before an origin."""
-        expected = expect(self.history[:origin], self._first_hour, hours_ahead)
+        expected = expected_sum(self.history[:origin], self._first_hour, hours_ahead)
         if not expected:
             return None if expected is None else (0.0, 0.0)
-        tested_hours = min(hours_ahead, max(_DAY, origin - LEAST - _ORIGINS * _DAY))
+        tested_hours = min(hours_ahead, max(_DAY, origin - MIN_HISTORY_HOURS - _MIN_ERRORS * _DAY))
         tested_hours -= tested_hours % _DAY if tested_hours > _DAY else 0
-        all_errors = [self._error(at, tested_hours) for at in _origins(origin, LEAST, tested_hours)]
+        all_errors = [self._error(at, tested_hours) for at in _origins(origin, MIN_HISTORY_HOURS, tested_hours)]
         errors = [error for error in all_errors if error is not None]
-        if len(errors) < _ORIGINS:
+        if len(errors) < _MIN_ERRORS:
             return expected, expected  # the interval is as wide as the sum: practically unknown
         spread = sqrt(sum(error**2 for error in errors) / len(errors))
         # Forecasts made a day apart overlap, so they count about twice as much as those that fit without overlap.
         freedom = max(2, round(2 * len(errors) * _DAY / max(tested_hours, _DAY)))
-        student_t = T_80[freedom - 1] if freedom <= len(T_80) else T_80_MANY
+        student_t = STUDENT_T_80[freedom - 1] if freedom <= len(STUDENT_T_80) else STUDENT_T_80_MANY_DEGREES
         return expected, expected * spread * student_t * sqrt(max(1.0, hours_ahead / tested_hours))
 
     def _error(self, origin: int, hours_ahead: int) -> float | None:
@@ -126,20 +126,20 @@ class _Past:
         if key not in self._errors:
             actual, expected = (
                 self.actual(origin, hours_ahead),
-                expect(self.history[:origin], self._first_hour, hours_ahead),
+                expected_sum(self.history[:origin], self._first_hour, hours_ahead),
             )
             self._errors[key] = actual / expected - 1 if actual is not None and expected else None
         return self._errors[key]
 
 
-def expect(history: Sequence[float | None], first_hour: datetime, hours_ahead: int) -> float | None:
+def expected_sum(history: Sequence[float | None], first_hour: datetime, hours_ahead: int) -> float | None:
     """The expected sum of the hours that follow a history."""
     hours_with_cost = sum(cost is not None for cost in history)
-    if len(history) < LEAST or hours_with_cost < _MIN_DATA_SHARE * len(history):
+    if len(history) < MIN_HISTORY_HOURS or hours_with_cost < _MIN_DATA_SHARE * len(history):
         return None
     first = (first_hour.weekday() * _DAY + first_hour.hour) % WEEK
     weeks = [history[max(0, end - WEEK) : end] for end in range(len(history), 0, -WEEK)]
-    levels, shape = _levels(weeks), [[0.0, 0.0] for _ in range(WEEK)]
+    levels, shape = _weekly_levels(weeks), [[0.0, 0.0] for _ in range(WEEK)]
     for number, week in enumerate(weeks):
         level = levels[number]
         if level is None or level <= 0:
@@ -150,7 +150,7 @@ def expect(history: Sequence[float | None], first_hour: datetime, hours_ahead: i
                 slot = shape[(first + begin + offset) % WEEK]
                 slot[0] += cost / level
                 slot[1] += 1
-    level = _level(levels)
+    level = _weighted_level(levels)
     if level is None:
         return None
     by_hour = [_shape_of(shape, hour) for hour in range(WEEK)]
@@ -168,7 +168,7 @@ def _shape_of(shape: Sequence[Sequence[float]], hour: int) -> float:
     return sum(total for total, _ in same_hours) / observations if observations else 1.0
 
 
-def _levels(weeks: Sequence[Sequence[float | None]]) -> list[float | None]:
+def _weekly_levels(weeks: Sequence[Sequence[float | None]]) -> list[float | None]:
     """Mean cost per hour by week, newest first; None for partial weeks and mostly unknown ones."""
     levels: list[float | None] = []
     for week in weeks:
@@ -177,7 +177,7 @@ def _levels(weeks: Sequence[Sequence[float | None]]) -> list[float | None]:
     return levels
 
 
-def _level(levels: Sequence[float | None]) -> float | None:
+def _weighted_level(levels: Sequence[float | None]) -> float | None:
     weighted = [(0.5**age, level) for age, level in enumerate(levels) if level is not None]
     total = sum(weight for weight, _ in weighted)
     return sum(weight * level for weight, level in weighted) / total if total else None
@@ -189,7 +189,7 @@ def _origins(end: int, least: int, hours_ahead: int) -> range:
     return range(last - (last - least) // _DAY * _DAY, last + 1, _DAY) if hours_ahead and last >= least else range(0)
 
 
-def _sum(hours: Sequence[float | None]) -> float | None:
+def _extrapolated_sum(hours: Sequence[float | None]) -> float | None:
     available_costs = [cost for cost in hours if cost is not None]
     return (
         sum(available_costs) * len(hours) / len(available_costs)

@@ -10,9 +10,9 @@ from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.errors import InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR, floor_hour, month_bounds
-from gpucost.features.recommendations.forecast import LEVEL_PERCENT, Backtest, forecast
+from gpucost.features.recommendations.forecast import CONFIDENCE_LEVEL_PERCENT, Backtest, forecast
 from gpucost.features.recommendations.model import round_cents
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 FORECAST_HISTORY = timedelta(days=56)
@@ -110,14 +110,14 @@ class ForecastService:
             None if projection is None else round_cents(cost_so_far + projection.expected),
             None if projection is None else round_cents(cost_so_far + projection.low),
             None if projection is None else round_cents(cost_so_far + projection.high),
-            LEVEL_PERCENT,
+            CONFIDENCE_LEVEL_PERCENT,
             None if projection is None else projection.backtest,
             self._budget_of(business_unit, _MONTHS[period]),
             currency,
         )
 
     def _hours(
-        self, settings: Settings, unit: str, start: datetime, end: datetime
+        self, settings: CoreSettings, unit: str, start: datetime, end: datetime
     ) -> tuple[list[Decimal | None], list[Decimal], str]:
         """The cost of each hour over all clusters; None if a cluster's figures or a price are missing.
 

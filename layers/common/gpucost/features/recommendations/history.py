@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from gpucost.core.amounts import SCALE
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.line_use import LineUse
-from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE
+from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE_LABEL
 from gpucost.core.model import NodeHour
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 
@@ -30,7 +30,7 @@ _COMMITMENT_SOURCES = frozenset({"cur", "rates", "override"})
 _COMMITTED_CAPACITY = frozenset({"reserved", "capacity-block"})
 
 
-class Wait(NamedTuple):
+class PodWait(NamedTuple):
     """How long a pod waited on a UTC day before it was bound to a node."""
 
     namespace: str
@@ -43,12 +43,12 @@ class Wait(NamedTuple):
     """(hour of the day, part of that hour in which the pod waited)."""
 
 
-class Disruption(NamedTuple):
+class KarpenterDisruption(NamedTuple):
     """Karpenter's view of the last week: the maximum of nodes by reason (`underutilized`, `empty`)."""
 
-    eligible: Mapping[str, int]
+    eligible_nodes: Mapping[str, int]
     """Nodes of the whole cluster that it could have removed, by reason."""
-    allowed: Mapping[tuple[str, str], int]
+    allowed_disruptions: Mapping[tuple[str, str], int]
     """Nodes that a pool's disruption budgets allow to remove at once, by (node pool, reason)."""
 
 
@@ -115,15 +115,15 @@ class WorkloadHistory:
     """One workload. Each array has a figure for every hour of the look-back."""
 
     key: WorkloadKey
-    held: "array[float]"
+    held_gpu_hours: "array[float]"
     """Physical GPU-hours that its pods held."""
-    observed: "array[float]"
+    observed_gpu_hours: "array[float]"
     """The GPU-hours with observed utilization."""
-    used: "array[float]"
+    used_gpu_hours: "array[float]"
     """The part of the observed GPU-hours that was used."""
-    usd: "array[float]"
+    cost_usd: "array[float]"
     """Cost of the held GPU-hours."""
-    held_off_spot: "array[float]"
+    non_spot_gpu_hours: "array[float]"
     """Physical GPU-hours held on anything but spot."""
     pod_counts: "array[int]"
     """Pods that held GPUs in the hour, for any time."""
@@ -134,28 +134,28 @@ class WorkloadHistory:
     units_per_pod: int = 0
     gpu_share: float = 1.0
     """Physical GPUs per unit."""
-    unpriced: "array[int]" = field(default_factory=lambda: array("b"))
+    is_unpriced: "array[int]" = field(default_factory=lambda: array("b"))
     """1 for hours in which a part of it has no price. Amounts leave them out."""
     unpriced_gpu_hours: float = 0.0
     spend: SpendByAvoidability = field(default_factory=SpendByAvoidability)
-    memory_peak: float = 0.0
+    memory_peak_bytes: float = 0.0
     """The largest GPU memory that any of its pods used, in bytes, as far as it was observed."""
     interruptible_gpu_hours: float = 0.0
     """GPU-hours of pods with the label `gpucost/interruptible: "true"`."""
     uninterruptible_gpu_hours: float = 0.0
     """GPU-hours of pods with the label `gpucost/interruptible: "false"`."""
-    memory_gpu_hours: float = 0.0
+    memory_observed_gpu_hours: float = 0.0
     """GPU-hours of pods with observed GPU memory on that day."""
-    pools: Counter[PoolKey] = field(default_factory=Counter)
+    gpu_millihours_by_pool: Counter[PoolKey] = field(default_factory=Counter)
     """Thousandths of GPU-hours by pool."""
-    last_held: int = 0
+    last_held_index: int = 0
     """Index of the newest hour in which it held GPUs."""
 
     def max_concurrent_pods(self) -> int:
         """The largest number of pods at one time. `pod_counts` counts a pod and its replacement in one hour as two."""
         if not self.gpus_per_pod:
             return max(self.pod_counts)
-        return max(1, min(max(self.pod_counts), max(round(held / self.gpus_per_pod) for held in self.held)))
+        return max(1, min(max(self.pod_counts), max(round(held / self.gpus_per_pod) for held in self.held_gpu_hours)))
 
 
 @dataclass(slots=True)
@@ -163,19 +163,19 @@ class PoolHistory:
     """One pool of equal nodes. Each array has a figure for every hour of the look-back."""
 
     key: PoolKey
-    nodes: "array[int]"
-    capacity: "array[float]"
+    node_counts: "array[int]"
+    capacity_gpu_hours: "array[float]"
     """Physical GPU-hours."""
     unallocated_gpu_hours: "array[float]"
-    cost: "array[float]"
+    cost_usd: "array[float]"
     """USD of the whole nodes."""
     busy_nodes: "array[int]"
     """Nodes on which a pod held GPUs, for any time."""
-    pods: list[tuple[tuple[float, int], ...]]
+    pod_sizes: list[tuple[tuple[float, int], ...]]
     """By hour: (physical GPUs of a pod, number of such pods), largest first."""
-    unpriced: "array[int]"
+    is_unpriced: "array[int]"
     """1 for hours in which one of its nodes has no price. Amounts leave them out."""
-    billed: "array[int]"
+    is_billed: "array[int]"
     """1 for hours whose price comes from the bill."""
     shows_commitments: "array[int]"
     """1 for hours whose price would show a commitment."""
@@ -208,15 +208,15 @@ class LookBack:
         self.memory_peaks: dict[datetime, Mapping[tuple[str, str], float]] = {}
         """GPU memory peaks in bytes by UTC day and pod (namespace, name). Set them before adding hours."""
         self.currencies: set[str] = set()
-        self.disruption = Disruption({}, {})
+        self.disruption = KarpenterDisruption({}, {})
         self.time_zone: ZoneInfo | None = None
         """The time zone of schedules; None for UTC."""
-        self.waits: dict[datetime, Sequence[Wait]] = {}
+        self.waits: dict[datetime, Sequence[PodWait]] = {}
         """Waits by UTC day, for days with metrics."""
         self.run_hours: dict[str, float] = {}
         """Hours for which pods that had waited then held their GPUs, by uid."""
 
-    def priced_hours(self, unpriced: Sequence[int], first: int = 0) -> list[int]:
+    def priced_hour_indexes(self, unpriced: Sequence[int], first: int = 0) -> list[int]:
         """Indexes of the hours that have figures and are completely priced. All amounts are based on them.
 
         Args:
@@ -229,12 +229,12 @@ class LookBack:
         """The start of the hour with an index."""
         return self.start + HOUR * index
 
-    def add_waits(self, waits: Mapping[datetime, Sequence[Wait]]) -> None:
+    def add_waits(self, waits: Mapping[datetime, Sequence[PodWait]]) -> None:
         """Add the pods that waited. Call it before adding hours, which then show how long each pod ran."""
         self.waits.update(waits)
         self.run_hours.update((wait.uid, 0.0) for day in waits.values() for wait in day)
 
-    def add(self, hour: datetime, lines: Iterable[LineUse], nodes: Iterable[NodeHour], currency: str) -> None:
+    def add_hour(self, hour: datetime, lines: Iterable[LineUse], nodes: Iterable[NodeHour], currency: str) -> None:
         """Add an hour that has figures."""
         index = (hour - self.start) // HOUR
         self.has_figures[index] = 1
@@ -253,12 +253,12 @@ class LookBack:
             self._add_line(index, history, line)
             peak = memory.get((line.namespace, line.pod))
             if peak is not None:
-                history.memory_peak = max(history.memory_peak, peak)
-                history.memory_gpu_hours += line.allocated_gpu_hours
+                history.memory_peak_bytes = max(history.memory_peak_bytes, peak)
+                history.memory_observed_gpu_hours += line.allocated_gpu_hours
             seen_uids = uids.setdefault(history.key, set())
             pool = pool_of.get(line.node)
             if pool is not None:
-                history.pools[pool.key] += round(1000 * line.allocated_gpu_hours)
+                history.gpu_millihours_by_pool[pool.key] += round(1000 * line.allocated_gpu_hours)
                 if line.uid not in seen_uids:
                     held.setdefault(pool.key, Counter())[round(line.units * line.gpu_share, 6)] += 1
             seen_uids.add(line.uid)
@@ -267,7 +267,7 @@ class LookBack:
         for key, pod_uids in uids.items():
             self.workloads[key].pod_counts[index] = len(pod_uids)
         for pool_key, sizes in held.items():
-            self.pools[pool_key].pods[index] = tuple(sorted(sizes.items(), reverse=True))
+            self.pools[pool_key].pod_sizes[index] = tuple(sorted(sizes.items(), reverse=True))
 
     def drop_oldest_workloads(self, limit: int) -> int:
         """Drop a quarter of the workloads, those that ended longest ago, if there are more than `limit`.
@@ -280,7 +280,7 @@ class LookBack:
         """
         if len(self.workloads) <= limit:
             return 0
-        oldest = sorted(self.workloads, key=lambda key: (self.workloads[key].last_held, key))
+        oldest = sorted(self.workloads, key=lambda key: (self.workloads[key].last_held_index, key))
         dropped = oldest[: len(oldest) - limit * 3 // 4]
         for key in dropped:
             del self.workloads[key]
@@ -307,33 +307,33 @@ class LookBack:
                 _zero_per_hour(hours),
                 array("l", bytes(array("l").itemsize * hours)),
                 array("d", [-1.0]) * hours,
-                unpriced=array("b", bytes(hours)),
+                is_unpriced=array("b", bytes(hours)),
             )
         return history
 
     def _add_line(self, index: int, history: WorkloadHistory, line: LineUse) -> None:
         held = line.allocated_gpu_hours
-        history.held[index] += held
-        history.last_held = index
+        history.held_gpu_hours[index] += held
+        history.last_held_index = index
         if line.utilization_source in POD_LEVEL_SOURCES:
-            history.observed[index] += held - line.unmeasured_gpu_hours
-            history.used[index] += line.effective_gpu_hours or 0.0
+            history.observed_gpu_hours[index] += held - line.unmeasured_gpu_hours
+            history.used_gpu_hours[index] += line.effective_gpu_hours or 0.0
             if line.utilization is not None:
                 history.busiest_pod_utilization[index] = max(history.busiest_pod_utilization[index], line.utilization)
         if line.capacity_type != "spot":
-            history.held_off_spot[index] += held
+            history.non_spot_gpu_hours[index] += held
         if line.labels and isinstance(line.labels, Mapping):
-            interruptible_label = line.labels.get(INTERRUPTIBLE, "").lower()
+            interruptible_label = line.labels.get(INTERRUPTIBLE_LABEL, "").lower()
             history.interruptible_gpu_hours += held if interruptible_label == "true" else 0.0
             history.uninterruptible_gpu_hours += held if interruptible_label == "false" else 0.0
         history.gpu_share = line.gpu_share
         if line.units * history.gpu_share > history.gpus_per_pod:
             history.gpus_per_pod, history.units_per_pod = line.units * history.gpu_share, line.units
         if line.allocated_usd is None:
-            history.unpriced[index] = 1
+            history.is_unpriced[index] = 1
             history.unpriced_gpu_hours += held
         else:
-            history.usd[index] += line.allocated_usd
+            history.cost_usd[index] += line.allocated_usd
             history.spend.add(line.allocated_usd, line.capacity_type, line.price_source)
 
     def _add_node(self, index: int, node: NodeHour) -> PoolHistory:
@@ -353,14 +353,14 @@ class LookBack:
                 array("b", bytes(hours)),
                 array("b", bytes(hours)),
             )
-        history.nodes[index] += 1
-        history.capacity[index] += node.capacity.capacity_gpu_hours / SCALE
+        history.node_counts[index] += 1
+        history.capacity_gpu_hours[index] += node.capacity.capacity_gpu_hours / SCALE
         history.unallocated_gpu_hours[index] += node.capacity.unallocated_gpu_hours / SCALE
         cost = node.capacity.node_cost_usd / SCALE
-        history.cost[index] += cost
+        history.cost_usd[index] += cost
         history.spend.add(cost, node.capacity_type, node.price_source)
-        history.unpriced[index] |= not node.price_source
-        history.billed[index] |= node.price_source == "cur"
+        history.is_unpriced[index] |= not node.price_source
+        history.is_billed[index] |= node.price_source == "cur"
         history.shows_commitments[index] |= node.price_source in _COMMITMENT_SOURCES
         return history
 

@@ -29,7 +29,7 @@ _TOLERANCE = 1.05
 """An amount within this factor of the recommended amount counts as reached."""
 
 
-class SubjectHistory(Protocol):
+class SubjectHistories(Protocol):
     """The newest hours of the subjects of recommendations."""
 
     @property
@@ -53,7 +53,7 @@ class SubjectHistory(Protocol):
 def update_recommendations(
     stored: Iterable[Recommendation],
     current: Mapping[str, RecommendationContent],
-    histories: SubjectHistory,
+    histories: SubjectHistories,
     now: datetime,
     findings: Mapping[RecommendationSubject, str] | None = None,
 ) -> list[Recommendation]:
@@ -93,7 +93,7 @@ def update_recommendations(
 def _updated(
     recommendation: Recommendation,
     content: RecommendationContent | None,
-    histories: SubjectHistory,
+    histories: SubjectHistories,
     now: datetime,
     finding: str,
 ) -> Recommendation:
@@ -141,7 +141,7 @@ def _updated(
     )
 
 
-def _applied_at(recommendation: Recommendation, histories: SubjectHistory) -> datetime | None:
+def _applied_at(recommendation: Recommendation, histories: SubjectHistories) -> datetime | None:
     """The first hour since which the recommended amount is reached; None if it is not."""
     change = _find_change(recommendation, histories.hourly_gpus(recommendation.content))
     if change is None:
@@ -202,7 +202,7 @@ def _is_gone(content: RecommendationContent, held: Sequence[float | None] | None
 
 
 def _as_applied(
-    recommendation: Recommendation, applied_at: datetime, histories: SubjectHistory, now: datetime
+    recommendation: Recommendation, applied_at: datetime, histories: SubjectHistories, now: datetime
 ) -> Recommendation:
     updated = recommendation
     if recommendation.state != "applied" or recommendation.applied_at != applied_at:

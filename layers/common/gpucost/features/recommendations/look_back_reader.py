@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from gpucost.core.hours import HOUR
-from gpucost.features.recommendations.history import LookBack, Wait
+from gpucost.features.recommendations.history import LookBack, PodWait
 from gpucost.features.recommendations.node_prices import SpotPrice
 from gpucost.runtime.observability import logger
 from gpucost.storage.ledger import Ledger
@@ -22,7 +22,7 @@ def read_look_back(
     list_prices: Mapping[str, float],
     spot_prices: Mapping[str, SpotPrice],
     memory: Mapping[datetime, Mapping[tuple[str, str], float]],
-    waits: Mapping[datetime, Sequence[Wait]],
+    waits: Mapping[datetime, Sequence[PodWait]],
     length: timedelta = LOOK_BACK,
     max_workloads: int = MAX_WORKLOADS,
 ) -> LookBack:
@@ -50,7 +50,7 @@ def read_look_back(
     for manifest in ledger.manifests(cluster, start, end):
         if manifest.status != "incomplete":
             nodes, _ = ledger.nodes_of(manifest)
-            look_back.add(manifest.hour, ledger.uses_of(manifest), nodes, manifest.currency)
+            look_back.add_hour(manifest.hour, ledger.uses_of(manifest), nodes, manifest.currency)
             dropped += look_back.drop_oldest_workloads(max_workloads)
     if dropped:
         logger.warning("dropped the workloads that ended longest ago", cluster=cluster, workloads=dropped)

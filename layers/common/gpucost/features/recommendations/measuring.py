@@ -38,20 +38,20 @@ class WorkloadMeasures:
     """The measures of one workload over the look-back."""
 
     history: WorkloadHistory
-    first: int
+    first_held_index: int
     """Index of the first hour in which it held GPUs."""
-    hours: int
+    hours_with_figures: int
     """Hours with figures since then."""
     hours_held: int
     """Hours in which it held GPUs."""
     coverage: float
-    mean: float | None
+    mean_utilization: float | None
     """Mean utilization of the observed GPU-hours."""
-    peak: float | None
+    peak_utilization: float | None
     """Mean utilization of the busiest hour."""
-    peak_gpus: float
+    peak_used_gpus: float
     """Physical GPUs used in the busiest hour, with the observed utilization for unobserved parts."""
-    pod_peak: float
+    pod_peak_utilization: float
     """Mean utilization of the busiest pod in its busiest hour; -1 without samples."""
     current_gpus: float
     """Mean physical GPUs held in the newest day, or in the newest week if that day has none; 0 if it has ended."""
@@ -61,13 +61,13 @@ class WorkloadMeasures:
     """Part of the hours with GPUs that are completely priced."""
 
     @property
-    def missing_data(self) -> str:
+    def missing_data_reason(self) -> str:
         """Why there can be no recommendation, as a sentence; empty if the measures suffice."""
         if self.current_gpus <= 0:
             return "holds no GPUs any more"
-        if self.hours < MIN_HOURS:
-            return f"observed for {self.hours} hours; a recommendation needs {MIN_HOURS}"
-        if self.mean is None or self.coverage < MIN_COVERAGE:
+        if self.hours_with_figures < MIN_HOURS:
+            return f"observed for {self.hours_with_figures} hours; a recommendation needs {MIN_HOURS}"
+        if self.mean_utilization is None or self.coverage < MIN_COVERAGE:
             return (
                 f"utilization was observed for {self.coverage:.0%} of its GPU-hours; a recommendation needs "
                 f"{MIN_COVERAGE:.0%}"
@@ -91,30 +91,30 @@ def measure_workload(look_back: LookBack, history: WorkloadHistory, since: int =
     Returns:
         None if it held no GPUs, or if too many hours since its first hour have no figures.
     """
-    positive = first_and_last_positive(history.held[since:])
+    positive = first_and_last_positive(history.held_gpu_hours[since:])
     if positive is None:
         return None
     first = since + positive[0]
     hours_with_figures = sum(look_back.has_figures[first:])
     if hours_with_figures < MIN_DATA_SHARE * (look_back.hours - first):
         return None
-    indexes = [index for index in range(first, look_back.hours) if history.held[index] > 0]
-    total_held = sum(history.held[index] for index in indexes)
-    total_observed = sum(history.observed[index] for index in indexes)
-    total_used = sum(history.used[index] for index in indexes)
+    indexes = [index for index in range(first, look_back.hours) if history.held_gpu_hours[index] > 0]
+    total_held = sum(history.held_gpu_hours[index] for index in indexes)
+    total_observed = sum(history.observed_gpu_hours[index] for index in indexes)
+    total_used = sum(history.used_gpu_hours[index] for index in indexes)
     peak, peak_gpus = None, 0.0
     for index in indexes:
-        observed_gpu_hours = history.observed[index]
-        if observed_gpu_hours > _MIN_OBSERVED_SHARE * history.held[index]:
-            utilization = history.used[index] / observed_gpu_hours
+        observed_gpu_hours = history.observed_gpu_hours[index]
+        if observed_gpu_hours > _MIN_OBSERVED_SHARE * history.held_gpu_hours[index]:
+            utilization = history.used_gpu_hours[index] / observed_gpu_hours
             peak = utilization if peak is None else max(peak, utilization)
-            peak_gpus = max(peak_gpus, utilization * history.held[index])
+            peak_gpus = max(peak_gpus, utilization * history.held_gpu_hours[index])
     current_gpus = 0.0
-    if not _has_ended(look_back, history.held, first):
-        current_gpus = _mean_of_newest(look_back, history.held, first, NEWEST_HOURS) or _mean_of_newest(
-            look_back, history.held, first, _WEEK
+    if not _has_ended(look_back, history.held_gpu_hours, first):
+        current_gpus = _mean_of_newest(look_back, history.held_gpu_hours, first, NEWEST_HOURS) or _mean_of_newest(
+            look_back, history.held_gpu_hours, first, _WEEK
         )
-    priced = look_back.priced_hours(history.unpriced, first)
+    priced = look_back.priced_hour_indexes(history.is_unpriced, first)
     return WorkloadMeasures(
         history,
         first,
@@ -126,8 +126,8 @@ def measure_workload(look_back: LookBack, history: WorkloadHistory, since: int =
         peak_gpus,
         max(history.busiest_pod_utilization[index] for index in indexes),
         current_gpus,
-        sum(history.usd[index] for index in priced) / max(1, len(priced)),
-        1 - sum(history.unpriced[index] for index in indexes) / len(indexes),
+        sum(history.cost_usd[index] for index in priced) / max(1, len(priced)),
+        1 - sum(history.is_unpriced[index] for index in indexes) / len(indexes),
     )
 
 
@@ -167,14 +167,14 @@ def workload_subject(cluster: str, history: WorkloadHistory) -> RecommendationSu
 def workload_evidence(look_back: LookBack, measured: WorkloadMeasures, facts: dict[str, str]) -> Evidence:
     """The evidence of a recommendation for a workload."""
     return Evidence(
-        look_back.hour_at(measured.first),
+        look_back.hour_at(measured.first_held_index),
         look_back.hour_at(look_back.hours - 1),
         measured.hours_held,
-        look_back.hours - measured.first - measured.hours,
+        look_back.hours - measured.first_held_index - measured.hours_with_figures,
         round_ratio(measured.coverage),
-        round_ratio(measured.mean),
-        round_ratio(measured.peak),
-        facts | unpriced_facts(sum(measured.history.unpriced[measured.first :]), measured.hours_held),
+        round_ratio(measured.mean_utilization),
+        round_ratio(measured.peak_utilization),
+        facts | unpriced_facts(sum(measured.history.is_unpriced[measured.first_held_index :]), measured.hours_held),
     )
 
 
@@ -199,12 +199,12 @@ def estimate_saving(
     Args:
         look_back: the look-back.
         first: index of the first hour that counts.
-        freed: returns the USD and GPU-hours that an hour would have saved, by its index.
+        freed_by_hour: returns the USD and GPU-hours that an hour would have saved, by its index.
         cash: the part of the saving that is cash; None if it is not known.
         list_ratio: list price ÷ the rates charged; None if it is not known.
         unpriced: 1 for hours in which a part of the subject has no price. They do not count.
     """
-    indexes = look_back.priced_hours(unpriced, first)
+    indexes = look_back.priced_hour_indexes(unpriced, first)
     hours = [freed_by_hour(index) for index in indexes]
     if not hours:
         return Saving(round_cents(0), round_cents(0), round_cents(0), None, None, round_cents(0))
@@ -238,23 +238,23 @@ def _remaining_share(usd: Mapping[int, float], end: int) -> float:
     return max(0.0, remaining_share) if remaining_share < _SHRUNK_SHARE else 1.0
 
 
-def workload_list_ratio(look_back: LookBack, history: WorkloadHistory) -> float | None:
+def workload_list_price_ratio(look_back: LookBack, history: WorkloadHistory) -> float | None:
     """List price ÷ what was charged for a workload; None if a list price of its instance types is not known.
 
     A GPU costs the node's list price ÷ the node's GPUs, as with the default split policy.
     """
     if history.spend.is_all_at_list_price:
         return 1.0
-    charged_usd = sum(history.usd)
+    charged_usd = sum(history.cost_usd)
     list_usd = 0.0
-    for pool, gpu_hours in history.pools.items():
+    for pool, gpu_hours in history.gpu_millihours_by_pool.items():
         node_hour = look_back.list_prices.get(pool.instance_type)
         pool_history = look_back.pools[pool]
-        nodes = sum(pool_history.nodes)
-        if node_hour is None or not nodes or not sum(pool_history.capacity):
+        nodes = sum(pool_history.node_counts)
+        if node_hour is None or not nodes or not sum(pool_history.capacity_gpu_hours):
             return None
-        list_usd += gpu_hours / 1000 * node_hour * nodes / sum(pool_history.capacity)
-    list_usd *= 1 - history.unpriced_gpu_hours / sum(history.held)
+        list_usd += gpu_hours / 1000 * node_hour * nodes / sum(pool_history.capacity_gpu_hours)
+    list_usd *= 1 - history.unpriced_gpu_hours / sum(history.held_gpu_hours)
     return list_usd / charged_usd if charged_usd and list_usd else None
 
 

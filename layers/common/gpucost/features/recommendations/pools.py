@@ -21,7 +21,7 @@ def pool_subject(look_back: LookBack, pool: PoolHistory, resource: str = "") -> 
 def pool_evidence(look_back: LookBack, pool: PoolHistory, first: int, facts: dict[str, str]) -> Evidence:
     """The evidence of a recommendation for a pool, from the first hour that counts."""
     hours_with_nodes = [
-        index for index in range(first, look_back.hours) if look_back.has_figures[index] and pool.nodes[index]
+        index for index in range(first, look_back.hours) if look_back.has_figures[index] and pool.node_counts[index]
     ]
     return Evidence(
         look_back.hour_at(first),
@@ -31,30 +31,32 @@ def pool_evidence(look_back: LookBack, pool: PoolHistory, first: int, facts: dic
         None,
         None,
         None,
-        facts | unpriced_facts(sum(pool.unpriced[index] for index in hours_with_nodes), len(hours_with_nodes)),
+        facts | unpriced_facts(sum(pool.is_unpriced[index] for index in hours_with_nodes), len(hours_with_nodes)),
     )
 
 
 def has_enough_prices(look_back: LookBack, pool: PoolHistory) -> bool:
     """Whether enough of a pool's hours are completely priced for an estimate of amounts."""
-    hours_with_nodes = [index for index in range(look_back.hours) if look_back.has_figures[index] and pool.nodes[index]]
-    return sum(not pool.unpriced[index] for index in hours_with_nodes) >= max(
+    hours_with_nodes = [
+        index for index in range(look_back.hours) if look_back.has_figures[index] and pool.node_counts[index]
+    ]
+    return sum(not pool.is_unpriced[index] for index in hours_with_nodes) >= max(
         1, MIN_PRICED_SHARE * len(hours_with_nodes)
     )
 
 
 def mean_pool_cost(look_back: LookBack, pool: PoolHistory, first: int) -> float:
     """The mean cost of a pool per hour, over its priced hours."""
-    priced = look_back.priced_hours(pool.unpriced, first)
-    return sum(pool.cost[index] for index in priced) / max(1, len(priced))
+    priced = look_back.priced_hour_indexes(pool.is_unpriced, first)
+    return sum(pool.cost_usd[index] for index in priced) / max(1, len(priced))
 
 
-def node_cost(pool: PoolHistory, index: int) -> float:
+def mean_node_cost(pool: PoolHistory, index: int) -> float:
     """The mean cost of a pool's nodes in an hour; 0 without nodes."""
-    return pool.cost[index] / pool.nodes[index] if pool.nodes[index] else 0.0
+    return pool.cost_usd[index] / pool.node_counts[index] if pool.node_counts[index] else 0.0
 
 
-def newest_hours(look_back: LookBack, first: int) -> list[int]:
+def newest_hour_indexes(look_back: LookBack, first: int) -> list[int]:
     """Indexes of the newest day's hours that have figures."""
     return [
         index
@@ -67,18 +69,22 @@ def gpus_per_node(pool: PoolHistory) -> int:
     """Physical GPUs per node: the maximum over all hours, because nodes that start or stop count only in part."""
     return round(
         max(
-            (gpu_hours / nodes for gpu_hours, nodes in zip(pool.capacity, pool.nodes, strict=True) if nodes),
+            (
+                gpu_hours / nodes
+                for gpu_hours, nodes in zip(pool.capacity_gpu_hours, pool.node_counts, strict=True)
+                if nodes
+            ),
             default=0.0,
         )
     )
 
 
-def pool_list_ratio(look_back: LookBack, pool: PoolHistory) -> float | None:
+def pool_list_price_ratio(look_back: LookBack, pool: PoolHistory) -> float | None:
     """List price ÷ what was charged for a pool's nodes; None if its list price is not known."""
     if pool.spend.is_all_at_list_price:
         return 1.0
     list_price = look_back.list_prices.get(pool.key.instance_type)
-    priced = look_back.priced_hours(pool.unpriced)
-    cost = sum(pool.cost[index] for index in priced)
-    nodes = sum(pool.nodes[index] for index in priced)
+    priced = look_back.priced_hour_indexes(pool.is_unpriced)
+    cost = sum(pool.cost_usd[index] for index in priced)
+    nodes = sum(pool.node_counts[index] for index in priced)
     return None if list_price is None or not cost else list_price * nodes / cost

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
-from gpucost.features.recommendations.history import Disruption, Wait
+from gpucost.features.recommendations.history import KarpenterDisruption, PodWait
 from gpucost.features.recommendations.model import Recommendation, Review
 from gpucost.runtime.deadline import Deadline
 from gpucost.settings import ClusterSettings
@@ -49,7 +49,7 @@ class MemoryReader(Protocol):
 class WaitingPodsReader(Protocol):
     """Reads pods that wait for GPUs from a cluster's Prometheus."""
 
-    def waits(self, day: datetime) -> list[Wait]:
+    def waits(self, day: datetime) -> list[PodWait]:
         """The waits of pods on a UTC day, by name.
 
         Raises:
@@ -61,7 +61,7 @@ class WaitingPodsReader(Protocol):
 class DisruptionReader(Protocol):
     """Reads from a cluster's Prometheus which nodes Karpenter could have removed."""
 
-    def week(self, end: datetime) -> Disruption:
+    def week(self, end: datetime) -> KarpenterDisruption:
         """The maximum of the seven days before a time. Reasons without samples are absent.
 
         Raises:

@@ -10,11 +10,11 @@ from gpucost.core.pricing.prices import Price, PriceSource
 from gpucost.features.recommendations.history import LookBack, PoolKey
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 from gpucost.features.recommendations.pools import gpus_per_node
-from gpucost.settings import Settings
+from gpucost.settings import CoreSettings
 from gpucost.settings.pricing import RateSettings
 from gpucost.storage.price_types import PricesInForce
 
-_FAMILY = re.compile(r"[a-z0-9-]+\.\*")
+_FAMILY_PATTERN = re.compile(r"[a-z0-9-]+\.\*")
 """A pattern of instance types that matches all sizes of one family."""
 
 
@@ -42,7 +42,7 @@ class NodePrices(NamedTuple):
 def node_list_prices(price_book: PriceBookReader) -> dict[str, float]:
     """On-demand prices by instance type in USD per node-hour, without types whose price differs by region."""
     prices_by_type: dict[str, set[float]] = {}
-    for price in _of_nodes(price_book.newest("on-demand")):
+    for price in _node_prices_in_usd(price_book.newest("on-demand")):
         if price.valid_to is None:
             prices_by_type.setdefault(price.applies_to["instance_type"], set()).add(float(price.amount))
     return {name: prices.pop() for name, prices in prices_by_type.items() if len(prices) == 1}
@@ -55,7 +55,7 @@ def node_spot_prices(price_book: PriceBookReader, start: datetime, end: datetime
         SourceError: the price book could not be read.
     """
     zones: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
-    for price in _of_nodes(price_book.in_force(start, end, sources={"spot"}).prices):
+    for price in _node_prices_in_usd(price_book.in_force(start, end, sources={"spot"}).prices):
         since, until = max(price.valid_from or start, start), min(price.valid_to or end, end)
         if price.source == "spot" and since < until:
             facts = price.applies_to
@@ -69,7 +69,7 @@ def node_spot_prices(price_book: PriceBookReader, start: datetime, end: datetime
     return prices_by_type
 
 
-def reserved_prices(settings: Settings, look_back: LookBack, at: datetime) -> dict[str, ReservedPrice]:
+def reserved_prices(settings: CoreSettings, look_back: LookBack, at: datetime) -> dict[str, ReservedPrice]:
     """Prices of reserved capacity by instance type: the first matching rate of the settings.
 
     A rate for a family (`instance_type: "g5.*"`) is that of a Savings Plan, which covers all sizes. Rates for single
@@ -84,7 +84,7 @@ def reserved_prices(settings: Settings, look_back: LookBack, at: datetime) -> di
     for key in sorted(look_back.pools):
         gpus, list_price = gpus_per_node(look_back.pools[key]), look_back.list_prices.get(key.instance_type)
         for rate in settings.pricing.rates:
-            if key.instance_type in prices or not _is_for(rate, look_back.cluster, key, at):
+            if key.instance_type in prices or not _is_reserved_rate_for(rate, look_back.cluster, key, at):
                 continue
             usd = None
             if rate.node_hourly_usd is not None:
@@ -95,13 +95,13 @@ def reserved_prices(settings: Settings, look_back: LookBack, at: datetime) -> di
                 usd = float(rate.percent_of_on_demand) / 100 * list_price
             if usd:
                 pattern = rate.instance_type or ""
-                scope = pattern if _FAMILY.fullmatch(pattern) else key.instance_type
+                scope = pattern if _FAMILY_PATTERN.fullmatch(pattern) else key.instance_type
                 prices[key.instance_type] = ReservedPrice(usd, scope)
     return prices
 
 
-def _is_for(rate: RateSettings, cluster: str, key: PoolKey, at: datetime) -> bool:
-    facts = rate.applies_to()
+def _is_reserved_rate_for(rate: RateSettings, cluster: str, key: PoolKey, at: datetime) -> bool:
+    facts = rate.attribute_patterns()
     is_valid = (rate.since is None or rate.since <= at) and (rate.until is None or at < rate.until)
     return (
         is_valid
@@ -113,7 +113,7 @@ def _is_for(rate: RateSettings, cluster: str, key: PoolKey, at: datetime) -> boo
     )
 
 
-def _of_nodes(prices: Iterable[Price]) -> list[Price]:
+def _node_prices_in_usd(prices: Iterable[Price]) -> list[Price]:
     return [
         price
         for price in prices

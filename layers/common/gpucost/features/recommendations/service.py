@@ -13,8 +13,15 @@ from zoneinfo import ZoneInfo
 
 from gpucost.core.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour
-from gpucost.features.recommendations.daily_cache import DailyCache
-from gpucost.features.recommendations.history import LookBack, PoolHistory, PoolKey, Wait, WorkloadHistory, WorkloadKey
+from gpucost.features.recommendations.daily_cache import DailyMetricsCache
+from gpucost.features.recommendations.history import (
+    LookBack,
+    PodWait,
+    PoolHistory,
+    PoolKey,
+    WorkloadHistory,
+    WorkloadKey,
+)
 from gpucost.features.recommendations.lifecycle import update_recommendations
 from gpucost.features.recommendations.look_back_reader import LOOK_BACK, read_look_back
 from gpucost.features.recommendations.model import RecommendationContent, Review
@@ -28,12 +35,12 @@ from gpucost.features.recommendations.price_lists import (
 )
 from gpucost.features.recommendations.review import review_cluster
 from gpucost.features.recommendations.rules.commitment_coverage import commitment_hours, uncovered_nodes
-from gpucost.features.recommendations.rules.rightsizing import IDLE
+from gpucost.features.recommendations.rules.rightsizing import IDLE_UTILIZATION
 from gpucost.features.recommendations.verification import SubjectHour
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.messages import RecommendationsDue
 from gpucost.runtime.observability import logger
-from gpucost.settings import ClusterSettings, Settings
+from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, SettingsStore
 
@@ -80,8 +87,8 @@ class ReviewService:
         ledger: Ledger,
         store: RecommendationStore,
         prices: PriceBookReader,
-        memory: DailyCache[dict[tuple[str, str], float]],
-        waiting: DailyCache[list[Wait]],
+        memory: DailyMetricsCache[dict[tuple[str, str], float]],
+        waiting: DailyMetricsCache[list[PodWait]],
         disruption: DisruptionReaders,
         *,
         clock: Clock,
@@ -142,7 +149,7 @@ class ReviewService:
 
     def _review(
         self,
-        settings: Settings,
+        settings: CoreSettings,
         cluster: ClusterSettings,
         end: datetime,
         prices: NodePrices,
@@ -192,7 +199,9 @@ class ReviewService:
                 f"hours of the look-back are in {' and '.join(sorted(look_back.currencies))}, which cannot be added up"
             )
             findings = {recommendation.content.subject: reason for recommendation in stored}
-        for recommendation in update_recommendations(stored, contents, _LookBackSubjects(look_back), now, findings):
+        for recommendation in update_recommendations(
+            stored, contents, _LookBackSubjectHistories(look_back), now, findings
+        ):
             self._store.put(recommendation)
             result.changed += 1
         self._store.put_review(review)
@@ -200,7 +209,7 @@ class ReviewService:
 
 
 @dataclass(frozen=True, slots=True)
-class _LookBackSubjects:
+class _LookBackSubjectHistories:
     """The subjects of recommendations in a look-back."""
 
     look_back: LookBack
@@ -212,14 +221,14 @@ class _LookBackSubjects:
     def hourly_gpus(self, content: RecommendationContent) -> list[float | None] | None:
         if content.kind == "commitment":
             return uncovered_nodes(self.look_back, content)
-        held = self._sum_by_hour(content, "held", "nodes")
+        held = self._sum_by_hour(content, "held_gpu_hours", "node_counts")
         if held is None or not any(held) or (not any(held[-_GONE_HOURS:]) and self._is_elsewhere(content)):
             return None
         if content.kind == "off-hours":
             return self._weekly_means(held)
         if content.kind == "spot":
             return (
-                self._without_missing_hours(self._sum_by_hour(content, "held_off_spot", "nodes") or held)
+                self._without_missing_hours(self._sum_by_hour(content, "non_spot_gpu_hours", "node_counts") or held)
                 if any(held[-_DAY:])
                 else None
             )
@@ -230,11 +239,13 @@ class _LookBackSubjects:
         subject, newest_hours = content.subject, range(max(0, self.look_back.hours - _GONE_HOURS), self.look_back.hours)
         return subject.is_workload and any(
             key[1:4] == (subject.namespace, subject.workload_kind, subject.workload)
-            and any(history.held[-_GONE_HOURS:])
+            and any(history.held_gpu_hours[-_GONE_HOURS:])
             and (
                 key.business_unit != subject.business_unit
                 or all(
-                    history.used[index] < IDLE * history.held[index] for index in newest_hours if history.held[index]
+                    history.used_gpu_hours[index] < IDLE_UTILIZATION * history.held_gpu_hours[index]
+                    for index in newest_hours
+                    if history.held_gpu_hours[index]
                 )
             )
             for key, history in self.look_back.workloads.items()
@@ -277,7 +288,7 @@ class _LookBackSubjects:
                     sum(part.held for part in parts),
                     sum(usd) if is_priced else None,
                     sum(part.demand for part in parts),
-                    sum(part.used for part in parts),
+                    sum(part.used_gpu_hours for part in parts),
                 )
                 if has_figures
                 else None
@@ -285,14 +296,21 @@ class _LookBackSubjects:
         return hours
 
     def _workload_hours(self, history: WorkloadHistory) -> list[SubjectHour]:
-        columns = zip(history.held, history.usd, history.unpriced, history.pod_counts, history.used, strict=True)
+        columns = zip(
+            history.held_gpu_hours,
+            history.cost_usd,
+            history.is_unpriced,
+            history.pod_counts,
+            history.used_gpu_hours,
+            strict=True,
+        )
         return [
             SubjectHour(held, None if is_unpriced else usd, pods, used)
             for held, usd, is_unpriced, pods, used in columns
         ]
 
     def _pool_hours(self, history: PoolHistory, *, by_gpus: bool) -> list[SubjectHour]:
-        columns = zip(history.nodes, history.cost, history.unpriced, history.pods, strict=True)
+        columns = zip(history.node_counts, history.cost_usd, history.is_unpriced, history.pod_sizes, strict=True)
         return [
             SubjectHour(
                 nodes, None if is_unpriced else usd, sum((size if by_gpus else 1) * count for size, count in pods), 0.0

@@ -20,13 +20,13 @@ from gpucost.features.recommendations.model import (
     RecommendationKind,
     round_cents,
 )
-from gpucost.features.recommendations.rules.rightsizing import IDLE, SERVICES
+from gpucost.features.recommendations.rules.rightsizing import IDLE_UTILIZATION, SERVICE_KINDS
 
 WEEK: Final = 168
 _DAY = 24
-_PRICE_CHANGES: Final = frozenset[RecommendationKind]({"spot", "commitment"})
+_PRICE_ONLY_KINDS: Final = frozenset[RecommendationKind]({"spot", "commitment"})
 """The same capacity at a lower price."""
-_PODS_MOVE: Final = frozenset[RecommendationKind]({"consolidate", "mig-geometry", "sharing", "mig-slice"})
+_PACKING_KINDS: Final = frozenset[RecommendationKind]({"consolidate", "mig-geometry", "sharing", "mig-slice"})
 """The same pods on fewer GPUs or nodes. Pods that are gone took their part with them."""
 
 
@@ -39,7 +39,7 @@ class SubjectHour(NamedTuple):
     """None if a part of it has no price."""
     demand: float
     """Running pods; for a pool to consolidate: the GPUs that they held."""
-    used: float
+    used_gpu_hours: float
     """Observed effective GPU-hours."""
 
 
@@ -89,7 +89,7 @@ def _saved_usd(content: RecommendationContent, current: SubjectHour, before: Sub
     price = (current.usd or 0.0) / current.held if current.held else price_before
     if content.saving.usd < 0:
         return -max(0.0, current.held - before.held) * price
-    if content.kind in _PRICE_CHANGES:
+    if content.kind in _PRICE_ONLY_KINDS:
         return min(current.held, before.held) * max(0.0, price_before - price)
     return max(0.0, _expected_amount(content, current, before) - current.held) * price
 
@@ -99,9 +99,9 @@ def _expected_amount(content: RecommendationContent, current: SubjectHour, befor
     if content.kind == "idle":  # nothing ran on it
         return before.held
     if content.kind == "off-hours":  # a schedule does not stop hours of work
-        return before.held if before.used < IDLE * before.held else 0.0
+        return before.held if before.used_gpu_hours < IDLE_UTILIZATION * before.held else 0.0
     if not current.held:
         return 0.0
-    if content.kind in _PODS_MOVE or content.subject.workload_kind not in SERVICES:
+    if content.kind in _PACKING_KINDS or content.subject.workload_kind not in SERVICE_KINDS:
         return before.held * min(1.0, current.demand / before.demand) if before.demand else 0.0
     return before.held  # fewer replicas are the change

@@ -34,7 +34,7 @@ class MoveToSlices:
     profile: str
     """MIG profile, such as 3g.20gb. Each GPU becomes one slice."""
 
-    def is_of(self, key: FactKey) -> bool:
+    def includes(self, key: FactKey) -> bool:
         """Whether the GPUs of a fact can be moved."""
         return (
             key.business_unit == self.business_unit
@@ -48,13 +48,13 @@ class MoveToSlices:
 class MoveOutcome:
     """The figures of some days, before and after the move."""
 
-    before: Costs
+    costs_before: Costs
     """The unit's costs."""
-    after: Costs
+    costs_after: Costs
     capacity_before: Capacity
     """The fleet's capacity."""
     capacity_after: Capacity
-    others: Costs
+    other_units_costs: Costs
     """The other units' costs, the same before and after."""
     moved_gpu_hours: int
     slice_utilization: Decimal | None
@@ -69,18 +69,18 @@ class MoveOutcome:
     @property
     def freed_gpu_hours(self) -> Decimal:
         """Physical GPU-hours that become unallocated."""
-        return to_decimal(self.before.allocated_gpu_hours - self.after.allocated_gpu_hours)
+        return to_decimal(self.costs_before.allocated_gpu_hours - self.costs_after.allocated_gpu_hours)
 
     @property
     def freed_usd(self) -> Decimal:
         """Their cost: unallocated at first, saved when their nodes are removed."""
-        return to_decimal(self.before.allocated_usd - self.after.allocated_usd)
+        return to_decimal(self.costs_before.allocated_usd - self.costs_after.allocated_usd)
 
     @property
     def is_conserved(self) -> bool:
         """Whether the parts still add up to the node cost, to the last digit."""
-        return _residual_usd(self.before, self.others, self.capacity_before) == _residual_usd(
-            self.after, self.others, self.capacity_after
+        return _residual_usd(self.costs_before, self.other_units_costs, self.capacity_before) == _residual_usd(
+            self.costs_after, self.other_units_costs, self.capacity_after
         )
 
 
@@ -100,7 +100,7 @@ def calculate_move(move: MoveToSlices, days: Iterable[tuple[Mapping[FactKey, Cos
     for facts, capacity in days:
         day_count += 1
         capacities.append(capacity)
-        movable = {key: costs for key, costs in facts.items() if move.is_of(key)}
+        movable = {key: costs for key, costs in facts.items() if move.includes(key)}
         others += [costs for key, costs in facts.items() if key.business_unit != move.business_unit]
         kept = [costs for key, costs in facts.items() if key.business_unit == move.business_unit and key not in movable]
         held = sum(costs.allocated_gpu_hours for costs in movable.values())
@@ -109,8 +109,8 @@ def calculate_move(move: MoveToSlices, days: Iterable[tuple[Mapping[FactKey, Cos
         after += kept
         models = sorted({key.gpu_model for key in movable})
         for key, costs in movable.items():
-            share, compute = _shares(move, key, models)
-            moved_costs = _moved(costs, moved_share, share)
+            share, compute = _slice_shares(move, key, models)
+            moved_costs = _costs_after_move(costs, moved_share, share)
             after.append(moved_costs)
             freed.append(costs - moved_costs)
             moved_gpu_hours += moved_share * costs.allocated_gpu_hours
@@ -138,7 +138,7 @@ def calculate_move(move: MoveToSlices, days: Iterable[tuple[Mapping[FactKey, Cos
     )
 
 
-def _shares(move: MoveToSlices, key: FactKey, models: Sequence[str]) -> tuple[Fraction, Fraction]:
+def _slice_shares(move: MoveToSlices, key: FactKey, models: Sequence[str]) -> tuple[Fraction, Fraction]:
     """A slice's dominant share of a GPU and its part of the compute slices; `models` are all that the move matches."""
     share = profile_share(move.profile, key.gpu_model)
     gpu = next(
@@ -155,7 +155,7 @@ def _shares(move: MoveToSlices, key: FactKey, models: Sequence[str]) -> tuple[Fr
     return share, Fraction(int(move.profile[0]), gpu.compute_slices)
 
 
-def _moved(costs: Costs, moved_share: Fraction, share: Fraction) -> Costs:
+def _costs_after_move(costs: Costs, moved_share: Fraction, share: Fraction) -> Costs:
     """A fact's costs with a part of it on slices.
 
     Amounts follow GPU-hours at the fact's rate. Each figure is rounded once, and waste is the remainder.

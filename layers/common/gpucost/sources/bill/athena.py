@@ -130,5 +130,5 @@ def bill_reader(cur: CurSettings, clients: AwsClients) -> AthenaBill:
     Raises:
         SourceError: the role cannot be assumed.
     """
-    client = clients.in_role("athena", region=cur.region, role_arn=cur.role_arn, external_id=cur.external_id)
+    client = clients.client_in_role("athena", region=cur.region, role_arn=cur.role_arn, external_id=cur.external_id)
     return AthenaBill(client, cur, clock=lambda: datetime.now(UTC))

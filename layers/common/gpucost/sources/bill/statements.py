@@ -70,11 +70,11 @@ def read_row(row: Sequence[str | None]) -> BillLine:
             end=datetime.fromisoformat(_text(cells, "usage_end")),
             account=_text(cells, "account"),
             region=cells["region"] or "",
-            resource=_text(cells, "resource"),
+            resource_id=_text(cells, "resource"),
             instance_type=cells["instance_type"] or "",
             capacity_type=_text(cells, "capacity_type"),
             operation=cells["operation"] or "",
-            hours=None if cells["hours"] is None else Fraction(_number(cells["hours"])),
+            instance_hours=None if cells["hours"] is None else Fraction(_number(cells["hours"])),
             amount=_number(_text(cells, "amount")),
             currency=_text(cells, "currency"),
             is_final=_text(cells, "is_final") == "1",
@@ -83,7 +83,7 @@ def read_row(row: Sequence[str | None]) -> BillLine:
         raise SourceError(f"the bill has a row that cannot be read ({error}): {row}") from error
     if line.kind == "instance" and line.end - line.start > HOUR:
         raise SourceError(
-            f"the bill's export is not hourly: instance {line.resource} has a line from {line.start} to {line.end}; "
+            f"the bill's export is not hourly: instance {line.resource_id} has a line from {line.start} to {line.end}; "
             "see docs/bill.md for how the export is set up"
         )
     return line

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from gpucost.core.metering.signals import NEURON, signals_by_preference
+from gpucost.core.metering.signals import NEURON_SIGNAL, signals_by_preference
 from gpucost.runtime.deadline import Deadline
-from gpucost.settings import ClusterSettings, Settings
+from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.connection import connect
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
@@ -16,7 +16,7 @@ from gpucost.sources.prometheus.reader import PrometheusReader
 
 def metrics_reader(
     cluster: ClusterSettings,
-    settings: Settings,
+    settings: CoreSettings,
     deadline: Deadline | None = None,
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -38,7 +38,7 @@ def metrics_reader(
         connect(cluster, deadline, budget, secret_value, client),
         Queries(
             cluster.selector,
-            [[*preferred, NEURON], *fallbacks],
+            [[*preferred, NEURON_SIGNAL], *fallbacks],
             trusted_series=TrustedSeries.from_settings(cluster.sources),
         ),
         cluster=cluster.name,

@@ -17,9 +17,9 @@ from requests.auth import AuthBase
 from gpucost.core.errors import MetricsResponseError, MetricsTooLargeError, MetricsUnavailableError
 from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.runtime.bounded_http import (
-    ENCODINGS,
-    ERROR_BODY_LIMIT,
-    FAILURES,
+    ACCEPTED_ENCODING,
+    MAX_ERROR_BODY_BYTES,
+    REQUEST_ERRORS,
     BoundedHttp,
     HttpResponse,
     ResponseTooLargeError,
@@ -153,10 +153,10 @@ class PrometheusClient:
     def retention(self) -> timedelta | None:
         """How long the server keeps samples; None if it does not say, such as AMP."""
         try:
-            response = self._send("GET", "status/runtimeinfo", None, RETENTION_SECONDS, ERROR_BODY_LIMIT)
+            response = self._send("GET", "status/runtimeinfo", None, RETENTION_SECONDS, MAX_ERROR_BODY_BYTES)
             text = from_json(response.body)["data"]["storageRetention"]
             return parse_duration(text.split(" ")[0])
-        except (*FAILURES, *_MALFORMED_ERRORS, ResponseTooLargeError, MetricsUnavailableError):
+        except (*REQUEST_ERRORS, *_MALFORMED_ERRORS, ResponseTooLargeError, MetricsUnavailableError):
             return None
 
     def cancel(self, reason: str) -> None:
@@ -179,7 +179,7 @@ class PrometheusClient:
         for attempt in range(1, ATTEMPTS + 1):
             if self._deadline.has_passed():
                 problem = f"was not queried: the {self._deadline.seconds:.3g} s for all queries are used up"
-                raise MetricsUnavailableError(self._deadline.reason or self._message(problem, form))
+                raise MetricsUnavailableError(self._deadline.cancel_reason or self._message(problem, form))
             outcome = self._attempt(path, form)
             if isinstance(outcome, QueryResponse):
                 return outcome
@@ -194,7 +194,7 @@ class PrometheusClient:
         times = f", {attempt} times" if attempt > 1 else ""
         out_of_time = "" if has_time else ", and the time for all queries is used up"
         # The failure that canceled this query came first, so it is the one to report.
-        reason = self._deadline.reason or self._message(f"{failure.problem}{times}{out_of_time}", form)
+        reason = self._deadline.cancel_reason or self._message(f"{failure.problem}{times}{out_of_time}", form)
         self.cancel(reason)
         raise MetricsUnavailableError(reason)
 
@@ -210,7 +210,7 @@ class PrometheusClient:
                     f"answered {_describe_refusal(response)}", retry_after(response.headers) or 0.0
                 )
             return self._read(response)
-        except FAILURES as error:
+        except REQUEST_ERRORS as error:
             if is_timeout(error):
                 return _RetryableFailure(f"did not answer within {seconds:.3g} s")
             return _RetryableFailure(f"could not be reached ({type(error).__name__})")
@@ -227,7 +227,7 @@ class PrometheusClient:
             f"{self._url}/api/v1/{path}",
             params=self._limits if form else None,
             data={**form, **_OPTIONS} if form else None,
-            headers={"Accept-Encoding": ENCODINGS, "User-Agent": "gpucost"},
+            headers={"Accept-Encoding": ACCEPTED_ENCODING, "User-Agent": "gpucost"},
             auth=self._auth,
         )
         return self._http.send(request.prepare, deadline=Deadline(seconds, within=self._deadline), limit=limit)
@@ -354,7 +354,7 @@ def _is_too_large(response: HttpResponse) -> bool:
         return True
     if response.status != requests.codes.unprocessable_entity:
         return False
-    text = response.text(ERROR_BODY_LIMIT)
+    text = response.text(MAX_ERROR_BODY_BYTES)
     is_over_samples = "too many samples" in text and "threshold" not in text
     return is_over_samples or ("-search.max" in text and QUERY_LENGTH_LIMIT not in text)
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from gpucost.core.metering.observations import Instance
+from gpucost.core.metering.observations import ScrapeTarget
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.queries import COUNTS, SAMPLES, STATISTIC_LABEL
 from gpucost.sources.prometheus.tables import Labels, Rows, instance, number, sample_count
 
 
-def uniform_counts(rows: Mapping[str, Rows]) -> dict[tuple[str, Instance], int]:
+def uniform_counts(rows: Mapping[str, Rows]) -> dict[tuple[str, ScrapeTarget], int]:
     """The number of samples of each series, by signal and exporter, where all series have the same number.
 
     Args:
@@ -17,7 +17,7 @@ def uniform_counts(rows: Mapping[str, Rows]) -> dict[tuple[str, Instance], int]:
     Raises:
         ValueError: a count is not a number.
     """
-    counts: dict[tuple[str, Instance], set[str]] = {}
+    counts: dict[tuple[str, ScrapeTarget], set[str]] = {}
     for name, labels in _counts(rows):
         counts.setdefault((name, instance(labels)), set()).add(labels[SAMPLES])
     return {key: sample_count(number(*distinct)) for key, distinct in counts.items() if len(distinct) == 1}
@@ -29,7 +29,7 @@ def instances_with_uneven_counts(series: Iterable[Series]) -> set[str]:
     Args:
         series: the result of `Queries.devices`.
     """
-    counts: dict[tuple[str, Instance, int], set[str]] = {}
+    counts: dict[tuple[str, ScrapeTarget, int], set[str]] = {}
     uneven: set[str] = set()
     for labels, samples in series:
         if labels.get(STATISTIC_LABEL, "").startswith(COUNTS):

@@ -7,8 +7,8 @@ from decimal import Decimal
 from gpucost.core.intervals import Interval, Scrapes
 from gpucost.core.metering.device_use import NEURON_MODEL
 from gpucost.core.metering.implausible_samples import is_amount
-from gpucost.core.metering.observations import DeviceSeries, Instance
-from gpucost.core.metering.signals import NEURON, Signal
+from gpucost.core.metering.observations import DeviceSeries, ScrapeTarget
+from gpucost.core.metering.signals import NEURON_SIGNAL, Signal
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.device_counts import uniform_counts
 from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL, STATISTIC_LABEL
@@ -26,7 +26,7 @@ class _DeviceSeriesRow:
     signal: Signal
     labels: Labels
     key: DeviceKey
-    instance: Instance
+    instance: ScrapeTarget
     workload: tuple[str, str]
     sample_count: int = 0
     sample_sum: Decimal = Decimal(0)
@@ -88,9 +88,9 @@ class DeviceTable:
         """The signals that have series."""
         return ", ".join(sorted({row.signal.name for row in self._rows}))
 
-    def densest(self) -> dict[Instance, Labels]:
+    def densest(self) -> dict[ScrapeTarget, Labels]:
         """By exporter, the labels of the series with most samples."""
-        densest: dict[Instance, _DeviceSeriesRow] = {}
+        densest: dict[ScrapeTarget, _DeviceSeriesRow] = {}
         for row in self._rows:
             if row.instance not in densest or row.sample_count > densest[row.instance].sample_count:
                 densest[row.instance] = row
@@ -98,7 +98,7 @@ class DeviceTable:
 
     def needing_raw_samples(
         self,
-        scrapes: Mapping[Instance, Scrapes],
+        scrapes: Mapping[ScrapeTarget, Scrapes],
         hour: Interval,
         partial_pods: Container[tuple[str, str]],
         whole_nodes: Container[str] = (),
@@ -111,7 +111,7 @@ class DeviceTable:
         """
         expected = {exporter: len(run.within(hour)) for exporter, run in scrapes.items()}
         keys: set[DeviceKey] = set()
-        exporters: dict[tuple[DeviceKey, str], Instance] = {}
+        exporters: dict[tuple[DeviceKey, str], ScrapeTarget] = {}
         for row in self._rows:
             exporter = row.instance
             if exporters.setdefault((row.key, exporter.split("/", 1)[0]), exporter) != exporter:
@@ -175,7 +175,7 @@ class DeviceTable:
             uuid=uuid,
             mig_instance=mig_instance,
             mig_profile=row.labels.get("GPU_I_PROFILE") or row.labels.get("dra_mig_profile", ""),
-            model=NEURON_MODEL if row.signal == NEURON else row.labels.get("modelName", ""),
+            model=NEURON_MODEL if row.signal == NEURON_SIGNAL else row.labels.get("modelName", ""),
             namespace=namespace,
             pod=pod,
             uid=row.labels.get("pod_uid", "") if pod else "",
@@ -183,9 +183,9 @@ class DeviceTable:
             resource_claim=row.labels.get("dra_claim_name", "") if pod else "",
             instance=row.instance,
             scale=row.signal.scale,
-            rank=self.rank,
+            signal_rank=self.rank,
             sample_count=row.sample_count,
-            total=row.sample_sum,
+            sample_sum=row.sample_sum,
             samples=row.raw_samples,
         )
 

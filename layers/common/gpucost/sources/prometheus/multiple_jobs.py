@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.implausible_samples import MAX_LAG_MS, SUSPECT
+from gpucost.core.metering.implausible_samples import MAX_LAG_MS, SUSPECT_PREFIX
 from gpucost.sources.prometheus.nodes import NodeTable
 from gpucost.sources.prometheus.pods import PodTable
 from gpucost.sources.prometheus.scrapes import HourScrapes
@@ -45,8 +45,8 @@ def _notes(kind: str, reported: Sequence[_ReportedObject], allocation: HourScrap
         if other is not None:
             missing.setdefault((" and ".join(sorted(jobs)), other), []).append(name)
     return [
-        f"{SUSPECT}{len(names)} GPU {kind} ({min(names)} is the first) are reported by job {jobs!r} and not by job "
-        f"{other!r}: name the jobs to trust in the settings, sources.kube_state_metrics of the cluster"
+        f"{SUSPECT_PREFIX}{len(names)} GPU {kind} ({min(names)} is the first) are reported by job {jobs!r} and not by "
+        f"job {other!r}: name the jobs to trust in the settings, sources.kube_state_metrics of the cluster"
         for (jobs, other), names in sorted(missing.items())
     ]
 

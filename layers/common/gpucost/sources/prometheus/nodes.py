@@ -8,14 +8,14 @@ from itertools import combinations
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
 from gpucost.core.metering.implausible_samples import (
-    SUSPECT,
+    SUSPECT_PREFIX,
+    format_sample_value,
     is_count,
     overlap_beyond_lag,
-    short_text,
     sources_contradict,
 )
-from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE, NVIDIA_PREFIX
-from gpucost.core.metering.observations import Instance, NodeObservation, NodeState
+from gpucost.core.metering.kubernetes_labels import INSTANCE_TYPE, NVIDIA_LABEL_PREFIX
+from gpucost.core.metering.observations import NodeObservation, NodeState, ScrapeTarget
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.pod_labels import LabelSpan, contradictory_labels, differing_labels
 from gpucost.sources.prometheus.queries import ALLOCATABLE, CAPACITY, NODE_INFO, NODE_LABELS
@@ -30,10 +30,10 @@ from gpucost.sources.prometheus.tables import (
     object_labels,
 )
 
-CoversHour = Callable[[Mapping[Instance, int]], bool]
-ExpectedSamples = Mapping[Instance, int]
+CoversHour = Callable[[Mapping[ScrapeTarget, int]], bool]
+ExpectedSamples = Mapping[ScrapeTarget, int]
 METRICS = (NODE_INFO, NODE_LABELS, CAPACITY, ALLOCATABLE)
-_GPU_LABELS = (NVIDIA_PREFIX, *INSTANCE_TYPE.exported)
+_GPU_LABELS = (NVIDIA_LABEL_PREFIX, *INSTANCE_TYPE.exported_names)
 """Labels that describe a node's GPUs. Changes of other labels are ignored."""
 _NOT_A_NUMBER = Decimal("NaN")
 _Units = dict[str, Decimal]
@@ -44,7 +44,7 @@ class _ResourceSamples:
     """One resource's units at the hour's end, and the sum of its samples in the window, by target."""
 
     units: Decimal | None = None
-    sums: dict[Instance, Decimal] = field(default_factory=dict)
+    sums: dict[ScrapeTarget, Decimal] = field(default_factory=dict)
 
     def is_constant(self, expected: ExpectedSamples) -> bool:
         """Whether every sample of the hour has the value at its end."""
@@ -60,7 +60,7 @@ class _Node:
     """By provider id."""
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
     """At the hour's start and end."""
-    reported: dict[tuple[str, Instance], dict[str, str]] = field(default_factory=dict)
+    reported: dict[tuple[str, ScrapeTarget], dict[str, str]] = field(default_factory=dict)
     """The same, by the target that reports them."""
     jobs: set[str] = field(default_factory=set)
     """Jobs of the targets that report the node."""
@@ -70,7 +70,7 @@ class _Node:
     """Only of nodes that started, ended or changed within the hour."""
 
     @property
-    def counts(self) -> Mapping[Instance, int]:
+    def counts(self) -> Mapping[ScrapeTarget, int]:
         """Samples of `kube_node_info` by target, if the node had only one provider id."""
         return next(iter(self.info.values())).counts if len(self.info) == 1 else {}
 
@@ -88,12 +88,12 @@ class _Node:
 class _RawSamples:
     """A node's raw samples. Keys hold the sample's time and target."""
 
-    present: dict[str, dict[Instance, set[int]]] = field(default_factory=dict)
+    present: dict[str, dict[ScrapeTarget, set[int]]] = field(default_factory=dict)
     """Times of `kube_node_info`, by provider id and target."""
     labels: list[LabelSpan] = field(default_factory=list)
-    capacity: dict[tuple[int, Instance], _Units] = field(default_factory=dict)
-    allocatable: dict[tuple[int, Instance], _Units] = field(default_factory=dict)
-    unusable: set[tuple[int, Instance]] = field(default_factory=set)
+    capacity: dict[tuple[int, ScrapeTarget], _Units] = field(default_factory=dict)
+    allocatable: dict[tuple[int, ScrapeTarget], _Units] = field(default_factory=dict)
+    unusable: set[tuple[int, ScrapeTarget]] = field(default_factory=set)
     """Scrapes with a value that was left out."""
 
 
@@ -234,7 +234,9 @@ class NodeTable:
         if is_count(value):
             return value
         subject = f"{metric.removeprefix('kube_node_status_')} of node {exported_label(labels, 'node')!r}"
-        self.notes.append(f"{SUSPECT}{subject} is reported as {short_text(value)}; the value is left out")
+        self.notes.append(
+            f"{SUSPECT_PREFIX}{subject} is reported as {format_sample_value(value)}; the value is left out"
+        )
         return None
 
 
@@ -244,7 +246,7 @@ def _from_raw_samples(node: _Node, raw: _RawSamples, notes: list[str]) -> Iterab
     _drop_contradictory_labels(node.name, raw, notes)
     present = _without_simultaneous_instances(node.name, raw.present, notes)
     if not present:  # Prometheus keeps no `kube_node_info`: capacity shows when the node existed
-        times: dict[Instance, set[int]] = {}
+        times: dict[ScrapeTarget, set[int]] = {}
         for time, target in raw.capacity.keys() | raw.unusable:
             times.setdefault(target, set()).add(time)
         present = {"": times}
@@ -273,7 +275,7 @@ def _keep_least_advertised(name: str, raw: _RawSamples) -> str:
     contradiction = ""
     for metric, advertised in (("capacity", raw.capacity), ("allocatable", raw.allocatable)):
         for resource in sorted({resource for units in advertised.values() for resource in units}):
-            by_instance: dict[Instance, dict[int, Decimal]] = {}
+            by_instance: dict[ScrapeTarget, dict[int, Decimal]] = {}
             for (time, target), units in advertised.items():
                 if resource in units:
                     by_instance.setdefault(target, {})[time] = units[resource]
@@ -297,14 +299,14 @@ def _drop_contradictory_labels(name: str, raw: _RawSamples, notes: list[str]) ->
         for span in raw.labels
     ]
     notes += [
-        f"{SUSPECT}sources report different values of {key} for node {name}; the label is left out"
+        f"{SUSPECT_PREFIX}sources report different values of {key} for node {name}; the label is left out"
         for key in sorted(names)
     ]
 
 
 def _without_simultaneous_instances(
-    name: str, present: Mapping[str, dict[Instance, set[int]]], notes: list[str]
-) -> Mapping[str, dict[Instance, set[int]]]:
+    name: str, present: Mapping[str, dict[ScrapeTarget, set[int]]], notes: list[str]
+) -> Mapping[str, dict[ScrapeTarget, set[int]]]:
     """Drop the provider ids if targets report two at the same time: then it is unknown which one is right."""
     spans = [
         (provider_id, target, Interval(min(run), max(run)))
@@ -315,9 +317,9 @@ def _without_simultaneous_instances(
     for (provider_id, target, time), (other_id, other_target, other_time) in combinations(spans, 2):
         if provider_id != other_id and target != other_target and overlap_beyond_lag(time, other_time):
             notes.append(
-                f"{SUSPECT}node {name} is reported as instance {provider_id} and as {other_id}; neither is used"
+                f"{SUSPECT_PREFIX}node {name} is reported as instance {provider_id} and as {other_id}; neither is used"
             )
-            merged: dict[Instance, set[int]] = {}
+            merged: dict[ScrapeTarget, set[int]] = {}
             for by_instance in present.values():
                 for reporter, run in by_instance.items():
                     merged.setdefault(reporter, set()).update(run)
@@ -325,7 +327,7 @@ def _without_simultaneous_instances(
     return present
 
 
-def _first_and_last(sample_times: Mapping[Instance, Sequence[int]]) -> tuple[int, int]:
+def _first_and_last(sample_times: Mapping[ScrapeTarget, Sequence[int]]) -> tuple[int, int]:
     return min(run[0] for run in sample_times.values()), max(run[-1] for run in sample_times.values())
 
 
@@ -334,7 +336,7 @@ def _states(raw: _RawSamples) -> list[tuple[int, int, NodeState]]:
     scrapes = {
         (time, target) for by_instance in raw.present.values() for target, run in by_instance.items() for time in run
     }
-    runs: list[tuple[_Units, _Units, dict[Instance, list[int]]]] = []
+    runs: list[tuple[_Units, _Units, dict[ScrapeTarget, list[int]]]] = []
     continues = False
     for time, target in sorted(scrapes | raw.capacity.keys()):
         if continues and (time, target) in raw.unusable:
@@ -365,14 +367,14 @@ def _labels_between(spans: Sequence[LabelSpan], first: int, last: int) -> dict[s
     """
     overlapping = [span for span in spans if span.time.start <= last and span.time.end >= first]
     overlapping.sort(key=lambda span: (min(span.time.end, last) - max(span.time.start, first), span.time.end))
-    has_gpu_labels = any(name.startswith(NVIDIA_PREFIX) for span in overlapping for name in span.labels)
+    has_gpu_labels = any(name.startswith(NVIDIA_LABEL_PREFIX) for span in overlapping for name in span.labels)
     labels: dict[str, str] = {}
     for span in sorted(spans, key=lambda span: span.time.end):
         labels.update(
             {
                 name: value
                 for name, value in span.labels.items()
-                if not (has_gpu_labels and name.startswith(NVIDIA_PREFIX))
+                if not (has_gpu_labels and name.startswith(NVIDIA_LABEL_PREFIX))
             }
         )
     for span in overlapping:
@@ -381,7 +383,7 @@ def _labels_between(spans: Sequence[LabelSpan], first: int, last: int) -> dict[s
 
 
 def _has_gpus(labels: Labels, catalogue: Container[str] = GPUS_OF_INSTANCE | NEURON_OF_INSTANCE) -> bool:
-    return any(labels.get(name, "") in catalogue for name in INSTANCE_TYPE.exported)
+    return any(labels.get(name, "") in catalogue for name in INSTANCE_TYPE.exported_names)
 
 
 def _gpu_labels(labels: Labels) -> dict[str, str]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from gpucost.core.intervals import Interval
-from gpucost.core.metering.implausible_samples import SUSPECT, overlap_beyond_lag
-from gpucost.core.metering.observations import Instance
+from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX, overlap_beyond_lag
+from gpucost.core.metering.observations import ScrapeTarget
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.tables import Labels, Rows, exported_label, instance, object_labels
 
@@ -15,9 +15,9 @@ from gpucost.sources.prometheus.tables import Labels, Rows, exported_label, inst
 class _ReportedLabels:
     """The labels of one object at one time, by the target that reports them."""
 
-    by_instance: dict[Instance, dict[str, str]] = field(default_factory=dict)
+    by_instance: dict[ScrapeTarget, dict[str, str]] = field(default_factory=dict)
 
-    def add(self, target: Instance, labels: Mapping[str, str]) -> None:
+    def add(self, target: ScrapeTarget, labels: Mapping[str, str]) -> None:
         self.by_instance.setdefault(target, {}).update(labels)
 
     def merged(self) -> dict[str, str]:
@@ -33,7 +33,7 @@ class _ReportedLabels:
 class LabelSpan:
     """Labels that one target reported together, from their first sample to their last."""
 
-    instance: Instance
+    instance: ScrapeTarget
     labels: Mapping[str, str]
     time: Interval
 
@@ -106,7 +106,8 @@ class LabelTable:
     def _without(self, labels: dict[str, str], names: Iterable[str], object_name: str) -> dict[str, str]:
         for name in sorted(names):
             if labels.pop(name, None) is not None:
-                note = f"{SUSPECT}sources report different values of {name} for {object_name}; the label is left out"
+                difference = f"sources report different values of {name} for {object_name}"
+                note = f"{SUSPECT_PREFIX}{difference}; the label is left out"
                 self.notes[note] = None
         return labels
 

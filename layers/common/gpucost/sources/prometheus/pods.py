@@ -9,7 +9,7 @@ from itertools import combinations
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import to_kubernetes_resource
 from gpucost.core.metering.implausible_samples import MAX_LAG_MS, is_amount, is_count, overlap_beyond_lag
-from gpucost.core.metering.observations import ContainerRequest, Instance, PodObservation, SampleTimes
+from gpucost.core.metering.observations import ContainerRequest, PodObservation, SampleTimes, ScrapeTarget
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.owners import OwnerTable
 from gpucost.sources.prometheus.pod_labels import LabelTable
@@ -26,13 +26,13 @@ from gpucost.sources.prometheus.queries import (
 )
 from gpucost.sources.prometheus.tables import Labels, Rows, SampleCounts, exported_label, instance, label_name, number
 
-CoversHour = Callable[[Mapping[Instance, int]], bool]
+CoversHour = Callable[[Mapping[ScrapeTarget, int]], bool]
 _FINISHED = {"Succeeded", "Failed"}
 _DEFAULT_UNITS = Decimal(1)
 """Units of a container for which no units were returned: queries return only values other than 1 at the hour's end."""
 _Container = tuple[str, bool, str]
 """A container's name, whether it is an init container, and the resource."""
-_Times = dict[Instance, set[int]]
+_Times = dict[ScrapeTarget, set[int]]
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _Pod:
     """The pod's raw samples, if they were read."""
     objects: set[tuple[str, str, str]] = field(default_factory=set)
     """Namespace, name and node that were reported with the uid. More than one is a contradiction."""
-    by_instance: dict[Instance, dict[_Container, Decimal | None]] = field(default_factory=dict)
+    by_instance: dict[ScrapeTarget, dict[_Container, Decimal | None]] = field(default_factory=dict)
     """The requests that each target reports. None if it reports no value other than 1 at the hour's end."""
     contradiction: str = ""
 
@@ -62,7 +62,7 @@ class _RawSamples:
     scheduled_at: int | None = None
     completed_at: int | None = None
     init_running: dict[str, _Times] = field(default_factory=dict)
-    units: dict[Instance, dict[_Container, Decimal]] = field(default_factory=dict)
+    units: dict[ScrapeTarget, dict[_Container, Decimal]] = field(default_factory=dict)
 
 
 class PodTable:
@@ -198,7 +198,7 @@ class PodTable:
     def _node_of(self, labels: Labels) -> str:
         return labels.get("exported_node" if labels.get("instance", "") in self._renaming else "node", "")
 
-    def _request(self, labels: Labels, target: Instance, *, init: bool) -> _Pod:
+    def _request(self, labels: Labels, target: ScrapeTarget, *, init: bool) -> _Pod:
         uid = pod_identity(labels)
         pod = self._pods.get(uid)
         namespace, name, node = (
@@ -250,11 +250,11 @@ class PodTable:
                 for (container, init, resource), units in pod.units.items()
                 if units != 0
             ),
-            held=held,
-            running=running,
+            held_samples=held,
+            running_samples=running,
             scheduled_at=raw.scheduled_at if raw else None,
             completed_at=raw.completed_at if raw else None,
-            finished=finished,
+            finished_samples=finished,
             workload_kind=kind,
             workload=name,
             labels=self.labels.of_pod(namespace, pod_name),
@@ -390,7 +390,7 @@ def _add_time(raw: _RawSamples, series: Series) -> None:
         raw.completed_at = int(value * 1000)
 
 
-def _without(times: _Times, excluded: _Times) -> dict[Instance, tuple[int, ...]]:
+def _without(times: _Times, excluded: _Times) -> dict[ScrapeTarget, tuple[int, ...]]:
     remaining = {target: tuple(sorted(run - excluded.get(target, set()))) for target, run in times.items()}
     return {target: run for target, run in remaining.items() if run}
 

@@ -16,7 +16,7 @@ from typing import Literal
 
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.metering.kubernetes_labels import NAMESPACE_LABELS_METRIC, NODE_LABELS_METRIC, POD_LABELS_METRIC
-from gpucost.core.metering.observations import EDGE_MARGIN_MS
+from gpucost.core.metering.observations import MARGIN_BEFORE_HOUR_MS
 from gpucost.core.metering.signals import Signal
 from gpucost.sources.prometheus.metrics_sources import (
     KUBE_STATE_METRICS,
@@ -53,7 +53,7 @@ _AT_END = "offset 1ms"
 class Window:
     """The time before the evaluation that a query reads, in milliseconds."""
 
-    length: int = HOUR_MS + EDGE_MARGIN_MS
+    length: int = HOUR_MS + MARGIN_BEFORE_HOUR_MS
     """The time in which samples are counted."""
     start: int = HOUR_MS
     """How long before the evaluation the hour starts."""

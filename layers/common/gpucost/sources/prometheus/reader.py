@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, format_timestamp, to_epoch_ms
 from gpucost.core.intervals import Interval, Scrapes
-from gpucost.core.metering.observations import LOOK_AROUND_MS, DeviceSeries, Instance, Observation
+from gpucost.core.metering.observations import LOOK_AROUND_MS, DeviceSeries, Observation, ScrapeTarget
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import PrometheusClient, Series
 from gpucost.sources.prometheus.device_counts import instances_with_uneven_counts
@@ -157,11 +157,11 @@ class PrometheusReader:
         return Observation(
             cluster=self._cluster,
             hour=hour,
-            allocation=allocation.scrapes,
+            allocation_scrapes=allocation.scrapes,
             pods=(*pod_observations, *claiming),
             nodes=node_observations,
             devices=devices,
-            utilization=scrapes,
+            utilization_scrapes=scrapes,
             collects_nodes=bool(rows["nodes"].get("info")),
             collects_capacity=bool(rows["nodes"].get("kept")),
             notes=tuple(dict.fromkeys([*notes, *nodes.notes, *_multiple_clusters(rows["nodes"]), *device_notes])),
@@ -254,8 +254,8 @@ class PrometheusReader:
         nodes: NodeTable,
         partial: PartialHourPods,
         hour: datetime,
-        exporters: dict[Instance, Scrapes],
-    ) -> tuple[tuple[DeviceSeries, ...], dict[Instance, Scrapes], list[str]]:
+        exporters: dict[ScrapeTarget, Scrapes],
+    ) -> tuple[tuple[DeviceSeries, ...], dict[ScrapeTarget, Scrapes], list[str]]:
         """Series of the best signal, and of the next best for nodes without it; their exporters' scrapes; notes."""
         series: list[DeviceSeries] = []
         notes: list[str] = []
@@ -295,7 +295,7 @@ class PrometheusReader:
         return DeviceTable(rank, self._queries.signals[rank], rows, names)
 
     def _read_partial_devices(
-        self, table: DeviceTable, exporters: Mapping[Instance, Scrapes], partial: PartialHourPods, hour: datetime
+        self, table: DeviceTable, exporters: Mapping[ScrapeTarget, Scrapes], partial: PartialHourPods, hour: datetime
     ) -> None:
         """Add raw samples of devices whose sums and counts are not enough."""
         window = Interval(to_epoch_ms(hour), to_epoch_ms(hour + HOUR))

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
-from gpucost.core.metering.gpu_shares import DRA_GPU, MIG_PREFIX
-from gpucost.core.metering.observations import ContainerRequest, DeviceSeries, Instance, PodObservation, SampleTimes
+from gpucost.core.metering.gpu_shares import DRA_GPU_DRIVER, MIG_PREFIX
+from gpucost.core.metering.observations import ContainerRequest, DeviceSeries, PodObservation, SampleTimes, ScrapeTarget
 from gpucost.sources.prometheus.tables import Labels, exported_label
 
 
@@ -31,8 +31,8 @@ def claiming_pods(series: Iterable[DeviceSeries], rows: Iterable[tuple[Labels, o
             uid=uid or uids.get((namespace, pod)) or f"{namespace}/{pod}",
             node=node,
             requests=(ContainerRequest("", "container", resource, Decimal(_device_count(claimed))),),
-            held=_sample_times(claimed),
-            running=_sample_times(claimed),
+            held_samples=_sample_times(claimed),
+            running_samples=_sample_times(claimed),
             workload_kind="Pod",
             workload=pod,
         )
@@ -56,7 +56,7 @@ def unreported_claims(rows: Iterable[tuple[Labels, object]], pods: Sequence[PodO
 
 def _resource(device: DeviceSeries) -> str:
     if not device.mig_profile:
-        return DRA_GPU
+        return DRA_GPU_DRIVER
     return MIG_PREFIX + device.mig_profile.lower().replace(".", "_").replace("+", "_")
 
 
@@ -67,7 +67,7 @@ def _device_count(devices: Iterable[DeviceSeries]) -> int:
 def _sample_times(devices: Sequence[DeviceSeries]) -> SampleTimes:
     if any(device.samples is None for device in devices):
         return None
-    times: dict[Instance, set[int]] = {}
+    times: dict[ScrapeTarget, set[int]] = {}
     for device in devices:
         times.setdefault(device.instance, set()).update(time for time, _ in device.samples or ())
     return {target: tuple(sorted(target_times)) for target, target_times in times.items() if target_times}

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from gpucost.core.hours import HOUR
 from gpucost.core.intervals import Scrapes
-from gpucost.core.metering.observations import Instance
+from gpucost.core.metering.observations import ScrapeTarget
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.metrics_sources import MetricsSource
@@ -26,7 +26,7 @@ INSTANCES_PER_QUERY = 2500
 INSTANCE_HOURS_PER_QUERY = 2500
 """About 15 MB of response at a scrape interval of 15 seconds."""
 
-DensestSeries = Mapping[Instance, tables.Labels]
+DensestSeries = Mapping[ScrapeTarget, tables.Labels]
 """By target, the labels of the series with most samples."""
 
 
@@ -37,7 +37,9 @@ class ScrapeTimes:
         self._client = client
         self._queries = queries
 
-    def allocation_scrapes(self, series: Iterable[Series], start: datetime, end: datetime) -> dict[Instance, Scrapes]:
+    def allocation_scrapes(
+        self, series: Iterable[Series], start: datetime, end: datetime
+    ) -> dict[ScrapeTarget, Scrapes]:
         """Scrapes of the targets that report requests and nodes."""
         densest = densest_series(series, _samples_of_allocation)
         return self._read(densest, lambda chunk: [self._pod_or_node(chunk)], start, end, lambda _: "kube_state_metrics")
@@ -49,7 +51,7 @@ class ScrapeTimes:
 
     def rank_scrapes(
         self, rank: int, densest: DensestSeries, hours: Sequence[datetime], now: datetime
-    ) -> dict[Instance, Scrapes]:
+    ) -> dict[ScrapeTarget, Scrapes]:
         """Scrapes of the exporters of one rank's signals, over consecutive hours."""
 
         def device_series(chunk: DensestSeries) -> list[str]:
@@ -68,9 +70,9 @@ class ScrapeTimes:
         start: datetime,
         end: datetime,
         metrics_source_of_series: Callable[[tables.Labels], MetricsSource],
-    ) -> dict[Instance, Scrapes]:
-        scrapes: dict[Instance, Scrapes] = {}
-        targets: dict[MetricsSource, list[Instance]] = {}
+    ) -> dict[ScrapeTarget, Scrapes]:
+        scrapes: dict[ScrapeTarget, Scrapes] = {}
+        targets: dict[MetricsSource, list[ScrapeTarget]] = {}
         for target, labels in densest.items():
             if labels.get("instance"):
                 metrics_source = (
@@ -89,7 +91,7 @@ class ScrapeTimes:
                     for labels, samples in up_series
                 )
             self._client.check_scrapes(sum(len(target_scrapes.times) for target_scrapes in scrapes.values()))
-        without_up: dict[str, list[Instance]] = {}
+        without_up: dict[str, list[ScrapeTarget]] = {}
         for target, labels in densest.items():
             if target not in scrapes:
                 without_up.setdefault(labels.get(STATISTIC_LABEL, ""), []).append(target)
@@ -126,15 +128,18 @@ class ExporterScrapes:
     """
 
     def __init__(
-        self, read: Callable[[Sequence[datetime]], dict[Instance, Scrapes]], hours: Sequence[datetime], exporters: int
+        self,
+        read: Callable[[Sequence[datetime]], dict[ScrapeTarget, Scrapes]],
+        hours: Sequence[datetime],
+        exporters: int,
     ) -> None:
         self._read = read
         self._hours = list(hours)
         self._hours_per_query = max(1, INSTANCE_HOURS_PER_QUERY // max(1, exporters))
         self._loaded: list[datetime] = []
-        self._scrapes: Mapping[Instance, Scrapes] = {}
+        self._scrapes: Mapping[ScrapeTarget, Scrapes] = {}
 
-    def around_hour(self, hour: datetime) -> Mapping[Instance, Scrapes]:
+    def around_hour(self, hour: datetime) -> Mapping[ScrapeTarget, Scrapes]:
         """The scrapes around one hour."""
         if hour not in self._loaded:
             index = self._hours.index(hour)
@@ -151,7 +156,7 @@ def densest_series(series: Iterable[Series], samples: Callable[[str, Series], fl
         series: results of `Queries`.
         samples: the number of samples of a series with a given statistic; None for series to ignore.
     """
-    densest: dict[Instance, tuple[float, tables.Labels]] = {}
+    densest: dict[ScrapeTarget, tuple[float, tables.Labels]] = {}
     for candidate in series:
         count = samples(candidate.labels.get(STATISTIC_LABEL, NO_STATISTIC_LABEL), candidate)
         if count is not None:
@@ -183,5 +188,5 @@ def _total(series: Series) -> float:
     return sum(float(value) for _, value in series.samples)
 
 
-def _chunks(names: Sequence[Instance]) -> Iterable[Sequence[Instance]]:
+def _chunks(names: Sequence[ScrapeTarget]) -> Iterable[Sequence[ScrapeTarget]]:
     return (names[first : first + INSTANCES_PER_QUERY] for first in range(0, len(names), INSTANCES_PER_QUERY))

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 
 from gpucost.core.hours import HOUR, to_epoch_ms
 from gpucost.core.intervals import Interval, Scrapes
-from gpucost.core.metering.observations import EDGE_MARGIN_MS, LOOK_AROUND_MS, Instance
+from gpucost.core.metering.observations import LOOK_AROUND_MS, MARGIN_BEFORE_HOUR_MS, ScrapeTarget
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS
 from gpucost.sources.prometheus.queries import Window
 
-ScrapesByInstance = Mapping[Instance, Scrapes]
+ScrapesByInstance = Mapping[ScrapeTarget, Scrapes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class HourScrapes:
     """From `LOOK_AROUND_MS` before the hour to `LOOK_AROUND_MS` after it."""
     window: Interval
     """The time in which samples were counted: the hour and a margin at its edges."""
-    expected: Mapping[Instance, int]
+    expected: Mapping[ScrapeTarget, int]
     """Scrapes in the window, by instance."""
-    reaches_edges: Mapping[Instance, tuple[bool, bool]]
+    reaches_edges: Mapping[ScrapeTarget, tuple[bool, bool]]
     """Whether an instance was scraped before the hour began, and up to its end."""
 
-    def covers_hour(self, counts: Mapping[Instance, int]) -> bool:
+    def covers_hour(self, counts: Mapping[ScrapeTarget, int]) -> bool:
         """Whether an object with these sample counts, by instance, existed for the whole hour."""
         if not counts or any(count < self.expected.get(target, 1) for target, count in counts.items()):
             return False
@@ -52,7 +52,7 @@ class HourScrapes:
             after = min((time + 1 for time in times if end <= time < look_end), default=end)
         if before == start and after == end:
             return None
-        return after, Window(length=after - min(before, start - EDGE_MARGIN_MS), start=after - before)
+        return after, Window(length=after - min(before, start - MARGIN_BEFORE_HOUR_MS), start=after - before)
 
 
 def hour_scrapes(scrapes: ScrapesByInstance, hour: datetime, window: Interval | None = None) -> HourScrapes:
@@ -69,7 +69,7 @@ def hour_scrapes(scrapes: ScrapesByInstance, hour: datetime, window: Interval | 
         for target, target_scrapes in scrapes_near(scrapes, hour, timedelta(milliseconds=LOOK_AROUND_MS)).items()
         if target_scrapes.times
     }
-    window = window or Interval(start - EDGE_MARGIN_MS, end)
+    window = window or Interval(start - MARGIN_BEFORE_HOUR_MS, end)
     times_in_window = {target: target_scrapes.within(window) for target, target_scrapes in nearby.items()}
     return HourScrapes(
         hour=hour,
@@ -87,15 +87,15 @@ def hour_scrapes(scrapes: ScrapesByInstance, hour: datetime, window: Interval | 
     )
 
 
-def scrapes_near(scrapes: ScrapesByInstance, hour: datetime, edge: timedelta) -> dict[Instance, Scrapes]:
+def scrapes_near(scrapes: ScrapesByInstance, hour: datetime, edge: timedelta) -> dict[ScrapeTarget, Scrapes]:
     """The scrapes in an hour and up to `edge` before and after it."""
     window = Interval(to_epoch_ms(hour - edge), to_epoch_ms(hour + HOUR + edge) + 1)
     return {target: Scrapes(target_scrapes.within(window)) for target, target_scrapes in scrapes.items()}
 
 
-def merge_scrapes(runs: Iterable[tuple[Instance, Iterable[int]]]) -> dict[Instance, Scrapes]:
+def merge_scrapes(runs: Iterable[tuple[ScrapeTarget, Iterable[int]]]) -> dict[ScrapeTarget, Scrapes]:
     """Merge scrape times by instance: sorted, without duplicates."""
-    times: dict[Instance, set[int]] = {}
+    times: dict[ScrapeTarget, set[int]] = {}
     for target, target_times in runs:
         times.setdefault(target, set()).update(target_times)
     return {target: Scrapes(tuple(sorted(target_times))) for target, target_times in times.items() if target_times}

@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 
 from gpucost.core.metering.implausible_samples import is_count
-from gpucost.core.metering.observations import Instance
+from gpucost.core.metering.observations import ScrapeTarget
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
 
@@ -60,7 +60,7 @@ def sample_count(value: Decimal) -> int:
     return int(value)
 
 
-def instance(labels: Labels) -> Instance:
+def instance(labels: Labels) -> ScrapeTarget:
     """The target that a series was scraped from, and which replica of Prometheus scraped it."""
     replica = labels.get("prometheus_replica") or labels.get("__replica__", "")
     return f"{labels.get('job', '')}|{replica}/{labels.get('instance', '')}"
@@ -96,8 +96,8 @@ def object_labels(labels: Labels, prefix: str = "label_") -> dict[str, str]:
 class SampleCounts:
     """Samples of one object in the window by instance: the largest count of any of the object's series."""
 
-    counts: dict[Instance, int] = field(default_factory=dict)
+    counts: dict[ScrapeTarget, int] = field(default_factory=dict)
 
-    def add(self, target: Instance, value: Decimal) -> None:
+    def add(self, target: ScrapeTarget, value: Decimal) -> None:
         """Add the sample count of one series."""
         self.counts[target] = max(self.counts.get(target, 0), sample_count(value))

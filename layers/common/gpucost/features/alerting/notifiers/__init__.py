@@ -7,12 +7,12 @@ from gpucost.features.alerting.notifiers.alertmanager import AlertmanagerNotifie
 from gpucost.features.alerting.notifiers.email import EmailNotifier
 from gpucost.features.alerting.notifiers.slack import SlackNotifier
 from gpucost.features.alerting.ports import Notifier
-from gpucost.features.alerting.settings import AlertingSettings
+from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.receivers import AlertmanagerReceiver, Receiver, SlackReceiver
 
 
-def notifiers(
-    settings: AlertingSettings,
+def make_notifiers(
+    settings: SettingsWithAlerts,
     *,
     email_topic_arn: str,
     public_url: str,

@@ -13,8 +13,8 @@ import requests
 from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.alerting.model import Notification
-from gpucost.features.alerting.notifiers.formatting import (
-    detail_fields,
+from gpucost.features.alerting.notifiers.notification_text import (
+    figure_fields,
     headline,
     report_link,
     single_line,
@@ -23,11 +23,11 @@ from gpucost.features.alerting.notifiers.formatting import (
     top_waster_lines,
 )
 from gpucost.runtime.bearer import BearerAuth
-from gpucost.runtime.bounded_http import FAILURES, ResponseTooLargeError, post_json
+from gpucost.runtime.bounded_http import REQUEST_ERRORS, ResponseTooLargeError, post_json
 
 FIRING_ALERT_LIFETIME = timedelta(hours=25)
 TIMEOUT_SECONDS = 13.0
-MAX_VALUE_LENGTH = 500
+MAX_LABEL_LENGTH = 500
 
 
 def _now() -> datetime:
@@ -72,7 +72,7 @@ class AlertmanagerNotifier:
         """
         now = self._clock()
         body = [
-            alert(notification, now, self._public_url)
+            alertmanager_alert(notification, now, self._public_url)
             for notification in notifications
             if notification.event != "digest"
         ]
@@ -80,7 +80,7 @@ class AlertmanagerNotifier:
             return
         try:
             response = post_json(self._url, body, seconds=self._timeout, auth=self._auth)
-        except (*FAILURES, ResponseTooLargeError, ValueError) as error:
+        except (*REQUEST_ERRORS, ResponseTooLargeError, ValueError) as error:
             raise SourceError(f"Alertmanager could not be reached ({type(error).__name__})") from error
         if response.status != requests.codes.ok:
             raise SourceError(
@@ -88,7 +88,7 @@ class AlertmanagerNotifier:
             )
 
 
-def alert(notification: Notification, now: datetime, public_url: str = "") -> dict[str, Any]:
+def alertmanager_alert(notification: Notification, now: datetime, public_url: str = "") -> dict[str, Any]:
     """Convert a notification to an alert of the API: the labels identify it, the annotations describe it."""
     subject = {name: field for name, field in notification.subject._asdict().items() if field}
     labels = {
@@ -97,7 +97,7 @@ def alert(notification: Notification, now: datetime, public_url: str = "") -> di
         "severity": notification.severity,
         **subject,
     }
-    fields = [f"{title}: {text}" for title, text in detail_fields(notification)]
+    fields = [f"{title}: {text}" for title, text in figure_fields(notification)]
     annotations = {
         "summary": f"{headline(notification)}: {summary(notification)}",
         "description": "\n".join([*fields, *top_waster_lines(notification)]),
@@ -107,7 +107,7 @@ def alert(notification: Notification, now: datetime, public_url: str = "") -> di
     is_resolved = notification.event == "resolved"
     ends_at = min(notification.hour + HOUR, now) if is_resolved else now + FIRING_ALERT_LIFETIME
     api_alert: dict[str, Any] = {
-        "labels": {name: label[:MAX_VALUE_LENGTH] for name, label in labels.items()},
+        "labels": {name: label[:MAX_LABEL_LENGTH] for name, label in labels.items()},
         "annotations": {name: text for name, text in annotations.items() if text},
         "startsAt": format_timestamp(notification.since),
         "endsAt": format_timestamp(ends_at),

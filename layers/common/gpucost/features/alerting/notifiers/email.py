@@ -7,8 +7,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from gpucost.core.errors import SourceError
 from gpucost.features.alerting.model import Notification
-from gpucost.features.alerting.notifiers.formatting import (
-    detail_fields,
+from gpucost.features.alerting.notifiers.notification_text import (
+    figure_fields,
     headline,
     report_link,
     single_line,
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from mypy_boto3_sns import SNSClient
 
 MAX_SUBJECT_LENGTH = 99
-_FIRST, _LAST = " ", "~"
-_RULER = "-" * 40
+_FIRST_PRINTABLE, _LAST_PRINTABLE = " ", "~"
+_SEPARATOR_LINE = "-" * 40
 
 
 class EmailNotifier:
@@ -54,8 +54,8 @@ class EmailNotifier:
         try:
             self._client().publish(
                 TopicArn=self._topic_arn,
-                Subject=subject(notifications),
-                Message=text(notifications, self._public_url),
+                Subject=email_subject(notifications),
+                Message=email_body(notifications, self._public_url),
             )
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "unknown error")
@@ -64,23 +64,25 @@ class EmailNotifier:
             raise SourceError(f"the email topic could not be reached ({type(error).__name__})") from error
 
 
-def subject(notifications: Sequence[Notification]) -> str:
+def email_subject(notifications: Sequence[Notification]) -> str:
     """Return an email subject of at most 99 printable ASCII characters, as SNS requires."""
     first = notifications[0]
     names = " in ".join(single_line(name) for name in (first.subject.business_unit, first.subject.cluster) if name)
     line = f"{headline(first)}: {names}" if names else headline(first)
     if len(notifications) > 1:
         line = f"{len(notifications)} GPU cost alerts: {names or 'all clusters'}"
-    return "".join(char if _FIRST <= char <= _LAST else "?" for char in line)[:MAX_SUBJECT_LENGTH]
+    return "".join(char if _FIRST_PRINTABLE <= char <= _LAST_PRINTABLE else "?" for char in line)[:MAX_SUBJECT_LENGTH]
 
 
-def text(notifications: Sequence[Notification], public_url: str = "") -> str:
+def email_body(notifications: Sequence[Notification], public_url: str = "") -> str:
     """Return the body of an email, with a part for each notification."""
-    return f"\n{_RULER}\n\n".join(_part(notification, public_url) for notification in notifications)
+    return f"\n{_SEPARATOR_LINE}\n\n".join(
+        _notification_text(notification, public_url) for notification in notifications
+    )
 
 
-def _part(notification: Notification, public_url: str) -> str:
-    fields = [*subject_fields(notification.subject), *detail_fields(notification)]
+def _notification_text(notification: Notification, public_url: str) -> str:
+    fields = [*subject_fields(notification.subject), *figure_fields(notification)]
     lines = [summary(notification) + ".", "", *(f"{title}: {field}" for title, field in fields)]
     if workloads := top_waster_lines(notification):
         lines += ["", "Workloads with the most waste:", *workloads]

@@ -8,8 +8,8 @@ import requests
 
 from gpucost.core.errors import SourceError
 from gpucost.features.alerting.model import Notification
-from gpucost.features.alerting.notifiers.formatting import (
-    detail_fields,
+from gpucost.features.alerting.notifiers.notification_text import (
+    figure_fields,
     headline,
     report_link,
     single_line,
@@ -18,12 +18,12 @@ from gpucost.features.alerting.notifiers.formatting import (
     summary,
     top_waster_lines,
 )
-from gpucost.runtime.bounded_http import FAILURES, HttpResponse, ResponseTooLargeError, post_json, retry_after
+from gpucost.runtime.bounded_http import REQUEST_ERRORS, HttpResponse, ResponseTooLargeError, post_json, retry_after
 from gpucost.runtime.secret_destinations import origin_of
 
-ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 TIMEOUT_SECONDS = 9.0
-MAX_WAIT_SECONDS = 8
+MAX_RETRY_WAIT_SECONDS = 8
 """Three attempts and two waits of this length take less than the outbox's lease of 55 s."""
 MAX_BLOCKS = 50
 """Slack's limit of blocks in a message; below, of fields in a section and characters in a text."""
@@ -31,8 +31,8 @@ BLOCKS_PER_ALERT = 5
 MAX_FIELDS = 10
 MAX_TEXT_LENGTH = 3000
 SLACK_HOSTS = frozenset({"hooks.slack.com", "hooks.slack-gov.com"})
-_JOINER = "\u2060"
-_MARKUP = "*_~`@:/"
+_WORD_JOINER = "\u2060"
+_MARKUP_CHARACTERS = "*_~`@:/"
 
 
 class SlackNotifier:
@@ -77,17 +77,17 @@ class SlackNotifier:
             SourceError: not delivered. The message never contains the webhook's URL.
         """
         url = self._secret_value(self._secret).strip()
-        self._check(url)
-        body = message(notifications, self._public_url)
-        for attempt in range(1, ATTEMPTS + 1):
+        self._check_webhook_url(url)
+        body = slack_message(notifications, self._public_url)
+        for attempt in range(1, MAX_ATTEMPTS + 1):
             problem, wait = self._post(url, body, attempt)
             if problem is None:
                 return
-            if wait is None or attempt == ATTEMPTS:
+            if wait is None or attempt == MAX_ATTEMPTS:
                 raise SourceError(f"Slack ({self._secret}) {problem}")
             self._sleep(wait)
 
-    def _check(self, url: str) -> None:
+    def _check_webhook_url(self, url: str) -> None:
         """Refuse a value that is not a webhook's URL, and a URL without TLS.
 
         Raises:
@@ -112,23 +112,25 @@ class SlackNotifier:
             response = self._post_json(url, body, seconds=self._timeout)
         except (requests.RequestException, ResponseTooLargeError, ValueError) as error:
             return f"could not be called ({type(error).__name__})", None
-        except FAILURES as error:
+        except REQUEST_ERRORS as error:
             return f"could not be reached ({type(error).__name__})", backoff
         if response.status == requests.codes.ok:
             return None, None
         if response.status == requests.codes.too_many_requests:
             requested = retry_after(response.headers)
             wait = backoff if requested is None else requested
-            return f"asks to retry after {wait:g} s (HTTP 429)", wait if wait <= MAX_WAIT_SECONDS else None
+            return f"asks to retry after {wait:g} s (HTTP 429)", wait if wait <= MAX_RETRY_WAIT_SECONDS else None
         if response.status >= requests.codes.internal_server_error:
             return f"answered HTTP {response.status}", backoff
         reason = single_line(response.text(80)).replace(url, "…")
         return f"refused the message: HTTP {response.status} {reason}".rstrip(), None
 
 
-def message(notifications: Sequence[Notification], public_url: str = "") -> dict[str, Any]:
+def slack_message(notifications: Sequence[Notification], public_url: str = "") -> dict[str, Any]:
     """Return a webhook's body. Names are in plain-text objects, where Slack reads no markup, and are escaped, too."""
-    sentences = [f"{headline(notification)}: {summary(notification, _inert)}" for notification in notifications]
+    sentences = [
+        f"{headline(notification)}: {summary(notification, _neutralize_markup)}" for notification in notifications
+    ]
     text = sentences[0] if len(sentences) == 1 else f"{len(sentences)} GPU cost alerts: " + "; ".join(sentences)
     blocks = [block for notification in notifications for block in _blocks(notification, public_url)]
     return {"text": text[:MAX_TEXT_LENGTH], "blocks": blocks}
@@ -137,19 +139,19 @@ def message(notifications: Sequence[Notification], public_url: str = "") -> dict
 def _blocks(notification: Notification, public_url: str) -> list[dict[str, Any]]:
     """Return at most five blocks: title, subject and figures, top wasters, action and note, link."""
     icon = {"firing": "🔴", "repeat": "🔴", "resolved": "🟢", "digest": "📊"}[notification.event]
-    fields = [*subject_fields(notification.subject), *detail_fields(notification)][:MAX_FIELDS]
+    fields = [*subject_fields(notification.subject), *figure_fields(notification)][:MAX_FIELDS]
     blocks: list[dict[str, Any]] = [
-        {"type": "header", "text": _plain(f"{icon} {headline(notification)}")},
-        {"type": "section", "fields": [_plain(f"{title}\n{escape(field)}") for title, field in fields]},
+        {"type": "header", "text": _plain_text_object(f"{icon} {headline(notification)}")},
+        {"type": "section", "fields": [_plain_text_object(f"{title}\n{escape(field)}") for title, field in fields]},
     ]
     lines = top_waster_lines(notification)
     if notification.kind in {"data", "external", "sample"} and not lines:
         lines = [summary(notification)]
     if lines:
-        blocks.append({"type": "section", "text": _plain(escape("\n".join(lines)))})
+        blocks.append({"type": "section", "text": _plain_text_object(escape("\n".join(lines)))})
     note = f"Note: {single_line(notification.note, 500)}." if notification.note else ""
     if remarks := " ".join(filter(None, (suggested_action(notification), note))):
-        blocks.append({"type": "context", "elements": [_plain(escape(remarks))]})
+        blocks.append({"type": "context", "elements": [_plain_text_object(escape(remarks))]})
     link = report_link(notification, public_url)
     if link is not None:
         blocks.append(
@@ -163,10 +165,10 @@ def escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _inert(name: str) -> str:
+def _neutralize_markup(name: str) -> str:
     """Make a name safe for mrkdwn: a word joiner after each markup character prevents formatting and links."""
-    return escape("".join(char + _JOINER if char in _MARKUP else char for char in single_line(name)))
+    return escape("".join(char + _WORD_JOINER if char in _MARKUP_CHARACTERS else char for char in single_line(name)))
 
 
-def _plain(text: str) -> dict[str, Any]:
+def _plain_text_object(text: str) -> dict[str, Any]:
     return {"type": "plain_text", "text": text, "emoji": False}

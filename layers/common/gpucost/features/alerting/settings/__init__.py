@@ -9,24 +9,30 @@ from pydantic import Field, field_validator, model_validator
 from gpucost.core.errors import SettingsError
 from gpucost.features.alerting.model import FLEET_SCOPE
 from gpucost.features.alerting.settings.receivers import RECEIVER_TYPES, AlertmanagerReceiver, Receiver
-from gpucost.features.alerting.settings.rules import RULE_KINDS, QuietHoursSettings, Rule, RuleSettings, ZoneName
-from gpucost.settings import Settings
+from gpucost.features.alerting.settings.rules import (
+    RULE_KINDS,
+    AlertRule,
+    QuietHoursSettings,
+    RuleSettings,
+    TimeZoneName,
+)
+from gpucost.settings import CoreSettings
 from gpucost.settings.section import Section, duplicates
 
 
 class AlertSettings(Section):
     """Alert rules and the receivers of their notifications."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[AlertRule, ...] = ()
     receivers: tuple[Receiver, ...] = ()
-    time_zone: ZoneName = "UTC"
+    time_zone: TimeZoneName = "UTC"
     """Used for quiet hours and digests of rules without a time zone, and for recommended schedules."""
     quiet_hours: QuietHoursSettings | None = None
     repeat_hours: Annotated[int, Field(ge=0, le=720)] = 24
 
     @field_validator("rules")
     @classmethod
-    def _rules_of_same_kind_have_names(cls, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    def _rules_of_same_kind_have_names(cls, rules: tuple[AlertRule, ...]) -> tuple[AlertRule, ...]:
         for kind in RULE_KINDS:
             of_kind = [rule for rule in rules if rule.rule == kind]
             if len(of_kind) > 1 and any(rule.name is None for rule in of_kind):
@@ -51,11 +57,11 @@ class AlertSettings(Section):
                 raise ValueError(f"rules: unknown receiver {unknown[0]!r}; allowed: {', '.join(sorted(names))}")
         return self
 
-    def named_rules(self) -> dict[str, "RuleSettings"]:
+    def rules_by_name(self) -> dict[str, "RuleSettings"]:
         """Return rules by name. A rule without a name is the only one of its kind, and its kind is its name."""
         return {rule.name or rule.kind: rule for rule in self.rules}
 
-    def unknown_zones(self) -> list[str]:
+    def unknown_time_zones(self) -> list[str]:
         """Return the time zones that do not exist on this machine."""
         names = {self.time_zone, *(rule.time_zone for rule in self.rules if rule.time_zone)}
         return sorted(name for name in names if not _is_time_zone(name))
@@ -76,7 +82,7 @@ def _is_time_zone(name: str) -> bool:
     return name != FLEET_SCOPE
 
 
-class AlertingSettings(Settings):
+class SettingsWithAlerts(CoreSettings):
     """The settings document with the section of this feature."""
 
     tagged_lists: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {
@@ -85,17 +91,17 @@ class AlertingSettings(Settings):
     }
     alerts: AlertSettings = AlertSettings()
 
-    def check_new(self) -> None:
+    def check_new_document(self) -> None:
         """Check what only applies to a document that is being pushed, not to one that is already stored.
 
         Raises:
             SettingsError: a time zone does not exist, or credentials would go to an address without TLS.
         """
-        if unknown := self.alerts.unknown_zones():
+        if unknown := self.alerts.unknown_time_zones():
             raise SettingsError(
                 f"settings: alerts: unknown time_zone {unknown[0]!r}; use an IANA name, for example Europe/Berlin"
             )
-        super().check_new()
+        super().check_new_document()
 
     def addresses_with_credentials(self) -> Iterator[tuple[str, str]]:
         """Yield keys and values of the addresses to which credentials are sent."""

@@ -12,23 +12,25 @@ from gpucost.features.alerting.model import RuleKind, Severity, Subject
 from gpucost.settings.section import Name, Percent, Positive, Section, Slug, matching_pattern
 
 RuleName = Slug
-ZoneName = Annotated[str, matching_pattern(r"[A-Za-z0-9+_/-]{1,64}", "a time zone, for example Europe/Berlin or UTC")]
+TimeZoneName = Annotated[
+    str, matching_pattern(r"[A-Za-z0-9+_/-]{1,64}", "a time zone, for example Europe/Berlin or UTC")
+]
 ClockTime = Annotated[
     str, matching_pattern(r"([01]\d|2[0-3]):[0-5]\d", "a time of day from 00:00 to 23:59, for example 22:30")
 ]
-Hours = Annotated[int, Field(ge=1, le=168)]
-Pattern = Name
+DurationHours = Annotated[int, Field(ge=1, le=168)]
+NamePattern = Name
 """A shell pattern of names."""
-Patterns = tuple[Pattern, ...]
+NamePatterns = tuple[NamePattern, ...]
 
 
 class RuleScope(Section):
     """What a rule applies to: shell patterns; an empty list matches everything."""
 
-    business_units: Patterns = ()
-    clusters: Patterns = ()
-    namespaces: Patterns = ()
-    node_pools: Patterns = ()
+    business_units: NamePatterns = ()
+    clusters: NamePatterns = ()
+    namespaces: NamePatterns = ()
+    node_pools: NamePatterns = ()
 
     def has_cluster(self, name: str) -> bool:
         """Whether the rule applies to a cluster."""
@@ -68,10 +70,10 @@ class QuietHoursSettings(Section):
 class RuleOverride(Section):
     """Other thresholds for some subjects of a rule. All patterns that are set must match."""
 
-    business_unit: Pattern | None = None
-    cluster: Pattern | None = None
-    namespace: Pattern | None = None
-    node_pool: Pattern | None = None
+    business_unit: NamePattern | None = None
+    cluster: NamePattern | None = None
+    namespace: NamePattern | None = None
+    node_pool: NamePattern | None = None
 
     def matches(self, subject: Subject) -> bool:
         """Whether the override applies to a subject."""
@@ -83,7 +85,7 @@ class RuleOverride(Section):
         )
         return all(pattern is None or fnmatchcase(name, pattern) for pattern, name in patterns_and_names)
 
-    def changes(self) -> dict[str, Any]:
+    def overridden_settings(self) -> dict[str, Any]:
         """Return the keys that the override replaces."""
         keys = self.model_fields_set - set(RuleOverride.model_fields)
         return {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
@@ -101,11 +103,11 @@ class RuleSettings(Section):
     severity: Severity | None = None
     receivers: tuple[Name, ...] | None = None
     """Names of receivers. Default: all."""
-    time_zone: ZoneName | None = None
+    time_zone: TimeZoneName | None = None
     quiet_hours: QuietHoursSettings | None = None
     repeat_hours: Annotated[int, Field(ge=0, le=720)] | None = None
     """While an alert fires, its notification is repeated after this many hours; 0: never."""
-    for_hours: Hours = 1
+    for_hours: DurationHours = 1
     keep_firing_hours: Annotated[int, Field(ge=0, le=168)] = 0
 
     @property
@@ -116,12 +118,16 @@ class RuleSettings(Section):
     @property
     def max_for_hours(self) -> int:
         """The longest `for_hours` of the rule and its overrides."""
-        return max(self.for_hours, *(int(override.changes().get("for_hours", 1)) for override in self._overrides()), 1)
+        return max(
+            self.for_hours,
+            *(int(override.overridden_settings().get("for_hours", 1)) for override in self._overrides()),
+            1,
+        )
 
     def for_subject(self, subject: Subject) -> Self:
         """Return the rule with the thresholds for a subject: those of the first override that matches."""
         override = next((override for override in self._overrides() if override.matches(subject)), None)
-        return self if override is None else self.model_copy(update=override.changes())
+        return self if override is None else self.model_copy(update=override.overridden_settings())
 
     def covers(self, subject: Subject) -> bool:
         """Whether the rule applies to a subject; empty fields of the subject match any scope."""
@@ -143,7 +149,7 @@ class WasteOverride(RuleOverride):
 
     waste_usd_per_hour: Positive | None = None
     waste_percent: Percent | None = None
-    for_hours: Hours | None = None
+    for_hours: DurationHours | None = None
 
 
 class WasteRule(RuleSettings):
@@ -160,12 +166,12 @@ class WasteRule(RuleSettings):
     overrides: tuple[WasteOverride, ...] = ()
 
 
-class IdleOverride(RuleOverride):
+class IdleWorkloadOverride(RuleOverride):
     """Other thresholds of an idle-workload rule."""
 
     gpus: Positive | None = None
     utilization_percent: Percent | None = None
-    for_hours: Hours | None = None
+    for_hours: DurationHours | None = None
 
 
 class IdleWorkloadRule(RuleSettings):
@@ -179,14 +185,14 @@ class IdleWorkloadRule(RuleSettings):
     """The fewest physical GPUs, on average over the hour, that the workload must hold."""
     utilization_percent: Percent = Decimal(10)
     """Fires if the mean utilization of these GPUs is lower."""
-    overrides: tuple[IdleOverride, ...] = ()
+    overrides: tuple[IdleWorkloadOverride, ...] = ()
 
 
 class UnallocatedOverride(RuleOverride):
     """Other thresholds of an unallocated rule."""
 
     usd_per_hour: Positive | None = None
-    for_hours: Hours | None = None
+    for_hours: DurationHours | None = None
 
 
 class UnallocatedRule(RuleSettings):
@@ -206,9 +212,9 @@ class BudgetOverride(RuleOverride):
     monthly_usd: Positive | None = None
     quarterly_usd: Positive | None = None
 
-    def changes(self) -> dict[str, Any]:
+    def overridden_settings(self) -> dict[str, Any]:
         """Return the keys that the override replaces; another monthly budget also removes the rule's quarterly one."""
-        return ({} if self.monthly_usd is None else {"quarterly_usd": None}) | super().changes()
+        return ({} if self.monthly_usd is None else {"quarterly_usd": None}) | super().overridden_settings()
 
 
 class BudgetRule(RuleSettings):
@@ -230,7 +236,7 @@ class BudgetRule(RuleSettings):
     overrides: tuple[BudgetOverride, ...] = ()
 
 
-class SpendOverride(RuleOverride):
+class SpendChangeOverride(RuleOverride):
     """Other thresholds of a spend-change rule."""
 
     percent: Annotated[Decimal, Field(gt=0, le=100_000)] | None = None
@@ -248,7 +254,7 @@ class SpendChangeRule(RuleSettings):
     usd: Positive
     weeks: Annotated[int, Field(ge=2, le=8)] = 4
     """How many previous weeks are compared."""
-    overrides: tuple[SpendOverride, ...] = ()
+    overrides: tuple[SpendChangeOverride, ...] = ()
 
 
 class DataRule(RuleSettings):
@@ -304,7 +310,7 @@ class ExternalRule(RuleSettings):
         return super().covers(subject) and all(name or not patterns for patterns, name in patterns_and_names)
 
 
-Rule = Annotated[
+AlertRule = Annotated[
     WasteRule
     | IdleWorkloadRule
     | UnallocatedRule

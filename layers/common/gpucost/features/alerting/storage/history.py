@@ -19,13 +19,13 @@ from gpucost.core.errors import ConflictError
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.muting import Silence
 from gpucost.storage import keys
-from gpucost.storage.table import FORMAT, Item, Table, check_format, key, verify_integrity
+from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, key, verify_integrity
 
 HISTORY_RETENTION = timedelta(days=400)
 SILENCE_RETENTION = timedelta(days=90)
-_NOTIFICATION = TypeAdapter(Notification)
-_SILENCE = TypeAdapter(Silence)
-_SILENCES = "alerts#silences"
+_NOTIFICATION_ADAPTER = TypeAdapter(Notification)
+_SILENCE_ADAPTER = TypeAdapter(Silence)
+_SILENCES_PARTITION_KEY = "alerts#silences"
 
 
 class AlertHistory:
@@ -44,10 +44,10 @@ class AlertHistory:
         for notification in notifications:
             id_hash = hashlib.sha256(notification.id.encode()).hexdigest()[:16]
             item: Item = {
-                **key(_partition(scope), f"{keys.hour(notification.hour)}#{id_hash}"),
-                "v": {"N": str(FORMAT)},
-                "b": {"B": zlib.compress(_NOTIFICATION.dump_json(notification))},
-                "expires_at": {"N": str(keys.seconds(notification.hour + HISTORY_RETENTION))},
+                **key(_partition_key(scope), f"{keys.format_hour(notification.hour)}#{id_hash}"),
+                "v": {"N": str(SCHEMA_VERSION)},
+                "b": {"B": zlib.compress(_NOTIFICATION_ADAPTER.dump_json(notification))},
+                "expires_at": {"N": str(keys.to_epoch_seconds(notification.hour + HISTORY_RETENTION))},
             }
             try:
                 self._table.put(item, "attribute_not_exists(pk)")
@@ -59,13 +59,15 @@ class AlertHistory:
         if start >= end:
             return []
         # `~` sorts after every character of a key, so that all items of the last hour are included.
-        last = f"{keys.hour(end - timedelta(microseconds=1))}~"
-        items = self._table.query(_partition(scope), "sk BETWEEN :first AND :last", first=keys.hour(start), last=last)
+        last = f"{keys.format_hour(end - timedelta(microseconds=1))}~"
+        items = self._table.query(
+            _partition_key(scope), "sk BETWEEN :first AND :last", first=keys.format_hour(start), last=last
+        )
         notifications = []
         for item in items:
-            check_format(item)
+            check_schema_version(item)
             with verify_integrity(item):
-                notifications.append(_NOTIFICATION.validate_json(zlib.decompress(item["b"]["B"])))
+                notifications.append(_NOTIFICATION_ADAPTER.validate_json(zlib.decompress(item["b"]["B"])))
         return [notification for notification in notifications if start <= notification.hour < end]
 
 
@@ -83,22 +85,22 @@ class SilenceStore:
     def all(self) -> list[Silence]:
         """Read active and future silences and those that ended recently; the latest end first."""
         silences = []
-        for item in self._table.query(_SILENCES):
-            check_format(item)
-            silences.append(_SILENCE.validate_json(item["s"]["S"]))
+        for item in self._table.query(_SILENCES_PARTITION_KEY):
+            check_schema_version(item)
+            silences.append(_SILENCE_ADAPTER.validate_json(item["s"]["S"]))
         return sorted(silences, key=lambda silence: (silence.ends_at, silence.id), reverse=True)
 
     def put(self, silence: Silence) -> None:
         """Write a silence over a previous one with the same id."""
         starts_at, ends_at = silence.starts_at.astimezone(UTC), silence.ends_at.astimezone(UTC)
         item: Item = {
-            **key(_SILENCES, silence.id),
-            "v": {"N": str(FORMAT)},
-            "s": {"S": _SILENCE.dump_json(replace(silence, starts_at=starts_at, ends_at=ends_at)).decode()},
-            "expires_at": {"N": str(keys.seconds(ends_at + SILENCE_RETENTION))},
+            **key(_SILENCES_PARTITION_KEY, silence.id),
+            "v": {"N": str(SCHEMA_VERSION)},
+            "s": {"S": _SILENCE_ADAPTER.dump_json(replace(silence, starts_at=starts_at, ends_at=ends_at)).decode()},
+            "expires_at": {"N": str(keys.to_epoch_seconds(ends_at + SILENCE_RETENTION))},
         }
         self._table.put_all([item])
 
 
-def _partition(scope: str) -> str:
+def _partition_key(scope: str) -> str:
     return f"C#{scope}#alert-history"

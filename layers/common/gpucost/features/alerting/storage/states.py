@@ -1,4 +1,4 @@
-"""Alert states in the ledger's table; implements `ports.AlertStates` (docs/ledger.md).
+"""Alert states in the ledger's table; implements `ports.AlertStateStore` (docs/ledger.md).
 
 | item | pk | sk |
 | --- | --- | --- |
@@ -17,20 +17,29 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from gpucost.features.alerting.model import AlertGroup, Cursor
+from gpucost.features.alerting.model import AlertGroup, EvaluationCursor
 from gpucost.features.alerting.ports import ScopeStates
 from gpucost.storage import chunked_documents as chunks
 from gpucost.storage.packed_items import retry_conflicts
-from gpucost.storage.table import FORMAT, Item, Table, check_format, integer, key, text, verify_integrity
+from gpucost.storage.table import (
+    SCHEMA_VERSION,
+    Item,
+    Table,
+    check_schema_version,
+    integer,
+    key,
+    text,
+    verify_integrity,
+)
 
 EMPTY_GROUP_RETENTION_SECONDS = 7 * 86_400
-_GROUP = TypeAdapter(AlertGroup)
-_CURSOR = TypeAdapter(Cursor)
+_GROUP_ADAPTER = TypeAdapter(AlertGroup)
+_CURSOR_ADAPTER = TypeAdapter(EvaluationCursor)
 _CURSOR_KEY = "cursor"
 _GROUP_PREFIX = "group#"
 
 
-class DynamoAlertStates:
+class DynamoAlertStateStore:
     """Stores one item per owner and scope, or several for a business unit with thousands of alerts.
 
     Args:
@@ -52,25 +61,25 @@ class DynamoAlertStates:
         return retry_conflicts(lambda: self._load(scope))
 
     def _load(self, scope: str) -> ScopeStates:
-        cursor: Cursor | None = None
+        cursor: EvaluationCursor | None = None
         heads: list[Item] = []
         further_chunks: list[Item] = []
-        for item in self._table.query(_partition(scope)):
-            check_format(item)
+        for item in self._table.query(_partition_key(scope)):
+            check_schema_version(item)
             sk = text(item, "sk")
             if sk == _CURSOR_KEY:
                 with verify_integrity(item):
-                    cursor = _CURSOR.validate_json(zlib.decompress(item["b"]["B"]))
+                    cursor = _CURSOR_ADAPTER.validate_json(zlib.decompress(item["b"]["B"]))
             elif sk.startswith(_GROUP_PREFIX):
                 (further_chunks if sk.count("#") > 1 else heads).append(item)
         groups: dict[str, AlertGroup] = {}
         for head in heads:
-            document = chunks.joined_chunks(head, further_chunks, "n")
+            document = chunks.join_chunks(head, further_chunks, "n")
             with verify_integrity(head):
-                group = _GROUP.validate_json(zlib.decompress(document))
+                group = _GROUP_ADAPTER.validate_json(zlib.decompress(document))
             groups[group.owner] = group
             self._chunk_counts[scope, group.owner] = integer(head, "k") or 1
-        return ScopeStates(cursor or Cursor(scope), tuple(groups[owner] for owner in sorted(groups)))
+        return ScopeStates(cursor or EvaluationCursor(scope), tuple(groups[owner] for owner in sorted(groups)))
 
     def save_group(self, group: AlertGroup) -> AlertGroup:
         """Write a group if its version is still the stored one, and return it with the next version.
@@ -89,36 +98,36 @@ class DynamoAlertStates:
             group.scope,
             f"{_GROUP_PREFIX}{owner_hash}",
             saved.version,
-            _GROUP.dump_json(saved),
+            _GROUP_ADAPTER.dump_json(saved),
             attributes,
             previous_chunks,
         )
         return saved
 
-    def save_cursor(self, cursor: Cursor) -> Cursor:
+    def save_cursor(self, cursor: EvaluationCursor) -> EvaluationCursor:
         """Write a cursor if its version is still the stored one, and return it with the next version.
 
         Raises:
             ConflictError: another writer was first.
         """
         saved = replace(cursor, version=cursor.version + 1)
-        self._put(cursor.scope, _CURSOR_KEY, saved.version, _CURSOR.dump_json(saved), {})
+        self._put(cursor.scope, _CURSOR_KEY, saved.version, _CURSOR_ADAPTER.dump_json(saved), {})
         return saved
 
     def _put(
         self, scope: str, sk: str, version: int, document: bytes, attributes: Item, previous_chunks: int = 1
     ) -> int:
         """Write a document in as many chunks as needed, and return their number."""
-        head: Item = {**key(_partition(scope), sk), "v": {"N": str(FORMAT)}, **attributes}
+        head: Item = {**key(_partition_key(scope), sk), "v": {"N": str(SCHEMA_VERSION)}, **attributes}
         items = chunks.document_items(head, zlib.compress(document), {"n": {"N": str(version)}})
         if version > 1:
             condition, values = "n = :version", {":version": {"N": str(version - 1)}}
         else:
             # DynamoDB deletes expired items only after some days.
             condition, values = "attribute_not_exists(pk) OR expires_at < :now", {":now": {"N": str(int(time.time()))}}
-        chunks.put(self._table, items, condition, values, previous_chunks=previous_chunks)
+        chunks.put_document(self._table, items, condition, values, previous_chunks=previous_chunks)
         return len(items)
 
 
-def _partition(scope: str) -> str:
+def _partition_key(scope: str) -> str:
     return f"C#{scope}#alerts"

@@ -17,7 +17,7 @@ from typing import Final
 
 from gpucost.features.recommendations.history import LookBack, PoolHistory
 from gpucost.features.recommendations.model import RecommendationContent
-from gpucost.features.recommendations.pools import gpus_per_node, node_cost
+from gpucost.features.recommendations.pools import gpus_per_node, mean_node_cost
 from gpucost.features.recommendations.verification import SubjectHour
 
 _FULL_SHARE: Final = 0.95
@@ -25,7 +25,7 @@ _FULL_SHARE: Final = 0.95
 _DAY = 24
 
 
-def covers_type(scope: str, instance_type: str) -> bool:
+def covers_instance_type(scope: str, instance_type: str) -> bool:
     """Whether a commitment to a type, or to a family such as `g5.*`, covers an instance type."""
     return instance_type == scope or (scope.endswith(".*") and instance_type.startswith(scope[:-1]))
 
@@ -37,25 +37,27 @@ def uncovered_nodes(look_back: LookBack, content: RecommendationContent) -> list
         None for hours in which it is not known; None instead of the list if nothing of the type or family is left.
     """
     pools = _pools(look_back, content)
-    if not any(any(pool.nodes[-_DAY:]) for pool in pools):
+    if not any(any(pool.node_counts[-_DAY:]) for pool in pools):
         return None
     floor, nodes_after = float(content.current_gpus - content.recommended_gpus), float(content.recommended_gpus)
     reserved = [
-        sum(pool.nodes[index] * _weight(content, pool) for pool in pools if pool.key.capacity_type == "reserved")
+        sum(pool.node_counts[index] * _weight(content, pool) for pool in pools if pool.key.capacity_type == "reserved")
         for index in range(look_back.hours)
     ]
     reserved_before = min(
         (amount for amount, has_figures in zip(reserved, look_back.has_figures, strict=True) if has_figures),
         default=0.0,
     )
-    on_demand = [(pool, _rate_before(look_back, pool)) for pool in pools if pool.key.capacity_type == "on-demand"]
+    on_demand = [(pool, _uncommitted_rate(look_back, pool)) for pool in pools if pool.key.capacity_type == "on-demand"]
     uncovered: list[float | None] = []
     for index in range(look_back.hours):
-        parts = [_covered_nodes(look_back, pool, before, index) for pool, before in on_demand if pool.nodes[index]]
+        parts = [
+            _covered_nodes(look_back, pool, before, index) for pool, before in on_demand if pool.node_counts[index]
+        ]
         if not look_back.has_figures[index] or None in parts:
             uncovered.append(None)
             continue
-        weights = [_weight(content, pool) for pool, _ in on_demand if pool.nodes[index]]
+        weights = [_weight(content, pool) for pool, _ in on_demand if pool.node_counts[index]]
         covered = reserved[index] - reserved_before
         covered += sum((part or 0.0) * weight for part, weight in zip(parts, weights, strict=True))
         uncovered.append(nodes_after if covered >= _FULL_SHARE * floor else nodes_after + floor - covered)
@@ -67,12 +69,12 @@ def commitment_hours(look_back: LookBack, content: RecommendationContent) -> lis
     pools = _pools(look_back, content)
     hours: list[SubjectHour | None] = []
     for index, has_figures in enumerate(look_back.has_figures):
-        running_pools = [pool for pool in pools if pool.nodes[index]]
-        held = sum(pool.nodes[index] * _weight(content, pool) for pool in running_pools)
+        running_pools = [pool for pool in pools if pool.node_counts[index]]
+        held = sum(pool.node_counts[index] * _weight(content, pool) for pool in running_pools)
         usd = (
             None
-            if any(_is_price_open(pool, index) for pool in running_pools)
-            else sum(pool.cost[index] for pool in running_pools)
+            if any(_is_price_pending(pool, index) for pool in running_pools)
+            else sum(pool.cost_usd[index] for pool in running_pools)
         )
         hours.append(SubjectHour(held, usd, held, 0.0) if has_figures else None)
     return hours
@@ -80,14 +82,14 @@ def commitment_hours(look_back: LookBack, content: RecommendationContent) -> lis
 
 def shows_commitments(pools: Sequence[PoolHistory]) -> bool:
     """Whether the charges of these pools would show a Savings Plan or Reserved Instance."""
-    return any(any(pool.billed) for pool in pools)
+    return any(any(pool.is_billed) for pool in pools)
 
 
 def _pools(look_back: LookBack, content: RecommendationContent) -> list[PoolHistory]:
     return [
         pool
         for key, pool in look_back.pools.items()
-        if covers_type(content.subject.instance_type, key.instance_type)
+        if covers_instance_type(content.subject.instance_type, key.instance_type)
         and key.capacity_type in {"on-demand", "reserved"}
     ]
 
@@ -96,14 +98,14 @@ def _weight(content: RecommendationContent, pool: PoolHistory) -> int:
     return gpus_per_node(pool) if content.subject.instance_type.endswith(".*") else 1
 
 
-def _is_price_open(pool: PoolHistory, index: int) -> bool:
+def _is_price_pending(pool: PoolHistory, index: int) -> bool:
     """Whether an hour's price is missing or provisional: the bill prices the pool, but not yet this hour."""
-    return bool(pool.unpriced[index]) or (any(pool.billed) and not pool.billed[index])
+    return bool(pool.is_unpriced[index]) or (any(pool.is_billed) and not pool.is_billed[index])
 
 
-def _rate_before(look_back: LookBack, pool: PoolHistory) -> float:
+def _uncommitted_rate(look_back: LookBack, pool: PoolHistory) -> float:
     """USD per node-hour without a commitment: the highest known rate."""
-    paid = [node_cost(pool, index) for index in look_back.priced_hours(pool.unpriced)]
+    paid = [mean_node_cost(pool, index) for index in look_back.priced_hour_indexes(pool.is_unpriced)]
     return max([*paid, look_back.list_prices.get(pool.key.instance_type, 0.0)])
 
 
@@ -112,10 +114,10 @@ def _covered_nodes(look_back: LookBack, pool: PoolHistory, before: float, index:
     price = look_back.reserved_prices.get(pool.key.instance_type)
     if price is None:
         return 0.0
-    if _is_price_open(pool, index):
+    if _is_price_pending(pool, index):
         return None
     if not pool.shows_commitments[index]:
         return 0.0
     if before <= price.usd:
-        return float(pool.nodes[index])
-    return pool.nodes[index] * min(1.0, max(0.0, (before - node_cost(pool, index)) / (before - price.usd)))
+        return float(pool.node_counts[index])
+    return pool.node_counts[index] * min(1.0, max(0.0, (before - mean_node_cost(pool, index)) / (before - price.usd)))

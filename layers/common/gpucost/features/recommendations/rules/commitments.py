@@ -37,14 +37,14 @@ _PRICE_STEPS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class _InstanceType:
+class _OnDemandNodes:
     """The on-demand nodes of an instance type by hour."""
 
-    price: float
+    reserved_price: float
     """Reserved price in USD per node-hour."""
     gpus: int
     nodes: Sequence[float]
-    rates: Sequence[float]
+    charged_rates: Sequence[float]
     """The rate charged in each hour, in USD per node-hour; 0 without nodes."""
 
 
@@ -63,19 +63,19 @@ def _recommend_scope(
     look_back: LookBack, scope: str, pools: Mapping[str, Sequence[PoolHistory]]
 ) -> RecommendationContent | None:
     all_pools = [pool for type_pools in pools.values() for pool in type_pools]
-    unpriced = [any(pool.unpriced[index] for pool in all_pools) for index in range(look_back.hours)]
-    priced_hours = look_back.priced_hours(unpriced)
+    unpriced = [any(pool.is_unpriced[index] for pool in all_pools) for index in range(look_back.hours)]
+    priced_hours = look_back.priced_hour_indexes(unpriced)
     if len(priced_hours) < max(MIN_HOURS, MIN_DATA_SHARE * look_back.hours):
         return None
     candidates = [_instance_type(look_back, name, type_pools) for name, type_pools in pools.items()]
     types = [candidate for candidate in candidates if candidate is not None]
     usd_at_reserved_price = [
-        sum(instance_type.nodes[index] * instance_type.price for instance_type in types)
+        sum(instance_type.nodes[index] * instance_type.reserved_price for instance_type in types)
         for index in range(look_back.hours)
     ]
     is_family = scope not in pools
     floor = _steady_amount(usd_at_reserved_price, priced_hours)
-    step = 1 / _PRICE_STEPS if is_family else types[0].price if types else 1.0
+    step = 1 / _PRICE_STEPS if is_family else types[0].reserved_price if types else 1.0
     hourly_commitment = int(floor / step + 1e-6) * step
     if hourly_commitment < _MIN_MONTHLY_SAVING_USD / _PRICE_STEPS or any(
         usd_at_reserved_price[index] < step * (1 - 1e-6) for index in priced_hours[-_DAY:]
@@ -85,10 +85,12 @@ def _recommend_scope(
     def freed(index: int) -> tuple[float, float]:
         """The on-demand cost of covered nodes minus the commitment, which is charged whether it is used or not."""
         remaining, covered = hourly_commitment, 0.0
-        for instance_type in sorted(types, key=lambda instance_type: -instance_type.rates[index] / instance_type.price):
-            nodes = min(instance_type.nodes[index], remaining / instance_type.price)
-            remaining -= nodes * instance_type.price
-            covered += nodes * instance_type.rates[index]
+        for instance_type in sorted(
+            types, key=lambda instance_type: -instance_type.charged_rates[index] / instance_type.reserved_price
+        ):
+            nodes = min(instance_type.nodes[index], remaining / instance_type.reserved_price)
+            remaining -= nodes * instance_type.reserved_price
+            covered += nodes * instance_type.charged_rates[index]
         return covered - hourly_commitment, 0.0
 
     shares = [pool.spend.avoidable_share() for pool in all_pools]
@@ -148,7 +150,7 @@ def _recommend_scope(
         "",
         round_cents(current),
         round_cents(max(0.0, after)),
-        round_cents(sum(pool.cost[index] for pool in all_pools for index in priced_hours) / len(priced_hours)),
+        round_cents(sum(pool.cost_usd[index] for pool in all_pools for index in priced_hours) / len(priced_hours)),
     )
 
 
@@ -161,17 +163,17 @@ def _steady_amount(hours: Sequence[float], indexes: Sequence[int]) -> float:
     return sorted(_at_indexes(hours, indexes))[int((1 - STEADY_SHARE) * len(indexes))]
 
 
-def _instance_type(look_back: LookBack, name: str, pools: Sequence[PoolHistory]) -> _InstanceType | None:
+def _instance_type(look_back: LookBack, name: str, pools: Sequence[PoolHistory]) -> _OnDemandNodes | None:
     gpus = max(gpus_per_node(pool) for pool in pools)
     if not gpus:
         return None
     # A node counts for the time it was there: after ten minutes it has a sixth of its GPU-hours.
-    nodes = [sum(pool.capacity[index] for pool in pools) / gpus for index in range(look_back.hours)]
+    nodes = [sum(pool.capacity_gpu_hours[index] for pool in pools) / gpus for index in range(look_back.hours)]
     rates = [
-        sum(pool.cost[index] for pool in pools) / node_count if node_count else 0.0
+        sum(pool.cost_usd[index] for pool in pools) / node_count if node_count else 0.0
         for index, node_count in enumerate(nodes)
     ]
-    return _InstanceType(look_back.reserved_prices[name].usd, gpus, nodes, rates)
+    return _OnDemandNodes(look_back.reserved_prices[name].usd, gpus, nodes, rates)
 
 
 def _gpu_model(pools: Sequence[PoolHistory]) -> str:

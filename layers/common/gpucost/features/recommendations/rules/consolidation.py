@@ -17,7 +17,7 @@ from gpucost.features.recommendations.pools import (
     has_enough_prices,
     mean_pool_cost,
     pool_evidence,
-    pool_list_ratio,
+    pool_list_price_ratio,
     pool_subject,
 )
 
@@ -65,7 +65,7 @@ def needed_nodes(look_back: LookBack, pool: PoolHistory, gpus: int) -> list[int]
     """
     packed: list[int] = []
     packed_by_pods: dict[tuple[tuple[float, int], ...], int | None] = {}
-    for pods in pool.pods:
+    for pods in pool.pod_sizes:
         if pods not in packed_by_pods:
             packed_by_pods[pods] = pack_nodes(pods, gpus)
         count = packed_by_pods[pods]
@@ -79,12 +79,12 @@ def needed_nodes(look_back: LookBack, pool: PoolHistory, gpus: int) -> list[int]
 
 def holds_whole_gpus(pool: PoolHistory) -> bool:
     """Whether all its pods hold whole GPUs."""
-    return all(abs(size - round(size)) <= _TOLERANCE for pods in set(pool.pods) for size, _ in pods)
+    return all(abs(size - round(size)) <= _TOLERANCE for pods in set(pool.pod_sizes) for size, _ in pods)
 
 
 def _consolidate_pool(look_back: LookBack, pool: PoolHistory) -> RecommendationContent | None:
     gpus = gpus_per_node(pool)
-    indexes = [index for index in range(look_back.hours) if look_back.has_figures[index] and pool.nodes[index]]
+    indexes = [index for index in range(look_back.hours) if look_back.has_figures[index] and pool.node_counts[index]]
     if not gpus or not indexes or not has_enough_prices(look_back, pool) or len(indexes) < MIN_HOURS:
         return None
     first = indexes[0]
@@ -93,30 +93,30 @@ def _consolidate_pool(look_back: LookBack, pool: PoolHistory) -> RecommendationC
     if needed is None:
         return None
     # A node counts for the time it was there: after ten minutes it has a sixth of its GPU-hours.
-    spare = [max(0.0, pool.capacity[index] / gpus - needed[index]) for index in range(look_back.hours)]
+    spare = [max(0.0, pool.capacity_gpu_hours[index] / gpus - needed[index]) for index in range(look_back.hours)]
     newest = [index for index in indexes if index >= look_back.hours - NEWEST_HOURS]
-    current_nodes = sum(pool.nodes[index] for index in newest) / max(1, len(newest))
+    current_nodes = sum(pool.node_counts[index] for index in newest) / max(1, len(newest))
     spare_now = sum(spare[index] for index in newest) / max(1, len(newest))
     mean = sum(spare[index] for index in indexes) / len(indexes)
     if min(mean, spare_now) < MIN_SPARE_NODES:
         return None
 
     def freed(index: int) -> tuple[float, float]:
-        nodes = pool.capacity[index] / gpus
+        nodes = pool.capacity_gpu_hours[index] / gpus
         spare_share = spare[index] / nodes if nodes else 0.0
-        return pool.cost[index] * spare_share, pool.capacity[index] * spare_share
+        return pool.cost_usd[index] * spare_share, pool.capacity_gpu_hours[index] * spare_share
 
     saving = estimate_saving(
-        look_back, first, freed, pool.spend.avoidable_share(), pool_list_ratio(look_back, pool), pool.unpriced
+        look_back, first, freed, pool.spend.avoidable_share(), pool_list_price_ratio(look_back, pool), pool.is_unpriced
     )
     if saving.usd < _MIN_MONTHLY_SAVING_USD:
         return None
     key = pool.key
     can_pack = holds_whole_gpus(pool)
     reason = "underutilized" if can_pack else "empty"
-    allowed = look_back.disruption.allowed.get((key.node_pool, reason))
+    allowed = look_back.disruption.allowed_disruptions.get((key.node_pool, reason))
     patch = consolidation_patch(key.node_pool, blocks_disruption=allowed == 0)
-    capacity = sum(pool.capacity) / len(indexes)
+    capacity = sum(pool.capacity_gpu_hours) / len(indexes)
     unallocated = sum(pool.unallocated_gpu_hours[index] for index in indexes) / len(indexes)
     hours_with_spare_node = sum(spare[index] >= 1 - _TOLERANCE for index in indexes)
     return RecommendationContent(
@@ -155,7 +155,10 @@ def _karpenter_facts(look_back: LookBack, node_pool: str, reason: str) -> dict[s
     """Facts from Karpenter's metrics about why nodes were not removed."""
     if not node_pool:
         return {}
-    eligible, allowed = look_back.disruption.eligible.get(reason), look_back.disruption.allowed.get((node_pool, reason))
+    eligible, allowed = (
+        look_back.disruption.eligible_nodes.get(reason),
+        look_back.disruption.allowed_disruptions.get((node_pool, reason)),
+    )
     if eligible is None:
         eligibility = "its metrics do not show why nodes were not removed"
     elif not eligible:

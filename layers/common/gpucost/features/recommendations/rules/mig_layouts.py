@@ -117,7 +117,7 @@ class MigPlan:
     """Geometries for a pool's GPUs, and the demand they serve."""
 
     model: str
-    gpus: Mapping[Geometry, int]
+    gpus_by_geometry: Mapping[Geometry, int]
     """Number of GPUs by geometry."""
     demand: Mapping[str, int]
     """The largest number of slices of each profile that any hour needed."""
@@ -127,12 +127,12 @@ class MigPlan:
     @property
     def gpu_count(self) -> int:
         """The number of GPUs."""
-        return sum(self.gpus.values())
+        return sum(self.gpus_by_geometry.values())
 
-    def supply(self) -> dict[str, int]:
+    def slices_by_profile(self) -> dict[str, int]:
         """Slices by profile."""
         slices: dict[str, int] = {}
-        for geometry, count in self.gpus.items():
+        for geometry, count in self.gpus_by_geometry.items():
             for profile in geometry:
                 slices[profile] = slices.get(profile, 0) + count
         return slices
@@ -214,7 +214,7 @@ def replay_plan(plan: MigPlan, hours: Sequence[Mapping[str, int]]) -> PlanReplay
         plan: the plan.
         hours: needed slices by profile, for each hour.
     """
-    supply = plan.supply()
+    supply = plan.slices_by_profile()
     waited, peak_usage = 0, Fraction(0)
     for hour in hours:
         for profile, count in hour.items():

@@ -14,7 +14,7 @@ from gpucost.features.recommendations.measuring import (
     estimate_saving,
     measure_workload,
     workload_evidence,
-    workload_list_ratio,
+    workload_list_price_ratio,
     workload_subject,
 )
 from gpucost.features.recommendations.model import (
@@ -31,12 +31,14 @@ from gpucost.features.recommendations.model import (
 from gpucost.features.recommendations.patches import fewer_gpus_patch, replicas_patch
 from gpucost.features.recommendations.pools import gpus_per_node
 
-IDLE = 0.02
+IDLE_UTILIZATION = 0.02
 """Utilization below which a GPU counts as idle. Drivers and health checks stay below it."""
 LOW, TARGET, HIGH = 0.30, 0.70, 0.90
-SUSTAINED = 0.9
+SATURATED_HOURS_SHARE = 0.9
 """Part of the hours that must be above `HIGH` for a saturated workload."""
-SERVICES = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "LeaderWorkerSet", "InferenceService", "RayService"})
+SERVICE_KINDS = frozenset(
+    {"Deployment", "StatefulSet", "ReplicaSet", "LeaderWorkerSet", "InferenceService", "RayService"}
+)
 """Kinds that serve requests. A job at full utilization needs no change."""
 CERTAIN_HOURS, CERTAIN_COVERAGE = 336, 0.98
 """Confidence is high from two weeks and this coverage on."""
@@ -46,7 +48,7 @@ MIN_MEMORY_SHARE = 0.9
 """Part of the GPU-hours that must have observed memory."""
 MEMORY_SPARE = 1.10
 """GPU memory ÷ the memory peak."""
-_USABLE = 0.9
+_USABLE_MEMORY_RATIO = 0.9
 """Usable part of a GPU's nominal GB, in GiB."""
 _GIB = 2**30
 _WORKLOAD_KINDS: tuple[RecommendationKind, ...] = ("idle", "fewer-gpus", "add-gpus", "off-hours")
@@ -74,8 +76,8 @@ def assess_workloads(
         first = max((since.get(recommendation_id(kind, subject), 0) for kind in _WORKLOAD_KINDS), default=0)
         measures = measure_workload(look_back, history, first)
         if measures is not None:
-            findings[key] = measures, *classify(measures)
-        elif any(history.held[-24:]):
+            findings[key] = measures, *classify_workload(measures)
+        elif any(history.held_gpu_hours[-24:]):
             assessments.append(
                 WorkloadAssessment(subject, "unknown", round_cents(0), None, None, "too few hours have figures")
             )
@@ -92,8 +94,8 @@ def assess_workloads(
                     subject,
                     finding,
                     round_cents(measures.current_gpus),
-                    round_ratio(measures.mean),
-                    round_ratio(measures.peak),
+                    round_ratio(measures.mean_utilization),
+                    round_ratio(measures.peak_utilization),
                     stated_reason,
                 )
             )
@@ -114,18 +116,18 @@ def _split_workloads(
     """The keys of workloads whose pods now have several GPU models or resources."""
     parts: dict[tuple[str, ...], list[WorkloadKey]] = {}
     for key, history in look_back.workloads.items():
-        if findings[key][0].current_gpus > 0 if key in findings else any(history.held[-24:]):
+        if findings[key][0].current_gpus > 0 if key in findings else any(history.held_gpu_hours[-24:]):
             parts.setdefault(key[:4], []).append(key)
     return {name: keys for name, keys in parts.items() if len(keys) > 1}
 
 
-def classify(measures: WorkloadMeasures) -> tuple[WorkloadFinding, str]:
+def classify_workload(measures: WorkloadMeasures) -> tuple[WorkloadFinding, str]:
     """The finding of a workload and its reason."""
-    if measures.missing_data or measures.mean is None or measures.peak is None:
-        return "unknown", measures.missing_data or "no utilization was observed"
-    mean, peak = measures.mean, measures.peak
+    if measures.missing_data_reason or measures.mean_utilization is None or measures.peak_utilization is None:
+        return "unknown", measures.missing_data_reason or "no utilization was observed"
+    mean, peak = measures.mean_utilization, measures.peak_utilization
     reason = f"utilization {mean:.0%} on average, {peak:.0%} in the busiest hour"
-    if peak < IDLE:
+    if peak < IDLE_UTILIZATION:
         return "idle", reason
     if mean < LOW:
         return ("low", reason) if peak < LOW else ("bursty", reason)
@@ -137,31 +139,36 @@ def classify(measures: WorkloadMeasures) -> tuple[WorkloadFinding, str]:
 def _is_sustained_high_use(measures: WorkloadMeasures) -> bool:
     history = measures.history
     is_high = [
-        history.used[index] / history.observed[index] >= HIGH
-        for index in range(measures.first, len(history.held))
-        if history.observed[index] > 0
+        history.used_gpu_hours[index] / history.observed_gpu_hours[index] >= HIGH
+        for index in range(measures.first_held_index, len(history.held_gpu_hours))
+        if history.observed_gpu_hours[index] > 0
     ]
-    return sum(is_high) >= SUSTAINED * len(is_high)
+    return sum(is_high) >= SATURATED_HOURS_SHARE * len(is_high)
 
 
 def _recommend_zero(look_back: LookBack, measures: WorkloadMeasures) -> RecommendationContent | None:
     history, subject = measures.history, workload_subject(look_back.cluster, measures.history)
 
     def freed(index: int) -> tuple[float, float]:
-        return history.usd[index], history.held[index]
+        return history.cost_usd[index], history.held_gpu_hours[index]
 
     cash = workload_cash_share(look_back, measures, measures.current_gpus)
     saving = estimate_saving(
-        look_back, measures.first, freed, cash, workload_list_ratio(look_back, history), history.unpriced
+        look_back,
+        measures.first_held_index,
+        freed,
+        cash,
+        workload_list_price_ratio(look_back, history),
+        history.is_unpriced,
     )
     if saving.usd < _MIN_MONTHLY_SAVING_USD:
         return None
-    held = sum(1 for index in range(measures.first, look_back.hours) if history.held[index])
+    held = sum(1 for index in range(measures.first_held_index, look_back.hours) if history.held_gpu_hours[index])
     return RecommendationContent(
         "idle",
         subject,
         f"Scale {subject.workload_name} to zero: it holds {format_count(measures.current_gpus)} GPUs, "
-        f"and no hour of {held} used more than {measures.peak or 0:.1%}",
+        f"and no hour of {held} used more than {measures.peak_utilization or 0:.1%}",
         saving,
         workload_evidence(
             look_back,
@@ -190,13 +197,18 @@ def _recommend_fewer(look_back: LookBack, measures: WorkloadMeasures) -> Recomme
     kept_gpus = pods * units * history.gpu_share if pods else measures.current_gpus * kept_share
 
     def freed(index: int) -> tuple[float, float]:
-        held = history.held[index]
+        held = history.held_gpu_hours[index]
         part = (max(0.0, held - kept_gpus) / held if pods else 1 - kept_share) if held else 0.0
-        return history.usd[index] * part, held * part
+        return history.cost_usd[index] * part, held * part
 
     cash = workload_cash_share(look_back, measures, measures.current_gpus - kept_gpus)
     saving = estimate_saving(
-        look_back, measures.first, freed, cash, workload_list_ratio(look_back, history), history.unpriced
+        look_back,
+        measures.first_held_index,
+        freed,
+        cash,
+        workload_list_price_ratio(look_back, history),
+        history.is_unpriced,
     )
     if saving.usd < _MIN_MONTHLY_SAVING_USD or measures.current_gpus <= kept_gpus * 1.001:
         return None
@@ -221,19 +233,19 @@ def _recommend_fewer(look_back: LookBack, measures: WorkloadMeasures) -> Recomme
         )
     if units < history.units_per_pod and not _has_memory_samples(measures):
         risk, note = "high", f"{note} Its GPU memory was not observed, so it may not fit."
-    peak_after = measures.peak_gpus / kept_gpus if pods else measures.pod_peak / kept_share
+    peak_after = measures.peak_used_gpus / kept_gpus if pods else measures.pod_peak_utilization / kept_share
     return RecommendationContent(
         "fewer-gpus",
         subject,
         f"Give {subject.workload_name} {target}: its "
-        f"{format_count(measures.current_gpus)} GPUs were never above {measures.peak or 0:.0%} in any hour",
+        f"{format_count(measures.current_gpus)} GPUs were never above {measures.peak_utilization or 0:.0%} in any hour",
         saving,
         workload_evidence(
             look_back,
             measures,
             {
                 "peak": "mean of the busiest hour",
-                "GPUs used in the busiest hour": f"{measures.peak_gpus:.2f}",
+                "GPUs used in the busiest hour": f"{measures.peak_used_gpus:.2f}",
                 "busiest hour after the change": f"{peak_after:.0%}",
                 **_cash_fact(look_back, measures, measures.current_gpus - kept_gpus),
             },
@@ -260,7 +272,7 @@ def workload_cash_share(look_back: LookBack, measures: WorkloadMeasures, freed: 
 
 def _largest_node_gpus(look_back: LookBack, measures: WorkloadMeasures) -> int:
     """GPUs of the largest node on which the workload runs."""
-    return max((gpus_per_node(look_back.pools[pool]) for pool in measures.history.pools), default=0)
+    return max((gpus_per_node(look_back.pools[pool]) for pool in measures.history.gpu_millihours_by_pool), default=0)
 
 
 def _cash_fact(look_back: LookBack, measures: WorkloadMeasures, freed: float) -> dict[str, str]:
@@ -286,17 +298,19 @@ def _smaller_size(measures: WorkloadMeasures) -> tuple[int, int] | None:
     if gpus_per_pod <= 0:
         return None
     current_pods = max(1, round(measures.current_gpus / gpus_per_pod))
-    is_service = history.key.kind in SERVICES
+    is_service = history.key.kind in SERVICE_KINDS
     if is_service and current_pods > 1:
-        pods = max(1, ceil(round(measures.peak_gpus / (TARGET * gpus_per_pod), 9)))
+        pods = max(1, ceil(round(measures.peak_used_gpus / (TARGET * gpus_per_pod), 9)))
         if pods > 1:
             return (pods, history.units_per_pod) if pods < current_pods else None
-        units = max(_units_for_memory(measures), ceil(round(measures.peak_gpus / (TARGET * history.gpu_share), 9)))
+        units = max(_units_for_memory(measures), ceil(round(measures.peak_used_gpus / (TARGET * history.gpu_share), 9)))
         return 1, min(units, history.units_per_pod)
     if history.units_per_pod <= 1:
         return None
     # For jobs and single pods, each pod keeps what its busiest hour needed.
-    units = max(_units_for_memory(measures), ceil(round(measures.pod_peak * history.units_per_pod / TARGET, 9)))
+    units = max(
+        _units_for_memory(measures), ceil(round(measures.pod_peak_utilization * history.units_per_pod / TARGET, 9))
+    )
     if units >= history.units_per_pod:
         return None
     return (current_pods, units) if is_service else (0, units)
@@ -305,7 +319,7 @@ def _smaller_size(measures: WorkloadMeasures) -> tuple[int, int] | None:
 def _has_memory_samples(measures: WorkloadMeasures) -> bool:
     history = measures.history
     return (
-        history.memory_gpu_hours >= MIN_MEMORY_SHARE * sum(history.held)
+        history.memory_observed_gpu_hours >= MIN_MEMORY_SHARE * sum(history.held_gpu_hours)
         and memory_gb(history.key.gpu_model) is not None
     )
 
@@ -315,32 +329,41 @@ def _units_for_memory(measures: WorkloadMeasures) -> int:
     history, size = measures.history, memory_gb(measures.history.key.gpu_model)
     if history.gpu_share != 1.0 or size is None:
         return 1
-    return max(1, ceil(history.units_per_pod * history.memory_peak * MEMORY_SPARE / (size * _GIB * _USABLE)))
+    return max(
+        1, ceil(history.units_per_pod * history.memory_peak_bytes * MEMORY_SPARE / (size * _GIB * _USABLE_MEMORY_RATIO))
+    )
 
 
 def _recommend_more(look_back: LookBack, measures: WorkloadMeasures) -> RecommendationContent | None:
     history, subject = measures.history, workload_subject(look_back.cluster, measures.history)
-    if subject.workload_kind not in SERVICES or history.gpus_per_pod <= 0 or measures.mean is None:
+    if subject.workload_kind not in SERVICE_KINDS or history.gpus_per_pod <= 0 or measures.mean_utilization is None:
         return None
     pods = max(1, round(measures.current_gpus / history.gpus_per_pod))
-    replicas = max(pods + 1, ceil(round(measures.mean * measures.current_gpus / (TARGET * history.gpus_per_pod), 9)))
+    replicas = max(
+        pods + 1, ceil(round(measures.mean_utilization * measures.current_gpus / (TARGET * history.gpus_per_pod), 9))
+    )
     added_share = replicas / pods - 1
 
     def freed(index: int) -> tuple[float, float]:
-        return -history.usd[index] * added_share, -history.held[index] * added_share
+        return -history.cost_usd[index] * added_share, -history.held_gpu_hours[index] * added_share
 
     # With commitments, the cost of more GPUs is not known: a commitment may have room left.
     cash = 1.0 if history.spend.avoidable_share() == 1 else None
     saving = estimate_saving(
-        look_back, measures.first, freed, cash, workload_list_ratio(look_back, history), history.unpriced
+        look_back,
+        measures.first_held_index,
+        freed,
+        cash,
+        workload_list_price_ratio(look_back, history),
+        history.is_unpriced,
     )
     return RecommendationContent(
         "add-gpus",
         subject,
         f"Give {subject.workload_name} {replicas} replicas instead of {pods}: its GPUs "
-        f"are {measures.mean:.0%} utilized on average, and demand above them is not visible",
+        f"are {measures.mean_utilization:.0%} utilized on average, and demand above them is not visible",
         saving,
-        workload_evidence(look_back, measures, {"hours at 90% or more": f"at least {SUSTAINED:.0%}"}),
+        workload_evidence(look_back, measures, {"hours at 90% or more": f"at least {SATURATED_HOURS_SHARE:.0%}"}),
         confidence_level(measures),
         "low",
         "It costs money. These figures do not show how much work is waiting.",
@@ -354,4 +377,6 @@ def _recommend_more(look_back: LookBack, measures: WorkloadMeasures) -> Recommen
 
 def confidence_level(measures: WorkloadMeasures) -> ConfidenceLevel:
     """High or medium. With less than a week or little coverage there is no recommendation."""
-    return "high" if measures.hours >= CERTAIN_HOURS and measures.coverage >= CERTAIN_COVERAGE else "medium"
+    return (
+        "high" if measures.hours_with_figures >= CERTAIN_HOURS and measures.coverage >= CERTAIN_COVERAGE else "medium"
+    )

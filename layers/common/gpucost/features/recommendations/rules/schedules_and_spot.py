@@ -7,19 +7,24 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE
+from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE_LABEL
 from gpucost.features.recommendations.history import LookBack, WorkloadHistory
 from gpucost.features.recommendations.measuring import (
     WorkloadMeasures,
     estimate_saving,
     workload_evidence,
-    workload_list_ratio,
+    workload_list_price_ratio,
     workload_subject,
 )
 from gpucost.features.recommendations.model import RecommendationContent, round_cents, round_ratio
 from gpucost.features.recommendations.node_prices import SpotPrice
 from gpucost.features.recommendations.patches import schedule_patch, spot_patch
-from gpucost.features.recommendations.rules.rightsizing import IDLE, SERVICES, confidence_level, workload_cash_share
+from gpucost.features.recommendations.rules.rightsizing import (
+    IDLE_UTILIZATION,
+    SERVICE_KINDS,
+    confidence_level,
+    workload_cash_share,
+)
 
 WEEK: Final = 168
 MIN_WEEKS: Final = 2
@@ -44,10 +49,10 @@ _BATCH_RISK = (
 _LABELED_SHARE = 0.999
 """Part of the allocated GPU-hours whose pods must have the label."""
 _MIN_MONTHLY_SAVING_USD = 1.0
-_STOPPABLE_KINDS = SERVICES | {"Notebook", "Pod"}
+_STOPPABLE_KINDS = SERVICE_KINDS | {"Notebook", "Pod"}
 _MIN_REPLICAS = 3
 """Replicas of a service: if one is lost, two remain."""
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_DAY_NAMES = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def recommend_off_hours(look_back: LookBack, measures: WorkloadMeasures) -> RecommendationContent | None:
@@ -56,24 +61,28 @@ def recommend_off_hours(look_back: LookBack, measures: WorkloadMeasures) -> Reco
     Jobs end by themselves and get none. Pods without an owner get no manifest, because nothing can start them again.
     """
     history, subject = measures.history, workload_subject(look_back.cluster, measures.history)
-    if subject.workload_kind not in _STOPPABLE_KINDS or measures.peak is None or measures.peak < IDLE:
+    if (
+        subject.workload_kind not in _STOPPABLE_KINDS
+        or measures.peak_utilization is None
+        or measures.peak_utilization < IDLE_UTILIZATION
+    ):
         return None
-    slots = week_hours(look_back.start, look_back.hours, look_back.time_zone)
+    slots = hours_of_week(look_back.start, look_back.hours, look_back.time_zone)
     quiet = _idle_hours(look_back, measures, slots)
     if sum(quiet) < MIN_SHARE_OFF * WEEK:
         return None
 
     def freed(index: int) -> tuple[float, float]:
         is_off = quiet[slots[index]]
-        return (history.usd[index], history.held[index]) if is_off else (0.0, 0.0)
+        return (history.cost_usd[index], history.held_gpu_hours[index]) if is_off else (0.0, 0.0)
 
     saving = estimate_saving(
         look_back,
-        measures.first,
+        measures.first_held_index,
         freed,
         workload_cash_share(look_back, measures, measures.current_gpus),
-        workload_list_ratio(look_back, history),
-        history.unpriced,
+        workload_list_price_ratio(look_back, history),
+        history.is_unpriced,
     )
     if saving.usd < _MIN_MONTHLY_SAVING_USD:
         return None
@@ -100,7 +109,7 @@ def recommend_off_hours(look_back: LookBack, measures: WorkloadMeasures) -> Reco
 
 
 @lru_cache(maxsize=8)
-def week_hours(start: datetime, hours: int, zone: ZoneInfo | None) -> tuple[int, ...]:
+def hours_of_week(start: datetime, hours: int, zone: ZoneInfo | None) -> tuple[int, ...]:
     """The hour of the week of consecutive hours; 0 is Monday 00:00 in the time zone.
 
     In zones with half hours, such as India, an hour that starts at half past belongs to the hour before.
@@ -113,16 +122,16 @@ def _idle_hours(look_back: LookBack, measures: WorkloadMeasures, slots: Sequence
     """Whether each hour of the week was idle whenever it was observed, without short breaks."""
     history = measures.history
     observations, busy = [0] * WEEK, [False] * WEEK
-    for index in range(measures.first, look_back.hours):
+    for index in range(measures.first_held_index, look_back.hours):
         slot = slots[index]
-        observed = history.observed[index]
+        observed = history.observed_gpu_hours[index]
         if not look_back.has_figures[index]:
             continue
-        if history.held[index] and not observed:
+        if history.held_gpu_hours[index] and not observed:
             busy[slot] = True  # utilization is not known
         else:
             observations[slot] += 1
-            busy[slot] |= observed > 0 and history.used[index] >= IDLE * observed
+            busy[slot] |= observed > 0 and history.used_gpu_hours[index] >= IDLE_UTILIZATION * observed
     idle = [count >= MIN_WEEKS and not is_busy for count, is_busy in zip(observations, busy, strict=True)]
     quiet = [False] * WEEK
     for start, end in _runs_of_hours(idle):
@@ -146,7 +155,7 @@ def _runs_of_hours(hours: Sequence[bool]) -> Iterator[tuple[int, int]]:
 
 
 def _format_hour(hour: int, minute: int) -> str:
-    return f"{_DAYS[hour // 24 % 7]} {hour % 24:02d}:{minute:02d}"
+    return f"{_DAY_NAMES[hour // 24 % 7]} {hour % 24:02d}:{minute:02d}"
 
 
 def recommend_spot(look_back: LookBack, measures: WorkloadMeasures) -> RecommendationContent | None:
@@ -158,10 +167,14 @@ def recommend_spot(look_back: LookBack, measures: WorkloadMeasures) -> Recommend
     """
     history, subject = measures.history, workload_subject(look_back.cluster, measures.history)
     reason = _why_interruptible(measures)
-    if not reason or not history.pools or {pool.capacity_type for pool in history.pools} != {"on-demand"}:
+    if (
+        not reason
+        or not history.gpu_millihours_by_pool
+        or {pool.capacity_type for pool in history.gpu_millihours_by_pool} != {"on-demand"}
+    ):
         return None
     costs = _cost_on_spot(look_back, history)
-    charged_usd = sum(history.usd)
+    charged_usd = sum(history.cost_usd)
     if costs is None or not charged_usd:
         return None
     saved_share, at_highest, at_lowest = (1 - cost / charged_usd for cost in (costs.usd, costs.high, costs.low))
@@ -169,15 +182,15 @@ def recommend_spot(look_back: LookBack, measures: WorkloadMeasures) -> Recommend
         return None
 
     def freed(index: int) -> tuple[float, float]:
-        return history.usd[index] * saved_share, 0.0
+        return history.cost_usd[index] * saved_share, 0.0
 
     saving = estimate_saving(
         look_back,
-        measures.first,
+        measures.first_held_index,
         freed,
         history.spend.avoidable_share(),
-        workload_list_ratio(look_back, history),
-        history.unpriced,
+        workload_list_price_ratio(look_back, history),
+        history.is_unpriced,
     )
     if saving.usd < _MIN_MONTHLY_SAVING_USD:
         return None
@@ -186,7 +199,10 @@ def recommend_spot(look_back: LookBack, measures: WorkloadMeasures) -> Recommend
         low_usd=round_cents(max(0.0, float(saving.low_usd) * at_highest / saved_share)),
         high_usd=round_cents(float(saving.high_usd) * at_lowest / saved_share),
     )
-    prices = {name: look_back.spot_prices[name] for name in sorted({pool.instance_type for pool in history.pools})}
+    prices = {
+        name: look_back.spot_prices[name]
+        for name in sorted({pool.instance_type for pool in history.gpu_millihours_by_pool})
+    }
     types = ", ".join(
         f"{name} ${price.usd:.3f} an hour ({price.low:.3f} to {price.high:.3f})" for name, price in prices.items()
     )
@@ -198,7 +214,7 @@ def recommend_spot(look_back: LookBack, measures: WorkloadMeasures) -> Recommend
         workload_evidence(look_back, measures, {"spot": f"{types}: mean of the most expensive zone"}),
         "medium",
         "high",
-        _SPOT_RISK if subject.workload_kind in SERVICES else _BATCH_RISK,
+        _SPOT_RISK if subject.workload_kind in SERVICE_KINDS else _BATCH_RISK,
         "medium",
         spot_patch(subject),
         round_cents(measures.current_gpus),
@@ -210,30 +226,36 @@ def recommend_spot(look_back: LookBack, measures: WorkloadMeasures) -> Recommend
 def _cost_on_spot(look_back: LookBack, history: WorkloadHistory) -> SpotPrice | None:
     """What the workload would have cost on spot, in USD; None if a price is not known."""
     costs = [0.0, 0.0, 0.0]
-    for pool, gpu_hours in history.pools.items():
+    for pool, gpu_hours in history.gpu_millihours_by_pool.items():
         pool_history, price = look_back.pools[pool], look_back.spot_prices.get(pool.instance_type)
-        capacity = sum(pool_history.capacity)
+        capacity = sum(pool_history.capacity_gpu_hours)
         if price is None or not capacity:
             return None
-        node_hours = gpu_hours / 1000 * sum(pool_history.nodes) / capacity
+        node_hours = gpu_hours / 1000 * sum(pool_history.node_counts) / capacity
         costs = [cost + node_hours * usd for cost, usd in zip(costs, price, strict=True)]
-    priced_share = 1 - history.unpriced_gpu_hours / sum(history.held)
+    priced_share = 1 - history.unpriced_gpu_hours / sum(history.held_gpu_hours)
     return SpotPrice(*(cost * priced_share for cost in costs))
 
 
 def _why_interruptible(measures: WorkloadMeasures) -> str:
     """Why a workload may be interrupted, as a phrase; empty if it may not."""
     history, kind = measures.history, measures.history.key.kind
-    total_held = sum(history.held)
+    total_held = sum(history.held_gpu_hours)
     if history.uninterruptible_gpu_hours or kind == "Pod":  # nothing restarts a pod without an owner
         return ""
     if history.interruptible_gpu_hours >= _LABELED_SHARE * total_held:
-        return f"its pods have the label {INTERRUPTIBLE}"
+        return f"its pods have the label {INTERRUPTIBLE_LABEL}"
     replicas = [
         count
-        for count, held in zip(history.pod_counts[measures.first :], history.held[measures.first :], strict=True)
+        for count, held in zip(
+            history.pod_counts[measures.first_held_index :],
+            history.held_gpu_hours[measures.first_held_index :],
+            strict=True,
+        )
         if held
     ]
     return (
-        f"it always has {min(replicas)} replicas or more" if kind in SERVICES and min(replicas) >= _MIN_REPLICAS else ""
+        f"it always has {min(replicas)} replicas or more"
+        if kind in SERVICE_KINDS and min(replicas) >= _MIN_REPLICAS
+        else ""
     )

@@ -23,11 +23,11 @@ from gpucost.features.recommendations.patches import sharing_patch
 from gpucost.features.recommendations.pools import (
     gpus_per_node,
     has_enough_prices,
+    mean_node_cost,
     mean_pool_cost,
-    newest_hours,
-    node_cost,
+    newest_hour_indexes,
     pool_evidence,
-    pool_list_ratio,
+    pool_list_price_ratio,
     pool_subject,
 )
 from gpucost.features.recommendations.rules.rightsizing import CERTAIN_COVERAGE, CERTAIN_HOURS
@@ -41,9 +41,9 @@ MIN_MEMORY_SHARE: Final = 0.9
 """Part of the GPU-hours that must have observed memory."""
 MAX_PODS: Final = 400
 """Pods per pool; beyond it, those of the first workloads by name."""
-_USABLE = 0.9
+_USABLE_MEMORY_RATIO = 0.9
 """Usable part of the nominal GB, in GiB: an A10G of 24 GB has 22.5, and each process needs memory of its own."""
-_MIN_USD = 1.0
+_MIN_MONTHLY_SAVING_USD = 1.0
 _GROUPS_SHOWN = 3
 _GIB = 2**30
 _RISK = (
@@ -74,7 +74,7 @@ def recommend_sharing(
     by_pool: dict[PoolKey, list[WorkloadMeasures]] = {}
     for measures in measured:
         if workload_subject(look_back.cluster, measures.history) not in excluded and _can_share(measures):
-            by_pool.setdefault(next(iter(measures.history.pools)), []).append(measures)
+            by_pool.setdefault(next(iter(measures.history.gpu_millihours_by_pool)), []).append(measures)
     plans = [_plan_sharing(look_back, look_back.pools[key], by_pool[key]) for key in sorted(by_pool)]
     return [plan for plan in plans if plan is not None]
 
@@ -86,24 +86,25 @@ def _can_share(measures: WorkloadMeasures) -> bool:
         history.units_per_pod == 1
         and history.gpu_share == 1.0
         and measures.current_gpus > 0
-        and measures.pod_peak >= 0
-        and len(history.pools) == 1
-        and history.memory_gpu_hours >= MIN_MEMORY_SHARE * sum(history.held[measures.first :])
+        and measures.pod_peak_utilization >= 0
+        and len(history.gpu_millihours_by_pool) == 1
+        and history.memory_observed_gpu_hours
+        >= MIN_MEMORY_SHARE * sum(history.held_gpu_hours[measures.first_held_index :])
         and memory_gb(history.key.gpu_model) is not None
     )
 
 
 def _plan_sharing(look_back: LookBack, pool: PoolHistory, measured: Sequence[WorkloadMeasures]) -> SharingPlan | None:
     gpus, model = gpus_per_node(pool), pool.key.gpu_model
-    memory = (memory_gb(model) or 0) * _GIB * _USABLE / MEMORY_SPARE
-    pods = [pod for pod in _pods(measured) if max(pod.use) <= TARGET and pod.memory <= memory]
+    memory = (memory_gb(model) or 0) * _GIB * _USABLE_MEMORY_RATIO / MEMORY_SPARE
+    pods = [pod for pod in _sharing_pods(measured) if max(pod.utilization) <= TARGET and pod.memory_bytes <= memory]
     groups = [[pods[index] for index in group] for group in group_pods(pods, TARGET, memory) if len(group) > 1]
     if not groups or not gpus or not has_enough_prices(look_back, pool):
         return None
-    gpus_before = [sum(round(size * count) for size, count in hour) for hour in pool.pods]
+    gpus_before = [sum(round(size * count) for size, count in hour) for hour in pool.pod_sizes]
     moved = [sum(pod.is_running[index] for group in groups for pod in group) for index in range(look_back.hours)]
     shared = [sum(any(pod.is_running[index] for pod in group) for group in groups) for index in range(look_back.hours)]
-    first = min(measures.first for measures in measured)
+    first = min(measures.first_held_index for measures in measured)
 
     def nodes(index: int) -> tuple[int, int]:
         """Nodes before and after the change."""
@@ -111,21 +112,21 @@ def _plan_sharing(look_back: LookBack, pool: PoolHistory, measured: Sequence[Wor
 
     def freed(index: int) -> tuple[float, float]:
         before, after = nodes(index)
-        return (before - after) * node_cost(pool, index), float((before - after) * gpus)
+        return (before - after) * mean_node_cost(pool, index), float((before - after) * gpus)
 
     saving = estimate_saving(
-        look_back, first, freed, pool.spend.avoidable_share(), pool_list_ratio(look_back, pool), pool.unpriced
+        look_back, first, freed, pool.spend.avoidable_share(), pool_list_price_ratio(look_back, pool), pool.is_unpriced
     )
-    newest = newest_hours(look_back, first)
+    newest = newest_hour_indexes(look_back, first)
     before, after = (sum(nodes(index)[position] for index in newest) / max(1, len(newest)) for position in (0, 1))
-    if saving.usd < _MIN_USD or before <= after:
+    if saving.usd < _MIN_MONTHLY_SAVING_USD or before <= after:
         return None
-    names = [[measured[pod.workload].history.key.name for pod in group] for group in groups]
-    busiest = max(sum(pod.use[index] for pod in group) for group in groups for index in range(look_back.hours))
-    largest_memory = max(sum(pod.memory for pod in group) for group in groups)
+    names = [[measured[pod.workload_index].history.key.name for pod in group] for group in groups]
+    busiest = max(sum(pod.utilization[index] for pod in group) for group in groups for index in range(look_back.hours))
+    largest_memory = max(sum(pod.memory_bytes for pod in group) for group in groups)
     replicas = max(len(group) for group in groups)
     is_well_observed = all(
-        measures.hours >= CERTAIN_HOURS and measures.coverage >= CERTAIN_COVERAGE for measures in measured
+        measures.hours_with_figures >= CERTAIN_HOURS and measures.coverage >= CERTAIN_COVERAGE for measures in measured
     )
     more = f" and {len(names) - _GROUPS_SHOWN} more" if len(names) > _GROUPS_SHOWN else ""
     content = RecommendationContent(
@@ -156,12 +157,12 @@ def _plan_sharing(look_back: LookBack, pool: PoolHistory, measured: Sequence[Wor
         round_cents(mean_pool_cost(look_back, pool, first)),
     )
     subjects = {
-        workload_subject(look_back.cluster, measured[pod.workload].history) for group in groups for pod in group
+        workload_subject(look_back.cluster, measured[pod.workload_index].history) for group in groups for pod in group
     }
     return SharingPlan(content, pool.key, frozenset(subjects))
 
 
-def _pods(measured: Sequence[WorkloadMeasures]) -> list[SharingPod]:
+def _sharing_pods(measured: Sequence[WorkloadMeasures]) -> list[SharingPod]:
     """The pods of each workload, each as busy as its busiest pod, and fully busy in hours without samples."""
     pods: list[SharingPod] = []
     for workload_index, measures in enumerate(measured):
@@ -172,5 +173,5 @@ def _pods(measured: Sequence[WorkloadMeasures]) -> list[SharingPod]:
                 (1.0 if busy < 0 else busy) if running else 0.0
                 for running, busy in zip(is_running, history.busiest_pod_utilization, strict=True)
             ]
-            pods.append(SharingPod(workload_index, use, history.memory_peak, is_running))
+            pods.append(SharingPod(workload_index, use, history.memory_peak_bytes, is_running))
     return pods[:MAX_PODS]

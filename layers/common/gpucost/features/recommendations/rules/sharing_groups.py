@@ -18,11 +18,11 @@ MAX_PODS_PER_GPU: Final = 8
 class SharingPod:
     """A pod that has a GPU to itself."""
 
-    workload: int
+    workload_index: int
     """Index of its workload. Two pods of one workload never share a GPU, so that a failing GPU hits one of them."""
-    use: Sequence[float]
+    utilization: Sequence[float]
     """Utilization of the GPU by hour, 0 to 1; 0 while the pod is not running."""
-    memory: float
+    memory_bytes: float
     """The largest GPU memory of any pod of the workload, in bytes."""
     is_running: Sequence[bool] = ()
     """Whether the pod is running, by hour."""
@@ -44,19 +44,19 @@ def group_pods(pods: Sequence[SharingPod], use: float, memory: float) -> list[li
 
 def _group_exactly(pods: Sequence[SharingPod], use: float, memory: float) -> list[list[int]]:
     count = len(pods)
-    sums: list[list[float]] = [[0.0] * len(pods[0].use)] if pods else [[]]
+    sums: list[list[float]] = [[0.0] * len(pods[0].utilization)] if pods else [[]]
     fits = [True]
     for chosen in range(1, 1 << count):
         index = (chosen & -chosen).bit_length() - 1
         others = chosen & (chosen - 1)
-        hourly_sum = [a + b for a, b in zip(sums[others], pods[index].use, strict=True)]
+        hourly_sum = [a + b for a, b in zip(sums[others], pods[index].utilization, strict=True)]
         sums.append(hourly_sum)
         members = [pods[position] for position in range(count) if chosen >> position & 1]
         fits.append(
             fits[others]
             and max(hourly_sum, default=0.0) <= use
-            and sum(pod.memory for pod in members) <= memory
-            and len({pod.workload for pod in members}) == len(members) <= MAX_PODS_PER_GPU
+            and sum(pod.memory_bytes for pod in members) <= memory
+            and len({pod.workload_index for pod in members}) == len(members) <= MAX_PODS_PER_GPU
         )
     fewest: list[tuple[int, int]] = [(0, 0)]
     """By set: the number of groups it needs, and the group of its first pod."""
@@ -90,27 +90,31 @@ class _Group:
 
 def _first_fit(pods: Sequence[SharingPod], use: float, memory: float) -> list[list[int]]:
     def size(index: int) -> tuple[float, int]:
-        return -max(max(pods[index].use, default=0.0) / use, pods[index].memory / memory), index
+        return -max(max(pods[index].utilization, default=0.0) / use, pods[index].memory_bytes / memory), index
 
     groups: list[_Group] = []
     for index in sorted(range(len(pods)), key=size):
         pod = pods[index]
-        peak = max(pod.use, default=0.0)
+        peak = max(pod.utilization, default=0.0)
         group = next((candidate for candidate in groups if _fits_into(candidate, pod, peak, use, memory)), None)
         if group is None:
-            groups.append(_Group([index], {pod.workload}, list(pod.use), pod.memory, peak))
+            groups.append(_Group([index], {pod.workload_index}, list(pod.utilization), pod.memory_bytes, peak))
             continue
         group.indexes.append(index)
-        group.workloads.add(pod.workload)
-        group.use = [a + b for a, b in zip(group.use, pod.use, strict=True)]
-        group.memory += pod.memory
+        group.workloads.add(pod.workload_index)
+        group.use = [a + b for a, b in zip(group.use, pod.utilization, strict=True)]
+        group.memory += pod.memory_bytes
         group.peak = max(group.use)
     return [candidate.indexes for candidate in groups]
 
 
 def _fits_into(group: _Group, pod: SharingPod, peak: float, use: float, memory: float) -> bool:
-    if group.memory + pod.memory > memory or pod.workload in group.workloads or len(group.indexes) == MAX_PODS_PER_GPU:
+    if (
+        group.memory + pod.memory_bytes > memory
+        or pod.workload_index in group.workloads
+        or len(group.indexes) == MAX_PODS_PER_GPU
+    ):
         return False
     if group.peak + peak <= use:  # the peaks fit together, so the hours need no check
         return True
-    return all(a + b <= use for a, b in zip(group.use, pod.use, strict=True))
+    return all(a + b <= use for a, b in zip(group.use, pod.utilization, strict=True))

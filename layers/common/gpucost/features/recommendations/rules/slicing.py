@@ -15,7 +15,7 @@ from gpucost.features.recommendations.measuring import (
     WorkloadMeasures,
     estimate_saving,
     workload_evidence,
-    workload_list_ratio,
+    workload_list_price_ratio,
     workload_subject,
 )
 from gpucost.features.recommendations.model import (
@@ -30,11 +30,11 @@ from gpucost.features.recommendations.patches import geometry_patch, slice_patch
 from gpucost.features.recommendations.pools import (
     gpus_per_node,
     has_enough_prices,
+    mean_node_cost,
     mean_pool_cost,
-    newest_hours,
-    node_cost,
+    newest_hour_indexes,
     pool_evidence,
-    pool_list_ratio,
+    pool_list_price_ratio,
     pool_subject,
 )
 from gpucost.features.recommendations.rules import mig_layouts as mig
@@ -44,7 +44,7 @@ MIN_MEMORY_SHARE = 0.9
 """Part of the GPU-hours that must have observed memory."""
 _SINGLE_POOL_SHARE = 0.999
 """Part of a workload's GPU-hours that must be in one pool."""
-_MIN_USD = 1.0
+_MIN_MONTHLY_SAVING_USD = 1.0
 _RISK = "A request runs on the compute of one slice, so it may take proportionally longer."
 _GIB = 2**30
 
@@ -87,21 +87,21 @@ def fit_slice(measures: WorkloadMeasures) -> SliceFit | None:
         None if there is none, or if its memory is not known well enough.
     """
     history = measures.history
-    held = sum(history.held[measures.first :])
+    held = sum(history.held_gpu_hours[measures.first_held_index :])
     if (
         history.units_per_pod != 1
         or history.gpu_share != 1.0
-        or not history.pools
+        or not history.gpu_millihours_by_pool
         or measures.current_gpus <= 0
-        or measures.pod_peak < 0
+        or measures.pod_peak_utilization < 0
     ):
         return None
-    ((pool, largest_pool_hours),) = history.pools.most_common(1)
-    if largest_pool_hours < _SINGLE_POOL_SHARE * sum(history.pools.values()):
+    ((pool, largest_pool_hours),) = history.gpu_millihours_by_pool.most_common(1)
+    if largest_pool_hours < _SINGLE_POOL_SHARE * sum(history.gpu_millihours_by_pool.values()):
         return None
-    if history.memory_gpu_hours < MIN_MEMORY_SHARE * held:
+    if history.memory_observed_gpu_hours < MIN_MEMORY_SHARE * held:
         return None
-    profile = mig.fitting_profile(history.key.gpu_model, measures.pod_peak, history.memory_peak)
+    profile = mig.fitting_profile(history.key.gpu_model, measures.pod_peak_utilization, history.memory_peak_bytes)
     return None if profile is None else SliceFit(measures, pool, profile)
 
 
@@ -120,32 +120,32 @@ def _recommend_plan(look_back: LookBack, pool: PoolHistory, fits: Sequence[Slice
     plan = mig.plan_geometries(model, demand)
     if plan is None or not gpus or not has_enough_prices(look_back, pool):
         return []
-    first = min(fit.measures.first for fit in fits)
+    first = min(fit.measures.first_held_index for fit in fits)
     hours_with_figures = [index for index in range(first, look_back.hours) if look_back.has_figures[index]]
     replayed = mig.replay_plan(plan, [hours[index] for index in hours_with_figures])
-    gpus_wanted = [sum(round(size * count) for size, count in pods) for pods in pool.pods]
+    gpus_wanted = [sum(round(size * count) for size, count in pods) for pods in pool.pod_sizes]
 
     def nodes(index: int) -> tuple[int, int]:
         """Nodes before and after the change."""
         others = max(0, gpus_wanted[index] - sum(hours[index].values()))
         # Pods that run one after another within an hour are counted separately, so limit it to the nodes there were.
-        return min(ceil(gpus_wanted[index] / gpus), pool.nodes[index]), ceil((others + plan.gpu_count) / gpus)
+        return min(ceil(gpus_wanted[index] / gpus), pool.node_counts[index]), ceil((others + plan.gpu_count) / gpus)
 
     def freed(index: int) -> tuple[float, float]:
         before, after = nodes(index)
-        return (before - after) * node_cost(pool, index), float((before - after) * gpus)
+        return (before - after) * mean_node_cost(pool, index), float((before - after) * gpus)
 
     saving = estimate_saving(
-        look_back, first, freed, pool.spend.avoidable_share(), pool_list_ratio(look_back, pool), pool.unpriced
+        look_back, first, freed, pool.spend.avoidable_share(), pool_list_price_ratio(look_back, pool), pool.is_unpriced
     )
-    if replayed.pod_hours_waited or saving.usd < _MIN_USD:
+    if replayed.pod_hours_waited or saving.usd < _MIN_MONTHLY_SAVING_USD:
         return []
-    newest = newest_hours(look_back, first)
+    newest = newest_hour_indexes(look_back, first)
     before, after = (sum(nodes(index)[position] for index in newest) / max(1, len(newest)) for position in (0, 1))
     if before <= after:
         return []
     subject = pool_subject(look_back, pool)
-    layouts = [list(geometry) for geometry, count in sorted(plan.gpus.items()) for _ in range(count)]
+    layouts = [list(geometry) for geometry, count in sorted(plan.gpus_by_geometry.items()) for _ in range(count)]
     layouts += [[] for _ in range(-len(layouts) % gpus)]
     facts = {
         "slices": ", ".join(f"{count} × {profile}" for profile, count in sorted(plan.demand.items())),
@@ -183,20 +183,20 @@ def _recommend_slice(look_back: LookBack, fit: SliceFit, plan_id: str) -> Recomm
     share = float(profile_share(fit.profile, history.key.gpu_model) or 1)
 
     def freed(index: int) -> tuple[float, float]:
-        return history.usd[index] * (1 - share), history.held[index] * (1 - share)
+        return history.cost_usd[index] * (1 - share), history.held_gpu_hours[index] * (1 - share)
 
     saving = estimate_saving(
         look_back,
-        fit.measures.first,
+        fit.measures.first_held_index,
         freed,
         history.spend.avoidable_share(),
-        workload_list_ratio(look_back, history),
-        history.unpriced,
+        workload_list_price_ratio(look_back, history),
+        history.is_unpriced,
     )
     facts = {
         "profile": f"{fit.profile}, {share:.3f} of a GPU",
-        "busiest pod": f"{fit.measures.pod_peak:.1%} of a whole GPU in its busiest hour (an hour's mean)",
-        "GPU memory": f"{history.memory_peak / _GIB:.1f} GiB at most",
+        "busiest pod": f"{fit.measures.pod_peak_utilization:.1%} of a whole GPU in its busiest hour (an hour's mean)",
+        "GPU memory": f"{history.memory_peak_bytes / _GIB:.1f} GiB at most",
     }
     return RecommendationContent(
         "mig-slice",

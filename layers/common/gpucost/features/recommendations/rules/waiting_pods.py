@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpucost.core.hours import HOUR
-from gpucost.features.recommendations.history import LookBack, PoolHistory, PoolKey, Wait
+from gpucost.features.recommendations.history import LookBack, PodWait, PoolHistory, PoolKey
 from gpucost.features.recommendations.measuring import estimate_saving
 from gpucost.features.recommendations.model import (
     HOURS_PER_MONTH,
@@ -26,8 +26,8 @@ from gpucost.features.recommendations.pools import (
     gpus_per_node,
     has_enough_prices,
     mean_pool_cost,
-    newest_hours,
-    pool_list_ratio,
+    newest_hour_indexes,
+    pool_list_price_ratio,
     pool_subject,
 )
 
@@ -42,7 +42,7 @@ SERVED_SHARE: Final = 0.9
 MAX_NODES: Final = 100
 MAX_PODS: Final = 20_000
 """Waiting pods per pool. Beyond either limit there is no replay and no recommendation."""
-_CERTAIN_DAYS = 14
+_HIGH_CONFIDENCE_DAYS = 14
 _MIN_MONTHLY_COST_USD = 1.0
 _NAMESPACES_SHOWN = 3
 _RISK = (
@@ -94,7 +94,7 @@ def pending_pods(look_back: LookBack) -> list[tuple[str, PendingPod]]:
     there are none, until the end.
     """
     waits: dict[tuple[str, str], list[tuple[int, float]]] = {}
-    wait_by_pod: dict[tuple[str, str], Wait] = {}
+    wait_by_pod: dict[tuple[str, str], PodWait] = {}
     for day in sorted(look_back.waits):
         first_hour = (day - look_back.start) // HOUR
         for wait in look_back.waits[day]:
@@ -189,7 +189,7 @@ class _PoolChoice:
         self._gpu_hours: dict[tuple[str, str], Counter[PoolKey]] = {}
         self._shares: dict[tuple[PoolKey, str], Counter[float]] = {}
         for key, history in look_back.workloads.items():
-            for pool, held in history.pools.items():
+            for pool, held in history.gpu_millihours_by_pool.items():
                 for namespace in (key.namespace, ""):
                     self._gpu_hours.setdefault((namespace, key.resource), Counter())[pool] += held
                 self._shares.setdefault((pool, key.resource), Counter())[history.gpu_share] += held
@@ -209,15 +209,15 @@ def _recommend_nodes(
     look_back: LookBack, pool: PoolHistory, resource: str, pending: Sequence[PendingPod], pools: _PoolChoice
 ) -> RecommendationContent | None:
     gpus, share = gpus_per_node(pool), pools.share(pool.key, resource)
-    priced = look_back.priced_hours(pool.unpriced)
-    gpu_hours = sum(pool.capacity[index] for index in priced)
+    priced = look_back.priced_hour_indexes(pool.is_unpriced)
+    gpu_hours = sum(pool.capacity_gpu_hours[index] for index in priced)
     days = {int(pod.arrived) // 24 for pod in pending}
     if not gpus or not share or not gpu_hours or not has_enough_prices(look_back, pool) or len(days) < MIN_DAYS_WAITED:
         return None
     nodes = fewest_nodes(pending, int(gpus / share + 1e-6))
     if nodes is None:
         return None
-    rate = sum(pool.cost[index] for index in priced) / gpu_hours
+    rate = sum(pool.cost_usd[index] for index in priced) / gpu_hours
     hours = len(look_back.waits) * 24
     waited = share * sum(pod.units * pod.wait_hours for pod in pending)
     waiting_usd = waited / hours * HOURS_PER_MONTH * rate
@@ -230,10 +230,15 @@ def _recommend_nodes(
         return -nodes * gpus * rate, float(-nodes * gpus)
 
     saving = estimate_saving(
-        look_back, 0, freed, None if pool.spend.unknown else 1.0, pool_list_ratio(look_back, pool), pool.unpriced
+        look_back,
+        0,
+        freed,
+        None if pool.spend.unknown else 1.0,
+        pool_list_price_ratio(look_back, pool),
+        pool.is_unpriced,
     )
-    newest = newest_hours(look_back, 0)
-    current_nodes = sum(pool.nodes[index] for index in newest) / max(1, len(newest))
+    newest = newest_hour_indexes(look_back, 0)
+    current_nodes = sum(pool.node_counts[index] for index in newest) / max(1, len(newest))
     longest = max(pending, key=lambda pod: pod.wait_hours)
     key = pool.key
     currency = next(iter(look_back.currencies), "USD")
@@ -262,7 +267,7 @@ def _recommend_nodes(
                 "replay": f"with the nodes, {remaining:,.1f} of {waited:,.1f} GPU-hours of waiting remain",
             },
         ),
-        "medium" if len(look_back.waits) >= _CERTAIN_DAYS else "low",
+        "medium" if len(look_back.waits) >= _HIGH_CONFIDENCE_DAYS else "low",
         "low",
         _RISK,
         "low",

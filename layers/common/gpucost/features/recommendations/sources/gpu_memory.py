@@ -12,7 +12,7 @@ from gpucost.sources.prometheus.connection import ClusterReader
 from gpucost.sources.prometheus.devices import workload
 
 _DAY = timedelta(days=1)
-MEMORY = "DCGM_FI_DEV_FB_USED"
+GPU_MEMORY_METRIC = "DCGM_FI_DEV_FB_USED"
 _MIB = 2**20
 MAX_GPU_MEMORY_MIB = 10**8
 """Of one GPU: 100 TiB. Larger samples are implausible and ignored."""
@@ -28,7 +28,7 @@ class PrometheusGpuMemory(ClusterReader):
         Raises:
             MetricsUnavailableError, MetricsResponseError: from the client.
         """
-        selector = self._queries.select(MEMORY)
+        selector = self._queries.select(GPU_MEMORY_METRIC)
         query = f"max by ({_LABELS}) (max_over_time({selector}[1d] offset 1ms))"
         peaks: dict[tuple[str, str], float] = {}
         for series in self._client.query(query, day + _DAY):

@@ -13,7 +13,7 @@ from decimal import Decimal
 
 from gpucost.core.errors import MetricsResponseError
 from gpucost.core.metering.implausible_samples import is_count
-from gpucost.features.recommendations.history import Disruption
+from gpucost.features.recommendations.history import KarpenterDisruption
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.connection import ClusterReader
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL, union
@@ -21,14 +21,14 @@ from gpucost.sources.prometheus.queries import STATISTIC_LABEL, union
 ELIGIBLE_NODES = "karpenter_voluntary_disruption_eligible_nodes"
 ALLOWED_DISRUPTIONS = "karpenter_nodepools_allowed_disruptions"
 _REASONS = 'reason=~"(?i)underutilized|empty"'
-_WEEK = "[7d] offset 1ms"
+_WEEK_RANGE = "[7d] offset 1ms"
 MAX_NODES = Decimal(10**6)
 
 
 class PrometheusDisruption(ClusterReader):
     """Reads Karpenter's disruption metrics of one cluster."""
 
-    def week(self, end: datetime) -> Disruption:
+    def week(self, end: datetime) -> KarpenterDisruption:
         """The maximum of the seven days before a time. Reasons without samples are absent.
 
         Raises:
@@ -36,7 +36,7 @@ class PrometheusDisruption(ClusterReader):
         """
 
         def weekly_maximum(metric: str, by: str) -> str:
-            return f"max by ({by}) (max_over_time({self._queries.select(metric, _REASONS)}{_WEEK}))"
+            return f"max by ({by}) (max_over_time({self._queries.select(metric, _REASONS)}{_WEEK_RANGE}))"
 
         query = union(
             {
@@ -62,4 +62,4 @@ class PrometheusDisruption(ClusterReader):
             else:
                 key = series.labels.get("nodepool", ""), reason
                 allowed[key] = max(allowed.get(key, 0), count)
-        return Disruption(eligible, allowed)
+        return KarpenterDisruption(eligible, allowed)

@@ -13,7 +13,7 @@ from gpucost.core.errors import MetricsResponseError
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.metering.gpu_shares import to_kubernetes_resource
 from gpucost.core.metering.implausible_samples import is_count
-from gpucost.features.recommendations.history import Wait
+from gpucost.features.recommendations.history import PodWait
 from gpucost.sources.prometheus.connection import ClusterReader
 from gpucost.sources.prometheus.pods import pod_identity
 from gpucost.sources.prometheus.queries import (
@@ -30,15 +30,15 @@ from gpucost.sources.prometheus.tables import Labels, exported_label, number
 _DAY = timedelta(days=1)
 _ZERO = Decimal(0)
 _LABELS = "namespace, pod, container, exported_namespace, exported_pod, exported_container, uid, resource"
-_HOUR = "[1h] offset 1ms"
-Pod = tuple[str, str, str, str]
+_HOUR_RANGE = "[1h] offset 1ms"
+PodResource = tuple[str, str, str, str]
 """Namespace, name, uid, resource."""
 
 
 class PrometheusWaitingPods(ClusterReader):
     """Reads waiting pods of one cluster."""
 
-    def waits(self, day: datetime) -> list[Wait]:
+    def waits(self, day: datetime) -> list[PodWait]:
         """The waits of pods on a UTC day, by name.
 
         Raises:
@@ -46,8 +46,8 @@ class PrometheusWaitingPods(ClusterReader):
             MetricsUnavailableError: from the client.
         """
         scrapes: dict[int, Decimal] = {}
-        counts: dict[Pod, dict[int, Decimal]] = {}
-        units: dict[Pod, dict[tuple[bool, str], Decimal]] = {}
+        counts: dict[PodResource, dict[int, Decimal]] = {}
+        units: dict[PodResource, dict[tuple[bool, str], Decimal]] = {}
         first = to_epoch_ms(day)
         for series in self._client.query_range(self._query(), day + HOUR, day + _DAY):
             labels = series.labels
@@ -74,7 +74,7 @@ class PrometheusWaitingPods(ClusterReader):
                 f"cluster {self._cluster}: no samples of {NODE_INFO} on {day:%Y-%m-%d}, which count the scrapes"
             )
         return [
-            Wait(
+            PodWait(
                 *pod,
                 requested,
                 tuple(
@@ -84,24 +84,24 @@ class PrometheusWaitingPods(ClusterReader):
                 ),
             )
             for pod, hourly_counts in sorted(counts.items())
-            if (requested := _effective(units.get(pod, {}))) and all(pod[1:3])
+            if (requested := _requested_units(units.get(pod, {}))) and all(pod[1:3])
         ]
 
     def _query(self) -> str:
-        parts = {"scrapes": f"max(count_over_time({self._queries.select(NODE_INFO)}{_HOUR}))"}
+        parts = {"scrapes": f"max(count_over_time({self._queries.select(NODE_INFO)}{_HOUR_RANGE}))"}
         for name, metric in (("", REQUESTS), ("init-", INIT_REQUESTS)):
             selector = self._queries.select(metric, f"resource=~{quote(GPU_RESOURCES)}", 'node=""')
             for stat, function in (("count", "count_over_time"), ("units", "max_over_time")):
-                parts[f"{name}{stat}"] = f"max by ({_LABELS}) ({function}({selector}{_HOUR}))"
+                parts[f"{name}{stat}"] = f"max by ({_LABELS}) ({function}({selector}{_HOUR_RANGE}))"
         return union(parts)
 
 
-def _pod(labels: Labels) -> Pod:
+def _pod(labels: Labels) -> PodResource:
     resource = to_kubernetes_resource(labels.get("resource", ""))
     return exported_label(labels, "namespace"), exported_label(labels, "pod"), pod_identity(labels), resource
 
 
-def _effective(units: dict[tuple[bool, str], Decimal]) -> int:
+def _requested_units(units: dict[tuple[bool, str], Decimal]) -> int:
     """The units of all containers together, or of the largest init container."""
 
     def of(*, init: bool) -> Iterable[Decimal]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
-from gpucost.storage.table import FORMAT, Item, Table, check_format, key, text
+from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, key, text
 
 
 class DailyItems:
@@ -31,9 +31,9 @@ class DailyItems:
             [
                 {
                     **key(keys.partition(cluster, self._name), f"{day:%Y-%m-%d}#{index:04d}"),
-                    "v": {"N": str(FORMAT)},
+                    "v": {"N": str(SCHEMA_VERSION)},
                     "b": {"B": piece},
-                    "expires_at": {"N": str(keys.seconds(expires_at))},
+                    "expires_at": {"N": str(keys.to_epoch_seconds(expires_at))},
                 }
                 for index, piece in enumerate(blobs.pack(list(rows)))
             ]
@@ -46,7 +46,7 @@ class DailyItems:
         for item in self._table.query(
             partition, "sk BETWEEN :first AND :last", first=f"{start:%Y-%m-%d}", last=f"{end:%Y-%m-%d}"
         ):
-            check_format(item)
+            check_schema_version(item)
             days.setdefault(text(item, "sk").partition("#")[0], []).append(item)
         return {
             datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC): blobs.unpack(items) for day, items in days.items()

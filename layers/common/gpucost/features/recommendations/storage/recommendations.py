@@ -20,8 +20,8 @@ from gpucost.features.recommendations.lifecycle import WITHDRAWN_RETENTION
 from gpucost.features.recommendations.model import Recommendation, Review
 from gpucost.storage import compressed_documents as blobs
 from gpucost.storage import keys
-from gpucost.storage.packed_items import PackedDocument, puts, retry_conflicts, sk
-from gpucost.storage.table import FORMAT, Item, Table, check_format, key, verify_integrity
+from gpucost.storage.packed_items import PackedDocument, chunk_sort_key, replacing_puts, retry_conflicts
+from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, key, verify_integrity
 
 _RECOMMENDATION = TypeAdapter(Recommendation)
 _REVIEW = TypeAdapter(Review)
@@ -52,10 +52,10 @@ class DynamoRecommendations:
         """
         saved = replace(recommendation, version=recommendation.version + 1)
         kept = {"withdrawn": WITHDRAWN_RETENTION, "verified": VERIFIED_RETENTION}.get(saved.state)
-        end = {} if kept is None else {"expires_at": {"N": str(keys.seconds(saved.since + kept))}}
+        end = {} if kept is None else {"expires_at": {"N": str(keys.to_epoch_seconds(saved.since + kept))}}
         item: Item = {
             **key(keys.partition(saved.content.subject.cluster, "recommendations"), saved.id),
-            "v": {"N": str(FORMAT)},
+            "v": {"N": str(SCHEMA_VERSION)},
             "n": {"N": str(saved.version)},
             "b": {"B": zlib.compress(_RECOMMENDATION.dump_json(saved))},
             **end,
@@ -63,7 +63,7 @@ class DynamoRecommendations:
         if recommendation.version:
             self._table.put(item, "n = :version", {":version": {"N": str(recommendation.version)}})
         else:
-            now = {":now": {"N": str(keys.seconds(saved.last_recommended))}}
+            now = {":now": {"N": str(keys.to_epoch_seconds(saved.last_recommended))}}
             # DynamoDB deletes expired items only after some days.
             self._table.put(item, "attribute_not_exists(pk) OR expires_at < :now", now)
         return saved
@@ -83,8 +83,11 @@ class DynamoRecommendations:
             pieces = blobs.pack(document)
             partition = keys.partition(review.cluster, "reviews")
             self._table.transact(
-                puts(partition, _NEWEST, pieces, packed.generation),
-                [(key(partition, sk(_NEWEST, index)), "") for index in range(len(pieces), len(packed.chunks))],
+                replacing_puts(partition, _NEWEST, pieces, packed.generation),
+                [
+                    (key(partition, chunk_sort_key(_NEWEST, index)), "")
+                    for index in range(len(pieces), len(packed.chunks))
+                ],
             )
 
         retry_conflicts(write)
@@ -92,11 +95,11 @@ class DynamoRecommendations:
     def _packed(self, cluster: str) -> tuple[PackedDocument, Review | None]:
         packed = PackedDocument()
         for item in self._table.query(keys.partition(cluster, "reviews"), "begins_with(sk, :start)", start=_NEWEST):
-            packed.add(item)
+            packed.add_chunk(item)
         return packed, _REVIEW.validate_python(packed.read(None)) if packed.chunks else None
 
 
 def _read(item: Item) -> Recommendation:
-    check_format(item)
+    check_schema_version(item)
     with verify_integrity(item):
         return _RECOMMENDATION.validate_json(zlib.decompress(item["b"]["B"]))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from gpucost.features.recommendations.history import Wait
+from gpucost.features.recommendations.history import PodWait
 from gpucost.features.recommendations.storage.daily_items import DailyItems
 
 _DIGITS = 4
@@ -27,14 +27,16 @@ class DynamoWaitingPods:
     def __init__(self, client: Any, table: str) -> None:
         self._days = DailyItems(client, table, "waiting")
 
-    def put_waits(self, cluster: str, day: datetime, waits: Sequence[Wait], expires_at: datetime) -> None:
+    def put_waits(self, cluster: str, day: datetime, waits: Sequence[PodWait], expires_at: datetime) -> None:
         """Store a day until a time."""
         rows = [[*wait[:-1], [[hour, round(part, _DIGITS)] for hour, part in wait.hours]] for wait in waits]
         self._days.put(cluster, day, rows, expires_at)
 
-    def waits(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, list[Wait]]:
+    def waits(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, list[PodWait]]:
         """The stored days in `[start, end)`."""
         return {
-            day: [Wait._make((*row, tuple((int(hour), float(part)) for hour, part in hours))) for *row, hours in rows]
+            day: [
+                PodWait._make((*row, tuple((int(hour), float(part)) for hour, part in hours))) for *row, hours in rows
+            ]
             for day, rows in self._days.read(cluster, start, end).items()
         }

@@ -14,10 +14,10 @@ from decimal import Decimal
 from typing import Literal
 
 from gpucost.core.hours import HOUR
-from gpucost.features.alerting.formatting import percent_of, ratio, threshold_money
+from gpucost.features.alerting.formatting import format_threshold, quantized_ratio, rounded_percent
 
-Basis = Literal["spent", "projected"]
-MIN_HOURS = 24
+BudgetBasis = Literal["spent", "projected"]
+MIN_PROJECTION_HOURS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,10 @@ class Budget:
     monthly_usd: Decimal
     percents: tuple[Decimal, ...]
 
-    def describe(self, percent: Decimal, basis: Basis, currency: str) -> str:
+    def describe(self, percent: Decimal, basis: BudgetBasis, currency: str) -> str:
         """Describe the condition in plain text."""
         amount = "spent" if basis == "spent" else "projected for the month"
-        return f"{amount} ≥ {percent:f}% of a monthly budget of {threshold_money(self.monthly_usd, currency)}"
+        return f"{amount} ≥ {percent:f}% of a monthly budget of {format_threshold(self.monthly_usd, currency)}"
 
     def is_reached(self, amount: Decimal, percent: Decimal) -> bool:
         """Whether an amount reaches a percentage of the budget."""
@@ -41,7 +41,9 @@ class Budget:
         return max((percent for percent in self.percents if self.is_reached(amount, percent)), default=None)
 
 
-def project(clusters: Sequence[tuple[Decimal, int]], start: datetime, now: datetime, end: datetime) -> Decimal | None:
+def project_month_spend(
+    clusters: Sequence[tuple[Decimal, int]], start: datetime, now: datetime, end: datetime
+) -> Decimal | None:
     """Project a month's spend over all clusters; None if too few hours have data.
 
     Args:
@@ -53,18 +55,18 @@ def project(clusters: Sequence[tuple[Decimal, int]], start: datetime, now: datet
     hours_of_month, hours_so_far = (end - start) // HOUR, (now - start) // HOUR
     total = Decimal(0)
     for spent, hours_with_data in clusters:
-        if hours_with_data < MIN_HOURS or 2 * hours_with_data < hours_so_far:
+        if hours_with_data < MIN_PROJECTION_HOURS or 2 * hours_with_data < hours_so_far:
             return None
-        total += ratio(spent * hours_of_month, Decimal(hours_with_data))
+        total += quantized_ratio(spent * hours_of_month, Decimal(hours_with_data))
     return total if clusters else None
 
 
-def figures(spent: Decimal, projected: Decimal | None, budget: Budget) -> dict[str, Decimal | None]:
+def notification_figures(spent: Decimal, projected: Decimal | None, budget: Budget) -> dict[str, Decimal | None]:
     """Return the figures of a notification."""
     return {
         "spent_usd": spent,
-        "spent_percent": percent_of(spent, budget.monthly_usd),
+        "spent_percent": rounded_percent(spent, budget.monthly_usd),
         "projected_usd": projected,
-        "projected_percent": None if projected is None else percent_of(projected, budget.monthly_usd),
+        "projected_percent": None if projected is None else rounded_percent(projected, budget.monthly_usd),
         "budget_usd": budget.monthly_usd,
     }

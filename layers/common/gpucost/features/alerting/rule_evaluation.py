@@ -9,13 +9,13 @@ from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.ledger import HourSummary
 from gpucost.core.model import Line, NodeHour
 from gpucost.features.alerting.model import Alert, Subject, WastefulWorkload
-from gpucost.features.alerting.rules import idle_workload as idle
-from gpucost.features.alerting.rules import unallocated, waste
-from gpucost.features.alerting.rules.idle_workload import MEASURED_SOURCES, IdleThresholds
-from gpucost.features.alerting.rules.unallocated import UnallocatedThreshold
-from gpucost.features.alerting.rules.waste import WasteThresholds
+from gpucost.features.alerting.rule_kinds import idle_workload as idle
+from gpucost.features.alerting.rule_kinds import unallocated, waste
+from gpucost.features.alerting.rule_kinds.idle_workload import MEASURED_UTILIZATION_SOURCES, IdleThresholds
+from gpucost.features.alerting.rule_kinds.unallocated import UnallocatedThreshold
+from gpucost.features.alerting.rule_kinds.waste import WasteThresholds
 from gpucost.features.alerting.scope_update import Finding
-from gpucost.features.alerting.settings import AlertingSettings
+from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
 from gpucost.features.alerting.state_machine import FiringPolicy
 from gpucost.storage.ports import PublishedHours
@@ -42,21 +42,21 @@ class HourFigures:
         self.cluster = cluster
         self.hour = summaries[0].start
         self.currency = summaries[0].manifest.currency
-        self.groups = sum_by(costs for summary in summaries for costs in summary.costs.items())
+        self.costs_by_unit_and_namespace = sum_by(costs for summary in summaries for costs in summary.costs.items())
         self._lines: dict[str, Sequence[Line]] = {}
         self._all_lines: Mapping[str, Sequence[Line]] | None = None
 
     @cached_property
-    def units(self) -> FactTable[str]:
+    def costs_by_unit(self) -> FactTable[str]:
         """Costs by business unit."""
-        return self.groups.group_by(itemgetter(0))
+        return self.costs_by_unit_and_namespace.group_by(itemgetter(0))
 
     @cached_property
     def nodes(self) -> Sequence[NodeHour]:
         """All nodes."""
         return [node for summary in self._summaries for node in self._ledger.nodes(summary.cluster, self.hour)[0]]
 
-    def lines(self, unit: str) -> Sequence[Line]:
+    def lines_of_unit(self, unit: str) -> Sequence[Line]:
         """Return a business unit's lines."""
         if self._all_lines is not None:
             return self._all_lines.get(unit, ())
@@ -66,9 +66,9 @@ class HourFigures:
             ]
         return self._lines[unit]
 
-    def prefetch_lines(self, units: int) -> None:
+    def prefetch_lines(self, unit_count: int) -> None:
         """Read all lines at once if that costs less than reading those of this many business units one by one."""
-        if units <= MAX_SINGLE_UNIT_READS or self._all_lines is not None:
+        if unit_count <= MAX_SINGLE_UNIT_READS or self._all_lines is not None:
             return
         by_unit: dict[str, list[Line]] = {}
         for summary in self._summaries:
@@ -78,25 +78,25 @@ class HourFigures:
 
 
 def evaluate_rule(
-    rule: RuleSettings, settings: AlertingSettings, hour_figures: HourFigures, active: Sequence[Alert]
+    rule: RuleSettings, settings: SettingsWithAlerts, hour_figures: HourFigures, active_alerts: Sequence[Alert]
 ) -> Iterator[Finding]:
     """Evaluate a rule in an hour, for every subject that breaches it or that has an active alert.
 
     Thresholds in money do not apply to hours in another currency, for example from before a settings change.
     """
     if isinstance(rule, IdleWorkloadRule):
-        yield from _idle(rule, hour_figures, active)
+        yield from _idle_workload_findings(rule, hour_figures, active_alerts)
     elif hour_figures.currency != settings.pricing.currency:
         return
     elif isinstance(rule, WasteRule):
-        yield from _waste(rule, settings, hour_figures, active)
+        yield from _waste_findings(rule, settings, hour_figures, active_alerts)
     elif isinstance(rule, UnallocatedRule):
-        yield from _unallocated(rule, hour_figures, active)
+        yield from _unallocated_findings(rule, hour_figures, active_alerts)
 
 
-def sum_by_business_unit(groups: FactTable[tuple[str, str]], has_namespace: Callable[[str], bool]) -> FactTable[str]:
+def sum_by_business_unit(costs: FactTable[tuple[str, str]], has_namespace: Callable[[str], bool]) -> FactTable[str]:
     """Sum the costs of selected namespaces by business unit."""
-    return groups.select(key for key in groups if has_namespace(key[1])).group_by(itemgetter(0))
+    return costs.select(key for key in costs if has_namespace(key[1])).group_by(itemgetter(0))
 
 
 def firing_policy(rule: RuleSettings) -> FiringPolicy:
@@ -104,16 +104,16 @@ def firing_policy(rule: RuleSettings) -> FiringPolicy:
     return FiringPolicy(rule.for_hours, rule.keep_firing_hours)
 
 
-def _waste(
-    rule: WasteRule, settings: AlertingSettings, hour_figures: HourFigures, active: Sequence[Alert]
+def _waste_findings(
+    rule: WasteRule, settings: SettingsWithAlerts, hour_figures: HourFigures, active_alerts: Sequence[Alert]
 ) -> Iterator[Finding]:
     units = (
-        sum_by_business_unit(hour_figures.groups, rule.scope.has_namespace)
+        sum_by_business_unit(hour_figures.costs_by_unit_and_namespace, rule.scope.has_namespace)
         if rule.scope.namespaces
-        else hour_figures.units
+        else hour_figures.costs_by_unit
     )
-    has_estimates = not set(settings.utilization.sources) <= MEASURED_SOURCES
-    for unit in _watched_units(units, active):
+    has_estimates = not set(settings.utilization.sources) <= MEASURED_UTILIZATION_SOURCES
+    for unit in _units_with_costs_or_alerts(units, active_alerts):
         if not rule.scope.has_unit(unit):
             continue
         subject = Subject(hour_figures.cluster, unit)
@@ -121,53 +121,66 @@ def _waste(
         thresholds = WasteThresholds(effective_rule.waste_usd_per_hour, effective_rule.waste_percent)
         is_breach = thresholds.breached_by(costs)
         if is_breach and has_estimates:
-            costs = _costs_without_estimates(
-                line for line in hour_figures.lines(unit) if rule.scope.has_namespace(line.namespace)
+            costs = _sum_with_estimates_unmeasured(
+                line for line in hour_figures.lines_of_unit(unit) if rule.scope.has_namespace(line.namespace)
             )
             is_breach = thresholds.breached_by(costs)
         yield Finding(
             subject, hour_figures.hour, is_breach, thresholds.describe(effective_rule.for_hours, hour_figures.currency),
-            waste.figures(costs), hour_figures.currency, firing_policy(effective_rule),
-            _top_wasters(hour_figures, unit, rule.scope.has_namespace),
+            waste.notification_figures(costs), hour_figures.currency, firing_policy(effective_rule),
+            _top_wasters_reader(hour_figures, unit, rule.scope.has_namespace),
         )  # fmt: skip
 
 
-def _idle(rule: IdleWorkloadRule, hour_figures: HourFigures, active: Sequence[Alert]) -> Iterator[Finding]:
+def _idle_workload_findings(
+    rule: IdleWorkloadRule, hour_figures: HourFigures, active_alerts: Sequence[Alert]
+) -> Iterator[Finding]:
     watched: dict[str, set[idle.WorkloadKey]] = {}
-    for alert in active:
+    for alert in active_alerts:
         watched.setdefault(alert.subject.business_unit, set()).add(alert.subject[2:5])
-    variants = (rule, *(rule.model_copy(update=override.changes()) for override in rule.overrides))
+    variants = (rule, *(rule.model_copy(update=override.overridden_settings()) for override in rule.overrides))
     all_thresholds = [IdleThresholds(variant.gpus, variant.utilization_percent) for variant in variants]
-    units = [unit for unit in _watched_units(hour_figures.units, active) if rule.scope.has_unit(unit)]
+    units = [
+        unit
+        for unit in _units_with_costs_or_alerts(hour_figures.costs_by_unit, active_alerts)
+        if rule.scope.has_unit(unit)
+    ]
     candidates = {
         unit
         for unit in units
-        if any(thresholds.can_be_breached_by(hour_figures.units.get(unit, Costs())) for thresholds in all_thresholds)
+        if any(
+            thresholds.can_be_breached_by(hour_figures.costs_by_unit.get(unit, Costs()))
+            for thresholds in all_thresholds
+        )
     }
     hour_figures.prefetch_lines(len(candidates))
     for unit in units:
-        workloads = idle.by_workload(hour_figures.lines(unit)) if unit in candidates else {}
+        workloads = idle.sum_by_workload(hour_figures.lines_of_unit(unit)) if unit in candidates else {}
         for key in sorted(workloads.keys() | watched.get(unit, set())):
-            subject = idle.subject(hour_figures.cluster, unit, key)
-            finding = _idle_workload(rule, hour_figures, subject, workloads.get(key, Costs()))
+            subject = idle.workload_subject(hour_figures.cluster, unit, key)
+            finding = _idle_workload_finding(rule, hour_figures, subject, workloads.get(key, Costs()))
             if finding.is_breach is not False or key in watched.get(unit, set()):
                 yield finding
 
 
-def _idle_workload(rule: IdleWorkloadRule, hour_figures: HourFigures, subject: Subject, costs: Costs) -> Finding:
+def _idle_workload_finding(
+    rule: IdleWorkloadRule, hour_figures: HourFigures, subject: Subject, costs: Costs
+) -> Finding:
     effective_rule = rule.for_subject(subject)
     thresholds = IdleThresholds(effective_rule.gpus, effective_rule.utilization_percent)
     is_in_scope = rule.scope.has_namespace(subject.namespace)
     return Finding(
         subject, hour_figures.hour, thresholds.breached_by(costs) if is_in_scope else False,
-        thresholds.describe(effective_rule.for_hours), idle.figures(costs), hour_figures.currency,
+        thresholds.describe(effective_rule.for_hours), idle.notification_figures(costs), hour_figures.currency,
         firing_policy(effective_rule),
     )  # fmt: skip
 
 
-def _unallocated(rule: UnallocatedRule, hour_figures: HourFigures, active: Sequence[Alert]) -> Iterator[Finding]:
-    pools = unallocated.by_node_pool(hour_figures.nodes)
-    for name in sorted(pools.keys() | {alert.subject.node_pool for alert in active}):
+def _unallocated_findings(
+    rule: UnallocatedRule, hour_figures: HourFigures, active_alerts: Sequence[Alert]
+) -> Iterator[Finding]:
+    pools = unallocated.capacity_by_node_pool(hour_figures.nodes)
+    for name in sorted(pools.keys() | {alert.subject.node_pool for alert in active_alerts}):
         if not rule.scope.has_node_pool(name):
             continue
         subject = Subject(hour_figures.cluster, node_pool=name)
@@ -176,21 +189,21 @@ def _unallocated(rule: UnallocatedRule, hour_figures: HourFigures, active: Seque
         threshold = UnallocatedThreshold(effective_rule.usd_per_hour)
         yield Finding(
             subject, hour_figures.hour, threshold.breached_by(capacity),
-            threshold.describe(effective_rule.for_hours, hour_figures.currency), unallocated.figures(capacity, nodes),
-            hour_figures.currency, firing_policy(effective_rule),
+            threshold.describe(effective_rule.for_hours, hour_figures.currency),
+            unallocated.notification_figures(capacity, nodes), hour_figures.currency, firing_policy(effective_rule),
         )  # fmt: skip
 
 
-def _watched_units(units: Iterable[str], active: Sequence[Alert]) -> list[str]:
-    return sorted({*units, *(alert.subject.business_unit for alert in active)})
+def _units_with_costs_or_alerts(units: Iterable[str], active_alerts: Sequence[Alert]) -> list[str]:
+    return sorted({*units, *(alert.subject.business_unit for alert in active_alerts)})
 
 
-def _costs_without_estimates(lines: Iterable[Line]) -> Costs:
+def _sum_with_estimates_unmeasured(lines: Iterable[Line]) -> Costs:
     """Sum the costs of lines. Where utilization is an estimate (`node`, `cluster`), the cost counts as unmeasured."""
-    return Costs.total(costs for costs in idle.by_workload(lines).values())
+    return Costs.total(costs for costs in idle.sum_by_workload(lines).values())
 
 
-def _top_wasters(
+def _top_wasters_reader(
     hour_figures: HourFigures, unit: str, has_namespace: Callable[[str], bool]
 ) -> Callable[[], tuple[WastefulWorkload, ...]]:
-    return lambda: idle.top_wasters(line for line in hour_figures.lines(unit) if has_namespace(line.namespace))
+    return lambda: idle.top_wasters(line for line in hour_figures.lines_of_unit(unit) if has_namespace(line.namespace))

@@ -14,15 +14,15 @@ from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.ledger import DaySummary
 from gpucost.core.rollups import DAY, costs_by_unit
-from gpucost.features.alerting.evaluation import firing_policy
 from gpucost.features.alerting.model import Subject
-from gpucost.features.alerting.ports import ClusterDayToDate, MonthPart, RuleInputs
-from gpucost.features.alerting.rules import budget as budgets
-from gpucost.features.alerting.rules import spend_change as spend
-from gpucost.features.alerting.rules.budget import Basis, Budget
-from gpucost.features.alerting.rules.spend_change import SpendThresholds
+from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend, RuleInputs
+from gpucost.features.alerting.rule_evaluation import firing_policy
+from gpucost.features.alerting.rule_kinds import budget as budget_rule
+from gpucost.features.alerting.rule_kinds import spend_change
+from gpucost.features.alerting.rule_kinds.budget import Budget, BudgetBasis
+from gpucost.features.alerting.rule_kinds.spend_change import SpendThresholds
 from gpucost.features.alerting.scope_update import Finding, ScopeUpdate
-from gpucost.features.alerting.settings import AlertingSettings
+from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import BudgetRule, SpendChangeRule
 from gpucost.features.alerting.state_machine import FiringPolicy
 
@@ -32,7 +32,7 @@ PROJECTION_KEEP_FIRING_HOURS = 24
 """For how long a projection must stay below its threshold to resolve: it changes with every hour."""
 
 
-class SpendEvaluation:
+class SpendRuleEvaluator:
     """Evaluates spend rules on one tick.
 
     Args:
@@ -41,38 +41,40 @@ class SpendEvaluation:
         at: the tick's full hour; figures are expected up to an hour before it.
     """
 
-    def __init__(self, inputs: RuleInputs, settings: AlertingSettings, at: datetime) -> None:
+    def __init__(self, inputs: RuleInputs, settings: SettingsWithAlerts, at: datetime) -> None:
         self._inputs = inputs
         self._settings = settings
         self._at = at
         self._expected_until = at - HOUR
-        self._newest = at - 2 * HOUR
-        self._months: dict[str, MonthPart | None] = {}
+        self._newest_expected_hour = at - 2 * HOUR
+        self._months: dict[str, PartialMonthSpend | None] = {}
         self._current_days: dict[str, DaySummary | None] = {}
-        self._days_to_date: dict[str, ClusterDayToDate | None] = {}
-        self._references: dict[tuple[str, int], ClusterDayToDate | None] = {}
+        self._days_to_date: dict[str, DayToDateSpend | None] = {}
+        self._previous_days_to_date: dict[tuple[str, int], DayToDateSpend | None] = {}
 
     # ------------------------------------------------------------ budgets
 
-    def budget_findings(self, name: str, rule: BudgetRule, update: ScopeUpdate) -> Iterator[Finding]:
+    def budget_findings(self, rule_name: str, rule: BudgetRule, update: ScopeUpdate) -> Iterator[Finding]:
         """Evaluate a budget rule: one finding for each business unit, basis and percentage.
 
         There are none while a cluster's month has amounts in several currencies or a part that is not summed yet.
         """
-        start, end = month_bounds(self._newest)
+        start, end = month_bounds(self._newest_expected_hour)
         month = f"{start:%Y-%m}"
-        for alert in update.alerts_of_rule(name):
+        for alert in update.alerts_of_rule(rule_name):
             if not alert.subject.detail.startswith(month):
-                update.discard(alert)  # its month is over
+                update.discard_alert(alert)  # its month is over
         clusters = [cluster.name for cluster in self._settings.clusters if rule.scope.has_cluster(cluster.name)]
-        months = [to_date for cluster in clusters if (to_date := self._month(cluster, start)) is not None]
+        months = [to_date for cluster in clusters if (to_date := self._month_to_date(cluster, start)) is not None]
         if len(months) < len(clusters):
             return
-        units = {unit for to_date in months for unit in to_date.units}
-        units |= {alert.subject.business_unit for alert in update.alerts_of_rule(name)}
+        units = {unit for to_date in months for unit in to_date.spend_by_unit}
+        units |= {alert.subject.business_unit for alert in update.alerts_of_rule(rule_name)}
         for unit in sorted(unit for unit in units if rule.scope.has_unit(unit)):
-            spent_by_cluster = [(to_date.units.get(unit, Decimal(0)), to_date.hours_with_data) for to_date in months]
-            projected = budgets.project(spent_by_cluster, start, self._expected_until, end)
+            spent_by_cluster = [
+                (to_date.spend_by_unit.get(unit, Decimal(0)), to_date.hours_with_data) for to_date in months
+            ]
+            projected = budget_rule.project_month_spend(spent_by_cluster, start, self._expected_until, end)
             spent = sum((spent for spent, _ in spent_by_cluster), Decimal(0))
             yield from self._unit_budget_findings(rule, unit, month, spent, projected)
 
@@ -81,8 +83,8 @@ class SpendEvaluation:
     ) -> Iterator[Finding]:
         effective_rule = rule.for_subject(Subject(business_unit=unit))
         budget = Budget(effective_rule.monthly_usd, effective_rule.percents)
-        figures = budgets.figures(spent, projected, budget)
-        bases: list[tuple[Basis, Decimal | None]] = [("spent", spent)]
+        figures = budget_rule.notification_figures(spent, projected, budget)
+        bases: list[tuple[BudgetBasis, Decimal | None]] = [("spent", spent)]
         if effective_rule.projection:
             bases.append(("projected", projected))
         for basis, amount in bases:
@@ -97,43 +99,43 @@ class SpendEvaluation:
                 is_breach = None if amount is None else budget.is_reached(amount, percent)
                 subject = Subject(business_unit=unit, detail=f"{month} {basis} {percent:f}%")
                 # Money that is spent says more than a projection of it, and 100% more than 80%.
-                is_muted = (highest is not None and percent < highest) or (
+                is_history_only = (highest is not None and percent < highest) or (
                     basis == "projected" and budget.is_reached(spent, percent)
                 )
                 yield Finding(
                     subject, self._at, is_breach, budget.describe(percent, basis, self._currency), figures,
-                    self._currency, policy, is_muted=is_muted,
+                    self._currency, policy, is_history_only=is_history_only,
                 )  # fmt: skip
 
-    def _month(self, cluster: str, start: datetime) -> MonthPart | None:
+    def _month_to_date(self, cluster: str, start: datetime) -> PartialMonthSpend | None:
         if cluster not in self._months:
-            self._months[cluster] = self._sum_month(cluster, start)
+            self._months[cluster] = self._sum_month_to_date(cluster, start)
         return self._months[cluster]
 
-    def _sum_month(self, cluster: str, start: datetime) -> MonthPart | None:
+    def _sum_month_to_date(self, cluster: str, start: datetime) -> PartialMonthSpend | None:
         """Sum a month from its parts; None with several currencies, or while a part is not summed yet."""
-        newest = (self._newest - start) // MONTH_PART_LENGTH
-        stored = [self._inputs.spend.month_part(cluster, start, number) for number in range(newest)]
+        newest = (self._newest_expected_hour - start) // MONTH_PART_LENGTH
+        stored = [self._inputs.spend_store.month_part(cluster, start, number) for number in range(newest)]
         in_turn = ((self._at - start) // HOUR) % newest if newest else 0
         first_missing = next((number for number, part in enumerate(stored) if part is None), in_turn)
         units: dict[str, Decimal] = {}
         hours, currencies = 0, set()
         for number in range(newest + 1):
-            part = self._sum_part(cluster, start, number) if number in {newest, first_missing} else stored[number]
+            part = self._sum_month_part(cluster, start, number) if number in {newest, first_missing} else stored[number]
             if part is None:
                 return None  # the next tick sums it
-            for unit, amount in part.units.items():
+            for unit, amount in part.spend_by_unit.items():
                 units[unit] = units.get(unit, Decimal(0)) + amount
             hours += part.hours_with_data
             currencies |= {part.currency} - {""}
-        return MonthPart(units, hours, self._currency) if currencies <= {self._currency} else None
+        return PartialMonthSpend(units, hours, self._currency) if currencies <= {self._currency} else None
 
-    def _sum_part(self, cluster: str, start: datetime, number: int) -> MonthPart:
+    def _sum_month_part(self, cluster: str, start: datetime, number: int) -> PartialMonthSpend:
         """Sum a part of a month again, and store the sums."""
         part_start = start + MONTH_PART_LENGTH * number
-        part_end = min(part_start + MONTH_PART_LENGTH, floor_day(self._newest) + DAY)
+        part_end = min(part_start + MONTH_PART_LENGTH, floor_day(self._newest_expected_hour) + DAY)
         days = self._inputs.rollups.days(cluster, part_start, part_end)
-        if days and days[-1].start == floor_day(self._newest):
+        if days and days[-1].start == floor_day(self._newest_expected_hour):
             self._current_days[cluster] = days[-1]
         units: dict[str, Decimal] = {}
         for day in days:
@@ -141,13 +143,13 @@ class SpendEvaluation:
                 units[unit] = units.get(unit, Decimal(0)) + to_decimal(costs.allocated_usd)
         hours = sum(manifest.status != "incomplete" for day in days for manifest in day.manifests)
         currencies = set[str]().union(*(day.currencies for day in days))
-        part = MonthPart(units, hours, "+".join(sorted(currencies)))
-        self._inputs.spend.put_month_part(cluster, start, number, part)
+        part = PartialMonthSpend(units, hours, "+".join(sorted(currencies)))
+        self._inputs.spend_store.put_month_part(cluster, start, number, part)
         return part
 
     # ------------------------------------------------------------ today against previous weeks
 
-    def spend_change_findings(self, name: str, rule: SpendChangeRule, update: ScopeUpdate) -> Iterator[Finding]:
+    def spend_change_findings(self, rule_name: str, rule: SpendChangeRule, update: ScopeUpdate) -> Iterator[Finding]:
         """Evaluate a spend-change rule: one finding for each business unit.
 
         There are none while an hour of today is missing in a cluster.
@@ -158,46 +160,46 @@ class SpendEvaluation:
             return
         weeks = []
         for number in range(1, rule.weeks + 1):
-            week = [day for cluster in clusters if (day := self._reference(cluster, number)) is not None]
+            week = [day for cluster in clusters if (day := self._day_to_date_weeks_ago(cluster, number)) is not None]
             if len(week) == len(clusters):
                 weeks.append(week)
-        units = {unit for days in (today, *weeks) for day in days for unit in day.units}
-        units |= {alert.subject.business_unit for alert in update.alerts_of_rule(name)}
+        units = {unit for days in (today, *weeks) for day in days for unit in day.costs_by_unit}
+        units |= {alert.subject.business_unit for alert in update.alerts_of_rule(rule_name)}
         for unit in sorted(unit for unit in units if rule.scope.has_unit(unit)):
             subject = Subject(business_unit=unit)
             effective_rule = rule.for_subject(subject)
             references = [
-                (_unit_total(week, unit), all(day.price_sources == self._pricing_fingerprint for day in week))
+                (_unit_costs(week, unit), all(day.pricing_fingerprint == self._pricing_fingerprint for day in week))
                 for week in weeks
             ]
-            comparison = spend.compare(_unit_total(today, unit), references)
+            comparison = spend_change.compare_with_previous_weeks(_unit_costs(today, unit), references)
             thresholds = SpendThresholds(effective_rule.percent, effective_rule.usd)
             note = (
                 "price sources differ: compared in GPU-hours, at today's mean price"
-                if comparison and comparison.by_gpu_hours
+                if comparison and comparison.compares_gpu_hours
                 else ""
             )
             yield Finding(
                 subject, self._at, thresholds.breached_by(comparison),
                 thresholds.describe(effective_rule.weeks, self._currency),
-                spend.figures(comparison) if comparison else {}, self._currency, firing_policy(effective_rule),
-                note=note,
+                spend_change.notification_figures(comparison) if comparison else {}, self._currency,
+                firing_policy(effective_rule), note=note,
             )  # fmt: skip
 
     def save_days_to_date(self) -> None:
         """Store today's sums for later weeks."""
         for cluster, sums in self._days_to_date.items():
             if sums is not None:
-                self._inputs.spend.put_day_to_date(cluster, self._newest, sums)
+                self._inputs.spend_store.put_day_to_date(cluster, self._newest_expected_hour, sums)
 
-    def _day_to_date(self, cluster: str) -> ClusterDayToDate | None:
+    def _day_to_date(self, cluster: str) -> DayToDateSpend | None:
         """Return a cluster's day up to the newest expected hour; None if one of its hours is missing."""
         if cluster not in self._days_to_date:
             self._days_to_date[cluster] = self._sum_day_to_date(cluster)
         return self._days_to_date[cluster]
 
-    def _sum_day_to_date(self, cluster: str) -> ClusterDayToDate | None:
-        start = floor_day(self._newest)
+    def _sum_day_to_date(self, cluster: str) -> DayToDateSpend | None:
+        start = floor_day(self._newest_expected_hour)
         if cluster not in self._current_days:
             days = self._inputs.rollups.days(cluster, start, start + DAY)
             self._current_days[cluster] = days[-1] if days else None
@@ -205,22 +207,24 @@ class SpendEvaluation:
         if day is None or day.totals is None:
             return None
         published = [manifest.hour for manifest in day.manifests if manifest.status != "incomplete"]
-        hours = [hour for hour in published if hour <= self._newest]
-        expected = [start + HOUR * i for i in range((self._newest - start) // HOUR + 1)]
+        hours = [hour for hour in published if hour <= self._newest_expected_hour]
+        expected = [start + HOUR * i for i in range((self._newest_expected_hour - start) // HOUR + 1)]
         if hours != expected or day.currencies != {self._currency}:
             return None
         units = dict(day.costs)
-        if day.manifests[-1].hour > self._newest:  # it was closed before this tick arrived
+        if day.manifests[-1].hour > self._newest_expected_hour:  # it was closed before this tick arrived
             for summary in self._inputs.ledger.summaries(cluster, self._expected_until, start + DAY):
                 for unit, costs in costs_by_unit(summary).items():
                     units[unit] = units[unit] - costs
-        return ClusterDayToDate(units, self._pricing_fingerprint)
+        return DayToDateSpend(units, self._pricing_fingerprint)
 
-    def _reference(self, cluster: str, weeks: int) -> ClusterDayToDate | None:
+    def _day_to_date_weeks_ago(self, cluster: str, weeks: int) -> DayToDateSpend | None:
         key = (cluster, weeks)
-        if key not in self._references:
-            self._references[key] = self._inputs.spend.day_to_date(cluster, self._newest - WEEK * weeks)
-        return self._references[key]
+        if key not in self._previous_days_to_date:
+            self._previous_days_to_date[key] = self._inputs.spend_store.day_to_date(
+                cluster, self._newest_expected_hour - WEEK * weeks
+            )
+        return self._previous_days_to_date[key]
 
     @property
     def _currency(self) -> str:
@@ -231,11 +235,11 @@ class SpendEvaluation:
         return pricing_fingerprint(self._settings)
 
 
-def pricing_fingerprint(settings: AlertingSettings) -> str:
+def pricing_fingerprint(settings: SettingsWithAlerts) -> str:
     """Describe how prices are found (sources, split and currency, not the prices), to detect that this changed."""
     pricing = settings.pricing
     return f"{pricing.currency} {'>'.join(pricing.ordered_sources)} {pricing.split}"
 
 
-def _unit_total(days: list[ClusterDayToDate], unit: str) -> Costs:
-    return Costs.total(day.units[unit] for day in days if unit in day.units)
+def _unit_costs(days: list[DayToDateSpend], unit: str) -> Costs:
+    return Costs.total(day.costs_by_unit[unit] for day in days if unit in day.costs_by_unit)

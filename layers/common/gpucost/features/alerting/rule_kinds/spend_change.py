@@ -13,7 +13,7 @@ from statistics import median
 from typing import NamedTuple
 
 from gpucost.core.amounts import Costs, to_decimal
-from gpucost.features.alerting.formatting import percent_of, ratio, threshold_money
+from gpucost.features.alerting.formatting import format_threshold, quantized_ratio, rounded_percent
 
 MIN_WEEKS = 2
 """The median of fewer weeks is no reference."""
@@ -24,9 +24,9 @@ class SpendComparison(NamedTuple):
 
     today_usd: Decimal
     usual_usd: Decimal
-    by_gpu_hours: bool
+    compares_gpu_hours: bool
     """Whether GPU-hours were compared, at today's mean price, because the price sources differ."""
-    weeks: int
+    weeks_compared: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class SpendThresholds:
 
     def describe(self, weeks: int, currency: str) -> str:
         """Describe the condition in plain text."""
-        usd = threshold_money(self.usd, currency)
+        usd = format_threshold(self.usd, currency)
         return f"spend differs by > {self.percent:f}% and > {usd} from the same hours of the last {weeks} weeks"
 
 
-def compare(today: Costs, weeks: Sequence[tuple[Costs, bool]]) -> SpendComparison | None:
+def compare_with_previous_weeks(today: Costs, weeks: Sequence[tuple[Costs, bool]]) -> SpendComparison | None:
     """Compare today with previous weeks; None if fewer than two weeks have data.
 
     Args:
@@ -59,19 +59,21 @@ def compare(today: Costs, weeks: Sequence[tuple[Costs, bool]]) -> SpendCompariso
     today_usd, today_gpu_hours = to_decimal(today.allocated_usd), to_decimal(today.allocated_gpu_hours)
     comparable = [to_decimal(week.allocated_usd) for week, has_same_sources in weeks if has_same_sources]
     if len(comparable) >= MIN_WEEKS:
-        return SpendComparison(today_usd, median(comparable), by_gpu_hours=False, weeks=len(comparable))
+        return SpendComparison(today_usd, median(comparable), compares_gpu_hours=False, weeks_compared=len(comparable))
     if len(weeks) < MIN_WEEKS or not today_gpu_hours:
         return None
-    usual_usd = ratio(median([to_decimal(week.allocated_gpu_hours) for week, _ in weeks]) * today_usd, today_gpu_hours)
-    return SpendComparison(today_usd, usual_usd, by_gpu_hours=True, weeks=len(weeks))
+    usual_usd = quantized_ratio(
+        median([to_decimal(week.allocated_gpu_hours) for week, _ in weeks]) * today_usd, today_gpu_hours
+    )
+    return SpendComparison(today_usd, usual_usd, compares_gpu_hours=True, weeks_compared=len(weeks))
 
 
-def figures(comparison: SpendComparison) -> dict[str, Decimal | None]:
+def notification_figures(comparison: SpendComparison) -> dict[str, Decimal | None]:
     """Return the figures of a notification."""
     return {
         "today_usd": comparison.today_usd,
         "usual_usd": comparison.usual_usd,
-        "change_percent": percent_of(comparison.today_usd - comparison.usual_usd, comparison.usual_usd),
-        "weeks": Decimal(comparison.weeks),
-        "by_gpu_hours": Decimal(comparison.by_gpu_hours),
+        "change_percent": rounded_percent(comparison.today_usd - comparison.usual_usd, comparison.usual_usd),
+        "weeks": Decimal(comparison.weeks_compared),
+        "by_gpu_hours": Decimal(comparison.compares_gpu_hours),
     }

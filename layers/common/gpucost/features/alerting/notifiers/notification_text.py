@@ -7,11 +7,11 @@ from decimal import Decimal
 from urllib.parse import quote, urlencode
 
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.features.alerting.formatting import money as format_money
+from gpucost.features.alerting.formatting import format_money
 from gpucost.features.alerting.model import Notification, RuleKind, Subject
 
 MAX_NAME_LENGTH = 200
-MAX_WORKLOAD_LENGTH = 60
+MAX_WORKLOAD_NAME_LENGTH = 60
 HOURS_PER_MONTH = 730
 """As on AWS's price pages."""
 NOT_AVAILABLE = "not available"
@@ -70,7 +70,7 @@ def summary(notification: Notification, format_name: NameFormatter = single_line
         notification: what to describe.
         format_name: makes a name safe for the medium.
     """
-    is_resolved, figures = notification.event == "resolved", _Figures(notification)
+    is_resolved, figures = notification.event == "resolved", _FigureFormatter(notification)
     subject = notification.subject
     if notification.kind == "waste":
         verb = "is below its waste threshold again:" if is_resolved else "wastes"
@@ -106,12 +106,12 @@ def summary(notification: Notification, format_name: NameFormatter = single_line
     else:
         detail = format_name(subject.detail)
         predicate = f"resolved: {detail}" if is_resolved else detail
-    return f"{_subject_name(subject, format_name)}{_location(subject, format_name)} {predicate}".strip()
+    return f"{_subject_name(subject, format_name)}{_cluster_phrase(subject, format_name)} {predicate}".strip()
 
 
-def detail_fields(notification: Notification) -> list[tuple[str, str]]:
+def figure_fields(notification: Notification) -> list[tuple[str, str]]:
     """Return the figures as (title, text), without names."""
-    figures = _Figures(notification)
+    figures = _FigureFormatter(notification)
     fields = [
         (title, figures.text(name))
         for title, name in _FIGURE_TITLES.get(notification.kind, ())
@@ -120,7 +120,7 @@ def detail_fields(notification: Notification) -> list[tuple[str, str]]:
     for title, name in _MONTHLY_TITLES.get(notification.kind, ()):
         amount = notification.figures.get(name)
         if amount is not None and notification.event != "resolved":
-            fields.append((title, money(amount * HOURS_PER_MONTH, notification.currency)))
+            fields.append((title, money_text(amount * HOURS_PER_MONTH, notification.currency)))
     since = format_timestamp(notification.since)
     if notification.kind == "digest":
         return [*fields, ("Period", f"{since} to {format_timestamp(notification.hour + HOUR)}")]
@@ -136,9 +136,9 @@ def top_waster_lines(notification: Notification) -> list[str]:
     unit = "" if notification.kind == "digest" else " per hour"
     lines = []
     for rank, workload in enumerate(notification.workloads, start=1):
-        namespace = single_line(workload.namespace, MAX_WORKLOAD_LENGTH)
-        name, kind = single_line(workload.name, MAX_WORKLOAD_LENGTH), single_line(workload.kind, 40)
-        waste = money(workload.waste_usd, notification.currency)
+        namespace = single_line(workload.namespace, MAX_WORKLOAD_NAME_LENGTH)
+        name, kind = single_line(workload.name, MAX_WORKLOAD_NAME_LENGTH), single_line(workload.kind, 40)
+        waste = money_text(workload.waste_usd, notification.currency)
         lines.append(f"{rank}. {namespace}/{name} ({kind}): wastes {waste}{unit}")
     return lines
 
@@ -165,7 +165,7 @@ def report_link(notification: Notification, public_url: str) -> str | None:
     return f"{quote(public_url.rstrip('/'), safe=':/@[]')}/v1/costs?{urlencode(query)}"
 
 
-def money(amount: Decimal | None, currency: str) -> str:
+def money_text(amount: Decimal | None, currency: str) -> str:
     """Format an amount in its currency."""
     return NOT_AVAILABLE if amount is None else format_money(amount, currency)
 
@@ -216,13 +216,13 @@ _MONTHLY_TITLES: dict[RuleKind, tuple[tuple[str, str], ...]] = {
     "idle-workload": (("Projected per month", "waste_usd_per_hour"),),
     "unallocated": (("Projected per month", "unallocated_usd_per_hour"),),
 }
-_PERCENT_OF_AMOUNT = {
+_PERCENT_NAME_BY_AMOUNT = {
     "waste_usd_per_hour": "waste_percent", "spent_usd": "spent_percent", "projected_usd": "projected_percent",
 }  # fmt: skip
 """Percentages that follow their amount in parentheses."""
 
 
-class _Figures:
+class _FigureFormatter:
     """Formats the figures of a notification."""
 
     def __init__(self, notification: Notification) -> None:
@@ -230,7 +230,7 @@ class _Figures:
         self._currency = notification.currency
 
     def money(self, name: str) -> str:
-        return money(self._figures.get(name), self._currency)
+        return money_text(self._figures.get(name), self._currency)
 
     def number(self, name: str, *, signed: bool = False) -> str:
         number = self._figures.get(name)
@@ -247,7 +247,7 @@ class _Figures:
             return self.number(name, signed=name.startswith("change")) + ("%" if is_available else "")
         if "_usd" not in name:
             return self.number(name)
-        percent = _PERCENT_OF_AMOUNT.get(name)
+        percent = _PERCENT_NAME_BY_AMOUNT.get(name)
         if percent is None or self._figures.get(percent) is None:
             return self.money(name)
         return f"{self.money(name)} ({self.number(percent)}%)"
@@ -268,7 +268,7 @@ def _subject_name(subject: Subject, format_name: NameFormatter) -> str:
     return format_name(subject.business_unit)
 
 
-def _location(subject: Subject, format_name: NameFormatter) -> str:
+def _cluster_phrase(subject: Subject, format_name: NameFormatter) -> str:
     if not subject.cluster:
         return ""
     cluster = format_name(subject.cluster)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.core.amounts import Costs
-from gpucost.core.attribution import BusinessUnit, units_at
+from gpucost.core.attribution import BusinessUnit, business_units_at
 from gpucost.core.model import Line
-from gpucost.core.shared_units import DistributionPolicy, distribute_lines
+from gpucost.core.shared_business_units import DistributionPolicy, distribute_lines
 from tests.records import amount, line
 
 usd = st.decimals(0, 1000, places=12).map(amount)
@@ -109,7 +109,7 @@ def test_namespace_moves_between_units_at_hour(hour: int, expected: list[tuple[s
         BusinessUnit("a", ("y",), since=moved),
         BusinessUnit("b", ("x",), since=moved),
     ]
-    units_of_hour = units_at(units, moved.replace(hour=hour))
+    units_of_hour = business_units_at(units, moved.replace(hour=hour))
     assert [unit.namespaces for unit in units_of_hour] == [names for names in expected if names]
 
 
@@ -118,6 +118,6 @@ def test_latest_begun_entry_applies_regardless_of_order() -> None:
     old, new = BusinessUnit("a", ("x",), since=first), BusinessUnit("a", ("y",), since=second)
     undated = BusinessUnit("a", ("z",))
     for units in ([old, new, undated], [undated, new, old], [new, undated, old]):
-        assert units_at(units, second) == [new]
-        assert units_at(units, first) == [old]
-        assert units_at(units, datetime(2026, 10, 1, tzinfo=UTC)) == [undated]
+        assert business_units_at(units, second) == [new]
+        assert business_units_at(units, first) == [old]
+        assert business_units_at(units, datetime(2026, 10, 1, tzinfo=UTC)) == [undated]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from gpucost.core.amounts import Costs, to_decimal
-from gpucost.features.alerting.formatting import for_hours, percent_of, threshold_money
+from gpucost.features.alerting.formatting import format_for_hours, format_threshold, rounded_percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,14 @@ class WasteThresholds:
 
     def describe(self, hours: int, currency: str) -> str:
         """Describe the condition in plain text."""
-        min_waste = threshold_money(self.usd_per_hour, currency)
-        return f"waste ≥ {min_waste} per hour and ≥ {self.percent:f}% of allocated, {for_hours(hours)}"
+        min_waste = format_threshold(self.usd_per_hour, currency)
+        return f"waste ≥ {min_waste} per hour and ≥ {self.percent:f}% of allocated, {format_for_hours(hours)}"
 
 
-def figures(costs: Costs) -> dict[str, Decimal | None]:
+def notification_figures(costs: Costs) -> dict[str, Decimal | None]:
     """Return the figures of a notification."""
     return {
         "waste_usd_per_hour": to_decimal(costs.waste_usd),
         "allocated_usd_per_hour": to_decimal(costs.allocated_usd),
-        "waste_percent": percent_of(costs.waste_usd, costs.allocated_usd) or Decimal("0.0"),
+        "waste_percent": rounded_percent(costs.waste_usd, costs.allocated_usd) or Decimal("0.0"),
     }

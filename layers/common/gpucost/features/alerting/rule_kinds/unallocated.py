@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from gpucost.core.amounts import Capacity, to_decimal
 from gpucost.core.model import NodeHour
-from gpucost.features.alerting.formatting import for_hours, threshold_money
+from gpucost.features.alerting.formatting import format_for_hours, format_threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class UnallocatedThreshold:
 
     def describe(self, hours: int, currency: str) -> str:
         """Describe the condition in plain text."""
-        return f"unallocated ≥ {threshold_money(self.usd_per_hour, currency)} per hour, {for_hours(hours)}"
+        return f"unallocated ≥ {format_threshold(self.usd_per_hour, currency)} per hour, {format_for_hours(hours)}"
 
 
-def by_node_pool(nodes: Iterable[NodeHour]) -> dict[str, list[Capacity]]:
+def capacity_by_node_pool(nodes: Iterable[NodeHour]) -> dict[str, list[Capacity]]:
     """Group the nodes' capacity by pool; the key of nodes without a pool is empty."""
     pools: dict[str, list[Capacity]] = {}
     for node in nodes:
@@ -34,7 +34,7 @@ def by_node_pool(nodes: Iterable[NodeHour]) -> dict[str, list[Capacity]]:
     return pools
 
 
-def figures(capacity: Capacity, nodes: Sequence[Capacity]) -> dict[str, Decimal | None]:
+def notification_figures(capacity: Capacity, nodes: Sequence[Capacity]) -> dict[str, Decimal | None]:
     """Return the figures of a notification on a pool, from its capacity and that of its nodes."""
     return {
         "unallocated_usd_per_hour": to_decimal(capacity.unallocated_usd),

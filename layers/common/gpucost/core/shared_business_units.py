@@ -40,13 +40,13 @@ def distribute_lines(lines: Sequence[Line], policies: Mapping[str, DistributionP
     distributed: list[Line] = []
     for line in lines:
         if line.business_unit in policies:
-            distributed.extend(_parts(line, receivers, weights[policies[line.business_unit]]))
+            distributed.extend(_parts_of_line(line, receivers, weights[policies[line.business_unit]]))
         else:
             distributed.append(line)
     return distributed
 
 
-def _parts(line: Line, receivers: Sequence[str], weights: Sequence[int]) -> list[Line]:
+def _parts_of_line(line: Line, receivers: Sequence[str], weights: Sequence[int]) -> list[Line]:
     """Split a line into parts; each part's `allocated` is the sum of its effective, waste and unmeasured."""
     effective_hours, effective = line.effective_gpu_hours or 0, line.effective_usd or 0
     is_priced, unmeasured = line.allocated_usd is not None, line.unmeasured_usd or 0

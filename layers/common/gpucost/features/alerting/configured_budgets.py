@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from gpucost.features.alerting.model import Subject
-from gpucost.features.alerting.settings import AlertingSettings
+from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import BudgetRule
 
-_MONTHS_OF_QUARTER = 3
+_MONTHS_PER_QUARTER = 3
 
 
-def tightest_budget(settings: AlertingSettings, business_unit: str, months: int) -> Decimal | None:
+def lowest_budget(settings: SettingsWithAlerts, business_unit: str, months: int) -> Decimal | None:
     """The lowest budget of a business unit over all clusters, in the currency of the settings.
 
     Args:
@@ -20,10 +20,10 @@ def tightest_budget(settings: AlertingSettings, business_unit: str, months: int)
     """
     rules: Sequence[BudgetRule] = [
         rule
-        for rule in settings.alerts.named_rules().values()
+        for rule in settings.alerts.rules_by_name().values()
         if isinstance(rule, BudgetRule) and rule.scope.has_unit(business_unit) and not rule.scope.clusters
     ]
     effective = [rule.for_subject(Subject(business_unit=business_unit)) for rule in rules]
-    if months == _MONTHS_OF_QUARTER:
+    if months == _MONTHS_PER_QUARTER:
         return min((rule.quarterly_usd or rule.monthly_usd * months for rule in effective), default=None)
     return min((rule.monthly_usd * months for rule in effective), default=None)

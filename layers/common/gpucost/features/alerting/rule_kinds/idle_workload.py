@@ -11,10 +11,10 @@ from decimal import Decimal
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.model import Line
-from gpucost.features.alerting.formatting import for_hours, percent_of
+from gpucost.features.alerting.formatting import format_for_hours, rounded_percent
 from gpucost.features.alerting.model import Subject, WastefulWorkload
 
-MEASURED_SOURCES = frozenset({"pod", "shared"})
+MEASURED_UTILIZATION_SOURCES = frozenset({"pod", "shared"})
 WorkloadKey = tuple[str, str, str]
 """Namespace, kind and name of a workload."""
 
@@ -23,13 +23,13 @@ WorkloadKey = tuple[str, str, str]
 class IdleThresholds:
     """At least this many GPUs, below this utilization."""
 
-    gpus: Decimal
+    min_gpus: Decimal
     utilization_percent: Decimal
 
     def breached_by(self, costs: Costs) -> bool | None:
         """Whether a workload is idle in an hour; None if its utilization was not measured."""
         measured = costs.allocated_gpu_hours - costs.unmeasured_gpu_hours
-        if to_decimal(costs.allocated_gpu_hours) < self.gpus:
+        if to_decimal(costs.allocated_gpu_hours) < self.min_gpus:
             return False
         if measured <= 0:
             return None
@@ -38,16 +38,16 @@ class IdleThresholds:
     def can_be_breached_by(self, costs: Costs) -> bool:
         """Whether a business unit with these sums holds enough unused GPU-hours to have an idle workload."""
         unused = to_decimal(costs.allocated_gpu_hours - costs.effective_gpu_hours)
-        return unused * 100 > self.gpus * (100 - self.utilization_percent)
+        return unused * 100 > self.min_gpus * (100 - self.utilization_percent)
 
     def describe(self, hours: int) -> str:
         """Describe the condition in plain text."""
-        return f"≥ {self.gpus:f} GPUs with utilization < {self.utilization_percent:f}%, {for_hours(hours)}"
+        return f"≥ {self.min_gpus:f} GPUs with utilization < {self.utilization_percent:f}%, {format_for_hours(hours)}"
 
 
-def by_workload(lines: Iterable[Line]) -> FactTable[WorkloadKey]:
+def sum_by_workload(lines: Iterable[Line]) -> FactTable[WorkloadKey]:
     """Sum lines by workload. Estimated utilization counts as unmeasured. A pod without an owner is a workload."""
-    return sum_by((workload_of(line), _costs_without_estimates(line)) for line in lines)
+    return sum_by((workload_of(line), _count_estimates_as_unmeasured(line)) for line in lines)
 
 
 def workload_of(line: Line) -> WorkloadKey:
@@ -57,7 +57,7 @@ def workload_of(line: Line) -> WorkloadKey:
 
 def top_wasters(lines: Iterable[Line], limit: int = 3) -> tuple[WastefulWorkload, ...]:
     """Return the workloads with the most measured waste."""
-    ranked = sorted(by_workload(lines).items(), key=lambda workload: (-workload[1].waste_usd, workload[0]))
+    ranked = sorted(sum_by_workload(lines).items(), key=lambda workload: (-workload[1].waste_usd, workload[0]))
     return tuple(
         WastefulWorkload(*key, to_decimal(costs.allocated_gpu_hours), to_decimal(costs.waste_usd))
         for key, costs in ranked[:limit]
@@ -65,22 +65,22 @@ def top_wasters(lines: Iterable[Line], limit: int = 3) -> tuple[WastefulWorkload
     )
 
 
-def subject(cluster: str, unit: str, key: WorkloadKey) -> Subject:
+def workload_subject(cluster: str, unit: str, key: WorkloadKey) -> Subject:
     """Return a workload as the subject of an alert."""
     return Subject(cluster, unit, *key)
 
 
-def figures(costs: Costs) -> dict[str, Decimal | None]:
+def notification_figures(costs: Costs) -> dict[str, Decimal | None]:
     """Return the figures of a notification."""
     measured = costs.allocated_gpu_hours - costs.unmeasured_gpu_hours
     return {
         "gpus": to_decimal(costs.allocated_gpu_hours),
-        "utilization_percent": percent_of(costs.effective_gpu_hours, measured),
+        "utilization_percent": rounded_percent(costs.effective_gpu_hours, measured),
         "waste_usd_per_hour": None if costs.unpriced_gpu_hours else to_decimal(costs.waste_usd),
     }
 
 
-def _costs_without_estimates(line: Line) -> Costs:
+def _count_estimates_as_unmeasured(line: Line) -> Costs:
     """Return a line's costs with estimated utilization as unmeasured. Waste during startup needs no signal."""
     costs = line.costs()
     if line.utilization_source not in {"node", "cluster"}:
