@@ -34,6 +34,7 @@ check: setup ## everything static
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python lint/language.py
+	$(BIN)/python lint/patches.py
 	$(BIN)/python -m authoring.openapi --check
 	$(BIN)/python -m authoring.grafana --check
 	npm --prefix web run --silent check

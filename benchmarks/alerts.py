@@ -24,9 +24,9 @@ from devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.facts import FactTable
 from gpucost.core.hours import HOUR, month_bounds
-from gpucost.core.ledger import HourSummary, Manifest
+from gpucost.core.ledger import DaySummary, HourSummary, Manifest
 from gpucost.core.model import Coverage, Line
-from gpucost.core.rollups import DAY, DaySummary
+from gpucost.core.rollups import DAY
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import DayToDateSpend, Notifier, RuleInputs
 from gpucost.features.alerting.service import AlertService
@@ -139,8 +139,13 @@ def write_day(client: Any, table: str, day: datetime, manifests: Sequence[Manife
     chance = random.Random(str(day))
     groups = {(unit_name(i), f"team-{i:03d}-prod"): large_ledger.costs(chance, 24 * 20) for i in range(UNITS)}
     totals = Totals(Costs.total(groups.values()), Capacity())
-    summary = HourSummary(CLUSTER, day, "complete", 1, Coverage(Decimal(1), None), totals, FactTable.of(groups))
-    _Days(client, table).write_day(CLUSTER, day, manifests, [summary])
+    first, *others = manifests  # the first hour has all costs of the day
+    empty = Totals(Costs(), Capacity())
+    summaries = [
+        HourSummary(CLUSTER, day, (first,), totals, FactTable.of(groups)),
+        *(HourSummary(CLUSTER, manifest.hour, (manifest,), empty, FactTable()) for manifest in others),
+    ]
+    _Days(client, table).write_day(CLUSTER, day, manifests, summaries)
     return groups
 
 

@@ -8,6 +8,7 @@ local engine half an hour, and no access that is measured over a month reads any
 import random
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -45,6 +46,9 @@ def fill(client: Any, table: str, cluster: str, start: datetime, days: int, *, s
     for day in (start + DAY * number for number in range(days)):
         summaries = [_summary(cluster, day + HOUR * hour, chance) for hour in range(24)]
         manifests = [ledger.put(summary) for summary in summaries]
+        summaries = [
+            replace(summary, manifests=(manifest,)) for summary, manifest in zip(summaries, manifests, strict=True)
+        ]
         rollups.write_day(cluster, day, manifests, summaries)
         rollups.write_facts(cluster, day, manifests, dict(_facts(chance)))
         rollups.write_head(cluster, day, manifests, with_facts=True)
@@ -58,9 +62,9 @@ class _Prepared(Ledger):
 
     def put(self, summary: HourSummary) -> Manifest:
         """Write a summary and its manifest."""
-        record = _Summed(summary.cluster, summary.hour, "complete", summary.coverage, summary.totals)
-        object.__setattr__(record, "groups", summary.groups)
-        return self.publish(record, replacing=None, settings_version=1, now=summary.hour + HOUR)
+        record = _Summed(summary.cluster, summary.start, "complete", summary.manifest.coverage, summary.totals)
+        object.__setattr__(record, "groups", summary.costs)
+        return self.publish(record, replacing=None, settings_version=1, now=summary.start + HOUR)
 
 
 class _Summed(HourRecord):
@@ -81,15 +85,9 @@ def _summary(cluster: str, hour: datetime, chance: random.Random) -> HourSummary
     groups = {(unit_name(i), f"team-{i:03d}-prod"): costs(chance, PODS // UNITS) for i in range(UNITS)}
     total = Costs.total(groups.values())
     capacity = Capacity(*(costs(chance, PODS).allocated_usd for _ in Capacity.names()))
-    return HourSummary(
-        cluster,
-        hour,
-        "complete",
-        1,
-        Coverage(_share(chance), _share(chance)),
-        Totals(total, capacity),
-        FactTable.of(groups),
-    )
+    coverage = Coverage(_share(chance), _share(chance))
+    manifest = Manifest(cluster, hour, "complete", 1, "", 1, coverage, 0, None, hour + HOUR)
+    return HourSummary(cluster, hour, (manifest,), Totals(total, capacity), FactTable.of(groups))
 
 
 def costs(chance: random.Random, gpus: int) -> Costs:

@@ -17,7 +17,10 @@ from pathlib import Path
 from devstack.aws import STACK
 from gpucost.core.errors import GpuCostError, InvalidInputError
 
-RECORDS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpucost" / "demos"
+
+def records_folder() -> Path:
+    """The folder of the records, in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpucost" / "demos"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,10 @@ def registered_demo(
     *, port: int, endpoint: str, dynamodb: str, access_keys: Mapping[str, str] | None = None
 ) -> Iterator[None]:
     """Let other commands find the demo of this process until the end of the block."""
-    RECORDS.mkdir(parents=True, exist_ok=True)
+    folder = records_folder()
+    folder.mkdir(parents=True, exist_ok=True)
     record = DemoRecord(port, os.getpid(), endpoint, dynamodb, dict(access_keys or {}))
-    with tempfile.NamedTemporaryFile("w", dir=RECORDS, prefix=f"{port}-", suffix=".new", delete=False) as file:
+    with tempfile.NamedTemporaryFile("w", dir=folder, prefix=f"{port}-", suffix=".new", delete=False) as file:
         path = Path(file.name)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -61,7 +65,7 @@ def registered_demo(
 
 def running_demos() -> list[DemoRecord]:
     """The demos that run on this machine, by port. Records of demos that have ended are removed."""
-    records = [record for path in sorted(RECORDS.glob("*.json")) if (record := _read(path)) is not None]
+    records = [record for path in sorted(records_folder().glob("*.json")) if (record := _read(path)) is not None]
     return sorted(records, key=lambda record: record.port)
 
 

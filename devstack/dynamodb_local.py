@@ -22,14 +22,17 @@ _INSTALL = "install it with: make setup"
 
 
 @contextmanager
-def running_dynamodb() -> Iterator[str]:
+def running_dynamodb(package: Path = PACKAGE) -> Iterator[str]:
     """Run the engine in memory on a free port of the loopback address. Yields its URL.
+
+    Args:
+        package: the folder of its npm package.
 
     Raises:
         GpuCostError: it or Java is not installed, or it does not start. The message says how to install it.
     """
     library = _java_library()
-    jars = sorted(PACKAGE.glob("lib/*/DynamoDBLocal.jar"))
+    jars = sorted(package.glob("lib/*/DynamoDBLocal.jar"))
     if library is None or not jars:
         raise GpuCostError(f"{'Java' if library is None else 'DynamoDB Local'} is missing; {_INSTALL}")
     read_end, write_end = os.pipe()

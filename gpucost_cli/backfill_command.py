@@ -1,14 +1,14 @@
 """`gpucost backfill`: attribute hours of the past, such as those before the deployment."""
 
-import time
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost_cli.options import HourType, container_of, stack_option
+from gpucost_cli.options import HourType, container_of, current_time, stack_option
 
 if TYPE_CHECKING:
     from gpucost.pipeline.backfill import Backfill
@@ -37,11 +37,10 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *,
     """
     from gpucost.pipeline.attribute import check_hour, check_retention
     from gpucost.pipeline.backfill import Backfill
-    from gpucost.sources.prometheus import metrics_reader
 
     if start >= end:
         raise InvalidInputError("--to must be after --from")
-    now = datetime.now(UTC)
+    now = current_time()
     check_hour(end - HOUR, now)
     if now < end + SETTLING:
         end -= HOUR
@@ -59,7 +58,7 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *,
         configured_names = ", ".join(configured.name for configured in stored.settings.clusters)
         raise InvalidInputError(f"cluster {cluster!r} is not in the settings, which name: {configured_names}")
     for selected in clusters:
-        check_retention(start, selected, metrics_reader(selected, stored.settings), now)
+        check_retention(start, selected, container.metrics_reader(selected, stored.settings, None), now)
     names = [selected.name for selected in clusters]
     work = Backfill(container.ledger, container.bus, names, start, end, container.clock)
     try:
@@ -71,10 +70,10 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *,
         ) from None
     click.echo(f"{sent} hours of {len(clusters)} clusters are queued")
     if wait and sent:
-        _follow(work)
+        _follow(work, container.sleep)
 
 
-def _follow(work: "Backfill") -> None:
+def _follow(work: "Backfill", sleep: Callable[[float], None]) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -93,7 +92,7 @@ def _follow(work: "Backfill") -> None:
             )  # fmt: skip
 
         try:
-            last = work.follow(show, lambda: time.sleep(POLL_SECONDS))
+            last = work.follow(show, lambda: sleep(POLL_SECONDS))
         except KeyboardInterrupt:
             raise GpuCostError(
                 "progress is no longer shown; queued hours are still processed. Running the same command again queues "

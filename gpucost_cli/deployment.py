@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from devstack.aws import STACK, credentials
 from devstack.demo_records import find_demo, is_demo
@@ -32,8 +32,12 @@ class Deployment:
     export_bucket: str
     recommend_function: str
 
-    def container(self) -> "Container":
-        """Compose the parts of the deployment, with clients that have the caller's credentials."""
+    def container(self, **parts: Any) -> "Container":
+        """Compose the parts of the deployment, with clients that have the caller's credentials.
+
+        Args:
+            parts: as `Container` takes them.
+        """
         from gpucost.container import Container
         from gpucost.runtime.environment import Environment
 
@@ -46,7 +50,7 @@ class Deployment:
             email_topic_arn=self.email_topic_arn,
             export_bucket=self.export_bucket,
         )
-        return Container(environment)
+        return Container(environment, **parts)
 
 
 def find(stack: str) -> Deployment:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,6 +24,9 @@ from gpucost_cli.recommendation_commands import recommendations
 from gpucost_cli.report_command import report
 from gpucost_cli.rules.command import rules
 from gpucost_cli.settings_commands import settings
+
+if TYPE_CHECKING:
+    from gpucost.container import Container
 
 FAILURE, BAD_INPUT = 1, 2
 
@@ -92,13 +96,17 @@ def _list_whole_sentences(group: click.Group) -> None:
 _list_whole_sentences(cli)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None, container: "Container | None" = None) -> None:
     """Run the console script.
 
     The exit status is 0, 2 for bad input or 1 for a failure; each failure prints one sentence on stderr.
+
+    Args:
+        arguments: the command's; None: those of the process.
+        container: the composed parts of a deployment, for commands that take `--stack`; None: they look the stack up.
     """
     try:
-        cli.main(args=arguments, prog_name="gpucost", standalone_mode=False)
+        cli.main(args=arguments, prog_name="gpucost", standalone_mode=False, obj=container)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         sys.exit(0)

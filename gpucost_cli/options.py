@@ -2,7 +2,7 @@
 
 import getpass
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,14 +63,20 @@ def format_option(*formats: str) -> Callable[[Command], Command]:
 
 
 def container_of(stack: str) -> "Container":
-    """Find a deployment by the name of its stack and compose its parts.
+    """Find a deployment by the name of its stack and compose its parts, unless the caller of `main` composed them.
 
     Raises:
         As `deployment.find`.
     """
     from gpucost_cli import deployment
 
-    return deployment.find(stack).container()
+    return click.get_current_context().obj or deployment.find(stack).container()
+
+
+def current_time() -> datetime:
+    """Return the time by the clock of the composed parts, or by the system's before they are composed."""
+    composed = click.get_current_context().obj
+    return composed.clock() if composed else datetime.now(UTC)
 
 
 def settings_store(stack: str) -> "SettingsDocumentStore":

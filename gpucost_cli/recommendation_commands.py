@@ -15,8 +15,8 @@ from gpucost_cli.options import container_of, current_user, format_option, stack
 from gpucost_cli.what_if_command import what_if
 
 if TYPE_CHECKING:
-    from gpucost.features.recommendations.model import Recommendation
-    from gpucost.features.recommendations.queries import RecommendationList, RecommendationQueries
+    from gpucost.features.recommendations.model import Recommendation, Review
+    from gpucost.features.recommendations.queries import RecommendationQueries
 
 INVOCATION_TIMEOUT_SECONDS = 910
 """A little longer than the time limit of the function."""
@@ -54,20 +54,20 @@ def list_recommendations(
     """
     from gpucost.features.recommendations.routes import build_response
 
-    recommendation_list = _queries(stack).recommendations(cluster=cluster)
+    all_rows, reviews = _queries(stack).recommendations(cluster=cluster)
     rows = [
         recommendation
-        for recommendation in recommendation_list.rows
+        for recommendation in all_rows
         if state in {"all", recommendation.state}
         and kind in {None, recommendation.content.kind}
         and business_unit in {None, recommendation.content.subject.business_unit}
     ]
     if output_format == "json":
-        response = build_response(rows, recommendation_list, lambda name: business_unit in {None, name})
+        response = build_response(rows, reviews, lambda name: business_unit in {None, name})
         sys.stdout.write(dumps(response, indent=2) + "\n")
         return
     _print_table(rows)
-    _print_findings(recommendation_list, business_unit)
+    _print_findings(reviews, business_unit)
 
 
 @recommendations.command()
@@ -193,8 +193,8 @@ def _totals_sentence(rows: list["Recommendation"]) -> str:
     return "; ".join([*sums, "without commitments and savings that another recommendation counts"])
 
 
-def _print_findings(recommendation_list: "RecommendationList", business_unit: str | None) -> None:
-    for review in recommendation_list.reviews:
+def _print_findings(reviews: list["Review"], business_unit: str | None) -> None:
+    for review in reviews:
         counts = Counter(
             assessment.finding
             for assessment in review.assessments

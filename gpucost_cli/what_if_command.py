@@ -2,7 +2,6 @@
 
 import re
 import sys
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +48,7 @@ def what_if(stack: str, business_unit: str, move: str, days: int, cluster: str |
     if match is None:
         raise InvalidInputError(f"--move {move!r} is invalid; write it like '10 A100 to 3g.20gb'")
     container = container_of(stack)
-    service = WhatIfService(container.settings_store, container.rollups, clock=lambda: datetime.now(UTC))
+    service = WhatIfService(container.settings_store, container.rollups, clock=container.clock)
     move_request = MoveToSlices(business_unit, int(match["gpus"]), match["model"], match["profile"].lower())
     outcome, currency = service.what_if(move_request, days=days, cluster=cluster)
     if output_format == "json":

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
@@ -38,7 +39,7 @@ def files() -> dict[str, str]:
     return {**dashboard_texts, RULES.name: documents.render_groups("cloudformation", [*groups, *alerts])}
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], folder: Path = FOLDER) -> int:
     """Write or check the files; the exit status is 1 if a committed file differs, 2 for wrong arguments."""
     if arguments not in ([], ["--check"]):
         print("usage: python -m authoring.grafana [--check]", file=sys.stderr)
@@ -46,11 +47,11 @@ def main(arguments: list[str]) -> int:
     differs = [
         name
         for name, text in files().items()
-        if not (FOLDER / name).exists() or (FOLDER / name).read_text(encoding="utf-8") != text
+        if not (folder / name).exists() or (folder / name).read_text(encoding="utf-8") != text
     ]
     if not arguments:
         for name in differs:
-            (FOLDER / name).write_text(files()[name], encoding="utf-8")
+            (folder / name).write_text(files()[name], encoding="utf-8")
         return 0
     for name in differs:
         print(f"dashboards/{name} is outdated; run: make dashboards", file=sys.stderr)

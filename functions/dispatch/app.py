@@ -18,7 +18,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
     """Handle a tick of the schedule.
 
     Raises:
-        InvalidMessageError: the schedule's input is invalid; the invocation ends in the dead-letter queue with the reason.
+        InvalidMessageError: the schedule's input is invalid; the event goes to the dead-letter queue with the reason.
     """
     tick = read_event(ScheduledTick, event)
     correlation_id = f"tick-{tick.scheduled_time:%Y-%m-%dT%H:%M}"

@@ -3,7 +3,7 @@
 `collection` queries the facts, `checks` evaluates them, and `render` prints the reports.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -11,6 +11,7 @@ from typing import Literal
 from gpucost.core.errors import CredentialsError, GpuCostError
 from gpucost.runtime.deadline import Deadline
 from gpucost.settings import ClusterSettings, CoreSettings, PrometheusSettings
+from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.connection import connect
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
 from gpucost_cli.doctor import labels, signals
@@ -78,14 +79,20 @@ def examine_all(settings: CoreSettings, now: datetime) -> list[Report]:
     return reports
 
 
-def examine(cluster: ClusterSettings, settings: CoreSettings, now: datetime) -> Report:
+def examine(
+    cluster: ClusterSettings,
+    settings: CoreSettings,
+    now: datetime,
+    *,
+    client: Callable[..., PrometheusClient] = PrometheusClient,
+) -> Report:
     """Examine one cluster. If its Prometheus does not answer, the report has a single check."""
     utilization = settings.utilization
     required_labels, ranks = labels.required_labels(settings), signals.ranked(utilization.signal, utilization.scale)
     try:
-        client = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS))
+        prometheus = connect(cluster, Deadline(CLUSTER_TIMEOUT_SECONDS), client=client)
         trusted_series = TrustedSeries.from_settings(cluster.sources)
-        facts = FactsCollector(client, cluster.selector, required_labels, ranks, trusted_series).collect(now)
+        facts = FactsCollector(prometheus, cluster.selector, required_labels, ranks, trusted_series).collect(now)
     except (ValueError, ArithmeticError) as error:
         finding = f"the response of Prometheus at {cluster.prometheus.url} is unusable: {error}"
         return Report(cluster.name, [_unreachable(finding, _check_access(cluster.prometheus))], [])

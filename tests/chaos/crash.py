@@ -122,11 +122,7 @@ def _undated(notification: str) -> str:
 
 def figures(state: dict[str, Any]) -> dict[str, Any]:
     """All figures, without versions, attempts and alert state."""
-    return {
-        name: (value.totals, value.groups) if name.endswith("summary") else value
-        for name, value in state.items()
-        if not name.endswith("manifest") and " alert " not in name
-    }
+    return {name: value for name, value in state.items() if not name.endswith("manifest") and " alert " not in name}
 
 
 def faults_of(calls: tuple[str, ...]) -> Iterator[tuple[int, Fault]]:

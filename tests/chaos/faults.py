@@ -176,11 +176,11 @@ def _in_order(deployment: SimulatedDeployment) -> list[Any]:
     figures: list[Any] = []
     for cluster in deployment.clusters:
         figures += [
-            (summary.status, summary.totals, summary.groups)
+            (summary.manifest.status, summary.totals, summary.costs)
             for summary in deployment.ledger.summaries(cluster, deployment.first, end)
         ]
         midnight = deployment.first.replace(hour=0)
-        figures += [(day.totals, day.units) for day in deployment.rollups.days(cluster, midnight, end.replace(hour=0))]
+        figures += [(day.totals, day.costs) for day in deployment.rollups.days(cluster, midnight, end.replace(hour=0))]
     return figures
 
 

@@ -1,12 +1,12 @@
 """Faults on a real Prometheus."""
 
 from typing import Any
-from unittest.mock import patch
 
 from gpucost.sources.prometheus import metrics_reader
 from tests.chaos.bench import Bench
 from tests.chaos.crash import baselines, compare
 from tests.chaos.proxy import FAILURES, failing_proxy
+from tests.prometheus_clients import client_without_waits
 
 
 def killed_between_queries(bench: Bench) -> None:
@@ -51,11 +51,11 @@ def _attributed(bench: Bench, url: str) -> list[Any]:
 
         def readers(cluster: Any, settings: Any) -> Any:
             address = cluster.prometheus.model_copy(update={"url": next(addresses), "timeout_seconds": 1})
-            return metrics_reader(cluster.model_copy(update={"prometheus": address}), settings)
+            cluster = cluster.model_copy(update={"prometheus": address})
+            return metrics_reader(cluster, settings, client=client_without_waits)
 
         deployment.readers = readers
-        with patch("gpucost.sources.prometheus.client.BACKOFF_SECONDS", 0.0):
-            deployment.run(0, 1)
+        deployment.run(0, 1)
         if deployment.dead:
             return []
         return sorted(deployment.ledger.lines("west", bench.first_seen), key=lambda pod_line: pod_line.uid)

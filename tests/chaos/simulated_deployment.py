@@ -5,9 +5,10 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
@@ -23,9 +24,12 @@ from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.runtime.environment import Environment
 from gpucost.runtime.messages import HourPublished, read_alert_input
+from gpucost.runtime.messaging import MessageBus
 from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.settings_document import SettingsDocumentStore
-from gpucost.sources.prometheus.client import PrometheusClient
+from gpucost.sources.prometheus import metrics_reader
+from gpucost.sources.prometheus.client import PrometheusClient, QueryResponse
+from gpucost.sources.prometheus.limits import PrometheusLimits
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
 from gpucost.storage.table import Table
@@ -89,6 +93,7 @@ class SimulatedDeployment:
         skew: offset of the functions' clock.
         prometheus: URL of a real Prometheus for every cluster. If empty, metrics are scripted.
         external_calls: counts every external call of the functions.
+        container_class: composes the functions' parts.
         received: messages that reached the alert function.
         notified: sent notifications, including repetitions.
         dead: bodies of dead letters.
@@ -107,6 +112,7 @@ class SimulatedDeployment:
     notified: list[Notification] = field(default_factory=list)
     dead: list[str] = field(default_factory=list)
     receives: dict[str, int] = field(default_factory=dict)
+    container_class: type[Container] = Container
 
     def __post_init__(self) -> None:
         self.now = self.first
@@ -312,9 +318,19 @@ class SimulatedDeployment:
     def active(self) -> Iterator[None]:
         """Connect the functions to this deployment: environment, clock, clients, metrics and notifier."""
         variables = {"POWERTOOLS_METRICS_DISABLED": "true", **credentials(self.endpoints.aws)}
-        with self._real_metrics() if self.prometheus else nullcontext(), patch.dict(os.environ, variables):
+        with patch.dict(os.environ, variables):
             self.start_execution_environment()
             yield
+
+    def bus(self, bus_class: type[MessageBus], client: Callable[[str], Any]) -> MessageBus:
+        """A message bus of this deployment's queues and topic."""
+        return bus_class(
+            hours_queue_url=self.queues["hours"],
+            backfill_queue_url=self.queues["backfill"],
+            dead_letter_queue_url=self.queues["dead"],
+            events_topic_arn=self.topic,
+            client=client,
+        )
 
     def start_execution_environment(self) -> None:
         """Discard a function's memory, as Lambda does after a failure."""
@@ -328,13 +344,13 @@ class SimulatedDeployment:
         )
         clients = {name: self.external_calls.wrap(client) for name, client in self.clients.items()}
         person = RecordingNotifier(self.external_calls.wrap(self))
-        scripted = {} if self.prometheus else {"metrics_reader": self._scripted_reader, "limits_reader": _no_limits}
-        self.container = Container(
+        metrics = self._real_metrics() if self.prometheus else self._scripted_metrics()
+        self.container = self.container_class(
             environment,
             clock=lambda: self.now + self.skew,
             client=lambda service: clients[service],
             notifiers=lambda _settings: {"email": person},
-            **scripted,
+            **metrics,
         )
 
     def _scripted_reader(self, cluster: ClusterSettings, settings: CoreSettings, _deadline: object = None) -> Any:
@@ -342,16 +358,23 @@ class SimulatedDeployment:
             return self.readers(cluster, settings)
         return self.external_calls.wrap(ScriptedReader(cluster.name, self.first, lambda: self.now))
 
-    @contextmanager
-    def _real_metrics(self) -> Iterator[None]:
-        """Count every query as an external call."""
-        ask = PrometheusClient._send_query
+    def _scripted_metrics(self) -> dict[str, Any]:
+        return {"metrics_reader": self._scripted_reader, "limits_reader": _no_limits}
 
-        def through(client: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
-            return self.external_calls.call("ask", lambda: ask(client, path, form), {})
+    def _real_metrics(self) -> dict[str, Any]:
+        """Readers whose every query counts as an external call."""
+        external_calls = self.external_calls
 
-        with patch.object(PrometheusClient, "_send_query", through):
-            yield
+        class CountedClient(PrometheusClient):
+            def _send_query(self, path: str, form: Mapping[str, str]) -> QueryResponse:
+                send = super()._send_query
+                response: QueryResponse = external_calls.call("ask", lambda: send(path, form), {})
+                return response
+
+        return {
+            "metrics_reader": partial(metrics_reader, client=CountedClient),
+            "limits_reader": partial(PrometheusLimits, client=CountedClient),
+        }
 
     def send(self, notifications: Sequence[Notification]) -> None:
         """Send notifications (`Notifier`)."""
@@ -378,13 +401,13 @@ class SimulatedDeployment:
             lines = self.ledger.lines(cluster, manifest.hour)
             state[f"{cluster} {manifest.hour:%dT%H} lines"] = sorted(lines, key=lambda line: line.uid)
         for summary in self.ledger.summaries(cluster, self.first - DAY, end):
-            state[f"{cluster} {summary.hour:%dT%H} summary"] = summary
+            state[f"{cluster} {summary.start:%dT%H} summary"] = summary.totals, summary.costs
         for day in self.rollups.days(cluster, floor_day(self.first), end):
-            state[f"{cluster} {day.day:%d} day"] = day.totals, day.units
+            state[f"{cluster} {day.start:%d} day"] = day.totals, day.costs
         for day_start, facts in self.rollups.facts(cluster, floor_day(self.first), end):
             state[f"{cluster} {day_start:%d} facts"] = facts
-        for hour in self.rollups.unit_hours(cluster, "research", self.first - DAY, end):
-            state[f"{cluster} {hour.manifest.hour:%dT%H} unit"] = hour.costs
+        for manifest, costs in self.rollups.unit_hours(cluster, "research", self.first - DAY, end):
+            state[f"{cluster} {manifest.hour:%dT%H} unit"] = costs
         memory = DynamoAlertStateStore(self.dynamodb, self.table).load(cluster)
         state[f"{cluster} alert cursor"] = replace(memory.cursor, version=0)
         for group in memory.groups:

@@ -1,17 +1,23 @@
 """A part of `make chaos`: the crash points of a tick, the faster faults, and checks that errors are detected."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import pytest
 
+from gpucost.container import Container
 from gpucost.core.errors import SourceError
+from gpucost.core.ledger import Manifest
+from gpucost.runtime.messages import ExternalAlerts, HourPublished, Tick
 from gpucost.runtime.messaging import MessageBus
 from gpucost.runtime.observability import logger
 from gpucost.storage.hour_versions import HourVersions
-from gpucost.storage.table import Table
+from gpucost.storage.ledger import Ledger
+from gpucost.storage.table import Item, Table
 from tests.chaos import faults
 from tests.chaos.bench import Bench, FaultCase
 from tests.chaos.crash import Baseline, FaultReport, baselines, compare, enumerate_crashes
@@ -82,45 +88,66 @@ def report_of(deployment: SimulatedDeployment, expected: Baseline, fault: Fault,
     return report
 
 
-def test_manifest_written_before_its_items_is_detected(
-    first_tick: tuple[SimulatedDeployment, Baseline], monkeypatch: pytest.MonkeyPatch
-) -> None:
+class LateTable(Table):
+    """Writes items only after the manifest."""
+
+    def __init__(self, client: Any, name: str) -> None:
+        super().__init__(client, name)
+        self.later: list[Any] = []
+
+    def put_all(self, items: Sequence[Item]) -> None:
+        self.later += items
+
+    def put_later(self) -> None:
+        super().put_all(self.later)
+        self.later.clear()
+
+
+class ManifestFirst(HourVersions):
+    def __init__(self, table: LateTable) -> None:
+        super().__init__(table)
+        self._late_table = table
+
+    def put(self, manifest: Manifest, replacing: Manifest | None, expires_at: datetime) -> None:
+        super().put(manifest, replacing, expires_at)
+        self._late_table.put_later()
+
+
+class ManifestFirstLedger(Ledger):
+    def __init__(self, client: Any, table: str) -> None:
+        super().__init__(client, table)
+        self._table = late_table = LateTable(client, table)
+        self.versions = ManifestFirst(late_table)
+
+
+class ManifestFirstContainer(Container):
+    @cached_property
+    def ledger(self) -> Ledger:
+        return ManifestFirstLedger(self.client("dynamodb"), self.environment.table)
+
+
+def test_manifest_written_before_its_items_is_detected(first_tick: tuple[SimulatedDeployment, Baseline]) -> None:
     deployment, expected = first_tick
     assert report_of(deployment, expected, "killed after", "batch_write_item").is_clean()
-    later: list[Any] = []
-    put_all, flip = Table.put_all, HourVersions.put
-
-    def flip_first(self: HourVersions, manifest: Any, replacing: Any, expires_at: Any) -> None:
-        items = list(later)
-        later.clear()  # a killed function loses its memory
-        flip(self, manifest, replacing, expires_at)
-        put_all(self._table, items)
-
-    with monkeypatch.context() as planted:
-        planted.setattr(HourVersions, "put", flip_first)
-        planted.setattr(Table, "put_all", lambda _, items: later.extend(items))
-        restore, planted_put = SimulatedDeployment.restore, Table.put_all
-
-        def restored(self: SimulatedDeployment, saved: Any) -> None:
-            Table.put_all = put_all  # type: ignore[method-assign]  # the harness itself writes in the correct order
-            restore(self, saved)
-            Table.put_all = planted_put  # type: ignore[method-assign]
-
-        planted.setattr(SimulatedDeployment, "restore", restored)
-        # In the planted order, the manifest is written by the call that otherwise writes the items.
-        assert not report_of(deployment, expected, "killed after", "batch_write_item").is_clean()
+    deployment.container_class = ManifestFirstContainer
+    # In the planted order, the manifest is written by the call that otherwise writes the items.
+    assert not report_of(deployment, expected, "killed after", "batch_write_item").is_clean()
 
 
-def test_dropped_message_is_detected(
-    first_tick: tuple[SimulatedDeployment, Baseline], monkeypatch: pytest.MonkeyPatch
-) -> None:
+class CarelessBus(MessageBus):
+    def publish(self, message: HourPublished | Tick | ExternalAlerts) -> None:
+        with suppress(SourceError):
+            super().publish(message)
+
+
+def test_dropped_message_is_detected(first_tick: tuple[SimulatedDeployment, Baseline]) -> None:
     deployment, expected = first_tick
     assert report_of(deployment, expected, "throttled", "publish").is_clean()
-    publish = MessageBus.publish
 
-    def careless(self: MessageBus, message: Any) -> None:
-        with suppress(SourceError):
-            publish(self, message)
+    class CarelessContainer(Container):
+        @cached_property
+        def bus(self) -> MessageBus:
+            return deployment.bus(CarelessBus, self.client)
 
-    monkeypatch.setattr(MessageBus, "publish", careless)
+    deployment.container_class = CarelessContainer
     assert report_of(deployment, expected, "throttled", "publish").missing_messages

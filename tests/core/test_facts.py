@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.core import facts
 from gpucost.core.amounts import Costs
 from gpucost.core.facts import FactSums, FactTable, sum_by
 from tests.records import amount
@@ -61,19 +60,16 @@ def test_costs_are_summed_by_key(pairs: list[tuple[str, Costs]]) -> None:
 @pytest.mark.parametrize("most", [0, 1, 5])
 @given(pairs=PAIRS)
 def test_sums_are_equal_if_added_up_in_between(most: int, pairs: list[tuple[str, Costs]]) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(facts, "_MAX_PENDING", most)
-        sums = FactSums[str]()
-        for key, costs in pairs:
-            sums.add(key, costs)
-        assert list(sums.keys()) == list(sums_by_hand(pairs))
-        assert all_fractions(sums.table()) == sums_by_hand(pairs)
-        assert all_fractions(sums.table()) == sums_by_hand(pairs), "a table may be asked for twice"
+    sums = FactSums[str](most)
+    for key, costs in pairs:
+        sums.add(key, costs)
+    assert list(sums.keys()) == list(sums_by_hand(pairs))
+    assert all_fractions(sums.table()) == sums_by_hand(pairs)
+    assert all_fractions(sums.table()) == sums_by_hand(pairs), "a table may be asked for twice"
 
 
-def test_memory_of_sums_depends_on_keys_not_on_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "_MAX_PENDING", 10)
-    sums = FactSums[str]()
+def test_memory_of_sums_depends_on_keys_not_on_costs() -> None:
+    sums = FactSums[str](10)
     for number in range(1000):
         sums.add("ab"[number % 2], Costs(waste_usd=1))
         pending_count = sum(map(len, sums._parts.values()))

@@ -177,16 +177,15 @@ def test_collectors_keep_every_queried_metric() -> None:
     assert shown <= {name for name, _, _ in series.COUNTERS}
 
 
-def test_committed_dashboards_are_current(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_committed_dashboards_are_current(tmp_path: Path) -> None:
     assert main(["--check"]) == 0
     assert sum(len(text) for text in files().values()) < 500_000
     for name, text in files().items():
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr("authoring.grafana.__main__.FOLDER", tmp_path)
     (tmp_path / "fleet.json").write_text("{}")
-    assert main(["--check"]) == 1
-    assert main([]) == 0
-    assert main(["--check"]) == 0
+    assert main(["--check"], tmp_path) == 1
+    assert main([], tmp_path) == 0
+    assert main(["--check"], tmp_path) == 0
 
 
 def test_documented_and_shown_series_are_recorded() -> None:

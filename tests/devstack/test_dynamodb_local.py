@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import requests
 
-from devstack import dynamodb_local
 from devstack.dynamodb_local import running_dynamodb
 from devstack.template import REPOSITORY
 from gpucost.core.errors import GpuCostError
@@ -41,10 +40,10 @@ def test_dynamodb_local_ends_with_a_killed_parent() -> None:
     pytest.fail("the engine still answers")
 
 
-def test_dynamodb_local_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_dynamodb_local_that_does_not_start_says_why(tmp_path: Path) -> None:
     jar = tmp_path / "lib" / "dynamodb_local_1" / "DynamoDBLocal.jar"
     jar.parent.mkdir(parents=True)
     jar.write_bytes(b"no archive")
-    monkeypatch.setattr(dynamodb_local, "PACKAGE", tmp_path)
-    with pytest.raises(GpuCostError, match=r"DynamoDB Local did not start: (.|\n)*ServerRunner"), running_dynamodb():
+    says = r"DynamoDB Local did not start: (.|\n)*ServerRunner"
+    with pytest.raises(GpuCostError, match=says), running_dynamodb(tmp_path):
         pass

@@ -16,20 +16,7 @@ from tests.faults.planted import FAULTS, Fault
 from tests.faults.planted_manifests import MANIFEST_FAULTS
 from tests.faults.planted_rules import RULES_FAULTS
 
-COPIED_PATHS = (
-    "cluster",
-    "dashboards",
-    "docs",
-    "layers",
-    "devstack",
-    "gpucost_cli",
-    "authoring",
-    "tests",
-    "functions",
-    "pyproject.toml",
-    "template.yaml",
-    "samconfig.toml",
-)
+NOT_COPIED = (".git", ".venv", ".tools", ".aws-sam", "node_modules", "__pycache__", ".*_cache", ".hypothesis")
 
 
 def main() -> None:
@@ -41,16 +28,14 @@ def main() -> None:
     ]
     missed = []
     with tempfile.TemporaryDirectory(prefix="gpucost-faults-") as folder:
-        copy = Path(folder)
-        for name in COPIED_PATHS:
-            source = REPOSITORY / name
-            if source.is_dir():
-                shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
-            else:
-                shutil.copy(source, copy / name)
+        copy = Path(folder) / "repository"
+        shutil.copytree(REPOSITORY, copy, ignore=shutil.ignore_patterns(*NOT_COPIED))
         (copy / ".venv").symlink_to(REPOSITORY / ".venv")
-        if not run(copy, {tests: None for fault in selected for tests in fault.tests}):
-            sys.exit("the tests fail without any fault")
+        for modules in REPOSITORY.glob("devstack/*/node_modules"):
+            (copy / modules.relative_to(REPOSITORY)).symlink_to(modules)
+        baseline = run(copy, {tests: None for fault in selected for tests in fault.tests})
+        if baseline.returncode != 0:
+            sys.exit(f"the tests fail without any fault: {baseline.stdout.decode()[-2000:]}")
         for fault in selected:
             caught = plant(copy, fault)
             print(f"{'caught' if caught else 'MISSED'}  {fault.mistake}", flush=True)
@@ -68,13 +53,13 @@ def plant(copy: Path, fault: Fault) -> bool:
         sys.exit(f"{fault.mistake}: {fault.file} contains its original text {text.count(fault.original)} times")
     path.write_text(text.replace(fault.original, fault.faulty), encoding="utf-8")
     try:
-        return not run(copy, fault.tests)
+        return run(copy, fault.tests).returncode != 0
     finally:
         path.write_text(text, encoding="utf-8")
 
 
-def run(copy: Path, tests: Iterable[str]) -> bool:
-    """Return whether the tests pass in a copy, with the code of the copy."""
+def run(copy: Path, tests: Iterable[str]) -> subprocess.CompletedProcess[bytes]:
+    """Run tests in a copy, with the code of the copy, until the first failure."""
     environment = {**os.environ, "PYTHONPATH": f"{copy}:{copy / 'layers' / 'common'}", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [
         str(REPOSITORY / ".venv" / "bin" / "python"),
@@ -89,7 +74,7 @@ def run(copy: Path, tests: Iterable[str]) -> bool:
     completed = subprocess.run(command, cwd=copy, env=environment, capture_output=True, check=False)
     if completed.returncode not in {0, 1, 2}:
         sys.exit(f"pytest could not run: {completed.stdout.decode()[-2000:]}{completed.stderr.decode()[-2000:]}")
-    return completed.returncode == 0
+    return completed
 
 
 if __name__ == "__main__":

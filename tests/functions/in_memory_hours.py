@@ -8,9 +8,9 @@ from fractions import Fraction
 from gpucost.core.amounts import Capacity, Costs, Totals, split
 from gpucost.core.facts import FactTable
 from gpucost.core.hours import floor_day
-from gpucost.core.ledger import HourSummary, Manifest, Restatement
+from gpucost.core.ledger import DaySummary, HourSummary, Manifest, Restatement
 from gpucost.core.model import ClusterCharge, Coverage, Line, NodeHour, Status
-from gpucost.core.rollups import DaySummary, FactKey, days_with_hours, sum_day
+from gpucost.core.rollups import FactKey, days_with_hours, sum_day
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from tests.functions.api_requests import ApiResponse, iam_caller
@@ -40,11 +40,12 @@ class InMemoryHours:
     def __init__(self) -> None:
         self.summaries_by_hour: dict[tuple[str, datetime], HourSummary] = {}
         self.failure: Exception | None = None
+        self.document = DOCUMENT
 
     def current(self) -> StoredSettings:
         if self.failure is not None:
             raise self.failure
-        return StoredSettings(1, DOCUMENT, parse_settings(DOCUMENT), "test", NOW)
+        return StoredSettings(1, self.document, parse_settings(self.document), "test", NOW)
 
     def put(
         self,
@@ -56,9 +57,8 @@ class InMemoryHours:
     ) -> None:
         totals = None if status == "incomplete" else Totals(Costs.total(groups.values()), capacity)
         coverage = Coverage(Decimal("0.25") if totals is None else Decimal(1), None)
-        self.summaries_by_hour[cluster, hour] = HourSummary(
-            cluster, hour, status, 1, coverage, totals, FactTable.of(groups)
-        )
+        manifest = Manifest(cluster, hour, status, 1, "run", 1, coverage, 0, None, NOW)
+        self.summaries_by_hour[cluster, hour] = HourSummary(cluster, hour, (manifest,), totals, FactTable.of(groups))
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
         sorted_summaries = sorted(self.summaries_by_hour.items())
@@ -68,17 +68,14 @@ class InMemoryHours:
         return [self.summaries_by_hour[manifest.cluster, manifest.hour] for manifest in manifests]
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
-        return [
-            Manifest(cluster, summary.hour, summary.status, 1, "run", 1, summary.coverage, 0, None, NOW)
-            for summary in self.summaries(cluster, start, end)
-        ]
+        return [summary.manifest for summary in self.summaries(cluster, start, end)]
 
     def days_of(self, manifests: Sequence[Manifest]) -> list[DaySummary]:
         """Sums of each day, computed from its hours as the table does (tests/storage/test_rollups.py)."""
         days = []
         for day in days_with_hours(manifest.hour for manifest in manifests):
             day_manifests = [manifest for manifest in manifests if floor_day(manifest.hour) == day]
-            days.append(sum_day(day_manifests[0].cluster, day, day_manifests, self.summaries_of(day_manifests)))
+            days.append(sum_day(day_manifests[0].cluster, day, self.summaries_of(day_manifests)))
         return days
 
     def facts_of(
@@ -88,8 +85,8 @@ class InMemoryHours:
         assert business_unit is None
         return [
             (
-                floor_day(summary.hour),
-                summary.groups.group_by(
+                floor_day(summary.start),
+                summary.costs.group_by(
                     lambda group: FactKey(group[0], group[1], "", "", "", "", "", "", "", "", ())
                 ),
             )
@@ -117,8 +114,8 @@ class InMemoryHours:
         summaries = self.summaries(cluster, start, end)[:1]
         return [
             Restatement(
-                cluster, summary.hour, 2, NOW, 3, "a deal", doubled(summary.totals), summary.totals,
-                {unit: (costs + costs, costs) for (unit, _), costs in summary.groups.items()},
+                cluster, summary.start, 2, NOW, 3, "a deal", doubled(summary.totals), summary.totals,
+                {unit: (costs + costs, costs) for (unit, _), costs in summary.costs.items()},
             )
             for summary in summaries
             if summary.totals is not None

@@ -15,8 +15,6 @@ from authoring.openapi import main as openapi_main
 from devstack.template import REPOSITORY
 from gpucost.core.amounts import Costs
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.settings_document import parse_settings
-from gpucost.storage.ports import StoredSettings
 from tests.functions.in_memory_hours import DAY, DOCUMENT, INJECTION, NOON, NOW, Ask, InMemoryHours, at, usd
 from tests.records import amount
 
@@ -219,7 +217,7 @@ def test_amounts_in_several_currencies_are_rejected(prepared: InMemoryHours, ask
     prepared.put("west", NOON, figures)
     for key, summary in prepared.summaries_by_hour.items():
         if key[0] == "west":
-            prepared.summaries_by_hour[key] = replace(summary, currency="EUR")
+            prepared.summaries_by_hour[key] = replace(summary, manifests=(replace(summary.manifest, currency="EUR"),))
     period = {"start": format_timestamp(NOON), "end": format_timestamp(NOON + HOUR)}
     refused = ask("/v1/costs", period)
     assert refused.status == 400
@@ -228,13 +226,9 @@ def test_amounts_in_several_currencies_are_rejected(prepared: InMemoryHours, ask
     assert ask("/v1/costs", {**period, "cluster": "east"}).json["currency"] == "USD"
 
 
-def test_currency_comes_from_settings_without_figures(
-    prepared: InMemoryHours, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_currency_comes_from_settings_without_figures(prepared: InMemoryHours, ask: Ask) -> None:
     prepared.put("east", at(0), {("research", "r1"): usd("1")})
-    text = DOCUMENT.replace("gpu_hourly_usd: 12", "gpu_hourly_usd: 12, currency: EUR")
-    stored = StoredSettings(1, text, parse_settings(text), "test", NOW)
-    monkeypatch.setattr(prepared, "current", lambda: stored)
+    prepared.document = DOCUMENT.replace("gpu_hourly_usd: 12", "gpu_hourly_usd: 12, currency: EUR")
     assert ask("/v1/costs", {**DAY, "cluster": "west"}).json["currency"] == "EUR"
     assert ask("/v1/costs", {**DAY, "cluster": "east"}).json["currency"] == "USD", (
         "the currency of the hours, if there are any"

@@ -12,6 +12,7 @@ import pytest
 from devstack.template import REPOSITORY
 from gpucost.container import Container
 from gpucost.core.pricing.prices import Price
+from gpucost.reports.prices import PriceListing, PricePage
 from gpucost.runtime.environment import Environment
 from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
@@ -82,15 +83,13 @@ def test_response_matches_the_openapi_document() -> None:
 
 
 @pytest.mark.usefixtures("book")
-def test_pages_add_up_to_the_whole_listing(container: Container, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_add_up_to_the_whole_listing(container: Container) -> None:
+    class ShortPages(PriceListing):
+        def page(self, *arguments: Any, **more: Any) -> PricePage:
+            return super().page(*arguments, **{**more, "limit": 3})
+
     all_prices = shown()
-    page = container.price_listing.page
-    monkeypatch.setattr(
-        container.price_listing,
-        "page",
-        lambda *arguments, **more: page(*arguments, **{**more, "limit": 3}),
-        raising=False,
-    )
+    container.price_listing = ShortPages(container.price_book)
     rows, cursor, pages = [], None, 0
     while pages == 0 or cursor:
         _, answer = ask(**DAY, **({"cursor": cursor} if cursor else {}))

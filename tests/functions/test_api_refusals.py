@@ -5,9 +5,14 @@ from urllib.parse import urlencode
 
 import pytest
 
+from gpucost.container import Container
 from gpucost.core.errors import ConflictError, GpuCostError, NotFoundError, SettingsMissingError, SourceError
-from gpucost.reports import aggregation, service
-from tests.functions.in_memory_hours import DAY, Ask, InMemoryHours, at, usd
+from gpucost.core.ledger import Manifest
+from gpucost.core.model import Line
+from gpucost.reports.aggregation import MAX_CELLS, MAX_LINES
+from tests.functions.api_requests import request_as, serving
+from tests.functions.in_memory_hours import DAY, FINANCE, NOW, Ask, InMemoryHours, at, usd
+from tests.records import line
 
 
 @pytest.mark.parametrize(
@@ -93,19 +98,39 @@ def test_missing_resource_is_a_problem_document(ask: Ask, method: str, path: str
     assert says in json.loads(answer.body)["detail"]
 
 
-def test_too_long_response_error_says_how_to_narrow_it(
-    ask: Ask, prepared: InMemoryHours, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_long_response_error_says_how_to_narrow_it(ask: Ask, prepared: InMemoryHours) -> None:
+    groups = {(f"unit-{unit}", "n"): usd("1") for unit in range(MAX_CELLS // 4 + 1)}
     for hour in range(4):
-        prepared.put("east", at(hour), {(f"unit-{unit}", "n"): usd("1") for unit in range(5)})
-    monkeypatch.setattr(aggregation, "MAX_CELLS", 19)
-    monkeypatch.setattr(service, "MAX_ROWS", 47)
+        prepared.put("east", at(hour), groups)
+    query = {**DAY, "group_by": "business_unit"}
+    assert ask("/v1/costs", {**query, "granularity": "day"}).status == 200
+    answer = ask("/v1/costs", query)
+    assert answer.status == 400
+    assert "more than 100,000 rows. Shorten the period, use" in answer.json["detail"]
 
-    assert ask("/v1/costs", {**DAY, "granularity": "day", "group_by": "business_unit"}).status == 200
-    for path, says in (("/v1/costs", "more than 19 rows. Shorten the period, use"), ("/v1/hours", "than 47 rows")):
-        answer = ask(path, {**DAY, "group_by": "business_unit"} if path == "/v1/costs" else DAY)
-        assert answer.status == 400
-        assert says in json.loads(answer.body)["detail"]
+
+def test_too_many_hours_error_says_how_to_narrow_it(ask: Ask, prepared: InMemoryHours) -> None:
+    days = {"start": "2026-10-16T00:00:00Z", "end": "2026-11-20T00:00:00Z"}
+    assert ask("/v1/hours", days).status == 200
+    clusters = [{"name": f"c{number}", "prometheus": {"url": "http://127.0.0.1:9090"}} for number in range(12)]
+    prepared.document = json.dumps({"clusters": clusters, "pricing": {"source": "constant", "gpu_hourly_usd": 12}})
+    answer = ask("/v1/hours", days)
+    assert answer.status == 400
+    assert "more than 10,000 rows. Shorten the period, or select" in answer.json["detail"]
+
+
+def test_query_of_too_many_pods_says_how_to_narrow_it() -> None:
+    class Crowded(InMemoryHours):
+        def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
+            return [line()] * (MAX_LINES // 2 + 1)
+
+    hours = Crowded()
+    for hour in range(2):
+        hours.put("east", at(hour), {("research", "n"): usd("1")})
+    with serving(Container(clock=lambda: NOW, ledger=hours, rollups=hours, settings_store=hours)):
+        answer = request_as(FINANCE, "/v1/costs", {**DAY, "group_by": "workload"})
+    assert answer.status == 400
+    assert "more than 500,000 pod-hours" in answer.json["detail"]
 
 
 def test_long_names_do_not_break_lambdas_limit(ask: Ask, prepared: InMemoryHours) -> None:
@@ -115,8 +140,17 @@ def test_long_names_do_not_break_lambdas_limit(ask: Ask, prepared: InMemoryHours
     first = ask("/v1/costs", query)
 
     assert len(first.body.encode()) < 6_000_000
+    assert 0 < len(first.json["rows"]) < 4_900
     rest = ask("/v1/costs", {**query, "cursor": first.json["cursor"]}).json
     names = [row["group"]["business_unit"] for row in first.json["rows"] + rest["rows"]]
     assert names == sorted(name for name, _ in groups)
     assert rest["cursor"] is None
     assert rest["totals"] == first.json["totals"]
+    for form in ("jsonl", "csv"):
+        lines, cursor = 0, ""
+        while lines == 0 or cursor:
+            answer = ask("/v1/costs", {**query, "format": form} | ({"cursor": cursor} if cursor else {}))
+            assert len(answer.body.encode()) < 6_000_000
+            cursor = answer.headers.get("X-Next-Cursor", "")
+            lines += answer.body.count("\n") - 1
+        assert lines == 4_900, form

@@ -15,7 +15,6 @@ from gpucost.core.model import HourRecord, Line, NodeHour
 from gpucost.core.rollups import DAY
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
-from gpucost.storage import rollups
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
@@ -176,12 +175,10 @@ def ask(question: tuple[str, str, dict[str, str]]) -> ApiResponse:
 
 @pytest.fixture
 def crossed(table: DynamoTable, enforced: EnforcedAws) -> Iterator[Crossed]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rollups, "BUCKETS", 2)  # fewer calls to cross
-        made = Crossed(table, enforced.client("dynamodb", "ApiFunction"))
-        environment = Environment(table=table.name)
-        with serving(Container(environment, clock=lambda: NOW, client=lambda _service: made, settings_store=Store())):
-            yield made
+    made = Crossed(table, enforced.client("dynamodb", "ApiFunction"))
+    environment = Environment(table=table.name)
+    with serving(Container(environment, clock=lambda: NOW, client=lambda _service: made, settings_store=Store())):
+        yield made
 
 
 def bodies(crossed: Crossed, questions: Sequence[tuple[str, str, dict[str, str]]]) -> list[set[str]]:

@@ -2,10 +2,12 @@
 
 import io
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import pytest
 
@@ -43,6 +45,17 @@ class Invocation(NamedTuple):
         return [(line["message"], line.get("reason", "")) for line in self.log if line["level"] == "ERROR"]
 
 
+@contextmanager
+def logging_to(stream: TextIO) -> Iterator[None]:
+    handler = logger.logger_handler
+    assert isinstance(handler, logging.StreamHandler)
+    previous = handler.setStream(stream)
+    try:
+        yield
+    finally:
+        handler.setStream(previous)
+
+
 def invoke(
     service: str,
     handler: Callable[..., Any],
@@ -51,13 +64,12 @@ def invoke(
     capsys: pytest.CaptureFixture[str],
 ) -> Invocation:
     """Call a function like Lambda, and read its log."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, logging_to(sys.stdout):
         patch.delenv("POWERTOOLS_METRICS_DISABLED")
-        patch.setattr(metrics.provider, "service", service)  # POWERTOOLS_SERVICE_NAME of the template
-        patch.setattr(logger.logger_handler, "stream", sys.stdout)
-        patch.setattr(metrics.provider, "default_dimensions", {"stack": "gpucost-test"})  # GPUCOST_STACK
         tally.drain()
         metrics.clear_metrics()  # metrics that other tests counted
+        metrics.add_dimension("service", service)  # POWERTOOLS_SERVICE_NAME of the template
+        metrics.add_dimension("stack", "gpucost-test")  # GPUCOST_STACK
         capsys.readouterr()
         handler(event, Context(), container=container)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -171,13 +183,11 @@ def test_hours_that_an_earlier_tick_missed_are_counted(
     assert [dispatched(deployment, number, capsys).metrics["HoursOverdue"] for number in (0, 2)] == [0, 2]
 
 
-def test_correlation_id_connects_all_logs_of_a_tick(
-    deployment: SimulatedDeployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_correlation_id_connects_all_logs_of_a_tick(deployment: SimulatedDeployment) -> None:
     push_newer_format(deployment.dynamodb, deployment.table, 2)  # so that dispatch logs a warning
     written = io.StringIO()
-    monkeypatch.setattr(logger.logger_handler, "stream", written)
-    deployment.run(0)
+    with logging_to(written):
+        deployment.run(0)
     lines = [json.loads(line) for line in written.getvalue().splitlines()]
     tick = f"tick-{deployment.first + HOUR:%Y-%m-%dT%H}:05"
     assert {(line["message"], line.get("correlation_id")) for line in lines} == {

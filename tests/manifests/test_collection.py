@@ -26,7 +26,6 @@ from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMem
 from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
-from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost_cli.doctor import examine
 from gpucost_cli.manifests import dashboard_metrics
 from gpucost_cli.manifests.parameters import parse_parameters
@@ -36,6 +35,7 @@ from tests.manifests import articles
 from tests.manifests.cluster import local_configuration, query_instant, running_cluster, running_prometheus, wait_until
 from tests.manifests.exposition import Target, exposed_labels, targets
 from tests.manifests.rendered import configuration, parameters_text
+from tests.prometheus_clients import SentQuery, recording_client
 from tests.system import fleet_truth
 
 PRICE = 12
@@ -224,21 +224,14 @@ def _answer_once(series: Sequence[SimulatedSeries]) -> Callable[[str], bytes]:
 @pytest.fixture(scope="module")
 def sent(history: str) -> SentQueries:
     """All queries of a metered hour, of a day's recommendations and of the doctor."""
-    queries: list[str] = []
-    send_query = PrometheusClient._send_query
-
-    def record(self: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
-        queries.append(form["query"])
-        return send_query(self, path, form)
-
+    queries: list[SentQuery] = []
+    client = recording_client(queries)
     settings = parse_settings(document(history))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrometheusClient, "_send_query", record)
-        metrics_reader(settings.clusters[0], settings).observe([BASE])
-        PrometheusGpuMemory(settings.clusters[0]).peaks(floor_day(BASE))
-        PrometheusWaitingPods(settings.clusters[0]).waits(floor_day(BASE))
-        examine(settings.clusters[0], settings, datetime.now(UTC))
-    return SentQueries(sorted(set(queries)))
+    metrics_reader(settings.clusters[0], settings, client=client).observe([BASE])
+    PrometheusGpuMemory(settings.clusters[0], client=client).peaks(floor_day(BASE))
+    PrometheusWaitingPods(settings.clusters[0], client=client).waits(floor_day(BASE))
+    examine(settings.clusters[0], settings, datetime.now(UTC), client=client)
+    return SentQueries(sorted({form["query"] for _, form in queries}))
 
 
 def _scrape_live(stack: ExitStack, *, dashboards: bool) -> tuple[ScrapeRun, Callable[[], object]]:

@@ -3,15 +3,17 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from gpucost.core.amounts import to_decimal
-from gpucost.pipeline.attribute import AttributeService
+from gpucost.pipeline.attribute import AttributeService, MetricsReaders
 from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.pipeline.pricing import Pricer
 from gpucost.runtime.messages import AttributionOrigin, HourPublished, HoursDue
 from gpucost.runtime.messaging import MessageBus
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus import metrics_reader
+from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.limits import PrometheusLimits
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
@@ -19,6 +21,7 @@ from gpucost.storage.limits import LimitsStore
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable
+from tests.prometheus_clients import PrometheusClients
 from tests.system.timeline import HOUR, Timeline
 
 NOW = datetime.now(UTC)
@@ -43,7 +46,7 @@ class RecordingBus(MessageBus):
 
 
 class System:
-    def __init__(self, table: DynamoTable, url: str) -> None:
+    def __init__(self, table: DynamoTable, url: str, *, client: PrometheusClients = PrometheusClient) -> None:
         self.url = url
         self.ledger = Ledger(table.client, table.name)
         self.store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
@@ -55,15 +58,22 @@ class System:
         self.pricer = Pricer(self.book, self.bills)
         self.rollups = RollupStore(table.client, table.name)
         self.limits = LimitsStore(table.client, table.name)
-        self.service = AttributeService(
+        limits = LimitsRecorder(partial(PrometheusLimits, client=client), self.limits)
+        self.service = self.compose(partial(metrics_reader, client=client), limits)
+
+    def compose(
+        self, readers: MetricsReaders = metrics_reader, limits: LimitsRecorder | None = None
+    ) -> AttributeService:
+        """The service with other readers than those of `PrometheusClient`."""
+        return AttributeService(
             self.store,
             self.ledger,
             self.rollups,
-            metrics_reader,
+            readers,
             self.bus,
             pricer=self.pricer,
             clock=lambda: self.now,
-            limits=LimitsRecorder(PrometheusLimits, self.limits),
+            limits=limits or LimitsRecorder(PrometheusLimits, self.limits),
         )
 
     def push(self, url: str, price: int = 12) -> None:
@@ -87,13 +97,18 @@ class System:
             to_decimal(summary.totals.costs.allocated_usd).normalize() if summary.totals else ""
             for summary in summaries
         ]
-        return [(summary.status, str(usd), summary.version) for summary, usd in zip(summaries, totals, strict=True)]
+        return [
+            (summary.manifest.status, str(usd), summary.manifest.version)
+            for summary, usd in zip(summaries, totals, strict=True)
+        ]
 
 
-def busy_hour(table: DynamoTable, prometheus: Callable[[str], str]) -> System:
+def busy_hour(
+    table: DynamoTable, prometheus: Callable[[str], str], *, client: PrometheusClients = PrometheusClient
+) -> System:
     """One pod that runs on a node with two GPUs for the whole hour."""
     timeline = Timeline()
     timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 2})
     timeline.pod("p")
-    return System(table, prometheus(timeline.text()))
+    return System(table, prometheus(timeline.text()), client=client)

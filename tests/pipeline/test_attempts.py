@@ -1,34 +1,29 @@
 """Hours with unavailable metrics: their reason, when they are tried again, and when they are abandoned."""
 
 import json
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from gpucost.core.attribution import attribute
-from gpucost.core.model import HourRecord
+from gpucost.core.metering.observations import Observation
 from gpucost.runtime.messages import HoursDue
+from gpucost.sources.prometheus import metrics_reader
 from tests.conftest import DynamoTable
 from tests.pipeline.attributed import NOW, System, busy_hour
+from tests.prometheus_clients import client_without_waits
 from tests.sources.test_prometheus_client import THRESHOLD, answering
 from tests.system.timeline import HOUR
 
 
 @pytest.fixture
 def system(table: DynamoTable, prometheus: Callable[[str], str]) -> System:
-    return busy_hour(table, prometheus)
-
-
-@pytest.fixture
-def without_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retries without waiting."""
-    monkeypatch.setattr("gpucost.sources.prometheus.client.BACKOFF_SECONDS", 0.0)
+    return busy_hour(table, prometheus, client=client_without_waits)
 
 
 def test_unreachable_prometheus_makes_hours_incomplete_with_reason_and_next_attempt(
-    system: System, without_backoff: None, refused_url: str
+    system: System, refused_url: str
 ) -> None:
     system.push(refused_url)
     system.attribute(version=2)
@@ -41,7 +36,7 @@ def test_unreachable_prometheus_makes_hours_incomplete_with_reason_and_next_atte
     assert system.bus.closed[0].status == "incomplete"
 
 
-def test_incomplete_hour_is_retried_only_when_due(system: System, without_backoff: None, refused_url: str) -> None:
+def test_incomplete_hour_is_retried_only_when_due(system: System, refused_url: str) -> None:
     url = system.store.current().settings.clusters[0].prometheus.url
     system.push(refused_url)
     system.attribute(version=2)
@@ -53,9 +48,7 @@ def test_incomplete_hour_is_retried_only_when_due(system: System, without_backof
     assert system.figures() == [("complete", "12", 2)]
 
 
-def test_incomplete_hour_is_abandoned_at_the_end_of_its_look_back(
-    system: System, without_backoff: None, refused_url: str
-) -> None:
+def test_incomplete_hour_is_abandoned_at_the_end_of_its_look_back(system: System, refused_url: str) -> None:
     system.push(refused_url)
     end = HOUR + timedelta(days=7)
     for now, next_attempt in ((end - timedelta(hours=2), end - timedelta(hours=1)), (end, None)):
@@ -76,15 +69,18 @@ def test_hour_without_heartbeat_is_incomplete_without_figures(system: System) ->
     assert "no scrape" in manifest.notes[0]
 
 
-def test_failing_hour_goes_to_the_dead_letter_queue_and_delays_no_other(
-    system: System, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def poisoned(metered: Any, rules: Any) -> HourRecord:
-        if metered.hour == HOUR:
-            raise ZeroDivisionError("a mistake of ours")
-        return attribute(metered, rules)
+def test_failing_hour_goes_to_the_dead_letter_queue_and_delays_no_other(system: System) -> None:
+    class FaultyReader:
+        def __init__(self, *arguments: Any) -> None:
+            self.reader = metrics_reader(*arguments)
 
-    monkeypatch.setattr("gpucost.pipeline.attribute.attribute", poisoned)
+        def observe(self, hours: Sequence[datetime]) -> list[Observation]:
+            if HOUR in hours:
+                raise ZeroDivisionError("a mistake of ours")
+            return self.reader.observe(hours)
+
+    correct = system.service
+    system.service = system.compose(FaultyReader)  # type: ignore[arg-type]
     system.attribute(hours=3, start=HOUR - timedelta(hours=2))
     assert [status for status, _, _ in system.figures()][-2:] == ["complete", "incomplete"]
     manifest = system.ledger.manifest("demo", HOUR)
@@ -95,7 +91,7 @@ def test_failing_hour_goes_to_the_dead_letter_queue_and_delays_no_other(
     letter = HoursDue.model_validate_json(body)
     assert (letter.first_hour, letter.hours, letter.force, letter.origin) == (HOUR, 1, True, "schedule")
 
-    monkeypatch.undo()
+    system.service = correct
     system.attribute()
     assert system.figures()[-1][0] == "incomplete", "its next attempt is not due"
     system.service.attribute(letter)

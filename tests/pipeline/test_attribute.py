@@ -3,10 +3,9 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 import pytest
 import requests
@@ -14,6 +13,7 @@ import requests
 from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import InvalidInputError, SourceError
 from gpucost.core.hours import floor_day
+from gpucost.core.limits import Limits
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.attribute import check_hour, check_retention
 from gpucost.pipeline.limits import LimitsRecorder
@@ -23,9 +23,11 @@ from gpucost.settings_document import parse_settings
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
 from gpucost.sources.aws_prices.spot import Ec2SpotHistory
 from gpucost.sources.prometheus import metrics_reader
-from gpucost.sources.prometheus.client import PrometheusClient, parse_duration
+from gpucost.sources.prometheus.client import parse_duration
+from gpucost.sources.prometheus.limits import PrometheusLimits
 from tests.conftest import DynamoTable
 from tests.pipeline.attributed import NOW, System, busy_hour
+from tests.prometheus_clients import SentQuery, recording_client
 from tests.sources.aws_prices import Aws, Offer, Point
 from tests.system.timeline import HOUR, Timeline
 
@@ -50,13 +52,18 @@ def test_limits_of_published_hours_are_recorded(table: DynamoTable, prometheus: 
 
 
 def test_limits_are_recorded_after_a_crash_of_the_first_delivery(
-    table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    table: DynamoTable, prometheus: Callable[[str], str]
 ) -> None:
     class KilledError(BaseException):
         pass
 
-    def kill(*_: object) -> None:
-        raise KilledError
+    class KilledRecorder(LimitsRecorder):
+        def record(self, *_: object) -> None:
+            raise KilledError
+
+    class KilledReader(PrometheusLimits):
+        def at_ends(self, hours: Sequence[datetime]) -> list[Limits]:
+            raise KilledError
 
     timeline = Timeline()
     timeline.up()
@@ -64,15 +71,17 @@ def test_limits_are_recorded_after_a_crash_of_the_first_delivery(
     timeline.add("kube_resourcequota", value=4, namespace="n", resourcequota="q", type="hard",
                  resource="requests.nvidia.com/gpu")  # fmt: skip
     system = System(table, prometheus(timeline.text()))
-    with monkeypatch.context() as patched, pytest.raises(KilledError):
-        patched.setattr(LimitsRecorder, "record", kill)
+    complete = system.service
+    system.service = system.compose(limits=KilledRecorder(PrometheusLimits, system.limits))
+    with pytest.raises(KilledError):
         system.attribute()
+    system.service = complete
     assert [status for status, _, _ in system.figures()] == ["complete"]
     system.attribute()
     assert [
         hour_limits.hour for hour_limits in system.limits.limits_between("demo", HOUR, HOUR + timedelta(hours=1))
     ] == [HOUR]
-    monkeypatch.setattr("gpucost.sources.prometheus.limits.PrometheusLimits.at_ends", kill)
+    system.service = system.compose(limits=LimitsRecorder(KilledReader, system.limits))
     system.attribute()  # no query is repeated
 
 
@@ -268,16 +277,12 @@ def test_hours_past_the_retention_are_refused_with_the_reason(system: System) ->
         check_retention(NOW - timedelta(days=151), amp, reader, NOW)
 
 
-def test_queries_of_a_whole_message_stay_within_amps_limits(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_of_a_whole_message_stay_within_amps_limits(
+    table: DynamoTable, prometheus: Callable[[str], str]
+) -> None:
     """AMP's limits are 32 days for instant and 95 for range queries. A message's queries cover about 24 hours."""
-    queries: list[tuple[str, dict[str, str]]] = []
-    ask = PrometheusClient._send_query
-
-    def watched(self: PrometheusClient, path: str, form: dict[str, str]) -> Any:
-        queries.append((path, dict(form)))
-        return ask(self, path, form)
-
-    monkeypatch.setattr(PrometheusClient, "_send_query", watched)
+    queries: list[SentQuery] = []
+    system = busy_hour(table, prometheus, client=recording_client(queries))
     tally.drain()
     system.attribute(hours=24, start=HOUR - timedelta(hours=23))
     counted = tally.drain()

@@ -1,6 +1,7 @@
 """Records of a cluster stay after it is removed from the settings. The tests use DynamoDB Local."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from types import SimpleNamespace
@@ -19,12 +20,11 @@ from gpucost.pipeline.months import MonthService
 from gpucost.pipeline.node_pools import LedgerNodePools
 from gpucost.reports import ReportService
 from gpucost.reports.parameters import QueryParameters
-from gpucost.settings_document import SettingsDocumentStore
+from gpucost.settings_document import SettingsDocument, SettingsDocumentStore
 from gpucost.storage import settings_store
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import ClusterDeparture, StoredSettings
 from gpucost.storage.rollups import RollupStore
-from gpucost.storage.settings_store import DynamoSettingsStore
 from tests.conftest import DynamoTable
 from tests.records import amount, line, record
 
@@ -154,18 +154,22 @@ def test_departures_are_reconstructed_from_the_history(fleet: Fleet, damage: dic
     assert "west" in fleet.push(LEFT + DAY, "east").departed_clusters
 
 
-def test_number_of_recorded_departures_is_limited(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings_store, "MAX_DEPARTURES_BYTES", 2 * (settings_store.DEPARTURE_BYTES + 1))
-    for day, name in enumerate(("a", "b", "c"), 1):
-        newest = fleet.push(LEFT + day * DAY, name)
-    assert newest.departed_clusters.keys() == {"a", "b"}
+def test_number_of_recorded_departures_is_limited(fleet: Fleet) -> None:
+    length = 60
+    fitting = settings_store.MAX_DEPARTURES_BYTES // (settings_store.DEPARTURE_BYTES + length)
+    clusters = [f"{number:0{length}d}" for number in range(fitting)]
+    fleet.push(LEFT + DAY, *clusters)
+    newest = fleet.push(LEFT + 2 * DAY, "a")
+    assert newest.departed_clusters.keys() == set(clusters), "those that left first are no longer recorded"
 
 
 def test_push_reads_only_the_newest_version(fleet: Fleet) -> None:
-    store = fleet.store()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delattr(DynamoSettingsStore, "history")
-        assert "west" in store.push(store.current().text, author="me", now=LEFT + DAY).departed_clusters
+    class StoreWithoutHistory(SettingsDocumentStore):
+        def history(self) -> Sequence[StoredSettings[SettingsDocument]]:
+            raise AssertionError("all versions were read")
+
+    store = StoreWithoutHistory(fleet.table.client, fleet.table.name, clock=lambda: NOW)
+    assert "west" in store.push(store.current().text, author="me", now=LEFT + DAY).departed_clusters
 
 
 class ExportedDays:

@@ -186,8 +186,7 @@ def test_hour_blocked_by_other_transactions_is_delivered_again(table: DynamoTabl
         response: Any = {"Error": {"Code": "TransactionCanceledException"}, "CancellationReasons": reasons}
         raise ClientError(response, "TransactWriteItems")
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(ConflictError):
-        patch.setattr("gpucost.storage.table.MAX_ATTEMPTS", 2)
+    with pytest.raises(ConflictError):
         system.attribute(ledger=Ledger(Busy(), table.name), origin="backfill")
     system.attribute(origin="backfill")
     assert system.line().allocated_usd == amount(12)

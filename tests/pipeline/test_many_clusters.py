@@ -28,6 +28,7 @@ from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
 from tests.chaos.script import ScriptedReader
 from tests.conftest import DynamoTable
+from tests.prometheus_clients import client_without_waits
 from tests.sources.test_prometheus_client import GOOD, answering
 
 CLUSTERS = 300
@@ -111,10 +112,9 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
 
     def reader(cluster: ClusterSettings, settings: CoreSettings, _deadline: Deadline | None = None) -> PrometheusReader:
         if cluster.name in {name(AWAY), name(NO_ROLE)}:
-            return metrics_reader(cluster, settings)  # no server listens at its address
+            return metrics_reader(cluster, settings, client=client_without_waits)  # no server listens at its address
         return ScriptedReader(cluster.name, NEWEST, lambda: NOW)
 
-    monkeypatch.setattr("gpucost.sources.prometheus.client.BACKOFF_SECONDS", 0.0)
     real, rollups = Ledger(table.client, table.name), RollupStore(table.client, table.name)
     bills = BillStore(table.client, table.name, clock=lambda: NOW)
     pricer = Pricer(PriceStore(table.client, table.name), bills)

@@ -5,6 +5,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from functions.attribute import app
 from gpucost.container import Container
 from gpucost.core.errors import MetricsTooLargeError
 from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
-from gpucost.features.recommendations.service import ReviewService
+from gpucost.features.recommendations.service import SPARE_SECONDS, ReviewService
 from gpucost.features.recommendations.sources.gpu_memory import PrometheusGpuMemory
 from gpucost.features.recommendations.sources.karpenter_disruption import PrometheusDisruption
 from gpucost.features.recommendations.sources.waiting_pods import PrometheusWaitingPods
@@ -24,8 +25,7 @@ from gpucost.runtime.gc_control import gc_paused
 from gpucost.runtime.messages import HoursDue, RecommendationsDue
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
-from gpucost.sources.prometheus.client import PrometheusClient
-from gpucost.sources.prometheus.memory_budget import OBSERVATION_MEMORY, MemoryBudget
+from gpucost.sources.prometheus.memory_budget import MemoryBudget
 from gpucost.sources.prometheus.sharding import CONCURRENT_QUERIES
 from gpucost.storage.ports import StoredSettings
 from tests.conftest import DynamoTable
@@ -39,6 +39,7 @@ from tests.features.recommendations.stubs import (
 )
 from tests.functions.api_requests import Context
 from tests.pipeline.attributed import NOW, System, busy_hour
+from tests.prometheus_clients import SentQuery, recording_client
 from tests.raw_server import Exchange, elapsed, raw_server
 from tests.system.timeline import HOUR, Timeline
 
@@ -196,32 +197,20 @@ def test_refused_responses_are_not_kept_in_memory(table: DynamoTable) -> None:
     assert kept < 8 << 20
 
 
-def record_queries(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    sent: list[dict[str, str]] = []
-    ask = PrometheusClient._send_query
-
-    def watched(self: PrometheusClient, path: str, form: dict[str, str]) -> Any:
-        sent.append(form)
-        return ask(self, path, form)
-
-    monkeypatch.setattr(PrometheusClient, "_send_query", watched)
-    return sent
-
-
 def test_responses_above_the_limit_are_queried_in_parts_with_the_same_figures(
-    table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    table: DynamoTable, prometheus: Callable[[str], str]
 ) -> None:
     timeline = Timeline()
     timeline.up()
     for number in range(12):
         timeline.node(f"n{number}", capacity={"nvidia_com_gpu": 1})
         timeline.pod(f"p{number}", uid=f"uid-{number:x}", node=f"n{number}")
-    system = System(table, prometheus(timeline.text()))
-    sent = record_queries(monkeypatch)
-    monkeypatch.setattr("gpucost.sources.prometheus.client.ANSWER_BYTES", 5000)
+    sent: list[SentQuery] = []
+    client = partial(recording_client(sent), max_answer_bytes=5000)
+    system = System(table, prometheus(timeline.text()), client=client)
     system.attribute()
     assert system.figures() == [("complete", "144", 1)]
-    assert any("node=~" in form["query"] and "048cgkosw" in form["query"] for form in sent), "queried in parts"
+    assert any("node=~" in form["query"] and "048cgkosw" in form["query"] for _, form in sent), "queried in parts"
 
 
 class RecordedBudget(MemoryBudget):
@@ -231,12 +220,10 @@ class RecordedBudget(MemoryBudget):
 
     def _check(self, needed: int) -> None:
         super()._check(needed)
-        RecordedBudget.needed = max(RecordedBudget.needed, self._used + needed)
+        self.needed = max(self.needed, self._used + needed)
 
 
-def test_hours_too_large_together_are_queried_separately(
-    table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hours_too_large_together_are_queried_separately(table: DynamoTable, prometheus: Callable[[str], str]) -> None:
     timeline = Timeline()
     timeline.up(start=-365)
     timeline.node(start=-365, capacity={"nvidia_com_gpu": 2})
@@ -244,28 +231,27 @@ def test_hours_too_large_together_are_queried_separately(
     system = System(table, prometheus(timeline.text()))
     settings = system.store.current().settings
     hours = [HOUR - timedelta(hours=back) for back in range(5, -1, -1)]
-    monkeypatch.setattr("gpucost.sources.prometheus.MemoryBudget", RecordedBudget)
     needed = []
     for together in ([HOUR], hours):
-        RecordedBudget.needed = 0
-        metrics_reader(settings.clusters[0], settings).observe(together)
-        needed.append(RecordedBudget.needed)
+        budget = RecordedBudget()
+        metrics_reader(settings.clusters[0], settings, budget=budget).observe(together)
+        needed.append(budget.needed)
     most = sum(needed) // 2  # far from both limits, because the order of responses matters
     assert needed[0] < 0.9 * most
-    monkeypatch.setattr("gpucost.sources.prometheus.MemoryBudget", lambda: MemoryBudget(most))
-    sent = record_queries(monkeypatch)
+    sent: list[SentQuery] = []
+    system.service = system.compose(partial(metrics_reader, budget=MemoryBudget(most), client=recording_client(sent)))
     system.attribute(hours=len(hours), start=hours[0])
     assert [(status, usd) for status, usd, _ in system.figures()] == [("complete", "12")] * len(hours)
-    hours_queried = [1 + (float(form["end"]) - float(form["start"])) / 3600 for form in sent if "start" in form]
+    hours_queried = [1 + (float(form["end"]) - float(form["start"])) / 3600 for _, form in sent if "start" in form]
     assert hours_queried[0] == len(hours)
     assert any(1 < together < len(hours) for together in hours_queried), "queried in two halves"
 
 
 def test_single_hour_that_is_too_large_is_incomplete_with_its_reason(
-    table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    table: DynamoTable, prometheus: Callable[[str], str]
 ) -> None:
     system = busy_hour(table, prometheus)
-    monkeypatch.setattr("gpucost.sources.prometheus.MemoryBudget", lambda: MemoryBudget(100))
+    system.service = system.compose(partial(metrics_reader, budget=MemoryBudget(100)))
     system.attribute(hours=2, start=HOUR - timedelta(hours=1))
     manifest = system.ledger.manifest("demo", HOUR)
     assert manifest is not None
@@ -276,16 +262,21 @@ def test_single_hour_that_is_too_large_is_incomplete_with_its_reason(
 
 @pytest.mark.parametrize("is_up_kept", [True, False])
 def test_scrape_times_that_take_too_much_memory_are_refused(
-    is_up_kept: bool, table: DynamoTable, prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    is_up_kept: bool, table: DynamoTable, prometheus: Callable[[str], str]
 ) -> None:
     """40,000 exporters scraped every 15 seconds took 1.3 GB, although each response is small."""
+
+    class BudgetOfManyExporters(MemoryBudget):
+        def check_scrapes(self, count: int) -> None:
+            super().check_scrapes(100_000 * count)
+
     timeline = Timeline()
     if is_up_kept:
         timeline.up()
     timeline.node(capacity={"nvidia_com_gpu": 2})
     timeline.pod("p")
     system = System(table, prometheus(timeline.text()))
-    monkeypatch.setattr("gpucost.sources.prometheus.memory_budget.SCRAPES_INCLUDED", -OBSERVATION_MEMORY)
+    system.service = system.compose(partial(metrics_reader, budget=BudgetOfManyExporters()))
     system.attribute()
     manifest = system.ledger.manifest("demo", HOUR)
     assert manifest is not None
@@ -312,21 +303,22 @@ def test_review_waits_a_limited_time_for_metrics(table: DynamoTable) -> None:
     assert len({json.dumps(query) for query in server.queries}) == 1
 
 
-def test_review_queries_a_hanging_prometheus_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_review_queries_a_hanging_prometheus_once() -> None:
     """After the first failed query, the review sends no other query."""
-    monkeypatch.setattr("gpucost.features.recommendations.service.METRICS_SECONDS", 1.0)
     reviews = InMemoryReviews()
     with raw_server(Exchange.hang) as server:
         cluster = f'{{name: a, prometheus: {{url: "{server.url}"}}}}'
         text = f"clusters: [{cluster}]\npricing: {{source: constant, gpu_hourly_usd: 1}}"
         stored = StoredSettings(1, text, parse_settings(text), "test", NOW)
-        monkeypatch.setattr(SettingsStub, "current", lambda _: stored)
         service = ReviewService(
-            SettingsStub(), SmallLedger(""), reviews, FakePriceBook([]),  # type: ignore[arg-type]
+            SettingsStub(stored), SmallLedger(""), reviews, FakePriceBook([]),  # type: ignore[arg-type]
             gpu_memory_cache(PrometheusGpuMemory, InMemoryGpuMemory(), clock=lambda: NOW),
             waiting_pods_cache(PrometheusWaitingPods, EmptyWaitingPods(), clock=lambda: NOW),
             PrometheusDisruption, clock=lambda: NOW,
         )  # fmt: skip
-        assert elapsed(lambda: service.review_clusters(RecommendationsDue(scheduled_time=NOW), lambda: 900)) < BUSY
+        assert (
+            elapsed(lambda: service.review_clusters(RecommendationsDue(scheduled_time=NOW), lambda: SPARE_SECONDS))
+            < BUSY
+        )
     assert len(server.queries) == 1
     assert reviews.by_cluster.keys() == {"a"}

@@ -191,7 +191,7 @@ def test_new_price_restates_the_hour_from_stored_usage(system: System) -> None:
     (summary,) = system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)
     assert summary.totals is not None
     assert summary.totals.capacity is not None
-    assert (summary.version, summary.totals.capacity.node_cost_usd) == (2, amount(40))
+    assert (summary.manifest.version, summary.totals.capacity.node_cost_usd) == (2, amount(40))
     assert [(event.record_version, event.origin) for event in system.bus.closed] == [(1, "schedule"), (2, "backfill")]
 
 
@@ -257,7 +257,7 @@ def test_departed_cluster_is_restated_with_new_units_and_its_last_prices(system:
     assert system.restate(version=3) == [2]
     (after,) = system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)
     assert after.totals == before
-    assert {unit for unit, _ in after.groups} == {"research"}
+    assert {unit for unit, _ in after.costs} == {"research"}
     assert after.totals is not None
     assert after.totals.capacity is not None
     assert after.totals.capacity.node_cost_usd > 0
@@ -270,7 +270,7 @@ def test_damaged_or_missing_figures_are_written_again_unchanged(
     system: System, kind: str, damage: dict[str, Any] | None
 ) -> None:
     system.attribute()
-    sound = dict(system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)[0].groups)
+    sound = dict(system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)[0].costs)
     nodes = system.ledger.nodes("demo", HOUR)
     items = system.table.client.scan(TableName=system.table.name)["Items"]
     (item,) = [scanned for scanned in items if scanned["pk"]["S"].endswith(f"#{kind}")]
@@ -279,7 +279,7 @@ def test_damaged_or_missing_figures_are_written_again_unchanged(
         system.table.client.put_item(TableName=system.table.name, Item=item | damage)
     assert system.restate(version=None) == [2]
     (summary,) = system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)
-    assert (dict(summary.groups), system.ledger.nodes("demo", HOUR)) == (sound, nodes)
+    assert (dict(summary.costs), system.ledger.nodes("demo", HOUR)) == (sound, nodes)
     assert system.restate(version=None) == [2], "listed once"
 
 

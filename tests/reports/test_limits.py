@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,9 +15,11 @@ from gpucost.core.limits import Limits, PoolLimit, Quota
 from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
+from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.limits import PrometheusLimits
 from gpucost.storage.limits import LimitsStore
 from tests.conftest import DynamoTable
+from tests.prometheus_clients import PrometheusClients, client_without_waits
 from tests.system.timeline import HOUR, Timeline
 
 NOW = HOUR + timedelta(hours=3)
@@ -30,9 +33,11 @@ pricing: {{source: constant, gpu_hourly_usd: 12}}
 """)
 
 
-def keep(table: DynamoTable, settings: CoreSettings, hours: int = 2) -> list[Limits]:
+def keep(
+    table: DynamoTable, settings: CoreSettings, hours: int = 2, *, client: PrometheusClients = PrometheusClient
+) -> list[Limits]:
     store = LimitsStore(table.client, table.name)
-    recorder = LimitsRecorder(PrometheusLimits, store)
+    recorder = LimitsRecorder(partial(PrometheusLimits, client=client), store)
     recorder.record(settings.clusters[0], settings, [HOUR + HOUR_STEP * number for number in range(hours)], NOW)
     return store.limits_between("demo", HOUR - HOUR_STEP, HOUR + 5 * HOUR_STEP)
 
@@ -75,9 +80,8 @@ def test_cluster_without_limits_records_nothing(table: DynamoTable, prometheus: 
     assert keep(table, document(prometheus(seen.text()))) == []
 
 
-def test_hours_do_not_wait_for_limits(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpucost.sources.prometheus.client.BACKOFF_SECONDS", 0.0)
-    assert keep(table, document("http://127.0.0.1:9")) == []
+def test_hours_do_not_wait_for_limits(table: DynamoTable) -> None:
+    assert keep(table, document("http://127.0.0.1:9"), client=client_without_waits) == []
 
 
 def test_limits_beyond_the_item_size_are_omitted(table: DynamoTable) -> None:

@@ -13,10 +13,8 @@ import pytest
 import requests
 
 from gpucost.core.errors import SettingsError, SourceError
-from gpucost.features.alerting.notifiers import slack
 from gpucost.features.alerting.notifiers.alertmanager import AlertmanagerNotifier
 from gpucost.features.alerting.notifiers.slack import SlackNotifier
-from gpucost.runtime import secrets
 from gpucost.runtime.bearer import BearerAuth
 from gpucost.runtime.bounded_http import REQUEST_ERRORS, HttpResponse, post_json
 from gpucost.runtime.secret_destinations import origin_of
@@ -146,11 +144,11 @@ def test_credentials_never_leave_without_tls(auth: BearerAuth) -> None:
             requests.Request("GET", "http://prometheus.example", auth=signer).prepare()
 
 
-def test_settings_connect_with_the_secret_that_they_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_connect_with_the_secret_that_they_name() -> None:
     with server() as (url, received):
-        monkeypatch.setattr(secrets.Secrets, "value", lambda _secrets, _name: secret_for(url))
         settings = parse_settings(document(f'{{url: "{url}", auth: bearer, secret: gpucost/prometheus}}'))
-        connect(settings.clusters[0]).query("up", NOON)
+        secrets = {"gpucost/prometheus": secret_for(url)}
+        connect(settings.clusters[0], secret_value=secrets.__getitem__).query("up", NOON)
     assert received == ["Bearer topsecret"]
     assert isinstance(authenticator(settings.clusters[0].prometheus), BearerAuth)
 
@@ -279,17 +277,15 @@ def test_push_accepts_plain_http_without_credentials(text: str) -> None:
     parse_settings(text).check_new_document()
 
 
-def test_slack_webhook_must_be_slacks_or_of_the_host_in_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slack_webhook_must_be_slacks_or_of_the_host_in_the_settings() -> None:
     posted: list[str] = []
 
     def post(url: str, *_: Any, **__: Any) -> HttpResponse:
         posted.append(url)
         return HttpResponse(200, "OK", {}, b"ok")
 
-    monkeypatch.setattr(slack, "post_json", post)
-
     def send(value: str, host: str | None = None) -> None:
-        SlackNotifier("gpucost/slack", secret_value=lambda _: value, host=host).send([notification()])
+        SlackNotifier("gpucost/slack", secret_value=lambda _: value, host=host, post=post).send([notification()])
 
     for value, says in (
         ("http://hooks.slack.com/services/topsecret", "contains an http:// URL; a webhook must be https://"),

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import yaml
@@ -67,13 +68,15 @@ def test_duplicate_keys_are_detected_in_linear_time(monkeypatch: pytest.MonkeyPa
 
         __hash__ = str.__hash__
 
-    construct = _UniqueKeyLoader.construct_scalar
-    monkeypatch.setattr(_UniqueKeyLoader, "construct_scalar", lambda self, node: Key(construct(self, node)))
+    class Loader(_UniqueKeyLoader):
+        def construct_scalar(self, node: Any) -> Key:
+            return Key(super().construct_scalar(node))
+
     text = "\n".join(f"key-{number}: value" for number in range(2_000))
-    assert len(yaml.load(text, Loader=_UniqueKeyLoader)) == 2_000
+    assert len(yaml.load(text, Loader=Loader)) == 2_000
     assert comparisons < 20_000
     with pytest.raises(yaml.YAMLError, match="key 'key-7' appears twice"):
-        yaml.load(text + "\nkey-7: again", Loader=_UniqueKeyLoader)
+        yaml.load(text + "\nkey-7: again", Loader=Loader)
 
 
 @pytest.mark.parametrize("key", ["[a, b]", "{a: b}"])

@@ -18,13 +18,14 @@ from gpucost.core.model import ClusterCharge
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.storage.bill_documents import bill_day_document, read_bill_day
 from gpucost.storage.bill_store import BillStore
-from gpucost.storage.compressed_documents import pack, unpack
+from gpucost.storage.compressed_documents import CHUNK_BYTES, pack, unpack
 from tests.conftest import DynamoTable
 from tests.records import amount
 
 DAY = datetime(2026, 11, 19, tzinfo=UTC)
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ONE_DAY = timedelta(days=1)
+SMALL_CHUNK_BYTES = 3_000
 
 
 class WatchedClient:
@@ -63,8 +64,13 @@ def bill(*amounts: str, is_final: bool = False) -> Bill:
     return Bill({f"i-{number}": billed(usd) for number, usd in enumerate(amounts)}, {}, is_final)
 
 
-def store_of(table: DynamoTable, client: Any = None) -> BillStore:
-    return BillStore(client or table.client, table.name, clock=lambda: NOW)
+def store_of(table: DynamoTable, client: Any = None, chunk_bytes: int = CHUNK_BYTES) -> BillStore:
+    return BillStore(client or table.client, table.name, clock=lambda: NOW, chunk_bytes=chunk_bytes)
+
+
+def small_chunks(table: DynamoTable, client: Any = None) -> BillStore:
+    """A store in which a day of several chunks need not be large."""
+    return store_of(table, client, SMALL_CHUNK_BYTES)
 
 
 def hours_of_day(*hours: int) -> list[datetime]:
@@ -218,13 +224,6 @@ def test_one_of_two_concurrent_writers_wins_and_the_other_gets_a_conflict(table:
     assert store_of(table).bill(hours_of_day(8)[0]) == bill("9")
 
 
-@pytest.fixture
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A day of several pieces need not be large."""
-    monkeypatch.setattr("gpucost.storage.compressed_documents.CHUNK_BYTES", 3_000)
-
-
-@pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("after", [False, True])
 def test_run_again_after_a_crash_at_any_call_ends_the_same(table: DynamoTable, after: bool) -> None:
     before, later = large(60), large(40, seed=5) | {hours_of_day(23)[0]: bill("1")}
@@ -232,23 +231,23 @@ def test_run_again_after_a_crash_at_any_call_ends_the_same(table: DynamoTable, a
     def start_over() -> None:
         table.client.delete_table(TableName=table.name)
         create_table(table.client, table.name)
-        store_of(table).store(DAY, before)
-        for change in store_of(table).pending_changes():
-            store_of(table).settle(change)
+        small_chunks(table).store(DAY, before)
+        for change in small_chunks(table).pending_changes():
+            small_chunks(table).settle(change)
 
     def everything(client: Any) -> None:
-        store = store_of(table, client)
+        store = small_chunks(table, client)
         store.store(DAY, later)
         store.record_month(DAY.replace(day=1), is_closed=True)
 
     def seen() -> tuple[Any, ...]:
-        store = store_of(table)
+        store = small_chunks(table)
         hours = {hour for change in store.pending_changes() for hour in change.hours}
         return store.bills(DAY, DAY + ONE_DAY), hours, store.months()
 
     start_over()
     old = seen()[0]
-    moved = set(store_of(table).store(DAY, later))
+    moved = set(small_chunks(table).store(DAY, later))
     start_over()
     watched = WatchedClient(table.client)
     everything(watched)
@@ -298,10 +297,9 @@ def items(table: DynamoTable) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.usefixtures("small_pieces")
 def test_chunks_of_two_versions_are_never_joined(table: DynamoTable) -> None:
     """A reader that catches the first page of one version and the second of the next reads again."""
-    store_of(table).store(DAY, large(40))
+    small_chunks(table).store(DAY, large(40))
 
     class Overtaken(WatchedClient):
         """After the first page somebody stores other figures, once."""
@@ -312,28 +310,25 @@ def test_chunks_of_two_versions_are_never_joined(table: DynamoTable) -> None:
             def call(**arguments: Any) -> Any:
                 answer = real(**(arguments | {"Limit": 1}))
                 if len(self.calls) == 1:
-                    store_of(table).store(DAY, large(40, seed=9))
+                    small_chunks(table).store(DAY, large(40, seed=9))
                 return answer
 
             return call
 
-    bills = store_of(table, Overtaken(table.client)).bills(DAY, DAY + ONE_DAY)
+    bills = small_chunks(table, Overtaken(table.client)).bills(DAY, DAY + ONE_DAY)
     assert bills == large(40, seed=9)
 
 
-@pytest.mark.usefixtures("small_pieces")
 def test_day_with_chunks_of_two_versions_raises_an_error(table: DynamoTable) -> None:
-    store_of(table).store(DAY, large(40))
+    small_chunks(table).store(DAY, large(40))
     table.client.delete_item(TableName=table.name, Key={"pk": {"S": "BILL#2026-11"}, "sk": {"S": "19#01"}})
     with pytest.raises(SourceError, match="2026-11 changed each time"):
-        store_of(table).bill(hours_of_day(3)[0])
+        small_chunks(table).bill(hours_of_day(3)[0])
 
 
-@pytest.mark.usefixtures("small_pieces")
-def test_day_too_large_for_a_transaction_is_refused(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpucost.storage.bill_store.MAX_CHUNKS", 1)
+def test_day_too_large_for_a_transaction_is_refused(table: DynamoTable) -> None:
     with pytest.raises(SourceError, match=r"2026-11-19 is too large: \d+ chunks"):
-        store_of(table).store(DAY, large(40))
+        store_of(table, chunk_bytes=SMALL_CHUNK_BYTES // 10).store(DAY, large(40))
 
 
 def test_read_months_are_stored(table: DynamoTable) -> None:

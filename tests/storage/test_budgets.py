@@ -17,7 +17,7 @@ def test_every_access_of_a_large_fleet_stays_within_its_budget(table: DynamoTabl
     start = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - (DAYS + 2) * DAY
     large_ledger.fill(table.client, table.name, "large", start, DAYS)
     days = RollupStore(table.client, table.name).days("large", start, start + DAYS * DAY)
-    assert [len(day.units) for day in days] == [large_ledger.UNITS] * DAYS, "measured on what it is about"
+    assert [len(day.costs) for day in days] == [large_ledger.UNITS] * DAYS, "measured on what it is about"
     measurements = list(measure(table.client, table.name, "large", start, DAYS))
     assert len(measurements) == 7
     assert [budget for budget in measurements if not budget.is_within_budget()] == []

@@ -79,7 +79,7 @@ def stored_hour(table: DynamoTable) -> StoredHour:
 
 READERS: dict[str, Callable[[StoredHour], object]] = {
     "summaries": lambda stored_hour: [
-        dict(summary.groups) for summary in stored_hour.ledger.summaries("demo", DAY_1, DAY_1 + DAY)
+        dict(summary.costs) for summary in stored_hour.ledger.summaries("demo", DAY_1, DAY_1 + DAY)
     ],
     "lines": lambda stored_hour: stored_hour.ledger.lines("demo", DAY_1),
     "nodes": lambda stored_hour: stored_hour.ledger.nodes("demo", DAY_1)[1],
@@ -116,7 +116,7 @@ def test_damaged_item_is_repaired_by_restating_its_hour(stored_hour: StoredHour,
     for read in READERS.values():
         assert read(stored_hour)
     (day,) = stored_hour.rollups.days("demo", DAY_1, DAY_1 + DAY)
-    assert {unit: costs.allocated_usd for unit, costs in day.units.items()} == {"research": amount(5)}
+    assert {unit: costs.allocated_usd for unit, costs in day.costs.items()} == {"research": amount(5)}
     restatements = [
         (
             restatement.before.costs.allocated_usd if restatement.before else None,

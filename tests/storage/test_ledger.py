@@ -12,9 +12,8 @@ from botocore.stub import Stubber
 from gpucost.core.amounts import Totals
 from gpucost.core.errors import ConflictError, IntegrityError, SourceError
 from gpucost.core.hours import HOUR as ONE_HOUR
-from gpucost.core.ledger import HourSummary, next_attempt, summarize
+from gpucost.core.ledger import HourSummary, next_attempt
 from gpucost.core.model import HourRecord, Line
-from gpucost.storage import compressed_documents
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.table import MAX_ATTEMPTS, Table
 from tests.conftest import DynamoTable
@@ -43,7 +42,9 @@ def test_published_records_are_read_unchanged(table: DynamoTable) -> None:
     manifest = ledger.publish(published, replacing=None, settings_version=3, now=NOW)
     assert (manifest.version, manifest.settings_version, manifest.attempts) == (1, 3, 0)
     assert ledger.manifest("demo", HOUR) == manifest
-    assert ledger.summaries("demo", HOUR, HOUR + ONE_HOUR) == [summarize(published, 1)]
+    (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
+    assert (summary.cluster, summary.start, summary.totals) == ("demo", HOUR, published.totals)
+    assert (summary.manifests, summary.costs) == ((replace(manifest, notes=()),), published.by_namespace())
     assert read_all(ledger)[1] == sorted(FIGURES, key=lambda line: line.pod)
     assert ledger.lines("demo", HOUR, "idle") == [FIGURES[2]]
     assert ledger.lines("demo", HOUR, "absent") == []
@@ -76,7 +77,7 @@ def test_only_hours_within_the_range_are_read(table: DynamoTable) -> None:
         publish(ledger, record(FIGURES, hour=HOUR + hours * ONE_HOUR))
     publish(ledger, record(FIGURES, cluster="demo-2"))
     summaries = ledger.summaries("demo", HOUR + ONE_HOUR, HOUR + 3 * ONE_HOUR)
-    assert [summary.hour for summary in summaries] == [HOUR + ONE_HOUR, HOUR + 2 * ONE_HOUR]
+    assert [summary.start for summary in summaries] == [HOUR + ONE_HOUR, HOUR + 2 * ONE_HOUR]
 
 
 @pytest.mark.parametrize("name", ['a"b', "line\nbreak", "hash#hash", "ü" * 200, "<script>", "=1+1", "~", ""])
@@ -124,7 +125,7 @@ def test_one_of_two_concurrent_writers_wins_and_the_other_is_never_seen(table: D
     with pytest.raises(ConflictError):
         ledger.publish(loser, replacing=None, settings_version=1, now=NOW)
     assert [read_line.pod for read_line in ledger.lines("demo", HOUR)] == ["winner"]
-    assert [summary.groups for summary in ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)] == [winner.by_namespace()]
+    assert [summary.costs for summary in ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)] == [winner.by_namespace()]
     items = table.client.scan(TableName=table.name)["Items"]
     assert all("expires_at" in item for item in items), "what the other wrote goes in time"
     assert len(items) == 5, "and not before: a third writer of its figures may be about to put them in force"
@@ -144,7 +145,7 @@ def test_superseded_items_expire_and_are_not_seen(table: DynamoTable) -> None:
     publish(ledger, record([line(pod="new")]))
     assert [read_line.pod for read_line in ledger.lines("demo", HOUR)] == ["new"]
     (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
-    assert summary.version == 2
+    assert summary.manifest.version == 2
     ends = sorted(int(item["expires_at"]["N"]) for item in table.client.scan(TableName=table.name)["Items"])
     soon = int((NOW + timedelta(days=1)).timestamp())
     assert [end == soon for end in ends] == [True, True, False, False, False]
@@ -180,7 +181,7 @@ def test_incomplete_attempts_are_counted_and_wait_longer_each_time(table: Dynamo
         assert manifest.notes == ("no scrape was seen",)
     assert waits == [timedelta(hours=n) for n in (1, 2, 4, 8)]
     (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
-    assert (summary.status, summary.totals, dict(summary.groups)) == ("incomplete", None, {})
+    assert (summary.manifest.status, summary.totals, dict(summary.costs)) == ("incomplete", None, {})
 
 
 def test_number_of_failed_attempts_is_unlimited(table: DynamoTable) -> None:
@@ -265,14 +266,13 @@ def test_restatement_names_the_currencies_before_and_after(table: DynamoTable) -
     assert (restatement.currency_before, restatement.currency) == ("USD", "EUR")
 
 
-def test_restatement_of_more_units_than_an_item_holds_is_complete(
-    table: DynamoTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every namespace may be a business unit of its own; here items are small, so that few are enough."""
-    monkeypatch.setattr(compressed_documents, "CHUNK_BYTES", 200)
+def test_restatement_of_more_units_than_an_item_holds_is_complete(table: DynamoTable) -> None:
+    """Every namespace may be a business unit of its own; here names are long, so that few are enough."""
+    chance = random.Random(1)
+    units = [chance.randbytes(8_000).hex() for _ in range(50)]
     ledger = Ledger(table.client, table.name)
     for usd in ("1", "2", "3"):
-        lines = [line(f"unit-{number}", "n", "p", usd) for number in range(40)]
+        lines = [line(unit, "n", "p", usd) for unit in units]
         manifest = ledger.manifest("demo", HOUR)
         ledger.publish(record(lines), replacing=manifest, settings_version=1, now=NOW, reason="prices changed")
     restatements = ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
@@ -280,8 +280,12 @@ def test_restatement_of_more_units_than_an_item_holds_is_complete(
     assert [(unit, after) for unit, (_, after) in sorted(restatements[1].units.items())] == sorted(
         (hour_line.business_unit, hour_line.costs()) for hour_line in lines
     )
-    items = table.client.scan(TableName=table.name)["Items"]
-    assert sum("#restatements" in item["pk"]["S"] for item in items) > 2
+    chunks = table.client.query(
+        TableName=table.name,
+        KeyConditionExpression="pk = :pk",
+        ExpressionAttributeValues={":pk": {"S": "C#demo#restatements"}},
+    )["Items"]
+    assert len(chunks) > 2
 
 
 def test_the_largest_items_of_a_crowded_namespace_stay_below_400_kb(table: DynamoTable) -> None:
@@ -357,5 +361,5 @@ def test_amounts_keep_all_digits(table: DynamoTable) -> None:
     (read_line,) = ledger.lines("demo", HOUR)
     assert str(read_line.figures()["allocated_usd"]) == usd
     (summary,) = ledger.summaries("demo", HOUR, HOUR + ONE_HOUR)
-    assert summary.groups["research", "bu-a"].allocated_usd == amount(usd)
+    assert summary.costs["research", "bu-a"].allocated_usd == amount(usd)
     assert amount(usd) == 987_654_321_098_123_456_789_012

@@ -377,11 +377,8 @@ def ignore(_: object) -> None:
     return None
 
 
-def test_document_of_several_chunks_is_read_again_if_it_changes(
-    table: DynamoTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gpucost.storage.compressed_documents.CHUNK_BYTES", 100)
-    book = PriceStore(table.client, table.name)
+def test_document_of_several_chunks_is_read_again_if_it_changes(table: DynamoTable) -> None:
+    book = PriceStore(table.client, table.name, chunk_bytes=100)
     many = [by_hand(f"{number}.5", NOON, why=f"{number}" * 9) for number in range(1, 30)]
     for price in many:
         book.set_override(price, now=NOW)
@@ -389,7 +386,7 @@ def test_document_of_several_chunks_is_read_again_if_it_changes(
     assert book.merge_prices("spot", history(), since=NOON - 41 * HOUR, rated_until=RATED, now=NOW).changed_count == 1
     assert amounts(book, NOON - 40 * HOUR) == {("spot", "0.30")}
     assert {str(price.amount) for price in book.newest("spot")} == {"0.40"}
-    monkeypatch.setattr("gpucost.storage.compressed_documents.CHUNK_BYTES", 300_000)
+    book = PriceStore(table.client, table.name)
     book.set_override(by_hand("99", NOON), now=NOW)
     flat = [spot(G5, NOON - 40 * HOUR, NOON + DAY, "1")]
     book.merge_prices("spot", flat, since=NOON - 41 * HOUR, rated_until=RATED, now=NOW)

@@ -82,16 +82,16 @@ def test_expired_details_are_missing_and_their_sums_stay(table: DynamoTable) -> 
     expire(table, "lines", "summaries", "unit")
     head = table.client.get_item(TableName=table.name, Key=_key("rollups"))["Item"]
     table.client.put_item(TableName=table.name, Item={**head, "u": {"N": str(int(time.time()) - 1)}})
-    assert [unit_hour.costs for unit_hour in rollups.unit_hours("demo", "research", LAST, LAST + DAY)] == [None, None]
+    assert [costs for _, costs in rollups.unit_hours("demo", "research", LAST, LAST + DAY)] == [None, None]
     assert [summary.totals for summary in ledger.summaries("demo", LAST, LAST + DAY)] == [None, None]
     (outlived,) = rollups.days("demo", LAST, LAST + DAY)
-    assert [(outlived.totals, outlived.units)] == [(summary.totals, summary.units) for summary in day], (
+    assert [(outlived.totals, outlived.costs)] == [(summary.totals, summary.costs) for summary in day], (
         "a day outlives its hours"
     )
     expire(table, "days", "facts", "rollups")
     assert rollups.facts("demo", LAST, LAST + DAY) == [], "no sum of lines that are gone"
     (gone,) = rollups.days("demo", LAST, LAST + DAY)
-    assert (gone.totals, gone.hours) == (None, ()), "and such hours do not count as covered"
+    assert (gone.totals, gone.manifests) == (None, ()), "and such hours do not count as covered"
 
 
 @pytest.mark.parametrize(

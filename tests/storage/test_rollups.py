@@ -1,5 +1,6 @@
 """Days on Amazon's own DynamoDB engine: always the sum of the hours in force, and cheap to read."""
 
+import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -42,14 +43,14 @@ class RolledUpDay:
         """Everything read equals what adding up all lines by hand gives."""
         rollups = rollups or self.rollups
         days = rollups.days("demo", DAY_1, DAY_1 + 3 * DAY)
-        assert [summary.day for summary in days] == sorted({hour.replace(hour=0) for hour in self.records})
+        assert [summary.start for summary in days] == sorted({hour.replace(hour=0) for hour in self.records})
         facts = dict(rollups.facts("demo", DAY_1, DAY_1 + 3 * DAY))
         unit_facts = dict(rollups.facts("demo", DAY_1, DAY_1 + 3 * DAY, "research"))
         for day in days:
-            hours = [hour_record for hour, hour_record in self.records.items() if hour.replace(hour=0) == day.day]
+            hours = [hour_record for hour, hour_record in self.records.items() if hour.replace(hour=0) == day.start]
             lines = [hour_line for hour_record in hours for hour_line in hour_record.lines]
-            assert len(day.hours) == len(hours)
-            assert day.units == by_hand(lines, lambda hour_line: hour_line.business_unit)
+            assert len(day.manifests) == len(hours)
+            assert day.costs == by_hand(lines, lambda hour_line: hour_line.business_unit)
             totals = [hour_record.totals for hour_record in hours if hour_record.totals]
             assert (day.totals is None) == (not totals)
             if day.totals and day.totals.capacity:
@@ -59,13 +60,13 @@ class RolledUpDay:
             expected = by_hand(
                 lines, lambda hour_line: (*(getattr(hour_line, name) for name in FIELDS), str(hour_line.labels))
             )
-            assert {(*key[:-1], str(dict(key.labels))): costs for key, costs in facts[day.day].items()} == expected
-            assert unit_facts[day.day] == {
-                key: costs for key, costs in facts[day.day].items() if key.business_unit == "research"
+            assert {(*key[:-1], str(dict(key.labels))): costs for key, costs in facts[day.start].items()} == expected
+            assert unit_facts[day.start] == {
+                key: costs for key, costs in facts[day.start].items() if key.business_unit == "research"
             }
         for unit in ("research", "idle", "absent"):
             unit_hours = rollups.unit_hours("demo", unit, DAY_1, DAY_1 + 3 * DAY)
-            assert {unit_hour.manifest.hour: unit_hour.costs for unit_hour in unit_hours} == {
+            assert {manifest.hour: costs for manifest, costs in unit_hours} == {
                 hour: None if hour_record.status == "incomplete"
                 else by_hand(hour_record.lines, lambda hour_line: hour_line.business_unit).get(unit, Costs())
                 for hour, hour_record in sorted(self.records.items())
@@ -288,8 +289,8 @@ def test_concurrent_reader_sees_the_old_or_the_new_day_and_no_mixture(
         (only,) = rollups.days("demo", DAY_1, DAY_1 + DAY)
         ((_, facts),) = rollups.facts("demo", DAY_1, DAY_1 + DAY)
         return (
-            only.units,
-            [manifest.version for manifest in only.hours],
+            only.costs,
+            [manifest.version for manifest in only.manifests],
             facts,
             rollups.unit_hours("demo", "idle", DAY_1, DAY_1 + DAY),
         )
@@ -325,9 +326,13 @@ def test_day_with_expired_figures_is_not_summed_again(day: RolledUpDay) -> None:
         day.rollups.roll_up("demo", DAY_1, OVER)
 
 
-def test_facts_larger_than_an_item_are_stored_in_chunks(day: RolledUpDay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpucost.storage.rollups.CHUNK_BYTES", 500)
-    lines = [line("one", "ns", f"p{i}", f"{i}.{i * 7919:012d}")._replace(workload=f"w{i}") for i in range(60)]
+def test_facts_larger_than_an_item_are_stored_in_chunks(day: RolledUpDay) -> None:
+    chance = random.Random(1)
+    workloads = [chance.randbytes(7_000).hex() for _ in range(60)]
+    lines = [
+        line("one", "ns", f"p{i}", f"{i}.{i * 7919:012d}")._replace(workload=workload)
+        for i, workload in enumerate(workloads)
+    ]
     day.publish(0, *lines)
     day.rollups.roll_up("demo", DAY_1, OVER)
     assert sum("#facts#" in item["pk"]["S"] for item in items(day)) > 1

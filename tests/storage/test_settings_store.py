@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import model_validator
 
 from gpucost.core.errors import NotFoundError, SettingsError
-from gpucost.settings import SettingsModel, parse_document
-from gpucost.settings_document import SettingsDocumentStore, parse_settings
-from gpucost.storage import settings_store
-from gpucost.storage.settings_store import MAX_DOCUMENT_BYTES
+from gpucost.settings_document import SettingsDocument, SettingsDocumentStore, parse_settings
+from gpucost.storage.settings_store import MAX_DOCUMENT_BYTES, MAX_CACHED_VERSIONS, DynamoSettingsStore
 from tests.conftest import DynamoTable
 
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)
@@ -38,17 +37,18 @@ class Clock:
         return self.now
 
 
-@pytest.fixture
-def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every document that the store parses."""
-    documents: list[str] = []
+def recording_store(table: DynamoTable, clock: Clock) -> tuple[DynamoSettingsStore[SettingsDocument], list[object]]:
+    """A store, and every document that it parses."""
+    documents: list[object] = []
 
-    def counted(text: str, model: type[SettingsModel]) -> SettingsModel:
-        documents.append(text)
-        return parse_document(text, model)
+    class RecordedSettings(SettingsDocument):
+        @model_validator(mode="before")
+        @classmethod
+        def record(cls, document: object) -> object:
+            documents.append(document)
+            return document
 
-    monkeypatch.setattr(settings_store, "parse_document", counted)
-    return documents
+    return DynamoSettingsStore(table.client, table.name, RecordedSettings, clock=clock), documents
 
 
 def store_of(table: DynamoTable, clock: Clock) -> SettingsDocumentStore:
@@ -61,11 +61,10 @@ def item_of(table: DynamoTable, version: int) -> dict[str, Any]:
     return item
 
 
-def test_version_is_parsed_once_however_long_it_is_in_force(table: DynamoTable, parsed: list[str]) -> None:
+def test_version_is_parsed_once_however_long_it_is_in_force(table: DynamoTable) -> None:
     clock = Clock()
     store_of(table, clock).push(DOCUMENT, author="me", now=NOON)
-    store = store_of(table, clock)
-    parsed.clear()
+    store, parsed = recording_store(table, clock)
     for _ in range(60):
         assert store.current().version == 1
         assert store.newest().version == 1
@@ -80,13 +79,12 @@ def test_version_is_parsed_once_however_long_it_is_in_force(table: DynamoTable, 
     assert len(parsed) == 1
 
 
-def test_version_that_cannot_be_read_is_tried_once(table: DynamoTable, parsed: list[str]) -> None:
+def test_version_that_cannot_be_read_is_tried_once(table: DynamoTable) -> None:
     clock = Clock()
     store_of(table, clock).push(DOCUMENT, author="me", now=NOON)
     invalid = {**item_of(table, 1), "sk": {"S": "00000002"}, "b": {"B": zlib.compress(b"clusters: 7")}}
     table.client.put_item(TableName=table.name, Item=invalid)
-    store = store_of(table, clock)
-    parsed.clear()
+    store, parsed = recording_store(table, clock)
     for _ in range(10):
         current = store.current()
         assert (current.version, len(current.refused)) == (1, 1)
@@ -109,17 +107,14 @@ def test_item_that_changed_is_parsed_again(table: DynamoTable) -> None:
 
 def test_store_keeps_a_bounded_number_of_versions(table: DynamoTable) -> None:
     store = store_of(table, Clock())
-    for number in range(1, 6):
+    numbers = range(1, MAX_CACHED_VERSIONS + 3)
+    for number in numbers:
         store.push(DOCUMENT + f"lookback_hours: {number}\n", author="me", now=NOON)
     store = store_of(table, Clock())
-    kept, settings_store.MAX_CACHED_VERSIONS = settings_store.MAX_CACHED_VERSIONS, 3
-    try:
-        assert [store.version(number).settings.lookback_hours for number in range(1, 6)] == [1, 2, 3, 4, 5]
-    finally:
-        settings_store.MAX_CACHED_VERSIONS = kept
-    assert len(store._parsed) == 3
+    assert [store.version(number).settings.lookback_hours for number in numbers] == list(numbers)
+    assert len(store._parsed) == MAX_CACHED_VERSIONS
     with pytest.raises(NotFoundError):
-        store.version(6)
+        store.version(len(numbers) + 1)
 
 
 def test_yaml_is_parsed_from_its_json_and_shown_as_pushed(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,9 @@ from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
+from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost_cli.doctor import Report, examine
+from tests.prometheus_clients import PrometheusClients
 from tests.system.doctor_cluster import Recent
 from tests.system.doctor_findings import Examine, document
 from tests.system.metered_hours import Attribute, assert_identity
@@ -18,11 +20,13 @@ from tests.system.timeline import HOUR, Timeline
 
 @pytest.fixture
 def examined(prometheus: Callable[[str], str]) -> Examine:
-    def run(cluster: Recent, more: str = "", selector: str = "") -> Report:
+    def run(
+        cluster: Recent, more: str = "", selector: str = "", client: PrometheusClients = PrometheusClient
+    ) -> Report:
         url = prometheus(cluster.text())
         clusters = f'[{{name: demo, prometheus: {{url: "{url}"}}, selector: {{{selector}}}}}]'
         settings = parse_settings(document(url, more=more, clusters=clusters))
-        return examine(settings.clusters[0], settings, cluster.now)
+        return examine(settings.clusters[0], settings, cluster.now, client=client)
 
     return run
 

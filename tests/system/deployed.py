@@ -5,13 +5,14 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
-from unittest.mock import patch
+from typing import Any
 
 from devstack.aws import STACK, Deployed, create_stack, local_client, running_aws
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.rollups import DAY
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
+from gpucost_cli import deployment
 from gpucost_cli.main import main
 from tests.chaos.script import document
 from tests.chaos.simulated_deployment import Endpoints, SimulatedDeployment
@@ -67,14 +68,14 @@ class Stack(SimulatedDeployment):
         """The figures that readers see, without alert state, which a backfill does not change."""
         return {name: value for name, value in self.visible_state().items() if " alert " not in name}
 
-    def gpucost(self, *arguments: str) -> CommandResult:
-        """Run the command line against this stack in this process."""
+    def gpucost(self, *arguments: str, **parts: Any) -> CommandResult:
+        """Run the command line against this stack in this process, with parts by name as `Container` takes them."""
         self.now = datetime.now(UTC)  # the command line uses the system clock
         out, err, status = StringIO(), StringIO(), 0
-        scripted = patch("gpucost.sources.prometheus.metrics_reader", self._scripted_reader)
-        with self.active(), scripted, redirect_stdout(out), redirect_stderr(err):
+        with self.active(), redirect_stdout(out), redirect_stderr(err):
+            container = deployment.find(STACK).container(**{"metrics_reader": self._scripted_reader, **parts})
             try:
-                main([*arguments, "--stack", STACK])
+                main([*arguments, "--stack", STACK], container)
             except SystemExit as ended:
                 status = int(ended.code or 0)
         return CommandResult(status, out.getvalue(), err.getvalue())

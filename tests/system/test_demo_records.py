@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from devstack import demo_records
-from devstack.demo_records import find_demo, running_demos
+from devstack.demo_records import find_demo, records_folder, running_demos
 from devstack.template import REPOSITORY
 from gpucost.core.errors import GpuCostError, InvalidInputError
 
@@ -43,7 +42,7 @@ def another_demo(folder: Path, port: int) -> Iterator["subprocess.Popen[str]"]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(demo_records, "RECORDS", tmp_path / "gpucost" / "demos")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path
 
 
@@ -75,12 +74,12 @@ def test_record_of_a_killed_demo_is_removed(folder: Path) -> None:
     with another_demo(folder, 8080), another_demo(folder, 8081) as killed:
         killed.kill()
         killed.wait()
-        assert len(list(demo_records.RECORDS.glob("*.json"))) == 2
+        assert len(list(records_folder().glob("*.json"))) == 2
         assert find_demo("local").port == 8080
-        assert len(list(demo_records.RECORDS.glob("*.json"))) == 1
+        assert len(list(records_folder().glob("*.json"))) == 1
     with pytest.raises(GpuCostError, match="no demo is running"):
         find_demo("local")
-    assert list(demo_records.RECORDS.iterdir()) == []
+    assert list(records_folder().iterdir()) == []
 
 
 def test_demo_on_port_of_ended_demo_is_selected(folder: Path) -> None:
@@ -117,7 +116,7 @@ def test_concurrent_demos_and_commands_lose_no_record(folder: Path) -> None:
 @pytest.mark.parametrize("text", ['{"port": 8081, "address": "http://127.0.0.1:9"}', "8081", ""])
 def test_demo_of_another_version_is_ignored(folder: Path, text: str) -> None:
     with another_demo(folder, 8080):
-        other = demo_records.RECORDS / "8081-other.json"
+        other = records_folder() / "8081-other.json"
         with other.open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.write(text)

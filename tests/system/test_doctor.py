@@ -1,31 +1,24 @@
 """`gpucost doctor` against a real Prometheus: each fault of a source and the resulting finding."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
 from gpucost.core.metering.kubernetes_labels import NODE_LABELS
-from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost_cli.doctor.labels import RequiredLabels, allow_list_flag
+from tests.prometheus_clients import SentQuery, recording_client
 from tests.system.doctor_cluster import KSM, Recent, bare, healthy, pod
 from tests.system.doctor_findings import GR, Examine, faults, named, only, sources
 
 NODES = "--metric-labels-allowlist=nodes=[node.kubernetes.io/instance-type,"
 
 
-def test_doctor_sends_few_queries_without_long_ranges(examined: Examine, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[str] = []
-    send_query = PrometheusClient._send_query
-
-    def record(self: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
-        sent.append(form["query"])
-        return send_query(self, path, form)
-
-    monkeypatch.setattr(PrometheusClient, "_send_query", record)
-    examined(healthy(3))
+def test_doctor_sends_few_queries_without_long_ranges(examined: Examine) -> None:
+    queries: list[SentQuery] = []
+    examined(healthy(3), client=recording_client(queries))
+    sent = [form["query"] for _, form in queries]
     assert len(sent) <= 15
     assert not [query for query in sent if "_over_time" in query]
     assert [query[:3] for query in sent if re.search(r"\[\d+ms\]$", query)] == ["up{"]

@@ -4,13 +4,12 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gpucost.core.errors import MetricsResponseError
 from gpucost.settings_document import parse_settings
-from gpucost.sources.prometheus.client import PrometheusClient
+from gpucost.sources.prometheus.client import PrometheusClient, QueryResponse
 from gpucost_cli.doctor import Report, examine
 from gpucost_cli.doctor.checks import Check
 from tests.system.doctor_cluster import healthy
@@ -116,21 +115,18 @@ def test_attribution_follows_from_required_checks(statuses: list[tuple[str, str]
 
 
 @pytest.mark.parametrize("refuses", [True, False])
-def test_server_that_refuses_long_queries_is_named(
-    prometheus: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, refuses: bool
-) -> None:
+def test_server_that_refuses_long_queries_is_named(prometheus: Callable[[str], str], refuses: bool) -> None:
     """Prometheus accepts any length. VictoriaMetrics with its default, as in `make compat`, refuses long queries."""
     cluster, limit = healthy(), 16384
     settings = parse_settings(document(prometheus(cluster.text())))
-    send_query = PrometheusClient._send_query
 
-    def refuse(self: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
-        if refuses and len(form["query"]) > limit:
-            raise MetricsResponseError(f"too long query; mustn't exceed `-search.maxQueryLen={limit}` bytes")
-        return send_query(self, path, form)
+    class RefusedClient(PrometheusClient):
+        def _send_query(self, path: str, form: Mapping[str, str]) -> QueryResponse:
+            if refuses and len(form["query"]) > limit:
+                raise MetricsResponseError(f"too long query; mustn't exceed `-search.maxQueryLen={limit}` bytes")
+            return super()._send_query(path, form)
 
-    monkeypatch.setattr(PrometheusClient, "_send_query", refuse)
-    report = examine(settings.clusters[0], settings, cluster.now)
+    report = examine(settings.clusters[0], settings, cluster.now, client=RefusedClient)
     if refuses:
         only(report, "length of queries", says="refuses long queries", change="-search.maxQueryLen=1MB")
     else:

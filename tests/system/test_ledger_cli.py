@@ -1,12 +1,13 @@
 """The commands backfill, hours and months, run against a stack as people run them."""
 
+import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,6 @@ from devstack.template import TEMPLATE
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp
 from gpucost.core.metering.observations import Observation
 from gpucost.core.rollups import DAY
-from gpucost.pipeline.backfill import Backfill, Progress
 from gpucost.runtime.messages import HoursDue, HoursToRestate
 from gpucost.runtime.messaging import MessageBus
 from gpucost.settings import ClusterSettings, CoreSettings
@@ -89,22 +89,20 @@ def test_backfill_is_followed_to_its_end(stack: Stack, monkeypatch: pytest.Monke
         stack.now = datetime.now(UTC)
         stack.drain()
 
-    monkeypatch.setattr("gpucost_cli.backfill_command.time", SimpleNamespace(sleep=meanwhile))
     monkeypatch.setenv("COLUMNS", "120")
     readers(stack, failing_hour=FIRST + HOUR)
-    done = stack.gpucost("backfill", *period(FIRST, 3))
+    done = stack.gpucost("backfill", *period(FIRST, 3), sleep=meanwhile)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "2 hours have figures, 1 are incomplete")
     assert re.search(r"backfilling .* 3/3 hours \d:\d\d:\d\d left: 0:00:00", done.stderr)
 
 
-def test_backfill_without_any_figures_is_a_failure(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backfill_without_any_figures_is_a_failure(stack: Stack) -> None:
     def meanwhile(_seconds: float) -> None:
         stack.now = datetime.now(UTC)
         stack.drain()
 
-    monkeypatch.setattr("gpucost_cli.backfill_command.time", SimpleNamespace(sleep=meanwhile))
     readers(stack, failing_hour=FIRST)
-    done = stack.gpucost("backfill", *period(FIRST, 1))
+    done = stack.gpucost("backfill", *period(FIRST, 1), sleep=meanwhile)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "0 hours have figures, 1 are incomplete")
     assert "no hour of the period has figures" in done.stderr
     assert "gpucost doctor --settings FILE" in done.stderr
@@ -112,38 +110,29 @@ def test_backfill_without_any_figures_is_a_failure(stack: Stack, monkeypatch: py
 
 def test_backfill_reports_waiting_behind_another(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     stack.gpucost("backfill", *period(FIRST - 9 * HOUR, 9), "--no-wait")
-    reports: list[Progress] = []
-    original_follow = Backfill.follow
-
-    def follow(self: Backfill, show: Callable[[Progress], None], pause: Callable[[], None]) -> Progress:
-        def report(now: Progress) -> None:
-            reports.append(now)
-            show(now)
-
-        return original_follow(self, report, pause)
+    checks = itertools.count(1)
 
     def meanwhile(_seconds: float) -> None:
-        if reports[-1].ahead or reports[-1].done:
+        if next(checks) > 1:  # from the second check on, other messages count
+            time.sleep(1)  # until the terminal shows the progress
             stack.now = datetime.now(UTC)
             stack.drain()
 
-    monkeypatch.setattr(Backfill, "follow", follow)
-    monkeypatch.setattr("gpucost_cli.backfill_command.time", SimpleNamespace(sleep=meanwhile))
-    done = stack.gpucost("backfill", *period(FIRST, 3))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    done = stack.gpucost("backfill", *period(FIRST, 3), sleep=meanwhile)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "3 hours have figures, 0 are incomplete")
-    assert 1 in {progress.ahead for progress in reports}
+    assert "waiting behind about 1 other messages" in done.stderr
 
 
-def test_interrupted_backfill_reports_that_sent_hours_continue(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    send_due = MessageBus.send_due
+def test_interrupted_backfill_reports_that_sent_hours_continue(stack: Stack) -> None:
+    class InterruptedBus(MessageBus):
+        def send_due(self, messages: Sequence[HoursDue | HoursToRestate]) -> None:
+            super().send_due(messages[:1])
+            raise KeyboardInterrupt
 
-    def send_first(self: MessageBus, messages: Sequence[HoursDue | HoursToRestate]) -> None:
-        send_due(self, messages[:1])
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(MessageBus, "send_due", send_first)
-        interrupted = stack.gpucost("backfill", *period(FIRST, 4))
+    bus = stack.bus(InterruptedBus, lambda _service: stack.sqs)
+    interrupted = stack.gpucost("backfill", *period(FIRST, 4), bus=bus)
     assert (interrupted.returncode, interrupted.stdout, interrupted.stderr.count("\n")) == (1, "", 1)
     assert "queued hours are still processed. Run the same command again to queue the others" in interrupted.stderr
     stack.gpucost("backfill", *period(FIRST, 4), "--no-wait")
@@ -153,21 +142,23 @@ def test_interrupted_backfill_reports_that_sent_hours_continue(stack: Stack, mon
     assert [(manifest.hour, manifest.version) for manifest in manifests] == [(FIRST + i * HOUR, 1) for i in range(4)]
 
 
-def test_backfill_skips_hours_before_their_scheduled_attribution(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backfill_skips_hours_before_their_scheduled_attribution(stack: Stack) -> None:
     """The last samples of such an hour may still arrive, and the figures would stay too low."""
     newest = floor_hour(datetime.now(UTC)) - HOUR
     fires = yaml_parse(TEMPLATE.read_text())["Resources"]["DispatchFunction"]["Properties"]["Events"]["Hourly"]
     assert fires["Properties"]["ScheduleExpression"] == f"cron({SETTLING // timedelta(minutes=1)} * * * ? *)"
     for after, sent in ((timedelta(0), 1), (SETTLING - timedelta(seconds=1), 1), (SETTLING, 2)):
-        clock = SimpleNamespace(now=lambda _zone, at=newest + HOUR + after: at)
-        monkeypatch.setattr("gpucost_cli.backfill_command.datetime", clock)
-        done = stack.gpucost("backfill", *period(newest - HOUR, 2), "--no-wait")
+        at = newest + HOUR + after
+        done = stack.gpucost("backfill", *period(newest - HOUR, 2), "--no-wait", clock=lambda at=at: at)
         assert done.stdout.startswith(f"{sent} hours of 1 clusters"), done.stderr
         assert (f"hour {format_timestamp(newest)} has only just ended" in done.stderr) == (sent == 1)
-    monkeypatch.setattr("gpucost_cli.backfill_command.datetime", SimpleNamespace(now=lambda _zone: newest + HOUR))
-    refused = stack.gpucost("backfill", *period(newest, 1))
+
+    def clock() -> datetime:
+        return newest + HOUR
+
+    refused = stack.gpucost("backfill", *period(newest, 1), clock=clock)
     assert (refused.returncode, refused.stdout) == (0, "")
-    assert stack.gpucost("backfill", *period(newest - HOUR, 1), "--no-wait").returncode == 0
+    assert stack.gpucost("backfill", *period(newest - HOUR, 1), "--no-wait", clock=clock).returncode == 0
 
 
 def test_unavailable_hours_are_refused_with_a_single_sentence(stack: Stack) -> None:

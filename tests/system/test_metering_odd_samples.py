@@ -18,6 +18,7 @@ from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus import queries as names
 from gpucost.sources.prometheus.client import PrometheusClient, Series
+from tests.prometheus_clients import PrometheusClients
 from tests.records import amount
 from tests.system.metered_hours import assert_identity, fleet
 from tests.system.timeline import HOUR, Timeline
@@ -92,13 +93,13 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def attributed(url: str, cluster: str) -> HourRecord:
+def attributed(url: str, cluster: str, client: PrometheusClients = PrometheusClient) -> HourRecord:
     settings = parse_settings(
         f'clusters: [{{name: test, prometheus: {{url: "{url}"}}, selector: {{cluster: {cluster}}}}}]\n'
         "pricing: {source: constant, gpu_hourly_usd: 10}\ncost_labels: [team]\n"
         "business_units: [{name: research, namespace_labels: {team: x}}]\n"
     )
-    reader = metrics_reader(settings.clusters[0], settings)
+    reader = metrics_reader(settings.clusters[0], settings, client=client)
     (record,) = attribute_hours(reader, settings.clusters[0], settings, [HOUR], now=datetime.now(UTC))
     assert_identity(record)
     return record
@@ -137,29 +138,30 @@ def test_non_numeric_use_is_unobserved(url: str, odd: str) -> None:
     assert {line.effective_usd for line in single_odd.lines if line.pod == "stays"} == {amount(5)}
 
 
-def test_invalid_statistic_gives_the_hour_or_a_single_sentence(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_statistic_gives_the_hour_or_a_single_sentence(url: str) -> None:
     """Counts are numbers unless a server is faulty. Then the answer is invalid, without an arithmetic error."""
     query_counts: dict[tuple[str, str], int] = {}
     spoil: tuple[str, str, str] | None = None
-    original = PrometheusClient.query_range
 
-    def query_range(self: PrometheusClient, query: str, *args: Any) -> list[Series]:
-        failures = []
-        for labels, samples in original(self, query, *args):
-            stat = labels.get(names.STATISTIC_LABEL, names.NO_STATISTIC_LABEL)
-            query_counts[query, stat] = len(samples)
-            hit = spoil is not None and spoil[:2] == (query, stat)
-            failures.append(Series(labels, tuple((at, spoil[2]) for at, _ in samples) if hit and spoil else samples))
-        return failures
+    class SpoiledClient(PrometheusClient):
+        def query_range(self, query: str, *args: Any) -> list[Series]:
+            failures = []
+            for labels, samples in super().query_range(query, *args):
+                stat = labels.get(names.STATISTIC_LABEL, names.NO_STATISTIC_LABEL)
+                query_counts[query, stat] = len(samples)
+                hit = spoil is not None and spoil[:2] == (query, stat)
+                failures.append(
+                    Series(labels, tuple((at, spoil[2]) for at, _ in samples) if hit and spoil else samples)
+                )
+            return failures
 
-    monkeypatch.setattr(PrometheusClient, "query_range", query_range)
-    attributed(url, "sound")
+    attributed(url, "sound", SpoiledClient)
     statistics = {stat for _, stat in query_counts}
     assert {"capacity", "capacity-sum", "allocatable-sum", "info", "init-units", "namespace"} <= statistics
     for (query, stat), odd in product(list(query_counts), ODD):
         spoil = query, stat, odd
         try:
-            attributed(url, "sound")
+            attributed(url, "sound", SpoiledClient)
         except MetricsResponseError as error:
             assert "unusable" in str(error), (stat, odd)
             assert stat in {names.NO_STATISTIC_LABEL, "init-count", "info"} or stat.startswith("count"), (stat, odd)

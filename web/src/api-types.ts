@@ -747,11 +747,14 @@ export interface components {
              * @example USD
              */
             currency: string;
-            /** Rows */
-            rows: components["schemas"]["BusinessUnitRow"][];
             totals: components["schemas"]["FleetTotals"];
             coverage: components["schemas"]["PeriodCoverageModel"];
-            /** Cursor */
+            /** Rows */
+            rows: components["schemas"]["BusinessUnitRow"][];
+            /**
+             * Cursor
+             * @description Always null: the response is not paged
+             */
             cursor: null;
         };
         /**
@@ -913,6 +916,14 @@ export interface components {
              */
             default_window: "24h" | null;
             /**
+             * Currency
+             * @description Currency of every amount, also of fields named `_usd`
+             * @example USD
+             */
+            currency: string;
+            totals: components["schemas"]["FleetTotals"];
+            coverage: components["schemas"]["PeriodCoverageModel"];
+            /**
              * Granularity
              * @enum {string}
              */
@@ -924,12 +935,6 @@ export interface components {
              * @enum {string}
              */
             idle: "hidden" | "separate" | "shared-by-allocation" | "shared-evenly";
-            /**
-             * Currency
-             * @description Currency of every amount, also of fields named `_usd`
-             * @example USD
-             */
-            currency: string;
             /** Rows */
             rows: components["schemas"]["CostRow"][];
             /**
@@ -937,10 +942,8 @@ export interface components {
              * @description Number of rows on all pages
              */
             row_count: number;
-            totals: components["schemas"]["FleetTotals"];
             /** @description What the filters exclude. The rows of all pages and this add up to the totals. Null if nothing is filtered, or no hour has figures */
             filtered_out: components["schemas"]["IdleFigures"] | null;
-            coverage: components["schemas"]["PeriodCoverageModel"];
             /**
              * Cursor
              * @description Pass it as the parameter `cursor` to get the next page; null on the last page
@@ -1199,20 +1202,20 @@ export interface components {
              */
             default_window: "24h" | null;
             /**
-             * Granularity
-             * @enum {string}
-             */
-            granularity: "hour" | "day" | "week" | "month" | "total";
-            /**
              * Currency
              * @description Currency of every amount, also of fields named `_usd`
              * @example USD
              */
             currency: string;
-            /** Rows */
-            rows: components["schemas"]["FleetPeriod"][];
             totals: components["schemas"]["FleetTotals"];
             coverage: components["schemas"]["PeriodCoverageModel"];
+            /**
+             * Granularity
+             * @enum {string}
+             */
+            granularity: "hour" | "day" | "week" | "month" | "total";
+            /** Rows */
+            rows: components["schemas"]["FleetPeriod"][];
         };
         /**
          * FleetTotals
@@ -1403,9 +1406,13 @@ export interface components {
             /**
              * Resource
              * @example nvidia.com/gpu
+             * @example nvidia.com/mig-1g.10gb
              */
             resource: string;
-            /** Units */
+            /**
+             * Units
+             * @description Requested units of the resource
+             */
             units: number;
             /**
              * Gpu Share
@@ -1529,7 +1536,10 @@ export interface components {
             /** Rows */
             rows: components["schemas"]["HourRowModel"][];
             coverage: components["schemas"]["PeriodCoverageModel"];
-            /** Cursor */
+            /**
+             * Cursor
+             * @description Always null: the response is not paged
+             */
             cursor: null;
         };
         /**
@@ -1603,18 +1613,6 @@ export interface components {
          *     effective_gpu_hours is null if utilization was not measured.
          */
         LineRowModel: {
-            /** Cluster */
-            cluster: string;
-            /**
-             * Hour
-             * Format: date-time
-             */
-            hour: string;
-            /**
-             * Currency
-             * @example USD
-             */
-            currency: string;
             /** Business Unit */
             business_unit: string;
             /** Namespace */
@@ -1627,18 +1625,6 @@ export interface components {
             pod: string;
             /** Uid */
             uid: string;
-            /** Node */
-            node: string;
-            /** Node Pool */
-            node_pool: string;
-            /** Instance Type */
-            instance_type: string;
-            /** Capacity Type */
-            capacity_type: string;
-            /** Zone */
-            zone: string;
-            /** Gpu Model */
-            gpu_model: string;
             /**
              * Resource
              * @example nvidia.com/gpu
@@ -1657,25 +1643,6 @@ export interface components {
              */
             gpu_share: number;
             /**
-             * Gpu Share Source
-             * @description Source of the share: product-label, mig-profile, sharing, capacity, settings, whole, neuron; mig-compute-slices and node-average are estimates
-             * @example mig-profile
-             */
-            gpu_share_source: string;
-            /**
-             * Labels
-             * @description Labels listed in the settings' cost_labels
-             */
-            labels: {
-                [key: string]: string;
-            };
-            /**
-             * Split Policy
-             * @description Which part of a node's price its GPUs bear
-             * @example gpu-bears-all
-             */
-            split_policy: string;
-            /**
              * Utilization
              * @description Mean measured utilization, 0 to 1
              */
@@ -1686,19 +1653,6 @@ export interface components {
              * @example pod
              */
             utilization_source: string;
-            /**
-             * Price Source
-             * @description "" if there is no price
-             * @example constant
-             * @example spot
-             * @example cur
-             */
-            price_source: string;
-            /**
-             * Shared From
-             * @description The business unit whose shared cost this is a part of; "" otherwise
-             */
-            shared_from: string;
             /**
              * Allocated Gpu Hours
              * @description GPU-hours allocated to pods
@@ -1715,11 +1669,6 @@ export interface components {
              * @description Allocated GPU-hours without a utilization measurement
              */
             unmeasured_gpu_hours: number;
-            /**
-             * Used Beyond Allocation Gpu Hours
-             * @description Use of a shared GPU beyond the allocated part. No sum includes it
-             */
-            used_beyond_allocation_gpu_hours: number;
             /**
              * Allocated Usd
              * @description Cost of the allocated GPU-hours
@@ -1741,6 +1690,67 @@ export interface components {
              * @description Part of the allocated cost without a utilization measurement
              */
             unmeasured_usd: number | null;
+            /** Cluster */
+            cluster: string;
+            /**
+             * Hour
+             * Format: date-time
+             */
+            hour: string;
+            /**
+             * Currency
+             * @example USD
+             */
+            currency: string;
+            /** Node */
+            node: string;
+            /** Node Pool */
+            node_pool: string;
+            /** Instance Type */
+            instance_type: string;
+            /** Capacity Type */
+            capacity_type: string;
+            /** Zone */
+            zone: string;
+            /** Gpu Model */
+            gpu_model: string;
+            /**
+             * Gpu Share Source
+             * @description Source of the share: product-label, mig-profile, sharing, capacity, settings, whole, neuron; mig-compute-slices and node-average are estimates
+             * @example mig-profile
+             */
+            gpu_share_source: string;
+            /**
+             * Labels
+             * @description Labels listed in the settings' cost_labels
+             */
+            labels: {
+                [key: string]: string;
+            };
+            /**
+             * Split Policy
+             * @description Which part of a node's price its GPUs bear
+             * @example gpu-bears-all
+             */
+            split_policy: string;
+            /**
+             * Price Source
+             * @description "" if there is no price
+             * @example constant
+             * @example spot
+             * @example cur
+             */
+            price_source: string;
+            /**
+             * Shared From
+             * @description The business unit whose shared cost this is a part of; "" otherwise
+             */
+            shared_from: string;
+            /**
+             * Used Beyond Allocation Gpu Hours
+             * @description Use of a shared GPU beyond the allocated part. No sum includes it
+             */
+            used_beyond_allocation_gpu_hours: number;
             /**
              * Gpu Hourly Usd
              * @description Hourly price of one physical GPU of the node; null if unknown
@@ -2694,7 +2704,7 @@ export interface components {
             rows: components["schemas"]["RestatementRow"][];
             /**
              * Cursor
-             * @description Null: the answer is whole
+             * @description Always null: the response is not paged
              */
             cursor: null;
         };
@@ -2977,6 +2987,8 @@ export interface components {
              * @example USD
              */
             currency: string;
+            totals: components["schemas"]["FleetTotals"];
+            coverage: components["schemas"]["PeriodCoverageModel"];
             /** Rows */
             rows: components["schemas"]["TopWasterRow"][];
             /**
@@ -2984,8 +2996,6 @@ export interface components {
              * @description Number of rows on all pages
              */
             row_count: number;
-            totals: components["schemas"]["FleetTotals"];
-            coverage: components["schemas"]["PeriodCoverageModel"];
             /**
              * Cursor
              * @description Pass it as the parameter `cursor` to get the next page; null on the last page

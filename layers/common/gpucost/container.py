@@ -1,5 +1,6 @@
 """The composition root: one object that joins services with sources and storage, each made when it is first used."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -91,6 +92,7 @@ class Container:
     Args:
         environment: the values that the template sets; read from the process's environment when it is first needed.
         clock: the time now.
+        sleep: waits for some seconds.
         client: makes a boto3 client of a service (and region).
         parts: parts by name that take the place of those that would be made.
     """
@@ -100,10 +102,12 @@ class Container:
         environment: Environment | None = None,
         *,
         clock: "Callable[[], datetime]" = utc_now,
+        sleep: "Callable[[float], None]" = time.sleep,
         client: "Callable[..., Any] | None" = None,
         **parts: Any,
     ) -> None:
         self.clock = clock
+        self.sleep = sleep
         if environment is not None:
             self.environment = environment
         if client is not None:

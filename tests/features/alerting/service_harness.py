@@ -85,9 +85,8 @@ class StubLedger:
         }
         totals = None if status == "incomplete" else Totals(Costs.total(groups.values()), None)
         hour = START + HOUR * number
-        self.published[hour] = HourSummary(
-            "demo", hour, status, 1, Coverage(Decimal(1), None), totals, FactTable.of(groups if totals else {})
-        )
+        manifest = Manifest("demo", hour, status, 1, "r", 1, Coverage(Decimal(1), None), 0, None, hour)
+        self.published[hour] = HourSummary("demo", hour, (manifest,), totals, FactTable.of(groups if totals else {}))
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
         self.requested_periods.append((start, end))
@@ -106,11 +105,7 @@ class StubLedger:
         raise NotImplementedError
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
-        return [
-            Manifest("demo", hour, summary.status, summary.version, "r", 1, summary.coverage, 0, None, hour)
-            for hour, summary in sorted(self.published.items())
-            if start <= hour < end
-        ]
+        return [summary.manifest for hour, summary in sorted(self.published.items()) if start <= hour < end]
 
     def publish(
         self,

@@ -15,6 +15,6 @@ def test_tick_of_large_fleet_stays_within_its_read_units(table: DynamoTable) -> 
     fleet.tick(12)
     cost = fleet.tick(13)
     assert fleet.notifier.received > 10
-    days = [day for day in fleet.days() if len(day.units) == alerts.UNITS]
+    days = [day for day in fleet.days() if len(day.costs) == alerts.UNITS]
     assert len(days) == 14, "the measured month is too short"
     assert 50 < cost.read_units <= alerts.MAX_READ_UNITS

@@ -1,5 +1,6 @@
 """Alert states in the real database engine: conditional writes and empty groups."""
 
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -15,7 +16,6 @@ from gpucost.features.alerting.model import (
     OutboxEntry,
     Subject,
 )
-from gpucost.features.alerting.storage import states as states_module
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from tests.conftest import DynamoTable
 from tests.features.alerting.sample_notifications import notification
@@ -52,15 +52,14 @@ def test_second_writer_of_a_version_fails(table: DynamoTable) -> None:
         states.save_cursor(EvaluationCursor("demo"))
 
 
-def test_empty_group_keeps_its_version_until_it_expires(table: DynamoTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_group_keeps_its_version_until_it_expires(table: DynamoTable) -> None:
     """A process that read the group before it was filled and emptied cannot evaluate the same hours again."""
     states = DynamoAlertStateStore(table.client, table.name)
     full = states.save_group(GROUP)
     states.save_group(replace(full, alerts=(), outbox=()))
     with pytest.raises(ConflictError):
         states.save_group(GROUP)
-    monkeypatch.setattr(states_module, "EMPTY_GROUP_RETENTION_SECONDS", -60)
-    (empty,) = states.load("demo").groups
-    states.save_group(empty)
+    (item,) = table.client.scan(TableName=table.name)["Items"]
+    table.client.put_item(TableName=table.name, Item={**item, "expires_at": {"N": str(int(time.time()) - 60)}})
     assert states.load("demo").groups == ()
     assert states.save_group(GROUP).version == 1

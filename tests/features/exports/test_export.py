@@ -16,11 +16,10 @@ from gpucost.core.amounts import Costs, Totals
 from gpucost.core.errors import ConflictError, InvalidInputError, InvalidMessageError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import HourRecord
+from gpucost.core.model import HourRecord, Line
 from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.exported_days import ExportedDay, object_key
 from gpucost.features.exports.files import DuckDbFiles
-from gpucost.features.exports.focus import Row, focus_rows
 from gpucost.features.exports.service import MAX_ATTEMPTS, MIN_SECONDS_PER_DAY, ExportRunResult, ExportService
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.runtime.messages import ExportDue, read_event
@@ -85,14 +84,20 @@ class ExportEnvironment(NamedTuple):
     bucket: str
     settings: Settings
 
-    def service(self, calls: Calls | None = None, kept: int = 400) -> ExportService:
+    def service(
+        self,
+        calls: Calls | None = None,
+        kept: int = 400,
+        ledger: type[Ledger] = Ledger,
+        bucket: type[S3Bucket] = S3Bucket,
+    ) -> ExportService:
         recorded_calls = calls or Calls()
         dynamodb, s3 = recorded_calls.client(self.table.client), recorded_calls.client(self.s3)
         return ExportService(
             self.settings,  # type: ignore[arg-type]  # a stub with the method it calls
-            Ledger(dynamodb, self.table.name),
+            ledger(dynamodb, self.table.name),
             DynamoExports(dynamodb, self.table.name, timedelta(days=kept)),
-            S3Bucket(s3, self.bucket),
+            bucket(s3, self.bucket),
             DuckDbFiles(),
             account="123456789012",
             retention=timedelta(days=kept),
@@ -213,19 +218,19 @@ def test_implausible_hour_is_exported_as_incomplete(environment: ExportEnvironme
     assert environment.run().exported == [], "nothing changed"
 
 
-def test_unexpected_error_of_a_day_does_not_stop_others(
-    environment: ExportEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexpected_error_of_a_day_does_not_stop_others(environment: ExportEnvironment) -> None:
     environment.publish(hour(0))
     environment.publish(hour(24))
 
-    def broken(manifest: Manifest, record: HourRecord, account: str) -> Iterator[Row]:
-        if manifest.hour >= NEXT:
-            raise ArithmeticError("a figure of that day")
-        return focus_rows(manifest, record, account)
+    class FaultyLedger(Ledger):
+        def lines_of(self, manifest: Manifest, business_unit: str | None = None) -> list[Line]:
+            if manifest.hour >= NEXT:
+                raise ArithmeticError("a figure of that day")
+            return super().lines_of(manifest, business_unit)
 
-    monkeypatch.setattr("gpucost.features.exports.service.focus_rows", broken)
-    result = environment.run(at=NEXT + timedelta(days=1, hours=3))
+    due = ExportDue(scheduled_time=NEXT + timedelta(days=1, hours=3))
+    result = environment.service(ledger=FaultyLedger).export(due, lambda: 900.0)
+    assert result is not None
     assert [exported_day.day for exported_day in result.exported] == [DAY]
     assert result.failures == [f"demo {NEXT:%Y-%m-%d}: ArithmeticError: a figure of that day"]
 
@@ -341,18 +346,19 @@ def test_remaining_days_wait_for_the_next_run_newest_first(environment: ExportEn
     assert [exported_day.day for exported_day in environment.run(at=due.scheduled_time).exported] == [NEXT, DAY]
 
 
-def test_failing_day_does_not_stop_others(environment: ExportEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_day_does_not_stop_others(environment: ExportEnvironment) -> None:
     for day in (0, 1):
         environment.publish(record([line()], hour=DAY + timedelta(days=day)))
-    put = S3Bucket.put
 
-    def refuse(self: S3Bucket, key: str, path: Path, *, if_match: str | None) -> None:
-        if f"date={NEXT:%Y-%m-%d}" in key:
-            raise SourceError("S3 refuses")
-        put(self, key, path, if_match=if_match)
+    class RefusingBucket(S3Bucket):
+        def put(self, key: str, path: Path, *, if_match: str | None) -> None:
+            if f"date={NEXT:%Y-%m-%d}" in key:
+                raise SourceError("S3 refuses")
+            super().put(key, path, if_match=if_match)
 
-    monkeypatch.setattr(S3Bucket, "put", refuse)
-    result = environment.run(at=DAY + timedelta(days=2))
+    due = ExportDue(scheduled_time=DAY + timedelta(days=2))
+    result = environment.service(bucket=RefusingBucket).export(due, lambda: 900.0)
+    assert result is not None
     assert [exported_day.day for exported_day in result.exported] == [DAY]
     assert result.failures == [f"demo {NEXT:%Y-%m-%d}: S3 refuses"]
 

@@ -154,5 +154,8 @@ class InMemoryReviews:
 
 
 class SettingsStub:
+    def __init__(self, stored: StoredSettings | None = None) -> None:
+        self._stored = stored or StoredSettings(1, SETTINGS_TEXT, SETTINGS, "test", NOW)
+
     def current(self) -> StoredSettings:
-        return StoredSettings(1, SETTINGS_TEXT, SETTINGS, "test", NOW)
+        return self._stored

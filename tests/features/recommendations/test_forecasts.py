@@ -1,7 +1,6 @@
 """Forecasts of a unit's month and quarter over several clusters, with missing hours, and the tightest budget."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -12,7 +11,6 @@ from gpucost.core.amounts import Costs
 from gpucost.core.errors import AccessDeniedError, InvalidInputError, NotFoundError
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
-from gpucost.core.rollups import UnitHour
 from gpucost.features.alerting.configured_budgets import lowest_budget
 from gpucost.features.recommendations.forecasts import ForecastService
 from gpucost.settings_document import SettingsDocument, parse_settings
@@ -56,12 +54,14 @@ class Hours:
         self._unpriced = unpriced
         self._currency = currency
 
-    def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
+    def unit_hours(
+        self, cluster: str, business_unit: str, start: datetime, end: datetime
+    ) -> list[tuple[Manifest, Costs | None]]:
         if business_unit != "research":
             costs = Costs()  # a unit without GPUs, whether or not the settings have it
-            return [replace(hour, costs=costs) for hour in self.unit_hours(cluster, "research", start, end)]
+            return [(manifest, costs) for manifest, _ in self.unit_hours(cluster, "research", start, end)]
         return [
-            UnitHour(
+            (
                 Manifest(cluster, hour, "complete", 1, "1-a", 1, None, 0, None, NOW,
                          currency=self._currency if cluster == "west" else "USD"),
                 None if usd is None else Costs(

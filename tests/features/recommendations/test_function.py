@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -21,7 +20,6 @@ from gpucost.core.errors import ConflictError, InvalidInputError, InvalidMessage
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.recommendations.scenarios import WhatIfService
 from gpucost.features.recommendations.what_if import MoveToSlices
-from gpucost.runtime.environment import Environment
 from gpucost.runtime.observability import tally
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
@@ -32,8 +30,8 @@ from tests.features.recommendations import simulated_fleet as sim
 from tests.functions.api_requests import Caller, Context, iam_caller, request_as, role_caller, serving
 from tests.records import amount
 
-HOURS = 24
-"""Recommendations need a week of hours, but storing one takes half a minute. Tests in rules/ use whole weeks."""
+HOURS = 168
+"""Recommendations need a week of hours."""
 END = sim.START + HOUR * HOURS
 SETTINGS = """
 clusters:
@@ -85,8 +83,11 @@ def metrics() -> str:
     quarters = [int(sim.START.timestamp()) + 900 * quarter for quarter in range(4 * HOURS)]
     lines += [f'kube_node_info{{cluster="demo",node="h100-00001"}} 1 {at}' for at in quarters]
     lines.append("# TYPE kube_pod_container_resource_requests gauge")
-    waits = 'namespace="speech-ns",pod="late-0",uid="u-late",container="main",node="",resource="nvidia_com_gpu"'
-    lines += [f'kube_pod_container_resource_requests{{cluster="demo",{waits}}} 1 {at}' for at in quarters[32:40]]
+    for day in (0, 3):
+        pod = f'namespace="speech-ns",pod="late-{day}",uid="u-{day}"'
+        waits = f'{pod},container="main",node="",resource="nvidia_com_gpu"'
+        waiting = quarters[96 * day + 32 : 96 * day + 40]
+        lines += [f'kube_pod_container_resource_requests{{cluster="demo",{waits}}} 1 {at}' for at in waiting]
     return "\n".join([*lines, "# EOF", ""])
 
 
@@ -115,9 +116,6 @@ def stored(dynamodb_url: str, enforced: EnforcedAws, tmp_path_factory: pytest.Te
         table = DynamoTable(local_client("dynamodb", dynamodb_url), f"recommendations-{uuid4()}")
         create_table(*table)
         variables = {"GPUCOST_TABLE": table.name, **enforced.environment("RecommendFunction")}
-        patch.setattr("gpucost.features.recommendations.measuring.MIN_HOURS", 20)
-        patch.setattr("gpucost.features.recommendations.rules.waiting_pods.MIN_DAYS_OBSERVED", 1)
-        patch.setattr("gpucost.features.recommendations.rules.waiting_pods.MIN_DAYS_WAITED", 1)
         for name, value in variables.items():
             patch.setenv(name, value)
         SettingsDocumentStore(*table, clock=utc_now).push(
@@ -159,7 +157,7 @@ def test_response_has_saving_and_evidence() -> None:
     assert geometry["saving"]["usd"] == 2 * 7 * 730, "three GPUs' work fits one"
     waiting = answer["rows"][5]
     assert waiting["summary"] == (
-        "Add 1 p5.4xlarge node to node pool h100: 1 pod waited 2.0 GPU-hours for nvidia.com/gpu"
+        "Add 1 p5.4xlarge node to node pool h100: 2 pods waited 4.0 GPU-hours for nvidia.com/gpu"
     )
     assert waiting["evidence"]["facts"]["longest wait"] == "2.0 hours (speech-ns/late-0)", "from Prometheus"
     assert (waiting["saving"]["usd"], waiting["subject"]["node_pool"]) == (-7 * 730, "h100")
@@ -240,7 +238,7 @@ def test_dismissal_and_review_do_not_overwrite_each_other() -> None:
         Container().recommendation_queries.find("idle-000000000000")
 
 
-def test_forecast_with_two_days_has_spent_cost_and_no_projection() -> None:
+def test_forecast_with_a_week_has_spent_cost_and_no_projection() -> None:
     with serving(Container(clock=lambda: END + 2 * HOUR)):
         answer = request_as(ANN, "/v1/forecasts", {"business_unit": "research"})
         unknown = request_as(FINOPS, "/v1/forecasts", {"business_unit": "reserch"})
@@ -263,18 +261,17 @@ def test_forecast_with_two_days_has_spent_cost_and_no_projection() -> None:
 
 
 @pytest.fixture
-def gpucost(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """The command line, with this table as the stack's."""
-    deployed = SimpleNamespace(table=Environment.read().table, container=Container)
-    monkeypatch.setattr("gpucost_cli.deployment.find", lambda _stack: deployed)
+def gpucost(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """The command line, with this table as the stack's, an hour after the newest one."""
+    container = Container(clock=lambda: END + HOUR)
 
     def run_command(*arguments: str, fails: int = 0) -> str:
         if fails:
             with pytest.raises(SystemExit) as end:
-                main([*arguments, "--stack", "test"])
+                main([*arguments, "--stack", "test"], container)
             assert end.value.code == fails
         else:
-            main([*arguments, "--stack", "test"])
+            main([*arguments, "--stack", "test"], container)
         out, err = capsys.readouterr()
         return err if fails else out
 
@@ -291,7 +288,7 @@ def test_commands_list_show_dismiss_and_reopen(gpucost: Callable[..., str]) -> N
     assert "save $17,885.00 a month (cash $17,885.00); added GPUs cost $5,110.00 a month (cash $5,110.00)" in everything
     assert "recommendations save" not in gpucost("recommendations", "list", "--kind", "mig-slice")
     assert (
-        "demo: 1 healthy, 2 idle, 2 low (healthy is 30 to 70% utilization), 24 hours to 2026-11-03T00:00:00Z" in table
+        "demo: 1 healthy, 2 idle, 2 low (healthy is 30 to 70% utilization), 168 hours to 2026-11-09T00:00:00Z" in table
     )
     chat = next(row["id"] for row in listed["rows"] if row["subject"]["workload"] == "chat")
     screen = gpucost("recommendations", "show", chat)
@@ -309,22 +306,19 @@ def test_commands_list_show_dismiss_and_reopen(gpucost: Callable[..., str]) -> N
     assert "there is no recommendation" in gpucost("recommendations", "show", "idle-0", fails=1)
 
 
-def test_analysis_of_a_move_uses_days_of_the_ledger(
-    gpucost: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_analysis_of_a_move_uses_days_of_the_ledger(gpucost: Callable[..., str]) -> None:
     outcome, currency = WhatIfService(
         Container().settings_store, Container().rollups, clock=lambda: END + HOUR
     ).what_if(MoveToSlices("speech", 2, "h100", "1g.10gb"), days=1)
     assert currency == "USD"
-    assert float(outcome.freed_usd) == pytest.approx(2 * 6 / 7 * 7 * HOURS)
-    assert outcome.moved_gpu_hours == amount(2 * HOURS)
+    assert float(outcome.freed_usd) == pytest.approx(2 * 6 / 7 * 7 * 24)
+    assert outcome.moved_gpu_hours == amount(2 * 24)
     assert outcome.is_conserved
     more, _ = WhatIfService(Container().settings_store, Container().rollups, clock=lambda: END + HOUR).what_if(
         MoveToSlices("speech", 2, "h100", "1g.10gb"), days=30
     )
-    assert more.days == outcome.days, "days without figures do not count as days without GPUs"
+    assert more.days == HOURS // 24, "days without figures do not count as days without GPUs"
     assert more.moved_gpus == 2
-    monkeypatch.setattr("gpucost_cli.what_if_command.datetime", SimpleNamespace(now=lambda _zone: END + HOUR))
     requested = (
         "recommendations",
         "what-if",
@@ -351,11 +345,8 @@ def test_analysis_of_a_move_uses_days_of_the_ledger(
     )
 
 
-def test_lower_cost_of_a_move_is_a_negative_difference(
-    gpucost: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lower_cost_of_a_move_is_a_negative_difference(gpucost: Callable[..., str]) -> None:
     """Two H100 at $7 for 24 hours, of which a slice leaves 6/7: $288."""
-    monkeypatch.setattr("gpucost_cli.what_if_command.datetime", SimpleNamespace(now=lambda _zone: END + HOUR))
     move = ("--business-unit", "speech", "--move", "2 H100 to 1g.10gb", "--days", "1")
     message = gpucost("recommendations", "what-if", *move)
     assert re.search(r"allocated +\$[\d,.]+ +\$[\d,.]+ +\$-288\.00", message), message

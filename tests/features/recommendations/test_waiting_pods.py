@@ -117,7 +117,9 @@ def test_waits_are_read_from_metrics_across_restarts_and_replicas(waits: Callabl
     )
 
 
-def test_day_without_scrapes_is_an_error_and_not_a_day_without_waits(waits: Callable[[datetime], list[PodWait]]) -> None:
+def test_day_without_scrapes_is_an_error_and_not_a_day_without_waits(
+    waits: Callable[[datetime], list[PodWait]],
+) -> None:
     with pytest.raises(MetricsResponseError, match="kube_node_info"):
         waits(DAY + timedelta(days=5))
     (late,) = waits(DAY - timedelta(days=1))
@@ -127,7 +129,8 @@ def test_day_without_scrapes_is_an_error_and_not_a_day_without_waits(waits: Call
 def test_stored_days_are_read_back_unchanged(table: DynamoTable) -> None:
     store = DynamoWaitingPods(table.client, table.name)
     day_waits = [
-        PodWait("ns", f"p{index}", f"u{index}", "nvidia.com/gpu", index + 1, ((3, 0.25), (4, 1.0))) for index in range(3)
+        PodWait("ns", f"p{index}", f"u{index}", "nvidia.com/gpu", index + 1, ((3, 0.25), (4, 1.0)))
+        for index in range(3)
     ]
     until = datetime.now(UTC) + timedelta(days=1)
     store.put_waits("demo", DAY, day_waits, until)

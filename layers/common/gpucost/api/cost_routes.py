@@ -75,7 +75,12 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
             return csv_page(*schemas.costs_table(report), cursor_writer(report), "costs.csv", report.period)
         page = fill_page(cost_rows(report), cursor_writer(report))
         shape = json_page if format == "json" else json_lines_page
-        return shape(schemas.costs_fields_before_rows(report), page, schemas.costs_fields_after_rows(report))
+        query = report.query
+        before = schemas.fields_before_rows(
+            report, granularity=query.granularity, group_by=query.group_by, idle=query.idle
+        )
+        after = schemas.page_fields_after_rows(report, filtered_out=schemas.filtered_out_figures(report))
+        return shape(before, page, after)
 
     @app.get(
         "/v1/business-units",
@@ -94,7 +99,9 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         report = service().business_units(
             QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app)
         )
-        return json_response(schemas.business_units_response(report))
+        rows = [{**row.group, **row.costs.figures()} for row in report.rows]
+        after = {**schemas.fields_after_rows(report), "cursor": None}
+        return json_response({**schemas.fields_before_rows(report), "rows": rows, **after})
 
     @app.get(
         "/v1/business-units/<name>",
@@ -114,7 +121,10 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         """Costs of one business unit by period. The totals are those of the business unit."""
         query_parameters = QueryParameters(start, end, window, granularity, cluster=cluster)
         report = service().business_unit(name, query_parameters, scope=scope_of_caller(app))
-        return json_response(schemas.business_unit_response(name, report))
+        rows = [{"start": row.start, "end": row.end, **row.costs.figures()} for row in report.rows]
+        before = {"business_unit": name, **schemas.fields_before_rows(report), "granularity": report.query.granularity}
+        after = schemas.fields_after_rows(report, totals=schemas.cost_totals(report))
+        return json_response({**before, "rows": rows, **after})
 
     @app.get(
         "/v1/business-units/<name>/workloads",
@@ -139,7 +149,8 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         page = fill_page(
             (dumps_row({**row.group, **row.costs.figures()}) for row in report.rows), cursor_writer(report)
         )
-        return json_page(schemas.unit_fields_before_rows(name, report), page, schemas.unit_fields_after_rows(report))
+        before = {"business_unit": name, **schemas.fields_before_rows(report)}
+        return json_page(before, page, schemas.page_fields_after_rows(report, totals=schemas.cost_totals(report)))
 
     @app.get(
         "/v1/business-units/<name>/trend",
@@ -185,10 +196,6 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         query_parameters = QueryParameters(
             start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor
         )
-        waste_page = service().waste(query_parameters, scope=scope_of_caller(app))
-        page = fill_page(
-            map(dumps_row, map(schemas.top_waster_row, waste_page.top_wasters)), cursor_writer(waste_page.report)
-        )
-        return json_page(
-            schemas.waste_fields_before(waste_page.report), page, schemas.waste_fields_after(waste_page.report)
-        )
+        report, top_wasters = service().waste(query_parameters, scope=scope_of_caller(app))
+        page = fill_page(map(dumps_row, map(schemas.top_waster_row, top_wasters)), cursor_writer(report))
+        return json_page(schemas.fields_before_rows(report), page, schemas.page_fields_after_rows(report))

@@ -1,7 +1,7 @@
 """Schemas of cost responses, and functions that make responses from cost reports."""
 
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -13,8 +13,10 @@ from gpucost.core.query.periods import Granularity
 from gpucost.http.schemas import (
     Amount,
     CostFigures,
+    Cursor,
     FleetTotals,
     Instant,
+    NoCursor,
     PeriodCoverageModel,
     PeriodResponse,
     ResponseModel,
@@ -27,9 +29,16 @@ from gpucost.reports import CostReport
 from gpucost.reports.records import PeriodComparison
 from gpucost.reports.waste import TopWaster
 
-_CURSOR = "Pass it as the parameter `cursor` to get the next page; null on the last page"
-_ROW_COUNT = "Number of rows on all pages"
-_CURRENCY = "Currency of every amount, also of fields named `_usd`"
+Currency = Annotated[str, Field(description="Currency of every amount, also of fields named `_usd`", examples=["USD"])]
+RowCount = Annotated[int, Field(description="Number of rows on all pages")]
+
+
+class CostReportResponse(PeriodResponse):
+    """Base of responses about the fleet's costs."""
+
+    currency: Currency
+    totals: FleetTotals
+    coverage: PeriodCoverageModel
 
 
 class IdleFigures(CostFigures, amounts=IDLE_FIGURES, nullable=IDLE_FIGURES, optional=IDLE_FIGURES):
@@ -50,22 +59,19 @@ class CostRow(IdleFigures):
     )
 
 
-class CostsResponse(PeriodResponse):
+class CostsResponse(CostReportResponse):
     """GET /v1/costs. A period in which no hour has figures has no row."""
 
     granularity: Granularity
     group_by: list[str]
     idle: IdlePolicy
-    currency: str = Field(description=_CURRENCY, examples=["USD"])
     rows: list[CostRow]
-    row_count: int = Field(description=_ROW_COUNT)
-    totals: FleetTotals
+    row_count: RowCount
     filtered_out: IdleFigures | None = Field(
-        description="What the filters exclude. The rows of all pages and this add up to the totals. Null if "
-        "nothing is filtered, or no hour has figures"
+        description="What the filters exclude. The rows of all pages and this add up to the totals. Null if nothing "
+        "is filtered, or no hour has figures"
     )
-    coverage: PeriodCoverageModel
-    cursor: str | None = Field(description=_CURSOR)
+    cursor: Cursor
 
 
 class BusinessUnitRow(CostFigures):
@@ -74,14 +80,11 @@ class BusinessUnitRow(CostFigures):
     business_unit: str
 
 
-class BusinessUnitsResponse(PeriodResponse):
+class BusinessUnitsResponse(CostReportResponse):
     """GET /v1/business-units."""
 
-    currency: str = Field(description=_CURRENCY, examples=["USD"])
     rows: list[BusinessUnitRow]
-    totals: FleetTotals
-    coverage: PeriodCoverageModel
-    cursor: None
+    cursor: NoCursor
 
 
 class NullableCosts(ResponseModel, amounts=Costs.names(), nullable=Costs.names()):
@@ -100,7 +103,7 @@ class BusinessUnitResponse(PeriodResponse):
 
     business_unit: str
     granularity: Granularity
-    currency: str = Field(description=_CURRENCY, examples=["USD"])
+    currency: Currency
     rows: list[PeriodRow]
     totals: NullableCosts
     coverage: PeriodCoverageModel
@@ -119,12 +122,12 @@ class WorkloadsResponse(PeriodResponse):
     """GET /v1/business-units/{name}/workloads."""
 
     business_unit: str
-    currency: str = Field(description=_CURRENCY, examples=["USD"])
+    currency: Currency
     rows: list[WorkloadRow]
-    row_count: int = Field(description=_ROW_COUNT)
+    row_count: RowCount
     totals: NullableCosts
     coverage: PeriodCoverageModel
-    cursor: str | None = Field(description=_CURSOR)
+    cursor: Cursor
 
 
 class TrendPeriod(ResponseModel):
@@ -140,7 +143,7 @@ class TrendResponse(ResponseModel):
     """GET /v1/business-units/{name}/trend."""
 
     business_unit: str
-    currency: str = Field(description=_CURRENCY, examples=["USD"])
+    currency: Currency
     default_window: Literal["24h"] | None = Field(description="As in `/v1/costs`, for the current period")
     current: TrendPeriod
     previous: TrendPeriod
@@ -178,38 +181,37 @@ class TopWasterRow(WorkloadRow):
     pods: list[WastingPod] = Field(description="Pods with waste in that hour, most waste first; at most ten")
 
 
-class WasteResponse(PeriodResponse):
+class WasteResponse(CostReportResponse):
     """GET /v1/waste: workloads with waste, most waste first."""
 
-    currency: str = Field(description=_CURRENCY, examples=["USD"])
     rows: list[TopWasterRow]
-    row_count: int = Field(description=_ROW_COUNT)
-    totals: FleetTotals
-    coverage: PeriodCoverageModel
-    cursor: str | None = Field(description=_CURSOR)
+    row_count: RowCount
+    cursor: Cursor
 
 
-def costs_fields_before_rows(report: CostReport) -> dict[str, Any]:
-    """Return the fields before the rows of `CostsResponse`."""
-    query = report.query
-    return {
-        **period_fields(report.period),
-        "granularity": query.granularity,
-        "group_by": query.group_by,
-        "idle": query.idle,
-        "currency": report.currency,
-    }
+def fields_before_rows(report: CostReport, **fields: object) -> dict[str, Any]:
+    """Return the fields before the rows of a cost report; `fields` come before the currency."""
+    return {**period_fields(report.period), **fields, "currency": report.currency}
 
 
-def costs_fields_after_rows(report: CostReport) -> dict[str, Any]:
-    """Return the fields after the rows of `CostsResponse`."""
-    filtered_out = report.filtered_out
-    return {
-        "row_count": report.row_count,
-        "totals": totals_fields(report.totals),
-        "filtered_out": None if filtered_out is None else _figures(filtered_out, report.query),
-        "coverage": coverage_fields(report.coverage),
-    }
+def fields_after_rows(report: CostReport, **fields: object) -> dict[str, Any]:
+    """Return the fields after the rows of a cost report; `fields` come after the totals, or replace them."""
+    return {"totals": totals_fields(report.totals), **fields, "coverage": coverage_fields(report.coverage)}
+
+
+def page_fields_after_rows(report: CostReport, **fields: object) -> dict[str, Any]:
+    """Return the same for a page, without the cursor."""
+    return {"row_count": report.row_count, **fields_after_rows(report, **fields)}
+
+
+def filtered_out_figures(report: CostReport) -> dict[str, Decimal | None] | None:
+    """Return what the filters exclude, as `IdleFigures`."""
+    return None if report.filtered_out is None else _figures(report.filtered_out, report.query)
+
+
+def cost_totals(report: CostReport) -> dict[str, Decimal | None]:
+    """Return the totals without capacity, as `NullableCosts`."""
+    return dict.fromkeys(Costs.names()) if report.totals is None else report.totals.costs.figures()
 
 
 def costs_table(report: CostReport) -> tuple[list[str], list[list[object]]]:
@@ -225,46 +227,9 @@ def costs_table(report: CostReport) -> tuple[list[str], list[list[object]]]:
     return header, rows
 
 
-def business_units_response(report: CostReport) -> dict[str, Any]:
-    """Return the fields of `BusinessUnitsResponse`."""
-    return {
-        **period_fields(report.period),
-        "currency": report.currency,
-        "rows": [{**row.group, **row.costs.figures()} for row in report.rows],
-        "totals": totals_fields(report.totals),
-        "coverage": coverage_fields(report.coverage),
-        "cursor": None,
-    }
-
-
-def business_unit_response(name: str, report: CostReport) -> dict[str, Any]:
-    """Return the fields of `BusinessUnitResponse`."""
-    return {
-        **unit_fields_before_rows(name, report),
-        "granularity": report.query.granularity,
-        "rows": [{"start": row.start, "end": row.end, **row.costs.figures()} for row in report.rows],
-        "totals": _cost_totals(report),
-        "coverage": coverage_fields(report.coverage),
-    }
-
-
-def unit_fields_before_rows(name: str, report: CostReport) -> dict[str, Any]:
-    """Return the fields before the rows of `WorkloadsResponse`."""
-    return {"business_unit": name, **period_fields(report.period), "currency": report.currency}
-
-
-def unit_fields_after_rows(report: CostReport) -> dict[str, Any]:
-    """Return the fields after the rows of `WorkloadsResponse`."""
-    return {
-        "row_count": report.row_count,
-        "totals": _cost_totals(report),
-        "coverage": coverage_fields(report.coverage),
-    }
-
-
 def trend_response(name: str, trend: PeriodComparison) -> dict[str, Any]:
     """Return the fields of `TrendResponse`."""
-    current, previous = _cost_totals(trend.current), _cost_totals(trend.previous)
+    current, previous = cost_totals(trend.current), cost_totals(trend.previous)
     has_unpriced = any(totals["unpriced_gpu_hours"] for totals in (current, previous))
     change = {
         name: None if has_unpriced and name.endswith("_usd") else _difference(value, previous[name])
@@ -278,20 +243,6 @@ def trend_response(name: str, trend: PeriodComparison) -> dict[str, Any]:
         "previous": _trend_period(trend.previous, previous),
         "change": change,
         "percent": {name: _percent(value, previous[name]) for name, value in change.items()},
-    }
-
-
-def waste_fields_before(report: CostReport) -> dict[str, Any]:
-    """Return the fields before the rows of `WasteResponse`."""
-    return {**period_fields(report.period), "currency": report.currency}
-
-
-def waste_fields_after(report: CostReport) -> dict[str, Any]:
-    """Return the fields after the rows of `WasteResponse`."""
-    return {
-        "row_count": report.row_count,
-        "totals": totals_fields(report.totals),
-        "coverage": coverage_fields(report.coverage),
     }
 
 
@@ -313,10 +264,6 @@ def _pod(line: Line) -> dict[str, Any]:
 
 def _figures(row: Row, query: CostQuery) -> dict[str, Decimal | None]:
     return row.costs.figures() if query.idle == "hidden" else {**row.costs.figures(), **row.idle_figures()}
-
-
-def _cost_totals(report: CostReport) -> dict[str, Decimal | None]:
-    return dict.fromkeys(Costs.names()) if report.totals is None else report.totals.costs.figures()
 
 
 def _trend_period(report: CostReport, costs: dict[str, Decimal | None]) -> dict[str, Any]:

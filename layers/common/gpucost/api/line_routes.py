@@ -6,27 +6,19 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from pydantic import Field
 
-from gpucost.core.model import LINE_AMOUNTS
-from gpucost.core.query.paging import write_cursor
-from gpucost.core.query.periods import Granularity
+from gpucost.api.cost_schemas import CostReportResponse, fields_after_rows, fields_before_rows
+from gpucost.api.price_schemas import HolderModel
+from gpucost.core.amounts import Totals
+from gpucost.core.ledger import Manifest
+from gpucost.core.model import Line
+from gpucost.core.query.periods import Granularity, Period
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import fill_page, json_page
 from gpucost.http.responses import json_response, responses
-from gpucost.http.schemas import (
-    Amount,
-    FleetTotals,
-    Instant,
-    PeriodCoverageModel,
-    PeriodResponse,
-    ResponseModel,
-    coverage_fields,
-    period_fields,
-    totals_fields,
-)
+from gpucost.http.schemas import Cursor, FleetTotals, Instant, PeriodResponse, period_fields, totals_fields
 from gpucost.reports import QueryParameters, ReportService
-from gpucost.reports.lines import DEFAULT_LINES, LineRow
-from gpucost.reports.records import FleetRow
+from gpucost.reports.lines import DEFAULT_LINES
 from gpucost.runtime.json_text import dumps_row
 
 
@@ -37,17 +29,14 @@ class FleetPeriod(FleetTotals):
     end: Instant
 
 
-class FleetResponse(PeriodResponse):
+class FleetResponse(CostReportResponse):
     """GET /v1/fleet. A period in which no hour has figures has no row."""
 
     granularity: Granularity
-    currency: str = Field(description="Currency of every amount, also of fields named `_usd`", examples=["USD"])
     rows: list[FleetPeriod]
-    totals: FleetTotals
-    coverage: PeriodCoverageModel
 
 
-class LineRowModel(ResponseModel, amounts=(*LINE_AMOUNTS, "gpu_hourly_usd"), nullable=("effective_gpu_hours",)):
+class LineRowModel(HolderModel, amounts=("used_beyond_allocation_gpu_hours", "gpu_hourly_usd")):
     """One pod and one GPU resource in one hour.
 
     allocated_gpu_hours = units × gpu_share × hours held; allocated_usd = allocated_gpu_hours × gpu_hourly_usd.
@@ -57,21 +46,12 @@ class LineRowModel(ResponseModel, amounts=(*LINE_AMOUNTS, "gpu_hourly_usd"), nul
     cluster: str
     hour: Instant
     currency: str = Field(examples=["USD"])
-    business_unit: str
-    namespace: str
-    workload_kind: str
-    workload: str
-    pod: str
-    uid: str
     node: str
     node_pool: str
     instance_type: str
     capacity_type: str
     zone: str
     gpu_model: str
-    resource: str = Field(examples=["nvidia.com/gpu", "nvidia.com/mig-1g.10gb"])
-    units: int = Field(description="Requested units of the resource")
-    gpu_share: Amount = Field(description="Physical GPUs per unit", examples=[0.142857142857])
     gpu_share_source: str = Field(
         description="Source of the share: product-label, mig-profile, sharing, capacity, settings, whole, neuron; "
         "mig-compute-slices and node-average are estimates",
@@ -79,10 +59,6 @@ class LineRowModel(ResponseModel, amounts=(*LINE_AMOUNTS, "gpu_hourly_usd"), nul
     )
     labels: dict[str, str] = Field(description="Labels listed in the settings' cost_labels")
     split_policy: str = Field(description="Which part of a node's price its GPUs bear", examples=["gpu-bears-all"])
-    utilization: Amount | None = Field(description="Mean measured utilization, 0 to 1")
-    utilization_source: str = Field(
-        description="Source of the utilization: pod, shared, node, cluster, or none", examples=["pod"]
-    )
     price_source: str = Field(description='"" if there is no price', examples=["constant", "spot", "cur"])
     shared_from: str = Field(description='The business unit whose shared cost this is a part of; "" otherwise')
 
@@ -91,9 +67,7 @@ class LinesResponse(PeriodResponse):
     """GET /v1/lines: in order of hour and cluster."""
 
     rows: list[LineRowModel]
-    cursor: str | None = Field(
-        description="Pass it as the parameter `cursor` to get the next page; null on the last page"
-    )
+    cursor: Cursor
 
 
 def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
@@ -120,16 +94,8 @@ def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         """
         query_parameters = QueryParameters(start, end, window, granularity, cluster=cluster)
         report, rows = service().fleet(query_parameters, scope=scope_of_caller(app))
-        return json_response(
-            {
-                **period_fields(report.period),
-                "granularity": report.query.granularity,
-                "currency": report.currency,
-                "rows": [_period(row) for row in rows],
-                "totals": totals_fields(report.totals),
-                "coverage": coverage_fields(report.coverage),
-            }
-        )
+        before = fields_before_rows(report, granularity=report.query.granularity)
+        return json_response({**before, "rows": [_period(*row) for row in rows], **fields_after_rows(report)})
 
     @app.get("/v1/lines", summary="Lines: single pods in single hours", tags=["reports"],
              responses=responses(LinesResponse))  # fmt: skip
@@ -160,19 +126,14 @@ def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         query_parameters = QueryParameters(
             start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor
         )
-        line_page = service().lines(query_parameters, scope=scope_of_caller(app))
-
-        def cursor_after(count: int) -> str | None:
-            position = line_page.rows[count].position if count < len(line_page.rows) else line_page.next_position
-            return None if position is None else write_cursor(position, line_page.etag)
-
-        page = fill_page(map(dumps_row, map(_line, line_page.rows)), cursor_after)
-        return json_page(period_fields(line_page.query.period), page, {})
+        period, lines_page = service().lines(query_parameters, scope=scope_of_caller(app))
+        rows = (dumps_row(_line(*row)) for row in lines_page.rows)
+        return json_page(period_fields(period), fill_page(rows, lines_page.cursor_after), {})
 
 
-def _period(row: FleetRow) -> dict[str, Any]:
-    return {"start": row.start, "end": row.end, **totals_fields(row.totals)}
+def _period(period: Period, totals: Totals) -> dict[str, Any]:
+    return {"start": period.start, "end": period.end, **totals_fields(totals)}
 
 
-def _line(row: LineRow) -> dict[str, Any]:
-    return {"cluster": row.cluster, "hour": row.hour, "currency": row.currency, **row.line.figures()}
+def _line(hour: Manifest, line: Line) -> dict[str, Any]:
+    return {"cluster": hour.cluster, "hour": hour.hour, "currency": hour.currency, **line.figures()}

@@ -15,8 +15,10 @@ from gpucost.core.query.periods import Period
 from gpucost.http.schemas import (
     Amount,
     CostFigures,
+    Cursor,
     FleetTotals,
     Instant,
+    NoCursor,
     PeriodResponse,
     ResponseModel,
     period_fields,
@@ -51,9 +53,7 @@ class PricesResponse(ResponseModel):
     start: Instant
     end: Instant
     rows: list[PriceRow]
-    cursor: str | None = Field(
-        description="Pass it as the parameter `cursor` to get the next page; null on the last page"
-    )
+    cursor: Cursor
 
 
 _HOLDER_AMOUNTS = tuple(name for name in LINE_AMOUNTS if name in Costs.names())
@@ -68,8 +68,8 @@ class HolderModel(ResponseModel, amounts=_HOLDER_AMOUNTS, nullable=("effective_g
     workload: str
     pod: str
     uid: str
-    resource: str = Field(examples=["nvidia.com/gpu"])
-    units: int
+    resource: str = Field(examples=["nvidia.com/gpu", "nvidia.com/mig-1g.10gb"])
+    units: int = Field(description="Requested units of the resource")
     gpu_share: Amount = Field(description="Physical GPUs per unit", examples=[0.142857142857])
     utilization: Amount | None = Field(description="Mean measured utilization, 0 to 1")
     utilization_source: str = Field(
@@ -110,9 +110,7 @@ class NodesResponse(PeriodResponse):
     """GET /v1/nodes: in order of hour, cluster and node."""
 
     rows: list[NodeRowModel]
-    cursor: str | None = Field(
-        description="Pass it as the parameter `cursor` to get the next page; null on the last page"
-    )
+    cursor: Cursor
 
 
 class UnitChange(ResponseModel):
@@ -146,7 +144,7 @@ class RestatementsResponse(PeriodResponse):
     """GET /v1/restatements."""
 
     rows: list[RestatementRow]
-    cursor: None = Field(description="Null: the answer is whole")
+    cursor: NoCursor
 
 
 def prices_response(start: datetime, end: datetime, page: PricePage, cursor: str | None) -> dict[str, Any]:
@@ -174,7 +172,7 @@ def price_row(row: ListedPrice) -> dict[str, Any]:
 
 def node_row(row: NodeRow) -> dict[str, Any]:
     """Return the fields of `NodeRowModel`."""
-    row_key = {"cluster": row.cluster, "hour": row.hour, "currency": row.currency}
+    row_key = {"cluster": row.manifest.cluster, "hour": row.manifest.hour, "currency": row.manifest.currency}
     record = row.record
     if isinstance(record, NodeHour):
         node_fields: dict[str, Any] = {

@@ -7,7 +7,6 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 
 from gpucost.api import price_schemas
-from gpucost.core.query.paging import write_cursor
 from gpucost.http import report_parameters as parameters
 from gpucost.http import schemas
 from gpucost.http.access import open_to, scope_of_caller
@@ -52,17 +51,11 @@ def add_report_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportS
 
         Charges without a node, such as unused commitments, have rows of their own.
         """
-        node_page = service().nodes(
+        period, node_page = service().nodes(
             QueryParameters(start, end, window, cluster=cluster, limit=limit, cursor=cursor), scope=scope_of_caller(app)
         )
-
-        def cursor_after(count: int) -> str | None:
-            if count < len(node_page.rows):
-                return write_cursor(node_page.rows[count].position, node_page.etag)
-            return None if node_page.is_last else write_cursor(node_page.next_position, node_page.etag)
-
-        page = fill_page(map(dumps_row, map(price_schemas.node_row, node_page.rows)), cursor_after)
-        return json_page(schemas.period_fields(node_page.period), page, {})
+        page = fill_page(map(dumps_row, map(price_schemas.node_row, node_page.rows)), node_page.cursor_after)
+        return json_page(schemas.period_fields(period), page, {})
 
     @app.get(
         "/v1/restatements",

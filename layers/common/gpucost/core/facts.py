@@ -105,15 +105,16 @@ class FactTable(Mapping[K, Costs]):
 class FactSums(Generic[K]):
     """Adds up costs by key while they are read. Memory depends on the number of keys, not on what is added."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_pending: int = _MAX_PENDING) -> None:
         self._parts: dict[K, list[Costs]] = {}
         self._pending_count = 0
+        self._max_pending = max_pending
 
     def add(self, key: K, costs: Costs) -> None:
         """Add costs to the sum of a key."""
         self._parts.setdefault(key, []).append(costs)
         self._pending_count += 1
-        if self._pending_count > 2 * len(self._parts) + _MAX_PENDING:
+        if self._pending_count > 2 * len(self._parts) + self._max_pending:
             self._parts = {key: [costs] for key, costs in self._sums()}
             self._pending_count = len(self._parts)
 

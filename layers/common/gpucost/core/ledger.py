@@ -5,11 +5,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import itemgetter
+from typing import Generic, TypeVar
 
 from gpucost.core.amounts import Costs, Totals
 from gpucost.core.facts import FactTable
 from gpucost.core.hours import HOUR, floor_hour, hours_between
 from gpucost.core.model import Coverage, HourRecord, Status
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,25 +123,32 @@ def changed_business_units(before: FactTable[tuple[str, str]], record: HourRecor
 
 
 @dataclass(frozen=True, slots=True)
-class HourSummary:
-    """One published cluster-hour, summed by business unit and namespace, as reports and alerts read it."""
+class Summary(Generic[K]):
+    """The sums of one cluster's hour or UTC day, as reports and alerts read them."""
 
     cluster: str
-    hour: datetime
-    status: Status
-    version: int
-    coverage: Coverage | None
+    start: datetime
+    manifests: tuple[Manifest, ...]
+    """The published hours that it sums, in order, including incomplete ones."""
     totals: Totals | None
-    groups: FactTable[tuple[str, str]]
-    """By (business unit, namespace); empty for an incomplete hour."""
-    currency: str = "USD"
+    """None if no hour has figures. The capacity is None if that of any hour is."""
+    costs: FactTable[K]
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest of an hour's summary, which has only this one."""
+        return self.manifests[0]
+
+    @property
+    def currencies(self) -> set[str]:
+        """The currencies of the hours that are not incomplete."""
+        return {manifest.currency for manifest in self.manifests if manifest.status != "incomplete"}
 
 
-def summarize(record: HourRecord, version: int) -> HourSummary:
-    """Summarize a record under its version number."""
-    return HourSummary(
-        record.cluster, record.hour, record.status, version, record.coverage, record.totals, record.by_namespace()
-    )
+HourSummary = Summary[tuple[str, str]]
+"""An hour, summed by (business unit, namespace)."""
+DaySummary = Summary[str]
+"""A UTC day, summed by business unit over the hours that have figures."""
 
 
 def digest_of_run(run_id: str) -> str:

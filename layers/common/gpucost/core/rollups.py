@@ -5,7 +5,6 @@ and sums again where they differ. No reader relies on a rollup being up to date.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from typing import NamedTuple
 from gpucost.core.amounts import Costs, Totals
 from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.hours import floor_day
-from gpucost.core.ledger import HourSummary, Manifest
+from gpucost.core.ledger import DaySummary, HourSummary
 from gpucost.core.model import Line
 
 DAY = timedelta(days=1)
@@ -36,30 +35,6 @@ class FactKey(NamedTuple):
     """The pods' labels that the settings list in `cost_labels`, in order of name."""
 
 
-@dataclass(frozen=True, slots=True)
-class DaySummary:
-    """One cluster's UTC day, summed by business unit over the hours that have figures."""
-
-    cluster: str
-    day: datetime
-    hours: tuple[Manifest, ...]
-    """Every published hour of the day, including incomplete ones."""
-    totals: Totals | None
-    """None where no hour has figures; its capacity is None if that of any hour is None."""
-    units: FactTable[str]
-
-
-@dataclass(frozen=True, slots=True)
-class UnitHour:
-    """One business unit in one published hour.
-
-    `costs` is None for an incomplete hour, and zero where the unit held no GPUs.
-    """
-
-    manifest: Manifest
-    costs: Costs | None
-
-
 def days_with_hours(hours: Iterable[datetime]) -> list[datetime]:
     """Return the UTC days of some hours, in order."""
     return sorted({floor_day(hour) for hour in hours})
@@ -67,15 +42,15 @@ def days_with_hours(hours: Iterable[datetime]) -> list[datetime]:
 
 def costs_by_unit(summary: HourSummary) -> FactTable[str]:
     """Sum an hour's costs by business unit."""
-    return summary.groups.group_by(itemgetter(0))
+    return summary.costs.group_by(itemgetter(0))
 
 
-def sum_day(cluster: str, day: datetime, manifests: Sequence[Manifest], summaries: Iterable[HourSummary]) -> DaySummary:
+def sum_day(cluster: str, day: datetime, summaries: Sequence[HourSummary]) -> DaySummary:
     """Sum a day from the summaries of its hours."""
-    complete = [summary for summary in summaries if summary.totals is not None]
-    units = sum_by((unit, costs) for summary in complete for (unit, _), costs in summary.groups.items())
-    totals = Totals.total(summary.totals for summary in complete if summary.totals is not None)
-    return DaySummary(cluster, day, tuple(manifests), totals, units.select(sorted(units)))
+    manifests = tuple(summary.manifest for summary in summaries)
+    totals = Totals.total(summary.totals for summary in summaries if summary.totals is not None)
+    units = sum_by((unit, costs) for summary in summaries for (unit, _), costs in summary.costs.items())
+    return DaySummary(cluster, day, manifests, totals, units.select(sorted(units)))
 
 
 def sum_facts(lines: Iterable[Line]) -> FactTable[FactKey]:

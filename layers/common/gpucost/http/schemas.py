@@ -122,6 +122,12 @@ class PeriodCoverageModel(ResponseModel):
     utilization: Amount | None = Field(description="The same for utilization; null if it is not measured")
 
 
+Cursor = Annotated[
+    str | None, Field(description="Pass it as the parameter `cursor` to get the next page; null on the last page")
+]
+NoCursor = Annotated[None, Field(description="Always null: the response is not paged")]
+
+
 class HourCoverage(ResponseModel):
     """Scrapes seen ÷ scrapes expected in one hour, 0 to 1."""
 
@@ -149,7 +155,7 @@ class HoursResponse(PeriodResponse):
 
     rows: list[HourRowModel]
     coverage: PeriodCoverageModel
-    cursor: None
+    cursor: NoCursor
 
 
 class Health(ResponseModel):

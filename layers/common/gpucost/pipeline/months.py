@@ -196,5 +196,7 @@ def _span(month: str) -> tuple[datetime, datetime]:
 def _sums(summaries: Sequence[HourSummary]) -> FactTable[tuple[str, str]]:
     """Sum costs by business unit and currency; different currencies are never added."""
     return sum_by(
-        ((unit, summary.currency), costs) for summary in summaries for (unit, _), costs in summary.groups.items()
+        ((unit, summary.manifest.currency), costs)
+        for summary in summaries
+        for (unit, _), costs in summary.costs.items()
     )

@@ -12,14 +12,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
-from typing import Literal
+from operator import itemgetter
+from typing import Literal, TypeVar
 
 from gpucost.core.access import FULL_ACCESS, Scope
-from gpucost.core.amounts import Capacity, Costs
+from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.errors import InvalidInputError, SourceError
 from gpucost.core.facts import FactSums, FactTable
 from gpucost.core.hours import floor_day
-from gpucost.core.ledger import HourSummary, Manifest
+from gpucost.core.ledger import DaySummary, HourSummary, Manifest, Summary
 from gpucost.core.query.cost_query import MAX_LINE_HOURS, CostQuery
 from gpucost.core.query.dimensions import (
     DAY_DIMENSIONS,
@@ -31,7 +32,7 @@ from gpucost.core.query.dimensions import (
 )
 from gpucost.core.query.grouping import Cell, QueryResult
 from gpucost.core.query.periods import Period
-from gpucost.core.rollups import DAY, DaySummary
+from gpucost.core.rollups import DAY
 from gpucost.reports.period_totals import PeriodTotals
 from gpucost.reports.scoped import scoped_hours, scoped_rollups
 from gpucost.storage.ports import PublishedHours, RollupReader
@@ -46,6 +47,7 @@ MAX_SELECTED_UNITS = 5
 """Up to this many business units are read separately. For more, the records of all units are read."""
 _BATCH = 7 * DAY
 
+K = TypeVar("K")
 RowSource = Literal["sums", "units", "facts", "lines"]
 
 
@@ -176,7 +178,7 @@ class CostReader:
         for cluster in clusters:
             manifests = self._ledger.manifests(cluster, query.period.start, query.period.end)
             for manifest, summary in zip(manifests, self._ledger.summaries_of(manifests), strict=True):
-                if manifest.status != summary.status:
+                if manifest.status != summary.manifest.status:
                     unusable_hours.add((cluster, manifest.hour))
         return frozenset(unusable_hours)
 
@@ -218,7 +220,9 @@ class _Aggregation:
         self._period_starts: dict[datetime, datetime] = {}
         self._keys: dict[tuple[str, str, str], GroupKey] = {}
         self._line_count = 0
-        self.totals = PeriodTotals(read_plan.units)
+        self._expected_costs: list[Costs] = []
+        """What the rows have to add up to: the costs of the fleet, or of the plan's business units."""
+        self.totals = PeriodTotals()
 
     def read_all(self, clusters: Sequence[str]) -> tuple[QueryResult, PeriodTotals]:
         """Read the clusters and return the sums.
@@ -239,10 +243,9 @@ class _Aggregation:
                 self._check_cell_count()
         day_manifests = _within(self._plan.whole_days, manifests)
         for day in self._rollups.days_of(day_manifests):
-            if self.totals.add_day(day) and day.totals is not None:
-                self._add_capacity(cluster, day.day, day.totals.capacity)
-                if self._plan.day_source == "sums":
-                    self._add_day(cluster, day)
+            self._add_summary(day, lambda unit: unit)
+            if self._plan.day_source == "sums":
+                self._add_day(day)
         self._read_rows(self._plan.day_source, cluster, day_manifests)
         self._check_cell_count()
 
@@ -251,8 +254,8 @@ class _Aggregation:
         for cluster in clusters:
             self._read_unit_in_cluster(cluster)
         sums = self._sums()
-        if self.totals.capacities:
-            self.totals.costs.append(sums.total())
+        if self.totals.currencies:
+            self.totals.parts.append(Totals(sums.total(), None))
         return QueryResult(sums), self.totals
 
     def _read_unit_in_cluster(self, cluster: str) -> None:
@@ -263,8 +266,6 @@ class _Aggregation:
         for edge in self._edges():
             self._read_rows(self._plan.hour_source, cluster, _within(edge, manifests))
         self._read_rows(self._plan.day_source, cluster, _within(self._plan.whole_days, manifests))
-        if any(manifest.status != "incomplete" for manifest in manifests):
-            self.totals.capacities.append(None)
 
     def _manifests(self, cluster: str) -> list[Manifest]:
         """Return the versions of the hours that the report is made of."""
@@ -296,12 +297,14 @@ class _Aggregation:
         if (read_plan.day_source, read_plan.hour_source, read_plan.units) == ("sums", "sums", None):
             return QueryResult(cells, self._capacities_by_row()), self.totals  # both come from one source
         row_sum = cells.total()
-        if row_sum != self.totals.unit_costs():
+        if row_sum != Costs.total(self._expected_costs):
             raise InconsistentRowsError(
                 "the rows of the period do not add up to its sums, because lines of its hours have expired or are "
                 "missing. Select whole days, or group and filter by business_unit and namespace only."
             )
-        other_units = Costs() if read_plan.units is None else Costs.total(self.totals.costs) - row_sum
+        other_units = (
+            Costs() if read_plan.units is None else Costs.total(part.costs for part in self.totals.parts) - row_sum
+        )
         return QueryResult(cells, self._capacities_by_row(), other_units), self.totals
 
     def _capacities_by_row(self) -> dict[tuple[datetime, str], Capacity | None]:
@@ -309,10 +312,9 @@ class _Aggregation:
 
     def _read_hours(self, cluster: str, manifests: Sequence[Manifest]) -> None:
         for summary in self._ledger.summaries_of(manifests):
-            if self.totals.add_hour(summary) and summary.totals is not None:
-                self._add_capacity(cluster, summary.hour, summary.totals.capacity)
-                if self._plan.hour_source == "sums":
-                    self._add_hour(cluster, summary)
+            self._add_summary(summary, itemgetter(0))
+            if self._plan.hour_source == "sums":
+                self._add_hour(summary)
         self._read_rows(self._plan.hour_source, cluster, manifests)
 
     def _read_rows(self, source: RowSource, cluster: str, manifests: Sequence[Manifest]) -> None:
@@ -327,9 +329,9 @@ class _Aggregation:
     def _read_units(self, cluster: str, manifests: Sequence[Manifest]) -> None:
         for unit in self._plan.units or ():
             key = tuple(cluster if name == "cluster" else unit for name in self._dimensions)
-            for hour in self._rollups.unit_hours_of(manifests, unit):
-                if hour.costs is not None and hour.costs != Costs():
-                    self._add(hour.manifest.hour, cluster, key, hour.costs)
+            for manifest, costs in self._rollups.unit_hours_of(manifests, unit):
+                if costs is not None and costs != Costs():
+                    self._add(manifest.hour, cluster, key, costs)
 
     def _read_facts(self, cluster: str, manifests: Sequence[Manifest]) -> None:
         key_of = key_of_fact(self._dimensions, cluster)
@@ -355,32 +357,47 @@ class _Aggregation:
                 )
             self._check_cell_count()
 
-    def _add_day(self, cluster: str, day: DaySummary) -> None:
-        if not self._dimensions:
-            if day.totals is not None:
-                self._add(day.day, cluster, (), day.totals.costs)
+    def _add_summary(self, summary: Summary[K], unit_of: Callable[[K], str]) -> None:
+        """Add the totals of an hour or a day."""
+        self.totals.add(summary)
+        if summary.totals is None:
             return
-        units = day.units
+        row = self._period_start(summary.start), summary.cluster
+        self._capacities.setdefault(row, []).append(summary.totals.capacity)
+        if self._plan.units is None:
+            self._expected_costs.append(summary.totals.costs)
+        else:
+            self._expected_costs += [costs for key, costs in summary.costs.items() if unit_of(key) in self._plan.units]
+
+    def _add_day(self, day: DaySummary) -> None:
+        if day.totals is None:
+            return
+        cluster = day.cluster
+        if not self._dimensions:
+            self._add(day.start, cluster, (), day.totals.costs)
+            return
+        units = day.costs
         if self._plan.units is not None:
             units = units.select(self._plan.units)
         if "business_unit" not in self._dimensions:
             units = units.under("")
         owner = cluster if "cluster" in self._dimensions else self._owner(cluster)
-        key = self._period_start(day.day), owner
+        key = self._period_start(day.start), owner
         self._day_sums[key] = self._day_sums[key] + units if key in self._day_sums else units
         if self._observer is not None:
             for unit, costs in units.items():
-                self._observer(day.day, self._cell(day.day, cluster, self._key(cluster, unit, "")), costs)
+                self._observer(day.start, self._cell(day.start, cluster, self._key(cluster, unit, "")), costs)
 
-    def _add_hour(self, cluster: str, summary: HourSummary) -> None:
+    def _add_hour(self, hour: HourSummary) -> None:
+        if hour.totals is None:
+            return
         if not self._dimensions:
-            if summary.totals is not None:
-                self._add(summary.hour, cluster, (), summary.totals.costs)
+            self._add(hour.start, hour.cluster, (), hour.totals.costs)
             return
         selected_units = self._plan.units
-        for (unit, namespace), costs in summary.groups.items():
+        for (unit, namespace), costs in hour.costs.items():
             if selected_units is None or unit in selected_units:
-                self._add(summary.hour, cluster, self._key(cluster, unit, namespace), costs)
+                self._add(hour.start, hour.cluster, self._key(hour.cluster, unit, namespace), costs)
 
     def _key(self, cluster: str, unit: str, namespace: str) -> GroupKey:
         key = self._keys.get((cluster, unit, namespace))
@@ -396,7 +413,7 @@ class _Aggregation:
             self._observer(moment, cell, costs)
 
     def _cell(self, moment: datetime, cluster: str, key: GroupKey) -> Cell:
-        return Cell(self._period_start(moment), self._owner(cluster), key)
+        return self._period_start(moment), self._owner(cluster), key
 
     def _owner(self, cluster: str) -> str:
         """Return the cluster of a cell, or "" if rows of all clusters are added up. Idle is shared per cluster."""
@@ -407,9 +424,6 @@ class _Aggregation:
         if start is None:
             start = self._period_starts[moment] = self._query.row_start(moment)
         return start
-
-    def _add_capacity(self, cluster: str, moment: datetime, capacity: Capacity | None) -> None:
-        self._capacities.setdefault((self._period_start(moment), cluster), []).append(capacity)
 
     def _check_cell_count(self) -> None:
         upper_bound = len(self._cells.keys()) + sum(map(len, self._day_sums.values()))
@@ -424,7 +438,7 @@ class _Aggregation:
 
     def _day_cells(self) -> dict[Cell, Costs]:
         return {
-            Cell(start, self._owner(cluster), self._key(cluster, unit, "")): costs
+            (start, self._owner(cluster), self._key(cluster, unit, "")): costs
             for (start, cluster), units in self._day_sums.items()
             for unit, costs in units.items()
         }

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from gpucost.core.amounts import Costs
 from gpucost.core.errors import ParameterError
@@ -11,44 +10,28 @@ from gpucost.core.hours import format_timestamp
 from gpucost.core.ledger import Manifest
 from gpucost.core.model import ClusterCharge, Line, NodeHour
 from gpucost.core.query.cost_query import MAX_LINE_HOURS
-from gpucost.core.query.paging import fingerprint, read_cursor
+from gpucost.core.query.paging import fingerprint
 from gpucost.core.query.periods import Period
+from gpucost.reports.pages import Page, read_page
 from gpucost.storage.ports import PublishedHours
 
 DEFAULT_NODES, MAX_NODES_PER_PAGE = 500, 2_000
 """Rows per page."""
-_NODE_POSITIONS_PER_HOUR = 1_000_000
-"""More nodes than an hour can have. A position is hour index × this + node index."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
     """One hour of a node, or a charge that belongs to no node, such as unused reserved capacity."""
 
-    cluster: str
-    hour: datetime
-    currency: str
+    manifest: Manifest
+    """Its hour."""
     record: NodeHour | ClusterCharge
     lines: tuple[Line, ...] | None = ()
     """Lines on the node; None if another node had the same name in that hour, because lines name only the node."""
-    position: int = 0
-    """Position among all rows of the query."""
 
     def held_costs(self) -> Costs | None:
         """Return the sum of the lines' costs; None if the lines are not known."""
         return None if self.lines is None else Costs.total(line.costs() for line in self.lines)
-
-
-@dataclass(frozen=True, slots=True)
-class NodePage:
-    """A page of nodes."""
-
-    period: Period
-    rows: list[NodeRow]
-    is_last: bool
-    next_position: int
-    """Position of the first row of the next page."""
-    etag: str
 
 
 class NodeReports:
@@ -61,7 +44,7 @@ class NodeReports:
     def __init__(self, ledger: PublishedHours) -> None:
         self._ledger = ledger
 
-    def page(self, period: Period, clusters: Sequence[str], *, limit: int, cursor: str | None) -> NodePage:
+    def page(self, period: Period, clusters: Sequence[str], *, limit: int, cursor: str | None) -> Page[NodeRow]:
         """Return rows in order of hour, cluster and node.
 
         Raises:
@@ -80,33 +63,18 @@ class NodeReports:
         etag = fingerprint(
             query, (f"{hour.cluster} {format_timestamp(hour.hour)} {hour.version}" for hour in manifests)
         )
-        position = read_cursor(cursor, etag)
-        first_hour, skip = divmod(position, _NODE_POSITIONS_PER_HOUR)
-        rows: list[NodeRow] = []
-        for hour_index, manifest in enumerate(manifests[first_hour:], first_hour):
-            if len(rows) > limit:
-                break
-            hour_rows = self._rows(manifest, hour_index)
-            rows += hour_rows[skip if hour_index == first_hour else 0 :]
-        remaining_rows = rows[limit:]
-        next_position = remaining_rows[0].position if remaining_rows else 0
-        return NodePage(period, rows[:limit], not remaining_rows, next_position, etag)
+        return read_page(manifests, self._rows, lambda _: True, limit=limit, cursor=cursor, etag=etag)
 
-    def _rows(self, manifest: Manifest, hour_index: int) -> list[NodeRow]:
+    def _rows(self, manifest: Manifest) -> list[NodeRow]:
         nodes, charges = self._ledger.nodes_of(manifest)
         if not nodes and not charges:
             return []
         lines_by_node: dict[str, list[Line]] = {}
         for line in self._ledger.lines_of(manifest):
             lines_by_node.setdefault(line.node, []).append(line)
-        cluster, hour, currency = manifest.cluster, manifest.hour, manifest.currency
         name_counts = Counter(node.node for node in nodes)
-        first_position = hour_index * _NODE_POSITIONS_PER_HOUR
         rows: list[NodeRow] = []
         for node in nodes:
             is_ambiguous = name_counts[node.node] > 1 and node.node in lines_by_node
-            holders = None if is_ambiguous else tuple(lines_by_node.get(node.node, ()))
-            rows.append(NodeRow(cluster, hour, currency, node, holders, first_position + len(rows)))
-        for charge in charges:
-            rows.append(NodeRow(cluster, hour, currency, charge, (), first_position + len(rows)))
-        return rows
+            rows.append(NodeRow(manifest, node, None if is_ambiguous else tuple(lines_by_node.get(node.node, ()))))
+        return rows + [NodeRow(manifest, charge) for charge in charges]

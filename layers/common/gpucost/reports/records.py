@@ -51,15 +51,6 @@ class CostReport:
 
 
 @dataclass(frozen=True, slots=True)
-class FleetRow:
-    """The parts of the node cost in one period."""
-
-    start: datetime
-    end: datetime
-    totals: Totals
-
-
-@dataclass(frozen=True, slots=True)
 class HourRow:
     """The state of one cluster-hour. `manifest` is None if the hour was never published."""
 

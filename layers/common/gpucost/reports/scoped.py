@@ -14,9 +14,9 @@ from gpucost.core.amounts import Costs, Totals
 from gpucost.core.errors import AccessDeniedError
 from gpucost.core.facts import FactTable
 from gpucost.core.hours import HOUR
-from gpucost.core.ledger import HourSummary, Manifest, Restatement
+from gpucost.core.ledger import DaySummary, HourSummary, Manifest, Restatement
 from gpucost.core.model import ClusterCharge, Line, NodeHour
-from gpucost.core.rollups import DaySummary, FactKey, UnitHour
+from gpucost.core.rollups import FactKey
 from gpucost.storage.ports import PublishedHours, RollupReader
 
 
@@ -86,8 +86,8 @@ class _ScopedHours:
         _deny()
 
     def _summary(self, summary: HourSummary) -> HourSummary:
-        groups = summary.groups.select(key for key in summary.groups if self.scope.covers(key[0]))
-        return replace(summary, groups=groups, totals=_totals(summary.totals, groups.total()))
+        costs = summary.costs.select(key for key in summary.costs if self.scope.covers(key[0]))
+        return replace(summary, costs=costs, totals=_totals(summary.totals, costs.total()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class _ScopedRollups:
     def days_of(self, manifests: Sequence[Manifest]) -> list[DaySummary]:
         return [self._day(day) for day in self.rollups.days_of(manifests)]
 
-    def unit_hours_of(self, manifests: Sequence[Manifest], business_unit: str) -> list[UnitHour]:
+    def unit_hours_of(self, manifests: Sequence[Manifest], business_unit: str) -> list[tuple[Manifest, Costs | None]]:
         self.scope.require(business_unit)
         return self.rollups.unit_hours_of(manifests, business_unit)
 
@@ -115,8 +115,8 @@ class _ScopedRollups:
         ]
 
     def _day(self, day: DaySummary) -> DaySummary:
-        units = day.units.select(filter(self.scope.covers, day.units))
-        return replace(day, units=units, totals=_totals(day.totals, units.total()))
+        costs = day.costs.select(filter(self.scope.covers, day.costs))
+        return replace(day, costs=costs, totals=_totals(day.totals, costs.total()))
 
 
 def _totals(totals: Totals | None, visible_costs: Costs) -> Totals | None:

@@ -8,19 +8,21 @@ from gpucost.core.access import Scope
 from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.errors import InvalidInputError, NotFoundError
 from gpucost.core.hours import floor_hour, hours_between
-from gpucost.core.ledger import Restatement
+from gpucost.core.ledger import Manifest, Restatement
+from gpucost.core.model import Line
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE, CostQuery
 from gpucost.core.query.grouping import QueryResult, Row, group_rows
 from gpucost.core.query.paging import check_cursor, fingerprint, read_cursor
 from gpucost.core.query.periods import Period, check_length, parse_period, previous_period
 from gpucost.reports.aggregation import CostReader
-from gpucost.reports.lines import LinePage, LineReports
-from gpucost.reports.nodes import NodePage, NodeReports
+from gpucost.reports.lines import LineReports
+from gpucost.reports.nodes import NodeReports, NodeRow
+from gpucost.reports.pages import Page
 from gpucost.reports.parameters import QueryParameters, parse_cost_query, select_clusters
 from gpucost.reports.period_totals import PeriodTotals
-from gpucost.reports.records import CostReport, FleetRow, HourRow, PeriodComparison, PeriodCoverage
+from gpucost.reports.records import CostReport, HourRow, PeriodComparison, PeriodCoverage
 from gpucost.reports.scoped import scoped_hours
-from gpucost.reports.waste import WastePage, WasteReports
+from gpucost.reports.waste import TopWaster, WasteReports
 from gpucost.storage.ports import Clock, PublishedHours, RollupReader, SettingsStore
 
 MAX_ROWS = 10_000
@@ -148,7 +150,7 @@ class ReportService:
         current, previous = (replace(report, currency=(currencies or [report.currency])[0]) for report in reports)
         return PeriodComparison(current, previous)
 
-    def waste(self, parameters: QueryParameters, *, scope: Scope) -> WastePage:
+    def waste(self, parameters: QueryParameters, *, scope: Scope) -> tuple[CostReport, list[TopWaster]]:
         """Return the workloads that waste most, since when they do, and their pods with waste.
 
         Raises:
@@ -175,9 +177,9 @@ class ReportService:
             "waste",
             include_row=lambda row: row.costs.waste_usd > 0,
         )
-        return waste_reports.page(report)
+        return report, waste_reports.top_wasters(report)
 
-    def fleet(self, parameters: QueryParameters, *, scope: Scope) -> tuple[CostReport, list[FleetRow]]:
+    def fleet(self, parameters: QueryParameters, *, scope: Scope) -> tuple[CostReport, list[tuple[Period, Totals]]]:
         """Return the parts of the fleet's node cost by period.
 
         A period in which no hour has figures has no row. Callers who may see some business units get only the costs of
@@ -193,16 +195,15 @@ class ReportService:
         report = self._report(query, clusters, scope, result, totals, None, "fleet")
         rows_by_start, capacities = {row.start: row for row in report.rows}, _capacities_by_period(result)
         return report, [
-            FleetRow(
-                begin,
-                query.row_end(begin),
+            (
+                Period(begin, query.row_end(begin)),
                 Totals(rows_by_start[begin].costs if begin in rows_by_start else Costs(), capacities.get(begin)),
             )
             for begin in sorted(rows_by_start.keys() | capacities.keys())
         ]
 
-    def lines(self, parameters: QueryParameters, *, scope: Scope) -> LinePage:
-        """Return lines: one pod and one resource in one hour, with the sources of the figures.
+    def lines(self, parameters: QueryParameters, *, scope: Scope) -> tuple[Period, Page[tuple[Manifest, Line]]]:
+        """Return lines with their hours: one pod and one resource in one hour, with the sources of the figures.
 
         Raises:
             As `costs`.
@@ -213,7 +214,8 @@ class ReportService:
         if parameters.cursor is not None:
             check_cursor(parameters.cursor)
         visible_units = None if scope.business_units is None else sorted(scope.business_units)
-        return LineReports(scoped_hours(self._ledger, scope)).page(query, clusters, visible_units, parameters.cursor)
+        line_reports = LineReports(scoped_hours(self._ledger, scope))
+        return query.period, line_reports.page(query, clusters, visible_units, parameters.cursor)
 
     def hours(self, parameters: QueryParameters, *, scope: Scope) -> tuple[Period, list[HourRow], PeriodCoverage]:
         """Return the state of every ended cluster-hour, including missing ones, in order of time and cluster.
@@ -236,16 +238,15 @@ class ReportService:
         rows.sort(key=lambda row: (row.hour, row.cluster))
         return period, rows, self._coverage(totals, clusters, period)
 
-    def nodes(self, parameters: QueryParameters, *, scope: Scope) -> NodePage:
+    def nodes(self, parameters: QueryParameters, *, scope: Scope) -> tuple[Period, Page[NodeRow]]:
         """Return the cost of every GPU node in every published hour, its lines, and what was not allocated.
 
         Raises:
             As `costs`.
         """
         period, clusters = self._period_and_clusters(parameters, scope)
-        return NodeReports(scoped_hours(self._ledger, scope)).page(
-            period, clusters, limit=parameters.limit, cursor=parameters.cursor
-        )
+        node_reports = NodeReports(scoped_hours(self._ledger, scope))
+        return period, node_reports.page(period, clusters, limit=parameters.limit, cursor=parameters.cursor)
 
     def restatements(self, parameters: QueryParameters, *, scope: Scope) -> tuple[Period, list[Restatement]]:
         """Return the restatements of the period's hours, in order of hour, cluster and version.
@@ -278,14 +279,15 @@ class ReportService:
         etag = fingerprint(f"{query.canonical_text()} {list(clusters)} {visible_units} {report_name}", totals.versions)
         offset = read_cursor(cursor, etag)
         currency = totals.currency(self._settings_store.current().settings.pricing.currency)
-        grouped = group_rows(query, result)
-        rows = grouped.rows if include_row is None else [row for row in grouped.rows if include_row(row)]
+        rows, filtered_out = group_rows(query, result)
+        if include_row is not None:
+            rows = [row for row in rows if include_row(row)]
         return CostReport(
             query=query,
             rows=rows[offset : offset + query.limit],
             row_count=len(rows),
             totals=totals.totals(),
-            filtered_out=grouped.filtered_out if totals.costs else None,
+            filtered_out=filtered_out if totals.parts else None,
             coverage=self._coverage(totals, clusters, query.period),
             currency=currency,
             offset=offset,

@@ -40,14 +40,6 @@ class TopWaster:
     """Pods with waste in that hour, most waste first; at most ten."""
 
 
-@dataclass(frozen=True, slots=True)
-class WastePage:
-    """A page of top wasters."""
-
-    report: CostReport
-    top_wasters: list[TopWaster]
-
-
 class WasteReports:
     """Reads the waste of workloads.
 
@@ -71,7 +63,8 @@ class WasteReports:
 
         def record_waste_day(moment: datetime, cell: Cell, costs: Costs) -> None:
             if costs.waste_usd > 0:
-                self._waste_days.setdefault(cell.key[:key_length], set()).add(floor_day(moment))
+                _, _, key = cell
+                self._waste_days.setdefault(key[:key_length], set()).add(floor_day(moment))
 
         result, totals = self._reader.read(query, clusters, record_waste_day)
         earliest = query.period.end - _RECENT
@@ -80,8 +73,8 @@ class WasteReports:
         }
         return result, totals
 
-    def page(self, report: CostReport) -> WastePage:
-        """Add pods to the workloads of a page, read from the same versions of hours as the workloads' rows."""
+    def top_wasters(self, report: CostReport) -> list[TopWaster]:
+        """Return the workloads of a page with pods that are read from the same versions of hours as their rows."""
         lines: dict[tuple[str, str], list[Line]] = {}
         top_wasters = []
         for row in report.rows:
@@ -92,7 +85,7 @@ class WasteReports:
             pods = _top_pods(key, lines.get((cluster, unit), []))
             since = _waste_start(self._waste_days.get(key, set()), report.period.start)
             top_wasters.append(TopWaster(row, since, newest.hour if newest else None, pods))
-        return WastePage(report, top_wasters)
+        return top_wasters
 
 
 def _top_pods(key: GroupKey, lines: Sequence[Line]) -> tuple[Line, ...]:

@@ -14,7 +14,7 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.pricing.bill import Bill
 from gpucost.storage.bill_documents import bill_day_document, read_bill_day
-from gpucost.storage.compressed_documents import pack, unpack
+from gpucost.storage.compressed_documents import CHUNK_BYTES, pack, unpack
 from gpucost.storage.table import SCHEMA_VERSION, Item, Table, check_schema_version, integer, key, text
 
 CHANGES = "BILL#changes"
@@ -43,11 +43,15 @@ class BillStore:
         client: a boto3 DynamoDB client.
         table: the table's name.
         clock: returns the current time, which is stored with changes.
+        chunk_bytes: size of the chunks that a day is stored in.
     """
 
-    def __init__(self, client: Any, table: str, *, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, client: Any, table: str, *, clock: Callable[[], datetime], chunk_bytes: int = CHUNK_BYTES
+    ) -> None:
         self._table = Table(client, table)
         self._clock = clock
+        self._chunk_bytes = chunk_bytes
 
     def bills(self, start: datetime, end: datetime) -> dict[datetime, Bill]:
         """Return the bills of the hours in `[start, end)` that have one, with one query per month."""
@@ -86,7 +90,7 @@ class BillStore:
         changed = sorted(hour for hour in old.keys() | new.keys() if old.get(hour) != new.get(hour))
         if not changed:
             return []
-        chunks = pack(document)
+        chunks = pack(document, self._chunk_bytes)
         if len(chunks) > MAX_CHUNKS:
             raise SourceError(
                 f"the bill of {day:%Y-%m-%d} is too large: {len(chunks)} chunks of 300 KB, and {MAX_CHUNKS} fit"

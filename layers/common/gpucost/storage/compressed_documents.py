@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 
 from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.facts import FactTable
-from gpucost.core.ledger import HourSummary, Restatement
+from gpucost.core.ledger import Restatement
 from gpucost.core.model import ClusterCharge, HourRecord, NodeHour
 from gpucost.storage.table import Item, verify_integrity
 
@@ -20,10 +20,10 @@ CHUNK_BYTES = 300_000
 """An item holds 400 KB at most."""
 
 
-def pack(document: Any) -> list[bytes]:
+def pack(document: Any, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
     """Compress a document into chunks."""
     data = zlib.compress(json.dumps(document, separators=(",", ":"), ensure_ascii=False, default=str).encode())
-    return [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
+    return [data[start : start + chunk_bytes] for start in range(0, len(data), chunk_bytes)]
 
 
 def unpack(items: Sequence[Item], read: Callable[[Any], T] = lambda document: document) -> T:
@@ -40,9 +40,9 @@ def unpack(items: Sequence[Item], read: Callable[[Any], T] = lambda document: do
         return read(json.loads(zlib.decompress(b"".join([item["b"]["B"] for item in items]))))
 
 
-def summary_document(summary: HourSummary) -> dict[str, Any]:
-    """Return the groups of a summary as JSON types. The manifest and the totals are stored elsewhere."""
-    return {"groups": [[unit, namespace, *astuple(costs)] for (unit, namespace), costs in summary.groups.items()]}
+def groups_document(groups: FactTable[tuple[str, str]]) -> dict[str, Any]:
+    """Return an hour's costs by (business unit, namespace) as JSON types."""
+    return {"groups": [[unit, namespace, *astuple(costs)] for (unit, namespace), costs in groups.items()]}
 
 
 def totals_document(totals: Totals | None) -> list[Any] | None:
@@ -72,7 +72,7 @@ def read_totals_text(text: str) -> Totals | None:
 
 
 def read_groups(items: Sequence[Item]) -> FactTable[tuple[str, str]]:
-    """Return the groups of a summary from its items; none without items.
+    """Return the costs of a summary from its items; none without items.
 
     They are decompressed on first use, because many readers need only the totals.
     """

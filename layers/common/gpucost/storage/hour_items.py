@@ -3,11 +3,12 @@
 import hashlib
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from gpucost.core.errors import IntegrityError
-from gpucost.core.ledger import HourSummary, Manifest, Retention, content_digest, summarize
+from gpucost.core.ledger import HourSummary, Manifest, Retention, content_digest
 from gpucost.core.model import HourRecord, Line
 from gpucost.runtime.observability import logger
 from gpucost.storage import compressed_documents, keys
@@ -15,13 +16,13 @@ from gpucost.storage.line_items import line_items
 from gpucost.storage.table import SCHEMA_VERSION, Item, key, text, verify_integrity
 
 
-def hour_items(record: HourRecord, run: str, version: int, now: datetime, retention: Retention) -> list[Item]:
+def hour_items(record: HourRecord, run: str, now: datetime, retention: Retention) -> list[Item]:
     """Return all items of a record except its manifest; `run` is the id that `run_id_of` returns."""
     hour, cluster = keys.format_hour(record.hour), record.cluster
     items: list[Item] = []
     lines_end, hours_end = now + retention.lines, now + retention.hours
     if record.status != "incomplete":
-        items += _summary_items(summarize(record, version), run, hours_end)
+        items += _summary_items(record, run, hours_end)
         if record.nodes or record.charges:
             document = compressed_documents.nodes_document(record)
             items += chunk_items(keys.partition(cluster, "nodes"), record.hour, run, document, lines_end)
@@ -44,11 +45,11 @@ def chunk_items(pk: str, hour: datetime, run: str, document: Any, expires_at: da
     ]
 
 
-def _summary_items(summary: HourSummary, run: str, expires_at: datetime) -> list[Item]:
+def _summary_items(record: HourRecord, run: str, expires_at: datetime) -> list[Item]:
     """A summary's items. The totals are an attribute of their own, for readers that need only them."""
-    document = compressed_documents.summary_document(summary)
-    first, *others = chunk_items(keys.partition(summary.cluster, "summaries"), summary.hour, run, document, expires_at)
-    totals: Item = {"t": {"S": compressed_documents.totals_text(summary.totals)}} if summary.totals else {}
+    document = compressed_documents.groups_document(record.by_namespace())
+    first, *others = chunk_items(keys.partition(record.cluster, "summaries"), record.hour, run, document, expires_at)
+    totals: Item = {"t": {"S": compressed_documents.totals_text(record.totals)}} if record.totals else {}
     return [{**first, **totals}, *others]
 
 
@@ -56,7 +57,7 @@ def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
     """Read a version's summary from its items, which are in order.
 
     Without items, the summary has expired and has no figures. An hour with implausibly large amounts has no figures
-    either, and counts as incomplete.
+    either, and its manifest counts as incomplete.
 
     Raises:
         IntegrityError: the items are damaged, or missing although they cannot have expired.
@@ -70,19 +71,11 @@ def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
             f"the figures of {manifest.cluster} {keys.format_hour(manifest.hour)} are missing from the ledger, though "
             "they have not expired. Restate the hour to write them again: gpucost hours restate"
         )
-    is_plausible = totals is None or totals.are_plausible()
-    if not is_plausible:
+    if totals is not None and not totals.are_plausible():
         logger.warning("an hour's figures are implausibly large", cluster=manifest.cluster, hour=manifest.hour)
-    return HourSummary(
-        cluster=manifest.cluster,
-        hour=manifest.hour,
-        status=manifest.status if is_plausible else "incomplete",
-        version=manifest.version,
-        coverage=manifest.coverage,
-        totals=totals if is_plausible else None,
-        groups=compressed_documents.read_groups(items if is_plausible else ()),
-        currency=manifest.currency,
-    )
+        manifest, totals, items = replace(manifest, status="incomplete"), None, ()
+    costs = compressed_documents.read_groups(items)
+    return HourSummary(manifest.cluster, manifest.hour, (manifest,), totals, costs)
 
 
 def _has_expired(manifest: Manifest) -> bool:

@@ -149,7 +149,7 @@ class Ledger:
         restates = is_closed or bool(reason)
         facts = (reason, settings_version, is_closed, replacing and replacing.run_id) if restates else ()
         run_id = run_id_of(record, version, *facts)
-        items, end = hour_items(record, run_id, version, now, retention), now + retention.days
+        items, end = hour_items(record, run_id, now, retention), now + retention.days
         if usage is not None:
             pk = keys.partition(record.cluster, "usage")
             items += chunk_items(pk, record.hour, run_id, usage_document(usage), now + retention.lines)
@@ -197,17 +197,17 @@ class Ledger:
             (summary,) = self.summaries_of([manifest])
         except IntegrityError:
             return True
-        return summary.status != "incomplete"
+        return summary.manifest.status != "incomplete"
 
     def is_intact(self, manifest: Manifest) -> bool:
         """Whether a version's summary and nodes can be read; if not, it is worth publishing the same figures again."""
         try:
             (summary,) = self.summaries_of([manifest])
-            len(summary.groups)  # decompresses them
+            len(summary.costs)  # decompresses them
             self.nodes_of(manifest)
         except IntegrityError:
             return False
-        return summary.status == manifest.status
+        return summary.manifest.status == manifest.status
 
     def apply_adjustment(self, manifest: Manifest, now: datetime, retention: Retention = DEFAULT_RETENTION) -> Manifest:
         """Make a pending adjustment the current version, after its month was reopened.
@@ -327,7 +327,7 @@ class Ledger:
             reason=reason,
             before=before.totals if before else None,
             after=record.totals,
-            units=changed_business_units(before.groups if before else FactTable(), record),
+            units=changed_business_units(before.costs if before else FactTable(), record),
             currency=record.currency,
             currency_before=replacing.currency if replacing and replaces_figures else record.currency,
         )
@@ -337,14 +337,10 @@ class Ledger:
         """Read a version's summary. If it is damaged, sum the lines instead, without a capacity."""
         try:
             (summary,) = self.summaries_of([manifest])
-            len(summary.groups)
+            len(summary.costs)
         except IntegrityError:
             sums = sum_by(((line.business_unit, line.namespace), line.costs()) for line in self.lines_of(manifest))
-            totals = Totals(sums.total(), None)
-            return HourSummary(
-                manifest.cluster, manifest.hour, manifest.status, manifest.version, manifest.coverage, totals, sums,
-                manifest.currency,
-            )  # fmt: skip
+            return HourSummary(manifest.cluster, manifest.hour, (manifest,), Totals(sums.total(), None), sums)
         return summary
 
     def _chunks(self, pk: str, hour: datetime, run: str) -> list[Item]:

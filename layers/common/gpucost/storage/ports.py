@@ -7,10 +7,11 @@ from typing import Generic, Protocol
 
 from typing_extensions import TypeVar
 
+from gpucost.core.amounts import Costs
 from gpucost.core.facts import FactTable
-from gpucost.core.ledger import DEFAULT_RETENTION, HourSummary, Manifest, Restatement, Retention
+from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, HourSummary, Manifest, Restatement, Retention
 from gpucost.core.model import ClusterCharge, Line, NodeHour
-from gpucost.core.rollups import DaySummary, FactKey, UnitHour
+from gpucost.core.rollups import FactKey
 from gpucost.settings import CoreSettings
 
 Clock = Callable[[], datetime]
@@ -24,8 +25,13 @@ class Rollups(Protocol):
         """Return the sums of every UTC day of `[start, end)` that has a published hour, in order."""
         ...
 
-    def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
-        """Return one business unit's costs in every published hour of `[start, end)`, in order."""
+    def unit_hours(
+        self, cluster: str, business_unit: str, start: datetime, end: datetime
+    ) -> list[tuple[Manifest, Costs | None]]:
+        """Return one business unit's costs in every published hour of `[start, end)`, in order.
+
+        They are None for an hour without figures, and zero if the unit held no GPUs.
+        """
         ...
 
     def facts(
@@ -49,8 +55,8 @@ class RollupReader(Protocol):
         """Return the sums of their UTC days, in order."""
         ...
 
-    def unit_hours_of(self, manifests: Sequence[Manifest], business_unit: str) -> list[UnitHour]:
-        """Return one business unit's costs in each of them."""
+    def unit_hours_of(self, manifests: Sequence[Manifest], business_unit: str) -> list[tuple[Manifest, Costs | None]]:
+        """Return one business unit's costs in each of them, as `Rollups.unit_hours` does."""
         ...
 
     def facts_of(

@@ -58,11 +58,13 @@ class PriceStore:
     Args:
         client: a boto3 DynamoDB client.
         table: the table's name.
+        chunk_bytes: size of the chunks that a document is stored in.
     """
 
-    def __init__(self, client: Any, table: str) -> None:
+    def __init__(self, client: Any, table: str, *, chunk_bytes: int = compressed_documents.CHUNK_BYTES) -> None:
         self._table = Table(client, table)
-        self._spot = SpotDays(self._table)
+        self._chunk_bytes = chunk_bytes
+        self._spot = SpotDays(self._table, chunk_bytes)
 
     def in_force(
         self, start: datetime, end: datetime, *, sources: Collection[PriceSource] | None = None
@@ -278,7 +280,7 @@ class PriceStore:
         """Replace the document that was read, and record the changes to past times."""
         if not count:
             return PriceUpdate(0, ())
-        chunks = compressed_documents.pack(content)
+        chunks = compressed_documents.pack(content, self._chunk_bytes)
         self._table.transact(
             [
                 *packed_items.replacing_puts(BOOK, name, chunks, document.generation),

@@ -17,7 +17,6 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,8 +24,8 @@ from gpucost.core.amounts import Costs
 from gpucost.core.errors import ConflictError, DataExpiredError, IntegrityError
 from gpucost.core.facts import FactTable
 from gpucost.core.hours import HOUR, floor_day, hours_between
-from gpucost.core.ledger import DEFAULT_RETENTION, HourSummary, Manifest, Retention
-from gpucost.core.rollups import DAY, DaySummary, FactKey, UnitHour, costs_by_unit, merge_facts, sum_day, sum_facts
+from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, HourSummary, Manifest, Retention
+from gpucost.core.rollups import DAY, FactKey, costs_by_unit, merge_facts, sum_day, sum_facts
 from gpucost.storage import chunked_documents, compressed_documents, keys
 from gpucost.storage.amount_columns import pack_table, unpack_single_key_table, unpack_table
 from gpucost.storage.compressed_documents import CHUNK_BYTES
@@ -79,22 +78,19 @@ class RollupStore:
             if summary_of_day is None or (
                 summary_of_day.totals is not None and not summary_of_day.totals.are_plausible()
             ):
-                summaries = self._ledger.summaries_of(day_manifests)
-                # An hour whose figures are implausible counts as incomplete, whatever its manifest says.
-                with_figures = [
-                    replace(manifest, status=summary.status)
-                    for manifest, summary in zip(day_manifests, summaries, strict=True)
-                    if _has_its_figures(summary)
-                ]
-                summary_of_day = sum_day(cluster, day, with_figures, summaries)
+                summary_of_day = sum_day(
+                    cluster, day, [*filter(_has_its_figures, self._ledger.summaries_of(day_manifests))]
+                )
             summaries_by_day.append(summary_of_day)
         return summaries_by_day
 
-    def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
+    def unit_hours(
+        self, cluster: str, business_unit: str, start: datetime, end: datetime
+    ) -> list[tuple[Manifest, Costs | None]]:
         """Return one business unit's costs in every published hour of `[start, end)`, in order."""
         return self.unit_hours_of(self._ledger.manifests(cluster, start, end), business_unit)
 
-    def unit_hours_of(self, manifests: Sequence[Manifest], business_unit: str) -> list[UnitHour]:
+    def unit_hours_of(self, manifests: Sequence[Manifest], business_unit: str) -> list[tuple[Manifest, Costs | None]]:
         """Return one business unit's costs in versions of one cluster's hours, which are in order."""
         if not manifests:
             return []
@@ -117,10 +113,10 @@ class RollupStore:
                 costs_by_hour[manifest.hour] = Costs()
         for run in _manifests_by_day(manifest for manifest in manifests if manifest.hour not in costs_by_hour).values():
             for summary in self._ledger.summaries_of(run):
-                costs_by_hour[summary.hour] = (
+                costs_by_hour[summary.start] = (
                     costs_by_unit(summary).get(business_unit, Costs()) if summary.totals else None
                 )
-        return [UnitHour(manifest, costs_by_hour[manifest.hour]) for manifest in manifests]
+        return [(manifest, costs_by_hour[manifest.hour]) for manifest in manifests]
 
     def facts(
         self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
@@ -217,14 +213,14 @@ class RollupStore:
         for manifest, summary in zip(manifests, summaries, strict=True):
             if manifest.status != "incomplete" and summary.totals is None:
                 raise DataExpiredError(
-                    f"the figures of {cluster} {summary.hour} have expired or are implausibly large; "
+                    f"the figures of {cluster} {manifest.hour} have expired or are implausibly large; "
                     "its day cannot be summed"
                 )
-        self._put_if_newer(*_day_items(sum_day(cluster, day, manifests, summaries), retention))
+        self._put_if_newer(*_day_items(sum_day(cluster, day, summaries), retention))
         units: dict[str, list[tuple[tuple[str], Costs]]] = {}
         for summary in summaries:
             for unit, costs in costs_by_unit(summary).items():
-                units.setdefault(unit, []).append(((f"{summary.hour:%H}",), costs))
+                units.setdefault(unit, []).append(((f"{summary.start:%H}",), costs))
         self._table.put_all(
             [
                 _item(
@@ -296,7 +292,7 @@ class RollupStore:
             lines = self._ledger.lines_of(hour, business_unit)
             if not lines:
                 (summary,) = self._ledger.summaries_of([hour])
-                if not _has_its_figures(summary) or any(business_unit in {None, unit} for unit, _ in summary.groups):
+                if not _has_its_figures(summary) or any(business_unit in {None, unit} for unit, _ in summary.costs):
                     return None
             facts_by_hour.append(sum_facts(lines))
         return merge_facts(facts_by_hour)
@@ -330,8 +326,8 @@ def _run_digest(manifest: Manifest) -> bytes:
 
 
 def _has_its_figures(summary: HourSummary) -> bool:
-    """Whether a summary still has the figures that its status promises."""
-    return summary.status == "incomplete" or summary.totals is not None
+    """Whether an hour's summary still has the figures that its status promises."""
+    return summary.manifest.status == "incomplete" or summary.totals is not None
 
 
 def _expiry(manifests: Sequence[Manifest], retention: timedelta) -> int:
@@ -360,12 +356,17 @@ def _item(
 
 def _day_items(summary: DaySummary, retention: Retention) -> list[Item]:
     """Return the items of a day's sums. One item holds about 6,000 business units and unmatched namespaces."""
-    data = pack_table([((unit,), costs) for unit, costs in summary.units.items()])
+    data = pack_table([((unit,), costs) for unit, costs in summary.costs.items()])
     attributes: dict[str, dict[str, Any]] = (
         {"t": {"S": compressed_documents.totals_text(summary.totals)}} if summary.totals else {}
     )
     head = _item(
-        _days_partition(summary.cluster), _day_text(summary.day), summary.day, summary.hours, retention.days, attributes
+        _days_partition(summary.cluster),
+        _day_text(summary.start),
+        summary.start,
+        summary.manifests,
+        retention.days,
+        attributes,
     )
     return chunked_documents.document_items(head, data, {"h": head["h"]})
 

@@ -75,10 +75,12 @@ class SpotDays:
 
     Args:
         table: the ledger's table.
+        chunk_bytes: size of the chunks that a day is stored in.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, chunk_bytes: int) -> None:
         self._table = table
+        self._chunk_bytes = chunk_bytes
 
     def read(self, first: int, last: int = FAR_FUTURE) -> list[StoredSpotDay]:
         """Read the days of a period (epoch seconds) in order; if the first is not stored, also the newest before it."""
@@ -119,7 +121,8 @@ class SpotDays:
         stored = {day.start: day for day in days if day.start >= first}
         old = join_days(days)
         new = merge_response(old, response, since)
-        batches = _batches(new, first, max([to_epoch_seconds(floor_day(now)), *stored]), stored)
+        last = max([to_epoch_seconds(floor_day(now)), *stored])
+        batches = _batches(new, first, last, stored, self._chunk_bytes)
         all_changes: list[PriceChange] = []
         limit = to_epoch_seconds(rated_until)
         for number, batch in enumerate(batches):
@@ -147,14 +150,17 @@ class SpotDays:
         self._table.transact([*puts, *map(price_items.change_put, changes)], deletes)
 
 
-def _batches(timelines: Timelines, first: int, last: int, stored: Mapping[int, StoredSpotDay]) -> list[_Batch]:
+def _batches(
+    timelines: Timelines, first: int, last: int, stored: Mapping[int, StoredSpotDay], chunk_bytes: int
+) -> list[_Batch]:
     """Group the days that differ from what is stored into batches."""
     batches: list[_Batch] = []
     for start in range(first, last + DAY_SECONDS, DAY_SECONDS):
         of_day = clip_timelines(timelines, start, FAR_FUTURE if start == last else start + DAY_SECONDS)
         if not of_day or (start in stored and stored[start].timelines == of_day):
             continue
-        batch = _Batch({start: compressed_documents.pack(price_items.timelines_document(of_day, start))})
+        document = price_items.timelines_document(of_day, start)
+        batch = _Batch({start: compressed_documents.pack(document, chunk_bytes)})
         if batches and batches[-1].fits(batch):
             batches[-1].days |= batch.days
         else:

@@ -261,10 +261,7 @@ class UtilizationResolver:
         if len(holders) == 1:
             return None
         others = {
-            pod
-            for other in holders
-            if other != index
-            for pod in labeled_pods_of_holding(self._holdings[other], device)
+            pod for other in holders if other != index for pod in labeled_pods_of_holding(self._holdings[other], device)
         } - set(labeled_pods_of_holding(self._holdings[index], device))
         return (device.labeled_pods | {("", "", "")}) - others
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from functools import cache
 from typing import Literal, NamedTuple
 
 from gpucost.core.amounts import Capacity, Costs, Idle, to_decimal
@@ -19,12 +20,10 @@ from gpucost.core.query.idle import share_idle
 Kind = Literal["held", "idle"]
 
 
-class Cell(NamedTuple):
-    """The key of figures: the start of a row, a cluster, and the values of the query's dimensions."""
-
-    begin: datetime
-    cluster: str
-    key: GroupKey
+Cell = tuple[datetime, str, GroupKey]
+"""The key of costs that were read: the start of a row, a cluster, and the values of the query's dimensions."""
+_RowKey = tuple[datetime, Kind, GroupKey, bool]
+"""A row's start, kind and group, and whether the filters keep it."""
 
 
 @dataclass(slots=True)
@@ -62,63 +61,36 @@ class Row(NamedTuple):
         return {**self.idle.figures(), "cost_usd": cost}
 
 
-@dataclass(frozen=True, slots=True)
-class GroupedRows:
-    """The sorted rows, and the sum of what the filters excluded."""
-
-    rows: list[Row]
-    filtered_out: Row | None
-    """None without filters."""
-
-
-class _RowKey(NamedTuple):
-    begin: datetime
-    kind: Kind
-    group: GroupKey
-    is_kept: bool
-
-
-def group_rows(query: CostQuery, result: QueryResult) -> GroupedRows:
-    """Build the rows of a response."""
-    dimensions, count = query.dimensions(), len(query.group_by)
+def group_rows(query: CostQuery, result: QueryResult) -> tuple[list[Row], Row | None]:
+    """Return the sorted rows of a response, and the sum of what the filters exclude; None without filters."""
+    dimensions, count, shares_idle = query.dimensions(), len(query.group_by), query.idle.startswith("shared")
     costs: dict[_RowKey, list[Costs]] = {}
     holders: dict[tuple[datetime, str], dict[_RowKey, list[Costs]]] = {}
-    for cell, figures in result.cells.items():
-        is_kept = not query.filters or matches_all(query.filters, dimensions, cell.key)
-        row_key = _RowKey(cell.begin, "held", cell.key[:count], is_kept)
-        costs.setdefault(row_key, []).append(figures)
-        if query.idle.startswith("shared"):
-            holders.setdefault((cell.begin, cell.cluster), {}).setdefault(row_key, []).append(figures)
+    for (begin, cluster, key), cell_costs in result.cells.items():
+        is_kept = not query.filters or matches_all(query.filters, dimensions, key)
+        row_key: _RowKey = begin, "held", key[:count], is_kept
+        costs.setdefault(row_key, []).append(cell_costs)
+        if shares_idle:
+            holders.setdefault((begin, cluster), {}).setdefault(row_key, []).append(cell_costs)
     idles = {} if query.idle == "hidden" else _idle(query, result, holders)
-    rows, excluded = [], _Excluded()
-    row_keys = {**dict.fromkeys(idles, ()), **costs}
-    ends = {begin: query.row_end(begin) for begin in {row_key.begin for row_key in row_keys}}
-    group_by_names = {
-        names: dict(zip(query.group_by, names, strict=True)) for names in {row_key.group for row_key in row_keys}
-    }
-    for row_key, parts in row_keys.items():
+    rows: list[Row] = []
+    excluded_costs, excluded_idles = [result.filtered_out], list[Idle | None]()
+    end_of, group_of = cache(query.row_end), cache(lambda names: dict(zip(query.group_by, names, strict=True)))
+    for row_key in sorted(dict.fromkeys([*costs, *idles])):
+        begin, kind, names, is_kept = row_key
+        parts = costs.get(row_key, ())
         row_costs = parts[0] if len(parts) == 1 else Costs.total(parts)
-        idle = None if query.idle == "hidden" else Idle.total_if_complete(idles.get(row_key, []))
-        if row_key.is_kept:
-            rows.append(
-                Row(row_key.begin, ends[row_key.begin], group_by_names[row_key.group], row_costs, row_key.kind, idle)
-            )
+        idle = None if query.idle == "hidden" else Idle.total_if_complete(idles.get(row_key, ()))
+        if is_kept:
+            rows.append(Row(begin, end_of(begin), group_of(names), row_costs, kind, idle))
         else:
-            excluded.costs.append(row_costs)
-            excluded.idles.append(idle)
-    excluded.costs.append(result.filtered_out)
-    rows.sort(key=lambda row: (row.start, row.kind, tuple(row.group.values())))
-    return GroupedRows(_sorted(rows, query.sort), excluded.row(query) if query.filters else None)
-
-
-@dataclass(slots=True)
-class _Excluded:
-    costs: list[Costs] = field(default_factory=list)
-    idles: list[Idle | None] = field(default_factory=list)
-
-    def row(self, query: CostQuery) -> Row:
-        idle = None if query.idle == "hidden" else Idle.total_if_complete(self.idles)
-        return Row(query.period.start, query.period.end, {}, Costs.total(self.costs), "held", idle)
+            excluded_costs.append(row_costs)
+            excluded_idles.append(idle)
+    rows = _sorted(rows, query.sort)
+    if not query.filters:
+        return rows, None
+    idle = None if query.idle == "hidden" else Idle.total_if_complete(excluded_idles)
+    return rows, Row(query.period.start, query.period.end, {}, Costs.total(excluded_costs), "held", idle)
 
 
 def _idle(
@@ -134,17 +106,18 @@ def _idle(
         rows_by_key = holders.get((begin, cluster), {})
         costs_by_key = {row_key: Costs.total(parts) for row_key, parts in rows_by_key.items()}
         names = tuple(cluster if name == "cluster" else "" for name in query.group_by)
-        idle_row = _RowKey(begin, "idle", names, is_kept)
+        idle_row: _RowKey = begin, "idle", names, is_kept
         if capacity is None:
             for row_key in costs_by_key or [idle_row]:
                 idle_by_row.setdefault(row_key, []).append(None)
             continue
-        by: Literal["allocation", "even"] = "even" if query.idle == "shared-evenly" else "allocation"
-        shared = share_idle(capacity.idle(), costs_by_key, by, {row_key: row_key.group for row_key in costs_by_key})
-        for row_key, part in shared.parts.items():
-            idle_by_row.setdefault(row_key, []).append(part)
-        if query.idle == "separate" or shared.unshared != Idle():
-            idle_by_row.setdefault(idle_row, []).append(shared.unshared)
+        groups = {row_key: row_key[2] for row_key in costs_by_key} if query.idle == "shared-evenly" else None
+        shares = share_idle(capacity.idle(), costs_by_key, groups)
+        for row_key, share in shares.items():
+            idle_by_row.setdefault(row_key, []).append(share)
+        unshared = Idle() if shares else capacity.idle()
+        if query.idle == "separate" or unshared != Idle():
+            idle_by_row.setdefault(idle_row, []).append(unshared)
     return idle_by_row
 
 

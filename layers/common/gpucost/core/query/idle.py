@@ -5,49 +5,36 @@ It is shared within each cluster and period, in parts that sum to it exactly.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Generic, Literal, TypeVar
+from typing import TypeVar
 
 from gpucost.core.amounts import Costs, Idle, split_each
 
-Share = TypeVar("Share")
-
-
-@dataclass(frozen=True, slots=True)
-class SharedIdle(Generic[Share]):
-    """Shares of idle cost by holder; `unshared` is what remains if no holder has any allocation."""
-
-    parts: Mapping[Share, Idle]
-    unshared: Idle
+Holder = TypeVar("Holder")
 
 
 def share_idle(
-    idle: Idle,
-    costs_by_holder: Mapping[Share, Costs],
-    by: Literal["allocation", "even"],
-    group_by_holder: Mapping[Share, object],
-) -> SharedIdle[Share]:
+    idle: Idle, costs_by_holder: Mapping[Holder, Costs], group_by_holder: Mapping[Holder, object] | None = None
+) -> dict[Holder, Idle]:
     """Share idle cost among holders, exactly.
 
     Args:
         idle: of one cluster and period.
         costs_by_holder: allocated costs; all holders of idle costs.
-        by: in proportion to allocated cost (GPU-hours if there are no prices), or evenly among groups.
-        group_by_holder: for `even`; holders of one group share its part by allocation.
+        group_by_holder: to share evenly among groups; holders of one group share its part by allocation.
+
+    Returns:
+        Each holder's share, in proportion to allocated cost (GPU-hours if there are no prices) unless there are groups.
+        Empty if no holder has any allocation: then all of it stays unshared.
     """
-    if not costs_by_holder:
-        return SharedIdle({}, idle)
-    holders = list(costs_by_holder)
     allocated = _allocation_weights([*costs_by_holder.values()])
     weights: Sequence[Fraction | int] = allocated
-    if by == "even":
-        weights = _evenly(allocated, [group_by_holder[holder] for holder in holders])
+    if group_by_holder is not None:
+        weights = _evenly(allocated, [group_by_holder[holder] for holder in costs_by_holder])
     if not any(weights):
-        return SharedIdle({}, idle)
+        return {}
     gpu_hours, usd = split_each([idle.idle_gpu_hours, idle.idle_usd], weights)
-    parts = {holder: Idle(*part) for holder, part in zip(holders, zip(gpu_hours, usd, strict=True), strict=True)}
-    return SharedIdle(parts, Idle())
+    return dict(zip(costs_by_holder, map(Idle, gpu_hours, usd), strict=True))
 
 
 def _allocation_weights(costs: Sequence[Costs]) -> list[int]:

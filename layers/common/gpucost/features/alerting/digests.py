@@ -8,7 +8,8 @@ from typing import NamedTuple
 from gpucost.core.amounts import to_decimal
 from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.hours import HOUR, floor_day, month_bounds
-from gpucost.core.rollups import DAY, DaySummary, FactKey
+from gpucost.core.ledger import DaySummary
+from gpucost.core.rollups import DAY, FactKey
 from gpucost.features.alerting.formatting import format_threshold, rounded_percent
 from gpucost.features.alerting.model import Notification, Subject, WastefulWorkload
 from gpucost.features.alerting.muting import time_zone_of
@@ -77,8 +78,8 @@ class Digests:
         previous_start = (start - (end - start)) if rule.every == "week" else month_bounds(start - HOUR)[0]
         clusters = [cluster.name for cluster in self._settings.clusters if rule.scope.has_cluster(cluster.name)]
         all_days = [day for cluster in clusters for day in self._inputs.rollups.days(cluster, previous_start, end)]
-        days = [day for day in all_days if day.day >= start]
-        previous_days = [day for day in all_days if day.day < start]
+        days = [day for day in all_days if day.start >= start]
+        previous_days = [day for day in all_days if day.start < start]
         if len(_currencies(days)) > 1:
             return
         sums, previous_sums = _costs_by_unit(days), _costs_by_unit(previous_days)
@@ -164,12 +165,12 @@ def _unit_and_workload(fact: FactKey) -> tuple[str, str, str, str]:
 
 
 def _costs_by_unit(days: Sequence[DaySummary]) -> FactTable[str]:
-    return sum_by(costs for day in days for costs in day.units.items())
+    return sum_by(costs for day in days for costs in day.costs.items())
 
 
 def _count_hours_with_figures(days: Sequence[DaySummary]) -> int:
-    return sum(1 for day in days for hour in day.hours if hour.status != "incomplete")
+    return sum(1 for day in days for manifest in day.manifests if manifest.status != "incomplete")
 
 
 def _currencies(days: Sequence[DaySummary]) -> set[str]:
-    return {hour.currency for day in days for hour in day.hours if hour.status != "incomplete"}
+    return set[str]().union(*(day.currencies for day in days))

@@ -73,7 +73,7 @@ class HourlyRuleEvaluator:
         restated = [] if cluster == "" else self._restated_hours(states, update.all_alerts(), cluster, start)
         self._apply_restated_hours(settings, update, rules, cluster, restated)
         versions: dict[datetime, int] = dict(states.cursor.versions)
-        versions |= {summary.hour: summary.version for summary in restated}
+        versions |= {summary.start: summary.manifest.version for summary in restated}
         evaluated_through = states.cursor.evaluated_through
         for hour in hours:
             by_cluster = {name: by_hour[hour] for name, by_hour in summaries.items() if hour in by_hour}
@@ -93,7 +93,7 @@ class HourlyRuleEvaluator:
                 ):
                     update.apply_finding(name, finding)
             if by_cluster:
-                versions[hour] = sum(summary.version for summary in by_cluster.values())
+                versions[hour] = sum(summary.manifest.version for summary in by_cluster.values())
                 evaluated_through = hour
             elif cluster == "":
                 evaluated_through = hour
@@ -122,9 +122,9 @@ class HourlyRuleEvaluator:
         if start >= end:
             return {}
         return {
-            summary.hour: summary
+            summary.start: summary
             for summary in self._ledger.summaries(cluster, start, end)
-            if summary.status != "incomplete" and summary.totals is not None
+            if summary.totals is not None
         }
 
     def _restated_hours(
@@ -170,9 +170,9 @@ def _clusters_to_sum(
 ) -> tuple[str, ...]:
     """Return a rule's clusters; none if one of them has no figures for the hour, or if their currencies differ."""
     selected = tuple(name for name in clusters if rule.scope.has_cluster(name))
-    if any(name not in by_cluster for name in selected) or len({by_cluster[name].currency for name in selected}) > 1:
-        return ()
-    return selected
+    summaries = [by_cluster[name] for name in selected if name in by_cluster]
+    is_single_currency = len({summary.manifest.currency for summary in summaries}) <= 1
+    return selected if len(summaries) == len(selected) and is_single_currency else ()
 
 
 def _first_hour_to_evaluate(

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from gpucost.core.amounts import Costs
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.hours import HOUR, floor_day, hours_between
-from gpucost.core.ledger import DEFAULT_RETENTION, Retention
-from gpucost.core.rollups import DaySummary, FactKey, UnitHour, costs_by_unit, sum_day
+from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, Manifest, Retention
+from gpucost.core.rollups import FactKey, costs_by_unit, sum_day
 from gpucost.features.alerting.hourly_evaluation import HourlyRuleEvaluator
 from gpucost.features.alerting.model import AlertGroup, EvaluationCursor, Notification
 from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend, RuleInputs, ScopeStates
@@ -123,13 +124,14 @@ class _PastRollups:
         today = floor_day(self.until)
         days = self._inputs.rollups.days(cluster, start, min(end, today)) if start < today else []
         if today < end and today < self.until:
-            manifests = self._inputs.ledger.manifests(cluster, today, self.until)
-            if manifests:
-                summaries = self._inputs.ledger.summaries(cluster, today, self.until)
-                days = [*days, sum_day(cluster, today, manifests, summaries)]
+            summaries = self._inputs.ledger.summaries(cluster, today, self.until)
+            if summaries:
+                days = [*days, sum_day(cluster, today, summaries)]
         return days
 
-    def unit_hours(self, cluster: str, business_unit: str, start: datetime, end: datetime) -> list[UnitHour]:
+    def unit_hours(
+        self, cluster: str, business_unit: str, start: datetime, end: datetime
+    ) -> list[tuple[Manifest, Costs | None]]:
         """Return today's figures; no rule reads them."""
         return self._inputs.rollups.unit_hours(cluster, business_unit, start, end)
 

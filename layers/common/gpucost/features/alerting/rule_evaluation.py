@@ -40,9 +40,9 @@ class HourFigures:
         self._ledger = ledger
         self._summaries = summaries
         self.cluster = cluster
-        self.hour = summaries[0].hour
-        self.currency = summaries[0].currency
-        self.costs_by_unit_and_namespace = sum_by(costs for summary in summaries for costs in summary.groups.items())
+        self.hour = summaries[0].start
+        self.currency = summaries[0].manifest.currency
+        self.costs_by_unit_and_namespace = sum_by(costs for summary in summaries for costs in summary.costs.items())
         self._lines: dict[str, Sequence[Line]] = {}
         self._all_lines: Mapping[str, Sequence[Line]] | None = None
 

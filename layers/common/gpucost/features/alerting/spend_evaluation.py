@@ -12,7 +12,8 @@ from functools import cached_property
 
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.hours import HOUR, floor_day, month_bounds
-from gpucost.core.rollups import DAY, DaySummary, costs_by_unit
+from gpucost.core.ledger import DaySummary
+from gpucost.core.rollups import DAY, costs_by_unit
 from gpucost.features.alerting.model import Subject
 from gpucost.features.alerting.ports import DayToDateSpend, PartialMonthSpend, RuleInputs
 from gpucost.features.alerting.rule_evaluation import firing_policy
@@ -134,15 +135,15 @@ class SpendRuleEvaluator:
         part_start = start + MONTH_PART_LENGTH * number
         part_end = min(part_start + MONTH_PART_LENGTH, floor_day(self._newest_expected_hour) + DAY)
         days = self._inputs.rollups.days(cluster, part_start, part_end)
-        if days and days[-1].day == floor_day(self._newest_expected_hour):
+        if days and days[-1].start == floor_day(self._newest_expected_hour):
             self._current_days[cluster] = days[-1]
         units: dict[str, Decimal] = {}
         for day in days:
-            for unit, costs in day.units.items():
+            for unit, costs in day.costs.items():
                 units[unit] = units.get(unit, Decimal(0)) + to_decimal(costs.allocated_usd)
-        hours = [hour for day in days for hour in day.hours if hour.status != "incomplete"]
-        currencies = sorted({hour.currency for hour in hours})
-        part = PartialMonthSpend(units, len(hours), "+".join(currencies))
+        hours = sum(manifest.status != "incomplete" for day in days for manifest in day.manifests)
+        currencies = set[str]().union(*(day.currencies for day in days))
+        part = PartialMonthSpend(units, hours, "+".join(sorted(currencies)))
         self._inputs.spend_store.put_month_part(cluster, start, number, part)
         return part
 
@@ -205,15 +206,13 @@ class SpendRuleEvaluator:
         day = self._current_days[cluster]
         if day is None or day.totals is None:
             return None
-        hours = [
-            hour.hour for hour in day.hours if hour.status != "incomplete" and hour.hour <= self._newest_expected_hour
-        ]
+        published = [manifest.hour for manifest in day.manifests if manifest.status != "incomplete"]
+        hours = [hour for hour in published if hour <= self._newest_expected_hour]
         expected = [start + HOUR * i for i in range((self._newest_expected_hour - start) // HOUR + 1)]
-        currencies = {hour.currency for hour in day.hours if hour.status != "incomplete"}
-        if hours != expected or currencies != {self._currency}:
+        if hours != expected or day.currencies != {self._currency}:
             return None
-        units = dict(day.units)
-        if day.hours[-1].hour > self._newest_expected_hour:  # it was closed before this tick arrived
+        units = dict(day.costs)
+        if day.manifests[-1].hour > self._newest_expected_hour:  # it was closed before this tick arrived
             for summary in self._inputs.ledger.summaries(cluster, self._expected_until, start + DAY):
                 for unit, costs in costs_by_unit(summary).items():
                     units[unit] = units[unit] - costs

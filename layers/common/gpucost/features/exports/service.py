@@ -6,7 +6,7 @@ catalogue is written last, so that a day stays due if the function crashes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from gpucost.core.amounts import Costs
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError, SettingsMissingError, SourceError
 from gpucost.core.hours import floor_day, format_timestamp
-from gpucost.core.ledger import HourSummary, Manifest
+from gpucost.core.ledger import HourSummary
 from gpucost.core.model import HourRecord
 from gpucost.core.rollups import DAY
 from gpucost.features.exports.bucket import S3Bucket
@@ -153,13 +153,10 @@ class ExportService:
         if not current_manifests:
             return None
         summaries = self._ledger.summaries_of(current_manifests)
-        manifests = [
-            _apply_summary_status(manifest, summary)
-            for manifest, summary in zip(current_manifests, summaries, strict=True)
-        ]
+        manifests = [summary.manifest for summary in summaries]
         catalogued = {exported.day: exported for exported in self._catalogue.days(cluster, day, day + DAY)}
         with TemporaryDirectory(prefix="gpucost-export-") as folder:
-            files = self._writer(self._rows(manifests, summaries), Path(folder))
+            files = self._writer(self._rows(summaries), Path(folder))
             for key, path, replacing in zip(keys, (files.csv, files.parquet), etags, strict=True):
                 self._bucket.put(key, path, if_match=replacing)
             exported = ExportedDay(
@@ -179,19 +176,20 @@ class ExportService:
         self._catalogue.put(exported)
         return exported
 
-    def _rows(self, manifests: Sequence[Manifest], summaries: Sequence[HourSummary]) -> Iterator[Iterator[Row]]:
+    def _rows(self, summaries: Sequence[HourSummary]) -> Iterator[Iterator[Row]]:
         """Yield the rows of each hour, which are read lazily."""
-        for manifest, summary in zip(manifests, summaries, strict=True):
-            if manifest.status != "incomplete":
-                yield focus_rows(manifest, self._hour(manifest, summary), self._account)
+        for summary in summaries:
+            if summary.manifest.status != "incomplete":
+                yield focus_rows(summary.manifest, self._hour(summary), self._account)
 
-    def _hour(self, manifest: Manifest, summary: HourSummary) -> HourRecord:
+    def _hour(self, summary: HourSummary) -> HourRecord:
         """Read all records of an hour.
 
         Raises:
             NotFoundError: its lines have expired from the ledger.
             SourceError: its lines do not add up to its sums.
         """
+        manifest = summary.manifest
         lines = self._ledger.lines_of(manifest)
         nodes, charges = self._ledger.nodes_of(manifest)
         hour = format_timestamp(manifest.hour)
@@ -210,8 +208,3 @@ class ExportService:
             charges=charges,
             currency=manifest.currency,
         )
-
-
-def _apply_summary_status(manifest: Manifest, summary: HourSummary) -> Manifest:
-    """Mark an hour as incomplete if its summary was rejected as implausible."""
-    return replace(manifest, status="incomplete") if summary.status == "incomplete" else manifest

@@ -125,9 +125,9 @@ class AllocationService:
         currencies: set[str] = set()
         for cost_query in _cost_queries(query, dimensions):
             result, totals = reader.read(cost_query, clusters)
-            for cell, costs in result.cells.items():
-                step_costs = costs_by_step.setdefault((cell.begin, cell.cluster), FactSums())
-                step_costs.add(properties_of(dimensions, cell.key), costs)
+            for (begin, cluster, names), costs in result.cells.items():
+                step_costs = costs_by_step.setdefault((begin, cluster), FactSums())
+                step_costs.add(properties_of(dimensions, names), costs)
             capacities |= result.capacities
             currencies |= totals.currencies
         if len(currencies) > 1:
@@ -247,10 +247,10 @@ class _StepAllocations:
             self._idle += [] if query.filter.fields else [idle]
             return {}
         by_properties = FactTable.of({properties: costs[properties] for properties in sorted(costs)})
-        shares = share_idle(idle, by_properties, "allocation", {})
+        shares = share_idle(idle, by_properties)
         if query.share_idle:
-            return {properties: Idle(0, share.idle_usd) for properties, share in shares.parts.items()}
+            return {properties: Idle(0, share.idle_usd) for properties, share in shares.items()}
         if query.filter.fields:
-            idle = Idle.total(share for properties, share in shares.parts.items() if query.filter.matches(properties))
+            idle = Idle.total(share for properties, share in shares.items() if query.filter.matches(properties))
         self._idle.append(idle)
         return {}

@@ -132,9 +132,9 @@ class ForecastService:
         is_unit_present = unit in {unit_settings.name for unit_settings in settings.business_units}
         for cluster in settings.clusters:
             hours = self._rollups.unit_hours(cluster.name, unit, start, end)
-            costs = {hour.manifest.hour: hour.costs for hour in hours}
+            costs = {manifest.hour: unit_costs for manifest, unit_costs in hours}
             is_unit_present = is_unit_present or any(cost is not None and cost != _NOTHING for cost in costs.values())
-            currencies |= {hour.manifest.currency for hour in hours if hour.costs is not None}
+            currencies |= {manifest.currency for manifest, unit_costs in hours if unit_costs is not None}
             first_hour = min(costs, default=end)
             for index in range((first_hour - start) // HOUR, count):
                 cost = costs.get(start + HOUR * index)

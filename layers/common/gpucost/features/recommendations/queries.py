@@ -1,38 +1,18 @@
 """List recommendations, dismiss them with a reason, and reopen them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
 
 from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.errors import ConflictError, NotFoundError
 from gpucost.features.recommendations.lifecycle import dismiss, reopen
-from gpucost.features.recommendations.model import Recommendation, RecommendationState, WorkloadAssessment
+from gpucost.features.recommendations.model import Recommendation, RecommendationState, Review
 from gpucost.features.recommendations.ports import RecommendationStore
 from gpucost.reports.parameters import select_clusters
 from gpucost.storage.ports import Clock, SettingsStore
 
 _ORDER: tuple[RecommendationState, ...] = ("open", "applied", "verified", "dismissed", "withdrawn")
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewSummary:
-    """When a cluster was reviewed, which hours the review used, and the findings of its workloads."""
-
-    cluster: str
-    start: datetime
-    end: datetime
-    reviewed_at: datetime
-    hours_known: int
-    assessments: tuple[WorkloadAssessment, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RecommendationList:
-    """Recommendations, open ones first and the largest saving first, and their reviews."""
-
-    rows: tuple[Recommendation, ...]
-    reviews: tuple[ReviewSummary, ...]
 
 
 class RecommendationQueries:
@@ -49,17 +29,22 @@ class RecommendationQueries:
         self._store = store
         self._clock = clock
 
-    def recommendations(self, *, cluster: str | None = None, scope: Scope = FULL_ACCESS) -> RecommendationList:
-        """All recommendations that a caller may see.
+    def recommendations(
+        self, *, cluster: str | None = None, scope: Scope = FULL_ACCESS
+    ) -> tuple[list[Recommendation], list[Review]]:
+        """All recommendations and assessments that a caller may see.
 
         A caller who may see only some business units sees only their workloads, and no node pools.
+
+        Returns:
+            The recommendations, open ones first and the largest saving first, and the newest review of each cluster.
 
         Raises:
             ParameterError: a cluster that the settings do not know.
             SettingsMissingError: no settings yet.
         """
         rows: list[Recommendation] = []
-        reviews: list[ReviewSummary] = []
+        reviews: list[Review] = []
         for cluster_name in self._clusters(cluster, scope):
             rows += [
                 recommendation
@@ -69,16 +54,10 @@ class RecommendationQueries:
             review = self._store.review(cluster_name)
             if review is not None:
                 assessments = tuple(
-                    recommendation
-                    for recommendation in review.assessments
-                    if scope.covers(recommendation.subject.business_unit)
+                    assessment for assessment in review.assessments if scope.covers(assessment.subject.business_unit)
                 )
-                reviews.append(
-                    ReviewSummary(
-                        cluster_name, review.start, review.end, review.reviewed_at, review.hours_known, assessments
-                    )
-                )
-        return RecommendationList(tuple(sorted(rows, key=_sort_key)), tuple(reviews))
+                reviews.append(replace(review, assessments=assessments))
+        return sorted(rows, key=_sort_key), reviews
 
     def find(self, recommendation_id: str) -> Recommendation:
         """The recommendation with an id.

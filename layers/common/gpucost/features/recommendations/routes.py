@@ -13,15 +13,16 @@ from pydantic import Field
 from gpucost.core.query.filters import parse_filter
 from gpucost.features.recommendations.model import (
     ConfidenceLevel,
+    Evidence,
     Recommendation,
     RecommendationContent,
     RecommendationKind,
     RecommendationState,
+    Review,
     Saving,
     WorkloadAssessment,
-    WorkloadFinding,
 )
-from gpucost.features.recommendations.queries import RecommendationList, RecommendationQueries, ReviewSummary
+from gpucost.features.recommendations.queries import RecommendationQueries
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.responses import json_response, responses
@@ -63,19 +64,17 @@ class SavingFigures(ResponseModel, record=Saving, descriptions=_SAVING_DESCRIPTI
     """Estimated monthly saving (730 hours), rounded to cents; negative if the recommendation costs money."""
 
 
-class EvidenceFigures(ResponseModel):
-    """The figures that a recommendation is based on."""
+_EVIDENCE_DESCRIPTIONS = {
+    "hours_observed": "Hours in which the workload held GPUs, or the pool had nodes",
+    "hours_unknown": "Hours of the same time without figures",
+    "coverage": "Part of the allocated GPU-hours with observed utilization",
+    "peak_utilization": "The mean of the busiest hour. The ledger has no finer resolution",
+    "facts": "Further facts, by name",
+}
 
-    first_hour: Instant
-    last_hour: Instant
-    hours_observed: int = Field(description="Hours in which the workload held GPUs, or the pool had nodes")
-    hours_unknown: int = Field(description="Hours of the same time without figures")
-    coverage: Amount | None = Field(description="Part of the allocated GPU-hours with observed utilization")
-    mean_utilization: Amount | None
-    peak_utilization: Amount | None = Field(
-        description="The mean of the busiest hour. The ledger has no finer resolution"
-    )
-    facts: dict[str, str] = Field(description="Further facts, by name")
+
+class EvidenceFigures(ResponseModel, record=Evidence, descriptions=_EVIDENCE_DESCRIPTIONS):
+    """The figures that a recommendation is based on."""
 
 
 class RecommendationRow(ResponseModel, amounts=("verified_usd",)):
@@ -107,17 +106,13 @@ class RecommendationRow(ResponseModel, amounts=("verified_usd",)):
     author: str | None = Field(description="Who dismissed it")
 
 
-class FindingRow(ResponseModel):
+_FINDING_DESCRIPTIONS = {"finding": "`healthy` is 30 to 70% on average. For `unknown`, `reason` says what is missing"}
+
+
+class FindingRow(ResponseModel, record=WorkloadAssessment, descriptions=_FINDING_DESCRIPTIONS):
     """How a workload uses its GPUs; also for workloads without a recommendation."""
 
     subject: RecommendationSubjectModel
-    finding: WorkloadFinding = Field(
-        description="`healthy` is 30 to 70% on average. For `unknown`, `reason` says what is missing"
-    )
-    gpus: Amount
-    mean_utilization: Amount | None
-    peak_utilization: Amount | None
-    reason: str
 
 
 class ReviewRow(ResponseModel):
@@ -188,28 +183,28 @@ def add_recommendation_routes(app: APIGatewayHttpResolver, queries: Callable[[],
         def is_selected(name: str) -> bool:
             return units is None or units.matches(name)
 
-        recommendation_list = queries().recommendations(cluster=cluster, scope=scope)
+        all_rows, reviews = queries().recommendations(cluster=cluster, scope=scope)
         rows = [
             recommendation
-            for recommendation in recommendation_list.rows
+            for recommendation in all_rows
             if (kind is None or recommendation.content.kind == kind)
             and (state in {"all", recommendation.state})
             and is_selected(recommendation.content.subject.business_unit)
         ]
-        return json_response(build_response(rows, recommendation_list, is_selected))
+        return json_response(build_response(rows, reviews, is_selected))
 
 
 def build_response(
-    rows: list[Recommendation], recommendation_list: RecommendationList, is_selected: Callable[[str], bool]
+    rows: Sequence[Recommendation], reviews: Sequence[Review], is_selected: Callable[[str], bool]
 ) -> dict[str, Any]:
-    """Build the `RecommendationsAnswer`."""
+    """Build the `RecommendationsResponse`."""
     return {
         "rows": [build_row(recommendation) for recommendation in rows],
         "totals": recommendation_totals(rows),
-        "reviews": [_build_review(review) for review in recommendation_list.reviews],
+        "reviews": [_build_review(review) for review in reviews],
         "findings": [
             _build_finding(assessment)
-            for review in recommendation_list.reviews
+            for review in reviews
             for assessment in review.assessments
             if is_selected(assessment.subject.business_unit)
         ],
@@ -227,10 +222,7 @@ def build_row(recommendation: Recommendation) -> dict[str, Any]:
         "summary": content.summary,
         "saving": asdict(content.saving),
         "currency": content.currency,
-        "evidence": {
-            **{name: getattr(content.evidence, name) for name in EvidenceFigures.model_fields},
-            "facts": dict(content.evidence.facts),
-        },
+        "evidence": asdict(content.evidence),
         "confidence": content.confidence,
         "risk": content.risk,
         "risk_note": content.risk_note,
@@ -253,7 +245,7 @@ def _build_subject(described: RecommendationContent | WorkloadAssessment) -> dic
     return {name: text or None for name, text in described.subject._asdict().items()}
 
 
-def _build_review(review: ReviewSummary) -> dict[str, Any]:
+def _build_review(review: Review) -> dict[str, Any]:
     counts = Counter(assessment.finding for assessment in review.assessments)
     return {
         "cluster": review.cluster,
@@ -266,14 +258,7 @@ def _build_review(review: ReviewSummary) -> dict[str, Any]:
 
 
 def _build_finding(assessment: WorkloadAssessment) -> dict[str, Any]:
-    return {
-        "subject": _build_subject(assessment),
-        "finding": assessment.finding,
-        "gpus": assessment.gpus,
-        "mean_utilization": assessment.mean_utilization,
-        "peak_utilization": assessment.peak_utilization,
-        "reason": assessment.reason,
-    }
+    return {**asdict(assessment), "subject": _build_subject(assessment)}
 
 
 def recommendation_totals(rows: Sequence[Recommendation]) -> dict[str, Any]:

@@ -44,9 +44,8 @@ class WhatIfService:
                 has_figures, all_facts = False, FactTable[FactKey]()
                 for name in names if cluster is None else [cluster]:
                     for summary in self._rollups.days(name, day, day + DAY):
-                        hours_with_figures = [hour for hour in summary.hours if hour.status != "incomplete"]
-                        currencies.update(hour.currency for hour in hours_with_figures)
-                        has_figures = has_figures or bool(hours_with_figures)
+                        currencies.update(summary.currencies)
+                        has_figures = has_figures or bool(summary.currencies)
                         if summary.totals is not None and summary.totals.capacity is not None:
                             capacities.append(summary.totals.capacity)
                     for _, facts in self._rollups.facts(name, day, day + DAY):

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from gpucost.core.metering.signals import NEURON_SIGNAL, signals_by_preference
 from gpucost.runtime.deadline import Deadline
 from gpucost.settings import ClusterSettings, CoreSettings
+from gpucost.sources.prometheus.client import PrometheusClient
 from gpucost.sources.prometheus.connection import connect
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
 from gpucost.sources.prometheus.metrics_sources import TrustedSeries
@@ -20,12 +21,21 @@ def metrics_reader(
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     secret_value: Callable[[str], str] | None = None,
+    budget: MemoryBudget | None = None,
+    client: Callable[..., PrometheusClient] = PrometheusClient,
 ) -> PrometheusReader:
-    """Create the metrics reader of a cluster."""
-    budget = MemoryBudget()
+    """Create the metrics reader of a cluster.
+
+    Args:
+        cluster, deadline, secret_value, client: as in `connect`.
+        settings: all settings.
+        clock: returns the current time.
+        budget: memory for everything that is read; None: as much as a function has.
+    """
+    budget = budget or MemoryBudget()
     preferred, *fallbacks = signals_by_preference(settings.utilization.signal, settings.utilization.scale)
     return PrometheusReader(
-        connect(cluster, deadline, budget, secret_value),
+        connect(cluster, deadline, budget, secret_value, client),
         Queries(
             cluster.selector,
             [[*preferred, NEURON_SIGNAL], *fallbacks],

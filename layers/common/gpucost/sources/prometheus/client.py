@@ -91,6 +91,7 @@ class PrometheusClient:
         budget: memory for all responses together; None: each response has its own budget.
         max_samples: limit above which AMP refuses a query; None sends no limit.
         sleep: waits between attempts; None: waits at most until the deadline.
+        max_answer_bytes: largest response, decompressed.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class PrometheusClient:
         budget: MemoryBudget | None = None,
         max_samples: int | None = None,
         sleep: Callable[[float], None] | None = None,
+        max_answer_bytes: int = ANSWER_BYTES,
     ) -> None:
         self._url = url.rstrip("/")
         self._cluster = cluster
@@ -113,6 +115,7 @@ class PrometheusClient:
         self._budget = budget
         self._limits = {} if max_samples is None else {SAMPLES_LIMIT: str(max_samples)}
         self._sleep = sleep or self._deadline.wait
+        self._max_answer_bytes = max_answer_bytes
         self._http = BoundedHttp(self._url)
 
     def query_range(self, query: str, first: datetime, last: datetime, step: timedelta = HOUR) -> list[Series]:
@@ -201,7 +204,7 @@ class PrometheusClient:
         """Send a query once. Errors are returned, not raised: a raised error keeps the large response alive."""
         seconds = min(self._timeout, self._deadline.remaining())
         try:
-            response = self._send("POST", path, form, self._timeout, ANSWER_BYTES)
+            response = self._send("POST", path, form, self._timeout, self._max_answer_bytes)
             if response.status in _RETRYABLE_STATUSES:
                 return _RetryableFailure(
                     f"answered {_describe_refusal(response)}", retry_after(response.headers) or 0.0

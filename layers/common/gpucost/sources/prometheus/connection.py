@@ -16,6 +16,7 @@ def connect(
     deadline: Deadline | None = None,
     budget: MemoryBudget | None = None,
     secret_value: Callable[[str], str] | None = None,
+    client: Callable[..., PrometheusClient] = PrometheusClient,
 ) -> PrometheusClient:
     """Create the client. It sends no request yet, not even for credentials.
 
@@ -24,9 +25,10 @@ def connect(
         deadline: for all queries together; None: each query has only its own timeout.
         budget: memory for all responses together; None: each response has its own budget.
         secret_value: reads the secret of a bearer token; None reads it with the process's own credentials.
+        client: makes the client from `PrometheusClient`'s arguments.
     """
     prometheus = cluster.prometheus
-    return PrometheusClient(
+    return client(
         prometheus.url,
         cluster=cluster.name,
         auth=authenticator(prometheus, secret_value),
@@ -43,7 +45,7 @@ class ClusterReader:
     Args:
         cluster: the cluster's settings.
         deadline: for all of its queries together.
-        secret_value: as in `connect`.
+        secret_value, client: as in `connect`.
     """
 
     def __init__(
@@ -52,7 +54,8 @@ class ClusterReader:
         deadline: Deadline | None = None,
         *,
         secret_value: Callable[[str], str] | None = None,
+        client: Callable[..., PrometheusClient] = PrometheusClient,
     ) -> None:
-        self._client = connect(cluster, deadline, secret_value=secret_value)
+        self._client = connect(cluster, deadline, secret_value=secret_value, client=client)
         self._queries = Queries(cluster.selector, [], trusted_series=TrustedSeries.from_settings(cluster.sources))
         self._cluster = cluster.name

@@ -18,7 +18,7 @@ from gpucost.features.alerting.notifiers.notification_text import (
     summary,
     top_waster_lines,
 )
-from gpucost.runtime.bounded_http import REQUEST_ERRORS, ResponseTooLargeError, post_json, retry_after
+from gpucost.runtime.bounded_http import REQUEST_ERRORS, HttpResponse, ResponseTooLargeError, post_json, retry_after
 from gpucost.runtime.secret_destinations import origin_of
 
 MAX_ATTEMPTS = 3
@@ -44,6 +44,8 @@ class SlackNotifier:
         host: the webhook's host, if it is not Slack's.
         public_url: the API's address; empty for messages without links.
         sleep: waits between attempts.
+        timeout: seconds of an attempt.
+        post: posts a body as JSON.
     """
 
     max_batch_size = MAX_BLOCKS // BLOCKS_PER_ALERT
@@ -58,6 +60,7 @@ class SlackNotifier:
         public_url: str = "",
         sleep: Callable[[float], None] = time.sleep,
         timeout: float = TIMEOUT_SECONDS,
+        post: Callable[..., HttpResponse] = post_json,
     ) -> None:
         self._secret = secret
         self._secret_value = secret_value
@@ -65,6 +68,7 @@ class SlackNotifier:
         self._public_url = public_url
         self._sleep = sleep
         self._timeout = timeout
+        self._post_json = post
 
     def send(self, notifications: Sequence[Notification]) -> None:
         """Post notifications as one message.
@@ -105,7 +109,7 @@ class SlackNotifier:
         """Post once, and return the error and after how many seconds to retry (None: no retry)."""
         backoff = float(2 ** (attempt - 1))
         try:
-            response = post_json(url, body, seconds=self._timeout)
+            response = self._post_json(url, body, seconds=self._timeout)
         except (requests.RequestException, ResponseTooLargeError, ValueError) as error:
             return f"could not be called ({type(error).__name__})", None
         except REQUEST_ERRORS as error:
