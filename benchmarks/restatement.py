@@ -141,7 +141,7 @@ def figures(quick: bool) -> list[Figure]:
         began = time.perf_counter()
         replay(client, counted.calls)
         bare = time.perf_counter() - began
-        published = sum(attempt.was_published for attempt in done)
+        published = sum(attempt.is_new_version for attempt in done)
         if published != hours:
             raise RuntimeError(f"{published} of {hours} hours were restated")
         return [

@@ -68,7 +68,7 @@ def log_usage() -> None:
 def log_hour(result: "HourResult", origin: AttributionOrigin) -> None:
     """Log the result of an hour, and add it to the metrics."""
     manifest = result.manifest
-    is_abandoned = result.was_published and manifest.is_abandoned()
+    is_abandoned = result.is_new_version and manifest.is_abandoned()
     lag = None
     if origin == "schedule" and manifest.status != "incomplete":
         lag = (manifest.published_at - manifest.hour - HOUR).total_seconds()
@@ -81,13 +81,13 @@ def log_hour(result: "HourResult", origin: AttributionOrigin) -> None:
         coverage=manifest.coverage and float(manifest.coverage.allocation),
         lag_seconds=lag,
         lines=result.lines,
-        published=result.was_published,
+        published=result.is_new_version,
         notes=manifest.notes,
     )
     if is_abandoned:
         logger.error("an hour stays incomplete and is not tried again", hour=manifest.hour, notes=manifest.notes)
     metrics.add_metric("HoursGivenUp", MetricUnit.Count, int(is_abandoned))
-    metrics.add_metric("HoursPublished", MetricUnit.Count, int(result.was_published))
+    metrics.add_metric("HoursPublished", MetricUnit.Count, int(result.is_new_version))
     if manifest.coverage is not None:
         metrics.add_metric("AllocationCoverage", MetricUnit.NoUnit, float(manifest.coverage.allocation))
     metrics.add_metric("HoursIncomplete", MetricUnit.Count, int(manifest.status == "incomplete"))

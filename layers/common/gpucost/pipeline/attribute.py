@@ -57,7 +57,7 @@ class HourResult:
     """The result for one hour of a message."""
 
     manifest: Manifest
-    was_published: bool
+    is_new_version: bool
     """False if the hour had been published before and only its event was sent again."""
     lines: int = 0
 
@@ -191,7 +191,7 @@ class AttributeService:
             # An earlier delivery of this message published the hour, and ended before it could send the event.
             if manifest is None:
                 raise AssertionError("an hour without a manifest is always attributed")
-            return HourResult(manifest, was_published=False)
+            return HourResult(manifest, is_new_version=False)
         try:
             published = self._ledger.publish(
                 rated.record,
@@ -209,8 +209,8 @@ class AttributeService:
                 raise
             if winner.status == "incomplete" and rated.record.status != "incomplete":
                 return self._publish(rated, winner, message, now, last_attempt, retention)
-            return HourResult(winner, was_published=False)
-        return HourResult(published, was_published=True, lines=len(rated.record.lines))
+            return HourResult(winner, is_new_version=False)
+        return HourResult(published, is_new_version=True, lines=len(rated.record.lines))
 
 
 def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: datetime, retention: Retention) -> None:

@@ -97,7 +97,7 @@ class RestateService:
         record = attribute(usage, attribution_rules(stored.settings, prices[manifest.hour]))
         is_unchanged = content_digest(record) == manifest.digest and version == manifest.settings_version
         if is_unchanged and self._ledger.is_intact(manifest):
-            return HourResult(manifest, was_published=False)
+            return HourResult(manifest, is_new_version=False)
         published = self._ledger.publish(
             record,
             replacing=manifest,
@@ -106,7 +106,7 @@ class RestateService:
             reason=reason,
             retention=self._retention(),
         )
-        return HourResult(published, was_published=True, lines=len(record.lines))
+        return HourResult(published, is_new_version=True, lines=len(record.lines))
 
     def _retention(self) -> Retention:
         """Return the retention that is in force now, whichever settings an hour is rated with."""
