@@ -22,7 +22,7 @@ from benchmarks.ledger import Metered
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost.core.amounts import Capacity, Costs, Totals
-from gpucost.core.facts import FactTable
+from gpucost.core.cost_tables import CostTable
 from gpucost.core.hours import HOUR, month_bounds
 from gpucost.core.ledger import DaySummary, HourSummary, Manifest
 from gpucost.core.model import Coverage, Line
@@ -142,8 +142,8 @@ def write_day(client: Any, table: str, day: datetime, manifests: Sequence[Manife
     first, *others = manifests  # the first hour has all costs of the day
     empty = Totals(Costs(), Capacity())
     summaries = [
-        HourSummary(CLUSTER, day, (first,), totals, FactTable.of(groups)),
-        *(HourSummary(CLUSTER, manifest.hour, (manifest,), empty, FactTable()) for manifest in others),
+        HourSummary(CLUSTER, day, (first,), totals, CostTable.of(groups)),
+        *(HourSummary(CLUSTER, manifest.hour, (manifest,), empty, CostTable()) for manifest in others),
     ]
     _Days(client, table).write_day(CLUSTER, day, manifests, summaries)
     return groups

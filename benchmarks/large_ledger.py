@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from gpucost.core.amounts import SCALE, Capacity, Costs, Totals, to_decimal, to_fixed_point
-from gpucost.core.facts import FactTable
+from gpucost.core.cost_tables import CostTable
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.ledger import HourSummary, Manifest
@@ -72,11 +72,11 @@ class _Summed(HourRecord):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        object.__setattr__(self, "groups", FactTable())
+        object.__setattr__(self, "groups", CostTable())
 
-    groups: FactTable[tuple[str, str]]
+    groups: CostTable[tuple[str, str]]
 
-    def by_namespace(self) -> FactTable[tuple[str, str]]:
+    def by_namespace(self) -> CostTable[tuple[str, str]]:
         """The given sums."""
         return self.groups
 
@@ -87,7 +87,7 @@ def _summary(cluster: str, hour: datetime, chance: random.Random) -> HourSummary
     capacity = Capacity(*(costs(chance, PODS).allocated_usd for _ in Capacity.names()))
     coverage = Coverage(_share(chance), _share(chance))
     manifest = Manifest(cluster, hour, "complete", 1, "", 1, coverage, 0, None, hour + HOUR)
-    return HourSummary(cluster, hour, (manifest,), Totals(total, capacity), FactTable.of(groups))
+    return HourSummary(cluster, hour, (manifest,), Totals(total, capacity), CostTable.of(groups))
 
 
 def costs(chance: random.Random, gpus: int) -> Costs:

@@ -85,10 +85,11 @@ def _follow(work: "Backfill", sleep: Callable[[float], None]) -> None:
         task = bar.add_task("backfilling", total=None, left=UNKNOWN_TIME)
 
         def show(progress: "BackfillProgress") -> None:
-            waits = f"waiting behind about {progress.ahead} other messages"
+            waits = f"waiting behind about {progress.other_messages} other messages"
             bar.update(
                 task, total=progress.total, completed=progress.done,
-                description=waits if progress.ahead else "backfilling", left=_hours_minutes_seconds(progress.remaining),
+                description=waits if progress.other_messages else "backfilling",
+                left=_hours_minutes_seconds(progress.remaining_time),
             )  # fmt: skip
 
         try:

@@ -97,25 +97,25 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
     container = container_of(stack)
     comparison = SplitComparison(container.settings_store, container.ledger, container.pricer)
     splits = comparison.compare(_clusters(container.settings_store.current(), cluster, start), start, end)
-    if not any(split.hours for split in splits):
+    if not any(split.hour_count for split in splits):
         raise InvalidInputError(f"no hour from {format_timestamp(start)} to {format_timestamp(end)} has stored usage")
-    units = sorted({unit for split in splits for unit in split.units})
+    units = sorted({unit for split in splits for unit in split.costs_by_unit})
     if output_format == "json":
         document = {"start": start, "end": end, "policies": [_policy(split) for split in splits]}
         sys.stdout.write(dumps(document, indent=2) + "\n")
     elif output_format == "csv":
-        header = ["business_unit", *(split.policy for split in splits)]
+        header = ["business_unit", *(split.policy_name for split in splits)]
         sys.stdout.write(csv_text(header, [[unit, *amounts_by_policy(splits, unit)] for unit in units]))
     else:
-        title = f"{format_timestamp(start)} to {format_timestamp(end)}, {splits[0].hours} cluster-hours"
+        title = f"{format_timestamp(start)} to {format_timestamp(end)}, {splits[0].hour_count} cluster-hours"
         _print(splits, units, title, splits[0].currency)
 
 
 def _policy(split: "SplitSums") -> dict[str, Any]:
-    rows = [{"business_unit": unit, **costs.figures()} for unit, costs in sorted(split.units.items())]
+    rows = [{"business_unit": unit, **costs.figures()} for unit, costs in sorted(split.costs_by_unit.items())]
     return {
-        "split_policy": split.policy,
-        "hours": split.hours,
+        "split_policy": split.policy_name,
+        "hours": split.hour_count,
         "business_units": rows,
         "capacity": split.capacity and split.capacity.figures(),
     }
@@ -123,7 +123,7 @@ def _policy(split: "SplitSums") -> dict[str, Any]:
 
 def amounts_by_policy(splits: Sequence["SplitSums"], unit: str) -> list[Decimal | None]:
     """What each policy would charge a business unit; None where none of its hours has a price."""
-    return [split.units.get(unit, Costs()).figures()["allocated_usd"] for split in splits]
+    return [split.costs_by_unit.get(unit, Costs()).figures()["allocated_usd"] for split in splits]
 
 
 def _print(splits: Sequence["SplitSums"], units: Sequence[str], title: str, currency: str) -> None:
@@ -136,7 +136,7 @@ def _print(splits: Sequence["SplitSums"], units: Sequence[str], title: str, curr
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column(currency, overflow="fold")
     for split in splits:
-        table.add_column(split.policy, justify="right", no_wrap=True)
+        table.add_column(split.policy_name, justify="right", no_wrap=True)
     for unit in units:
         table.add_row(printable(unit), *(money(amount, currency) for amount in amounts_by_policy(splits, unit)))
     table.add_section()

@@ -79,12 +79,12 @@ def adjustments_json(adjustments: "Adjustments") -> str:
             "cluster": row.cluster,
             "business_unit": row.business_unit,
             "currency": row.currency,
-            "closed": row.closed.figures(),
-            "now": row.now.figures(),
+            "closed": row.closed_costs.figures(),
+            "now": row.current_costs.figures(),
         }
         for row in adjustments.rows
     ]
-    return dumps({**asdict(adjustments.month), "hours": adjustments.hours, "rows": rows}, indent=2)
+    return dumps({**asdict(adjustments.month), "hours": adjustments.hour_count, "rows": rows}, indent=2)
 
 
 def adjustments_csv(adjustments: "Adjustments") -> str:
@@ -99,7 +99,7 @@ def adjustments_csv(adjustments: "Adjustments") -> str:
     ]
     rows = [
         [adjustments.month.month, row.cluster, row.business_unit, row.currency]
-        + [costs.figures()[name] for costs in (row.closed, row.now) for name in names]
+        + [costs.figures()[name] for costs in (row.closed_costs, row.current_costs) for name in names]
         for row in adjustments.rows
     ]
     return csv_text(header, rows)
@@ -115,12 +115,12 @@ def _print(adjustments: "Adjustments") -> None:
     title = f"{month.month}, closed {month.closed_at:%Y-%m-%d} by {month.author}: {month.reason}"
     table = Table(
         "cluster", "business unit", title=printable(title), box=box.SIMPLE_HEAD, title_justify="left",
-        caption=f"{adjustments.hours} hours have a pending adjustment", caption_justify="left",
+        caption=f"{adjustments.hour_count} hours have a pending adjustment", caption_justify="left",
     )  # fmt: skip
     for name in ("allocated, closed", "now", "difference"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in adjustments.rows:
-        closed, now = row.closed.figures()["allocated_usd"], row.now.figures()["allocated_usd"]
+        closed, now = row.closed_costs.figures()["allocated_usd"], row.current_costs.figures()["allocated_usd"]
         change = None if closed is None or now is None else now - closed
         amounts = (money(amount, row.currency) for amount in (closed, now, change))
         table.add_row(printable(row.cluster), printable(row.business_unit), *amounts)

@@ -60,7 +60,7 @@ def list_(
     Example:
       gpucost prices list --stack gpucost --instance-type p5.48xlarge
     """
-    from gpucost.api.price_schemas import price_row
+    from gpucost.api.price_and_node_schemas import price_row
     from gpucost.reports.prices import PriceListing
 
     first = start or floor_hour(datetime.now(UTC))

@@ -12,7 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from gpucost.core.amounts import Capacity, Costs, Totals
-from gpucost.core.facts import sum_by
+from gpucost.core.cost_tables import sum_by_key
 from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.core.model import HourRecord, Line
 from gpucost.runtime.json_text import csv_text, dumps
@@ -79,7 +79,7 @@ def _sum_tables(cluster: str, records: Sequence[HourRecord]) -> Iterator[Table |
     totals = Totals.total(totals for _, totals in rated)
     if totals is None:
         return
-    by_unit = sum_by(costs for record, _ in rated for costs in record.by_business_unit().items())
+    by_unit = sum_by_key(costs for record, _ in rated for costs in record.by_business_unit().items())
     period = f"{format_timestamp(records[0].hour)} to {format_timestamp(records[-1].hour + HOUR)}"
     title = f"{cluster}  {period}  sum of {len(rated)} of {len(records)} hours"
     yield from _totals_tables(title, by_unit, totals, rated[0][0].currency)

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from devstack.demo_records import is_demo
 from gpucost.core.errors import GpuCostError, InvalidInputError
-from gpucost.http.pagination import NEXT_CURSOR
+from gpucost.http.pagination import NEXT_CURSOR_HEADER
 from gpucost.runtime.json_text import dumps
 from gpucost_cli import deployment
 from gpucost_cli import rendering as render
@@ -51,7 +51,7 @@ def show_costs(*, stack: str | None, api: str | None, parameters: Mapping[str, s
         if output_format == "csv":
             # Every page has the CSV header, which is printed once.
             sys.stdout.write(response.text if cursor is None else response.text.partition("\r\n")[2])
-            cursor = response.headers.get(NEXT_CURSOR)
+            cursor = response.headers.get(NEXT_CURSOR_HEADER)
         else:
             document = decode(response.text)
             rows += document["rows"]

@@ -80,7 +80,7 @@ def log_hour(result: "HourResult", origin: AttributionOrigin) -> None:
         version=manifest.version,
         coverage=manifest.coverage and float(manifest.coverage.allocation),
         lag_seconds=lag,
-        lines=result.lines,
+        lines=result.line_count,
         published=result.is_new_version,
         notes=manifest.notes,
     )
@@ -91,7 +91,7 @@ def log_hour(result: "HourResult", origin: AttributionOrigin) -> None:
     if manifest.coverage is not None:
         metrics.add_metric("AllocationCoverage", MetricUnit.NoUnit, float(manifest.coverage.allocation))
     metrics.add_metric("HoursIncomplete", MetricUnit.Count, int(manifest.status == "incomplete"))
-    metrics.add_metric("LinesWritten", MetricUnit.Count, result.lines)
+    metrics.add_metric("LinesWritten", MetricUnit.Count, result.line_count)
 
 
 @logger.inject_lambda_context(clear_state=True)

@@ -32,17 +32,19 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
         logger.info(
             "prices refreshed",
             source=refresh.source,
-            prices=refresh.prices,
-            changes=refresh.changes,
-            unknown=refresh.unknown,
+            prices=refresh.prices_changed,
+            changes=refresh.past_prices_changed,
+            unknown=refresh.unlisted_types,
             notes=refresh.notes,
             bytes_scanned=refresh.bytes_scanned,
         )
     for failure in result.failures:
         logger.error("prices could not be refreshed", reason=failure)
-    metrics.add_metric("PricesChanged", MetricUnit.Count, sum(refresh.prices for refresh in result.refreshed))
-    metrics.add_metric("PastPricesChanged", MetricUnit.Count, sum(refresh.changes for refresh in result.refreshed))
+    metrics.add_metric("PricesChanged", MetricUnit.Count, sum(refresh.prices_changed for refresh in result.refreshed))
+    metrics.add_metric(
+        "PastPricesChanged", MetricUnit.Count, sum(refresh.past_prices_changed for refresh in result.refreshed)
+    )
     metrics.add_metric("PriceSourcesFailed", MetricUnit.Count, len(result.failures))
     if result.failures:
         raise SourceError("; ".join(result.failures))
-    return {"refreshed": {refresh.source: refresh.prices for refresh in result.refreshed}}
+    return {"refreshed": {refresh.source: refresh.prices_changed for refresh in result.refreshed}}

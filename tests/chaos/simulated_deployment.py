@@ -396,7 +396,7 @@ class SimulatedDeployment:
         state: dict[str, Any] = {}
         end = self.first + 3 * DAY
         for manifest in self.ledger.manifests(cluster, self.first - DAY, end):
-            comparable = replace(manifest, published_at=self.first, next_attempt_at=None, figures_until=None)
+            comparable = replace(manifest, published_at=self.first, next_attempt_at=None, summary_expires_at=None)
             state[f"{cluster} {manifest.hour:%dT%H} manifest"] = comparable
             lines = self.ledger.lines(cluster, manifest.hour)
             state[f"{cluster} {manifest.hour:%dT%H} lines"] = sorted(lines, key=lambda line: line.uid)

@@ -10,7 +10,7 @@ from gpucost.core.errors import ParameterError
 from gpucost.core.query.cost_query import CostQuery, check_line_hours, parse_sort
 from gpucost.core.query.dimensions import parse_group_by
 from gpucost.core.query.filters import Filter, check_text, parse_filter, parse_label_filters
-from gpucost.core.query.paging import fingerprint, read_cursor, write_cursor
+from gpucost.core.query.paging import etag_of_query, read_cursor, write_cursor
 from gpucost.core.query.periods import Period, parse_period, parse_window, previous_period, row_end, row_start
 
 
@@ -242,19 +242,19 @@ def test_pods_and_nodes_are_limited_to_48_hours() -> None:
 
 
 def test_cursor_is_valid_only_for_its_query_figures_and_offset() -> None:
-    etag = fingerprint("question", ["a 1", "b 2"])
+    etag = etag_of_query("question", ["a 1", "b 2"])
     cursor = write_cursor(100, etag)
     assert read_cursor(cursor, etag) == 100
     assert read_cursor(None, etag) == 0
-    assert etag == fingerprint("question", ["b 2", "a 1"])
-    for other in (fingerprint("question", ["a 1", "b 3"]), fingerprint("another", ["a 1", "b 2"])):
+    assert etag == etag_of_query("question", ["b 2", "a 1"])
+    for other in (etag_of_query("question", ["a 1", "b 3"]), etag_of_query("another", ["a 1", "b 2"])):
         with pytest.raises(ParameterError, match="of another query, or figures of the period have changed"):
             read_cursor(cursor, other)
 
 
 @given(st.data())
 def test_modified_cursor_is_rejected(data: st.DataObject) -> None:
-    etag = fingerprint("question", [])
+    etag = etag_of_query("question", [])
     cursor = write_cursor(7, etag)
     position = data.draw(st.integers(0, len(cursor) - 1))
     change = data.draw(st.sampled_from(["", "A", "!", "\n", "=", "é", "a" * 300]))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpucost.api.cost_rows import cost_rows
 from gpucost.api.cost_schemas import CostRow
 from gpucost.core.amounts import SCALE, Costs, Idle
-from gpucost.core.query.grouping import Row
+from gpucost.core.query.grouping import GroupRow
 from gpucost.core.rollups import DAY
 from gpucost.runtime.json_text import dumps
 
@@ -33,7 +33,7 @@ ROWS = st.lists(
 )  # fmt: skip
 
 
-def written(rows: list[Row], idle: str) -> list[str]:
+def written(rows: list[GroupRow], idle: str) -> list[str]:
     report: Any = SimpleNamespace(rows=rows, query=SimpleNamespace(idle=idle))
     return list(cost_rows(report))
 
@@ -42,7 +42,7 @@ def written(rows: list[Row], idle: str) -> list[str]:
 @given(row_cases=ROWS)
 def test_json_rows_match_costs(idle: str, row_cases: list[Any]) -> None:
     made = [
-        Row(START + day * DAY, START + (day + 1) * DAY, group, costs, kind, idle_share)
+        GroupRow(START + day * DAY, START + (day + 1) * DAY, group, costs, kind, idle_share)
         for day, group, costs, kind, idle_share in row_cases
     ]
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from gpucost.core.amounts import to_decimal
-from gpucost.pipeline.attribute import AttributeService, MetricsReaders
+from gpucost.pipeline.attribute import AttributeService, MetricsReaderFactory
 from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.pipeline.pricing import Pricer
 from gpucost.runtime.messages import AttributionOrigin, HourPublished, HoursDue
@@ -62,7 +62,7 @@ class System:
         self.service = self.compose(partial(metrics_reader, client=client), limits)
 
     def compose(
-        self, readers: MetricsReaders = metrics_reader, limits: LimitsRecorder | None = None
+        self, readers: MetricsReaderFactory = metrics_reader, limits: LimitsRecorder | None = None
     ) -> AttributeService:
         """The service with other readers than those of `PrometheusClient`."""
         return AttributeService(

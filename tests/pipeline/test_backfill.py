@@ -11,7 +11,7 @@ from gpucost.core.errors import GpuCostError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import ClosedMonth
 from gpucost.core.model import Status
-from gpucost.pipeline.backfill import STALLED, Backfill, Progress
+from gpucost.pipeline.backfill import STALL_TIMEOUT, Backfill, Progress
 from gpucost.runtime.messages import AttributionOrigin, HoursDue, HoursToRestate
 from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.ledger import Ledger
@@ -191,7 +191,7 @@ def test_backfill_waits_for_earlier_messages(queue: Queue) -> None:
         queue.work()
 
     assert run.follow(reports.append, slowly) == Progress(70, 70, 0)
-    reported = [(progress.done, progress.ahead) for progress in reports]
+    reported = [(progress.done, progress.other_messages) for progress in reports]
     assert reported == [(0, 0), (0, 3), (0, 2), (0, 1), (0, 0), (3, 0), (27, 0), (51, 0), (70, 0)]
 
 
@@ -211,11 +211,11 @@ def test_backfill_waits_for_a_message_that_fails_repeatedly(queue: Queue) -> Non
             del queue.work
 
     assert run.follow(reports.append, work) == Progress(70, 70, 0)
-    assert {progress.ahead for progress in reports} == {0}, "its own messages are not counted as others'"
+    assert {progress.other_messages for progress in reports} == {0}, "its own messages are not counted as others'"
     assert queue.now - NOW > timedelta(minutes=120)
 
 
 def test_stall_timeout_covers_a_message_that_fails_twice() -> None:
     resources = yaml_parse(TEMPLATE.read_text())["Resources"]
     visible = resources["BackfillQueue"]["Properties"]["VisibilityTimeout"]
-    assert timedelta(seconds=2 * visible + resources["AttributeFunction"]["Properties"]["Timeout"]) == STALLED
+    assert timedelta(seconds=2 * visible + resources["AttributeFunction"]["Properties"]["Timeout"]) == STALL_TIMEOUT

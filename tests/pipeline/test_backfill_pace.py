@@ -84,7 +84,7 @@ def estimates(work: Workers, days: int) -> list[tuple[timedelta | None, timedelt
         work.now += POLL
 
     run.follow(lambda now: estimates.append((work.now, now)), pause)
-    return [(progress.remaining, work.now - at) for at, progress in estimates]
+    return [(progress.remaining_time, work.now - at) for at, progress in estimates]
 
 
 def wrong_estimates(
@@ -145,5 +145,5 @@ def test_hanging_message_keeps_an_estimate() -> None:
     def pause() -> None:
         work.now += POLL
 
-    run.follow(lambda now: estimates.append(now.remaining) if now.remaining is not None else None, pause)
+    run.follow(lambda now: estimates.append(now.remaining_time) if now.remaining_time is not None else None, pause)
     assert min(estimate for estimate in estimates[: len(estimates) // 2]) > timedelta(minutes=4)

@@ -109,7 +109,7 @@ def test_hour_is_provisional_until_its_bill_arrives(billed: BilledSystem) -> Non
     assert billed.status() == ("provisional", 1)
     billed.lines = [BILLED]
     result = billed.refresh(PricesDue())
-    assert [(refresh.source, refresh.changes) for refresh in result.refreshed] == [("cur", 1)]
+    assert [(refresh.source, refresh.past_prices_changed) for refresh in result.refreshed] == [("cur", 1)]
     assert billed.reprice() == 1
     assert (billed.line().price_source, billed.line().allocated_usd) == ("cur", amount("3.2"))
     assert billed.status() == ("complete", 2)
@@ -123,7 +123,7 @@ def test_second_refresh_and_repricing_change_nothing(billed: BilledSystem) -> No
     billed.lines = [BILLED]
     billed.refresh(PricesDue(source="cur"))
     billed.reprice()
-    assert billed.refresh(PricesDue(source="cur")).refreshed[0].changes == 0
+    assert billed.refresh(PricesDue(source="cur")).refreshed[0].past_prices_changed == 0
     assert billed.reprice() == 0
     assert billed.status() == ("complete", 2)
 

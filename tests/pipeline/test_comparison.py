@@ -51,12 +51,14 @@ def test_every_policy_sums_to_the_same_node_cost(system: System) -> None:
         "datadog": Fraction(95, 100),
         "own": Fraction(1, 3),
     }
-    assert {sums.policy for sums in comparison} == parts.keys()
+    assert {sums.policy_name for sums in comparison} == parts.keys()
     for sums in comparison:
-        assert abs(Fraction(sums.units["a"].allocated_usd, SCALE) - 15 * parts[sums.policy]) <= Fraction(3, 10**12)
+        assert abs(Fraction(sums.costs_by_unit["a"].allocated_usd, SCALE) - 15 * parts[sums.policy_name]) <= Fraction(
+            3, 10**12
+        )
         assert sums.capacity is not None
-        assert (sums.hours, sums.capacity.node_cost_usd, sums.notes) == (3, amount(30), {})
-        assert sums.capacity.host_usd == amount(30) - 3 * amount(10 * parts[sums.policy])
+        assert (sums.hour_count, sums.capacity.node_cost_usd, sums.notes) == (3, amount(30), {})
+        assert sums.capacity.host_usd == amount(30) - 3 * amount(10 * parts[sums.policy_name])
 
 
 def test_comparison_changes_nothing_and_skips_hours_without_usage(system: System) -> None:
@@ -65,7 +67,7 @@ def test_comparison_changes_nothing_and_skips_hours_without_usage(system: System
     comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(
         ["demo"], HOUR, HOUR + 5 * HOUR_LENGTH
     )
-    assert {sums.hours for sums in comparison} == {1}
+    assert {sums.hour_count for sums in comparison} == {1}
     assert system.ledger.manifests("demo", HOUR, HOUR + 5 * HOUR_LENGTH) == before
 
 
@@ -73,13 +75,13 @@ def test_missing_price_under_a_policy_is_null_with_a_note(system: System) -> Non
     system.metrics.instance_type = "x9.unheard-of"
     system.attribute(hours=1, version=2)
     comparison = SplitComparison(system.store, system.ledger, system.pricer).compare(["demo"], HOUR, HOUR + HOUR_LENGTH)
-    shown = {sums.policy: sums.units["a"].figures()["allocated_usd"] for sums in comparison}
+    shown = {sums.policy_name: sums.costs_by_unit["a"].figures()["allocated_usd"] for sums in comparison}
     assert shown == {"gpu-bears-all": 5, "datadog": Decimal("4.75"), "scad": None, "opencost": None, "own": None}
     assert hours_commands.amounts_by_policy(comparison, "a") == [*shown.values()]
     for sums in comparison:
-        assert bool(sums.notes) == (shown[sums.policy] is None)
+        assert bool(sums.notes) == (shown[sums.policy_name] is None)
         assert sums.capacity is not None
-        assert (sums.capacity.figures()["node_cost_usd"] is None) == (shown[sums.policy] is None)
+        assert (sums.capacity.figures()["node_cost_usd"] is None) == (shown[sums.policy_name] is None)
 
 
 def test_hours_in_two_currencies_are_not_added(system: System) -> None:

@@ -199,4 +199,4 @@ def test_hour_records_that_a_backfill_requested_it_first(table: DynamoTable) -> 
     system.restate(version=2)
     manifest = system.ledger.manifest("demo", HOUR)
     assert manifest is not None
-    assert (manifest.version, manifest.backfilled) == (2, True)
+    assert (manifest.version, manifest.is_backfilled) == (2, True)

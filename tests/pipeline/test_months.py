@@ -162,7 +162,7 @@ def test_closed_month_keeps_its_figures_and_later_versions_are_adjustments(syste
         (FIRST + HOUR, 2, "bill", True),
     ]
     adjustments = system.month_service.adjustments(MONTH)
-    assert adjustments.hours == 2
+    assert adjustments.hour_count == 2
     assert closed_and_now(adjustments) == [20, 21]
     assert json.loads(adjustments_json(adjustments))["rows"][0]["now"]["allocated_usd"] == 21
     assert adjustments_csv(adjustments).splitlines()[1].startswith("2026-10,demo,research,USD,0.285714285714,")
@@ -182,7 +182,9 @@ def test_reopened_month_applies_its_adjustments(system: System) -> None:
     with pytest.raises(NotFoundError, match="2026-10 is not closed"):
         system.month_service.adjustments(MONTH)
     system.close()
-    assert system.month_service.adjustments(MONTH).hours == 0, "the adjustment no longer belongs to the current version"
+    assert system.month_service.adjustments(MONTH).hour_count == 0, (
+        "the adjustment no longer belongs to the current version"
+    )
     assert system.publish(FIRST, "16", "closed again").is_adjustment
     assert system.month() == 2 * 10 + 15 + 9
 
@@ -351,7 +353,7 @@ def test_run_again_after_a_crash_at_any_call_leads_to_the_same_bill(table: Dynam
         else:
             break
     assert kills > 5
-    late = system.month_service.adjustments(MONTH).hours
+    late = system.month_service.adjustments(MONTH).hour_count
     for at in range(1, 60):
         killed = MonthService(
             system.month_service._settings_store,
@@ -395,14 +397,16 @@ def test_hours_at_the_start_of_a_month_are_missing_if_the_cluster_existed(system
     with pytest.raises(InvalidInputError, match="720 are missing"):
         month_service.close("2026-11", author="me", reason="x")
     system.publish(END + 5 * HOUR, "10")
-    assert month_service.open_hours(END, END + 6 * HOUR).missing == 5
-    assert month_service.open_hours(START, END).missing == 0, "the cluster did not exist before October's last hours"
+    assert month_service.count_open_hours(END, END + 6 * HOUR).missing == 5
+    assert month_service.count_open_hours(START, END).missing == 0, (
+        "the cluster did not exist before October's last hours"
+    )
 
 
 def closed_and_now(adjustments: Adjustments) -> list[Decimal]:
     """The only business unit's cost as closed, and as it would be now."""
     (row,) = adjustments.rows
-    return [to_decimal(row.closed.allocated_usd), to_decimal(row.now.allocated_usd)]
+    return [to_decimal(row.closed_costs.allocated_usd), to_decimal(row.current_costs.allocated_usd)]
 
 
 def test_months_are_utc() -> None:

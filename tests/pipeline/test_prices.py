@@ -114,7 +114,11 @@ def periods(changes: list[PriceChange]) -> set[tuple[str, datetime | None, datet
 def test_types_in_use_are_fetched_once_per_region(system: System) -> None:
     result = system.refresh()
     assert result.failures == []
-    assert {refresh.source: refresh.prices for refresh in result.refreshed} == {"spot": 3, "on-demand": 3, "shapes": 2}
+    assert {refresh.source: refresh.prices_changed for refresh in result.refreshed} == {
+        "spot": 3,
+        "on-demand": 3,
+        "shapes": 2,
+    }
     assert system.amounts(NOON) == {
         ("spot", G5, "0.10"), ("spot", P5, "20"), ("spot", P5, "21"),
         ("on-demand", G5, "1.006"), ("on-demand", P5, "55.04"), ("on-demand", P5, "60"),
@@ -148,7 +152,7 @@ def test_second_refresh_fetches_little_and_writes_nothing(system: System, table:
     again = System(table, system.aws, watched)
     again.now = NOON + 31 * MINUTE
     result = again.refresh()
-    assert [(refresh.prices, refresh.changes) for refresh in result.refreshed] == [(0, 0)] * 3
+    assert [(refresh.prices_changed, refresh.past_prices_changed) for refresh in result.refreshed] == [(0, 0)] * 3
     assert set(watched.calls) <= {"query", "get_item"}
     assert table.client.scan(TableName=table.name)["Items"] == before
     starts = [params["StartTime"] for params in system.aws.requests if "StartTime" in params]
@@ -305,7 +309,7 @@ def test_failing_source_leaves_others_refreshed(system: System) -> None:
 def test_instance_types_that_aws_does_not_list_are_reported(system: System) -> None:
     del system.aws.offers[0]
     refreshed = {refresh.source: refresh for refresh in system.refresh().refreshed}
-    assert refreshed["on-demand"].unknown == (f"us-east-1 {G5}",)
+    assert refreshed["on-demand"].unlisted_types == (f"us-east-1 {G5}",)
 
 
 def test_disabled_source_is_refused_and_not_fetched(table: DynamoTable, aws: Aws) -> None:
@@ -326,7 +330,7 @@ def test_nothing_is_done_before_the_first_push(table: DynamoTable, aws: Aws) -> 
 def test_without_hours_nothing_is_in_use(table: DynamoTable, aws: Aws) -> None:
     system = System(table, aws)
     system.push()
-    assert [refresh.prices for refresh in system.refresh().refreshed] == [0, 0, 0]
+    assert [refresh.prices_changed for refresh in system.refresh().refreshed] == [0, 0, 0]
     assert aws.calls == []
 
 

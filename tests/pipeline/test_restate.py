@@ -173,7 +173,7 @@ def allocated(change: Restatement) -> dict[str, tuple[int, int]]:
     """Before and after by business unit, in whole dollars."""
     return {
         unit: (int(to_decimal(old.allocated_usd)), int(to_decimal(new.allocated_usd)))
-        for unit, (old, new) in change.units.items()
+        for unit, (old, new) in change.changed_units.items()
     }
 
 

@@ -23,7 +23,7 @@ from gpucost.core.amounts import SCALE, Capacity, Costs
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR
 from gpucost.core.model import Line
-from gpucost.core.query.grouping import Row
+from gpucost.core.query.grouping import GroupRow
 from gpucost.core.rollups import DAY
 from gpucost.reports import CostReport, QueryParameters, ReportService
 from tests.features.recommendations import small_fleets
@@ -150,7 +150,7 @@ def service_of(fleet: SmallFleet) -> ReportService:
     return ReportService(fleet, fleet.ledger, fleet.rollups, clock=lambda: NOW)  # type: ignore[arg-type]
 
 
-def whole(fleet: SmallFleet, case: Case) -> tuple[list[Row], CostReport]:
+def whole(fleet: SmallFleet, case: Case) -> tuple[list[GroupRow], CostReport]:
     """All pages."""
     from gpucost.http.pagination import cursor_writer
 
@@ -263,7 +263,7 @@ def check_identity(report: CostReport, hours: list[Any]) -> None:
             assert getattr(capacity, name) == sum(getattr(hour.totals.capacity, name) for hour in hours)
 
 
-def check_idle(fleet: SmallFleet, case: Case, rows: list[Row], report: CostReport) -> None:
+def check_idle(fleet: SmallFleet, case: Case, rows: list[GroupRow], report: CostReport) -> None:
     """Each row bears what it should to within the digits that splitting moves, and all of it is borne, exactly."""
     exact: dict[tuple[str, Key], Fraction | None] = {}
 
@@ -303,7 +303,9 @@ def check_idle(fleet: SmallFleet, case: Case, rows: list[Row], report: CostRepor
                 bear("held", (start, key), None if amount is None else amount / len(groups) * part / weight)
             else:
                 return  # shares among lines without a price are not checked
-    rows_by_key: dict[tuple[str, Key], Row] = {(row.kind, (row.start, tuple(row.group.values()))): row for row in rows}
+    rows_by_key: dict[tuple[str, Key], GroupRow] = {
+        (row.kind, (row.start, tuple(row.group.values()))): row for row in rows
+    }
     assert {key for key in rows_by_key if key[0] == "idle"} <= exact.keys()
     for row_key, amount in exact.items():
         row = rows_by_key.get(row_key)

@@ -121,7 +121,7 @@ def test_damaged_item_is_repaired_by_restating_its_hour(stored_hour: StoredHour,
         (
             restatement.before.costs.allocated_usd if restatement.before else None,
             restatement.after.costs.allocated_usd,
-            set(restatement.units),
+            set(restatement.changed_units),
         )
         for restatement in stored_hour.ledger.restatements("demo", DAY_1, DAY_1 + DAY)
     ]

@@ -277,7 +277,7 @@ def test_restatement_of_more_units_than_an_item_holds_is_complete(table: DynamoT
         ledger.publish(record(lines), replacing=manifest, settings_version=1, now=NOW, reason="prices changed")
     restatements = ledger.restatements("demo", HOUR, HOUR + ONE_HOUR)
     assert [restatement.version for restatement in restatements] == [2, 3]
-    assert [(unit, after) for unit, (_, after) in sorted(restatements[1].units.items())] == sorted(
+    assert [(unit, after) for unit, (_, after) in sorted(restatements[1].changed_units.items())] == sorted(
         (hour_line.business_unit, hour_line.costs()) for hour_line in lines
     )
     chunks = table.client.query(

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from gpucost.features.recommendations.queries import RecommendationQueries
     from gpucost.features.recommendations.service import ReviewService
     from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
-    from gpucost.pipeline.attribute import AttributeService, MetricsReaders
+    from gpucost.pipeline.attribute import AttributeService, MetricsReaderFactory
     from gpucost.pipeline.dispatch import DispatchService
-    from gpucost.pipeline.limits import LimitsReaders
+    from gpucost.pipeline.limits import LimitsReaderFactory
     from gpucost.pipeline.pricing import Pricer
     from gpucost.pipeline.refresh_bill import BillService
     from gpucost.pipeline.refresh_prices import PricesService
@@ -145,14 +145,14 @@ class Container:
         return Secrets(self.client)
 
     @cached_property
-    def metrics_reader(self) -> "MetricsReaders":
+    def metrics_reader(self) -> "MetricsReaderFactory":
         """Reads a cluster's metrics."""
         from gpucost.sources.prometheus import metrics_reader
 
         return partial(metrics_reader, secret_value=self.secrets.value)
 
     @cached_property
-    def limits_reader(self) -> "LimitsReaders":
+    def limits_reader(self) -> "LimitsReaderFactory":
         """Reads a cluster's limits and quotas."""
         from gpucost.sources.prometheus.limits import PrometheusLimits
 
@@ -334,7 +334,7 @@ class Container:
         """For `functions/alert`."""
         from gpucost.features.alerting.ports import RuleInputs
         from gpucost.features.alerting.service import AlertService
-        from gpucost.pipeline.price_age import newest_price
+        from gpucost.pipeline.price_age import last_spot_fetch
         from gpucost.runtime.messaging import count_waiting_messages
 
         env = self.environment
@@ -343,7 +343,7 @@ class Container:
             self.ledger,
             self.rollups,
             self.alert_spend,
-            read_spot_fetch_time=lambda: newest_price(self.price_book),
+            read_spot_fetch_time=lambda: last_spot_fetch(self.price_book),
             count_dead_letters=lambda: count_waiting_messages(env.dead_letter_queue_url, client=self.client),
             read_savings=workload_savings(self.recommendation_store),
         )

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from gpucost.core.amounts import Costs, Totals
+from gpucost.core.cost_tables import CostTable
 from gpucost.core.errors import SettingsMissingError, SourceError
-from gpucost.core.facts import FactTable
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.model import ClusterCharge, Coverage, HourRecord, Line, NodeHour, Status
@@ -86,7 +86,7 @@ class StubLedger:
         totals = None if status == "incomplete" else Totals(Costs.total(groups.values()), None)
         hour = START + HOUR * number
         manifest = Manifest("demo", hour, status, 1, "r", 1, Coverage(Decimal(1), None), 0, None, hour)
-        self.published[hour] = HourSummary("demo", hour, (manifest,), totals, FactTable.of(groups if totals else {}))
+        self.published[hour] = HourSummary("demo", hour, (manifest,), totals, CostTable.of(groups if totals else {}))
 
     def summaries(self, cluster: str, start: datetime, end: datetime) -> list[HourSummary]:
         self.requested_periods.append((start, end))

@@ -13,10 +13,10 @@ from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from gpucost.api.cost_routes import add_cost_routes
 from gpucost.api.dashboard_page import DashboardPage, SignIn, accepts_any_parameter, add_page_routes
-from gpucost.api.line_routes import add_line_routes
+from gpucost.api.fleet_and_line_routes import add_fleet_and_line_routes
+from gpucost.api.hour_and_node_routes import add_hour_and_node_routes
 from gpucost.api.pool_and_quota_routes import add_pool_and_quota_routes
 from gpucost.api.price_routes import add_price_routes
-from gpucost.api.report_routes import add_report_routes
 from gpucost.core.errors import ParameterError
 from gpucost.core.query.filters import check_text
 from gpucost.features.alerting.queries import AlertQueries
@@ -30,9 +30,9 @@ from gpucost.features.recommendations.forecasts import ForecastService
 from gpucost.features.recommendations.queries import RecommendationQueries
 from gpucost.features.recommendations.routes import add_recommendation_routes
 from gpucost.http.access import authorize, open_to, required_role
-from gpucost.http.documentation_page import HTML, PAGE_SECURITY, documentation_page
-from gpucost.http.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problems
-from gpucost.http.responses import JSON
+from gpucost.http.documentation_page import CONTENT_SECURITY_POLICY, HTML_CONTENT_TYPE, documentation_page
+from gpucost.http.problems import PROBLEM_JSON, SECURITY_HEADERS, add_problem_handlers
+from gpucost.http.responses import JSON_CONTENT_TYPE
 from gpucost.reports import ReportService
 from gpucost.reports.access import AccessPolicy
 from gpucost.reports.limits import LimitReports
@@ -48,7 +48,7 @@ DESCRIPTION = (
     "The API is read-only. Times are UTC. Amounts are exact decimals, written as JSON numbers: parse them with a "
     "decimal type. Unknown figures are null, never zero. Errors are RFC 9457 problem documents."
 )
-SECURITY = {
+SECURITY_SCHEMES = {
     "iam": {
         "type": "apiKey",
         "in": "header",
@@ -91,10 +91,10 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
     """
     app = APIGatewayHttpResolver(enable_validation=True, response_validation_error_http_code=500)
     app.use(middlewares=[authorize(services.access), reject_unknown_parameters, pause_garbage_collector])
-    add_problems(app)
+    add_problem_handlers(app)
     add_cost_routes(app, services.reports)
-    add_report_routes(app, services.reports)
-    add_line_routes(app, services.reports)
+    add_hour_and_node_routes(app, services.reports)
+    add_fleet_and_line_routes(app, services.reports)
     add_pool_and_quota_routes(app, services.limits)
     add_price_routes(app, services.prices)
     add_opencost_routes(app, services.allocations)
@@ -111,7 +111,7 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
     @app.get("/openapi.json", include_in_schema=False)
     @open_to("public")
     def openapi() -> Response[str]:
-        return Response(200, JSON, document(), headers=dict(SECURITY_HEADERS))
+        return Response(200, JSON_CONTENT_TYPE, document(), headers=dict(SECURITY_HEADERS))
 
     @cache
     def documentation() -> str:
@@ -120,8 +120,8 @@ def build_app(services: Services, page_folder: Path) -> APIGatewayHttpResolver:
     @app.get("/docs", include_in_schema=False)
     @open_to("public")
     def docs() -> Response[str]:
-        headers = {**SECURITY_HEADERS, "Content-Security-Policy": PAGE_SECURITY}
-        return Response(200, HTML, documentation(), headers=headers)
+        headers = {**SECURITY_HEADERS, "Content-Security-Policy": CONTENT_SECURITY_POLICY}
+        return Response(200, HTML_CONTENT_TYPE, documentation(), headers=headers)
 
     return app
 
@@ -171,10 +171,10 @@ def openapi_document(app: APIGatewayHttpResolver) -> dict[str, Any]:
             role = required_role(functions[path, method])
             operation["operationId"] = functions[path, method].__name__  # the name in generated clients
             operation["x-required-role"] = role
-            operation["security"] = [] if role == "public" else [{name: []} for name in SECURITY]
+            operation["security"] = [] if role == "public" else [{name: []} for name in SECURITY_SCHEMES]
             operation["responses"].pop("422", None)
             operation["responses"]["500"] = server_error
-    document["components"]["securitySchemes"] = SECURITY
+    document["components"]["securitySchemes"] = SECURITY_SCHEMES
     for name in ("HTTPValidationError", "ResponseValidationError", "ValidationError"):
         document["components"]["schemas"].pop(name, None)
     return document

@@ -10,7 +10,7 @@ from gpucost.core.query.cost_query import MAX_PAGE_SIZE
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import csv_page, cursor_writer, fill_page, json_lines_page, json_page
-from gpucost.http.responses import json_response, responses
+from gpucost.http.responses import describe_responses, json_response
 from gpucost.reports import QueryParameters, ReportService
 from gpucost.reports.waste import DEFAULT_TOP_WASTERS
 from gpucost.runtime.json_text import dumps_row
@@ -23,7 +23,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         "/v1/costs",
         summary="Costs by period and group",
         tags=["reports"],
-        responses=responses(
+        responses=describe_responses(
             schemas.CostsResponse,
             extra_content={name: {"schema": {"type": "string"}} for name in ("text/csv", "application/jsonl")},
         ),
@@ -86,7 +86,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         "/v1/business-units",
         summary="Costs of all business units",
         tags=["reports"],
-        responses=responses(schemas.BusinessUnitsResponse),
+        responses=describe_responses(schemas.BusinessUnitsResponse),
     )
     @open_to("bu")
     def business_units(
@@ -107,7 +107,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         "/v1/business-units/<name>",
         summary="Costs of one business unit by period",
         tags=["reports"],
-        responses=responses(schemas.BusinessUnitResponse, can_be_missing=True),
+        responses=describe_responses(schemas.BusinessUnitResponse, can_be_missing=True),
     )
     @open_to("bu")
     def business_unit(
@@ -130,7 +130,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         "/v1/business-units/<name>/workloads",
         summary="Costs of one business unit's workloads",
         tags=["reports"],
-        responses=responses(schemas.WorkloadsResponse, can_be_missing=True),
+        responses=describe_responses(schemas.WorkloadsResponse, can_be_missing=True),
     )
     @open_to("bu")
     def workloads(
@@ -156,7 +156,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         "/v1/business-units/<name>/trend",
         summary="Costs of one business unit vs the previous period",
         tags=["reports"],
-        responses=responses(schemas.TrendResponse, can_be_missing=True),
+        responses=describe_responses(schemas.TrendResponse, can_be_missing=True),
     )
     @open_to("bu")
     def trend(
@@ -176,7 +176,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         )
         return json_response(schemas.trend_response(name, unit_trend))
 
-    @app.get("/v1/waste", summary="Top wasters", tags=["reports"], responses=responses(schemas.WasteResponse))
+    @app.get("/v1/waste", summary="Top wasters", tags=["reports"], responses=describe_responses(schemas.WasteResponse))
     @open_to("bu")
     def waste(
         start: parameters.Start = None,

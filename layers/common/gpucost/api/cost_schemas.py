@@ -8,7 +8,7 @@ from pydantic import Field
 from gpucost.core.amounts import Costs, quantize
 from gpucost.core.model import Line
 from gpucost.core.query.cost_query import IDLE_FIGURES, CostQuery, IdlePolicy
-from gpucost.core.query.grouping import Row
+from gpucost.core.query.grouping import GroupRow
 from gpucost.core.query.periods import Granularity
 from gpucost.http.schemas import (
     Amount,
@@ -206,7 +206,7 @@ def page_fields_after_rows(report: CostReport, **fields: object) -> dict[str, An
 
 def filtered_out_figures(report: CostReport) -> dict[str, Decimal | None] | None:
     """Return what the filters exclude, as `IdleFigures`."""
-    return None if report.filtered_out is None else _figures(report.filtered_out, report.query)
+    return None if report.filtered_out is None else _row_figures(report.filtered_out, report.query)
 
 
 def cost_totals(report: CostReport) -> dict[str, Decimal | None]:
@@ -221,7 +221,7 @@ def costs_table(report: CostReport) -> tuple[list[str], list[list[object]]]:
     idle_columns = [["kind"], list(IDLE_FIGURES)] if has_idle else [[], []]
     header = ["start", "end", *idle_columns[0], *query.group_by, *Costs.names(), *idle_columns[1]]
     rows: list[list[object]] = [
-        [row.start, row.end, *([row.kind] if has_idle else []), *row.group.values(), *_figures(row, query).values()]
+        [row.start, row.end, *([row.kind] if has_idle else []), *row.group.values(), *_row_figures(row, query).values()]
         for row in report.rows
     ]
     return header, rows
@@ -254,15 +254,15 @@ def top_waster_row(top_waster: TopWaster) -> dict[str, Any]:
         **row.costs.figures(),
         "since": top_waster.since,
         "hour": top_waster.hour,
-        "pods": [_pod(line) for line in top_waster.pods],
+        "pods": [_wasting_pod(line) for line in top_waster.pods],
     }
 
 
-def _pod(line: Line) -> dict[str, Any]:
+def _wasting_pod(line: Line) -> dict[str, Any]:
     return {name: figure for name, figure in line.figures().items() if name in WastingPod.model_fields}
 
 
-def _figures(row: Row, query: CostQuery) -> dict[str, Decimal | None]:
+def _row_figures(row: GroupRow, query: CostQuery) -> dict[str, Decimal | None]:
     return row.costs.figures() if query.idle == "hidden" else {**row.costs.figures(), **row.idle_figures()}
 
 

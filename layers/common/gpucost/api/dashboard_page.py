@@ -24,7 +24,7 @@ _CONTENT_TYPES = {
 }
 _CACHE_FOREVER = "public, max-age=31536000, immutable"
 """For assets, whose names contain a digest of their contents."""
-_ANY_PARAMETER = "_takes_anything"
+_ANY_PARAMETER_ATTRIBUTE = "_accepts_any_parameter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,10 @@ def add_page_routes(app: APIGatewayHttpResolver, page: DashboardPage, sign_in: C
     @_accept_any_parameter  # the issuer chooses the parameters with which it redirects after sign-in
     @open_to("public")
     def index() -> Response[str]:
-        policy = {"Content-Security-Policy": security_policy(sign_in()), "Cross-Origin-Opener-Policy": "same-origin"}
+        policy = {
+            "Content-Security-Policy": content_security_policy(sign_in()),
+            "Cross-Origin-Opener-Policy": "same-origin",
+        }
         return _file_response(page, "index.html", {"Cache-Control": "no-cache", **policy})
 
     @app.get("/assets/<file>", include_in_schema=False)
@@ -84,10 +87,10 @@ def add_page_routes(app: APIGatewayHttpResolver, page: DashboardPage, sign_in: C
 
 def accepts_any_parameter(route: Callable[..., Any]) -> bool:
     """Return whether a route accepts parameters that it does not declare."""
-    return getattr(route, _ANY_PARAMETER, False)
+    return getattr(route, _ANY_PARAMETER_ATTRIBUTE, False)
 
 
-def security_policy(sign_in: SignIn | None) -> str:
+def content_security_policy(sign_in: SignIn | None) -> str:
     """Return the page's Content-Security-Policy, which allows its own files, this API and the sign-in issuer."""
     origins = [] if sign_in is None else [_origin(sign_in.issuer), *map(_origin, sign_in.extra_origins)]
     connect_sources = " ".join(dict.fromkeys(["'self'", *origins]))
@@ -108,7 +111,7 @@ def security_policy(sign_in: SignIn | None) -> str:
 
 
 def _accept_any_parameter(route: Route) -> Route:
-    setattr(route, _ANY_PARAMETER, True)
+    setattr(route, _ANY_PARAMETER_ATTRIBUTE, True)
     return route
 
 

@@ -13,7 +13,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from gpucost.core.errors import InvalidInputError
-from gpucost.http.problems import problem
+from gpucost.http.problems import problem_response
 
 PAYLOAD_FORMAT = "2.0"
 _NOT_UNICODE = "is not valid Unicode: it contains an unpaired surrogate. Send UTF-8, percent-encoded."
@@ -26,54 +26,54 @@ def _check_unicode(text: str) -> str:
     return text
 
 
-Text = Annotated[str, AfterValidator(_check_unicode)]
+UnicodeText = Annotated[str, AfterValidator(_check_unicode)]
 
 
-class _Model(BaseModel):
+class _EventModel(BaseModel):
     """Strict, so that numbers and lists are not accepted as text. Undeclared fields are dropped."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
 
-class _Iam(_Model):
-    userArn: Text | None = None  # noqa: N815 - API Gateway's name, as all below
+class _Iam(_EventModel):
+    userArn: UnicodeText | None = None  # noqa: N815 - API Gateway's name, as all below
 
 
-class _Jwt(_Model):
-    claims: dict[Text, Any] | None = None
+class _Jwt(_EventModel):
+    claims: dict[UnicodeText, Any] | None = None
 
 
-class _Authorizer(_Model):
+class _Authorizer(_EventModel):
     iam: _Iam | None = None
     jwt: _Jwt | None = None
 
 
-class _Http(_Model):
-    method: Text = Field(min_length=1)
+class _Http(_EventModel):
+    method: UnicodeText = Field(min_length=1)
 
 
-class _RequestContext(_Model):
+class _RequestContext(_EventModel):
     http: _Http
-    stage: Text = "$default"
-    requestId: Text = ""  # noqa: N815
+    stage: UnicodeText = "$default"
+    requestId: UnicodeText = ""  # noqa: N815
     authorizer: _Authorizer | None = None
 
 
-class _Event(_Model):
+class _Event(_EventModel):
     version: Literal["2.0"]
-    rawPath: Text = Field(pattern="^/")  # noqa: N815
-    rawQueryString: Text = ""  # noqa: N815
-    headers: dict[Text, Text] | None = None
-    queryStringParameters: dict[Text, Text] | None = None  # noqa: N815
+    rawPath: UnicodeText = Field(pattern="^/")  # noqa: N815
+    rawQueryString: UnicodeText = ""  # noqa: N815
+    headers: dict[UnicodeText, UnicodeText] | None = None
+    queryStringParameters: dict[UnicodeText, UnicodeText] | None = None  # noqa: N815
     requestContext: _RequestContext  # noqa: N815
 
 
 def handle_event(app: APIGatewayHttpResolver, event: object, context: LambdaContext) -> dict[str, Any]:
     """Handle one HTTP request and return the Lambda response."""
     try:
-        request = read_event(event)
+        request = validate_event(event)
     except InvalidInputError as error:
-        response = problem(HTTPStatus.BAD_REQUEST, str(error), instance="/")
+        response = problem_response(HTTPStatus.BAD_REQUEST, str(error), instance="/")
         headers = {"Content-Type": response.content_type, **response.headers}
         return {
             "statusCode": response.status_code,
@@ -85,7 +85,7 @@ def handle_event(app: APIGatewayHttpResolver, event: object, context: LambdaCont
     return app.resolve(request, context)
 
 
-def read_event(event: object) -> dict[str, Any]:
+def validate_event(event: object) -> dict[str, Any]:
     """Return the validated fields of an event, with the path percent-encoded again.
 
     HTTP APIs decode `rawPath`, and Powertools matches path parameters of few characters only. Without the encoding, a

@@ -11,7 +11,7 @@ from gpucost.core.amounts import quantize
 from gpucost.core.query.periods import Period
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.responses import json_response, responses
+from gpucost.http.responses import describe_responses, json_response
 from gpucost.http.schemas import Amount, Instant, NoCursor, PeriodResponse, ResponseModel, period_fields
 from gpucost.reports import QueryParameters
 from gpucost.reports.limits import LimitReports, PoolRow, QuotaRow
@@ -70,7 +70,7 @@ def add_pool_and_quota_routes(app: APIGatewayHttpResolver, service: Callable[[],
         "/v1/nodepools",
         summary="Use and limits of node pools",
         tags=["reports"],
-        responses=responses(NodePoolsResponse),
+        responses=describe_responses(NodePoolsResponse),
     )
     @open_to("viewer")
     def node_pools(
@@ -84,7 +84,10 @@ def add_pool_and_quota_routes(app: APIGatewayHttpResolver, service: Callable[[],
         return _rows_response(*service().pools(query_parameters, scope=scope_of_caller(app)), _pool_row)
 
     @app.get(
-        "/v1/quotas", summary="Use and limits of GPU quotas", tags=["reports"], responses=responses(QuotasResponse)
+        "/v1/quotas",
+        summary="Use and limits of GPU quotas",
+        tags=["reports"],
+        responses=describe_responses(QuotasResponse),
     )
     @open_to("viewer")
     def quotas(

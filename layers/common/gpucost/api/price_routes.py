@@ -8,12 +8,12 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
-from gpucost.api import price_schemas
+from gpucost.api import price_and_node_schemas
 from gpucost.core.errors import ParameterError
 from gpucost.core.pricing.prices import PriceSource
 from gpucost.core.query.periods import parse_moment_parameter
 from gpucost.http.access import open_to
-from gpucost.http.responses import json_response, responses
+from gpucost.http.responses import describe_responses, json_response
 from gpucost.reports.prices import PriceListing
 
 Start = Annotated[str, Query(description="Start of the period, UTC", examples=["2026-11-18T00:00:00Z"])]
@@ -34,7 +34,12 @@ Cursor = Annotated[
 def add_price_routes(app: APIGatewayHttpResolver, listing: Callable[[], PriceListing]) -> None:
     """Register the routes. The listing is made on its first use."""
 
-    @app.get("/v1/prices", summary="The price book", tags=["prices"], responses=responses(price_schemas.PricesResponse))
+    @app.get(
+        "/v1/prices",
+        summary="The price book",
+        tags=["prices"],
+        responses=describe_responses(price_and_node_schemas.PricesResponse),
+    )
     @open_to("admin")
     def prices(
         start: Start, end: End, source: Source = None, instance_type: InstanceType = None, cursor: Cursor = None
@@ -45,7 +50,9 @@ def add_price_routes(app: APIGatewayHttpResolver, listing: Callable[[], PriceLis
         """
         first, last = parse_moment_parameter("start", start), parse_moment_parameter("end", end)
         page = listing().page(first, last, source=source, instance_type=instance_type, after=_read_cursor(cursor))
-        return json_response(price_schemas.prices_response(first, last, page, _write_cursor(page.next_position)))
+        return json_response(
+            price_and_node_schemas.prices_response(first, last, page, _write_cursor(page.next_position))
+        )
 
 
 def _write_cursor(position: str | None) -> str | None:

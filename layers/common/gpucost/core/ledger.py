@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Generic, TypeVar
 
 from gpucost.core.amounts import Costs, Totals
-from gpucost.core.facts import FactTable
+from gpucost.core.cost_tables import CostTable
 from gpucost.core.hours import HOUR, floor_hour, hours_between
 from gpucost.core.model import Coverage, HourRecord, Status
 
@@ -29,7 +29,7 @@ class Retention:
 
 
 DEFAULT_RETENTION = Retention()
-MAX_DOUBLINGS = 12
+MAX_RETRY_DOUBLINGS = 12
 """How often the delay between attempts doubles: to 170 days, which is longer than any look-back."""
 MIN_RETENTION = timedelta(days=35)
 """The shortest retention that settings may choose for any level."""
@@ -70,15 +70,15 @@ class Manifest:
     currency: str = "USD"
     is_adjustment: bool = False
     """Whether the version is an adjustment: the hour's month is closed, so that the current version stays."""
-    backfilled: bool = False
+    is_backfilled: bool = False
     """Whether a backfill requested the hour first. The schedule starts with the first hour that was not backfilled."""
-    figures_until: datetime | None = None
+    summary_expires_at: datetime | None = None
     """When the hour's summary expires; None for an incomplete hour."""
 
     @property
-    def digest(self) -> str:
+    def content_digest(self) -> str:
         """The digest of the content: versions with equal digests have equal content."""
-        return digest_of_run(self.run_id)
+        return digest_in_run_id(self.run_id)
 
     def is_abandoned(self) -> bool:
         """Whether the hour stays incomplete: the schedule does not retry it, only a backfill does."""
@@ -98,7 +98,7 @@ class Restatement:
     before: Totals | None
     """None where an hour of a closed month had no figures."""
     after: Totals
-    units: Mapping[str, tuple[Costs, Costs]]
+    changed_units: Mapping[str, tuple[Costs, Costs]]
     """The costs before and after, for each business unit whose costs changed."""
     currency: str = "USD"
     """The currency of `after`."""
@@ -107,7 +107,7 @@ class Restatement:
     """Whether it is an adjustment of a closed month, which no other figure includes."""
 
 
-def changed_business_units(before: FactTable[tuple[str, str]], record: HourRecord) -> dict[str, tuple[Costs, Costs]]:
+def changed_business_units(before: CostTable[tuple[str, str]], record: HourRecord) -> dict[str, tuple[Costs, Costs]]:
     """Return the costs before and after of each business unit whose costs a new version changes.
 
     Args:
@@ -123,7 +123,7 @@ def changed_business_units(before: FactTable[tuple[str, str]], record: HourRecor
 
 
 @dataclass(frozen=True, slots=True)
-class Summary(Generic[K]):
+class CostSummary(Generic[K]):
     """The sums of one cluster's hour or UTC day, as reports and alerts read them."""
 
     cluster: str
@@ -132,7 +132,7 @@ class Summary(Generic[K]):
     """The published hours that it sums, in order, including incomplete ones."""
     totals: Totals | None
     """None if no hour has figures. The capacity is None if that of any hour is."""
-    costs: FactTable[K]
+    costs: CostTable[K]
 
     @property
     def manifest(self) -> Manifest:
@@ -145,13 +145,13 @@ class Summary(Generic[K]):
         return {manifest.currency for manifest in self.manifests if manifest.status != "incomplete"}
 
 
-HourSummary = Summary[tuple[str, str]]
+HourSummary = CostSummary[tuple[str, str]]
 """An hour, summed by (business unit, namespace)."""
-DaySummary = Summary[str]
+DaySummary = CostSummary[str]
 """A UTC day, summed by business unit over the hours that have figures."""
 
 
-def digest_of_run(run_id: str) -> str:
+def digest_in_run_id(run_id: str) -> str:
     """Return the content digest that a run id contains."""
     return run_id.split("-")[1]
 
@@ -178,7 +178,7 @@ def next_attempt(attempts: int, now: datetime, until: datetime | None = None) ->
     """
     if until is not None and now >= until:
         return None
-    retry_at = floor_hour(now) + timedelta(hours=2 ** min(attempts - 1, MAX_DOUBLINGS))
+    retry_at = floor_hour(now) + timedelta(hours=2 ** min(attempts - 1, MAX_RETRY_DOUBLINGS))
     return retry_at if until is None else min(retry_at, until)
 
 

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from gpucost.core.amounts import Costs, Totals
-from gpucost.core.facts import FactTable, sum_by
+from gpucost.core.cost_tables import CostTable, sum_by_key
 from gpucost.core.hours import floor_day
 from gpucost.core.ledger import DaySummary, HourSummary
 from gpucost.core.model import Line
@@ -40,7 +40,7 @@ def days_with_hours(hours: Iterable[datetime]) -> list[datetime]:
     return sorted({floor_day(hour) for hour in hours})
 
 
-def costs_by_unit(summary: HourSummary) -> FactTable[str]:
+def costs_by_unit(summary: HourSummary) -> CostTable[str]:
     """Sum an hour's costs by business unit."""
     return summary.costs.group_by(itemgetter(0))
 
@@ -49,18 +49,18 @@ def sum_day(cluster: str, day: datetime, summaries: Sequence[HourSummary]) -> Da
     """Sum a day from the summaries of its hours."""
     manifests = tuple(summary.manifest for summary in summaries)
     totals = Totals.total(summary.totals for summary in summaries if summary.totals is not None)
-    units = sum_by((unit, costs) for summary in summaries for (unit, _), costs in summary.costs.items())
+    units = sum_by_key((unit, costs) for summary in summaries for (unit, _), costs in summary.costs.items())
     return DaySummary(cluster, day, manifests, totals, units.select(sorted(units)))
 
 
-def sum_facts(lines: Iterable[Line]) -> FactTable[FactKey]:
+def sum_lines(lines: Iterable[Line]) -> CostTable[FactKey]:
     """Sum lines by all their dimensions."""
-    return sum_by((fact_key(line), line.costs()) for line in lines)
+    return sum_by_key((fact_key(line), line.costs()) for line in lines)
 
 
-def merge_facts(parts: Iterable[Mapping[FactKey, Costs]]) -> FactTable[FactKey]:
+def merge_facts(parts: Iterable[Mapping[FactKey, Costs]]) -> CostTable[FactKey]:
     """Add up the facts of several hours, in order of their keys."""
-    facts = sum_by(fact for part in parts for fact in part.items())
+    facts = sum_by_key(fact for part in parts for fact in part.items())
     return facts.select(sorted(facts))
 
 

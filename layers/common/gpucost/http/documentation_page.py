@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 from urllib.parse import urlencode
 
-HTML = "text/html; charset=utf-8"
+HTML_CONTENT_TYPE = "text/html; charset=utf-8"
 _STYLE = """
 :root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:0 auto;padding:1rem}
@@ -21,13 +21,13 @@ summary{cursor:pointer;margin:.5rem 0}
 nav li{margin:.15rem 0}
 .wide{overflow-x:auto}
 """
-PAGE_SECURITY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; "
     f"style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """The page's Content-Security-Policy, which allows only its own style sheet."""
-_ROLES = {
+_ROLE_TEXTS = {
     "public": "public",
     "bu": "any role; bu roles see their business units only",
     "viewer": "viewer or admin",
@@ -68,7 +68,7 @@ def _operation(name: str, path: str, operation: Mapping[str, Any]) -> str:
     role = operation.get("x-required-role", "")
     return (
         f'<h2 id="{_anchor(name)}"><code>{escape(name)}</code></h2><p>{escape(operation["summary"])}. '
-        f'<span class="role">{escape(_ROLES.get(role, role))}</span></p>'
+        f'<span class="role">{escape(_ROLE_TEXTS.get(role, role))}</span></p>'
         f"<p>{escape(_description(operation))}</p>{table}{_example(path, parameters)}"
         f"<details><summary>Responses</summary>{_table(('status', 'description', 'schema'), responses)}</details>"
     )

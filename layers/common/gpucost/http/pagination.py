@@ -16,18 +16,18 @@ from gpucost.runtime.json_text import csv_text, dumps
 MAX_PAGE_BYTES = 4_500_000
 """Most bytes of rows. Lambda returns at most 6 MB, including everything around the rows."""
 DEFAULT_WINDOW_HEADER = "X-Default-Window"
-NEXT_CURSOR = "X-Next-Cursor"
+NEXT_CURSOR_HEADER = "X-Next-Cursor"
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class EncodedPage:
     """The rows of a page as JSON texts, and the cursor of the next page."""
 
     rows: list[str]
     cursor: str | None
 
 
-def fill_page(rows: Iterable[str], cursor_after: Callable[[int], str | None]) -> Page:
+def fill_page(rows: Iterable[str], cursor_after: Callable[[int], str | None]) -> EncodedPage:
     """Take as many rows as fit into one response, at least one.
 
     Args:
@@ -41,7 +41,7 @@ def fill_page(rows: Iterable[str], cursor_after: Callable[[int], str | None]) ->
         if page_rows and size > MAX_PAGE_BYTES:
             break
         page_rows.append(text)
-    return Page(page_rows, cursor_after(len(page_rows)))
+    return EncodedPage(page_rows, cursor_after(len(page_rows)))
 
 
 def cursor_writer(report: CostReport) -> Callable[[int], str | None]:
@@ -54,18 +54,18 @@ def cursor_writer(report: CostReport) -> Callable[[int], str | None]:
     return cursor_after
 
 
-def json_page(fields_before: dict[str, Any], page: Page, fields_after: dict[str, Any]) -> Response[str]:
+def json_page(fields_before: dict[str, Any], page: EncodedPage, fields_after: dict[str, Any]) -> Response[str]:
     """Return one JSON object: the fields before the rows, the rows, and the fields after them."""
     end = dumps({**fields_after, "cursor": page.cursor})
     body = f'{dumps(fields_before)[:-1]}, "rows": [{", ".join(page.rows)}], {end[1:]}'
     return Response(HTTPStatus.OK, "application/json", body, headers=dict(SECURITY_HEADERS))
 
 
-def json_lines_page(fields_before: dict[str, Any], page: Page, fields_after: dict[str, Any]) -> Response[str]:
+def json_lines_page(fields_before: dict[str, Any], page: EncodedPage, fields_after: dict[str, Any]) -> Response[str]:
     """Return JSON Lines: first the response without rows, then one line per row."""
     first = dumps({**fields_before, **fields_after, "cursor": page.cursor})
     body = "\n".join([first, *page.rows]) + "\n"
-    return Response(HTTPStatus.OK, "application/jsonl", body, headers=_headers(page.cursor, "costs.jsonl"))
+    return Response(HTTPStatus.OK, "application/jsonl", body, headers=_download_headers(page.cursor, "costs.jsonl"))
 
 
 def csv_page(
@@ -87,10 +87,13 @@ def csv_page(
         {DEFAULT_WINDOW_HEADER: DEFAULT_WINDOW} if period.parameter == "default" else {}
     )
     return Response(
-        HTTPStatus.OK, "text/csv; charset=utf-8", text, headers=_headers(cursor_after(count), filename) | default_window
+        HTTPStatus.OK,
+        "text/csv; charset=utf-8",
+        text,
+        headers=_download_headers(cursor_after(count), filename) | default_window,
     )
 
 
-def _headers(cursor: str | None, filename: str) -> dict[str, str | list[str]]:
-    next_cursor: dict[str, str | list[str]] = {} if cursor is None else {NEXT_CURSOR: cursor}
+def _download_headers(cursor: str | None, filename: str) -> dict[str, str | list[str]]:
+    next_cursor: dict[str, str | list[str]] = {} if cursor is None else {NEXT_CURSOR_HEADER: cursor}
     return {**SECURITY_HEADERS, "Content-Disposition": f'attachment; filename="{filename}"', **next_cursor}

@@ -38,7 +38,7 @@ _MISSING_PARAMETER_MESSAGES = {
     "end": "required. Pass start and end in RFC 3339, for example 2026-11-19T00:00:00Z.",
     "window": "required. Pass a window, for example window=24h.",
 }
-_STATUS: tuple[tuple[type[GpuCostError], HTTPStatus], ...] = (
+_STATUS_BY_ERROR: tuple[tuple[type[GpuCostError], HTTPStatus], ...] = (
     (InvalidInputError, HTTPStatus.BAD_REQUEST),
     (AccessDeniedError, HTTPStatus.FORBIDDEN),
     (NotFoundError, HTTPStatus.NOT_FOUND),
@@ -48,7 +48,9 @@ _STATUS: tuple[tuple[type[GpuCostError], HTTPStatus], ...] = (
 )
 
 
-def problem(status: HTTPStatus, detail: str, *, instance: str, errors: Sequence[tuple[str, str]] = ()) -> Response[str]:
+def problem_response(
+    status: HTTPStatus, detail: str, *, instance: str, errors: Sequence[tuple[str, str]] = ()
+) -> Response[str]:
     """Return a problem document. `errors` are pairs of a parameter and what is wrong with it."""
     body: dict[str, Any] = {
         "type": "about:blank",
@@ -64,7 +66,7 @@ def problem(status: HTTPStatus, detail: str, *, instance: str, errors: Sequence[
     )
 
 
-def add_problems(app: APIGatewayHttpResolver) -> None:
+def add_problem_handlers(app: APIGatewayHttpResolver) -> None:
     """Register handlers that turn every error of an app into a problem document."""
 
     @app.not_found
@@ -72,26 +74,26 @@ def add_problems(app: APIGatewayHttpResolver) -> None:
         path = app.current_event.path
         hint = " Paths have no slash at the end." if path.endswith("/") else ""
         detail = f"there is no {app.current_event.http_method} {path}.{hint} /openapi.json lists all routes."
-        return problem(HTTPStatus.NOT_FOUND, detail, instance=path)
+        return problem_response(HTTPStatus.NOT_FOUND, detail, instance=path)
 
     @app.exception_handler(RequestValidationError)
     def wrong_parameters(error: RequestValidationError) -> Response[str]:
         errors = [_parameter_error(details) for details in error.errors()]
         detail = " ".join(f"{parameter}: {reason}" for parameter, reason in errors)
-        return problem(HTTPStatus.BAD_REQUEST, detail, instance=app.current_event.path, errors=errors)
+        return problem_response(HTTPStatus.BAD_REQUEST, detail, instance=app.current_event.path, errors=errors)
 
     @app.exception_handler(GpuCostError)
     def domain_error(error: GpuCostError) -> Response[str]:
-        status = next((status for kind, status in _STATUS if isinstance(error, kind)), None)
+        status = next((status for kind, status in _STATUS_BY_ERROR if isinstance(error, kind)), None)
         if status is None:
             return unexpected()
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             logger.warning("request failed", reason=str(error))
         if isinstance(error, SourceError) and not _sees_the_fleet():
             request = app.current_event.raw_event.get("requestContext", {}).get("requestId", "")
-            return problem(status, HIDDEN_SOURCE_ERROR.format(request), instance=app.current_event.path)
+            return problem_response(status, HIDDEN_SOURCE_ERROR.format(request), instance=app.current_event.path)
         errors = [(error.parameter, error.detail)] if isinstance(error, ParameterError) else []
-        return problem(status, str(error), instance=app.current_event.path, errors=errors)
+        return problem_response(status, str(error), instance=app.current_event.path, errors=errors)
 
     def _sees_the_fleet() -> bool:
         scope = app.context.get("scope")
@@ -103,7 +105,7 @@ def add_problems(app: APIGatewayHttpResolver) -> None:
 
     def unexpected() -> Response[str]:
         logger.exception("unexpected error")
-        return problem(
+        return problem_response(
             HTTPStatus.INTERNAL_SERVER_ERROR,
             "internal error. Details are in the function's log.",
             instance=app.current_event.path,

@@ -10,12 +10,12 @@ from gpucost.http import schemas
 from gpucost.http.problems import PROBLEM_JSON, SECURITY_HEADERS
 from gpucost.runtime.json_text import dumps
 
-JSON = "application/json"
+JSON_CONTENT_TYPE = "application/json"
 MAX_BODY_BYTES = 5_500_000
 """Lambda returns at most 6 MB, including the envelope."""
 
 
-def responses(
+def describe_responses(
     model: type[Any], extra_content: dict[str, Any] | None = None, *, can_be_missing: bool = False
 ) -> dict[int, Any]:
     """Return the OpenAPI description of a route's responses."""
@@ -35,12 +35,12 @@ def responses(
             ),
         )
     }
-    return {int(HTTPStatus.OK): ok_response(model, extra_content), **errors}
+    return {int(HTTPStatus.OK): describe_ok_response(model, extra_content), **errors}
 
 
-def ok_response(model: type[Any], extra_content: dict[str, Any] | None = None) -> dict[str, Any]:
+def describe_ok_response(model: type[Any], extra_content: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return the OpenAPI description of a 200 response with a model."""
-    return {"description": "OK", "content": {JSON: {"model": model}, **(extra_content or {})}}
+    return {"description": "OK", "content": {JSON_CONTENT_TYPE: {"model": model}, **(extra_content or {})}}
 
 
 def json_response(document: dict[str, Any]) -> Response[str]:
@@ -49,7 +49,7 @@ def json_response(document: dict[str, Any]) -> Response[str]:
     Raises:
         InvalidInputError: the response is too large for Lambda.
     """
-    return Response(HTTPStatus.OK, JSON, _check_size(dumps(document)), headers=dict(SECURITY_HEADERS))
+    return Response(HTTPStatus.OK, JSON_CONTENT_TYPE, _check_size(dumps(document)), headers=dict(SECURITY_HEADERS))
 
 
 def _check_size(text: str) -> str:

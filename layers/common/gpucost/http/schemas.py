@@ -20,7 +20,7 @@ from gpucost.reports import HourRow, PeriodCoverage
 Amount = Annotated[Decimal, WithJsonSchema({"type": "number"})]
 """An exact decimal with up to 12 digits after the point. Parse it with a decimal type."""
 Instant = Annotated[datetime, WithJsonSchema({"type": "string", "format": "date-time"})]
-_PUBLISHED_TYPES = {Decimal: Amount, Decimal | None: Amount | None, datetime: Instant}
+_SCHEMA_TYPES = {Decimal: Amount, Decimal | None: Amount | None, datetime: Instant}
 """By type of a record's field; other types are published as they are."""
 
 FLEET_AMOUNTS = (*Costs.names(), *Capacity.names())
@@ -78,7 +78,7 @@ class ResponseModel(BaseModel):
             config: settings of pydantic.
         """
         declared = dict(cls.__annotations__)
-        derived = {name: _PUBLISHED_TYPES.get(kind, kind) for name, kind in get_type_hints(record or object).items()}
+        derived = {name: _SCHEMA_TYPES.get(kind, kind) for name, kind in get_type_hints(record or object).items()}
         annotations = derived | declared
         for name in amounts:
             annotations[name] = Amount | None if name.endswith("_usd") or name in nullable else Amount

@@ -42,7 +42,7 @@ from gpucost.storage.ports import Clock, Rollups, SettingsStore
 if TYPE_CHECKING:
     from gpucost.sources.prometheus.reader import PrometheusReader
 
-MetricsReaders = Callable[[ClusterSettings, CoreSettings, Deadline | None], "PrometheusReader"]
+MetricsReaderFactory = Callable[[ClusterSettings, CoreSettings, Deadline | None], "PrometheusReader"]
 """Creates the reader of a cluster's metrics; the deadline applies to all of its queries together."""
 
 AMP_RETENTION = timedelta(days=150)
@@ -59,7 +59,7 @@ class HourResult:
     manifest: Manifest
     is_new_version: bool
     """False if the hour had been published before and only its event was sent again."""
-    lines: int = 0
+    line_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class AttributeService:
         settings_store: SettingsStore,
         ledger: Ledger,
         rollups: Rollups,
-        readers: MetricsReaders,
+        create_reader: MetricsReaderFactory,
         bus: MessageBus,
         *,
         pricer: Pricer,
@@ -99,7 +99,7 @@ class AttributeService:
         self._settings_store = settings_store
         self._ledger = ledger
         self._rollups = rollups
-        self._readers = readers
+        self._create_reader = create_reader
         self._bus = bus
         self._pricer = pricer
         self._clock = clock
@@ -125,7 +125,7 @@ class AttributeService:
         now = self._clock()
         versions = {hour: self._ledger.newest_version(cluster.name, hour) for hour in message.hour_starts()}
         hours_to_attribute = [hour for hour, manifest in versions.items() if _needs_attempt(manifest, message, now)]
-        reader = self._readers(cluster, settings, deadline)
+        reader = self._create_reader(cluster, settings, deadline)
         attempt = _Attempt(reader, cluster, settings, now, message)
         runs = consecutive_runs(hours_to_attribute)
         rated = {rated_hour.record.hour: rated_hour for run in runs for rated_hour in self._rate(attempt, run)}
@@ -150,7 +150,7 @@ class AttributeService:
         Raises:
             SourceError: the price book or the bill could not be read.
         """
-        prices = self._pricer.of_hours(attempt.settings, hours)
+        prices = self._pricer.pricing_of_hours(attempt.settings, hours)
         try:
             with tally.timed("AttributeSeconds"):
                 return meter_and_rate(
@@ -162,7 +162,7 @@ class AttributeService:
             if len(hours) == 1 or isinstance(error, MetricsUnavailableError):
                 if not isinstance(error, SourceError):
                     self._send_to_dead_letter_queue(attempt.message, hours, error)
-                return _failed(attempt.cluster, hours, error)
+                return _incomplete_hours(attempt.cluster, hours, error)
             is_too_large = isinstance(error, MetricsTooLargeError | HoursTooLargeError)
         # A bad response for one hour, or a bug that it triggers, must not affect other hours. This is not in the
         # handler above, because there the error would keep the responses in memory.
@@ -210,7 +210,7 @@ class AttributeService:
             if winner.status == "incomplete" and rated.record.status != "incomplete":
                 return self._publish(rated, winner, message, now, last_attempt, retention)
             return HourResult(winner, is_new_version=False)
-        return HourResult(published, is_new_version=True, lines=len(rated.record.lines))
+        return HourResult(published, is_new_version=True, line_count=len(rated.record.lines))
 
 
 def roll_up(rollups: Rollups, cluster: str, hours: Sequence[datetime], now: datetime, retention: Retention) -> None:
@@ -283,13 +283,13 @@ def meter_and_rate(
             record = attribute(usage, attribution_rules(settings, (prices or {}).get(usage.hour, settings_pricing)))
             rated.append(
                 AttributedHour(
-                    _incomplete_if_unseen(record, last_scrape_before_outage(observation, to_epoch_ms(now))), usage
+                    _incomplete_during_outage(record, last_scrape_before_outage(observation, to_epoch_ms(now))), usage
                 )
             )
         return rated
 
 
-def _incomplete_if_unseen(record: HourRecord, silent_since: int | None) -> HourRecord:
+def _incomplete_during_outage(record: HourRecord, silent_since: int | None) -> HourRecord:
     """Return a record without figures if there are no samples since a time before the hour's end."""
     if silent_since is None or record.status == "incomplete":
         return record
@@ -364,7 +364,7 @@ def _needs_attempt(manifest: Manifest | None, message: HoursDue, now: datetime) 
     return manifest.next_attempt_at is not None and manifest.next_attempt_at <= now
 
 
-def _failed(cluster: ClusterSettings, hours: Sequence[datetime], error: Exception) -> list[AttributedHour]:
+def _incomplete_hours(cluster: ClusterSettings, hours: Sequence[datetime], error: Exception) -> list[AttributedHour]:
     reason = str(error)
     if not isinstance(error, SourceError):
         reason = f"could not be attributed: {type(error).__name__}: {error}"

@@ -18,10 +18,10 @@ from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock
 
-STALLED = timedelta(minutes=65)
+STALL_TIMEOUT = timedelta(minutes=65)
 """If the queue is empty and no hour is done for this long, the backfill has stopped. A message that failed twice is
 delivered again after twice the queue's visibility time-out, and may then take the function's time-out."""
-FIRST_MESSAGES = 3
+MIN_MESSAGES_FOR_ESTIMATE = 3
 """How many messages must be done before there is an estimate; the newest day's is often short."""
 
 
@@ -33,9 +33,9 @@ class Progress:
     done: int
     incomplete: int
     """Of those done: their metrics were unavailable."""
-    ahead: int = 0
+    other_messages: int = 0
     """About how many other messages are in the queue, while no hour of this backfill is being done."""
-    remaining: timedelta | None = None
+    remaining_time: timedelta | None = None
     """Estimated time to the end; None if there is no estimate yet."""
 
 
@@ -71,7 +71,7 @@ class Pace:
         if self._first is None:
             self._began = self._last = at
 
-    def remaining(self, total: int, at: datetime) -> timedelta | None:
+    def remaining_time(self, total: int, at: datetime) -> timedelta | None:
         """Estimate the remaining time from the pace so far; None within the first three bursts, which are too few."""
         if self._first is None:
             return None
@@ -146,7 +146,7 @@ class Backfill:
             self._queue.send_due(messages)
             self._sent += messages
             sent += len(missing)
-        self._pace = Pace(began, self._total() - sent)
+        self._pace = Pace(began, self._hour_count() - sent)
         return sent
 
     def progress(self) -> Progress:
@@ -154,7 +154,7 @@ class Backfill:
 
         Such an hour is recognized by its run and not by its time, because the functions' clocks may differ.
         """
-        return self._progress(self._done())
+        return self._progress(self._done_hours())
 
     def follow(self, report: Callable[[Progress], None], pause: Callable[[], None]) -> Progress:
         """Wait until every hour is done, however long messages that were sent earlier take.
@@ -167,35 +167,35 @@ class Backfill:
             GpuCostError: the queue is empty and no hour was done for a long time.
             SourceError: the ledger or the queue could not be read.
         """
-        quiet_since, last_done, ahead = self._clock(), -1, 0
+        quiet_since, last_done, other_messages = self._clock(), -1, 0
         while True:
-            done, at = self._done(), self._clock()
+            done, at = self._done_hours(), self._clock()
             progress = self._progress(done)
             self._pace.record(progress.done, at)
             if progress.done >= progress.total:
-                report(replace(progress, remaining=timedelta(0)))
+                report(replace(progress, remaining_time=timedelta(0)))
                 return progress
-            unfinished = self._unfinished(done)
+            unfinished = self._count_unfinished_messages(done)
             if progress.done != last_done:
-                quiet_since, last_done, ahead = at, progress.done, 0
+                quiet_since, last_done, other_messages = at, progress.done, 0
             else:
                 queued = self._queue.backlog("backfill")
-                ahead = max(0, queued - unfinished)
-                if ahead:
+                other_messages = max(0, queued - unfinished)
+                if other_messages:
                     self._pace.record_waiting(at)
                 if queued:
                     quiet_since = at
-                elif at - quiet_since > STALLED:
-                    raise _stalled(progress)
-            has_estimate = len(self._sent) - unfinished >= FIRST_MESSAGES
-            remaining = self._pace.remaining(progress.total, at) if has_estimate else None
-            report(replace(progress, ahead=ahead, remaining=remaining))
+                elif at - quiet_since > STALL_TIMEOUT:
+                    raise _stalled_error(progress)
+            has_estimate = len(self._sent) - unfinished >= MIN_MESSAGES_FOR_ESTIMATE
+            remaining_time = self._pace.remaining_time(progress.total, at) if has_estimate else None
+            report(replace(progress, other_messages=other_messages, remaining_time=remaining_time))
             pause()
 
-    def _total(self) -> int:
+    def _hour_count(self) -> int:
         return len(self._hours) * len(self._clusters)
 
-    def _done(self) -> dict[tuple[str, datetime], Manifest]:
+    def _done_hours(self) -> dict[tuple[str, datetime], Manifest]:
         return {
             (cluster, hour): manifest
             for cluster in self._clusters
@@ -205,9 +205,9 @@ class Backfill:
 
     def _progress(self, done: Mapping[tuple[str, datetime], Manifest]) -> Progress:
         incomplete = sum(manifest.status == "incomplete" for manifest in done.values())
-        return Progress(self._total(), len(done), incomplete)
+        return Progress(self._hour_count(), len(done), incomplete)
 
-    def _unfinished(self, done: Container[tuple[str, datetime]]) -> int:
+    def _count_unfinished_messages(self, done: Container[tuple[str, datetime]]) -> int:
         """Return how many of the sent messages have hours that are not done."""
         return sum(any((message.cluster, hour) not in done for hour in message.hour_starts()) for message in self._sent)
 
@@ -221,9 +221,9 @@ class Backfill:
         return {manifest.hour: manifest for manifest in manifests if manifest.hour in hours}
 
 
-def _stalled(now: Progress) -> GpuCostError:
+def _stalled_error(now: Progress) -> GpuCostError:
     return GpuCostError(
-        f"the backfill queue is empty and no hour was done for {STALLED.total_seconds() / 60:g} minutes, but "
+        f"the backfill queue is empty and no hour was done for {STALL_TIMEOUT.total_seconds() / 60:g} minutes, but "
         f"{now.total - now.done} hours are missing. Check the dead-letter queue (gpucost hours redrive --dry-run) and "
         "the log of the attribute function, then run the same command again"
     )

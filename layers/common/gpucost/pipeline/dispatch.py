@@ -44,10 +44,10 @@ class _Cluster:
     """A cluster that may have due hours."""
 
     name: str
-    version: int
+    settings_version: int
     """Version of the settings that its hours are attributed with."""
     pushed_at: datetime
-    newest: datetime
+    newest_hour: datetime
     """The last hour that may be due: the one that just ended, or the one in which the cluster left the settings."""
     has_left: bool = False
 
@@ -56,11 +56,11 @@ class _Cluster:
 class DueHours:
     """The due hours of one cluster."""
 
-    manifests: Sequence[Manifest]
+    scheduled_manifests: Sequence[Manifest]
     """Of the checked hours that the schedule requested."""
     by_origin: Mapping[AttributionOrigin, Sequence[datetime]]
     """In order, by the queue that they go to: hours that a backfill requested are retried in the backfill queue."""
-    previous: Mapping[datetime, Manifest] = field(default_factory=dict)
+    previous_manifests: Mapping[datetime, Manifest] = field(default_factory=dict)
     """Manifests of hours that were tried before."""
 
 
@@ -93,9 +93,9 @@ class DispatchService:
                 for origin, hours_of_origin in due.by_origin.items():
                     self._bus.send_due([
                         message
-                        for hours in split_hours(hours_of_origin, due.previous)
+                        for hours in split_hours(hours_of_origin, due.previous_manifests)
                         for message in due_messages(
-                            cluster.name, hours, settings_version=cluster.version, origin=origin,
+                            cluster.name, hours, settings_version=cluster.settings_version, origin=origin,
                             correlation_id=correlation_id,
                         )
                     ])  # fmt: skip
@@ -105,7 +105,7 @@ class DispatchService:
             sent += sum(map(len, due.by_origin.values()))
             if cluster.has_left:
                 continue  # its state is of no interest any more
-            state = _state(cluster.name, due.manifests, due.by_origin["schedule"], newest)
+            state = _cluster_state(cluster.name, due.scheduled_manifests, due.by_origin["schedule"], newest)
             states.append(state)
             overdue += state.hours_overdue
         tick_message = Tick(scheduled_time=tick.scheduled_time, clusters=tuple(states), correlation_id=correlation_id)
@@ -114,31 +114,33 @@ class DispatchService:
 
     def _due_hours(self, cluster: _Cluster, reach: timedelta, now: datetime, closed: Set[str]) -> DueHours:
         """Find the due hours of a cluster; hours of `closed` months are never due."""
-        newest = cluster.newest
+        newest = cluster.newest_hour
         begin = newest - reach + HOUR
         manifests = self._ledger.manifests(cluster.name, begin, newest + HOUR)
         seen = [*self._earlier_manifests(cluster.name, manifests, newest, reach), *manifests]
-        scheduled = [manifest.hour for manifest in seen if not manifest.backfilled]
+        scheduled = [manifest.hour for manifest in seen if not manifest.is_backfilled]
         latest = None if scheduled else self._ledger.latest(cluster.name)
         if latest is not None:  # hours that waited when the last publication was made
             seen += self._ledger.manifests(cluster.name, latest.hour - reach, min(latest.hour + HOUR, begin))
-            scheduled = [latest.hour] if not latest.backfilled else []
+            scheduled = [latest.hour] if not latest.is_backfilled else []
         # A new cluster begins with the hour of the push, so that a failing first tick loses nothing.
         oldest = min(begin, newest + HOUR - MAX_PUBLICATION_GAP)
         since = max(scheduled[0], oldest) if scheduled else floor_hour(max(cluster.pushed_at, begin))
-        backfilled = {manifest.hour for manifest in seen if manifest.backfilled}
+        backfilled = {manifest.hour for manifest in seen if manifest.is_backfilled}
         if cluster.has_left and all(manifest.status == "incomplete" for manifest in seen):
             return DueHours([], {"schedule": [], "backfill": []})  # for example, a misspelled name never has metrics
         hours = [hour for hour in due_hours(seen, min(since, newest), newest, now) if month_of(hour) not in closed]
         return DueHours(
-            manifests=[
-                manifest for manifest in manifests if month_of(manifest.hour) not in closed and not manifest.backfilled
+            scheduled_manifests=[
+                manifest
+                for manifest in manifests
+                if month_of(manifest.hour) not in closed and not manifest.is_backfilled
             ],
             by_origin={
                 "schedule": [hour for hour in hours if hour not in backfilled],
                 "backfill": [hour for hour in hours if hour in backfilled],
             },
-            previous={manifest.hour: manifest for manifest in seen},
+            previous_manifests={manifest.hour: manifest for manifest in seen},
         )
 
     def _earlier_manifests(
@@ -150,7 +152,7 @@ class DispatchService:
         look-back that was shortened, or messages that a queue did not take.
         """
         recent = newest - CATCH_UP_PERIOD
-        if newest.hour and any(manifest.hour >= recent and not manifest.backfilled for manifest in manifests):
+        if newest.hour and any(manifest.hour >= recent and not manifest.is_backfilled for manifest in manifests):
             return []
         oldest = newest - reach + HOUR
         return self._ledger.manifests(cluster, oldest - MAX_PUBLICATION_GAP, oldest)
@@ -219,7 +221,9 @@ def _max_hours_per_message(previous: Manifest | None) -> int:
     return max(1, MAX_HOURS_PER_MESSAGE >> 2 * previous.attempts) if previous else MAX_HOURS_PER_MESSAGE
 
 
-def _state(cluster: str, manifests: Sequence[Manifest], due: Sequence[datetime], newest: datetime) -> ClusterState:
+def _cluster_state(
+    cluster: str, manifests: Sequence[Manifest], due: Sequence[datetime], newest: datetime
+) -> ClusterState:
     complete = [manifest.hour for manifest in manifests if manifest.status == "complete"]
     waiting = [
         manifest.hour for manifest in manifests if manifest.status == "incomplete" and not manifest.is_abandoned()

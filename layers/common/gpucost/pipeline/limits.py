@@ -14,7 +14,7 @@ from gpucost.storage.limits import LimitsStore
 if TYPE_CHECKING:
     from gpucost.sources.prometheus.limits import PrometheusLimits
 
-LimitsReaders = Callable[[ClusterSettings, Deadline | None], "PrometheusLimits"]
+LimitsReaderFactory = Callable[[ClusterSettings, Deadline | None], "PrometheusLimits"]
 """Creates the reader of a cluster's limits; the deadline applies to all of its queries together."""
 
 
@@ -22,12 +22,12 @@ class LimitsRecorder:
     """Reads the limits of published hours from a cluster's metrics, and stores them.
 
     Args:
-        readers: creates a reader of a cluster's limits.
+        create_reader: creates a reader of a cluster's limits.
         store: where limits are stored.
     """
 
-    def __init__(self, readers: LimitsReaders, store: LimitsStore) -> None:
-        self._readers = readers
+    def __init__(self, create_reader: LimitsReaderFactory, store: LimitsStore) -> None:
+        self._create_reader = create_reader
         self._store = store
 
     def record(
@@ -55,7 +55,7 @@ class LimitsRecorder:
         try:
             stored = {limits.hour for limits in self._store.limits_between(cluster.name, hours[0], hours[-1] + HOUR)}
             for run in consecutive_runs([hour for hour in hours if hour not in stored]):
-                for limits in self._readers(cluster, deadline).at_ends(run):
+                for limits in self._create_reader(cluster, deadline).at_ends(run):
                     if limits.pools or limits.quotas:
                         self._store.put(limits, expires_at)
         except SourceError as error:

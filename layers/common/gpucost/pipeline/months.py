@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpucost.core.amounts import Costs
+from gpucost.core.cost_tables import CostTable, sum_by_key
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
-from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.hours import HOUR, floor_hour, hours_between, parse_month
 from gpucost.core.ledger import ClosedMonth, HourSummary
 from gpucost.pipeline.attribute import roll_up
@@ -17,19 +17,19 @@ from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 
 @dataclass(frozen=True, slots=True)
-class OpenHours:
+class OpenHourCounts:
     """Counts of a month's hours, of all clusters, whose figures may still change."""
 
     missing: int
     """Never published."""
-    waiting: int
+    awaiting_retry: int
     """Incomplete, and will be tried again."""
     provisional: int
     """A price is missing or not final."""
 
     def __str__(self) -> str:
         """A clause for messages."""
-        return f"{self.missing} are missing, {self.waiting} are incomplete, {self.provisional} are provisional"
+        return f"{self.missing} are missing, {self.awaiting_retry} are incomplete, {self.provisional} are provisional"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class Adjustment:
     cluster: str
     business_unit: str
     currency: str
-    closed: Costs
+    closed_costs: Costs
     """Published costs of those hours of the month that have a pending adjustment."""
-    now: Costs
+    current_costs: Costs
     """Costs of the same hours with the adjustments."""
 
 
@@ -50,7 +50,7 @@ class Adjustments:
     """The pending adjustments of a closed month."""
 
     month: ClosedMonth
-    hours: int
+    hour_count: int
     """How many hours have a pending adjustment."""
     rows: tuple[Adjustment, ...]
     """By cluster and business unit; only those whose costs differ."""
@@ -86,12 +86,12 @@ class MonthService:
             InvalidInputError: not a month, not over yet, or figures of some hours may still change.
             ConflictError: the month is closed already.
         """
-        start, end = _span(month)
+        start, end = _month_period(month)
         now = self._clock()
         if end > now:
             raise InvalidInputError(f"{month} is not over yet")
-        still_open = self.open_hours(start, end)
-        if still_open != OpenHours(0, 0, 0) and not force:
+        still_open = self.count_open_hours(start, end)
+        if still_open != OpenHourCounts(0, 0, 0) and not force:
             raise InvalidInputError(
                 f"of the hours of {month}, {still_open}. Complete them first (`gpucost backfill` tries missing and "
                 "incomplete ones), or close the month with --force"
@@ -117,7 +117,7 @@ class MonthService:
             InvalidInputError: not a month.
             SourceError: the table failed; calling it again continues.
         """
-        start, end = _span(month)
+        start, end = _month_period(month)
         self._months.reopen_month(month)
         now, total = self._clock(), 0
         stored = self._settings_store.current()
@@ -138,7 +138,7 @@ class MonthService:
             total += applied
         return total
 
-    def open_hours(self, start: datetime, end: datetime) -> OpenHours:
+    def count_open_hours(self, start: datetime, end: datetime) -> OpenHourCounts:
         """Count hours of a period whose figures may still change, for a departed cluster up to the hour when it left.
 
         Hours before a cluster's first hour are not missing, and neither are hours that are too old to be due.
@@ -156,7 +156,7 @@ class MonthService:
             missing += len(hours_between(first, until)) - len(manifests)
             waiting += sum(manifest.status == "incomplete" and not manifest.is_abandoned() for manifest in manifests)
             provisional += sum(manifest.status == "provisional" for manifest in manifests)
-        return OpenHours(missing, waiting, provisional)
+        return OpenHourCounts(missing, waiting, provisional)
 
     def adjustments(self, month: str) -> Adjustments:
         """Compare a closed month's figures with what they would be now, by cluster and business unit.
@@ -165,7 +165,7 @@ class MonthService:
             InvalidInputError: not a month.
             NotFoundError: the month is not closed.
         """
-        start, end = _span(month)
+        start, end = _month_period(month)
         closed = self._months.closed_month(month)
         if closed is None:
             raise NotFoundError(f"{month} is not closed")
@@ -177,7 +177,10 @@ class MonthService:
             current = self._ledger.manifests(cluster, start, end) if pending else []
             replaced = [manifest for manifest in current if manifest.hour in adjusted]
             hours += len(pending)
-            before, after = _sums(self._ledger.summaries_of(replaced)), _sums(self._ledger.summaries_of(pending))
+            before, after = (
+                _sum_by_unit(self._ledger.summaries_of(replaced)),
+                _sum_by_unit(self._ledger.summaries_of(pending)),
+            )
             rows += [
                 Adjustment(cluster, unit, currency, before.get((unit, currency), Costs()), now)
                 for (unit, currency) in sorted(before.keys() | after.keys())
@@ -186,16 +189,16 @@ class MonthService:
         return Adjustments(closed, hours, tuple(rows))
 
 
-def _span(month: str) -> tuple[datetime, datetime]:
+def _month_period(month: str) -> tuple[datetime, datetime]:
     try:
         return parse_month(month)
     except ValueError as error:
         raise InvalidInputError(str(error)) from None
 
 
-def _sums(summaries: Sequence[HourSummary]) -> FactTable[tuple[str, str]]:
+def _sum_by_unit(summaries: Sequence[HourSummary]) -> CostTable[tuple[str, str]]:
     """Sum costs by business unit and currency; different currencies are never added."""
-    return sum_by(
+    return sum_by_key(
         ((unit, summary.manifest.currency), costs)
         for summary in summaries
         for (unit, _), costs in summary.costs.items()

@@ -30,7 +30,7 @@ class Pricer:
         self._prices = prices
         self._bills = bills
 
-    def of_hours(self, settings: CoreSettings, hours: Sequence[datetime]) -> dict[datetime, Pricing]:
+    def pricing_of_hours(self, settings: CoreSettings, hours: Sequence[datetime]) -> dict[datetime, Pricing]:
         """Return the prices in force in each hour; the hours are at most 35 days apart. Needs a few requests.
 
         Raises:
@@ -80,27 +80,27 @@ def pricing_of(
         )
         for block in section.capacity_blocks
     )
-    prices = [*(block.price() for block in blocks), *(_rate(rate, section.currency) for rate in section.rates)]
+    prices = [*(block.price() for block in blocks), *(_price_of_rate(rate, section.currency) for rate in section.rates)]
     if section.gpu_hourly_usd is not None:
         prices.append(Price("constant", "gpu-hour", section.gpu_hourly_usd, currency=section.currency))
     return Pricing(
         book=PriceBook([*fetched, *prices], [_discount(discount) for discount in section.discounts]),
         sources=section.ordered_sources,
-        split_policy=policy_of(section),
+        split_policy=split_policy_of(section),
         instance_shapes={**BUILT_IN_SHAPES, **(shapes or {})},
         currency=section.currency,
         capacity_blocks=blocks,
     )
 
 
-def policy_of(section: PricingSettings) -> SplitPolicy:
+def split_policy_of(section: PricingSettings) -> SplitPolicy:
     """Return the split policy that the settings select."""
     if isinstance(section.split, CustomSplit):
         return custom_policy(section.split.gpu, section.split.vcpu, section.split.gib)
     return SPLIT_POLICIES[section.split]
 
 
-def _rate(rate: RateSettings, currency: str) -> Price:
+def _price_of_rate(rate: RateSettings, currency: str) -> Price:
     unit: PriceUnit = "of-on-demand"
     amount = (rate.percent_of_on_demand or Decimal(0)) / 100
     if rate.gpu_hourly_usd is not None:

@@ -25,9 +25,9 @@ from gpucost.storage.ports import Clock
 if TYPE_CHECKING:
     from gpucost.sources.bill.athena import AthenaBill
 
-BillReaders = Callable[[CurSettings], "AthenaBill"]
+BillReaderFactory = Callable[[CurSettings], "AthenaBill"]
 """Creates the reader of an export."""
-NodePools = Callable[[datetime, datetime], Mapping[str, str]]
+NodePoolLookup = Callable[[datetime, datetime], Mapping[str, str]]
 """Returns the node pool by instance id, of nodes in a period."""
 
 _DAY = timedelta(days=1)
@@ -58,16 +58,21 @@ class BillService:
     """Refreshes the bill.
 
     Args:
-        readers: creates a reader of the export that the settings name.
+        create_reader: creates a reader of the export that the settings name.
         store: where the bill is stored.
         node_pools: returns node pools by instance; needed with `blend: node_pool` only.
         clock: returns the current time.
     """
 
     def __init__(
-        self, readers: BillReaders, store: BillStore, *, clock: Clock, node_pools: NodePools = no_node_pools
+        self,
+        create_reader: BillReaderFactory,
+        store: BillStore,
+        *,
+        clock: Clock,
+        node_pools: NodePoolLookup = no_node_pools,
     ) -> None:
-        self._readers = readers
+        self._create_reader = create_reader
         self._store = store
         self._node_pools = node_pools
         self._clock = clock
@@ -87,23 +92,23 @@ class BillService:
             return BillRefresh()
         clusters = tuple(cluster.name for cluster in settings.clusters)
         refreshed = BillRefresh()
-        reader = self._readers(cur)
+        reader = self._create_reader(cur)
         for month in months or self._open_months(cur):
-            refreshed = self._read(reader, month, cur, cur.cluster_of_unused_commitments(clusters), refreshed)
+            refreshed = self._refresh_month(reader, month, cur, cur.cluster_of_unused_commitments(clusters), refreshed)
         return refreshed
 
     def _open_months(self, cur: CurSettings) -> list[datetime]:
         """Return the months of the last days and those read before, without closed ones, oldest first."""
         is_closed = self._store.months()
         now = self._clock()
-        month = _month(now - timedelta(days=cur.refresh_days))
+        month = _month_start(now - timedelta(days=cur.refresh_days))
         months = set(is_closed)
         while month <= now:
             months.add(month)
             month = _next_month(month)
         return sorted(month for month in months if not is_closed.get(month))
 
-    def _read(
+    def _refresh_month(
         self, reader: "AthenaBill", month: datetime, cur: CurSettings, unused_to: str, so_far: BillRefresh
     ) -> BillRefresh:
         end = _next_month(month)
@@ -183,7 +188,7 @@ def _pop_day(waiting: dict[datetime, list[BillLine]], day: datetime) -> dict[dat
     return {hour: waiting.pop(hour) for hour in sorted(waiting) if floor_day(hour) == day}
 
 
-def _month(moment: datetime) -> datetime:
+def _month_start(moment: datetime) -> datetime:
     return floor_day(moment).replace(day=1)
 
 

@@ -27,7 +27,7 @@ FetchedSource = Literal["spot", "on-demand", "shapes", "cur"]
 FETCHED_SOURCES: tuple[FetchedSource, ...] = get_args(FetchedSource)
 SPOT_HISTORY = timedelta(days=90)
 """How far back EC2 returns spot prices."""
-OVERLAP = timedelta(hours=2)
+SPOT_OVERLAP = timedelta(hours=2)
 """Fetched again each time, in case EC2 published a price late."""
 TYPES_PER_REQUEST = 10
 """How many instance types without up-to-date spot prices are fetched together."""
@@ -35,7 +35,7 @@ IN_USE_LOOKBACK = timedelta(days=7)
 """How old a cluster's newest hour may be to show which instance types are in use."""
 RATING_DELAY = timedelta(minutes=4)
 """After the hour: a minute before dispatch sends the hour that has ended."""
-InUse = Mapping[str, Collection[str]]
+TypesByRegion = Mapping[str, Collection[str]]
 """Instance types by region."""
 
 
@@ -44,11 +44,11 @@ class SourceRefresh:
     """The result of refreshing one source."""
 
     source: FetchedSource
-    prices: int
+    prices_changed: int
     """How many instance types (by zone or region) have changed prices or shapes; for the bill, how many hours."""
-    changes: int
+    past_prices_changed: int
     """How many changes affect times that may have been rated."""
-    unknown: tuple[str, ...] = ()
+    unlisted_types: tuple[str, ...] = ()
     """`region type` of instance types that are in use and that AWS does not list."""
     notes: tuple[str, ...] = ()
     bytes_scanned: int = 0
@@ -119,7 +119,7 @@ class PricesService:
             settings = self._settings_store.current().settings
         except SettingsMissingError:
             return None
-        seen, newest_hour = self._in_use(settings)
+        seen, newest_hour = self._types_in_use(settings)
         priced = {source: _by_region(self._book.newest(source)) for source in ("spot", "on-demand")}
         in_use = {
             region: {*seen.get(region, ()), *priced["spot"].get(region, ()), *priced["on-demand"].get(region, ())}
@@ -133,17 +133,17 @@ class PricesService:
                 self._refresh_spot(settings, in_use, newest_hour, result)
             elif source == "on-demand":
                 listed = priced["on-demand"] if due.new_only else {}
-                self._refresh_on_demand(settings, _except_priced(in_use, listed), newest_hour, result)
+                self._refresh_on_demand(settings, _without_stored_types(in_use, listed), newest_hour, result)
             elif source == "cur":
                 if not due.new_only:
                     self._refresh_bill(settings, due, result)
             else:
                 shapes = self._book.in_force(self._clock(), self._clock()).shapes if due.new_only else {}
-                self._refresh_shapes(_except_priced(in_use, dict.fromkeys(in_use, shapes)), newest_hour, result)
+                self._refresh_shapes(_without_stored_types(in_use, dict.fromkeys(in_use, shapes)), newest_hour, result)
         return result
 
     def _refresh_spot(
-        self, settings: CoreSettings, in_use: InUse, newest_hour: datetime | None, result: RefreshResult
+        self, settings: CoreSettings, in_use: TypesByRegion, newest_hour: datetime | None, result: RefreshResult
     ) -> None:
         systems = settings.pricing.operating_systems
         stored = self._book.newest("spot")
@@ -158,10 +158,10 @@ class PricesService:
                 # A type without spot capacity in a region has no price history, so no type counts as unknown.
                 yield update, set(requested)
 
-        self._each_region("spot", in_use, refresh_region, result)
+        self._refresh_regions("spot", in_use, refresh_region, result)
 
     def _refresh_on_demand(
-        self, settings: CoreSettings, in_use: InUse, newest_hour: datetime | None, result: RefreshResult
+        self, settings: CoreSettings, in_use: TypesByRegion, newest_hour: datetime | None, result: RefreshResult
     ) -> None:
         section = settings.pricing
 
@@ -173,16 +173,16 @@ class PricesService:
             update = self._book.merge_prices("on-demand", prices, rated_until=_rated_until(now, newest_hour), now=now)
             yield update, {price.applies_to["instance_type"] for price in prices}
 
-        self._each_region("on-demand", in_use, refresh_region, result)
+        self._refresh_regions("on-demand", in_use, refresh_region, result)
 
-    def _refresh_shapes(self, in_use: InUse, newest_hour: datetime | None, result: RefreshResult) -> None:
+    def _refresh_shapes(self, in_use: TypesByRegion, newest_hour: datetime | None, result: RefreshResult) -> None:
         def refresh_region(region: str, types: Collection[str]) -> Iterator[tuple[PriceUpdate, set[str]]]:
             shapes = self._catalogue.fetch(region, types)
             now = self._clock()
             update = self._book.update_shapes(shapes, rated_until=_rated_until(now, newest_hour), now=now)
             yield update, {shape.instance_type for shape in shapes}
 
-        self._each_region("shapes", in_use, refresh_region, result)
+        self._refresh_regions("shapes", in_use, refresh_region, result)
 
     def _refresh_bill(self, settings: CoreSettings, due: PricesDue, result: RefreshResult) -> None:
         try:
@@ -197,10 +197,10 @@ class PricesService:
             SourceRefresh("cur", changed, changed, notes=refreshed.notes, bytes_scanned=refreshed.bytes_scanned)
         )
 
-    def _each_region(
+    def _refresh_regions(
         self,
         source: FetchedSource,
-        in_use: InUse,
+        in_use: TypesByRegion,
         refresh_region: Callable[[str, Collection[str]], Iterable[tuple[PriceUpdate, set[str]]]],
         result: RefreshResult,
     ) -> None:
@@ -220,7 +220,7 @@ class PricesService:
             unknown += [f"{region} {name}" for name in sorted(set(types) - listed)]
         result.refreshed.append(SourceRefresh(source, prices, changes, tuple(unknown)))
 
-    def _in_use(self, settings: CoreSettings) -> tuple[dict[str, set[str]], datetime | None]:
+    def _types_in_use(self, settings: CoreSettings) -> tuple[dict[str, set[str]], datetime | None]:
         """Return the instance types in use, by region, in each cluster's newest hour, and the newest of these hours."""
         now = self._clock()
         in_use: dict[str, set[str]] = {}
@@ -255,10 +255,10 @@ def _spot_requests(
     valid_until: dict[tuple[str, str], datetime] = {}
     newest: datetime | None = None
     for price in stored:
-        facts = price.applies_to
-        if region_of_zone_id(facts["zone_id"]) != region or price.valid_from is None or price.valid_to is None:
+        attributes = price.applies_to
+        if region_of_zone_id(attributes["zone_id"]) != region or price.valid_from is None or price.valid_to is None:
             continue
-        key = (facts["instance_type"], facts["operating_system"])
+        key = (attributes["instance_type"], attributes["operating_system"])
         valid_until[key] = max(price.valid_to, valid_until.get(key, price.valid_to))
         newest = max(price.valid_from, newest or price.valid_from)
     oldest = now - SPOT_HISTORY
@@ -276,7 +276,7 @@ def _spot_requests(
             since = min(starts[name] for name in names)
             if names is current and newest is not None:
                 since = max(since, newest)
-            requests.append((max(since - OVERLAP, oldest), names))
+            requests.append((max(since - SPOT_OVERLAP, oldest), names))
     return requests
 
 
@@ -298,5 +298,5 @@ def _by_region(prices: Iterable[Price]) -> dict[str, set[str]]:
     return types
 
 
-def _except_priced(in_use: InUse, priced: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
+def _without_stored_types(in_use: TypesByRegion, priced: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
     return {region: {*types} - {*priced.get(region, ())} for region, types in in_use.items()}

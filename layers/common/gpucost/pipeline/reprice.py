@@ -18,7 +18,7 @@ from gpucost.storage.price_book import PriceStore
 SETTLE_DELAY = timedelta(minutes=20)
 """A change stays pending for this long. An attribution that was running when the change was made may have read the old
 prices, and publishes its hours within 15 minutes, Lambda's longest time-out. So its hours are sent again after that."""
-USAGE_KEPT = DEFAULT_RETENTION.lines
+USAGE_RETENTION = DEFAULT_RETENTION.lines
 """Older hours have no stored usage to rate again, unless the settings keep it longer. If the settings were shortened,
 usage from before that may still be stored."""
 
@@ -49,26 +49,26 @@ class RepricingService:
         except SettingsMissingError:
             return 0
         sent = 0
-        oldest = now - max(USAGE_KEPT, stored.settings.retention.periods().lines)
+        oldest = now - max(USAGE_RETENTION, stored.settings.retention.periods().lines)
         clusters = stored.clusters(oldest)
         for change in changes:
             start = floor_hour(max(change.start, oldest) if change.start else oldest)
             for cluster in _matching_clusters(change, clusters):
-                hours = self._published(cluster, start, change.end, only_provisional=change.source == "shapes")
+                hours = self._hours_with_figures(cluster, start, change.end, only_provisional=change.source == "shapes")
                 sent += self._send(cluster, hours, change.reason, correlation_id)
             if change.changed_at + SETTLE_DELAY <= now:
                 self._prices.settle(change.id, now=now)
         for arrival in arrivals:
             reason = f"the bill of {min(arrival.hours):%Y-%m-%d} is new or changed"
             for cluster in clusters:
-                published = self._published(cluster, min(arrival.hours), max(arrival.hours) + HOUR)
+                published = self._hours_with_figures(cluster, min(arrival.hours), max(arrival.hours) + HOUR)
                 hours = [hour for hour in published if hour in arrival.hours]
                 sent += self._send(cluster, hours, reason, correlation_id)
             if arrival.stored_at + SETTLE_DELAY <= now:
                 self._bills.settle(arrival)
         return sent
 
-    def _published(
+    def _hours_with_figures(
         self, cluster: str, start: datetime, end: datetime, *, only_provisional: bool = False
     ) -> list[datetime]:
         """Return the hours of `[start, end)` that have figures, or only the provisional ones.

@@ -93,9 +93,9 @@ class RestateService:
             pricing_settings = self._settings_store.version(
                 stored.departed_clusters[manifest.cluster].last_settings_version
             ).settings
-        prices = self._pricer.of_hours(pricing_settings, [manifest.hour])
+        prices = self._pricer.pricing_of_hours(pricing_settings, [manifest.hour])
         record = attribute(usage, attribution_rules(stored.settings, prices[manifest.hour]))
-        is_unchanged = content_digest(record) == manifest.digest and version == manifest.settings_version
+        is_unchanged = content_digest(record) == manifest.content_digest and version == manifest.settings_version
         if is_unchanged and self._ledger.is_intact(manifest):
             return HourResult(manifest, is_new_version=False)
         published = self._ledger.publish(
@@ -106,7 +106,7 @@ class RestateService:
             reason=reason,
             retention=self._retention(),
         )
-        return HourResult(published, is_new_version=True, lines=len(record.lines))
+        return HourResult(published, is_new_version=True, line_count=len(record.lines))
 
     def _retention(self) -> Retention:
         """Return the retention that is in force now, whichever settings an hour is rated with."""

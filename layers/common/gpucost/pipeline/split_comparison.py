@@ -6,12 +6,12 @@ from datetime import datetime
 
 from gpucost.core.amounts import Capacity
 from gpucost.core.attribution import attribute
+from gpucost.core.cost_tables import CostTable
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.facts import FactTable
 from gpucost.core.model import HourRecord
 from gpucost.core.pricing.price_split import SPLIT_POLICIES
 from gpucost.pipeline.attribute import attribution_rules
-from gpucost.pipeline.pricing import Pricer, policy_of
+from gpucost.pipeline.pricing import Pricer, split_policy_of
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import SettingsStore
 
@@ -20,11 +20,11 @@ from gpucost.storage.ports import SettingsStore
 class SplitSums:
     """The sums that one policy would charge."""
 
-    policy: str
-    units: FactTable[str] = field(default_factory=FactTable)
+    policy_name: str
+    costs_by_unit: CostTable[str] = field(default_factory=CostTable)
     capacity: Capacity | None = field(default_factory=Capacity)
     """None if the capacity of any hour is unknown."""
-    hours: int = 0
+    hour_count: int = 0
     """Cluster-hours with stored usage."""
     currency: str = "USD"
     notes: dict[str, None] = field(default_factory=dict)
@@ -36,15 +36,15 @@ class SplitSums:
         Raises:
             InvalidInputError: its currency differs from that of the hours before.
         """
-        if self.hours and record.currency != self.currency:
+        if self.hour_count and record.currency != self.currency:
             raise InvalidInputError(
                 f"the hours are in {self.currency} and {record.currency}, which cannot be added up; compare one "
                 "cluster (--cluster), or a period before or after the change of currency"
             )
         self.currency = record.currency
-        self.units += record.by_business_unit()
+        self.costs_by_unit += record.by_business_unit()
         self.capacity = Capacity.total_if_complete([self.capacity, record.totals.capacity if record.totals else None])
-        self.hours += 1
+        self.hour_count += 1
 
 
 class SplitComparison:
@@ -65,7 +65,7 @@ class SplitComparison:
             InvalidInputError: the hours have several currencies.
             SourceError: the ledger could not be read.
         """
-        configured = policy_of(self._settings_store.current().settings.pricing)
+        configured = split_policy_of(self._settings_store.current().settings.pricing)
         policies = {**SPLIT_POLICIES, configured.name: configured}
         sums = {name: SplitSums(name) for name in policies}
         for cluster in clusters:
@@ -74,7 +74,9 @@ class SplitComparison:
                 if usage is None:
                     continue
                 settings = self._settings_store.version(manifest.settings_version).settings
-                rules = attribution_rules(settings, self._pricer.of_hours(settings, [manifest.hour])[manifest.hour])
+                rules = attribution_rules(
+                    settings, self._pricer.pricing_of_hours(settings, [manifest.hour])[manifest.hour]
+                )
                 for name, policy in policies.items():
                     record = attribute(usage, replace(rules, pricing=replace(rules.pricing, split_policy=policy)))
                     sums[name].add(record)

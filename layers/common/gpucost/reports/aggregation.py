@@ -17,10 +17,10 @@ from typing import Literal, TypeVar
 
 from gpucost.core.access import FULL_ACCESS, Scope
 from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.cost_tables import CostSums, CostTable
 from gpucost.core.errors import InvalidInputError, SourceError
-from gpucost.core.facts import FactSums, FactTable
 from gpucost.core.hours import floor_day
-from gpucost.core.ledger import DaySummary, HourSummary, Manifest, Summary
+from gpucost.core.ledger import CostSummary, DaySummary, HourSummary, Manifest
 from gpucost.core.query.cost_query import MAX_LINE_HOURS, CostQuery
 from gpucost.core.query.dimensions import (
     DAY_DIMENSIONS,
@@ -30,7 +30,7 @@ from gpucost.core.query.dimensions import (
     key_of_fact,
     key_of_line,
 )
-from gpucost.core.query.grouping import Cell, QueryResult
+from gpucost.core.query.grouping import CellKey, QueryResult
 from gpucost.core.query.periods import Period
 from gpucost.core.rollups import DAY
 from gpucost.reports.period_totals import PeriodTotals
@@ -101,7 +101,7 @@ def _selected_units(query: CostQuery, scope: Scope) -> tuple[str, ...] | None:
     """Return the business units that have to be read; None if all have to be, or if there are too many."""
     if scope.business_units is None and query.idle.startswith("shared"):
         return None  # each unit's share of idle costs depends on all units
-    requested_units = tuple(unit for unit in query.restricted_to_units() or () if scope.covers(unit))
+    requested_units = tuple(unit for unit in query.units_in_filter() or () if scope.covers(unit))
     units = requested_units or tuple(sorted(scope.business_units or ()))
     return units if 0 < len(units) <= MAX_SELECTED_UNITS else None
 
@@ -141,7 +141,10 @@ class CostReader:
         self._scope = scope
 
     def read(
-        self, query: CostQuery, clusters: Sequence[str], observer: Callable[[datetime, Cell, Costs], None] | None = None
+        self,
+        query: CostQuery,
+        clusters: Sequence[str],
+        observer: Callable[[datetime, CellKey, Costs], None] | None = None,
     ) -> tuple[QueryResult, PeriodTotals]:
         """Read and add up what a query needs.
 
@@ -203,7 +206,7 @@ class _Aggregation:
         rollups: RollupReader,
         query: CostQuery,
         read_plan: ReadPlan,
-        observer: Callable[[datetime, Cell, Costs], None] | None,
+        observer: Callable[[datetime, CellKey, Costs], None] | None,
         unusable_hours: Collection[tuple[str, datetime]] = (),
     ) -> None:
         self._unusable_hours = unusable_hours
@@ -213,8 +216,8 @@ class _Aggregation:
         self._plan = read_plan
         self._observer = observer
         self._dimensions = query.dimensions()
-        self._cells = FactSums[Cell]()
-        self._day_sums: dict[tuple[datetime, str], FactTable[str]] = {}
+        self._cells = CostSums[CellKey]()
+        self._day_sums: dict[tuple[datetime, str], CostTable[str]] = {}
         """Daily sums by business unit, by start of the row's period and cluster."""
         self._capacities: dict[tuple[datetime, str], list[Capacity | None]] = {}
         self._period_starts: dict[datetime, datetime] = {}
@@ -237,11 +240,11 @@ class _Aggregation:
     def _read_cluster(self, cluster: str) -> None:
         """Read one cluster's fleet sums and rows."""
         manifests = self._manifests(cluster)
-        for edge in self._edges():
-            for week in _weeks(_within(edge, manifests)):
+        for edge in self._outside_whole_days():
+            for week in _split_into_weeks(_manifests_in(edge, manifests)):
                 self._read_hours(cluster, week)
                 self._check_cell_count()
-        day_manifests = _within(self._plan.whole_days, manifests)
+        day_manifests = _manifests_in(self._plan.whole_days, manifests)
         for day in self._rollups.days_of(day_manifests):
             self._add_summary(day, lambda unit: unit)
             if self._plan.day_source == "sums":
@@ -255,7 +258,7 @@ class _Aggregation:
             self._read_unit_in_cluster(cluster)
         sums = self._sums()
         if self.totals.currencies:
-            self.totals.parts.append(Totals(sums.total(), None))
+            self.totals.summed_totals.append(Totals(sums.total(), None))
         return QueryResult(sums), self.totals
 
     def _read_unit_in_cluster(self, cluster: str) -> None:
@@ -263,9 +266,9 @@ class _Aggregation:
         manifests = self._manifests(cluster)
         self.totals.add_manifests(manifests)
         self.totals.currencies |= {manifest.currency for manifest in manifests if manifest.status != "incomplete"}
-        for edge in self._edges():
-            self._read_rows(self._plan.hour_source, cluster, _within(edge, manifests))
-        self._read_rows(self._plan.day_source, cluster, _within(self._plan.whole_days, manifests))
+        for edge in self._outside_whole_days():
+            self._read_rows(self._plan.hour_source, cluster, _manifests_in(edge, manifests))
+        self._read_rows(self._plan.day_source, cluster, _manifests_in(self._plan.whole_days, manifests))
 
     def _manifests(self, cluster: str) -> list[Manifest]:
         """Return the versions of the hours that the report is made of."""
@@ -283,7 +286,7 @@ class _Aggregation:
         )
         return manifests
 
-    def _edges(self) -> tuple[Period, ...]:
+    def _outside_whole_days(self) -> tuple[Period, ...]:
         period, days = self._query.period, self._plan.whole_days
         return (Period(period.start, days.start), Period(days.end, period.end)) if days.hours() else (period,)
 
@@ -303,7 +306,9 @@ class _Aggregation:
                 "missing. Select whole days, or group and filter by business_unit and namespace only."
             )
         other_units = (
-            Costs() if read_plan.units is None else Costs.total(part.costs for part in self.totals.parts) - row_sum
+            Costs()
+            if read_plan.units is None
+            else Costs.total(part.costs for part in self.totals.summed_totals) - row_sum
         )
         return QueryResult(cells, self._capacities_by_row(), other_units), self.totals
 
@@ -335,7 +340,7 @@ class _Aggregation:
 
     def _read_facts(self, cluster: str, manifests: Sequence[Manifest]) -> None:
         key_of = key_of_fact(self._dimensions, cluster)
-        for week in _weeks(manifests):
+        for week in _split_into_weeks(manifests):
             for unit in self._plan.units or (None,):
                 for day, facts in self._rollups.facts_of(week, unit):
                     for fact, costs in facts.items():
@@ -357,7 +362,7 @@ class _Aggregation:
                 )
             self._check_cell_count()
 
-    def _add_summary(self, summary: Summary[K], unit_of: Callable[[K], str]) -> None:
+    def _add_summary(self, summary: CostSummary[K], unit_of: Callable[[K], str]) -> None:
         """Add the totals of an hour or a day."""
         self.totals.add(summary)
         if summary.totals is None:
@@ -380,13 +385,13 @@ class _Aggregation:
         if self._plan.units is not None:
             units = units.select(self._plan.units)
         if "business_unit" not in self._dimensions:
-            units = units.under("")
-        owner = cluster if "cluster" in self._dimensions else self._owner(cluster)
+            units = units.total_under("")
+        owner = cluster if "cluster" in self._dimensions else self._cell_cluster(cluster)
         key = self._period_start(day.start), owner
         self._day_sums[key] = self._day_sums[key] + units if key in self._day_sums else units
         if self._observer is not None:
             for unit, costs in units.items():
-                self._observer(day.start, self._cell(day.start, cluster, self._key(cluster, unit, "")), costs)
+                self._observer(day.start, self._cell_key(day.start, cluster, self._group_key(cluster, unit, "")), costs)
 
     def _add_hour(self, hour: HourSummary) -> None:
         if hour.totals is None:
@@ -397,9 +402,9 @@ class _Aggregation:
         selected_units = self._plan.units
         for (unit, namespace), costs in hour.costs.items():
             if selected_units is None or unit in selected_units:
-                self._add(hour.start, hour.cluster, self._key(hour.cluster, unit, namespace), costs)
+                self._add(hour.start, hour.cluster, self._group_key(hour.cluster, unit, namespace), costs)
 
-    def _key(self, cluster: str, unit: str, namespace: str) -> GroupKey:
+    def _group_key(self, cluster: str, unit: str, namespace: str) -> GroupKey:
         key = self._keys.get((cluster, unit, namespace))
         if key is None:
             names = {"business_unit": unit, "namespace": namespace, "cluster": cluster}
@@ -407,15 +412,15 @@ class _Aggregation:
         return key
 
     def _add(self, moment: datetime, cluster: str, key: GroupKey, costs: Costs) -> None:
-        cell = self._cell(moment, cluster, key)
+        cell = self._cell_key(moment, cluster, key)
         self._cells.add(cell, costs)
         if self._observer is not None:
             self._observer(moment, cell, costs)
 
-    def _cell(self, moment: datetime, cluster: str, key: GroupKey) -> Cell:
-        return self._period_start(moment), self._owner(cluster), key
+    def _cell_key(self, moment: datetime, cluster: str, key: GroupKey) -> CellKey:
+        return self._period_start(moment), self._cell_cluster(cluster), key
 
-    def _owner(self, cluster: str) -> str:
+    def _cell_cluster(self, cluster: str) -> str:
         """Return the cluster of a cell, or "" if rows of all clusters are added up. Idle is shared per cluster."""
         return cluster if self._query.idle != "hidden" else ""
 
@@ -433,22 +438,22 @@ class _Aggregation:
                 "total, group by fewer dimensions, or select one cluster."
             )
 
-    def _sums(self) -> FactTable[Cell]:
-        return FactTable.of(self._day_cells()) + self._cells.table()
+    def _sums(self) -> CostTable[CellKey]:
+        return CostTable.of(self._day_cells()) + self._cells.table()
 
-    def _day_cells(self) -> dict[Cell, Costs]:
+    def _day_cells(self) -> dict[CellKey, Costs]:
         return {
-            (start, self._owner(cluster), self._key(cluster, unit, "")): costs
+            (start, self._cell_cluster(cluster), self._group_key(cluster, unit, "")): costs
             for (start, cluster), units in self._day_sums.items()
             for unit, costs in units.items()
         }
 
 
-def _within(period: Period, manifests: Iterable[Manifest]) -> list[Manifest]:
+def _manifests_in(period: Period, manifests: Iterable[Manifest]) -> list[Manifest]:
     return [manifest for manifest in manifests if period.start <= manifest.hour < period.end]
 
 
-def _weeks(manifests: Sequence[Manifest]) -> Iterator[list[Manifest]]:
+def _split_into_weeks(manifests: Sequence[Manifest]) -> Iterator[list[Manifest]]:
     """Split hours into batches of seven UTC days, which are held in memory at once."""
     for _, week in groupby(manifests, key=lambda manifest: (manifest.hour - floor_day(manifests[0].hour)) // _BATCH):
         yield [*week]

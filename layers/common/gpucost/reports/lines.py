@@ -7,8 +7,8 @@ from gpucost.core.ledger import Manifest
 from gpucost.core.model import Line
 from gpucost.core.query.cost_query import MAX_LINE_HOURS, CostQuery
 from gpucost.core.query.filters import Filter, matches_all
-from gpucost.core.query.paging import fingerprint
-from gpucost.reports.pages import Page, read_page
+from gpucost.core.query.paging import etag_of_query
+from gpucost.reports.pages import ReportPage, read_page
 from gpucost.storage.ports import PublishedHours
 
 DEFAULT_LINES, MAX_LINES_PER_PAGE = 500, 2_000
@@ -28,7 +28,7 @@ class LineReports:
 
     def page(
         self, query: CostQuery, clusters: Sequence[str], visible_units: object, cursor: str | None
-    ) -> Page[tuple[Manifest, Line]]:
+    ) -> ReportPage[tuple[Manifest, Line]]:
         """Return lines, each with its hour, in order of hour and cluster, and within an hour in the ledger's order.
 
         Args:
@@ -57,7 +57,7 @@ class LineReports:
             key=lambda manifest: (manifest.hour, manifest.cluster),
         )
         versions = (f"{manifest.cluster} {manifest.hour:%FT%H} {manifest.version}" for manifest in manifests)
-        etag = fingerprint(f"lines {query.canonical_text()} {list(clusters)} {visible_units}", versions)
+        etag = etag_of_query(f"lines {query.canonical_text()} {list(clusters)} {visible_units}", versions)
         return read_page(
             manifests,
             lambda manifest: [(manifest, line) for line in self._lines(manifest, query)],
@@ -68,7 +68,7 @@ class LineReports:
         )
 
     def _lines(self, manifest: Manifest, query: CostQuery) -> list[Line]:
-        units = query.restricted_to_units()
+        units = query.units_in_filter()
         if units is None:
             return self._ledger.lines_of(manifest)
         return [line for unit in sorted(units) for line in self._ledger.lines_of(manifest, unit)]

@@ -10,9 +10,9 @@ from gpucost.core.hours import format_timestamp
 from gpucost.core.ledger import Manifest
 from gpucost.core.model import ClusterCharge, Line, NodeHour
 from gpucost.core.query.cost_query import MAX_LINE_HOURS
-from gpucost.core.query.paging import fingerprint
+from gpucost.core.query.paging import etag_of_query
 from gpucost.core.query.periods import Period
-from gpucost.reports.pages import Page, read_page
+from gpucost.reports.pages import ReportPage, read_page
 from gpucost.storage.ports import PublishedHours
 
 DEFAULT_NODES, MAX_NODES_PER_PAGE = 500, 2_000
@@ -25,7 +25,7 @@ class NodeRow:
 
     manifest: Manifest
     """Its hour."""
-    record: NodeHour | ClusterCharge
+    node_or_charge: NodeHour | ClusterCharge
     lines: tuple[Line, ...] | None = ()
     """Lines on the node; None if another node had the same name in that hour, because lines name only the node."""
 
@@ -44,7 +44,7 @@ class NodeReports:
     def __init__(self, ledger: PublishedHours) -> None:
         self._ledger = ledger
 
-    def page(self, period: Period, clusters: Sequence[str], *, limit: int, cursor: str | None) -> Page[NodeRow]:
+    def page(self, period: Period, clusters: Sequence[str], *, limit: int, cursor: str | None) -> ReportPage[NodeRow]:
         """Return rows in order of hour, cluster and node.
 
         Raises:
@@ -60,7 +60,7 @@ class NodeReports:
             key=lambda manifest: (manifest.hour, manifest.cluster),
         )
         query = f"nodes {format_timestamp(period.start)} {format_timestamp(period.end)} {list(clusters)} {limit}"
-        etag = fingerprint(
+        etag = etag_of_query(
             query, (f"{hour.cluster} {format_timestamp(hour.hour)} {hour.version}" for hour in manifests)
         )
         return read_page(manifests, self._rows, lambda _: True, limit=limit, cursor=cursor, etag=etag)

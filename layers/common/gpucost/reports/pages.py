@@ -13,7 +13,7 @@ _POSITIONS_PER_HOUR = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class ReportPage(Generic[T]):
     """Rows of single lines or nodes, in order of hour and cluster."""
 
     rows: list[T]
@@ -34,7 +34,7 @@ def read_page(
     limit: int,
     cursor: str | None,
     etag: str,
-) -> Page[T]:
+) -> ReportPage[T]:
     """Read the rows of a page.
 
     Args:
@@ -59,4 +59,4 @@ def read_page(
             if position >= start and matches(row):
                 rows.append(row)
                 positions.append(position)
-    return Page(rows[:limit], positions[: limit + 1], etag)
+    return ReportPage(rows[:limit], positions[: limit + 1], etag)

@@ -9,7 +9,7 @@ from gpucost.core.errors import ParameterError
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE, CostQuery, IdlePolicy, check_line_hours, parse_sort
 from gpucost.core.query.dimensions import parse_group_by
 from gpucost.core.query.filters import parse_filter, parse_label_filters
-from gpucost.core.query.periods import Granularity, check_length, parse_period
+from gpucost.core.query.periods import Granularity, check_period_length, parse_period
 from gpucost.settings import CoreSettings
 from gpucost.storage.ports import StoredSettings
 
@@ -39,7 +39,7 @@ def parse_cost_query(parameters: QueryParameters, settings: CoreSettings, now: d
         ParameterError: names the wrong parameter and what is allowed.
     """
     period = parse_period(parameters.start, parameters.end, parameters.window, now)
-    check_length(period, parameters.granularity)
+    check_period_length(period, parameters.granularity)
     group_by = parse_group_by(parameters.group_by, settings.cost_labels)
     query = CostQuery(
         period=period,

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpucost.core.amounts import Totals, quantize
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.ledger import Manifest, Summary
+from gpucost.core.ledger import CostSummary, Manifest
 from gpucost.core.model import Coverage
 from gpucost.reports.records import PeriodCoverage
 
@@ -17,11 +17,11 @@ from gpucost.reports.records import PeriodCoverage
 class PeriodTotals:
     """Adds up hours and days while they are read."""
 
-    parts: list[Totals] = field(default_factory=list)
+    summed_totals: list[Totals] = field(default_factory=list)
     """The totals of hours and days with figures."""
     coverages: list[Coverage] = field(default_factory=list)
     currencies: set[str] = field(default_factory=set)
-    versions: set[str] = field(default_factory=set)
+    hour_versions: set[str] = field(default_factory=set)
     """Versions of all hours read. Any change of a figure changes one of them."""
     hour_counts: Counter[str] = field(default_factory=Counter)
     """Number of recorded hours by cluster."""
@@ -29,13 +29,13 @@ class PeriodTotals:
     newest_manifests: dict[str, Manifest] = field(default_factory=dict)
     """The newest hour with figures, by cluster."""
 
-    def add(self, summary: Summary[Any]) -> None:
+    def add(self, summary: CostSummary[Any]) -> None:
         """Add an hour or a day. Hours whose figures have expired count as recorded, and not as complete."""
         self._add_versions(summary.manifests)
         if summary.totals is not None:
             self.complete_hours += _count_complete(summary.manifests)
             self.currencies |= summary.currencies
-            self.parts.append(summary.totals)
+            self.summed_totals.append(summary.totals)
 
     def add_manifests(self, manifests: Sequence[Manifest]) -> None:
         """Add the status, version and coverage of hours, without their figures."""
@@ -44,14 +44,14 @@ class PeriodTotals:
 
     def _add_versions(self, manifests: Sequence[Manifest]) -> None:
         for manifest in manifests:
-            self.versions.add(f"{manifest.cluster} {manifest.hour.isoformat()} {manifest.version}")
+            self.hour_versions.add(f"{manifest.cluster} {manifest.hour.isoformat()} {manifest.version}")
             self.hour_counts[manifest.cluster] += 1
             if manifest.coverage is not None:
                 self.coverages.append(manifest.coverage)
 
     def totals(self) -> Totals | None:
         """Return exact sums, or None if no hour has figures. The capacity is None if any hour's is."""
-        return Totals.total(self.parts)
+        return Totals.total(self.summed_totals)
 
     def currency(self, default: str) -> str:
         """Return the currency of all amounts.

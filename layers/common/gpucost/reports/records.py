@@ -7,7 +7,7 @@ from decimal import Decimal
 from gpucost.core.amounts import Totals
 from gpucost.core.ledger import Manifest
 from gpucost.core.query.cost_query import CostQuery
-from gpucost.core.query.grouping import Row
+from gpucost.core.query.grouping import GroupRow
 from gpucost.core.query.periods import Period
 
 
@@ -29,12 +29,12 @@ class CostReport:
     """A page of a cost report. Totals, filtered-out costs and coverage are those of the whole report on every page."""
 
     query: CostQuery
-    rows: list[Row]
+    rows: list[GroupRow]
     row_count: int
     """Rows on all pages."""
     totals: Totals | None
     """None if no hour has figures. Grouping, filters and pages do not change it."""
-    filtered_out: Row | None
+    filtered_out: GroupRow | None
     """What the filters exclude. The rows of all pages and this add up to the totals. None without filters."""
     coverage: PeriodCoverage
     currency: str

@@ -11,8 +11,8 @@ from typing import Never
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import Costs, Totals
+from gpucost.core.cost_tables import CostTable
 from gpucost.core.errors import AccessDeniedError
-from gpucost.core.facts import FactTable
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import DaySummary, HourSummary, Manifest, Restatement
 from gpucost.core.model import ClusterCharge, Line, NodeHour
@@ -30,7 +30,7 @@ def scoped_rollups(rollups: RollupReader, scope: Scope) -> RollupReader:
     return rollups if scope.is_fleet else _ScopedRollups(rollups, scope)
 
 
-def _deny() -> Never:
+def _deny_fleet_report() -> Never:
     raise AccessDeniedError("this report covers all business units. It needs the role viewer or admin.")
 
 
@@ -74,20 +74,20 @@ class _ScopedHours:
         ]
 
     def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
-        _deny()
+        _deny_fleet_report()
 
     def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
-        _deny()
+        _deny_fleet_report()
 
     def all_nodes(self, cluster: str, start: datetime, end: datetime) -> Iterator[NodeHour]:
-        _deny()
+        _deny_fleet_report()
 
     def restatements(self, cluster: str, start: datetime, end: datetime) -> list[Restatement]:
-        _deny()
+        _deny_fleet_report()
 
     def _summary(self, summary: HourSummary) -> HourSummary:
         costs = summary.costs.select(key for key in summary.costs if self.scope.covers(key[0]))
-        return replace(summary, costs=costs, totals=_totals(summary.totals, costs.total()))
+        return replace(summary, costs=costs, totals=_visible_totals(summary.totals, costs.total()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class _ScopedRollups:
 
     def facts_of(
         self, manifests: Sequence[Manifest], business_unit: str | None = None
-    ) -> list[tuple[datetime, FactTable[FactKey]]]:
+    ) -> list[tuple[datetime, CostTable[FactKey]]]:
         if business_unit is not None:
             self.scope.require(business_unit)
         return [
@@ -116,9 +116,9 @@ class _ScopedRollups:
 
     def _day(self, day: DaySummary) -> DaySummary:
         costs = day.costs.select(filter(self.scope.covers, day.costs))
-        return replace(day, costs=costs, totals=_totals(day.totals, costs.total()))
+        return replace(day, costs=costs, totals=_visible_totals(day.totals, costs.total()))
 
 
-def _totals(totals: Totals | None, visible_costs: Costs) -> Totals | None:
+def _visible_totals(totals: Totals | None, visible_costs: Costs) -> Totals | None:
     """Return visible costs as totals, without capacity; None if the hours have no figures."""
     return None if totals is None else Totals(visible_costs, None)

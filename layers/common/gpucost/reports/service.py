@@ -11,13 +11,13 @@ from gpucost.core.hours import floor_hour, hours_between
 from gpucost.core.ledger import Manifest, Restatement
 from gpucost.core.model import Line
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE, CostQuery
-from gpucost.core.query.grouping import QueryResult, Row, group_rows
-from gpucost.core.query.paging import check_cursor, fingerprint, read_cursor
-from gpucost.core.query.periods import Period, check_length, parse_period, previous_period
+from gpucost.core.query.grouping import GroupRow, QueryResult, group_rows
+from gpucost.core.query.paging import check_cursor, etag_of_query, read_cursor
+from gpucost.core.query.periods import Period, check_period_length, parse_period, previous_period
 from gpucost.reports.aggregation import CostReader
 from gpucost.reports.lines import LineReports
 from gpucost.reports.nodes import NodeReports, NodeRow
-from gpucost.reports.pages import Page
+from gpucost.reports.pages import ReportPage
 from gpucost.reports.parameters import QueryParameters, parse_cost_query, select_clusters
 from gpucost.reports.period_totals import PeriodTotals
 from gpucost.reports.records import CostReport, HourRow, PeriodComparison, PeriodCoverage
@@ -81,7 +81,7 @@ class ReportService:
         units = self._settings_store.current().settings.business_units
         missing = {unit.name for unit in units if scope.covers(unit.name)} - names_with_rows
         zero_rows = [
-            Row(period.start, period.end, {"business_unit": unit}, Costs()) for unit in missing if report.totals
+            GroupRow(period.start, period.end, {"business_unit": unit}, Costs()) for unit in missing if report.totals
         ]
         rows = sorted([*report.rows, *zero_rows], key=lambda row: row.group["business_unit"])
         return replace(report, rows=rows, row_count=len(rows))
@@ -130,7 +130,7 @@ class ReportService:
         """
         parameters = replace(parameters, granularity="total")
         period = self._period(parameters)
-        check_length(period, "total")
+        check_period_length(period, "total")
         reader = CostReader(self._ledger, self._rollups, scope)
         reports, cell_count = [], 0
         for compared_period in (period, previous_period(period)):
@@ -202,7 +202,7 @@ class ReportService:
             for begin in sorted(rows_by_start.keys() | capacities.keys())
         ]
 
-    def lines(self, parameters: QueryParameters, *, scope: Scope) -> tuple[Period, Page[tuple[Manifest, Line]]]:
+    def lines(self, parameters: QueryParameters, *, scope: Scope) -> tuple[Period, ReportPage[tuple[Manifest, Line]]]:
         """Return lines with their hours: one pod and one resource in one hour, with the sources of the figures.
 
         Raises:
@@ -238,7 +238,7 @@ class ReportService:
         rows.sort(key=lambda row: (row.hour, row.cluster))
         return period, rows, self._coverage(totals, clusters, period)
 
-    def nodes(self, parameters: QueryParameters, *, scope: Scope) -> tuple[Period, Page[NodeRow]]:
+    def nodes(self, parameters: QueryParameters, *, scope: Scope) -> tuple[Period, ReportPage[NodeRow]]:
         """Return the cost of every GPU node in every published hour, its lines, and what was not allocated.
 
         Raises:
@@ -273,10 +273,12 @@ class ReportService:
         totals: PeriodTotals,
         cursor: str | None,
         report_name: str = "",
-        include_row: Callable[[Row], bool] | None = None,
+        include_row: Callable[[GroupRow], bool] | None = None,
     ) -> CostReport:
         visible_units = None if scope.business_units is None else sorted(scope.business_units)
-        etag = fingerprint(f"{query.canonical_text()} {list(clusters)} {visible_units} {report_name}", totals.versions)
+        etag = etag_of_query(
+            f"{query.canonical_text()} {list(clusters)} {visible_units} {report_name}", totals.hour_versions
+        )
         offset = read_cursor(cursor, etag)
         currency = totals.currency(self._settings_store.current().settings.pricing.currency)
         rows, filtered_out = group_rows(query, result)
@@ -287,7 +289,7 @@ class ReportService:
             rows=rows[offset : offset + query.limit],
             row_count=len(rows),
             totals=totals.totals(),
-            filtered_out=filtered_out if totals.parts else None,
+            filtered_out=filtered_out if totals.summed_totals else None,
             coverage=self._coverage(totals, clusters, query.period),
             currency=currency,
             offset=offset,
@@ -304,7 +306,7 @@ class ReportService:
 
     def _period_and_clusters(self, parameters: QueryParameters, scope: Scope) -> tuple[Period, list[str]]:
         period = self._period(parameters)
-        check_length(period, "hour")
+        check_period_length(period, "hour")
         return period, self._clusters(parameters, period, scope)
 
     def _clusters(self, parameters: QueryParameters, period: Period, scope: Scope) -> list[str]:

@@ -12,7 +12,7 @@ from gpucost.core.ledger import Manifest
 from gpucost.core.model import Line
 from gpucost.core.query.cost_query import CostQuery
 from gpucost.core.query.dimensions import GroupKey
-from gpucost.core.query.grouping import Cell, QueryResult, Row
+from gpucost.core.query.grouping import CellKey, GroupRow, QueryResult
 from gpucost.core.rollups import DAY
 from gpucost.reports.aggregation import CostReader
 from gpucost.reports.period_totals import PeriodTotals
@@ -22,7 +22,7 @@ from gpucost.storage.ports import PublishedHours, RollupReader
 
 MAX_PODS = 10
 """Pods listed for each workload."""
-_RECENT = 2 * DAY
+_POD_PERIOD = 2 * DAY
 """Pods are listed only if they ran within this time before the period's end."""
 DEFAULT_TOP_WASTERS, MAX_TOP_WASTERS = 20, 100
 
@@ -31,7 +31,7 @@ DEFAULT_TOP_WASTERS, MAX_TOP_WASTERS = 20, 100
 class TopWaster:
     """A workload and its waste."""
 
-    row: Row
+    row: GroupRow
     since: datetime | None
     """First of the consecutive UTC days with waste that end with the last such day in the period; None if none."""
     hour: datetime | None
@@ -61,13 +61,13 @@ class WasteReports:
         """Read the costs of workloads, and remember the days on which each had waste."""
         key_length = len(self.GROUP_BY)
 
-        def record_waste_day(moment: datetime, cell: Cell, costs: Costs) -> None:
+        def record_waste_day(moment: datetime, cell: CellKey, costs: Costs) -> None:
             if costs.waste_usd > 0:
                 _, _, key = cell
                 self._waste_days.setdefault(key[:key_length], set()).add(floor_day(moment))
 
         result, totals = self._reader.read(query, clusters, record_waste_day)
-        earliest = query.period.end - _RECENT
+        earliest = query.period.end - _POD_PERIOD
         self._newest_manifests = {
             name: manifest for name, manifest in totals.newest_manifests.items() if manifest.hour >= earliest
         }

@@ -80,7 +80,7 @@ def read_summary(manifest: Manifest, items: Sequence[Item]) -> HourSummary:
 
 def _has_expired(manifest: Manifest) -> bool:
     """Whether a version's summary may have expired. A manifest with figures that does not say when is damaged."""
-    return manifest.figures_until is not None and keys.to_epoch_seconds(manifest.figures_until) <= time.time()
+    return manifest.summary_expires_at is not None and keys.to_epoch_seconds(manifest.summary_expires_at) <= time.time()
 
 
 def run_id_of(record: HourRecord, version: int, *restatement: object) -> str:

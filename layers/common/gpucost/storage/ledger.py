@@ -25,8 +25,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from gpucost.core.amounts import MAX_AMOUNT, MAX_FIXED_POINT, Totals
+from gpucost.core.cost_tables import CostTable, sum_by_key
 from gpucost.core.errors import ConflictError, IntegrityError
-from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.hours import HOUR, month_of
 from gpucost.core.ledger import (
     DEFAULT_RETENTION,
@@ -168,8 +168,8 @@ class Ledger:
             usage_id=run_id if usage is not None else replacing.usage_id if replacing else "",
             currency=record.currency,
             is_adjustment=is_closed,
-            backfilled=replacing.backfilled if replacing else backfilled,
-            figures_until=None if record.status == "incomplete" else now.replace(microsecond=0) + retention.hours,
+            is_backfilled=replacing.is_backfilled if replacing else backfilled,
+            summary_expires_at=None if record.status == "incomplete" else now.replace(microsecond=0) + retention.hours,
         )
         if restates:
             items += self._restatement_items(record, replacing, manifest, reason or CLOSED_MONTH_REASON, end)
@@ -327,7 +327,7 @@ class Ledger:
             reason=reason,
             before=before.totals if before else None,
             after=record.totals,
-            units=changed_business_units(before.costs if before else FactTable(), record),
+            changed_units=changed_business_units(before.costs if before else CostTable(), record),
             currency=record.currency,
             currency_before=replacing.currency if replacing and replaces_figures else record.currency,
         )
@@ -339,7 +339,7 @@ class Ledger:
             (summary,) = self.summaries_of([manifest])
             len(summary.costs)
         except IntegrityError:
-            sums = sum_by(((line.business_unit, line.namespace), line.costs()) for line in self.lines_of(manifest))
+            sums = sum_by_key(((line.business_unit, line.namespace), line.costs()) for line in self.lines_of(manifest))
             return HourSummary(manifest.cluster, manifest.hour, (manifest,), Totals(sums.total(), None), sums)
         return summary
 

@@ -33,10 +33,10 @@ def manifest_item(manifest: Manifest, expires_at: datetime) -> Item:
         item["u"] = {"S": manifest.usage_id}
     if manifest.currency != "USD":
         item["c"] = {"S": manifest.currency}
-    if manifest.backfilled:
+    if manifest.is_backfilled:
         item["o"] = {"S": "b"}
-    if manifest.figures_until is not None:
-        item["e"] = {"N": str(keys.to_epoch_seconds(manifest.figures_until))}
+    if manifest.summary_expires_at is not None:
+        item["e"] = {"N": str(keys.to_epoch_seconds(manifest.summary_expires_at))}
     if manifest.attempts:
         item["a"] = {"N": str(manifest.attempts)}
     if manifest.next_attempt_at is not None:
@@ -74,6 +74,6 @@ def _manifest(cluster: str, item: Item, is_adjustment: bool) -> Manifest:
         usage_id=text(item, "u"),
         currency=text(item, "c") or "USD",
         is_adjustment=is_adjustment,
-        backfilled=text(item, "o") == "b",
-        figures_until=keys.from_epoch_seconds(integer(item, "e")) if "e" in item else None,
+        is_backfilled=text(item, "o") == "b",
+        summary_expires_at=keys.from_epoch_seconds(integer(item, "e")) if "e" in item else None,
     )

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from gpucost.core.amounts import Costs, Totals
-from gpucost.core.ledger import Manifest, Restatement, digest_of_run
+from gpucost.core.ledger import Manifest, Restatement, digest_in_run_id
 from gpucost.storage import compressed_documents, keys
 from gpucost.storage.table import SCHEMA_VERSION, Item, integer, key, text
 
@@ -49,7 +49,7 @@ def restatement_chain(
     restatements, run = [], manifest.run_id
     while run != until and (run_items := items.get((manifest.hour, run))):
         replaced = text(run_items[0], "b4")
-        if digest_of_run(run) != digest_of_run(replaced):
+        if digest_in_run_id(run) != digest_in_run_id(replaced):
             restatements.append(_read(manifest, run_items))
         run = replaced
     return restatements[::-1]
@@ -70,7 +70,7 @@ def _restatement(manifest: Manifest, item: Item, document: dict[str, Any]) -> Re
         reason=document["reason"],
         before=compressed_documents.read_totals(document["before"]),
         after=compressed_documents.read_totals(document["after"]) or Totals(Costs(), None),
-        units=compressed_documents.read_changed_units(document),
+        changed_units=compressed_documents.read_changed_units(document),
         currency=text(item, "c"),
         currency_before=text(item, "c4"),
         is_adjustment=manifest.is_adjustment,

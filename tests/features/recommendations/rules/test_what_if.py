@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.core.amounts import Capacity, Costs, to_decimal
+from gpucost.core.cost_tables import CostTable
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.facts import FactTable
-from gpucost.core.rollups import FactKey, sum_facts
+from gpucost.core.rollups import FactKey, sum_lines
 from gpucost.features.recommendations.what_if import MoveOutcome, MoveToSlices, calculate_move
 from tests.features.recommendations import simulated_fleet as sim
 from tests.records import amount
@@ -22,12 +22,12 @@ MOVE = MoveToSlices("research", 10, "A100", "3g.20gb")
 DAYS = 2
 
 
-def days_of(loads: list[sim.Load]) -> list[tuple[FactTable[FactKey], Capacity]]:
+def days_of(loads: list[sim.Load]) -> list[tuple[CostTable[FactKey], Capacity]]:
     records = list(sim.simulate(loads, 24 * DAYS))
     days = []
     for day in range(DAYS):
         day_records = [record for record in records if record.hour.date() == (sim.START + timedelta(days=day)).date()]
-        facts = sum_facts(line for record in day_records for line in record.lines)
+        facts = sum_lines(line for record in day_records for line in record.lines)
         days.append((facts, Capacity.total(node.capacity for record in day_records for node in record.nodes)))
     return days
 
@@ -162,7 +162,7 @@ def test_costs_are_conserved_for_any_digits(
         )  # fmt: skip
         cost += usd
     capacity = Capacity(node_cost_usd=cost + 7, unallocated_usd=7)
-    outcome = calculate_move(MoveToSlices("research", gpus, "a100", profile), [(FactTable.of(facts), capacity)])
+    outcome = calculate_move(MoveToSlices("research", gpus, "a100", profile), [(CostTable.of(facts), capacity)])
     assert outcome.is_conserved
     assert sum_of_parts(outcome, outcome.costs_after, outcome.capacity_after) == capacity.node_cost_usd
     after = outcome.costs_after

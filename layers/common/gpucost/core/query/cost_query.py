@@ -60,7 +60,7 @@ class CostQuery:
         """Return the dimensions that the query needs: those grouped by, then those only filtered on."""
         return tuple(dict.fromkeys((*self.group_by, *(name_filter.dimension for name_filter in self.filters))))
 
-    def restricted_to_units(self) -> tuple[str, ...] | None:
+    def units_in_filter(self) -> tuple[str, ...] | None:
         """Return the business units to which the filters restrict the rows; None for any."""
         name_lists = [
             unit_filter.exact_names() for unit_filter in self.filters if unit_filter.dimension == "business_unit"
@@ -68,7 +68,7 @@ class CostQuery:
         return next((names for names in name_lists if names is not None), None)
 
     def canonical_text(self) -> str:
-        """Return the query in canonical form, for fingerprints."""
+        """Return the query in canonical form, for ETags."""
         return json.dumps(
             [
                 format_timestamp(self.period.start), format_timestamp(self.period.end), self.granularity, self.group_by,

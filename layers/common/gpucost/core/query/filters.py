@@ -17,9 +17,9 @@ MAX_FILTER_LENGTH = 4_000
 """The most characters of a filter."""
 MAX_NAMES = 100
 """The most names in a filter."""
-_NOT_UTF8 = "\ufffd"
+_REPLACEMENT_CHARACTER = "\ufffd"
 """The replacement character of bytes in a URL that are not UTF-8."""
-_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
+_DIRECTION_MARKS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
 """Control characters that change the direction of text."""
 
 
@@ -47,7 +47,7 @@ class Filter:
 
     def matches(self, name: str) -> bool:
         """Whether a name passes the filter."""
-        name = _normal(name)
+        name = _normalize(name)
         if any(pattern.matches(name) for pattern in self.excluded):
             return False
         return not self.allowed or any(pattern.matches(name) for pattern in self.allowed)
@@ -68,8 +68,8 @@ def parse_filter(dimension: str, text: str, parameter: str | None = None) -> Fil
     name = parameter or dimension
     allowed: list[Pattern] = []
     refused: list[Pattern] = []
-    for part in _parts(name, text):
-        is_refused, pattern = _pattern(name, part)
+    for part in _split_names(name, text):
+        is_refused, pattern = _parse_pattern(name, part)
         (refused if is_refused else allowed).append(pattern)
     return Filter(dimension, tuple(allowed), tuple(refused))
 
@@ -81,11 +81,11 @@ def parse_label_filters(text: str, labels: Sequence[str]) -> list[Filter]:
         ParameterError: as `parse_filter`, or for a label that is not in the settings' `cost_labels`.
     """
     texts_by_label: dict[str, list[str]] = {}
-    for part in _parts("label", text):
+    for part in _split_names("label", text):
         label, colon, value = part.partition(":")
         if not colon or label not in labels:
             allowed = f"allowed: {', '.join(labels)}" if labels else "the settings name no cost_labels"
-            raise ParameterError("label", f"{_shown(part)} does not begin with a label's name and a colon; {allowed}")
+            raise ParameterError("label", f"{_quote(part)} does not begin with a label's name and a colon; {allowed}")
         texts_by_label.setdefault(label, []).append(value)
     return [
         parse_filter(f"{LABEL_PREFIX}{label}", ",".join(values), "label") for label, values in texts_by_label.items()
@@ -106,13 +106,13 @@ def check_text(parameter: str, text: str, longest: int = MAX_FILTER_LENGTH) -> N
     """
     if len(text) > longest:
         raise ParameterError(parameter, f"has {len(text):,} characters; at most {longest:,} are allowed")
-    if _NOT_UTF8 in text:
+    if _REPLACEMENT_CHARACTER in text:
         raise ParameterError(parameter, "is not percent-encoded UTF-8")
     invalid = next(
         (
             character
             for character in text
-            if character in _BIDI or unicodedata.category(character) in {"Cc", "Cs", "Cn"}
+            if character in _DIRECTION_MARKS or unicodedata.category(character) in {"Cc", "Cs", "Cn"}
         ),
         None,
     )
@@ -121,7 +121,7 @@ def check_text(parameter: str, text: str, longest: int = MAX_FILTER_LENGTH) -> N
 
 
 def filters_as_lists(filters: Iterable[Filter]) -> Mapping[str, object]:
-    """Return filters as plain values, for fingerprints."""
+    """Return filters as plain values, for ETags."""
     return {
         dimension_filter.dimension: [
             [[pattern.text, pattern.is_prefix] for pattern in patterns]
@@ -131,7 +131,7 @@ def filters_as_lists(filters: Iterable[Filter]) -> Mapping[str, object]:
     }
 
 
-def _parts(parameter: str, text: str) -> list[str]:
+def _split_names(parameter: str, text: str) -> list[str]:
     """Split at commas without a backslash before them; backslashes are kept."""
     check_text(parameter, text)
     if not text:
@@ -152,15 +152,15 @@ def _parts(parameter: str, text: str) -> list[str]:
     return parts
 
 
-def _pattern(parameter: str, part: str) -> tuple[bool, Pattern]:
+def _parse_pattern(parameter: str, part: str) -> tuple[bool, Pattern]:
     is_refused = part.startswith("!")
     text, is_prefix, escaped = "", False, False
     for character in part[1:] if is_refused else part:
         if is_prefix:
-            raise ParameterError(parameter, rf"{_shown(part)} continues after *; write \* for a literal asterisk")
+            raise ParameterError(parameter, rf"{_quote(part)} continues after *; write \* for a literal asterisk")
         if escaped:
             if character not in ",!*\\":
-                raise ParameterError(parameter, rf"{_shown(part)}: a backslash may only precede , ! * and \ itself")
+                raise ParameterError(parameter, rf"{_quote(part)}: a backslash may only precede , ! * and \ itself")
             text, escaped = text + character, False
         elif character == "\\":
             escaped = True
@@ -169,15 +169,15 @@ def _pattern(parameter: str, part: str) -> tuple[bool, Pattern]:
         else:
             text += character
     if not text and not is_prefix:
-        raise ParameterError(parameter, f"{_shown(part)} is not a name; !* matches rows without a name")
+        raise ParameterError(parameter, f"{_quote(part)} is not a name; !* matches rows without a name")
     if is_refused and is_prefix and not text:
         return False, Pattern("")  # `!*` matches the empty name, also in addition to other names
-    return is_refused, Pattern(_normal(text), is_prefix)
+    return is_refused, Pattern(_normalize(text), is_prefix)
 
 
-def _normal(text: str) -> str:
+def _normalize(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
-def _shown(part: str) -> str:
+def _quote(part: str) -> str:
     return repr(part if len(part) <= 60 else part[:60] + "…")  # noqa: PLR2004 - enough to recognize it

@@ -11,18 +11,18 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from gpucost.core.amounts import Capacity, Costs, Idle, to_decimal
-from gpucost.core.facts import FactTable
+from gpucost.core.cost_tables import CostTable
 from gpucost.core.query.cost_query import IDLE_FIGURES, CostQuery
 from gpucost.core.query.dimensions import GroupKey
 from gpucost.core.query.filters import matches_all
 from gpucost.core.query.idle import share_idle
 
-Kind = Literal["held", "idle"]
+RowKind = Literal["held", "idle"]
 
 
-Cell = tuple[datetime, str, GroupKey]
+CellKey = tuple[datetime, str, GroupKey]
 """The key of costs that were read: the start of a row, a cluster, and the values of the query's dimensions."""
-_RowKey = tuple[datetime, Kind, GroupKey, bool]
+_RowKey = tuple[datetime, RowKind, GroupKey, bool]
 """A row's start, kind and group, and whether the filters keep it."""
 
 
@@ -30,21 +30,21 @@ _RowKey = tuple[datetime, Kind, GroupKey, bool]
 class QueryResult:
     """The figures that were read for a query."""
 
-    cells: FactTable[Cell] = field(default_factory=FactTable)
+    cells: CostTable[CellKey] = field(default_factory=CostTable)
     capacities: dict[tuple[datetime, str], Capacity | None] = field(default_factory=dict)
     """By start of the row and cluster; None if the capacity of any hour is unknown."""
     filtered_out: Costs = field(default_factory=Costs)
     """The fleet's figures that the filters certainly exclude, which were therefore not read in detail."""
 
 
-class Row(NamedTuple):
+class GroupRow(NamedTuple):
     """One group's costs in one period."""
 
     start: datetime
     end: datetime
     group: Mapping[str, str]
     costs: Costs
-    kind: Kind = "held"
+    kind: RowKind = "held"
     idle: Idle | None = None
     """Its share of idle cost; None if the query does not share it, or if it is unknown."""
 
@@ -61,7 +61,7 @@ class Row(NamedTuple):
         return {**self.idle.figures(), "cost_usd": cost}
 
 
-def group_rows(query: CostQuery, result: QueryResult) -> tuple[list[Row], Row | None]:
+def group_rows(query: CostQuery, result: QueryResult) -> tuple[list[GroupRow], GroupRow | None]:
     """Return the sorted rows of a response, and the sum of what the filters exclude; None without filters."""
     dimensions, count, shares_idle = query.dimensions(), len(query.group_by), query.idle.startswith("shared")
     costs: dict[_RowKey, list[Costs]] = {}
@@ -72,8 +72,8 @@ def group_rows(query: CostQuery, result: QueryResult) -> tuple[list[Row], Row | 
         costs.setdefault(row_key, []).append(cell_costs)
         if shares_idle:
             holders.setdefault((begin, cluster), {}).setdefault(row_key, []).append(cell_costs)
-    idles = {} if query.idle == "hidden" else _idle(query, result, holders)
-    rows: list[Row] = []
+    idles = {} if query.idle == "hidden" else _idle_by_row(query, result, holders)
+    rows: list[GroupRow] = []
     excluded_costs, excluded_idles = [result.filtered_out], list[Idle | None]()
     end_of, group_of = cache(query.row_end), cache(lambda names: dict(zip(query.group_by, names, strict=True)))
     for row_key in sorted(dict.fromkeys([*costs, *idles])):
@@ -82,18 +82,18 @@ def group_rows(query: CostQuery, result: QueryResult) -> tuple[list[Row], Row | 
         row_costs = parts[0] if len(parts) == 1 else Costs.total(parts)
         idle = None if query.idle == "hidden" else Idle.total_if_complete(idles.get(row_key, ()))
         if is_kept:
-            rows.append(Row(begin, end_of(begin), group_of(names), row_costs, kind, idle))
+            rows.append(GroupRow(begin, end_of(begin), group_of(names), row_costs, kind, idle))
         else:
             excluded_costs.append(row_costs)
             excluded_idles.append(idle)
-    rows = _sorted(rows, query.sort)
+    rows = _sort_rows(rows, query.sort)
     if not query.filters:
         return rows, None
     idle = None if query.idle == "hidden" else Idle.total_if_complete(excluded_idles)
-    return rows, Row(query.period.start, query.period.end, {}, Costs.total(excluded_costs), "held", idle)
+    return rows, GroupRow(query.period.start, query.period.end, {}, Costs.total(excluded_costs), "held", idle)
 
 
-def _idle(
+def _idle_by_row(
     query: CostQuery,
     result: QueryResult,
     holders: Mapping[tuple[datetime, str], Mapping[_RowKey, Sequence[Costs]]],
@@ -121,7 +121,7 @@ def _idle(
     return idle_by_row
 
 
-def _sorted(rows: list[Row], order: Sequence[tuple[str, bool]]) -> list[Row]:
+def _sort_rows(rows: list[GroupRow], order: Sequence[tuple[str, bool]]) -> list[GroupRow]:
     """Sort rows by several keys, the last key first because sorting is stable; unknown figures come last."""
     for name, is_descending in reversed(order):
         if name == "start":

@@ -30,7 +30,7 @@ def share_idle(
     allocated = _allocation_weights([*costs_by_holder.values()])
     weights: Sequence[Fraction | int] = allocated
     if group_by_holder is not None:
-        weights = _evenly(allocated, [group_by_holder[holder] for holder in costs_by_holder])
+        weights = _even_weights(allocated, [group_by_holder[holder] for holder in costs_by_holder])
     if not any(weights):
         return {}
     gpu_hours, usd = split_each([idle.idle_gpu_hours, idle.idle_usd], weights)
@@ -45,7 +45,7 @@ def _allocation_weights(costs: Sequence[Costs]) -> list[int]:
     return [0 for _ in costs]
 
 
-def _evenly(weights_held: Sequence[int], groups: Sequence[object]) -> list[Fraction]:
+def _even_weights(weights_held: Sequence[int], groups: Sequence[object]) -> list[Fraction]:
     members: dict[object, list[int]] = {}
     for index, group in enumerate(groups):
         members.setdefault(group, []).append(index)

@@ -16,7 +16,7 @@ _MAX_CURSOR_LENGTH = 200
 _DIGEST_LENGTH = 32
 
 
-def fingerprint(query: str, versions: Iterable[str]) -> str:
+def etag_of_query(query: str, versions: Iterable[str]) -> str:
     """Return the digest of a query and of the versions of the hours that it sums."""
     digest = hashlib.sha256(query.encode())
     for version in sorted(versions):

@@ -23,7 +23,7 @@ WINDOWS = ("today", "yesterday", "week", "lastweek", "month", "lastmonth")
 _DURATION = re.compile(r"([1-9][0-9]{0,3})([hd])", re.ASCII)
 DEFAULT_WINDOW = "24h"
 """The window of a query without a period."""
-_ALLOWED = f"24h, 7d (any number of hours or days), {', '.join(WINDOWS)}"
+_ALLOWED_WINDOWS = f"24h, 7d (any number of hours or days), {', '.join(WINDOWS)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ def parse_period(
     if start is None and end is None:
         return replace(parse_window(DEFAULT_WINDOW, now), parameter="default")
     if start is None:
-        raise ParameterError("start", f"required with end; pass start and end, or window: {_ALLOWED}")
+        raise ParameterError("start", f"required with end; pass start and end, or window: {_ALLOWED_WINDOWS}")
     if end is None:
-        raise ParameterError("end", f"required with start; pass start and end, or window: {_ALLOWED}")
+        raise ParameterError("end", f"required with start; pass start and end, or window: {_ALLOWED_WINDOWS}")
     parse = parse or parse_hour_parameter
     first, last = parse("start", start), parse("end", end)
     if last <= first:
@@ -95,23 +95,27 @@ def parse_window(text: str, now: datetime) -> Period:
     week, month = today - today.weekday() * DAY, today.replace(day=1)
     if match := _DURATION.fullmatch(text):
         number = int(match[1])
-        return Period(ended - number * HOUR, ended) if match[2] == "h" else _until(today - (number - 1) * DAY, ended)
+        return (
+            Period(ended - number * HOUR, ended)
+            if match[2] == "h"
+            else _period_until_now(today - (number - 1) * DAY, ended)
+        )
     if text == "today":
-        return _until(today, ended)
+        return _period_until_now(today, ended)
     if text == "yesterday":
         return Period(today - DAY, today)
     if text == "week":
-        return _until(week, ended)
+        return _period_until_now(week, ended)
     if text == "lastweek":
         return Period(week - 7 * DAY, week)
     if text == "month":
-        return _until(month, ended)
+        return _period_until_now(month, ended)
     if text == "lastmonth":
         return Period((month - DAY).replace(day=1), month)
-    raise ParameterError("window", f"{text!r} is not a window; allowed: {_ALLOWED}")
+    raise ParameterError("window", f"{text!r} is not a window; allowed: {_ALLOWED_WINDOWS}")
 
 
-def check_length(period: Period, granularity: Granularity) -> None:
+def check_period_length(period: Period, granularity: Granularity) -> None:
     """Reject a period that is too long for one response.
 
     Raises:
@@ -162,7 +166,7 @@ def _floor(moment: datetime, granularity: Granularity) -> datetime:
     return day.replace(day=1) if granularity == "month" else day
 
 
-def _until(start: datetime, ended: datetime) -> Period:
+def _period_until_now(start: datetime, ended: datetime) -> Period:
     return Period(start, max(ended, start + HOUR))
 
 

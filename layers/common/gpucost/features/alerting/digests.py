@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from gpucost.core.amounts import to_decimal
-from gpucost.core.facts import FactTable, sum_by
+from gpucost.core.cost_tables import CostTable, sum_by_key
 from gpucost.core.hours import HOUR, floor_day, month_bounds
 from gpucost.core.ledger import DaySummary
 from gpucost.core.rollups import DAY, FactKey
@@ -118,7 +118,7 @@ class Digests:
         """Return the top wasters by business unit; none where the settings allow estimated utilization."""
         if not set(self._settings.utilization.sources) <= MEASURED_UTILIZATION_SOURCES:
             return {}
-        sums = sum_by(
+        sums = sum_by_key(
             (_unit_and_workload(fact), costs)
             for cluster in clusters
             for _, facts in self._inputs.rollups.facts(cluster, start, end)
@@ -164,8 +164,8 @@ def _unit_and_workload(fact: FactKey) -> tuple[str, str, str, str]:
     return fact.business_unit, fact.namespace, fact.workload_kind or "Pod", fact.workload or "(no owner)"
 
 
-def _costs_by_unit(days: Sequence[DaySummary]) -> FactTable[str]:
-    return sum_by(costs for day in days for costs in day.costs.items())
+def _costs_by_unit(days: Sequence[DaySummary]) -> CostTable[str]:
+    return sum_by_key(costs for day in days for costs in day.costs.items())
 
 
 def _count_hours_with_figures(days: Sequence[DaySummary]) -> int:

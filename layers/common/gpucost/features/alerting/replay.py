@@ -9,8 +9,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gpucost.core.amounts import Costs
+from gpucost.core.cost_tables import CostTable, sum_by_key
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.facts import FactTable, sum_by
 from gpucost.core.hours import HOUR, floor_day, hours_between
 from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, Manifest, Retention
 from gpucost.core.rollups import FactKey, costs_by_unit, sum_day
@@ -137,7 +137,7 @@ class _PastRollups:
 
     def facts(
         self, cluster: str, start: datetime, end: datetime, business_unit: str | None = None
-    ) -> list[tuple[datetime, FactTable[FactKey]]]:
+    ) -> list[tuple[datetime, CostTable[FactKey]]]:
         """Return today's facts; digests only read days that were over at the time."""
         return self._inputs.rollups.facts(cluster, start, end, business_unit)
 
@@ -176,7 +176,7 @@ class _InMemorySpendStore:
         summaries = self._inputs.ledger.summaries(cluster, start, hour + HOUR)
         if sum(1 for summary in summaries if summary.totals is not None) < (hour + HOUR - start) // HOUR:
             return None
-        units = sum_by(costs for summary in summaries for costs in costs_by_unit(summary).items())
+        units = sum_by_key(costs for summary in summaries for costs in costs_by_unit(summary).items())
         return DayToDateSpend(units, self._pricing_fingerprint)
 
 

@@ -11,7 +11,7 @@ from gpucost.features.alerting import schemas
 from gpucost.features.alerting.queries import AlertQueries
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.report_parameters import Window
-from gpucost.http.responses import json_response, responses
+from gpucost.http.responses import describe_responses, json_response
 
 HistoryStart = Annotated[
     str | None,
@@ -37,7 +37,7 @@ def add_alert_routes(app: APIGatewayHttpResolver, queries: Callable[[], AlertQue
         "/v1/alerts",
         summary="List active alerts and the alert history",
         tags=["alerts"],
-        responses=responses(schemas.AlertsResponse),
+        responses=describe_responses(schemas.AlertsResponse),
     )
     @open_to("bu")
     def alerts(start: HistoryStart = None, end: HistoryEnd = None, window: Window = None) -> Response[str]:
@@ -59,7 +59,7 @@ def add_alert_routes(app: APIGatewayHttpResolver, queries: Callable[[], AlertQue
         "/v1/silences",
         summary="List silences",
         tags=["alerts"],
-        responses=responses(schemas.SilencesResponse),
+        responses=describe_responses(schemas.SilencesResponse),
     )
     @open_to("viewer")
     def silences() -> Response[str]:

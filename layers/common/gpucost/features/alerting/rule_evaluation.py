@@ -5,7 +5,7 @@ from functools import cached_property
 from operator import itemgetter
 
 from gpucost.core.amounts import Capacity, Costs
-from gpucost.core.facts import FactTable, sum_by
+from gpucost.core.cost_tables import CostTable, sum_by_key
 from gpucost.core.ledger import HourSummary
 from gpucost.core.model import Line, NodeHour
 from gpucost.features.alerting.model import Alert, Subject, WastefulWorkload
@@ -42,12 +42,12 @@ class HourFigures:
         self.cluster = cluster
         self.hour = summaries[0].start
         self.currency = summaries[0].manifest.currency
-        self.costs_by_unit_and_namespace = sum_by(costs for summary in summaries for costs in summary.costs.items())
+        self.costs_by_unit_and_namespace = sum_by_key(costs for summary in summaries for costs in summary.costs.items())
         self._lines: dict[str, Sequence[Line]] = {}
         self._all_lines: Mapping[str, Sequence[Line]] | None = None
 
     @cached_property
-    def costs_by_unit(self) -> FactTable[str]:
+    def costs_by_unit(self) -> CostTable[str]:
         """Costs by business unit."""
         return self.costs_by_unit_and_namespace.group_by(itemgetter(0))
 
@@ -94,7 +94,7 @@ def evaluate_rule(
         yield from _unallocated_findings(rule, hour_figures, active_alerts)
 
 
-def sum_by_business_unit(costs: FactTable[tuple[str, str]], has_namespace: Callable[[str], bool]) -> FactTable[str]:
+def sum_by_business_unit(costs: CostTable[tuple[str, str]], has_namespace: Callable[[str], bool]) -> CostTable[str]:
     """Sum the costs of selected namespaces by business unit."""
     return costs.select(key for key in costs if has_namespace(key[1])).group_by(itemgetter(0))
 

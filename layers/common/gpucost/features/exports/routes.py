@@ -11,7 +11,7 @@ from pydantic import Field
 from gpucost.core.query.periods import parse_moment_parameter
 from gpucost.features.exports.listing import ExportListing, ListedExport
 from gpucost.http.access import open_to
-from gpucost.http.responses import json_response, responses
+from gpucost.http.responses import describe_responses, json_response
 from gpucost.http.schemas import Instant, ResponseModel
 
 Start = Annotated[str, Query(description="First UTC day of the period", examples=["2026-11-01T00:00:00Z"])]
@@ -61,7 +61,7 @@ def add_export_routes(app: APIGatewayHttpResolver, listing: Callable[[], ExportL
         "/v1/exports",
         summary="Exported days with download URLs",
         tags=["exports"],
-        responses=responses(ExportsResponse),
+        responses=describe_responses(ExportsResponse),
     )
     @open_to("viewer")
     def exports(start: Start, end: End, cluster: Cluster = None) -> Response[str]:

@@ -24,7 +24,7 @@ from gpucost.features.opencost.properties import AGGREGATIONS, Properties, parse
 from gpucost.features.opencost.service import Allocation, AllocationQuery, AllocationService
 from gpucost.features.opencost.windows import WINDOW_FORMATS, parse_duration, parse_window
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.responses import json_response, responses
+from gpucost.http.responses import describe_responses, json_response
 from gpucost.http.schemas import Amount, Instant
 
 Parsed = TypeVar("Parsed")
@@ -205,7 +205,7 @@ def add_opencost_routes(app: APIGatewayHttpResolver, service: Callable[[], Alloc
         "/allocation/compute",
         summary="Allocations, compatible with OpenCost",
         tags=["opencost"],
-        responses=responses(AllocationResponse),
+        responses=describe_responses(AllocationResponse),
     )
     @open_to("bu")
     def compute_allocation(

@@ -11,7 +11,7 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hours import floor_day
 from gpucost.core.rollups import DAY
 from gpucost.features.recommendations.history import PodWait
-from gpucost.features.recommendations.ports import MemoryReaders, WaitingPodsReaders
+from gpucost.features.recommendations.ports import MemoryReaderFactory, WaitingPodsReaderFactory
 from gpucost.features.recommendations.storage.gpu_memory import DynamoGpuMemory
 from gpucost.features.recommendations.storage.waiting_pods import DynamoWaitingPods
 from gpucost.runtime.deadline import Deadline
@@ -89,24 +89,24 @@ class DailyMetricsCache(Generic[DayMetrics]):
 
 
 def gpu_memory_cache(
-    readers: MemoryReaders, store: DynamoGpuMemory, *, clock: Clock
+    create_reader: MemoryReaderFactory, store: DynamoGpuMemory, *, clock: Clock
 ) -> DailyMetricsCache[dict[tuple[str, str], float]]:
     """The cache of GPU memory peaks by pod."""
 
     def peaks(
         cluster: ClusterSettings, deadline: Deadline | None
     ) -> Callable[[datetime], dict[tuple[str, str], float]]:
-        return readers(cluster, deadline).peaks
+        return create_reader(cluster, deadline).peaks
 
     return DailyMetricsCache("GPU memory", peaks, store.memory, store.put_memory, clock=clock)
 
 
 def waiting_pods_cache(
-    readers: WaitingPodsReaders, store: DynamoWaitingPods, *, clock: Clock
+    create_reader: WaitingPodsReaderFactory, store: DynamoWaitingPods, *, clock: Clock
 ) -> DailyMetricsCache[list[PodWait]]:
     """The cache of pods that waited for GPUs."""
 
     def waits(cluster: ClusterSettings, deadline: Deadline | None) -> Callable[[datetime], list[PodWait]]:
-        return readers(cluster, deadline).waits
+        return create_reader(cluster, deadline).waits
 
     return DailyMetricsCache("pods waiting for GPUs", waits, store.waits, store.put_waits, clock=clock)

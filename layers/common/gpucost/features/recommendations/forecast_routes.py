@@ -11,7 +11,7 @@ from pydantic import Field
 from gpucost.features.recommendations.forecast import Backtest
 from gpucost.features.recommendations.forecasts import ForecastService, PeriodForecast
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.responses import json_response, responses
+from gpucost.http.responses import describe_responses, json_response
 from gpucost.http.schemas import ResponseModel
 
 BusinessUnitParameter = Annotated[
@@ -55,7 +55,7 @@ def add_forecast_routes(app: APIGatewayHttpResolver, service: Callable[[], Forec
         "/v1/forecasts",
         summary="The expected cost of a month or quarter",
         tags=["forecasts"],
-        responses=responses(ForecastResponse, can_be_missing=True),
+        responses=describe_responses(ForecastResponse, can_be_missing=True),
     )
     @open_to("bu")
     def forecast(business_unit: BusinessUnitParameter, period: PeriodParameter = "month") -> Response[str]:

@@ -70,7 +70,7 @@ class DisruptionReader(Protocol):
         ...
 
 
-MemoryReaders = Callable[[ClusterSettings, Deadline | None], MemoryReader]
-WaitingPodsReaders = Callable[[ClusterSettings, Deadline | None], WaitingPodsReader]
+MemoryReaderFactory = Callable[[ClusterSettings, Deadline | None], MemoryReader]
+WaitingPodsReaderFactory = Callable[[ClusterSettings, Deadline | None], WaitingPodsReader]
 DisruptionReaders = Callable[[ClusterSettings, Deadline | None], DisruptionReader]
 """Make the reader of a cluster; all its queries end before the deadline."""

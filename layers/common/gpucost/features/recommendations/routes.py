@@ -25,7 +25,7 @@ from gpucost.features.recommendations.model import (
 from gpucost.features.recommendations.queries import RecommendationQueries
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
-from gpucost.http.responses import json_response, responses
+from gpucost.http.responses import describe_responses, json_response
 from gpucost.http.schemas import Amount, Instant, ResponseModel
 
 KindParameter = Annotated[
@@ -162,7 +162,7 @@ def add_recommendation_routes(app: APIGatewayHttpResolver, queries: Callable[[],
         "/v1/recommendations",
         summary="What to change, and what it saves",
         tags=["recommendations"],
-        responses=responses(RecommendationsResponse),
+        responses=describe_responses(RecommendationsResponse),
     )
     @open_to("bu")
     def recommendations(

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from gpucost.core.amounts import Capacity, Costs
+from gpucost.core.cost_tables import CostTable
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.facts import FactTable
 from gpucost.core.hours import floor_day
 from gpucost.core.rollups import DAY, FactKey
 from gpucost.features.recommendations.what_if import MoveOutcome, MoveToSlices, calculate_move
@@ -41,7 +41,7 @@ class WhatIfService:
         def read() -> Iterator[tuple[Mapping[FactKey, Costs], Capacity]]:
             for day in (end - DAY * number for number in range(days, 0, -1)):
                 capacities = []
-                has_figures, all_facts = False, FactTable[FactKey]()
+                has_figures, all_facts = False, CostTable[FactKey]()
                 for name in names if cluster is None else [cluster]:
                     for summary in self._rollups.days(name, day, day + DAY):
                         currencies.update(summary.currencies)

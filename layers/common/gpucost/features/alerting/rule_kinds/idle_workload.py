@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from gpucost.core.amounts import Costs, to_decimal
-from gpucost.core.facts import FactTable, sum_by
+from gpucost.core.cost_tables import CostTable, sum_by_key
 from gpucost.core.model import Line
 from gpucost.features.alerting.formatting import format_for_hours, rounded_percent
 from gpucost.features.alerting.model import Subject, WastefulWorkload
@@ -45,9 +45,9 @@ class IdleThresholds:
         return f"≥ {self.min_gpus:f} GPUs with utilization < {self.utilization_percent:f}%, {format_for_hours(hours)}"
 
 
-def sum_by_workload(lines: Iterable[Line]) -> FactTable[WorkloadKey]:
+def sum_by_workload(lines: Iterable[Line]) -> CostTable[WorkloadKey]:
     """Sum lines by workload. Estimated utilization counts as unmeasured. A pod without an owner is a workload."""
-    return sum_by((workload_of(line), _count_estimates_as_unmeasured(line)) for line in lines)
+    return sum_by_key((workload_of(line), _count_estimates_as_unmeasured(line)) for line in lines)
 
 
 def workload_of(line: Line) -> WorkloadKey:

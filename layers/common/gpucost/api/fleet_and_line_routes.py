@@ -7,7 +7,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from pydantic import Field
 
 from gpucost.api.cost_schemas import CostReportResponse, fields_after_rows, fields_before_rows
-from gpucost.api.price_schemas import HolderModel
+from gpucost.api.price_and_node_schemas import HolderModel
 from gpucost.core.amounts import Totals
 from gpucost.core.ledger import Manifest
 from gpucost.core.model import Line
@@ -15,7 +15,7 @@ from gpucost.core.query.periods import Granularity, Period
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import fill_page, json_page
-from gpucost.http.responses import json_response, responses
+from gpucost.http.responses import describe_responses, json_response
 from gpucost.http.schemas import Cursor, FleetTotals, Instant, PeriodResponse, period_fields, totals_fields
 from gpucost.reports import QueryParameters, ReportService
 from gpucost.reports.lines import DEFAULT_LINES
@@ -70,14 +70,14 @@ class LinesResponse(PeriodResponse):
     cursor: Cursor
 
 
-def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
+def add_fleet_and_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
     """Register the routes. The service is made on its first use."""
 
     @app.get(
         "/v1/fleet",
         summary="Parts of the fleet's node cost by period",
         tags=["reports"],
-        responses=responses(FleetResponse),
+        responses=describe_responses(FleetResponse),
     )
     @open_to("bu")
     def fleet(
@@ -98,7 +98,7 @@ def add_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         return json_response({**before, "rows": [_period(*row) for row in rows], **fields_after_rows(report)})
 
     @app.get("/v1/lines", summary="Lines: single pods in single hours", tags=["reports"],
-             responses=responses(LinesResponse))  # fmt: skip
+             responses=describe_responses(LinesResponse))  # fmt: skip
     @open_to("bu")
     def lines(
         start: parameters.Start = None,

@@ -78,10 +78,10 @@ class HolderModel(ResponseModel, amounts=_HOLDER_AMOUNTS, nullable=("effective_g
 
 
 _NODE_AMOUNTS = (*Capacity.names(), "billed_usd", *(name for name in _HOLDER_AMOUNTS if name.endswith("_usd")))
-_NODE_NULLABLE = {*Capacity.names()} - {"unpriced_capacity_gpu_hours"}
+_NULLABLE_NODE_AMOUNTS = {*Capacity.names()} - {"unpriced_capacity_gpu_hours"}
 
 
-class NodeRowModel(ResponseModel, amounts=_NODE_AMOUNTS, nullable=_NODE_NULLABLE):
+class NodeRowModel(ResponseModel, amounts=_NODE_AMOUNTS, nullable=_NULLABLE_NODE_AMOUNTS):
     """A GPU node in one hour. Its cost is effective + waste + unmeasured of its holders, plus the parts no pod held.
 
     A row with a `kind` other than `node` is a charge without a node: an unused commitment or reserved capacity.
@@ -173,7 +173,7 @@ def price_row(row: ListedPrice) -> dict[str, Any]:
 def node_row(row: NodeRow) -> dict[str, Any]:
     """Return the fields of `NodeRowModel`."""
     row_key = {"cluster": row.manifest.cluster, "hour": row.manifest.hour, "currency": row.manifest.currency}
-    record = row.record
+    record = row.node_or_charge
     if isinstance(record, NodeHour):
         node_fields: dict[str, Any] = {
             field.name: getattr(record, field.name) for field in fields(record) if field.name != "capacity"
@@ -243,7 +243,7 @@ def _restatement_row(restatement: Restatement) -> dict[str, Any]:
         "after": totals_fields(restatement.after),
         "business_units": [
             {"business_unit": unit, "before": before.figures(), "after": after.figures()}
-            for unit, (before, after) in restatement.units.items()
+            for unit, (before, after) in restatement.changed_units.items()
         ],
         "adjustment": restatement.is_adjustment,
     }

@@ -14,7 +14,7 @@ _MAX_PENDING = 20_000
 """Costs that a sum holds before it adds them up, in addition to two per key."""
 
 
-class FactTable(Mapping[K, Costs]):
+class CostTable(Mapping[K, Costs]):
     """Costs by key. They are stored as columns, because adding columns is faster than adding many records.
 
     Args:
@@ -24,19 +24,19 @@ class FactTable(Mapping[K, Costs]):
 
     def __init__(self, keys: Iterable[K] = (), columns: Columns = ()) -> None:
         self._loaded: tuple[tuple[K, ...], Columns] | None = tuple(keys), columns or [()] * len(Costs.names())
-        self._load: Callable[[], FactTable[K]] | None = None
+        self._load: Callable[[], CostTable[K]] | None = None
 
     @classmethod
-    def deferred(cls, load: Callable[[], "FactTable[K]"]) -> "FactTable[K]":
+    def deferred(cls, load: Callable[[], "CostTable[K]"]) -> "CostTable[K]":
         """Return a table that is loaded on first use."""
-        table: FactTable[K] = cls()
+        table: CostTable[K] = cls()
         table._loaded, table._load = None, load
         return table
 
     @classmethod
-    def of(cls, costs: Mapping[K, Costs]) -> "FactTable[K]":
+    def of(cls, costs: Mapping[K, Costs]) -> "CostTable[K]":
         """Return a mapping as a table."""
-        return costs if isinstance(costs, FactTable) else FactTable(costs, Costs.columns(costs.values()))
+        return costs if isinstance(costs, CostTable) else CostTable(costs, Costs.columns(costs.values()))
 
     @property
     def _content(self) -> tuple[tuple[K, ...], Columns]:
@@ -57,34 +57,34 @@ class FactTable(Mapping[K, Costs]):
         """The costs by key."""
         return dict(zip(self._keys, map(Costs, *self._columns), strict=True))
 
-    def group_by(self, key_of: Callable[[K], L]) -> "FactTable[L]":
+    def group_by(self, key_of: Callable[[K], L]) -> "CostTable[L]":
         """Return the sums of the rows with equal new keys, in order of their first row."""
-        sums = FactSums[L]()
+        sums = CostSums[L]()
         for key, costs in self.rows.items():
             sums.add(key_of(key), costs)
         return sums.table()
 
-    def select(self, keys: Iterable[K]) -> "FactTable[K]":
+    def select(self, keys: Iterable[K]) -> "CostTable[K]":
         """Return the rows of some keys; keys that are not in the table are ignored."""
-        return FactTable.of({key: self.rows[key] for key in keys if key in self.rows})
+        return CostTable.of({key: self.rows[key] for key in keys if key in self.rows})
 
-    def under(self, key: L) -> "FactTable[L]":
+    def total_under(self, key: L) -> "CostTable[L]":
         """Return a table with the sum of all rows under one key; an empty table stays empty."""
-        return FactTable([key], [[sum(column)] for column in self._columns]) if self._keys else FactTable()
+        return CostTable([key], [[sum(column)] for column in self._columns]) if self._keys else CostTable()
 
     def total(self) -> Costs:
         """Return the sum of all rows."""
         return Costs(*map(sum, self._columns))
 
-    def __add__(self, other: "FactTable[K]") -> "FactTable[K]":
+    def __add__(self, other: "CostTable[K]") -> "CostTable[K]":
         """Add row by row, or column by column where the keys are equal, as those of a unit's days mostly are."""
         if self._keys == other._keys:
             columns = zip(self._columns, other._columns, strict=True)
-            return FactTable(self._keys, [[*map(add, left, right)] for left, right in columns])
+            return CostTable(self._keys, [[*map(add, left, right)] for left, right in columns])
         sums = {**self.rows}
         for key, costs in other.rows.items():
             sums[key] = sums[key] + costs if key in sums else costs
-        return FactTable.of(sums)
+        return CostTable.of(sums)
 
     def __getitem__(self, key: K) -> Costs:
         return self.rows[key]
@@ -102,7 +102,7 @@ class FactTable(Mapping[K, Costs]):
         return repr(self.rows)
 
 
-class FactSums(Generic[K]):
+class CostSums(Generic[K]):
     """Adds up costs by key while they are read. Memory depends on the number of keys, not on what is added."""
 
     def __init__(self, max_pending: int = _MAX_PENDING) -> None:
@@ -122,17 +122,17 @@ class FactSums(Generic[K]):
         """Return the keys so far."""
         return self._parts.keys()
 
-    def table(self) -> FactTable[K]:
+    def table(self) -> CostTable[K]:
         """Return the sums so far, in order of each key's first costs."""
-        return FactTable.of(dict(self._sums()))
+        return CostTable.of(dict(self._sums()))
 
     def _sums(self) -> Iterator[tuple[K, Costs]]:
         return ((key, parts[0] if len(parts) == 1 else Costs.total(parts)) for key, parts in self._parts.items())
 
 
-def sum_by(pairs: Iterable[tuple[K, Costs]]) -> FactTable[K]:
+def sum_by_key(pairs: Iterable[tuple[K, Costs]]) -> CostTable[K]:
     """Sum costs by key, in order of each key's first costs."""
-    sums = FactSums[K]()
+    sums = CostSums[K]()
     for key, costs in pairs:
         sums.add(key, costs)
     return sums.table()

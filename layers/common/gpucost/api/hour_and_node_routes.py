@@ -6,21 +6,26 @@ from typing import Any
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 
-from gpucost.api import price_schemas
+from gpucost.api import price_and_node_schemas
 from gpucost.http import report_parameters as parameters
 from gpucost.http import schemas
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import fill_page, json_page
-from gpucost.http.responses import json_response, ok_response, responses
+from gpucost.http.responses import describe_ok_response, describe_responses, json_response
 from gpucost.reports import QueryParameters, ReportService
 from gpucost.reports.nodes import DEFAULT_NODES
 from gpucost.runtime.json_text import dumps_row
 
 
-def add_report_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
+def add_hour_and_node_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:
     """Register the routes. The service is made on its first use."""
 
-    @app.get("/v1/hours", summary="Status of every hour", tags=["reports"], responses=responses(schemas.HoursResponse))
+    @app.get(
+        "/v1/hours",
+        summary="Status of every hour",
+        tags=["reports"],
+        responses=describe_responses(schemas.HoursResponse),
+    )
     @open_to("viewer")
     def hours(
         start: parameters.Start = None,
@@ -36,7 +41,7 @@ def add_report_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportS
         "/v1/nodes",
         summary="Cost and price source of every node",
         tags=["reports"],
-        responses=responses(price_schemas.NodesResponse),
+        responses=describe_responses(price_and_node_schemas.NodesResponse),
     )
     @open_to("viewer")
     def nodes(
@@ -54,14 +59,14 @@ def add_report_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportS
         period, node_page = service().nodes(
             QueryParameters(start, end, window, cluster=cluster, limit=limit, cursor=cursor), scope=scope_of_caller(app)
         )
-        page = fill_page(map(dumps_row, map(price_schemas.node_row, node_page.rows)), node_page.cursor_after)
+        page = fill_page(map(dumps_row, map(price_and_node_schemas.node_row, node_page.rows)), node_page.cursor_after)
         return json_page(schemas.period_fields(period), page, {})
 
     @app.get(
         "/v1/restatements",
         summary="Which hours were restated, and why",
         tags=["reports"],
-        responses=responses(price_schemas.RestatementsResponse),
+        responses=describe_responses(price_and_node_schemas.RestatementsResponse),
     )
     @open_to("viewer")
     def restatements(
@@ -78,14 +83,14 @@ def add_report_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportS
         restatements_report = service().restatements(
             QueryParameters(start, end, window, cluster=cluster), scope=scope_of_caller(app)
         )
-        return json_response(price_schemas.restatements_response(*restatements_report))
+        return json_response(price_and_node_schemas.restatements_response(*restatements_report))
 
-    @app.get("/health", summary="Whether the function runs", tags=["service"], responses=_healthy())
+    @app.get("/health", summary="Whether the function runs", tags=["service"], responses=_health_responses())
     @open_to("public")
     def health() -> Response[str]:
         """Returns ok if the function runs. Public; the database is not checked."""
         return json_response({"status": "ok"})
 
 
-def _healthy() -> dict[int, Any]:
-    return {int(HTTPStatus.OK): ok_response(schemas.Health)}
+def _health_responses() -> dict[int, Any]:
+    return {int(HTTPStatus.OK): describe_ok_response(schemas.Health)}
