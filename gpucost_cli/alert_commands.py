@@ -147,7 +147,7 @@ def test_receiver(stack: str, receiver: str) -> None:
         raise InvalidInputError(f"--receiver: unknown receiver {receiver!r}; allowed: {allowed}")
     key = receivers[receiver].key
     notification = _test_notification(settings.clusters[0].name)
-    deployment.find(stack).container().notifiers(settings)[key].send([notification])
+    deployment.find_deployment(stack).container().notifiers(settings)[key].send([notification])
     click.echo(f"sent to {receiver} ({key})")
 
 
@@ -206,7 +206,7 @@ def amp_definition(stack: str) -> None:
     from gpucost_cli import deployment
 
     text = (REPOSITORY / "cluster" / "amp-alertmanager.yaml").read_text()
-    topic = deployment.find(stack).events_topic_arn
+    topic = deployment.find_deployment(stack).events_topic_arn
     region = topic.split(":")[3]
     sys.stdout.write(text.replace("EVENTS_TOPIC_ARN", topic).replace("REGION", region))
 

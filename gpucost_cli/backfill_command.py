@@ -11,8 +11,7 @@ from gpucost.core.hours import HOUR, format_timestamp
 from gpucost_cli.options import HourType, container_of, current_time, stack_option
 
 if TYPE_CHECKING:
-    from gpucost.pipeline.backfill import Backfill
-    from gpucost.pipeline.backfill import Progress as BackfillProgress
+    from gpucost.pipeline.backfill import Backfill, BackfillProgress
 
 POLL_SECONDS = 3.0
 UNKNOWN_TIME = "-:--:--"

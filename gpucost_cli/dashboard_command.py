@@ -29,7 +29,7 @@ def dashboard(stack: str, port: int) -> None:
     Example:
       gpucost dashboard --stack gpucost
     """
-    url = deployment.find(stack).api_url
+    url = deployment.find_deployment(stack).api_url
     with serve_proxy(url, None if is_demo(stack) else caller_signer(url), port) as address:
         click.echo(f"Forwarding {address} to {url}. Open it in a browser. Press Ctrl-C to stop.", err=True)
         threading.Event().wait()

@@ -160,7 +160,7 @@ def settings_text(prometheus_url: str) -> str:
 
 def _print_results(console: Console, stack: LocalStack, slack: Slack, start: datetime, end: datetime) -> None:
     period = {"start": format_timestamp(start), "end": format_timestamp(end)}
-    answer = report.get(stack.outputs["ApiUrl"], "/v1/business-units", period, signed=False)
+    answer = report.get_from_api(stack.outputs["ApiUrl"], "/v1/business-units", period, signed=False)
     console.print()
     for part in report.business_unit_tables(report.decode(answer.text)):
         console.print(part)

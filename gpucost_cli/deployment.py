@@ -53,7 +53,7 @@ class Deployment:
         return Container(environment, **parts)
 
 
-def find(stack: str) -> Deployment:
+def find_deployment(stack: str) -> Deployment:
     """Look up a stack. From then on, the AWS clients of this process reach it.
 
     Raises:

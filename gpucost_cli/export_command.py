@@ -44,7 +44,7 @@ def export(stack: str, start: datetime, end: datetime, cluster: str | None) -> N
         raise InvalidInputError("--to must be after --from")
     if start > now:
         raise InvalidInputError(f"--from {format_timestamp(start)} is in the future")
-    outputs = deployment.find(stack)
+    outputs = deployment.find_deployment(stack)
     days, failures = 0, []
     day = start
     while day < min(end, now):

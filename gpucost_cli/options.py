@@ -66,11 +66,11 @@ def container_of(stack: str) -> "Container":
     """Find a deployment by the name of its stack and compose its parts, unless the caller of `main` composed them.
 
     Raises:
-        As `deployment.find`.
+        As `deployment.find_deployment`.
     """
     from gpucost_cli import deployment
 
-    return click.get_current_context().obj or deployment.find(stack).container()
+    return click.get_current_context().obj or deployment.find_deployment(stack).container()
 
 
 def current_time() -> datetime:

@@ -49,7 +49,7 @@ def prices() -> None:
 @click.option("--source", type=click.Choice(PRICE_SOURCES), help="Only prices of this source.")
 @click.option("--instance-type", help="Only prices that can apply to this type.")
 @format_option("table", "json", "csv")
-def list_(
+def list_prices(
     stack: str, start: datetime | None, end: datetime | None, source: Any, instance_type: str | None, output_format: str
 ) -> None:
     """List the prices in force that were fetched from AWS or set by hand.
@@ -84,7 +84,7 @@ def list_(
 @click.option("--from", "--start", "start", type=TimeType(), help="Start of its validity.  [default: this hour]")
 @click.option("--to", "--end", "end", type=TimeType(), help="End of its validity.  [default: none]")
 @click.option("--reason", required=True, help="Reason, kept in the history.")
-def set_(
+def set_price(
     stack: str, matches: Sequence[str], amount: str, unit: Any, currency: str, start: datetime | None,
     end: datetime | None, reason: str,
 ) -> None:  # fmt: skip
@@ -102,7 +102,7 @@ def set_(
         source="override",
         unit=unit,
         amount=_amount(amount),
-        applies_to=_facts(matches),
+        applies_to=_node_attributes(matches),
         currency=_currency(currency),
         valid_from=start or floor_hour(now),
         valid_to=end,
@@ -113,7 +113,7 @@ def set_(
     if price.valid_to is not None and price.valid_from is not None and price.valid_to <= price.valid_from:
         raise InvalidInputError("--to must be after --from")
     override = _book(stack).set_override(price, now=now)
-    click.echo(f"override {override.id} is in force from {_when(price.valid_from)} to {_when(price.valid_to)}")
+    click.echo(f"override {override.id} is in force from {_end_text(price.valid_from)} to {_end_text(price.valid_to)}")
     _report_past_hours(price.valid_from, now)
 
 
@@ -136,7 +136,7 @@ def drop(override_id: str, stack: str, at: datetime | None, reason: str) -> None
         override_id, at=at or now, author=current_user(), reason=_text("--reason", reason), now=now
     )
     ends = override.price.valid_to
-    click.echo(f"override {override.id} ends at {_when(ends)}")
+    click.echo(f"override {override.id} ends at {_end_text(ends)}")
     if ends is not None and ends <= now and at is None:
         click.echo("it had already ended. Pass --at with an earlier time to take it back for past hours")
     elif ends is not None:
@@ -163,7 +163,7 @@ def refresh(stack: str, source: str | None, months: Sequence[str]) -> None:
     from gpucost_cli import deployment
     from gpucost_cli.invocation import invoke, run_locally
 
-    target = deployment.find(stack)
+    target = deployment.find_deployment(stack)
     if months and source not in (None, "cur"):
         raise InvalidInputError("--month needs --source cur")
     event = {"version": 1, "source": "cur" if months else source, "months": list(months)}
@@ -248,7 +248,7 @@ def _cell(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _facts(matches: Sequence[str]) -> dict[str, str]:
+def _node_attributes(matches: Sequence[str]) -> dict[str, str]:
     facts: dict[str, str] = {}
     for match in matches:
         name, separator, pattern = match.partition("=")
@@ -289,7 +289,7 @@ def _text(option: str, text: str) -> str:
     return text.strip()
 
 
-def _when(moment: datetime | None) -> str:
+def _end_text(moment: datetime | None) -> str:
     return "further notice" if moment is None else format_timestamp(moment)
 
 

@@ -110,7 +110,7 @@ def run(stack: str, cluster: str | None) -> None:
     from gpucost_cli import deployment
     from gpucost_cli.invocation import invoke, run_locally
 
-    deployed = deployment.find(stack)
+    deployed = deployment.find_deployment(stack)
     event = {"version": 1, "scheduled_time": format_timestamp(datetime.now(UTC)), "cluster": cluster}
     if is_demo(stack):
         answer = run_locally(stack, "RecommendFunction", "recommend", {"GPUCOST_TABLE": deployed.table}, event)

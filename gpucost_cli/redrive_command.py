@@ -34,7 +34,7 @@ BATCH = 10
 NO_REASON = "the function failed each time; see its log"
 DeadLetterMessage = HoursDue | HoursToRestate | HourPublished | Tick | ScheduledTick | ExternalAlerts
 Action = Literal["sent", "dropped", "kept"]
-Report = Callable[[Action, str, str], None]
+ReportMessage = Callable[[Action, str, str], None]
 """Called for each message with what happens to it, what it is (or why it cannot be read), and why it failed."""
 
 
@@ -70,7 +70,7 @@ def redrive(stack: str, output_format: str, *, dry_run: bool) -> None:
         messages.append({"action": action, "message": message, "reason": reason})
 
     report = add_row if output_format == "json" else print_message
-    deployed = deployment.find(stack)
+    deployed = deployment.find_deployment(stack)
     container = deployed.container()
     version = container.settings_store.current().version
     result = redrive_messages(
@@ -100,7 +100,7 @@ def redrive_messages(
     *,
     settings_version: int,
     dry_run: bool,
-    report: Report = print_message,
+    report: ReportMessage = print_message,
 ) -> RedriveResult:
     """Send each message of the dead-letter queue again, then delete it. Messages that stay are released at the end.
 
@@ -120,11 +120,11 @@ def redrive_messages(
             harmless.
     """
     counts: Counter[Action] = Counter()
-    with _released(sqs, queue) as receipts:
+    with _released_at_end(sqs, queue) as receipts:
         for received in _messages(sqs, queue, receipts):
             reason = received.get("MessageAttributes", {}).get("reason", {}).get("StringValue", NO_REASON)
             try:
-                letter = read_letter(received["Body"])
+                letter = read_dead_letter(received["Body"])
             except InvalidMessageError as error:
                 counts["kept"] += 1
                 report("kept", str(error), reason)
@@ -139,7 +139,7 @@ def redrive_messages(
     return RedriveResult(counts["sent"], counts["dropped"], counts["kept"])
 
 
-def read_letter(body: str) -> DeadLetterMessage:
+def read_dead_letter(body: str) -> DeadLetterMessage:
     """Read a dead letter: a message as it was sent, or as SNS or Lambda wrapped it.
 
     Raises:
@@ -175,7 +175,7 @@ def _read(body: object) -> DeadLetterMessage:
 
 
 @contextmanager
-def _released(sqs: Any, queue: str) -> Iterator[dict[str, str]]:
+def _released_at_end(sqs: Any, queue: str) -> Iterator[dict[str, str]]:
     """Collect receipts by message id; at the end, make the messages that are still in it visible to others again."""
     from botocore.exceptions import BotoCoreError, ClientError
 

@@ -29,7 +29,7 @@ def show_units(*, stack: str | None, api: str | None, parameters: Mapping[str, s
         GpuCostError: the API is not reachable or fails.
     """
     url, signed = _address(stack, api)
-    response = get(url, "/v1/business-units", parameters, signed=signed)
+    response = get_from_api(url, "/v1/business-units", parameters, signed=signed)
     if output_format == "json":
         sys.stdout.write(response.text + "\n")
         return
@@ -47,7 +47,7 @@ def show_costs(*, stack: str | None, api: str | None, parameters: Mapping[str, s
     while True:
         page_parameters = {"format": "csv"} if output_format == "csv" else {}
         page_parameters |= {"cursor": cursor} if cursor is not None else {}
-        response = get(url, "/v1/costs", {**parameters, **page_parameters}, signed=signed)
+        response = get_from_api(url, "/v1/costs", {**parameters, **page_parameters}, signed=signed)
         if output_format == "csv":
             # Every page has the CSV header, which is printed once.
             sys.stdout.write(response.text if cursor is None else response.text.partition("\r\n")[2])
@@ -67,10 +67,10 @@ def show_costs(*, stack: str | None, api: str | None, parameters: Mapping[str, s
 
 def _address(stack: str | None, api: str | None) -> tuple[str, bool]:
     """Return the API's URL, and whether requests must be signed."""
-    return api or deployment.find(str(stack)).api_url, api is None and not is_demo(str(stack))
+    return api or deployment.find_deployment(str(stack)).api_url, api is None and not is_demo(str(stack))
 
 
-def get(url: str, path: str, parameters: Mapping[str, str], *, signed: bool) -> requests.Response:
+def get_from_api(url: str, path: str, parameters: Mapping[str, str], *, signed: bool) -> requests.Response:
     """Send a GET request and return the response.
 
     Raises:

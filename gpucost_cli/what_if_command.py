@@ -52,12 +52,12 @@ def what_if(stack: str, business_unit: str, move: str, days: int, cluster: str |
     move_request = MoveToSlices(business_unit, int(match["gpus"]), match["model"], match["profile"].lower())
     outcome, currency = service.what_if(move_request, days=days, cluster=cluster)
     if output_format == "json":
-        sys.stdout.write(dumps(document(outcome, currency), indent=2) + "\n")
+        sys.stdout.write(dumps(outcome_document(outcome, currency), indent=2) + "\n")
     else:
         _print_tables(outcome, currency, move_request)
 
 
-def document(outcome: "MoveOutcome", currency: str) -> dict[str, Any]:
+def outcome_document(outcome: "MoveOutcome", currency: str) -> dict[str, Any]:
     """Build the JSON document of an outcome, with all digits."""
     return {
         "days": outcome.days,

@@ -32,7 +32,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
     for refusal in result.unreadable_settings:
         logger.error("newer settings are not in force", reason=refusal)
     metrics.add_metric("SettingsVersionsUnreadable", MetricUnit.Count, len(result.unreadable_settings))
-    repriced = container.repricing_service.reprice(tick.scheduled_time, correlation_id)
+    repriced = container.repricing_service.send_hours_to_restate(tick.scheduled_time, correlation_id)
     metrics.add_metric("HoursToRestate", MetricUnit.Count, repriced)
     metrics.add_metric("HoursSent", MetricUnit.Count, result.hours_sent)
     metrics.add_metric("HoursOverdue", MetricUnit.Count, result.hours_overdue)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpucost.core.errors import ParameterError
 from gpucost.core.query.cost_query import CostQuery, check_line_hours, parse_sort
 from gpucost.core.query.dimensions import parse_group_by
-from gpucost.core.query.filters import Filter, check_text, parse_filter, parse_label_filters
+from gpucost.core.query.filters import Filter, check_parameter_text, parse_filter, parse_label_filters
 from gpucost.core.query.paging import etag_of_query, read_cursor, write_cursor
 from gpucost.core.query.periods import Period, parse_period, parse_window, previous_period, row_end, row_start
 
@@ -207,9 +207,9 @@ def test_label_filters_are_grouped_by_label() -> None:
 
 
 def test_control_characters_are_rejected() -> None:
-    check_text("name", "Zürich 研究 🙂")
+    check_parameter_text("name", "Zürich 研究 🙂")
     with pytest.raises(ParameterError):
-        check_text("name", "a\x7f")
+        check_parameter_text("name", "a\x7f")
 
 
 def test_unknown_group_by_and_sort_are_rejected() -> None:

@@ -97,7 +97,7 @@ class InMemoryHours:
         """The nodes below have no pods."""
         return []
 
-    def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+    def nodes_and_charges_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """A node with a price, a node without one, and an unused commitment."""
         two = amount(2)
         priced = Capacity(capacity_gpu_hours=two, unallocated_gpu_hours=two, node_cost_usd=two, unallocated_usd=two)

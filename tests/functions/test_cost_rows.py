@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.api.cost_rows import cost_rows
+from gpucost.api.cost_rows import cost_rows_json
 from gpucost.api.cost_schemas import CostRow
 from gpucost.core.amounts import SCALE, Costs, Idle
 from gpucost.core.query.grouping import GroupRow
@@ -35,7 +35,7 @@ ROWS = st.lists(
 
 def written(rows: list[GroupRow], idle: str) -> list[str]:
     report: Any = SimpleNamespace(rows=rows, query=SimpleNamespace(idle=idle))
-    return list(cost_rows(report))
+    return list(cost_rows_json(report))
 
 
 @pytest.mark.parametrize("idle", ["hidden", "separate"])

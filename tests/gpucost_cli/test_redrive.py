@@ -13,7 +13,7 @@ from gpucost.core.errors import InvalidMessageError
 from gpucost.runtime.aws import AwsClients
 from gpucost.runtime.messages import HourPublished, HoursDue, HoursToRestate, ScheduledTick, Tick
 from gpucost.runtime.messaging import MessageBus
-from gpucost_cli.redrive_command import RedriveResult, read_letter, redrive_messages
+from gpucost_cli.redrive_command import RedriveResult, read_dead_letter, redrive_messages
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 DUE = HoursDue(cluster="c", first_hour=HOUR, hours=3, settings_version=1, origin="schedule", correlation_id="w")
@@ -145,10 +145,10 @@ def test_dead_letter_is_kept_until_it_is_sent(queues: Queues) -> None:
 
 def test_messages_in_sns_and_lambda_envelopes_are_read() -> None:
     notification = {"Type": "Notification", "Message": CLOSED.model_dump_json()}
-    assert read_letter(json.dumps(notification)) == CLOSED
+    assert read_dead_letter(json.dumps(notification)) == CLOSED
     failed = {"requestContext": {}, "requestPayload": {"Records": [{"Sns": {"Message": TICK.model_dump_json()}}]}}
-    assert read_letter(json.dumps(failed)) == TICK
-    assert isinstance(read_letter(json.dumps({"requestPayload": json.loads(SCHEDULED)})), ScheduledTick)
+    assert read_dead_letter(json.dumps(failed)) == TICK
+    assert isinstance(read_dead_letter(json.dumps({"requestPayload": json.loads(SCHEDULED)})), ScheduledTick)
     for rubbish in ODD:
         with pytest.raises(InvalidMessageError):
-            read_letter(rubbish)
+            read_dead_letter(rubbish)

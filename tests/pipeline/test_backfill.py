@@ -11,7 +11,7 @@ from gpucost.core.errors import GpuCostError, SourceError
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import ClosedMonth
 from gpucost.core.model import Status
-from gpucost.pipeline.backfill import STALL_TIMEOUT, Backfill, Progress
+from gpucost.pipeline.backfill import STALL_TIMEOUT, Backfill, BackfillProgress
 from gpucost.runtime.messages import AttributionOrigin, HoursDue, HoursToRestate
 from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.ledger import Ledger
@@ -114,9 +114,9 @@ def test_progress_is_followed_to_the_end(queue: Queue) -> None:
     queue.out_of_reach = {START + HOUR}
     run = backfill(queue)
     run.send(1, "why")
-    reported: list[Progress] = []
+    reported: list[BackfillProgress] = []
     last = run.follow(reported.append, queue.work)
-    assert last == Progress(70, 70, 1)
+    assert last == BackfillProgress(70, 70, 1)
     assert [progress.done for progress in reported] == [0, 3, 27, 51, 70]
     assert backfill(queue).send(1, "why") == 1, "an incomplete hour is tried again"
 
@@ -131,7 +131,7 @@ def test_hours_that_failed_together_are_tried_in_smaller_groups(queue: Queue) ->
         together.append(max(message.hours for message in queue.sent))
         last = run.follow(lambda _: None, queue.work)
     assert together == [24, 6, 1]
-    assert last == Progress(70, 70, 0)
+    assert last == BackfillProgress(70, 70, 0)
 
 
 def test_hours_of_a_month_closed_meanwhile_become_adjustments(queue: Queue) -> None:
@@ -144,7 +144,7 @@ def test_hours_of_a_month_closed_meanwhile_become_adjustments(queue: Queue) -> N
         queue.out_of_reach = missing
         run = Backfill(queue.ledger, queue, ["blue"], start, start + 10 * HOUR, lambda: queue.now)
         assert run.send(1, "why") == sent
-        assert run.follow(lambda _: None, queue.work) == Progress(10, 10, len(missing))
+        assert run.follow(lambda _: None, queue.work) == BackfillProgress(10, 10, len(missing))
     in_force = queue.ledger.manifests("blue", start, start + 10 * HOUR)
     assert {manifest.hour for manifest in in_force if manifest.status == "incomplete"} == out_of_reach, (
         "figures of a closed month stay"
@@ -160,8 +160,8 @@ def test_progress_is_right_with_different_clocks(queue: Queue, minutes: int) -> 
         run = backfill(queue)
         sent = run.send(1, "why")
         before = run.progress()
-        assert before == Progress(70, 70 - sent, 0), "an earlier attempt does not count"
-        assert run.follow(lambda _: None, queue.work) == Progress(70, 70, 3)
+        assert before == BackfillProgress(70, 70 - sent, 0), "an earlier attempt does not count"
+        assert run.follow(lambda _: None, queue.work) == BackfillProgress(70, 70, 3)
         assert not queue.sent
     assert sent == 3
 
@@ -183,14 +183,14 @@ def test_backfill_waits_for_earlier_messages(queue: Queue) -> None:
     others.send(1, "others")
     run = backfill(queue)
     run.send(1, "why")
-    reports: list[Progress] = []
+    reports: list[BackfillProgress] = []
 
     def slowly() -> None:
         for _ in range(70):
             queue.idle()
         queue.work()
 
-    assert run.follow(reports.append, slowly) == Progress(70, 70, 0)
+    assert run.follow(reports.append, slowly) == BackfillProgress(70, 70, 0)
     reported = [(progress.done, progress.other_messages) for progress in reports]
     assert reported == [(0, 0), (0, 3), (0, 2), (0, 1), (0, 0), (3, 0), (27, 0), (51, 0), (70, 0)]
 
@@ -200,7 +200,7 @@ def test_backfill_waits_for_a_message_that_fails_repeatedly(queue: Queue) -> Non
     run = backfill(queue)
     run.send(1, "why")
     failing = queue.sent.pop()
-    reports: list[Progress] = []
+    reports: list[BackfillProgress] = []
 
     def work() -> None:
         queue.work()
@@ -210,7 +210,7 @@ def test_backfill_waits_for_a_message_that_fails_repeatedly(queue: Queue) -> Non
         if queue.now - NOW == timedelta(minutes=120):
             del queue.work
 
-    assert run.follow(reports.append, work) == Progress(70, 70, 0)
+    assert run.follow(reports.append, work) == BackfillProgress(70, 70, 0)
     assert {progress.other_messages for progress in reports} == {0}, "its own messages are not counted as others'"
     assert queue.now - NOW > timedelta(minutes=120)
 

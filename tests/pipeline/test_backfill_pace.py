@@ -9,7 +9,7 @@ import pytest
 
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
-from gpucost.pipeline.backfill import Backfill, Progress
+from gpucost.pipeline.backfill import Backfill, BackfillProgress
 from gpucost.runtime.messages import AttributionOrigin, HoursDue, HoursToRestate
 from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.ledger import Ledger
@@ -78,7 +78,7 @@ def estimates(work: Workers, days: int) -> list[tuple[timedelta | None, timedelt
     """The estimate at each poll, with the actual remaining time."""
     run = Backfill(cast("Ledger", work), work, ["blue"], START, START + timedelta(days=days), lambda: work.now)
     run.send(1, "why")
-    estimates: list[tuple[datetime, Progress]] = []
+    estimates: list[tuple[datetime, BackfillProgress]] = []
 
     def pause() -> None:
         work.now += POLL

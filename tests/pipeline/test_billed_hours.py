@@ -13,7 +13,7 @@ from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.pricing.bill_lines import BillExtract, BillLine
 from gpucost.pipeline.node_pools import LedgerNodePools
 from gpucost.pipeline.refresh_bill import BillService
-from gpucost.pipeline.refresh_prices import PricesService, RefreshResult
+from gpucost.pipeline.refresh_prices import PricesRefresh, PricesService
 from gpucost.pipeline.reprice import SETTLE_DELAY, RepricingService
 from gpucost.pipeline.restate import RestateService
 from gpucost.runtime.messages import HoursDue, HoursToRestate, PricesDue
@@ -68,7 +68,7 @@ class BilledSystem(System):
             raise SourceError("Athena did not answer")
         return BillExtract(iter([line for line in self.lines if start <= line.start < end]), 1)
 
-    def refresh(self, due: PricesDue) -> RefreshResult:
+    def refresh(self, due: PricesDue) -> PricesRefresh:
         unused = None  # no price is fetched from EC2 or the price list here
         service = PricesService(
             self.store, self.ledger, self.book, spot=unused, price_list=unused, catalogue=unused,  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ class BilledSystem(System):
 
     def reprice(self) -> int:
         service = RepricingService(self.store, self.ledger, self.book, self.bills, self)  # type: ignore[arg-type]
-        sent = service.reprice(NOW + SETTLE_DELAY, "c")
+        sent = service.send_hours_to_restate(NOW + SETTLE_DELAY, "c")
         restating = RestateService(
             self.store, self.ledger, self.rollups, self.bus, pricer=self.pricer, clock=lambda: NOW
         )
@@ -142,7 +142,7 @@ def test_corrected_bill_adds_a_single_restatement(billed: BilledSystem) -> None:
 
 def test_hourly_refresh_skips_the_bill_and_reports_failures(billed: BilledSystem) -> None:
     billed.fails = True
-    assert billed.refresh(PricesDue(new_only=True)) == RefreshResult()
+    assert billed.refresh(PricesDue(new_only=True)) == PricesRefresh()
     assert billed.refresh(PricesDue()).failures == ["the bill: Athena did not answer"]
 
 

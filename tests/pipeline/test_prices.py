@@ -15,7 +15,7 @@ from gpucost.core.model import NodeHour
 from gpucost.core.pricing.price_changes import PriceChange
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.pipeline.refresh_bill import BillService
-from gpucost.pipeline.refresh_prices import PricesService, RefreshResult
+from gpucost.pipeline.refresh_prices import PricesRefresh, PricesService
 from gpucost.runtime.messages import PricesDue
 from gpucost.settings.bill import CurSettings
 from gpucost.settings_document import SettingsDocumentStore
@@ -75,7 +75,7 @@ class System:
             settings_version=1, now=datetime.now(UTC),
         )  # fmt: skip
 
-    def refresh(self, source: Any = None, *, new_only: bool = False) -> RefreshResult:
+    def refresh(self, source: Any = None, *, new_only: bool = False) -> PricesRefresh:
         result = self.service.refresh(PricesDue(source=source, new_only=new_only))
         assert result is not None
         return result

@@ -70,7 +70,7 @@ def repricing(table: DynamoTable) -> RepricingSystem:
 
 def test_without_changes_nothing_is_sent(repricing: RepricingSystem) -> None:
     repricing.publish("blue", 0, 1)
-    assert repricing.service.reprice(NOW, "c") == 0
+    assert repricing.service.send_hours_to_restate(NOW, "c") == 0
 
 
 def test_published_hours_of_a_change_are_sent_of_every_cluster(repricing: RepricingSystem) -> None:
@@ -78,7 +78,7 @@ def test_published_hours_of_a_change_are_sent_of_every_cluster(repricing: Repric
     repricing.publish("blue", 4, status="incomplete")
     repricing.publish("green", 2)
     repricing.set(5, 1)
-    assert repricing.service.reprice(NOW, "c") == 4
+    assert repricing.service.send_hours_to_restate(NOW, "c") == 4
     assert sorted((cluster, hours) for cluster, _, hours, _ in repricing.queue.sent) == [
         ("blue", 1),
         ("blue", 2),
@@ -96,16 +96,16 @@ def test_price_change_affects_only_its_cluster(repricing: RepricingSystem) -> No
     repricing.publish("blue", 0)
     repricing.publish("green", 0)
     repricing.set(None, cluster="gr*")
-    assert repricing.service.reprice(NOW, "c") == 1
+    assert repricing.service.send_hours_to_restate(NOW, "c") == 1
     assert [cluster for cluster, *_ in repricing.queue.sent] == ["green"]
 
 
 def test_hours_are_sent_again_until_no_attribution_can_have_read_the_old_price(repricing: RepricingSystem) -> None:
     repricing.publish("blue", 0)
     repricing.set(None)
-    assert repricing.service.reprice(NOW, "c") == 1
-    assert repricing.service.reprice(NOW + SETTLE_DELAY, "c") == 1
-    assert repricing.service.reprice(NOW + 2 * SETTLE_DELAY, "c") == 0
+    assert repricing.service.send_hours_to_restate(NOW, "c") == 1
+    assert repricing.service.send_hours_to_restate(NOW + SETTLE_DELAY, "c") == 1
+    assert repricing.service.send_hours_to_restate(NOW + 2 * SETTLE_DELAY, "c") == 0
 
 
 def test_hours_kept_longer_than_the_default_are_sent_as_long_as_they_are_kept(
@@ -116,7 +116,7 @@ def test_hours_kept_longer_than_the_default_are_sent_as_long_as_they_are_kept(
     store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
     store.push(SETTINGS + "retention: {pods: 600}", author="me", now=NOW)
     service = RepricingService(store, repricing.ledger, repricing.book, repricing.bills, repricing.queue)  # type: ignore[arg-type]
-    assert service.reprice(NOW, "c") == 1
+    assert service.send_hours_to_restate(NOW, "c") == 1
 
 
 def test_change_is_not_settled_if_the_queue_fails(repricing: RepricingSystem) -> None:
@@ -124,9 +124,9 @@ def test_change_is_not_settled_if_the_queue_fails(repricing: RepricingSystem) ->
     repricing.set(None)
     repricing.queue.is_down = True
     with pytest.raises(ConnectionError):
-        repricing.service.reprice(NOW + SETTLE_DELAY, "c")
+        repricing.service.send_hours_to_restate(NOW + SETTLE_DELAY, "c")
     repricing.queue.is_down = False
-    assert repricing.service.reprice(NOW + SETTLE_DELAY, "c") == 1
+    assert repricing.service.send_hours_to_restate(NOW + SETTLE_DELAY, "c") == 1
 
 
 def test_hours_of_a_cluster_that_left_the_settings_are_sent(repricing: RepricingSystem, table: DynamoTable) -> None:
@@ -135,7 +135,7 @@ def test_hours_of_a_cluster_that_left_the_settings_are_sent(repricing: Repricing
     store = SettingsDocumentStore(table.client, table.name, clock=lambda: NOW)
     store.push(SETTINGS.replace("green", "west"), author="me", now=NOW)
     service = RepricingService(store, repricing.ledger, repricing.book, repricing.bills, repricing.queue)  # type: ignore[arg-type]
-    assert service.reprice(NOW, "c") == 1
+    assert service.send_hours_to_restate(NOW, "c") == 1
 
 
 def test_hours_whose_bill_arrived_are_sent_until_it_is_settled(repricing: RepricingSystem) -> None:
@@ -145,11 +145,11 @@ def test_hours_whose_bill_arrived_are_sent_until_it_is_settled(repricing: Repric
         repricing.ledger.publish(record(cluster="blue", hour=hour), replacing=None, settings_version=1, now=NOW)
     billed = Bill({"i-1": BilledHour(amount(1), "USD", 3_600_000, is_final=False)})
     repricing.bills.store(day, dict.fromkeys([*hours, day + HOUR * 20], billed))
-    assert repricing.service.reprice(NOW, "c") == 3
+    assert repricing.service.send_hours_to_restate(NOW, "c") == 3
     why = f"the bill of {day:%Y-%m-%d} is new or changed"
     assert sorted(repricing.queue.sent) == [("blue", hours[0], 2, why), ("blue", hours[2], 1, why)]
-    assert repricing.service.reprice(NOW + SETTLE_DELAY, "c") == 3
-    assert repricing.service.reprice(NOW + SETTLE_DELAY, "c") == 0
+    assert repricing.service.send_hours_to_restate(NOW + SETTLE_DELAY, "c") == 3
+    assert repricing.service.send_hours_to_restate(NOW + SETTLE_DELAY, "c") == 0
 
 
 def test_backfill_of_a_month_fits_the_queue() -> None:

@@ -271,7 +271,7 @@ def test_damaged_or_missing_figures_are_written_again_unchanged(
 ) -> None:
     system.attribute()
     sound = dict(system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)[0].costs)
-    nodes = system.ledger.nodes("demo", HOUR)
+    nodes = system.ledger.nodes_and_charges("demo", HOUR)
     items = system.table.client.scan(TableName=system.table.name)["Items"]
     (item,) = [scanned for scanned in items if scanned["pk"]["S"].endswith(f"#{kind}")]
     system.table.client.delete_item(TableName=system.table.name, Key={"pk": item["pk"], "sk": item["sk"]})
@@ -279,7 +279,7 @@ def test_damaged_or_missing_figures_are_written_again_unchanged(
         system.table.client.put_item(TableName=system.table.name, Item=item | damage)
     assert system.restate(version=None) == [2]
     (summary,) = system.ledger.summaries("demo", HOUR, HOUR + HOUR_LENGTH)
-    assert (dict(summary.costs), system.ledger.nodes("demo", HOUR)) == (sound, nodes)
+    assert (dict(summary.costs), system.ledger.nodes_and_charges("demo", HOUR)) == (sound, nodes)
     assert system.restate(version=None) == [2], "listed once"
 
 

@@ -82,7 +82,7 @@ READERS: dict[str, Callable[[StoredHour], object]] = {
         dict(summary.costs) for summary in stored_hour.ledger.summaries("demo", DAY_1, DAY_1 + DAY)
     ],
     "lines": lambda stored_hour: stored_hour.ledger.lines("demo", DAY_1),
-    "nodes": lambda stored_hour: stored_hour.ledger.nodes("demo", DAY_1)[1],
+    "nodes": lambda stored_hour: stored_hour.ledger.nodes_and_charges("demo", DAY_1)[1],
     "notes": lambda stored_hour: stored_hour.ledger.notes_of(stored_hour.ledger.manifests("demo", DAY_1, DAY_1 + DAY)),
     "usage": lambda stored_hour: [
         stored_hour.ledger.usage(manifest) for manifest in stored_hour.ledger.manifests("demo", DAY_1, DAY_1 + HOUR)

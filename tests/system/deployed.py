@@ -73,7 +73,9 @@ class Stack(SimulatedDeployment):
         self.now = datetime.now(UTC)  # the command line uses the system clock
         out, err, status = StringIO(), StringIO(), 0
         with self.active(), redirect_stdout(out), redirect_stderr(err):
-            container = deployment.find(STACK).container(**{"metrics_reader": self._scripted_reader, **parts})
+            container = deployment.find_deployment(STACK).container(
+                **{"metrics_reader": self._scripted_reader, **parts}
+            )
             try:
                 main([*arguments, "--stack", STACK], container)
             except SystemExit as ended:

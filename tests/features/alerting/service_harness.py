@@ -95,13 +95,13 @@ class StubLedger:
     def lines(self, cluster: str, hour: datetime, business_unit: str | None = None) -> list[Line]:
         return self.lines_by_unit.get((hour, business_unit or ""), [])
 
-    def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+    def nodes_and_charges(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         return self.nodes_by_hour.get(hour, ()), ()
 
     def manifest(self, cluster: str, hour: datetime) -> Manifest | None:
         raise NotImplementedError
 
-    def latest(self, cluster: str) -> Manifest | None:
+    def latest_manifest(self, cluster: str) -> Manifest | None:
         raise NotImplementedError
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:

@@ -193,7 +193,7 @@ def test_rows_of_each_node_add_up_to_its_cost(exported: Exported) -> None:
         else None
         for cluster in CLUSTERS
         for manifest in Container().ledger.manifests(cluster, START, END)
-        for node in Container().ledger.nodes_of(manifest)[0]
+        for node in Container().ledger.nodes_and_charges_of(manifest)[0]
     }
     assert len(ledger_costs) == 3 * (len(exported_month.HOURS_OF_A_DAY) * sum(CLUSTERS.values()) - 1)
     assert exported_costs == ledger_costs, "None without a price"

@@ -123,7 +123,7 @@ class SmallLedger(Ledger):
         self.read: list[str] = []
         self._broken = failing
 
-    def latest(self, cluster: str) -> Manifest | None:
+    def latest_manifest(self, cluster: str) -> Manifest | None:
         return Manifest(cluster, NOW - DAY, "complete", 1, "1-a", 1, None, 0, None, NOW)
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
@@ -135,7 +135,7 @@ class SmallLedger(Ledger):
     def uses_of(self, _manifest: Manifest) -> list[Any]:
         return []
 
-    def nodes_of(self, _manifest: Manifest) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def nodes_and_charges_of(self, _manifest: Manifest) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         return (), ()
 
 

@@ -45,7 +45,7 @@ class SimulatedLedger(Ledger):
     def __init__(self, records: Sequence[HourRecord]) -> None:
         self._records = {record.hour: record for record in records}
 
-    def latest(self, cluster: str) -> Manifest | None:
+    def latest_manifest(self, cluster: str) -> Manifest | None:
         return self._manifest(cluster, max(self._records))
 
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
@@ -54,7 +54,7 @@ class SimulatedLedger(Ledger):
     def uses_of(self, manifest: Manifest) -> list[LineUse]:
         return [use_of(line) for line in self._records[manifest.hour].lines]
 
-    def nodes_of(self, manifest: Manifest) -> tuple[Any, Any]:
+    def nodes_and_charges_of(self, manifest: Manifest) -> tuple[Any, Any]:
         return self._records[manifest.hour].nodes, ()
 
     def _manifest(self, cluster: str, hour: datetime) -> Manifest:

@@ -18,7 +18,7 @@ from gpucost.api.hour_and_node_routes import add_hour_and_node_routes
 from gpucost.api.pool_and_quota_routes import add_pool_and_quota_routes
 from gpucost.api.price_routes import add_price_routes
 from gpucost.core.errors import ParameterError
-from gpucost.core.query.filters import check_text
+from gpucost.core.query.filters import check_parameter_text
 from gpucost.features.alerting.queries import AlertQueries
 from gpucost.features.alerting.routes import add_alert_routes
 from gpucost.features.exports.listing import ExportListing
@@ -142,7 +142,7 @@ def reject_unknown_parameters(app: APIGatewayHttpResolver, next_middleware: Next
         if name not in allowed:
             hint = f"Allowed: {', '.join(allowed)}" if allowed else "This route has no parameters."
             raise ParameterError(name[:_SHOWN_NAME_LENGTH], f"unknown parameter. {hint}")
-        check_text(name, value)
+        check_parameter_text(name, value)
     return next_middleware(app)
 
 

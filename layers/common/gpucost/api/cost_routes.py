@@ -5,7 +5,7 @@ from collections.abc import Callable
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 
 from gpucost.api import cost_schemas as schemas
-from gpucost.api.cost_rows import cost_rows
+from gpucost.api.cost_rows import cost_rows_json
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
@@ -73,7 +73,7 @@ def add_cost_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportSer
         report = service().costs(query_parameters, scope=scope_of_caller(app))
         if format == "csv":
             return csv_page(*schemas.costs_table(report), cursor_writer(report), "costs.csv", report.period)
-        page = fill_page(cost_rows(report), cursor_writer(report))
+        page = fill_page(cost_rows_json(report), cursor_writer(report))
         shape = json_page if format == "json" else json_lines_page
         query = report.query
         before = schemas.fields_before_rows(

@@ -7,10 +7,10 @@ from gpucost.core.amounts import Costs
 from gpucost.reports import CostReport
 from gpucost.runtime.json_text import dumps_row, fixed_point_text
 
-_FIGURES = "".join(f', "{name}": %s' for name in Costs.names())
+_FIGURES_TEMPLATE = "".join(f', "{name}": %s' for name in Costs.names())
 
 
-def cost_rows(report: CostReport) -> Iterator[str]:
+def cost_rows_json(report: CostReport) -> Iterator[str]:
     """Yield each row as `cost_schemas.CostRow`. All rows of a report have the same dimensions, in the same order."""
     periods: dict[datetime, str] = {}
     groups: dict[tuple[str, ...], str] = {}
@@ -23,7 +23,7 @@ def cost_rows(report: CostReport) -> Iterator[str]:
         group = groups.get(names)
         if group is None:
             group = groups[names] = dumps_row(row.group)
-        figures = _FIGURES % tuple(map(fixed_point_text, row.costs.published()))
+        figures = _FIGURES_TEMPLATE % tuple(map(fixed_point_text, row.costs.published()))
         if has_idle:
             yield f'{period}, "group": {group}, "kind": "{row.kind}"{figures}, {dumps_row(row.idle_figures())[1:]}'
         else:

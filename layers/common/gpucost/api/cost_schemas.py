@@ -13,10 +13,10 @@ from gpucost.core.query.periods import Granularity
 from gpucost.http.schemas import (
     Amount,
     CostFigures,
-    Cursor,
     FleetTotals,
     Instant,
-    NoCursor,
+    NextCursor,
+    NullCursor,
     PeriodCoverageModel,
     PeriodResponse,
     ResponseModel,
@@ -71,7 +71,7 @@ class CostsResponse(CostReportResponse):
         description="What the filters exclude. The rows of all pages and this add up to the totals. Null if nothing "
         "is filtered, or no hour has figures"
     )
-    cursor: Cursor
+    cursor: NextCursor
 
 
 class BusinessUnitRow(CostFigures):
@@ -84,7 +84,7 @@ class BusinessUnitsResponse(CostReportResponse):
     """GET /v1/business-units."""
 
     rows: list[BusinessUnitRow]
-    cursor: NoCursor
+    cursor: NullCursor
 
 
 class NullableCosts(ResponseModel, amounts=Costs.names(), nullable=Costs.names()):
@@ -127,7 +127,7 @@ class WorkloadsResponse(PeriodResponse):
     row_count: RowCount
     totals: NullableCosts
     coverage: PeriodCoverageModel
-    cursor: Cursor
+    cursor: NextCursor
 
 
 class TrendPeriod(ResponseModel):
@@ -186,7 +186,7 @@ class WasteResponse(CostReportResponse):
 
     rows: list[TopWasterRow]
     row_count: RowCount
-    cursor: Cursor
+    cursor: NextCursor
 
 
 def fields_before_rows(report: CostReport, **fields: object) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.pagination import fill_page, json_page
 from gpucost.http.responses import describe_responses, json_response
-from gpucost.http.schemas import Cursor, FleetTotals, Instant, PeriodResponse, period_fields, totals_fields
+from gpucost.http.schemas import FleetTotals, Instant, NextCursor, PeriodResponse, period_fields, totals_fields
 from gpucost.reports import QueryParameters, ReportService
 from gpucost.reports.lines import DEFAULT_LINES
 from gpucost.runtime.json_text import dumps_row
@@ -67,7 +67,7 @@ class LinesResponse(PeriodResponse):
     """GET /v1/lines: in order of hour and cluster."""
 
     rows: list[LineRowModel]
-    cursor: Cursor
+    cursor: NextCursor
 
 
 def add_fleet_and_line_routes(app: APIGatewayHttpResolver, service: Callable[[], ReportService]) -> None:

@@ -12,7 +12,7 @@ from gpucost.core.query.periods import Period
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller
 from gpucost.http.responses import describe_responses, json_response
-from gpucost.http.schemas import Amount, Instant, NoCursor, PeriodResponse, ResponseModel, period_fields
+from gpucost.http.schemas import Amount, Instant, NullCursor, PeriodResponse, ResponseModel, period_fields
 from gpucost.reports import QueryParameters
 from gpucost.reports.limits import LimitReports, PoolRow, QuotaRow
 
@@ -37,7 +37,7 @@ class NodePoolsResponse(PeriodResponse):
     """GET /v1/nodepools. Hours without Karpenter metrics have no row."""
 
     rows: list[NodePoolRow]
-    cursor: NoCursor
+    cursor: NullCursor
 
 
 class QuotaRowModel(ResponseModel):
@@ -60,7 +60,7 @@ class QuotasResponse(PeriodResponse):
     """GET /v1/quotas. Hours without quota metrics have no row."""
 
     rows: list[QuotaRowModel]
-    cursor: NoCursor
+    cursor: NullCursor
 
 
 def add_pool_and_quota_routes(app: APIGatewayHttpResolver, service: Callable[[], LimitReports]) -> None:

@@ -15,10 +15,10 @@ from gpucost.core.query.periods import Period
 from gpucost.http.schemas import (
     Amount,
     CostFigures,
-    Cursor,
     FleetTotals,
     Instant,
-    NoCursor,
+    NextCursor,
+    NullCursor,
     PeriodResponse,
     ResponseModel,
     period_fields,
@@ -53,7 +53,7 @@ class PricesResponse(ResponseModel):
     start: Instant
     end: Instant
     rows: list[PriceRow]
-    cursor: Cursor
+    cursor: NextCursor
 
 
 _HOLDER_AMOUNTS = tuple(name for name in LINE_AMOUNTS if name in Costs.names())
@@ -110,7 +110,7 @@ class NodesResponse(PeriodResponse):
     """GET /v1/nodes: in order of hour, cluster and node."""
 
     rows: list[NodeRowModel]
-    cursor: Cursor
+    cursor: NextCursor
 
 
 class UnitChange(ResponseModel):
@@ -144,7 +144,7 @@ class RestatementsResponse(PeriodResponse):
     """GET /v1/restatements."""
 
     rows: list[RestatementRow]
-    cursor: NoCursor
+    cursor: NullCursor
 
 
 def prices_response(start: datetime, end: datetime, page: PricePage, cursor: str | None) -> dict[str, Any]:

@@ -122,10 +122,10 @@ class PeriodCoverageModel(ResponseModel):
     utilization: Amount | None = Field(description="The same for utilization; null if it is not measured")
 
 
-Cursor = Annotated[
+NextCursor = Annotated[
     str | None, Field(description="Pass it as the parameter `cursor` to get the next page; null on the last page")
 ]
-NoCursor = Annotated[None, Field(description="Always null: the response is not paged")]
+NullCursor = Annotated[None, Field(description="Always null: the response is not paged")]
 
 
 class HourCoverage(ResponseModel):
@@ -155,7 +155,7 @@ class HoursResponse(PeriodResponse):
 
     rows: list[HourRowModel]
     coverage: PeriodCoverageModel
-    cursor: NoCursor
+    cursor: NullCursor
 
 
 class Health(ResponseModel):

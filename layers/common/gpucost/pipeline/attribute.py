@@ -71,7 +71,7 @@ class AttributedHour:
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempt:
+class _MessageContext:
     """What the attribution of all hours of a message needs."""
 
     reader: "PrometheusReader"
@@ -126,9 +126,9 @@ class AttributeService:
         versions = {hour: self._ledger.newest_version(cluster.name, hour) for hour in message.hour_starts()}
         hours_to_attribute = [hour for hour, manifest in versions.items() if _needs_attempt(manifest, message, now)]
         reader = self._create_reader(cluster, settings, deadline)
-        attempt = _Attempt(reader, cluster, settings, now, message)
+        context = _MessageContext(reader, cluster, settings, now, message)
         runs = consecutive_runs(hours_to_attribute)
-        rated = {rated_hour.record.hour: rated_hour for run in runs for rated_hour in self._rate(attempt, run)}
+        rated = {rated_hour.record.hour: rated_hour for run in runs for rated_hour in self._rate(context, run)}
         results = []
         lookback = max(timedelta(hours=settings.lookback_hours), SHORTEST_LOOKBACK)
         for hour, manifest in versions.items():
@@ -144,31 +144,31 @@ class AttributeService:
         roll_up(self._rollups, cluster.name, message.hour_starts(), now, settings.retention.periods())
         return results
 
-    def _rate(self, attempt: "_Attempt", hours: Sequence[datetime]) -> list[AttributedHour]:
+    def _rate(self, context: _MessageContext, hours: Sequence[datetime]) -> list[AttributedHour]:
         """Rate consecutive hours; an hour is incomplete if its metrics, or our own code, failed.
 
         Raises:
             SourceError: the price book or the bill could not be read.
         """
-        prices = self._pricer.pricing_of_hours(attempt.settings, hours)
+        prices = self._pricer.pricing_of_hours(context.settings, hours)
         try:
             with tally.timed("AttributeSeconds"):
                 return meter_and_rate(
-                    attempt.reader, attempt.cluster, attempt.settings, hours, now=attempt.now, prices=prices
+                    context.reader, context.cluster, context.settings, hours, now=context.now, prices=prices
                 )
         except InvalidInputError:
             raise
         except Exception as error:
             if len(hours) == 1 or isinstance(error, MetricsUnavailableError):
                 if not isinstance(error, SourceError):
-                    self._send_to_dead_letter_queue(attempt.message, hours, error)
-                return _incomplete_hours(attempt.cluster, hours, error)
+                    self._send_to_dead_letter_queue(context.message, hours, error)
+                return _incomplete_hours(context.cluster, hours, error)
             is_too_large = isinstance(error, MetricsTooLargeError | HoursTooLargeError)
         # A bad response for one hour, or a bug that it triggers, must not affect other hours. This is not in the
         # handler above, because there the error would keep the responses in memory.
         size = -(-len(hours) // 2) if is_too_large else 1
         parts = [hours[start : start + size] for start in range(0, len(hours), size)]
-        return [rated for part in parts for rated in self._rate(attempt, part)]
+        return [rated for part in parts for rated in self._rate(context, part)]
 
     def _send_to_dead_letter_queue(self, message: HoursDue, hours: Sequence[datetime], error: Exception) -> None:
         """Keep an hour that fails because of a bug, so that `gpucost hours redrive` can send it again after the fix."""

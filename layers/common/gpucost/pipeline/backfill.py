@@ -26,7 +26,7 @@ MIN_MESSAGES_FOR_ESTIMATE = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BackfillProgress:
     """Progress of a backfill, in cluster-hours."""
 
     total: int
@@ -39,7 +39,7 @@ class Progress:
     """Estimated time to the end; None if there is no estimate yet."""
 
 
-class Pace:
+class BackfillPace:
     """Estimates the remaining time of a backfill.
 
     Hours are done in bursts, because the hours of a message are metered together and then published. So the pace is
@@ -117,7 +117,7 @@ class Backfill:
         self._tried_before: set[tuple[str, datetime, str]] = set()
         """Cluster, hour and run of versions that were incomplete when their hours were sent."""
         self._sent: list[HoursDue] = []
-        self._pace = Pace(clock(), 0)
+        self._pace = BackfillPace(clock(), 0)
 
     def send(self, settings_version: int, correlation_id: str) -> int:
         """Send all hours without figures, newest days first, because people look at those first.
@@ -146,17 +146,17 @@ class Backfill:
             self._queue.send_due(messages)
             self._sent += messages
             sent += len(missing)
-        self._pace = Pace(began, self._hour_count() - sent)
+        self._pace = BackfillPace(began, self._hour_count() - sent)
         return sent
 
-    def progress(self) -> Progress:
+    def progress(self) -> BackfillProgress:
         """Return the progress that the ledger shows. An hour that was tried again and is still incomplete is done.
 
         Such an hour is recognized by its run and not by its time, because the functions' clocks may differ.
         """
         return self._progress(self._done_hours())
 
-    def follow(self, report: Callable[[Progress], None], pause: Callable[[], None]) -> Progress:
+    def follow(self, report: Callable[[BackfillProgress], None], pause: Callable[[], None]) -> BackfillProgress:
         """Wait until every hour is done, however long messages that were sent earlier take.
 
         Args:
@@ -203,9 +203,9 @@ class Backfill:
             if manifest.status != "incomplete" or (cluster, hour, manifest.run_id) not in self._tried_before
         }
 
-    def _progress(self, done: Mapping[tuple[str, datetime], Manifest]) -> Progress:
+    def _progress(self, done: Mapping[tuple[str, datetime], Manifest]) -> BackfillProgress:
         incomplete = sum(manifest.status == "incomplete" for manifest in done.values())
-        return Progress(self._hour_count(), len(done), incomplete)
+        return BackfillProgress(self._hour_count(), len(done), incomplete)
 
     def _count_unfinished_messages(self, done: Container[tuple[str, datetime]]) -> int:
         """Return how many of the sent messages have hours that are not done."""
@@ -221,7 +221,7 @@ class Backfill:
         return {manifest.hour: manifest for manifest in manifests if manifest.hour in hours}
 
 
-def _stalled_error(now: Progress) -> GpuCostError:
+def _stalled_error(now: BackfillProgress) -> GpuCostError:
     return GpuCostError(
         f"the backfill queue is empty and no hour was done for {STALL_TIMEOUT.total_seconds() / 60:g} minutes, but "
         f"{now.total - now.done} hours are missing. Check the dead-letter queue (gpucost hours redrive --dry-run) and "

@@ -40,7 +40,7 @@ class DispatchResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cluster:
+class _ScheduledCluster:
     """A cluster that may have due hours."""
 
     name: str
@@ -87,7 +87,7 @@ class DispatchService:
         reach = timedelta(hours=stored.settings.lookback_hours) + CATCH_UP_PERIOD
         closed = {month.month for month in self._months.closed_months()}
         states, failures, sent, overdue = [], [], 0, 0
-        for cluster in _clusters(stored, newest, reach):
+        for cluster in _scheduled_clusters(stored, newest, reach):
             try:
                 due = self._due_hours(cluster, reach, tick.scheduled_time, closed)
                 for origin, hours_of_origin in due.by_origin.items():
@@ -112,14 +112,14 @@ class DispatchService:
         self._bus.publish(tick_message)
         return DispatchResult(sent, overdue, tuple(failures), stored.refused)
 
-    def _due_hours(self, cluster: _Cluster, reach: timedelta, now: datetime, closed: Set[str]) -> DueHours:
+    def _due_hours(self, cluster: _ScheduledCluster, reach: timedelta, now: datetime, closed: Set[str]) -> DueHours:
         """Find the due hours of a cluster; hours of `closed` months are never due."""
         newest = cluster.newest_hour
         begin = newest - reach + HOUR
         manifests = self._ledger.manifests(cluster.name, begin, newest + HOUR)
         seen = [*self._earlier_manifests(cluster.name, manifests, newest, reach), *manifests]
         scheduled = [manifest.hour for manifest in seen if not manifest.is_backfilled]
-        latest = None if scheduled else self._ledger.latest(cluster.name)
+        latest = None if scheduled else self._ledger.latest_manifest(cluster.name)
         if latest is not None:  # hours that waited when the last publication was made
             seen += self._ledger.manifests(cluster.name, latest.hour - reach, min(latest.hour + HOUR, begin))
             scheduled = [latest.hour] if not latest.is_backfilled else []
@@ -158,14 +158,18 @@ class DispatchService:
         return self._ledger.manifests(cluster, oldest - MAX_PUBLICATION_GAP, oldest)
 
 
-def _clusters(stored: StoredSettings, newest: datetime, search_period: timedelta) -> Iterator[_Cluster]:
+def _scheduled_clusters(
+    stored: StoredSettings, newest: datetime, search_period: timedelta
+) -> Iterator[_ScheduledCluster]:
     """Yield the clusters of the settings, then those that left them within the search period."""
     for cluster in stored.settings.clusters:
-        yield _Cluster(cluster.name, stored.version, stored.pushed_at, newest)
+        yield _ScheduledCluster(cluster.name, stored.version, stored.pushed_at, newest)
     for name, departure in stored.departed_clusters.items():
         last = floor_hour(departure.left_at)
         if last > newest - search_period:
-            yield _Cluster(name, departure.last_settings_version, departure.left_at, min(last, newest), has_left=True)
+            yield _ScheduledCluster(
+                name, departure.last_settings_version, departure.left_at, min(last, newest), has_left=True
+            )
 
 
 def due_messages(

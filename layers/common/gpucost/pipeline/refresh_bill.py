@@ -50,7 +50,7 @@ class BillRefresh:
 
 
 def no_node_pools(_start: datetime, _end: datetime) -> Mapping[str, str]:
-    """The `NodePools` of a deployment that does not need them."""
+    """The `NodePoolLookup` of a deployment that does not need them."""
     return {}
 
 

@@ -31,7 +31,7 @@ SPOT_OVERLAP = timedelta(hours=2)
 """Fetched again each time, in case EC2 published a price late."""
 TYPES_PER_REQUEST = 10
 """How many instance types without up-to-date spot prices are fetched together."""
-IN_USE_LOOKBACK = timedelta(days=7)
+IN_USE_PERIOD = timedelta(days=7)
 """How old a cluster's newest hour may be to show which instance types are in use."""
 RATING_DELAY = timedelta(minutes=4)
 """After the hour: a minute before dispatch sends the hour that has ended."""
@@ -56,7 +56,7 @@ class SourceRefresh:
 
 
 @dataclass(slots=True)
-class RefreshResult:
+class PricesRefresh:
     """The result of a refresh."""
 
     refreshed: list[SourceRefresh] = field(default_factory=list)
@@ -102,7 +102,7 @@ class PricesService:
         self._fetched = fetched
         self._clock = clock
 
-    def refresh(self, due: PricesDue) -> RefreshResult | None:
+    def refresh(self, due: PricesDue) -> PricesRefresh | None:
         """Refresh what a message requests; return None before the first settings push.
 
         Raises:
@@ -125,7 +125,7 @@ class PricesService:
             region: {*seen.get(region, ()), *priced["spot"].get(region, ()), *priced["on-demand"].get(region, ())}
             for region in {*seen, *priced["spot"], *priced["on-demand"]}
         }
-        result = RefreshResult()
+        result = PricesRefresh()
         for source in FETCHED_SOURCES:
             if source not in self._fetched or due.source not in (None, source):
                 continue
@@ -143,7 +143,7 @@ class PricesService:
         return result
 
     def _refresh_spot(
-        self, settings: CoreSettings, in_use: TypesByRegion, newest_hour: datetime | None, result: RefreshResult
+        self, settings: CoreSettings, in_use: TypesByRegion, newest_hour: datetime | None, result: PricesRefresh
     ) -> None:
         systems = settings.pricing.operating_systems
         stored = self._book.newest("spot")
@@ -161,7 +161,7 @@ class PricesService:
         self._refresh_regions("spot", in_use, refresh_region, result)
 
     def _refresh_on_demand(
-        self, settings: CoreSettings, in_use: TypesByRegion, newest_hour: datetime | None, result: RefreshResult
+        self, settings: CoreSettings, in_use: TypesByRegion, newest_hour: datetime | None, result: PricesRefresh
     ) -> None:
         section = settings.pricing
 
@@ -175,7 +175,7 @@ class PricesService:
 
         self._refresh_regions("on-demand", in_use, refresh_region, result)
 
-    def _refresh_shapes(self, in_use: TypesByRegion, newest_hour: datetime | None, result: RefreshResult) -> None:
+    def _refresh_shapes(self, in_use: TypesByRegion, newest_hour: datetime | None, result: PricesRefresh) -> None:
         def refresh_region(region: str, types: Collection[str]) -> Iterator[tuple[PriceUpdate, set[str]]]:
             shapes = self._catalogue.fetch(region, types)
             now = self._clock()
@@ -184,7 +184,7 @@ class PricesService:
 
         self._refresh_regions("shapes", in_use, refresh_region, result)
 
-    def _refresh_bill(self, settings: CoreSettings, due: PricesDue, result: RefreshResult) -> None:
+    def _refresh_bill(self, settings: CoreSettings, due: PricesDue, result: PricesRefresh) -> None:
         try:
             refreshed = self._bill.refresh(
                 settings, [datetime.fromisoformat(f"{month}-01T00:00:00Z") for month in due.months]
@@ -202,7 +202,7 @@ class PricesService:
         source: FetchedSource,
         in_use: TypesByRegion,
         refresh_region: Callable[[str, Collection[str]], Iterable[tuple[PriceUpdate, set[str]]]],
-        result: RefreshResult,
+        result: PricesRefresh,
     ) -> None:
         prices, changes, unknown = 0, 0, []
         for region, types in sorted(in_use.items()):
@@ -226,12 +226,12 @@ class PricesService:
         in_use: dict[str, set[str]] = {}
         newest = None
         for cluster in settings.clusters:
-            manifests = self._ledger.manifests(cluster.name, floor_hour(now - IN_USE_LOOKBACK), floor_hour(now) + HOUR)
+            manifests = self._ledger.manifests(cluster.name, floor_hour(now - IN_USE_PERIOD), floor_hour(now) + HOUR)
             rated = [manifest.hour for manifest in manifests if manifest.status != "incomplete"]
             if not rated:
                 continue
             newest = max(rated[-1], newest or rated[-1])
-            nodes, _ = self._ledger.nodes(cluster.name, rated[-1])
+            nodes, _ = self._ledger.nodes_and_charges(cluster.name, rated[-1])
             # If no metrics describe the nodes, the lines name the instance types that pods ran on.
             for node in nodes or self._ledger.lines(cluster.name, rated[-1]):
                 region = region_of(node.zone)

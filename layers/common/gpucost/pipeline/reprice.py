@@ -35,7 +35,7 @@ class RepricingService:
         self._bills = bills
         self._bus = bus
 
-    def reprice(self, now: datetime, correlation_id: str) -> int:
+    def send_hours_to_restate(self, now: datetime, correlation_id: str) -> int:
         """Send the hours of every pending change; return how many cluster-hours were sent.
 
         Raises:

@@ -68,7 +68,7 @@ class LimitReports:
             ParameterError: a period longer than 48 hours, or an unknown cluster.
             InvalidInputError: the response would have too many rows.
         """
-        period, limits = self._limits(parameters, scope)
+        period, limits = self._read_limits(parameters, scope)
         rows = [PoolRow(hour.cluster, hour.hour, pool) for hour in limits for pool in hour.pools]
         _check_count(len(rows), MAX_ROWS, "rows")
         return period, rows
@@ -79,7 +79,7 @@ class LimitReports:
         Raises:
             As `pools`.
         """
-        period, limits = self._limits(parameters, scope)
+        period, limits = self._read_limits(parameters, scope)
         ledger, rows, line_count = scoped_hours(self._ledger, scope), [], 0
         for hour in limits:
             if not hour.quotas:
@@ -96,7 +96,7 @@ class LimitReports:
         _check_count(len(rows), MAX_ROWS, "rows")
         return period, rows
 
-    def _limits(self, parameters: QueryParameters, scope: Scope) -> tuple[Period, list[Limits]]:
+    def _read_limits(self, parameters: QueryParameters, scope: Scope) -> tuple[Period, list[Limits]]:
         period = parse_period(parameters.start, parameters.end, parameters.window, self._clock())
         if period.hours() > MAX_LINE_HOURS:
             raise ParameterError(

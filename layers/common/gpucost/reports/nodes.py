@@ -66,7 +66,7 @@ class NodeReports:
         return read_page(manifests, self._rows, lambda _: True, limit=limit, cursor=cursor, etag=etag)
 
     def _rows(self, manifest: Manifest) -> list[NodeRow]:
-        nodes, charges = self._ledger.nodes_of(manifest)
+        nodes, charges = self._ledger.nodes_and_charges_of(manifest)
         if not nodes and not charges:
             return []
         lines_by_node: dict[str, list[Line]] = {}

@@ -48,8 +48,8 @@ class _ScopedHours:
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         return [replace(manifest, notes=()) for manifest in self.ledger.manifests(cluster, start, end)]
 
-    def latest(self, cluster: str) -> Manifest | None:
-        manifest = self.ledger.latest(cluster)
+    def latest_manifest(self, cluster: str) -> Manifest | None:
+        manifest = self.ledger.latest_manifest(cluster)
         return None if manifest is None else replace(manifest, notes=())
 
     def notes_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[str, ...]]:
@@ -73,10 +73,10 @@ class _ScopedHours:
             line for unit in sorted(self.scope.business_units or ()) for line in self.ledger.lines_of(manifest, unit)
         ]
 
-    def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+    def nodes_and_charges_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         _deny_fleet_report()
 
-    def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+    def nodes_and_charges(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         _deny_fleet_report()
 
     def all_nodes(self, cluster: str, start: datetime, end: datetime) -> Iterator[NodeHour]:

@@ -83,7 +83,7 @@ class WasteReports:
             if newest is not None and (cluster, unit) not in lines:
                 lines[cluster, unit] = self._ledger.lines_of(newest, unit)
             pods = _top_pods(key, lines.get((cluster, unit), []))
-            since = _waste_start(self._waste_days.get(key, set()), report.period.start)
+            since = _first_waste_day(self._waste_days.get(key, set()), report.period.start)
             top_wasters.append(TopWaster(row, since, newest.hour if newest else None, pods))
         return top_wasters
 
@@ -99,7 +99,7 @@ def _top_pods(key: GroupKey, lines: Sequence[Line]) -> tuple[Line, ...]:
     return tuple(sorted(wasting_lines, key=lambda line: (-(line.waste_usd or 0), line.pod))[:MAX_PODS])
 
 
-def _waste_start(days: set[datetime], start: datetime) -> datetime | None:
+def _first_waste_day(days: set[datetime], start: datetime) -> datetime | None:
     """Return the first of the consecutive days that end with the last day, but not before the period's start."""
     if not days:
         return None

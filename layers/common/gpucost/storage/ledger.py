@@ -89,7 +89,7 @@ class Ledger:
         items = list(self._range(keys.partition(cluster, "adjustments"), start, end))
         return self.versions.adjustments(cluster, items, self.manifests(cluster, start, end)) if items else []
 
-    def latest(self, cluster: str) -> Manifest | None:
+    def latest_manifest(self, cluster: str) -> Manifest | None:
         """Return the newest published hour, without its notes."""
         item = next(self._table.query(keys.partition(cluster, "hours"), limit=1, newest_first=True), None)
         return None if item is None else read_manifest(cluster, item)
@@ -204,7 +204,7 @@ class Ledger:
         try:
             (summary,) = self.summaries_of([manifest])
             len(summary.costs)  # decompresses them
-            self.nodes_of(manifest)
+            self.nodes_and_charges_of(manifest)
         except IntegrityError:
             return False
         return summary.manifest.status == manifest.status
@@ -262,12 +262,12 @@ class Ledger:
                 return read(self._table.query(partition, "begins_with(sk, :start)", start=start))
         return read(self._table.query(partition, "begins_with(sk, :start)", start=start))
 
-    def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+    def nodes_and_charges(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """Return what each node of an hour cost, and charges that belong to no node."""
         manifest = self.manifest(cluster, hour)
-        return self.nodes_of(manifest) if manifest else ((), ())
+        return self.nodes_and_charges_of(manifest) if manifest else ((), ())
 
-    def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+    def nodes_and_charges_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """Return a version's nodes, and the charges that belong to no node; none if amounts are implausibly large."""
         items = self._chunks(keys.partition(manifest.cluster, "nodes"), manifest.hour, manifest.run_id)
         nodes, charges = compressed_documents.unpack(items, compressed_documents.read_nodes) if items else ((), ())

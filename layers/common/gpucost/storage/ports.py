@@ -81,7 +81,7 @@ class PublishedHours(Protocol):
         """Return the current versions of the hours in `[start, end)`, oldest first, without notes."""
         ...
 
-    def latest(self, cluster: str) -> Manifest | None:
+    def latest_manifest(self, cluster: str) -> Manifest | None:
         """Return the newest published hour."""
         ...
 
@@ -105,11 +105,11 @@ class PublishedHours(Protocol):
         """Return a version's lines, all or one business unit's."""
         ...
 
-    def nodes_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+    def nodes_and_charges_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """Return a version's nodes, and the charges that belong to no node."""
         ...
 
-    def nodes(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
+    def nodes_and_charges(self, cluster: str, hour: datetime) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """Return an hour's nodes, and the charges that belong to no node."""
         ...
 

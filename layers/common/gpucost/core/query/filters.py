@@ -67,11 +67,11 @@ def parse_filter(dimension: str, text: str, parameter: str | None = None) -> Fil
     """
     name = parameter or dimension
     allowed: list[Pattern] = []
-    refused: list[Pattern] = []
+    excluded: list[Pattern] = []
     for part in _split_names(name, text):
-        is_refused, pattern = _parse_pattern(name, part)
-        (refused if is_refused else allowed).append(pattern)
-    return Filter(dimension, tuple(allowed), tuple(refused))
+        is_excluded, pattern = _parse_pattern(name, part)
+        (excluded if is_excluded else allowed).append(pattern)
+    return Filter(dimension, tuple(allowed), tuple(excluded))
 
 
 def parse_label_filters(text: str, labels: Sequence[str]) -> list[Filter]:
@@ -98,7 +98,7 @@ def matches_all(filters: Iterable[Filter], dimensions: Sequence[str], key: Seque
     return all(dimension_filter.matches(values[dimension_filter.dimension]) for dimension_filter in filters)
 
 
-def check_text(parameter: str, text: str, longest: int = MAX_FILTER_LENGTH) -> None:
+def check_parameter_text(parameter: str, text: str, longest: int = MAX_FILTER_LENGTH) -> None:
     """Reject text that cannot be a name before it appears in any message.
 
     Raises:
@@ -133,7 +133,7 @@ def filters_as_lists(filters: Iterable[Filter]) -> Mapping[str, object]:
 
 def _split_names(parameter: str, text: str) -> list[str]:
     """Split at commas without a backslash before them; backslashes are kept."""
-    check_text(parameter, text)
+    check_parameter_text(parameter, text)
     if not text:
         raise ParameterError(parameter, "is empty; pass names, or omit the parameter (!* matches rows without a name)")
     parts, current, escaped = [], "", False
@@ -153,9 +153,9 @@ def _split_names(parameter: str, text: str) -> list[str]:
 
 
 def _parse_pattern(parameter: str, part: str) -> tuple[bool, Pattern]:
-    is_refused = part.startswith("!")
+    is_excluded = part.startswith("!")
     text, is_prefix, escaped = "", False, False
-    for character in part[1:] if is_refused else part:
+    for character in part[1:] if is_excluded else part:
         if is_prefix:
             raise ParameterError(parameter, rf"{_quote(part)} continues after *; write \* for a literal asterisk")
         if escaped:
@@ -170,9 +170,9 @@ def _parse_pattern(parameter: str, part: str) -> tuple[bool, Pattern]:
             text += character
     if not text and not is_prefix:
         raise ParameterError(parameter, f"{_quote(part)} is not a name; !* matches rows without a name")
-    if is_refused and is_prefix and not text:
+    if is_excluded and is_prefix and not text:
         return False, Pattern("")  # `!*` matches the empty name, also in addition to other names
-    return is_refused, Pattern(_normalize(text), is_prefix)
+    return is_excluded, Pattern(_normalize(text), is_prefix)
 
 
 def _normalize(text: str) -> str:

@@ -54,7 +54,11 @@ class HourFigures:
     @cached_property
     def nodes(self) -> Sequence[NodeHour]:
         """All nodes."""
-        return [node for summary in self._summaries for node in self._ledger.nodes(summary.cluster, self.hour)[0]]
+        return [
+            node
+            for summary in self._summaries
+            for node in self._ledger.nodes_and_charges(summary.cluster, self.hour)[0]
+        ]
 
     def lines_of_unit(self, unit: str) -> Sequence[Line]:
         """Return a business unit's lines."""

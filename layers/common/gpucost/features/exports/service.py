@@ -191,7 +191,7 @@ class ExportService:
         """
         manifest = summary.manifest
         lines = self._ledger.lines_of(manifest)
-        nodes, charges = self._ledger.nodes_of(manifest)
+        nodes, charges = self._ledger.nodes_and_charges_of(manifest)
         hour = format_timestamp(manifest.hour)
         if summary.totals is None or (not lines and summary.totals.costs != Costs()):
             raise NotFoundError(f"the lines of {hour} have expired. The day was not exported")
