@@ -150,7 +150,7 @@ def test_lines_of_same_instance_add_up() -> None:
 
 def test_billed_seconds_are_exact_to_milliseconds() -> None:
     """AWS writes 25 min 20 s as 0.4222222222 hours."""
-    bill = build_bill([line("i-a", "1", hours=Fraction(Decimal("0.4222222222")))], NONE)
+    bill = build_bill([line("i-a", "1", instance_hours=Fraction(Decimal("0.4222222222")))], NONE)
     assert bill.instances["i-a"].billed_ms == 1_520_000
 
 
@@ -183,9 +183,9 @@ def test_unused_commitments_are_charged_to_cluster() -> None:
     lines = [
         unused("unused-savings-plan", "arn:sp", "19.5"),
         unused("unused-savings-plan", "arn:sp", "0.5", account="2"),
-        unused("unused-reservation", "arn:ri", "2", hours=Fraction(1)),
-        unused("unused-capacity-reservation", "arn:cr", "110.08", hours=Fraction(2)),
-        unused("unused-capacity-reservation", "arn:cr-x", "1", instance_type="p99.large", hours=Fraction(1)),
+        unused("unused-reservation", "arn:ri", "2", instance_hours=Fraction(1)),
+        unused("unused-capacity-reservation", "arn:cr", "110.08", instance_hours=Fraction(2)),
+        unused("unused-capacity-reservation", "arn:cr-x", "1", instance_type="p99.large", instance_hours=Fraction(1)),
     ]
     bill = build_bill(lines, BillSharing(unused_charged_to="demo"))
     assert [(charge.kind, charge.reference, charge.amount, charge.gpu_hours) for charge in bill.charges_to("demo")] == [

@@ -49,7 +49,7 @@ FAULTS = (
     Fault("a spot price counts from its end", "prices", "sources/aws_prices/spot.py",
           "for (start, amount), (end, _) in pairwise(", "for (start, _), (end, amount) in pairwise("),
     Fault("idle cost that is shared evenly is shared by allocation", "demo", "core/query/idle.py",
-          'if by == "even":', 'if by == "evenly":'),
+          "if group_by_holder is not None:", "if group_by_holder == {}:"),
     Fault("an alert ends an hour late", "demo", "features/alerting/state_machine.py",
           "elif clear_run >= max(1, policy.keep_firing_hours):",
           "elif clear_run > max(1, policy.keep_firing_hours):"),

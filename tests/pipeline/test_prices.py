@@ -282,7 +282,7 @@ def test_long_price_history_is_stored_in_parts(system: System, monkeypatch: pyte
         return PriceStore.merge_prices(system.book, *arguments, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(system.book, "replace", until_time_is_out)
+        patch.setattr(system.book, "merge_prices", until_time_is_out)
         with pytest.raises(KeyboardInterrupt):
             system.refresh("spot")
     assert requested_types() == [(types[:10], True), (types[10:], True)]
