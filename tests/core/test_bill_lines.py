@@ -52,7 +52,7 @@ def line(instance: str, usd: str, *, minutes: Fraction | int = 60, **changes: An
 
 def unused(kind: Any, reference: str, usd: str, **changes: Any) -> BillLine:
     """A bill line of an unused commitment."""
-    return replace(line(reference, usd), **{"kind": kind, "hours": None, **changes})
+    return replace(line(reference, usd), **{"kind": kind, "instance_hours": None, **changes})
 
 
 def paid(bill: Bill) -> dict[str, tuple[str, str | None]]:

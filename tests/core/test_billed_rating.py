@@ -35,7 +35,7 @@ BILLED = st.builds(
     currency=st.just("USD"),
     billed_ms=st.integers(0, HOUR_MS),
     is_final=st.booleans(),
-    unblended=st.none() | AMOUNTS,
+    unblended_amount=st.none() | AMOUNTS,
 )
 MINUTE = 60_000
 HOUR_START = int(START.timestamp()) * 1000

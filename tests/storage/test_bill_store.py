@@ -79,7 +79,7 @@ def hours_of_day(*hours: int) -> list[datetime]:
 
 FULL = Bill(
     instances={
-        "i-a": billed("0.000000000001", currency="EUR", billed_ms=1, is_final=True, unblended=amount("1.5")),
+        "i-a": billed("0.000000000001", currency="EUR", billed_ms=1, is_final=True, unblended_amount=amount("1.5")),
         "i-b": billed("12345678.123456789012"),
         "i-c": billed("0.000000000000"),
     },
@@ -130,7 +130,7 @@ BILLED = st.builds(
     currency=st.sampled_from(["USD", "EUR"]),
     billed_ms=st.sampled_from([HOUR_MS, 7]),
     is_final=st.booleans(),
-    unblended=st.sampled_from([None, amount(3)]),
+    unblended_amount=st.sampled_from([None, amount(3)]),
 )
 CHARGES = st.lists(
     st.builds(
@@ -166,7 +166,7 @@ def test_any_day_is_read_as_stored(day: dict[int, Bill]) -> None:
         bill("1", "2", is_final=True),
         Bill({"i-0": billed("1"), "i-1": billed("2", is_final=True)}),
         Bill({"i-0": billed("1"), "i-1": billed("2", billed_ms=HOUR_MS - 1)}),
-        Bill({"i-0": billed("1"), "i-1": billed("2", unblended=amount(3))}),
+        Bill({"i-0": billed("1"), "i-1": billed("2", unblended_amount=amount(3))}),
         Bill({"i-0": billed("1"), "i-1": billed("2", currency="EUR")}),
         replace(bill("1", "2"), charges={"demo": [ClusterCharge("unused-savings-plan", "arn:sp", amount(1))]}),
     ],
@@ -270,7 +270,7 @@ def large(size: int, seed: int = 1) -> dict[datetime, Bill]:
     return {
         hour: Bill(
             {
-                f"i-{chance.getrandbits(68):017x}": billed(f"{chance.randrange(10**14)}e-12", unblended=None)
+                f"i-{chance.getrandbits(68):017x}": billed(f"{chance.randrange(10**14)}e-12", unblended_amount=None)
                 for _ in range(size)
             }
         )
