@@ -31,7 +31,7 @@ from devstack.template import REGION, REPOSITORY
 from gpucost.core.hours import HOUR, floor_day, floor_hour, format_timestamp
 from gpucost.core.pricing.prices import Price
 from gpucost.pipeline.dispatch import due_messages
-from gpucost.pipeline.reprice import SETTLE_DELAY, restate_messages
+from gpucost.pipeline.reprice import PENDING_PERIOD, restate_messages
 from gpucost.runtime.messages import AttributionOrigin
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.bill_store import BillStore
@@ -268,7 +268,7 @@ def _send(stack: LocalStack, output: str, body: str) -> None:
 def _change_prices(stack: LocalStack) -> None:
     """Record a manual price and a read bill, long enough ago to be settled."""
     table, dynamodb = stack.outputs["TableName"], local_client("dynamodb", stack.dynamodb)
-    before = floor_day(NOW) - 2 * SETTLE_DELAY
+    before = floor_day(NOW) - 2 * PENDING_PERIOD
     applies_to = {"cluster": CLUSTERS[0]}
     price = Price("override", "node-hour", Decimal(3), applies_to, "USD", FIRST, None, before, "test", "test")
     PriceStore(dynamodb, table).set_override(price, now=before)

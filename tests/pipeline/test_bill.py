@@ -18,7 +18,7 @@ from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.pricing.bill import Bill
 from gpucost.core.pricing.bill_lines import BillExtract, BillLine
-from gpucost.pipeline.refresh_bill import BillRefresh, BillService
+from gpucost.pipeline.refresh_bill import BillRefresh, BillRefreshService
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost.storage.bill_store import BillStore
@@ -66,9 +66,9 @@ class BillEnvironment:
         self.node_pool_reads.append(start)
         return self.pools
 
-    def service(self, client: Any = None) -> BillService:
+    def service(self, client: Any = None) -> BillRefreshService:
         store = BillStore(client or self.table.client, self.table.name, clock=lambda: self.now)
-        return BillService(lambda _: self.reader, store, clock=lambda: self.now, node_pools=self.node_pools)
+        return BillRefreshService(lambda _: self.reader, store, clock=lambda: self.now, node_pools=self.node_pools)
 
     def refresh(self, months: tuple[datetime, ...] = (), **cur: Any) -> BillRefresh:
         self.reader.reads.clear()

@@ -12,9 +12,9 @@ from gpucost.core.errors import SourceError
 from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.pricing.bill_lines import BillExtract, BillLine
 from gpucost.pipeline.node_pools import LedgerNodePools
-from gpucost.pipeline.refresh_bill import BillService
-from gpucost.pipeline.refresh_prices import PricesRefresh, PricesService
-from gpucost.pipeline.reprice import SETTLE_DELAY, RepricingService
+from gpucost.pipeline.refresh_bill import BillRefreshService
+from gpucost.pipeline.refresh_prices import PriceRefreshService, PricesRefresh
+from gpucost.pipeline.reprice import PENDING_PERIOD, RepricingService
 from gpucost.pipeline.restate import RestateService
 from gpucost.runtime.messages import HoursDue, HoursToRestate, PricesDue
 from gpucost.settings.bill import CurSettings
@@ -56,7 +56,7 @@ class BilledSystem(System):
         self.lines: list[BillLine] = []
         self.fails = False
         self.sent: list[HoursToRestate] = []
-        self.bill = BillService(
+        self.bill = BillRefreshService(
             self.export, self.bills, clock=lambda: NOW, node_pools=LedgerNodePools(self.store, self.ledger)
         )
 
@@ -70,7 +70,7 @@ class BilledSystem(System):
 
     def refresh(self, due: PricesDue) -> PricesRefresh:
         unused = None  # no price is fetched from EC2 or the price list here
-        service = PricesService(
+        service = PriceRefreshService(
             self.store, self.ledger, self.book, spot=unused, price_list=unused, catalogue=unused,  # type: ignore[arg-type]
             bill=self.bill, fetched={"cur"}, clock=lambda: NOW,
         )  # fmt: skip
@@ -83,7 +83,7 @@ class BilledSystem(System):
 
     def reprice(self) -> int:
         service = RepricingService(self.store, self.ledger, self.book, self.bills, self)  # type: ignore[arg-type]
-        sent = service.send_hours_to_restate(NOW + SETTLE_DELAY, "c")
+        sent = service.send_hours_to_restate(NOW + PENDING_PERIOD, "c")
         restating = RestateService(
             self.store, self.ledger, self.rollups, self.bus, pricer=self.pricer, clock=lambda: NOW
         )
@@ -158,7 +158,7 @@ def test_hour_missing_from_a_closed_bill_is_final(billed: BilledSystem) -> None:
     billed.attribute(hours=2, version=2)
     billed.lines = [BILLED]
     month_after = (HOUR.replace(day=1) + timedelta(days=32)).replace(day=3)
-    billed.bill = BillService(billed.export, billed.bills, clock=lambda: month_after)
+    billed.bill = BillRefreshService(billed.export, billed.bills, clock=lambda: month_after)
     billed.refresh(PricesDue(months=(f"{HOUR:%Y-%m}",)))
     assert billed.bills.months() == {HOUR.replace(day=1, hour=0): True}
     assert billed.reprice() == 2 + 1  # the billed hour, and both hours with the month

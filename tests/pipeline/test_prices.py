@@ -14,8 +14,8 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.model import NodeHour
 from gpucost.core.pricing.price_changes import PriceChange
 from gpucost.core.pricing.price_split import InstanceShape
-from gpucost.pipeline.refresh_bill import BillService
-from gpucost.pipeline.refresh_prices import PricesRefresh, PricesService
+from gpucost.pipeline.refresh_bill import BillRefreshService
+from gpucost.pipeline.refresh_prices import PriceRefreshService, PricesRefresh
 from gpucost.runtime.messages import PricesDue
 from gpucost.settings.bill import CurSettings
 from gpucost.settings_document import SettingsDocumentStore
@@ -52,8 +52,8 @@ class System:
         self.ledger = Ledger(client, table.name)
         self.book = PriceStore(client, table.name)
         store = BillStore(client, table.name, clock=lambda: self.now)
-        bill = BillService(no_bill, store, clock=lambda: self.now)
-        self.service = PricesService(
+        bill = BillRefreshService(no_bill, store, clock=lambda: self.now)
+        self.service = PriceRefreshService(
             self.store, self.ledger, self.book, spot=Ec2SpotHistory(aws.client), price_list=AwsPriceList(aws.client),
             catalogue=Ec2InstanceTypes(aws.client), bill=bill, fetched=frozenset(fetched.split()),
             clock=lambda: self.now,

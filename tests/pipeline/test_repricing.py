@@ -7,7 +7,7 @@ import pytest
 
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.prices import Price
-from gpucost.pipeline.reprice import SETTLE_DELAY, RepricingService, restate_messages
+from gpucost.pipeline.reprice import PENDING_PERIOD, RepricingService, restate_messages
 from gpucost.runtime.messages import HoursDue, HoursToRestate
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.bill_store import BillStore
@@ -104,8 +104,8 @@ def test_hours_are_sent_again_until_no_attribution_can_have_read_the_old_price(r
     repricing.publish("blue", 0)
     repricing.set(None)
     assert repricing.service.send_hours_to_restate(NOW, "c") == 1
-    assert repricing.service.send_hours_to_restate(NOW + SETTLE_DELAY, "c") == 1
-    assert repricing.service.send_hours_to_restate(NOW + 2 * SETTLE_DELAY, "c") == 0
+    assert repricing.service.send_hours_to_restate(NOW + PENDING_PERIOD, "c") == 1
+    assert repricing.service.send_hours_to_restate(NOW + 2 * PENDING_PERIOD, "c") == 0
 
 
 def test_hours_kept_longer_than_the_default_are_sent_as_long_as_they_are_kept(
@@ -124,9 +124,9 @@ def test_change_is_not_settled_if_the_queue_fails(repricing: RepricingSystem) ->
     repricing.set(None)
     repricing.queue.is_down = True
     with pytest.raises(ConnectionError):
-        repricing.service.send_hours_to_restate(NOW + SETTLE_DELAY, "c")
+        repricing.service.send_hours_to_restate(NOW + PENDING_PERIOD, "c")
     repricing.queue.is_down = False
-    assert repricing.service.send_hours_to_restate(NOW + SETTLE_DELAY, "c") == 1
+    assert repricing.service.send_hours_to_restate(NOW + PENDING_PERIOD, "c") == 1
 
 
 def test_hours_of_a_cluster_that_left_the_settings_are_sent(repricing: RepricingSystem, table: DynamoTable) -> None:
@@ -148,8 +148,8 @@ def test_hours_whose_bill_arrived_are_sent_until_it_is_settled(repricing: Repric
     assert repricing.service.send_hours_to_restate(NOW, "c") == 3
     why = f"the bill of {day:%Y-%m-%d} is new or changed"
     assert sorted(repricing.queue.sent) == [("blue", hours[0], 2, why), ("blue", hours[2], 1, why)]
-    assert repricing.service.send_hours_to_restate(NOW + SETTLE_DELAY, "c") == 3
-    assert repricing.service.send_hours_to_restate(NOW + SETTLE_DELAY, "c") == 0
+    assert repricing.service.send_hours_to_restate(NOW + PENDING_PERIOD, "c") == 3
+    assert repricing.service.send_hours_to_restate(NOW + PENDING_PERIOD, "c") == 0
 
 
 def test_backfill_of_a_month_fits_the_queue() -> None:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from gpucost.pipeline.dispatch import DispatchService
     from gpucost.pipeline.limits import LimitsReaderFactory
     from gpucost.pipeline.pricing import Pricer
-    from gpucost.pipeline.refresh_bill import BillService
-    from gpucost.pipeline.refresh_prices import PricesService
+    from gpucost.pipeline.refresh_bill import BillRefreshService
+    from gpucost.pipeline.refresh_prices import PriceRefreshService
     from gpucost.pipeline.reprice import RepricingService
     from gpucost.pipeline.restate import RestateService
     from gpucost.reports import ReportService
@@ -276,14 +276,14 @@ class Container:
         return RepricingService(self.settings_store, self.ledger, self.price_book, self.bill_store, self.bus)
 
     @cached_property
-    def prices_service(self) -> "PricesService":
+    def prices_service(self) -> "PriceRefreshService":
         """For `functions/prices`."""
-        from gpucost.pipeline.refresh_prices import PricesService
+        from gpucost.pipeline.refresh_prices import PriceRefreshService
         from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
         from gpucost.sources.aws_prices.on_demand import AwsPriceList
         from gpucost.sources.aws_prices.spot import Ec2SpotHistory
 
-        return PricesService(
+        return PriceRefreshService(
             self.settings_store,
             self.ledger,
             self.price_book,
@@ -296,13 +296,13 @@ class Container:
         )
 
     @cached_property
-    def bill_service(self) -> "BillService":
+    def bill_service(self) -> "BillRefreshService":
         """For `functions/prices`, source `cur`."""
         from gpucost.pipeline.node_pools import LedgerNodePools
-        from gpucost.pipeline.refresh_bill import BillService
+        from gpucost.pipeline.refresh_bill import BillRefreshService
         from gpucost.sources.bill.athena import bill_reader
 
-        return BillService(
+        return BillRefreshService(
             partial(bill_reader, clients=self.aws_clients),
             self.bill_store,
             clock=self.clock,

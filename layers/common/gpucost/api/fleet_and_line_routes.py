@@ -95,7 +95,7 @@ def add_fleet_and_line_routes(app: APIGatewayHttpResolver, service: Callable[[],
         query_parameters = QueryParameters(start, end, window, granularity, cluster=cluster)
         report, rows = service().fleet(query_parameters, scope=scope_of_caller(app))
         before = fields_before_rows(report, granularity=report.query.granularity)
-        return json_response({**before, "rows": [_period(*row) for row in rows], **fields_after_rows(report)})
+        return json_response({**before, "rows": [_fleet_period(*row) for row in rows], **fields_after_rows(report)})
 
     @app.get("/v1/lines", summary="Lines: single pods in single hours", tags=["reports"],
              responses=describe_responses(LinesResponse))  # fmt: skip
@@ -127,13 +127,13 @@ def add_fleet_and_line_routes(app: APIGatewayHttpResolver, service: Callable[[],
             start, end, window, cluster=cluster, filters=filters, limit=limit, cursor=cursor
         )
         period, lines_page = service().lines(query_parameters, scope=scope_of_caller(app))
-        rows = (dumps_row(_line(*row)) for row in lines_page.rows)
+        rows = (dumps_row(_line_fields(*row)) for row in lines_page.rows)
         return json_page(period_fields(period), fill_page(rows, lines_page.cursor_after), {})
 
 
-def _period(period: Period, totals: Totals) -> dict[str, Any]:
+def _fleet_period(period: Period, totals: Totals) -> dict[str, Any]:
     return {"start": period.start, "end": period.end, **totals_fields(totals)}
 
 
-def _line(hour: Manifest, line: Line) -> dict[str, Any]:
+def _line_fields(hour: Manifest, line: Line) -> dict[str, Any]:
     return {"cluster": hour.cluster, "hour": hour.hour, "currency": hour.currency, **line.figures()}

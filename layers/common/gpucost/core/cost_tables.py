@@ -7,14 +7,14 @@ from typing import Generic, TypeVar
 
 from gpucost.core.amounts import Costs
 
-K = TypeVar("K")
-L = TypeVar("L")
+Key = TypeVar("Key")
+NewKey = TypeVar("NewKey")
 Columns = Sequence[Sequence[int]]
 _MAX_PENDING = 20_000
 """Costs that a sum holds before it adds them up, in addition to two per key."""
 
 
-class CostTable(Mapping[K, Costs]):
+class CostTable(Mapping[Key, Costs]):
     """Costs by key. They are stored as columns, because adding columns is faster than adding many records.
 
     Args:
@@ -22,30 +22,30 @@ class CostTable(Mapping[K, Costs]):
         columns: one column for each field of `Costs`, with the amounts in the order of `keys`.
     """
 
-    def __init__(self, keys: Iterable[K] = (), columns: Columns = ()) -> None:
-        self._loaded: tuple[tuple[K, ...], Columns] | None = tuple(keys), columns or [()] * len(Costs.names())
-        self._load: Callable[[], CostTable[K]] | None = None
+    def __init__(self, keys: Iterable[Key] = (), columns: Columns = ()) -> None:
+        self._loaded: tuple[tuple[Key, ...], Columns] | None = tuple(keys), columns or [()] * len(Costs.names())
+        self._load: Callable[[], CostTable[Key]] | None = None
 
     @classmethod
-    def deferred(cls, load: Callable[[], "CostTable[K]"]) -> "CostTable[K]":
+    def deferred(cls, load: Callable[[], "CostTable[Key]"]) -> "CostTable[Key]":
         """Return a table that is loaded on first use."""
-        table: CostTable[K] = cls()
+        table: CostTable[Key] = cls()
         table._loaded, table._load = None, load
         return table
 
     @classmethod
-    def of(cls, costs: Mapping[K, Costs]) -> "CostTable[K]":
+    def of(cls, costs: Mapping[Key, Costs]) -> "CostTable[Key]":
         """Return a mapping as a table."""
         return costs if isinstance(costs, CostTable) else CostTable(costs, Costs.columns(costs.values()))
 
     @property
-    def _content(self) -> tuple[tuple[K, ...], Columns]:
+    def _content(self) -> tuple[tuple[Key, ...], Columns]:
         if self._load is not None:
             self._loaded, self._load = self._load()._content, None
         return self._loaded or ((), [()] * len(Costs.names()))
 
     @property
-    def _keys(self) -> tuple[K, ...]:
+    def _keys(self) -> tuple[Key, ...]:
         return self._content[0]
 
     @property
@@ -53,22 +53,22 @@ class CostTable(Mapping[K, Costs]):
         return self._content[1]
 
     @cached_property
-    def rows(self) -> dict[K, Costs]:
+    def rows(self) -> dict[Key, Costs]:
         """The costs by key."""
         return dict(zip(self._keys, map(Costs, *self._columns), strict=True))
 
-    def group_by(self, key_of: Callable[[K], L]) -> "CostTable[L]":
+    def group_by(self, key_of: Callable[[Key], NewKey]) -> "CostTable[NewKey]":
         """Return the sums of the rows with equal new keys, in order of their first row."""
-        sums = CostSums[L]()
+        sums = CostSums[NewKey]()
         for key, costs in self.rows.items():
             sums.add(key_of(key), costs)
         return sums.table()
 
-    def select(self, keys: Iterable[K]) -> "CostTable[K]":
+    def select(self, keys: Iterable[Key]) -> "CostTable[Key]":
         """Return the rows of some keys; keys that are not in the table are ignored."""
         return CostTable.of({key: self.rows[key] for key in keys if key in self.rows})
 
-    def total_under(self, key: L) -> "CostTable[L]":
+    def total_under(self, key: NewKey) -> "CostTable[NewKey]":
         """Return a table with the sum of all rows under one key; an empty table stays empty."""
         return CostTable([key], [[sum(column)] for column in self._columns]) if self._keys else CostTable()
 
@@ -76,7 +76,7 @@ class CostTable(Mapping[K, Costs]):
         """Return the sum of all rows."""
         return Costs(*map(sum, self._columns))
 
-    def __add__(self, other: "CostTable[K]") -> "CostTable[K]":
+    def __add__(self, other: "CostTable[Key]") -> "CostTable[Key]":
         """Add row by row, or column by column where the keys are equal, as those of a unit's days mostly are."""
         if self._keys == other._keys:
             columns = zip(self._columns, other._columns, strict=True)
@@ -86,10 +86,10 @@ class CostTable(Mapping[K, Costs]):
             sums[key] = sums[key] + costs if key in sums else costs
         return CostTable.of(sums)
 
-    def __getitem__(self, key: K) -> Costs:
+    def __getitem__(self, key: Key) -> Costs:
         return self.rows[key]
 
-    def __iter__(self) -> Iterator[K]:
+    def __iter__(self) -> Iterator[Key]:
         return iter(self._keys)
 
     def __len__(self) -> int:
@@ -102,15 +102,15 @@ class CostTable(Mapping[K, Costs]):
         return repr(self.rows)
 
 
-class CostSums(Generic[K]):
+class CostSums(Generic[Key]):
     """Adds up costs by key while they are read. Memory depends on the number of keys, not on what is added."""
 
     def __init__(self, max_pending: int = _MAX_PENDING) -> None:
-        self._parts: dict[K, list[Costs]] = {}
+        self._parts: dict[Key, list[Costs]] = {}
         self._pending_count = 0
         self._max_pending = max_pending
 
-    def add(self, key: K, costs: Costs) -> None:
+    def add(self, key: Key, costs: Costs) -> None:
         """Add costs to the sum of a key."""
         self._parts.setdefault(key, []).append(costs)
         self._pending_count += 1
@@ -118,21 +118,21 @@ class CostSums(Generic[K]):
             self._parts = {key: [costs] for key, costs in self._sums()}
             self._pending_count = len(self._parts)
 
-    def keys(self) -> KeysView[K]:
+    def keys(self) -> KeysView[Key]:
         """Return the keys so far."""
         return self._parts.keys()
 
-    def table(self) -> CostTable[K]:
+    def table(self) -> CostTable[Key]:
         """Return the sums so far, in order of each key's first costs."""
         return CostTable.of(dict(self._sums()))
 
-    def _sums(self) -> Iterator[tuple[K, Costs]]:
+    def _sums(self) -> Iterator[tuple[Key, Costs]]:
         return ((key, parts[0] if len(parts) == 1 else Costs.total(parts)) for key, parts in self._parts.items())
 
 
-def sum_by_key(pairs: Iterable[tuple[K, Costs]]) -> CostTable[K]:
+def sum_by_key(pairs: Iterable[tuple[Key, Costs]]) -> CostTable[Key]:
     """Sum costs by key, in order of each key's first costs."""
-    sums = CostSums[K]()
+    sums = CostSums[Key]()
     for key, costs in pairs:
         sums.add(key, costs)
     return sums.table()

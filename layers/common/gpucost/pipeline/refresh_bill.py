@@ -54,7 +54,7 @@ def no_node_pools(_start: datetime, _end: datetime) -> Mapping[str, str]:
     return {}
 
 
-class BillService:
+class BillRefreshService:
     """Refreshes the bill.
 
     Args:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from gpucost.core.errors import ConflictError, InvalidInputError, SettingsMissingError, SourceError
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.pricing.prices import SPOT_VALID_FOR, OperatingSystem, Price, region_of, region_of_zone_id
-from gpucost.pipeline.refresh_bill import BillService
+from gpucost.pipeline.refresh_bill import BillRefreshService
 from gpucost.runtime.messages import PricesDue
 from gpucost.settings import CoreSettings
 from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
@@ -29,7 +29,7 @@ SPOT_HISTORY = timedelta(days=90)
 """How far back EC2 returns spot prices."""
 SPOT_OVERLAP = timedelta(hours=2)
 """Fetched again each time, in case EC2 published a price late."""
-TYPES_PER_REQUEST = 10
+INSTANCE_TYPES_PER_REQUEST = 10
 """How many instance types without up-to-date spot prices are fetched together."""
 IN_USE_PERIOD = timedelta(days=7)
 """How old a cluster's newest hour may be to show which instance types are in use."""
@@ -64,7 +64,7 @@ class PricesRefresh:
     """One sentence per source and region that could not be refreshed."""
 
 
-class PricesService:
+class PriceRefreshService:
     """Handles `PricesDue`.
 
     Args:
@@ -88,7 +88,7 @@ class PricesService:
         spot: "Ec2SpotHistory",
         price_list: "AwsPriceList",
         catalogue: "Ec2InstanceTypes",
-        bill: BillService,
+        bill: BillRefreshService,
         fetched: Collection[str],
         clock: Clock,
     ) -> None:
@@ -270,7 +270,7 @@ def _spot_requests(
     current = {name for name in types if starts[name] + SPOT_VALID_FOR > now}
     behind = sorted({*types} - current)
     requests = []
-    size = TYPES_PER_REQUEST
+    size = INSTANCE_TYPES_PER_REQUEST
     for names in (current, *({*behind[start : start + size]} for start in range(0, len(behind), size))):
         if names:
             since = min(starts[name] for name in names)

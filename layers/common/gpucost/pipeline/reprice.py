@@ -15,7 +15,7 @@ from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import SettingsStore
 from gpucost.storage.price_book import PriceStore
 
-SETTLE_DELAY = timedelta(minutes=20)
+PENDING_PERIOD = timedelta(minutes=20)
 """A change stays pending for this long. An attribution that was running when the change was made may have read the old
 prices, and publishes its hours within 15 minutes, Lambda's longest time-out. So its hours are sent again after that."""
 USAGE_RETENTION = DEFAULT_RETENTION.lines
@@ -56,7 +56,7 @@ class RepricingService:
             for cluster in _matching_clusters(change, clusters):
                 hours = self._hours_with_figures(cluster, start, change.end, only_provisional=change.source == "shapes")
                 sent += self._send(cluster, hours, change.reason, correlation_id)
-            if change.changed_at + SETTLE_DELAY <= now:
+            if change.changed_at + PENDING_PERIOD <= now:
                 self._prices.settle(change.id, now=now)
         for arrival in arrivals:
             reason = f"the bill of {min(arrival.hours):%Y-%m-%d} is new or changed"
@@ -64,7 +64,7 @@ class RepricingService:
                 published = self._hours_with_figures(cluster, min(arrival.hours), max(arrival.hours) + HOUR)
                 hours = [hour for hour in published if hour in arrival.hours]
                 sent += self._send(cluster, hours, reason, correlation_id)
-            if arrival.stored_at + SETTLE_DELAY <= now:
+            if arrival.stored_at + PENDING_PERIOD <= now:
                 self._bills.settle(arrival)
         return sent
 

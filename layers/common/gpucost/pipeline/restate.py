@@ -13,7 +13,7 @@ from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
-MAX_ATTEMPTS = 3
+MAX_PUBLISH_ATTEMPTS = 3
 """How often an hour is tried if other writers publish it; each attempt reads the version that won."""
 
 
@@ -65,7 +65,7 @@ class RestateService:
         return results
 
     def _restate(self, message: HoursToRestate, hour: datetime, settings_version: int | None) -> HourResult | None:
-        for attempts_left in reversed(range(MAX_ATTEMPTS)):
+        for attempts_left in reversed(range(MAX_PUBLISH_ATTEMPTS)):
             manifest = self._ledger.newest_version(message.cluster, hour)
             if manifest is None or manifest.status == "incomplete":
                 return None

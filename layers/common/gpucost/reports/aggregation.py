@@ -242,7 +242,7 @@ class _Aggregation:
         manifests = self._manifests(cluster)
         for edge in self._outside_whole_days():
             for week in _split_into_weeks(_manifests_in(edge, manifests)):
-                self._read_hours(cluster, week)
+                self._read_hour_summaries(cluster, week)
                 self._check_cell_count()
         day_manifests = _manifests_in(self._plan.whole_days, manifests)
         for day in self._rollups.days_of(day_manifests):
@@ -315,7 +315,7 @@ class _Aggregation:
     def _capacities_by_row(self) -> dict[tuple[datetime, str], Capacity | None]:
         return {key: Capacity.total_if_complete(parts) for key, parts in self._capacities.items()}
 
-    def _read_hours(self, cluster: str, manifests: Sequence[Manifest]) -> None:
+    def _read_hour_summaries(self, cluster: str, manifests: Sequence[Manifest]) -> None:
         for summary in self._ledger.summaries_of(manifests):
             self._add_summary(summary, itemgetter(0))
             if self._plan.hour_source == "sums":
@@ -336,7 +336,7 @@ class _Aggregation:
             key = tuple(cluster if name == "cluster" else unit for name in self._dimensions)
             for manifest, costs in self._rollups.unit_hours_of(manifests, unit):
                 if costs is not None and costs != Costs():
-                    self._add(manifest.hour, cluster, key, costs)
+                    self._add_costs(manifest.hour, cluster, key, costs)
 
     def _read_facts(self, cluster: str, manifests: Sequence[Manifest]) -> None:
         key_of = key_of_fact(self._dimensions, cluster)
@@ -344,7 +344,7 @@ class _Aggregation:
             for unit in self._plan.units or (None,):
                 for day, facts in self._rollups.facts_of(week, unit):
                     for fact, costs in facts.items():
-                        self._add(day, cluster, key_of(fact), costs)
+                        self._add_costs(day, cluster, key_of(fact), costs)
             self._check_cell_count()
 
     def _read_lines(self, cluster: str, manifests: Sequence[Manifest]) -> None:
@@ -354,7 +354,7 @@ class _Aggregation:
                 lines = self._ledger.lines_of(manifest, unit)
                 self._line_count += len(lines)
                 for line in lines:
-                    self._add(manifest.hour, cluster, key_of(line), line.costs())
+                    self._add_costs(manifest.hour, cluster, key_of(line), line.costs())
             if self._line_count > MAX_LINES:
                 raise InvalidInputError(
                     f"this query reads more than {MAX_LINES:,} pod-hours, the maximum. Shorten the period, or select "
@@ -379,7 +379,7 @@ class _Aggregation:
             return
         cluster = day.cluster
         if not self._dimensions:
-            self._add(day.start, cluster, (), day.totals.costs)
+            self._add_costs(day.start, cluster, (), day.totals.costs)
             return
         units = day.costs
         if self._plan.units is not None:
@@ -397,12 +397,12 @@ class _Aggregation:
         if hour.totals is None:
             return
         if not self._dimensions:
-            self._add(hour.start, hour.cluster, (), hour.totals.costs)
+            self._add_costs(hour.start, hour.cluster, (), hour.totals.costs)
             return
         selected_units = self._plan.units
         for (unit, namespace), costs in hour.costs.items():
             if selected_units is None or unit in selected_units:
-                self._add(hour.start, hour.cluster, self._group_key(hour.cluster, unit, namespace), costs)
+                self._add_costs(hour.start, hour.cluster, self._group_key(hour.cluster, unit, namespace), costs)
 
     def _group_key(self, cluster: str, unit: str, namespace: str) -> GroupKey:
         key = self._keys.get((cluster, unit, namespace))
@@ -411,7 +411,7 @@ class _Aggregation:
             key = self._keys[cluster, unit, namespace] = tuple(names[name] for name in self._dimensions)
         return key
 
-    def _add(self, moment: datetime, cluster: str, key: GroupKey, costs: Costs) -> None:
+    def _add_costs(self, moment: datetime, cluster: str, key: GroupKey, costs: Costs) -> None:
         cell = self._cell_key(moment, cluster, key)
         self._cells.add(cell, costs)
         if self._observer is not None:

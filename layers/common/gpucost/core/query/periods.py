@@ -137,7 +137,7 @@ def row_start(moment: datetime, granularity: Granularity, period: Period) -> dat
         return floor_hour(moment)
     if granularity == "total":
         return period.start
-    return max(_floor(moment, granularity), period.start)
+    return max(_floor_to_granularity(moment, granularity), period.start)
 
 
 def row_end(begin: datetime, granularity: Granularity, period: Period) -> datetime:
@@ -147,19 +147,19 @@ def row_end(begin: datetime, granularity: Granularity, period: Period) -> dateti
     if granularity == "hour":
         return begin + HOUR
     if granularity == "month":
-        return min((_floor(begin, "month") + 32 * DAY).replace(day=1), period.end)
-    return min(_floor(begin, granularity) + (DAY if granularity == "day" else 7 * DAY), period.end)
+        return min((_floor_to_granularity(begin, "month") + 32 * DAY).replace(day=1), period.end)
+    return min(_floor_to_granularity(begin, granularity) + (DAY if granularity == "day" else 7 * DAY), period.end)
 
 
 def previous_period(period: Period) -> Period:
     """Return the previous period of the same length; for a calendar month, the previous month."""
     start, end = period.start, period.end
-    if start == _floor(start, "month") and end == (start + 32 * DAY).replace(day=1):
+    if start == _floor_to_granularity(start, "month") and end == (start + 32 * DAY).replace(day=1):
         return Period((start - DAY).replace(day=1), start)
     return Period(start - (end - start), start)
 
 
-def _floor(moment: datetime, granularity: Granularity) -> datetime:
+def _floor_to_granularity(moment: datetime, granularity: Granularity) -> datetime:
     day = floor_day(moment)
     if granularity == "week":
         return day - day.weekday() * DAY
