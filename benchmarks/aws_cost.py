@@ -309,15 +309,15 @@ def page(measurements: Mapping[int, Measured]) -> str:
         "",
         "This page is for people who plan a deployment. `python -m benchmarks.aws_cost --write` writes it; do not "
         "edit it. The cost is in USD per month of 730 hours, for one cluster with one GPU per pod, 200 business "
-        "units and 200 month-long reports a day. It is the cost in the long run, when as much expires as is "
-        "written, without AWS's free tier. Amazon's DynamoDB Local reports the units and bytes of an hour and a "
+        "units and 200 month-long reports a day. It is the cost in the long run, when as much data expires as "
+        "is written, without AWS's free tier. Amazon's DynamoDB Local reports the units and bytes of an hour and a "
         "day of this size. All figures are random with twelve digits; real ones compress better. Seconds of "
         "Lambda and bytes of exports are scaled from measurements at 10,000 pods. Queries read 290 samples per "
         "pod and hour.",
         "",
         f"Prices are AWS's for us-east-1, on demand, arm64, as published for 2025: {pages}.",
         "",
-        f"| USD a month | price of one | {head} |",
+        f"| USD a month | price per unit | {head} |",
         "| --- | ---: |" + " ---: |" * len(measurements),
         *rows,
         "| **a month** | | " + " | ".join(f"**{totals[gpus]:.2f}**" for gpus in measurements) + " |",

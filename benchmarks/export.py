@@ -79,9 +79,9 @@ def measure(pods: int) -> tuple[int, list[float], float, float, float]:
         began = time.process_time()
         files = DuckDbFiles()(hours(pods), Path(folder))
         seconds = time.process_time() - began - making
-        megabytes = [path.stat().st_size / 1e6 for path in (files.parquet, files.csv)]
+        megabytes = [path.stat().st_size / 1e6 for path in (files.parquet_path, files.csv_path)]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return files.rows, megabytes, making, seconds, memory
+    return files.row_count, megabytes, making, seconds, memory
 
 
 def figures(quick: bool) -> list[Figure]:

@@ -52,17 +52,17 @@ def attribute(url: str, hour: datetime, hours: int = 1, units: int = large_clust
 def recorded_queries(url: str, hour: datetime) -> list[tuple[str, Mapping[str, str]]]:
     """The queries that attributing the hour sends."""
     sent: list[tuple[str, Mapping[str, str]]] = []
-    ask = PrometheusClient._series
+    ask = PrometheusClient._query_series
 
     def record(self: PrometheusClient, path: str, form: Mapping[str, str]) -> list[Series]:
         sent.append((path, form))
         return ask(self, path, form)
 
-    PrometheusClient._series = record  # type: ignore[method-assign]  # records the client's queries
+    PrometheusClient._query_series = record  # type: ignore[method-assign]  # records the client's queries
     try:
         attribute(url, hour)
     finally:
-        PrometheusClient._series = ask  # type: ignore[method-assign]  # restores the method
+        PrometheusClient._query_series = ask  # type: ignore[method-assign]  # restores the method
     return sent
 
 

@@ -8,7 +8,7 @@ import click
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost_cli.options import HourType, container_of, current_time, stack_option
+from gpucost_cli.options import HourType, check_period, container_of, current_time, stack_option
 
 if TYPE_CHECKING:
     from gpucost.pipeline.backfill import Backfill, BackfillProgress
@@ -37,8 +37,7 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *,
     from gpucost.pipeline.attribute import check_hour, check_retention
     from gpucost.pipeline.backfill import Backfill
 
-    if start >= end:
-        raise InvalidInputError("--to must be after --from")
+    check_period(start, end)
     now = current_time()
     check_hour(end - HOUR, now)
     if now < end + SETTLING:
@@ -55,7 +54,7 @@ def backfill(stack: str, start: datetime, end: datetime, cluster: str | None, *,
     clusters = [candidate for candidate in stored.settings.clusters if cluster in {None, candidate.name}]
     if not clusters:
         configured_names = ", ".join(configured.name for configured in stored.settings.clusters)
-        raise InvalidInputError(f"cluster {cluster!r} is not in the settings, which name: {configured_names}")
+        raise InvalidInputError(f"cluster {cluster!r} is not in the settings; allowed: {configured_names}")
     for selected in clusters:
         check_retention(start, selected, container.metrics_reader(selected, stored.settings, None), now)
     names = [selected.name for selected in clusters]

@@ -7,7 +7,7 @@ import click
 
 from gpucost.core.errors import GpuCostError, InvalidInputError
 from gpucost.core.hours import floor_day, format_timestamp
-from gpucost_cli.options import HourType, stack_option
+from gpucost_cli.options import HourType, check_period, stack_option
 
 DAY = timedelta(days=1)
 INVOCATION_SECONDS = 910
@@ -40,10 +40,11 @@ def export(stack: str, start: datetime, end: datetime, cluster: str | None) -> N
             raise InvalidInputError(
                 f"{option} {format_timestamp(moment)} is not the start of a UTC day. Pass for example 2026-10-01"
             )
-    if start >= end:
-        raise InvalidInputError("--to must be after --from")
+    check_period(start, end)
     if start > now:
-        raise InvalidInputError(f"--from {format_timestamp(start)} is in the future")
+        raise InvalidInputError(
+            f"--from {format_timestamp(start)} is in the future. Pass today (UTC) or an earlier day"
+        )
     outputs = deployment.find_deployment(stack)
     days, failures = 0, []
     day = start

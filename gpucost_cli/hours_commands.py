@@ -12,7 +12,7 @@ from gpucost.core.amounts import Costs
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import format_timestamp
 from gpucost.runtime.json_text import csv_text, dumps
-from gpucost_cli.options import HourType, container_of, current_user, format_option, stack_option
+from gpucost_cli.options import HourType, check_period, container_of, current_user, format_option, stack_option
 from gpucost_cli.redrive_command import redrive
 
 if TYPE_CHECKING:
@@ -28,11 +28,6 @@ def hours() -> None:
 
 
 hours.add_command(redrive)
-
-
-def _check_period(start: datetime, end: datetime) -> None:
-    if start >= end:
-        raise InvalidInputError("--to must be after --from")
 
 
 @hours.command()
@@ -58,9 +53,9 @@ def restate(stack: str, start: datetime, end: datetime, cluster: str | None, set
     """
     from gpucost.pipeline.reprice import restate_messages
 
-    _check_period(start, end)
+    check_period(start, end)
     if not 1 <= len(reason.strip()) <= 500:
-        raise InvalidInputError("--reason must have 1 to 500 characters")
+        raise InvalidInputError(f"--reason has {len(reason.strip())} characters. Pass 1 to 500")
     container = container_of(stack)
     stored, ledger = container.settings_store.current(), container.ledger
     version = stored.version if settings_source == "current" else None
@@ -91,14 +86,17 @@ def compare_splits(stack: str, start: datetime, end: datetime, cluster: str | No
     """
     from gpucost.pipeline.split_comparison import SplitComparison
 
-    _check_period(start, end)
+    check_period(start, end)
     if end - start > timedelta(days=MOST_COMPARED_DAYS):
-        raise InvalidInputError(f"the period is longer than {MOST_COMPARED_DAYS} days; compare a shorter one")
+        raise InvalidInputError(f"the period has more than {MOST_COMPARED_DAYS} days. Compare a shorter one")
     container = container_of(stack)
     comparison = SplitComparison(container.settings_store, container.ledger, container.pricer)
     splits = comparison.compare(_clusters(container.settings_store.current(), cluster, start), start, end)
     if not any(split.hour_count for split in splits):
-        raise InvalidInputError(f"no hour from {format_timestamp(start)} to {format_timestamp(end)} has stored usage")
+        raise InvalidInputError(
+            f"no hour from {format_timestamp(start)} to {format_timestamp(end)} has stored usage. Compare other hours, "
+            "or attribute these first: gpucost backfill"
+        )
     units = sorted({unit for split in splits for unit in split.costs_by_unit})
     if output_format == "json":
         document = {"start": start, "end": end, "policies": [_policy(split) for split in splits]}
@@ -154,5 +152,5 @@ def _print(splits: Sequence["SplitSums"], units: Sequence[str], title: str, curr
 def _clusters(stored: "StoredSettings", cluster: str | None, start: datetime) -> list[str]:
     names = stored.clusters(start)
     if cluster is not None and cluster not in names:
-        raise InvalidInputError(f"cluster {cluster!r} is not in the settings; there are: {', '.join(names)}")
+        raise InvalidInputError(f"cluster {cluster!r} is not in the settings; allowed: {', '.join(names)}")
     return [cluster] if cluster else names

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpucost.core.errors import SettingsError
-from gpucost.core.hours import parse_date_or_timestamp, parse_hour
+from gpucost.core.errors import InvalidInputError, SettingsError
+from gpucost.core.hours import format_timestamp, parse_date_or_timestamp, parse_hour
 from gpucost_cli.aws_session import Command, aws_options
 
 if TYPE_CHECKING:
@@ -96,6 +96,14 @@ def read_settings_file(path: Path) -> str:
         raise SettingsError(f"settings file {str(path)!r} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise SettingsError(f"settings file {str(path)!r} is not UTF-8 text") from error
+
+
+def check_period(start: datetime, end: datetime) -> None:
+    """Refuse a period of `--from` and `--to` that has no hours."""
+    if start >= end:
+        raise InvalidInputError(
+            f"--to {format_timestamp(end)} is not after --from {format_timestamp(start)}. Pass a later --to"
+        )
 
 
 def current_user() -> str:

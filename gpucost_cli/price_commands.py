@@ -12,7 +12,7 @@ from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import HOUR, floor_hour, format_timestamp
 from gpucost.core.pricing.prices import NODE_ATTRIBUTES, PRICE_SOURCES, Price, PriceUnit
 from gpucost.runtime.json_text import csv_text, decimal_text, dumps
-from gpucost_cli.options import TimeType, container_of, current_user, format_option, stack_option
+from gpucost_cli.options import TimeType, check_period, container_of, current_user, format_option, stack_option
 
 if TYPE_CHECKING:
     from gpucost.storage.price_book import PriceStore
@@ -110,8 +110,8 @@ def set_price(
         author=current_user(),
         reason=_text("--reason", reason),
     )
-    if price.valid_to is not None and price.valid_from is not None and price.valid_to <= price.valid_from:
-        raise InvalidInputError("--to must be after --from")
+    if price.valid_to is not None and price.valid_from is not None:
+        check_period(price.valid_from, price.valid_to)
     override = _book(stack).set_override(price, now=now)
     click.echo(f"override {override.id} is in force from {_end_text(price.valid_from)} to {_end_text(price.valid_to)}")
     _report_past_hours(price.valid_from, now)
@@ -165,7 +165,9 @@ def refresh(stack: str, source: str | None, months: Sequence[str]) -> None:
 
     target = deployment.find_deployment(stack)
     if months and source not in (None, "cur"):
-        raise InvalidInputError("--month needs --source cur")
+        raise InvalidInputError(
+            f"--month is not allowed with --source {source}. Pass --source cur, or leave --source out"
+        )
     event = {"version": 1, "source": "cur" if months else source, "months": list(months)}
     if is_demo(stack):
         variables = {"GPUCOST_TABLE": target.table, "GPUCOST_PRICE_SOURCES": ",".join(target.price_sources)}
@@ -260,7 +262,10 @@ def _node_attributes(matches: Sequence[str]) -> dict[str, str]:
             raise InvalidInputError(f"--match names {name} twice. Pass it once, with a shell pattern")
         facts[name] = _text("--match", pattern)
     if not facts:
-        raise InvalidInputError("at least one --match is needed. To match every node, pass --match 'cluster=*'")
+        raise InvalidInputError(
+            "--match is missing. Pass at least one --match ATTRIBUTE=PATTERN. To match every node, pass "
+            "--match 'cluster=*'"
+        )
     return facts
 
 
@@ -272,7 +277,8 @@ def _amount(text: str) -> Decimal:
     exponent = amount.as_tuple().exponent
     if not amount.is_finite() or not 0 < amount <= MAX_AMOUNT or not isinstance(exponent, int) or exponent < -12:
         raise InvalidInputError(
-            f"--amount {text!r} is not a positive number of at most {MAX_AMOUNT} with at most 12 digits after the point"
+            f"--amount {text!r} is invalid. Pass a number above 0, of at most {MAX_AMOUNT}, with at most 12 digits "
+            "after the decimal point"
         )
     return amount
 
@@ -285,7 +291,7 @@ def _currency(text: str) -> str:
 
 def _text(option: str, text: str) -> str:
     if not text.strip() or len(text) > MAX_TEXT_LENGTH:
-        raise InvalidInputError(f"{option} needs 1 to {MAX_TEXT_LENGTH} characters")
+        raise InvalidInputError(f"{option} has {len(text.strip())} characters. Pass 1 to {MAX_TEXT_LENGTH}")
     return text.strip()
 
 

@@ -74,7 +74,8 @@ def report(
     from gpucost_cli import report as reports
 
     if (stack is None) == (api is None):
-        raise InvalidInputError("pass either --stack or --api")
+        problem = "neither --stack nor --api is set" if stack is None else "--stack and --api are both set"
+        raise InvalidInputError(f"{problem}. Pass one of them")
     if api is not None and not api.startswith(("http://", "https://")):
         raise InvalidInputError(f"--api {api!r} is not a URL. Pass for example http://127.0.0.1:8080")
     parameters = _period(start, end, window, days) | ({"cluster": cluster} if cluster else {})
@@ -89,7 +90,7 @@ def report(
 
 def _period(start: datetime | None, end: datetime | None, window: str | None, days: int | None) -> dict[str, str]:
     if sum((start is not None or end is not None, window is not None, days is not None)) > 1:
-        raise InvalidInputError("pass --start and --end, or --window, or --days, not several of them")
+        raise InvalidInputError("the period is set in several ways. Pass --start and --end, or --window, or --days")
     if days is not None:
         return {"window": f"{days}d"}
     if window is not None:

@@ -11,7 +11,7 @@ import sqlglot
 from gpucost.core.pricing.bill_lines import BillExtract, BillLine
 from gpucost.settings.bill import CurSettings
 from gpucost.sources.bill.athena import AthenaBill
-from gpucost.sources.bill.statements import COLUMNS, read_row, statement
+from gpucost.sources.bill.statements import COLUMNS, parse_bill_line, sql_statement
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -49,7 +49,7 @@ class DuckDbBill(AthenaBill):
 
     def lines(self, start: datetime, end: datetime) -> list[BillLine]:
         """All rows."""
-        return [read_row(row) for row in run(statement(self._cur, start, end, now=self.now), self.export)]
+        return [parse_bill_line(row) for row in run(sql_statement(self._cur, start, end, now=self.now), self.export)]
 
     def read(self, start: datetime, end: datetime) -> BillExtract:
         """As Athena would."""

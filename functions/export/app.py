@@ -27,17 +27,17 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
     if result is None:
         logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
         return {"exported": [], "days_left": 0}
-    for day in result.exported:
+    for day in result.exported_days:
         logger.info(
             "day exported",
             cluster=day.cluster,
             day=f"{day.day:%Y-%m-%d}",
-            version=day.version,
+            version=day.export_version,
             status=day.status,
-            rows=day.rows,
+            rows=day.row_count,
             bytes=day.parquet_bytes,
         )
-    for reason in result.expired:
+    for reason in result.expired_days:
         logger.warning("a day cannot be exported again", reason=reason)
     for failure in result.failures:
         logger.error("a day could not be exported", reason=failure)
@@ -45,7 +45,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
     if result.failures:
         raise SourceError("; ".join(result.failures))
     exported = [
-        {"cluster": day.cluster, "day": f"{day.day:%Y-%m-%d}", "status": day.status, "rows": day.rows}
-        for day in result.exported
+        {"cluster": day.cluster, "day": f"{day.day:%Y-%m-%d}", "status": day.status, "rows": day.row_count}
+        for day in result.exported_days
     ]
     return {"exported": exported, "days_left": result.days_left}

@@ -6,7 +6,7 @@ from decimal import Decimal
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.metrics_sources import metrics_source_of
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
-from gpucost.sources.prometheus.tables import exported_label, number, object_labels
+from gpucost.sources.prometheus.tables import exported_label, parse_number, object_labels
 from gpucost_cli.doctor.facts import GpuHolder, ObservedDevice, ObservedNode, Target
 from gpucost_cli.doctor.signals import NEURON_SIGNAL
 
@@ -26,13 +26,13 @@ def max_counts(series: Iterable[Series], label: str = "__name__") -> dict[str, i
     for labels, samples in series:
         by_time = sums.setdefault(labels.get(label, ""), {})
         for time, value in samples:
-            by_time[time] = by_time.get(time, 0) + int(number(value))
+            by_time[time] = by_time.get(time, 0) + int(parse_number(value))
     return {name: max(by_time.values()) for name, by_time in sums.items() if by_time}
 
 
 def max_value(series: Series) -> Decimal:
     """The largest value, ignoring NaN; 0 if there is none."""
-    values = [value for _, text in series.samples if (value := number(text)).is_finite()]
+    values = [value for _, text in series.samples if (value := parse_number(text)).is_finite()]
     return max(values, default=Decimal(0))
 
 
@@ -55,7 +55,7 @@ def holders(series: Iterable[Series]) -> list[GpuHolder]:
             exported_label(labels, "node"), labels.get("resource", ""),
         )  # fmt: skip
         container = labels.get(STATISTIC_LABEL) == "init", exported_label(labels, "container")
-        units.setdefault(pod, {})[container] = int(number(pod_series.samples[-1][1]))
+        units.setdefault(pod, {})[container] = int(parse_number(pod_series.samples[-1][1]))
         targets.setdefault(pod, set()).add(target(labels))
     return [
         GpuHolder(*pod, units=effective, targets=frozenset(targets[pod]))
@@ -105,7 +105,7 @@ def jobs(series: Iterable[Series]) -> dict[str, dict[str, int]]:
     for labels, samples in series:
         by_job = by_source.setdefault(metrics_source_of(labels["__name__"]) or "", {})
         job = labels.get("job", "")
-        by_job[job] = by_job.get(job, 0) + int(number(samples[-1][1]))
+        by_job[job] = by_job.get(job, 0) + int(parse_number(samples[-1][1]))
     return by_source
 
 
@@ -143,7 +143,7 @@ def _node(name: str, rows: Sequence[Series]) -> ObservedNode:
 
 
 def _units(rows: Iterable[Series]) -> dict[str, int]:
-    units = {row.labels.get("resource", ""): int(number(row.samples[-1][1])) for row in rows}
+    units = {row.labels.get("resource", ""): int(parse_number(row.samples[-1][1])) for row in rows}
     return {resource: count for resource, count in units.items() if count}
 
 

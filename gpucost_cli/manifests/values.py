@@ -39,7 +39,8 @@ def template_values(settings: CoreSettings, parameters: Parameters) -> dict[str,
     outside_zones = [zone for zone in parameters.zones if zone[:-1] != region]
     if outside_zones:
         raise InvalidInputError(
-            f"parameters: zone {outside_zones[0]} is not in {region}, the region of cluster {cluster.name}"
+            f"parameters: zone {outside_zones[0]} is not in {region}, the region of cluster {cluster.name}. Name zones "
+            f"of {region}"
         )
     required = required_labels(settings)
     partition = "aws-cn" if region.startswith("cn-") else "aws-us-gov" if "gov" in region else "aws"
@@ -144,7 +145,8 @@ def _query_role(cluster: ClusterSettings, parameters: Parameters) -> dict[str, s
     arn = cluster.prometheus.role_arn or ""
     if arn and arn.split(":")[4] != parameters.account_id:
         raise InvalidInputError(
-            f"cluster {cluster.name}: role {arn} is in another account than account_id {parameters.account_id}"
+            f"cluster {cluster.name}: role {arn} is in another account than account_id {parameters.account_id}. Set "
+            "account_id to the role's account, or name a role of account_id"
         )
     return {
         "arn": arn,

@@ -36,7 +36,7 @@ def _signals_vector(queries: Queries, signals: Sequence[Signal]) -> str:
     matchers = [name_matcher(signal.name for signal in signals)]
     if not signals[0].works_under_mig:
         matchers.append('GPU_I_ID=""')  # under MIG the metric is absent or always 0
-    vector = queries.select("", *matchers)
+    vector = queries.series_selector("", *matchers)
     for target, label_names in _LABELS.items():
         vector = first_label(vector, target, label_names)
     scale = f" / {signals[0].scale}" if signals[0].scale != 1 else ""

@@ -34,10 +34,10 @@ def _unit_branches(queries: Queries, unit: BusinessUnit, by: str, select_owned: 
         by_name = matches("namespace", *(glob_to_regex(pattern) for pattern in unit.namespaces))
         yield with_label(f"group by ({by}) ({select_owned(by_name)})", UNIT, unit.name)
     if unit.namespace_labels:
-        labeled = queries.select(NAMESPACE_LABELS_METRIC, *_label_matchers(unit.namespace_labels))
+        labeled = queries.series_selector(NAMESPACE_LABELS_METRIC, *_label_matchers(unit.namespace_labels))
         yield with_label(f"group by ({by}) ({select_owned()} and on (namespace) {labeled})", UNIT, unit.name)
     if unit.pod_labels:
-        labeled = queries.select(POD_LABELS, *_label_matchers(unit.pod_labels))
+        labeled = queries.series_selector(POD_LABELS, *_label_matchers(unit.pod_labels))
         yield with_label(f"group by ({by}) ({select_owned()} and on (namespace, pod) {labeled})", UNIT, unit.name)
 
 

@@ -138,11 +138,11 @@ class RecordingRules:
     def _info(self) -> str:
         """Facts about each GPU node from its newest labels, because old labels stay visible for five minutes."""
         types = shares.instance_type_matcher([*GPUS_OF_INSTANCE, *NEURON_OF_INSTANCE]).removeprefix("instance_type")
-        gpu_nodes = f"({self.queries.select(CAPACITY, _RESOURCES)} > 0)"
-        requests = self.queries.select(REQUESTS, _RESOURCES, 'node!=""')
-        labels = self.queries.select(NODE_LABELS)
+        gpu_nodes = f"({self.queries.series_selector(CAPACITY, _RESOURCES)} > 0)"
+        requests = self.queries.series_selector(REQUESTS, _RESOURCES, 'node!=""')
+        labels = self.queries.series_selector(NODE_LABELS)
         labeled_nodes = [
-            self.queries.select(NODE_LABELS, f"{name}{types}") for name in _NODE_INFO_LABELS["instance_type"]
+            self.queries.series_selector(NODE_LABELS, f"{name}{types}") for name in _NODE_INFO_LABELS["instance_type"]
         ]
         times = " or ".join(f"timestamp({selector})" for selector in labeled_nodes)
         vector = f"({times} or timestamp({labels}) and on (node) ({gpu_nodes} or {requests}))"
@@ -159,25 +159,25 @@ class RecordingRules:
             for count, names in shares.instance_types_by_gpu_count().items()
         }
         by_type = [f"group by (node) ({nodes}) * {float(count):g}" for count, nodes in nodes_by_count.items()]
-        whole = f"max by (node) ({self.queries.select(CAPACITY, equals('resource', GPU))})"
-        sliced = self.queries.select(CAPACITY, _SLICES)
-        divided = self.queries.select(NODE_LABELS, matches(shares.PRODUCT, ".+-(MIG|SHARED).*"))
+        whole = f"max by (node) ({self.queries.series_selector(CAPACITY, equals('resource', GPU))})"
+        sliced = self.queries.series_selector(CAPACITY, _SLICES)
+        divided = self.queries.series_selector(NODE_LABELS, matches(shares.PRODUCT, ".+-(MIG|SHARED).*"))
         gpus = f"{whole} / {self.slices_per_gpu}" if self.slices_per_gpu else whole
         candidates = [
             *by_type,
             f"({gpus} unless on (node) {sliced} unless on (node) {divided})",
             f"count by (node) (group by (node, UUID) ({self._recorded('device:gpucost_use:ratio')}))",
-            f"max by (node) ({self.queries.select(CAPACITY, matches('resource', *NEURON_DEVICES))})",
+            f"max by (node) ({self.queries.series_selector(CAPACITY, matches('resource', *NEURON_DEVICES))})",
             gpus,
         ]
-        return f"({first_available(candidates, 'node')}) and on (node) {self.queries.select(NODE_INFO)}"
+        return f"({first_available(candidates, 'node')}) and on (node) {self.queries.series_selector(NODE_INFO)}"
 
     def _nominal_unit(self) -> str:
         def capacity(*matchers: str) -> str:
-            return f"(max by (node, resource) ({self.queries.select(CAPACITY, *matchers)}) > 0)"
+            return f"(max by (node, resource) ({self.queries.series_selector(CAPACITY, *matchers)}) > 0)"
 
         def labels(*matchers: str) -> str:
-            return self.queries.select(NODE_LABELS, *matchers)
+            return self.queries.series_selector(NODE_LABELS, *matchers)
 
         def info(*matchers: str) -> str:
             return self._recorded("node:gpucost_info", *matchers)
@@ -189,9 +189,9 @@ class RecordingRules:
         """GPUs in a unit. Slices are scaled down if they sum to more than the GPUs of the node that are sliced."""
         nominal = self._recorded("node_resource:gpucost_nominal_unit_gpus")
         slices = self._recorded("node_resource:gpucost_nominal_unit_gpus", _SLICES)
-        units = f"max by (node, resource) ({self.queries.select(CAPACITY, _SLICES)})"
+        units = f"max by (node, resource) ({self.queries.series_selector(CAPACITY, _SLICES)})"
         physical = f"max by (node) ({self._recorded('node:gpucost_capacity_gpus')})"
-        whole = f"max by (node) ({self.queries.select(CAPACITY, equals('resource', GPU))})"
+        whole = f"max by (node) ({self.queries.series_selector(CAPACITY, equals('resource', GPU))})"
         sums = f"sum by (node) ({units} * on (node, resource) {slices})"
         scale = f"clamp(({physical} - ({whole} or {physical} * 0)) / {sums}, 0, 1)"
         return f"{slices} * on (node) group_left () {scale} or {nominal}"
@@ -201,7 +201,7 @@ class RecordingRules:
         unit = self._recorded("node_resource:gpucost_unit_gpus")
 
         def offered(resources: str) -> str:
-            units = f"max by (node, resource) ({self.queries.select(ALLOCATABLE, resources)})"
+            units = f"max by (node, resource) ({self.queries.series_selector(ALLOCATABLE, resources)})"
             return f"by (node) ({units} * on (node, resource) {unit})"
 
         on_offer = f"(sum {offered(_NVIDIA)} or max {offered(_NEURON)})"
@@ -224,7 +224,7 @@ class RecordingRules:
     # Pods
 
     def _requests(self, *matchers: str) -> str:
-        return self.queries.select("", name_matcher([REQUESTS, INIT_REQUESTS]), _RESOURCES, *matchers)
+        return self.queries.series_selector("", name_matcher([REQUESTS, INIT_REQUESTS]), _RESOURCES, *matchers)
 
     @property
     def _owner_record(self) -> str:
@@ -235,12 +235,12 @@ class RecordingRules:
         by = f"{POD_LABELS}, node, resource"
 
         def each(metric: str) -> str:
-            bound = self.queries.select(metric, _RESOURCES, 'node!=""')
+            bound = self.queries.series_selector(metric, _RESOURCES, 'node!=""')
             return f"max by ({by}, container) ({bound})"
 
         together, largest = f"sum by ({by}) ({each(REQUESTS)})", f"max by ({by}) ({each(INIT_REQUESTS)})"
-        finished = f"({self.queries.select(PHASE, matches('phase', 'Succeeded', 'Failed'))} == 1)"
-        there = self.queries.select(NODE_INFO)
+        finished = f"({self.queries.series_selector(PHASE, matches('phase', 'Succeeded', 'Failed'))} == 1)"
+        there = self.queries.series_selector(NODE_INFO)
         return f"({maximum(together, largest)} unless on ({POD_LABELS}) {finished}) and on (node) {there}"
 
     def _allocated(self) -> str:
@@ -255,7 +255,7 @@ class RecordingRules:
         return f"sum by ({POD_LABELS}, node) ({gpus}) * {pool} * {unit_of}"
 
     def _pending(self) -> str:
-        return f"({self.queries.select(PHASE, equals('phase', 'Pending'))} == 1)"
+        return f"({self.queries.series_selector(PHASE, equals('phase', 'Pending'))} == 1)"
 
     def _observed(self) -> str:
         """Physical GPUs of each device that measure a running pod; a fraction if several pods share a GPU."""

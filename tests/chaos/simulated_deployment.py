@@ -29,7 +29,7 @@ from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient, QueryResponse
-from gpucost.sources.prometheus.limits import PrometheusLimits
+from gpucost.sources.prometheus.limits import NodePoolLimitsReader
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
 from gpucost.storage.table import Table
@@ -62,7 +62,7 @@ class Context:
 class NoLimits:
     """A reader of limits for clusters without quotas and without Karpenter."""
 
-    def at_ends(self, _hours: Sequence[datetime]) -> list[Limits]:
+    def read(self, _hours: Sequence[datetime]) -> list[Limits]:
         return []
 
 
@@ -373,7 +373,7 @@ class SimulatedDeployment:
 
         return {
             "metrics_reader": partial(metrics_reader, client=CountedClient),
-            "limits_reader": partial(PrometheusLimits, client=CountedClient),
+            "limits_reader": partial(NodePoolLimitsReader, client=CountedClient),
         }
 
     def send(self, notifications: Sequence[Notification]) -> None:

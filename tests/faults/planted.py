@@ -131,7 +131,7 @@ FAULTS = (
     Fault("the owners of deleted pods are unknown", f"{PACKAGE}/sources/prometheus/reader.py", "pods.missing_owners(changed).items()", "{}.items()"),
     Fault("a second instance of a source doubles requests", f"{PACKAGE}/sources/prometheus/pods.py", "pod.units[container] = _larger(pod.units.get(container), value)", "pod.units[container] = value + (pod.units.get(container) or 0)"),
     Fault("series of untrusted jobs are read", f"{PACKAGE}/sources/prometheus/queries.py", '",".join((*matchers, *of_cluster, *of_source, *of_shard))', '",".join((*matchers, *of_cluster, *of_shard))', SUSPECT_TESTS),
-    Fault("a uid in two namespaces gets a line", f"{PACKAGE}/sources/prometheus/pods.py", "    if len(pod.objects) == 1:", "    if True:", SUSPECT_TESTS),
+    Fault("a uid in two namespaces gets a line", f"{PACKAGE}/sources/prometheus/pods.py", "    if len(pod.reported_objects) == 1:", "    if True:", SUSPECT_TESTS),
     Fault("a request that exceeds the node gets a line", f"{PACKAGE}/core/metering/holdings.py", "if bounds and units > max(bounds):", "if False:", SUSPECT_TESTS),
     Fault("what a contradictory pod may hold counts as unallocated", f"{PACKAGE}/core/metering/capacity.py", "contested = min(disputed, physical - held)", "contested = ZERO", SUSPECT_TESTS),
     Fault("pods that held a node in succession get each other's samples", f"{PACKAGE}/core/metering/device_assignment.py", "if any(other is not holding and other.held.overlap(time_with_margin).length for other in neighbors):", "if False:", STANDALONE_POD_TESTS),

@@ -17,7 +17,7 @@ RULES_FAULTS = tuple(
         ("the copies of pods that share a GPU are summed", RECORDING, "({whole}) / {sharers} or", "({whole}) or"),
         ("use beyond the allocation is credited", RECORDING, "clamp_max({gpus} / ({held} > 0), 1)", "({gpus} / ({held} > 0))"),
         ("unmeasured time counts as waste", RECORDING, "({effective} or {none}) - ({unmeasured} or {none})", "({effective} or {none})"),
-        ("unhealthy GPUs are unallocated", RECORDING, "self.queries.select(ALLOCATABLE, resources)", "self.queries.select(CAPACITY, resources)"),
+        ("unhealthy GPUs are unallocated", RECORDING, "self.queries.series_selector(ALLOCATABLE, resources)", "self.queries.series_selector(CAPACITY, resources)"),
         ("an outdated set of labels counts", RECORDING, "topk by (node)", "bottomk by (node)"),
         ("utilization includes unmeasured time", RECORDING, "({group} ({allocated}) - ({group} ({unmeasured}) or {group} ({allocated}) * 0))", "({group} ({allocated}))"),
         ("a MIG slice counts by its compute share only", "gpucost_cli/rules/shares.py", 'model_share = profile_share(profile, " ".join(gpu.model_name_parts))', "model_share = Fraction(1, 7)"),

@@ -14,7 +14,7 @@ from gpucost.runtime.messaging import MessageBus
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient
-from gpucost.sources.prometheus.limits import PrometheusLimits
+from gpucost.sources.prometheus.limits import NodePoolLimitsReader
 from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.limits import LimitsStore
@@ -58,7 +58,7 @@ class System:
         self.pricer = Pricer(self.book, self.bills)
         self.rollups = RollupStore(table.client, table.name)
         self.limits = LimitsStore(table.client, table.name)
-        limits = LimitsRecorder(partial(PrometheusLimits, client=client), self.limits)
+        limits = LimitsRecorder(partial(NodePoolLimitsReader, client=client), self.limits)
         self.service = self.compose(partial(metrics_reader, client=client), limits)
 
     def compose(
@@ -73,7 +73,7 @@ class System:
             self.bus,
             pricer=self.pricer,
             clock=lambda: self.now,
-            limits=limits or LimitsRecorder(PrometheusLimits, self.limits),
+            limits=limits or LimitsRecorder(NodePoolLimitsReader, self.limits),
         )
 
     def push(self, url: str, price: int = 12) -> None:

@@ -187,7 +187,7 @@ def test_exports_of_a_departed_cluster_are_listed(fleet: Fleet) -> None:
     exported = ExportedDays()
     listing = ExportListing(fleet.store(), fleet.ledger, exported, exported, clock=lambda: NOW)  # type: ignore[arg-type]
     exports = listing.exports(SEPTEMBER, NOVEMBER)
-    assert [listed.exported.cluster for listed in exports] == ["east", "west"]
+    assert [listed.exported_day.cluster for listed in exports] == ["east", "west"]
     with pytest.raises(ParameterError, match="allowed: east"):
         listing.exports(OCTOBER + 10 * DAY, NOVEMBER, "west")
 

@@ -16,7 +16,7 @@ from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus.client import PrometheusClient
-from gpucost.sources.prometheus.limits import PrometheusLimits
+from gpucost.sources.prometheus.limits import NodePoolLimitsReader
 from gpucost.storage.limits import LimitsStore
 from tests.conftest import DynamoTable
 from tests.prometheus_clients import PrometheusClients, client_without_waits
@@ -37,7 +37,7 @@ def keep(
     table: DynamoTable, settings: CoreSettings, hours: int = 2, *, client: PrometheusClients = PrometheusClient
 ) -> list[Limits]:
     store = LimitsStore(table.client, table.name)
-    recorder = LimitsRecorder(partial(PrometheusLimits, client=client), store)
+    recorder = LimitsRecorder(partial(NodePoolLimitsReader, client=client), store)
     recorder.record(settings.clusters[0], settings, [HOUR + HOUR_STEP * number for number in range(hours)], NOW)
     return store.limits_between("demo", HOUR - HOUR_STEP, HOUR + 5 * HOUR_STEP)
 

@@ -18,7 +18,7 @@ from gpucost.core.errors import SourceError
 from gpucost.runtime.aws import AwsClients
 from gpucost.settings.bill import CurSettings
 from gpucost.sources.bill.athena import QUERY_TIMEOUT_SECONDS, AthenaBill, bill_reader
-from gpucost.sources.bill.statements import COLUMNS, statement
+from gpucost.sources.bill.statements import COLUMNS, sql_statement
 from tests.bill_export import NOW, DuckDbBill, athena_rows, cur_settings, run
 
 NOVEMBER, DECEMBER = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
@@ -77,7 +77,7 @@ def test_rows_of_the_statement_are_read_through_athenas_api(aws: str, tmp_path: 
     ]
     write_export(tmp_path, items)
     cur = cur_settings(output_location=LOCATION)
-    rows = run(statement(cur, NOVEMBER, DECEMBER, now=NOW), tmp_path)
+    rows = run(sql_statement(cur, NOVEMBER, DECEMBER, now=NOW), tmp_path)
     local_client("s3", aws).create_bucket(
         Bucket="billing-results", CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
     )
@@ -91,7 +91,7 @@ def test_rows_of_the_statement_are_read_through_athenas_api(aws: str, tmp_path: 
     assert list(extract.lines) == DuckDbBill(tmp_path, cur).lines(NOVEMBER, DECEMBER)
     (query_id,) = client.list_query_executions(WorkGroup="primary")["QueryExecutionIds"]
     execution = client.get_query_execution(QueryExecutionId=query_id)["QueryExecution"]
-    assert execution["Query"] == statement(cur, NOVEMBER, DECEMBER, now=NOW)
+    assert execution["Query"] == sql_statement(cur, NOVEMBER, DECEMBER, now=NOW)
     assert execution["QueryExecutionContext"] == {"Database": "billing"}
     assert execution["ResultConfiguration"]["OutputLocation"].startswith(LOCATION)
 

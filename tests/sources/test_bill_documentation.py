@@ -15,7 +15,7 @@ from devstack.template import REPOSITORY
 from gpucost.core.amounts import to_decimal
 from gpucost.core.pricing.bill_lines import BillSharing, build_bill
 from gpucost.settings_document import parse_settings
-from gpucost.sources.bill.statements import statement
+from gpucost.sources.bill.statements import sql_statement
 from tests.bill_export import NOW, DuckDbBill, cur_settings
 
 DOCUMENT = (REPOSITORY / "docs" / "bill.md").read_text()
@@ -24,7 +24,7 @@ HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 
 def columns_of(**form: Any) -> set[str]:
     """The columns that a statement reads."""
-    parsed = sqlglot.parse_one(statement(cur_settings(**form), HOUR, HOUR, now=NOW), read="athena")
+    parsed = sqlglot.parse_one(sql_statement(cur_settings(**form), HOUR, HOUR, now=NOW), read="athena")
     lines = parsed.find(exp.CTE)
     assert lines is not None
     return {column.name for column in lines.this.find_all(exp.Column)} - {"billing_period"}

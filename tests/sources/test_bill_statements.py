@@ -28,7 +28,7 @@ from devstack.bill.items import (
 )
 from gpucost.core.errors import SourceError
 from gpucost.core.pricing.bill_lines import BillLine
-from gpucost.sources.bill.statements import read_row, statement, statement_name
+from gpucost.sources.bill.statements import parse_bill_line, sql_statement, sql_template_name
 from tests.bill_export import NOW, DuckDbBill, cur_settings, run
 
 NOVEMBER, DECEMBER = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
@@ -43,7 +43,7 @@ EVERY: list[dict[str, Any]] = [
     {"format": "focus-1.0"},
     {"format": "focus-1.2"},
 ]
-each_statement = pytest.mark.parametrize("form", EVERY, ids=lambda form: statement_name(cur_settings(**form)))
+each_statement = pytest.mark.parametrize("form", EVERY, ids=lambda form: sql_template_name(cur_settings(**form)))
 
 
 def read(folder: Path, form: dict[str, Any], items: Sequence[LineItem], **export: Any) -> list[BillLine]:
@@ -268,7 +268,7 @@ def test_only_the_requested_months_and_hours_are_read(tmp_path: Path, form: dict
     bill = DuckDbBill(tmp_path, cur_settings(**form))
     assert [line.resource_id for line in bill.lines(NOVEMBER, DECEMBER)] == ["i-01", "i-02", "i-03"]
     assert [line.resource_id for line in bill.lines(NOVEMBER, NOVEMBER + timedelta(hours=1))] == ["i-01"]
-    sql = statement(cur_settings(**form), NOVEMBER, DECEMBER, now=NOW)
+    sql = sql_statement(cur_settings(**form), NOVEMBER, DECEMBER, now=NOW)
     assert "billing_period BETWEEN '2026-11' AND '2026-11'" in sql, "Athena scans one month's files"
 
 
@@ -296,7 +296,7 @@ def test_only_accelerated_families_are_read(tmp_path: Path, instance_type: str, 
 
 @pytest.mark.parametrize("form", EVERY, ids=str)
 def test_statements_are_valid_for_athena(form: dict[str, Any]) -> None:
-    sql = statement(cur_settings(**form), NOVEMBER, DECEMBER, now=NOW)
+    sql = sql_statement(cur_settings(**form), NOVEMBER, DECEMBER, now=NOW)
     (parsed,) = sqlglot.parse(sql, read="trino")
     assert parsed is not None
     assert "$table" not in sql
@@ -328,7 +328,7 @@ def test_daily_export_is_refused(tmp_path: Path) -> None:
 def test_invalid_row_is_refused(tmp_path: Path, column: int, cell: str | None) -> None:
     form: Format = "cur2"
     write_export(tmp_path, [on_demand("i-0a", "p5.48xlarge", HOUR, "55")], form=form)
-    (row,) = run(statement(cur_settings(), NOVEMBER, DECEMBER, now=NOW), tmp_path)
-    read_row(row)
+    (row,) = run(sql_statement(cur_settings(), NOVEMBER, DECEMBER, now=NOW), tmp_path)
+    parse_bill_line(row)
     with pytest.raises(SourceError, match="cannot be read"):
-        read_row([*row[:column], cell, *row[column + 1 :]])
+        parse_bill_line([*row[:column], cell, *row[column + 1 :]])

@@ -7,7 +7,7 @@ from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.device_counts import instances_with_uneven_counts, uniform_counts
 from gpucost.sources.prometheus.queries import COUNTS, SAMPLES, STATISTIC_LABEL, Queries
 from gpucost.sources.prometheus.shards import make_shards
-from gpucost.sources.prometheus.tables import at_hour
+from gpucost.sources.prometheus.tables import rows_at
 
 AT, LATER = 3_600_000, 7_200_000
 BUSY, OTHER = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "dcgm_fi_prof_gr_engine_active"
@@ -25,7 +25,7 @@ def test_equal_counts_of_an_exporter_are_read_once() -> None:
         counted("n2:9400", "120"),
         counted("n2:9400", "9", signal=OTHER),
     ]
-    counts = uniform_counts(at_hour(series, AT))
+    counts = uniform_counts(rows_at(series, AT))
     assert counts == {(BUSY, "dcgm|/n1:9400"): 60, (OTHER, "dcgm|/n2:9400"): 9}
     assert instances_with_uneven_counts(series) == {"n2:9400"}
 
@@ -37,7 +37,7 @@ def test_counts_are_compared_within_each_hour() -> None:
         counted("n2:9400", "60", AT, LATER),
     ]
     assert instances_with_uneven_counts(series) == set()
-    assert uniform_counts(at_hour(series, LATER)) == {(BUSY, "dcgm|/n1:9400"): 59, (BUSY, "dcgm|/n2:9400"): 60}
+    assert uniform_counts(rows_at(series, LATER)) == {(BUSY, "dcgm|/n1:9400"): 59, (BUSY, "dcgm|/n2:9400"): 60}
 
 
 def test_counts_are_compared_within_each_prometheus_replica() -> None:
@@ -46,18 +46,18 @@ def test_counts_are_compared_within_each_prometheus_replica() -> None:
         counted("n1:9400", "58", prometheus_replica="b"),
     ]
     assert instances_with_uneven_counts(series) == set()
-    assert uniform_counts(at_hour(series, AT)) == {(BUSY, "dcgm|a/n1:9400"): 60, (BUSY, "dcgm|b/n1:9400"): 58}
+    assert uniform_counts(rows_at(series, AT)) == {(BUSY, "dcgm|a/n1:9400"): 60, (BUSY, "dcgm|b/n1:9400"): 58}
 
 
 def test_equal_counts_of_several_shards_do_not_differ() -> None:
     series = [counted("n1:9400", "60"), counted("n1:9400", "60")]
     assert instances_with_uneven_counts(series) == set()
-    assert uniform_counts(at_hour(series, AT)) == {(BUSY, "dcgm|/n1:9400"): 60}
+    assert uniform_counts(rows_at(series, AT)) == {(BUSY, "dcgm|/n1:9400"): 60}
 
 
 def test_count_that_is_not_a_number_is_refused() -> None:
     with pytest.raises(ValueError, match="'many'"):
-        uniform_counts(at_hour([counted("n1:9400", "many")], AT))
+        uniform_counts(rows_at([counted("n1:9400", "many")], AT))
 
 
 def test_signals_without_distributed_labels_are_in_a_single_shard() -> None:

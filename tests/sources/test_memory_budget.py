@@ -11,7 +11,7 @@ from pydantic_core import from_json
 from gpucost.core.errors import HoursTooLargeError, MetricsTooLargeError
 from gpucost.sources.prometheus.client import _parse_rows
 from gpucost.sources.prometheus.memory_budget import (
-    ANSWER_MEMORY,
+    MAX_RESPONSE_MEMORY,
     MIB,
     MemoryBudget,
     exact_series_size,
@@ -94,7 +94,7 @@ def test_estimate_of_typical_responses_is_close() -> None:
 
 
 def test_too_large_response_is_refused_before_parsing() -> None:
-    body = b'{"metric":{}},' * (ANSWER_MEMORY // 300)
+    body = b'{"metric":{}},' * (MAX_RESPONSE_MEMORY // 300)
     with pytest.raises(MetricsTooLargeError, match="above 176"):
         MemoryBudget().admit(body)
 
@@ -102,7 +102,7 @@ def test_too_large_response_is_refused_before_parsing() -> None:
 def test_responses_that_are_too_large_together_are_refused() -> None:
     budget = MemoryBudget(10 * MIB)
     budget.charge(6 * MIB)
-    with budget.temporary():
+    with budget.release_at_end():
         budget.charge(4 * MIB)
         with pytest.raises(HoursTooLargeError, match="more than 10 MiB"):
             budget.admit(b"[1]")

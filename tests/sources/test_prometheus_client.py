@@ -15,9 +15,9 @@ from gpucost.core.errors import MetricsResponseError, MetricsTooLargeError, Metr
 from gpucost.runtime.deadline import Deadline
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
-from gpucost.sources.prometheus.client import ATTEMPTS, PrometheusClient, parse_duration
-from gpucost.sources.prometheus.limits import PrometheusLimits
-from gpucost.sources.prometheus.memory_budget import ANSWER_BYTES
+from gpucost.sources.prometheus.client import MAX_ATTEMPTS, PrometheusClient, parse_duration
+from gpucost.sources.prometheus.limits import NodePoolLimitsReader
+from gpucost.sources.prometheus.memory_budget import MAX_RESPONSE_BYTES
 from gpucost_cli.doctor import examine
 from tests.raw_server import Exchange, raw_server
 
@@ -96,7 +96,7 @@ def test_slow_response_ends_at_the_timeout() -> None:
         server.shutdown()
         thread.join()
         server.server_close()
-    assert 0 < len(server.requests) <= ATTEMPTS
+    assert 0 < len(server.requests) <= MAX_ATTEMPTS
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def test_query_is_posted_as_a_form_and_parsed_exactly() -> None:
         ((200, GOOD.replace("1795082400", "1e999"), {}), "is not Prometheus'"),
         ((200, GOOD.replace('"status"', '"warnings":5,"status"'), {}), "a warning: int"),
         ((200, GOOD.replace('"status"', '"warnings":{"a":1},"status"'), {}), "a warning: dict"),
-        ((200, GOOD.replace('"matrix"', '["' + "m" * 9000 + '"]'), {}), "answered a ['mmm"),
+        ((200, GOOD.replace('"matrix"', '["' + "m" * 9000 + '"]'), {}), "answered with a ['mmm"),
         ((200, '{"status":"success","data":[1]}', {}), "is not Prometheus'"),
         ((200, '{"status":"success","data":{"resultType":"matrix","result":{"a":1}}}', {}), "is not Prometheus'"),
         ((200, '{"status":"success","data":{"resultType":"matrix","result":[5]}}', {}), "is not Prometheus'"),
@@ -190,8 +190,8 @@ def test_temporary_failures_are_retried(response: Response) -> None:
     waits: list[float] = []
     with answering(response) as server, pytest.raises(MetricsUnavailableError, match="cluster blue"):
         client(server, waits.append).query_range("up", HOUR, HOUR)
-    assert len(server.requests) == ATTEMPTS
-    assert len(waits) == ATTEMPTS - 1
+    assert len(server.requests) == MAX_ATTEMPTS
+    assert len(waits) == MAX_ATTEMPTS - 1
     assert waits[0] < waits[-1]
 
 
@@ -229,7 +229,7 @@ def test_failure_cancels_other_queries_of_the_deadline() -> None:
             with pytest.raises(MetricsUnavailableError) as second:
                 late_client.query_range("other", HOUR, HOUR)
             assert str(second.value) == str(first.value)
-    assert len(server.requests) == queries_before == ATTEMPTS
+    assert len(server.requests) == queries_before == MAX_ATTEMPTS
 
 
 def test_no_retry_after_the_deadline() -> None:
@@ -252,7 +252,7 @@ def test_no_query_after_the_deadline() -> None:
 
 
 def test_response_above_the_limit_is_too_large() -> None:
-    big = GOOD.replace('"p"', '"' + "p" * ANSWER_BYTES + '"')
+    big = GOOD.replace('"p"', '"' + "p" * MAX_RESPONSE_BYTES + '"')
     with answering((200, big, {})) as server, pytest.raises(MetricsTooLargeError, match="more than 16 MiB"):
         client(server).query_range("up", HOUR, HOUR)
     assert len(server.requests) == 1
@@ -332,7 +332,7 @@ def test_sample_limit_is_sent_to_amp_only(auth: str, limit: str | None, monkeypa
             metrics_reader(settings.clusters[0], settings).observe([HOUR])
         after_observation = len(server.requests)
         with suppress(MetricsResponseError):
-            PrometheusLimits(settings.clusters[0]).at_ends([HOUR])
+            NodePoolLimitsReader(settings.clusters[0]).read([HOUR])
         after_limits = len(server.requests)
         examine(settings.clusters[0], settings, HOUR)
     assert 0 < after_observation < after_limits < len(server.requests)

@@ -9,14 +9,14 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, RefreshableCredentials
 
 from gpucost.sources.prometheus.auth import sigv4
-from gpucost.sources.prometheus.client import SAMPLES_LIMIT
+from gpucost.sources.prometheus.client import SAMPLES_LIMIT_PARAMETER
 
 URL = "https://aps-workspaces.eu-central-1.amazonaws.com/workspaces/ws-1/api/v1/query_range"
 FORM = {"query": 'sum(rate(x{a="b+c d",e=~"f|ü%"}[5m])) > 1', "start": "1795082400.000", "step": "3600"}
 
 
 @pytest.mark.parametrize("token", [None, "session-token/with+signs=="])
-@pytest.mark.parametrize("params", [{}, {SAMPLES_LIMIT: "500000000"}])
+@pytest.mark.parametrize("params", [{}, {SAMPLES_LIMIT_PARAMETER: "500000000"}])
 def test_signature_equals_botocores(token: str | None, params: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     credentials = Credentials("AKIDEXAMPLE", "secret/key+with=signs", token)
     ours = requests.Request("POST", URL, params=params, data=FORM, auth=sigv4(credentials, "eu-central-1")).prepare()

@@ -13,7 +13,7 @@ from pydantic import model_validator
 
 from gpucost.core.errors import NotFoundError, SettingsError
 from gpucost.settings_document import SettingsDocument, SettingsDocumentStore, parse_settings
-from gpucost.storage.settings_store import MAX_DOCUMENT_BYTES, MAX_CACHED_VERSIONS, DynamoSettingsStore
+from gpucost.storage.settings_store import MAX_CACHED_VERSIONS, MAX_DOCUMENT_BYTES, DynamoSettingsStore
 from tests.conftest import DynamoTable
 
 NOON = datetime(2026, 11, 19, 12, tzinfo=UTC)

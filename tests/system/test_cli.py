@@ -232,7 +232,7 @@ OK = "2026-11-19T10:00:00Z"
         ([*ATTRIBUTE, OK, "--format", "xml"], "'table', 'json', 'csv'"),
         (["attribute", "--settings", "/nowhere", "--hour", OK], "cannot be read: No such file"),
         (["nonsense"], "No such command 'nonsense'"),
-        (["report"], "pass either --stack or --api"),
+        (["report"], "neither --stack nor --api is set. Pass one of them"),
         (["report", "--stack", "x", "--days", "7", "--window", "7d"], "pass --start and --end, or --window, or --days"),
         (["report", "--stack", "x", "--filter", "team=a"], "is not DIMENSION=VALUES. Dimensions: business_unit, "),
         (["report", "--stack", "x", "--filter", "zone=a", "--filter", "zone=b"], "--filter zone is passed twice"),
@@ -264,7 +264,10 @@ def test_day_stands_for_its_first_hour(settings: Callable[..., str]) -> None:
     assert done.returncode == 2
     assert f"hour {day}T00:00:00Z has not ended" in done.stderr
     done = in_this_process("backfill", "--stack", "local", "--start", "2026-11-02", "--end", "2026-11-01T00:00:00Z")
-    assert (done.returncode, done.stderr) == (2, "gpucost: --to must be after --from\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "gpucost: --to 2026-11-01T00:00:00Z is not after --from 2026-11-02T00:00:00Z. Pass a later --to\n",
+    )
 
 
 CLUSTERS = "clusters: [{name: a, prometheus: {url: 'http://x'}}]\n"

@@ -178,9 +178,9 @@ def test_unavailable_hours_are_refused_with_a_single_sentence(stack: Stack) -> N
         assert f"is older than the metrics of cluster east, which are kept for {days} days" in refused.stderr
         assert stack.gpucost("backfill", *period(oldest + 2 * HOUR, 1), "--no-wait").returncode == 0
     for arguments, says in (
-        (period(FIRST, 0), "--to must be after --from"),
+        (period(FIRST, 0), "is not after --from"),
         (period(floor_hour(datetime.now(UTC)), 2), "has not ended"),
-        ((*period(FIRST, 2), "--cluster", "atlantis"), "cluster 'atlantis' is not in the settings, which name: east"),
+        ((*period(FIRST, 2), "--cluster", "atlantis"), "cluster 'atlantis' is not in the settings; allowed: east"),
     ):
         refused = stack.gpucost("backfill", *arguments)
         assert (refused.returncode, refused.stdout) == (2, "")
@@ -218,4 +218,7 @@ def test_month_is_closed_adjusted_and_reopened(stack: Stack) -> None:
     assert (opened.returncode, opened.stdout) == (0, f"{month} is open; 2 hours changed\n")
     assert stack.figures() != before
     missing = stack.gpucost("months", "adjustments", "--month", month)
-    assert (missing.returncode, missing.stderr) == (1, f"gpucost: {month} is not closed\n")
+    assert (missing.returncode, missing.stderr) == (
+        1,
+        f"gpucost: {month} is not closed. Only closed months have adjustments\n",
+    )

@@ -110,12 +110,12 @@ def test_csv_of_the_price_book_is_exact(stack: Stack) -> None:
         (("--amount", "lots"), "--amount 'lots' is not a positive number"),
         (("--amount", "1e-13"), "at most 12 digits"),
         (("--unit", "gpu"), "'gpu' is not one of"),
-        (("--reason", " "), "--reason needs 1 to 500 characters"),
+        (("--reason", " "), "--reason has 0 characters. Pass 1 to 500"),
         (("--match", "type=p5"), "Allowed: cluster, node, instance_id"),
         (("--match", "instance_type=p4"), "names instance_type twice"),
         (("--match", "region"), "is not ATTRIBUTE=PATTERN"),
         (("--currency", "usd"), "is not a code of three capital letters"),
-        (("--from", "2026-11-02", "--to", "2026-11-01"), "--to must be after --from"),
+        (("--from", "2026-11-02", "--to", "2026-11-01"), "--to 2026-11-01T00:00:00Z is not after --from"),
         (("--from", "yesterday"), "'yesterday' is not a UTC time like 2026-11-19T10:00:00Z or a day like 2026-11-19"),
     ],
 )  # fmt: skip
@@ -130,7 +130,7 @@ def test_invalid_input_is_explained_in_a_single_sentence(arguments: tuple[str, .
 def test_price_needs_nodes_and_a_reason() -> None:
     command = ("prices", "set", "--stack", "local", "--amount", "1", "--unit", "gpu-hour")
     done = gpucost(*command, "--reason", "why")
-    assert (done.returncode, "at least one --match is needed" in done.stderr) == (2, True)
+    assert (done.returncode, "--match is missing. Pass at least one" in done.stderr) == (2, True)
     done = gpucost(*command, "--match", "cluster=*")
     assert (done.returncode, "--reason" in done.stderr) == (2, True)
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 from itertools import combinations
 
 from gpucost.core.hours import format_timestamp, to_epoch_ms
-from gpucost.sources.prometheus.client import QUERY_LENGTH_LIMIT
+from gpucost.sources.prometheus.client import QUERY_LENGTH_FLAG
 from gpucost.sources.prometheus.queries import quote
 from gpucost_cli.doctor.checks.metrics import KUBE_METRICS
 from gpucost_cli.doctor.checks.model import Check, CheckContext, Fault, Severity, first_few
@@ -26,7 +26,7 @@ def query_length(context: CheckContext) -> Iterable[Check]:
     if not context.facts.accepts_long_queries:
         fault = Fault(
             "the server refuses long queries: hours with hundreds of short-lived pods cannot be read",
-            f"VictoriaMetrics: {QUERY_LENGTH_LIMIT}=1MB; a proxy in front of it: its limit on the size of requests",
+            f"VictoriaMetrics: {QUERY_LENGTH_FLAG}=1MB; a proxy in front of it: its limit on the size of requests",
         )
         yield context.check("length of queries", "", "recommended", fault)
 

@@ -154,9 +154,9 @@ class Container:
     @cached_property
     def limits_reader(self) -> "LimitsReaderFactory":
         """Reads a cluster's limits and quotas."""
-        from gpucost.sources.prometheus.limits import PrometheusLimits
+        from gpucost.sources.prometheus.limits import NodePoolLimitsReader
 
-        return partial(PrometheusLimits, secret_value=self.secrets.value)
+        return partial(NodePoolLimitsReader, secret_value=self.secrets.value)
 
     @cached_property
     def ledger(self) -> "Ledger":

@@ -153,32 +153,36 @@ def test_last_day_of_a_removed_cluster_is_exported(environment: ExportEnvironmen
     environment.publish(hour(3))
     environment.settings.text = SETTINGS.replace("demo", "other")
     environment.settings.departed = {"demo": ClusterDeparture(DAY + 5 * HOUR, 1)}
-    assert [(exported_day.cluster, exported_day.day) for exported_day in environment.run().exported] == [("demo", DAY)]
+    assert [(exported_day.cluster, exported_day.day) for exported_day in environment.run().exported_days] == [
+        ("demo", DAY)
+    ]
 
 
 def test_a_day_is_exported_once_and_again_when_its_hours_change(environment: ExportEnvironment, tmp_path: Path) -> None:
     environment.publish(hour(0))
-    (first,) = environment.run().exported
-    assert (first.version, first.status, first.rows) == (1, "incomplete", 2)
-    assert environment.run().exported == [], "nothing changed"
+    (first,) = environment.run().exported_days
+    assert (first.export_version, first.status, first.row_count) == (1, "incomplete", 2)
+    assert environment.run().exported_days == [], "nothing changed"
     assert sorted(environment.keys()) == [CSV_KEY, KEY]
 
     environment.publish(hour(1))
-    assert [exported_day.version for exported_day in environment.run().exported] == [2], "an hour came late"
+    assert [exported_day.export_version for exported_day in environment.run().exported_days] == [2], "an hour came late"
     environment.publish(hour(0, "5"))
-    (third,) = environment.run().exported
+    (third,) = environment.run().exported_days
     assert environment.read(tmp_path) == {"p": 8, "q": 2}, "restated"
     assert environment.listed() == [third]
     assert sorted(environment.keys()) == [CSV_KEY, KEY], "under the same keys"
-    assert environment.run().exported == []
+    assert environment.run().exported_days == []
 
 
 def test_day_is_due_after_its_end_and_exportable_before(environment: ExportEnvironment, tmp_path: Path) -> None:
     environment.publish(hour(0))
-    assert environment.run(at=NEXT - HOUR).exported == []
-    assert len(environment.run(at=NEXT - HOUR, first_day=DAY).exported) == 1
-    assert len(environment.run(at=NEXT - HOUR, first_day=DAY).exported) == 1, "written again, though nothing changed"
-    assert environment.run(first_day=DAY + timedelta(days=5), days=3).exported == [], "days without hours"
+    assert environment.run(at=NEXT - HOUR).exported_days == []
+    assert len(environment.run(at=NEXT - HOUR, first_day=DAY).exported_days) == 1
+    assert len(environment.run(at=NEXT - HOUR, first_day=DAY).exported_days) == 1, (
+        "written again, though nothing changed"
+    )
+    assert environment.run(first_day=DAY + timedelta(days=5), days=3).exported_days == [], "days without hours"
     assert environment.keys() == [CSV_KEY, KEY]
 
 
@@ -187,7 +191,7 @@ def test_day_in_which_the_look_back_begins_is_exported_once(environment: ExportE
         environment.publish(hour(number))
     message = ExportDue(scheduled_time=DAY + timedelta(days=9, hours=3))
     results = [environment.service(kept=9).export(message, lambda: 900.0) for _ in range(2)]
-    assert [result and len(result.exported) for result in results] == [1, 0]
+    assert [result and len(result.exported_days) for result in results] == [1, 0]
 
 
 def test_export_of_a_day_of_another_zone_is_refused() -> None:
@@ -199,10 +203,10 @@ def test_export_of_a_day_of_another_zone_is_refused() -> None:
 def test_an_hour_without_figures_adds_no_rows(environment: ExportEnvironment) -> None:
     environment.publish(hour(0))
     environment.publish(hour(1, status="incomplete"))
-    (exported,) = environment.run().exported
-    assert (exported.status, exported.rows) == ("incomplete", 2)
+    (exported,) = environment.run().exported_days
+    assert (exported.status, exported.row_count) == ("incomplete", 2)
     environment.publish(hour(1, status="provisional"))
-    assert [exported_day.rows for exported_day in environment.run().exported] == [4]
+    assert [exported_day.row_count for exported_day in environment.run().exported_days] == [4]
 
 
 def test_implausible_hour_is_exported_as_incomplete(environment: ExportEnvironment, tmp_path: Path) -> None:
@@ -212,10 +216,12 @@ def test_implausible_hour_is_exported_as_incomplete(environment: ExportEnvironme
     costs = Costs(allocated_gpu_hours=amount(1), allocated_usd=huge, waste_usd=huge)
     environment.publish(replace(hour(1), lines=lines, totals=Totals(costs, None)))
     result = environment.run()
-    assert (result.failures, result.expired) == ([], [])
-    assert [(exported_day.status, exported_day.rows) for exported_day in result.exported] == [("incomplete", 2)]
+    assert (result.failures, result.expired_days) == ([], [])
+    assert [(exported_day.status, exported_day.row_count) for exported_day in result.exported_days] == [
+        ("incomplete", 2)
+    ]
     assert environment.read(tmp_path) == {"p": 3, "q": 1}
-    assert environment.run().exported == [], "nothing changed"
+    assert environment.run().exported_days == [], "nothing changed"
 
 
 def test_unexpected_error_of_a_day_does_not_stop_others(environment: ExportEnvironment) -> None:
@@ -231,7 +237,7 @@ def test_unexpected_error_of_a_day_does_not_stop_others(environment: ExportEnvir
     due = ExportDue(scheduled_time=NEXT + timedelta(days=1, hours=3))
     result = environment.service(ledger=FaultyLedger).export(due, lambda: 900.0)
     assert result is not None
-    assert [exported_day.day for exported_day in result.exported] == [DAY]
+    assert [exported_day.day for exported_day in result.exported_days] == [DAY]
     assert result.failures == [f"demo {NEXT:%Y-%m-%d}: ArithmeticError: a figure of that day"]
 
 
@@ -263,7 +269,7 @@ def test_crash_at_any_call_and_rerun_leave_a_single_version(environment: ExportE
             for content in environment.s3.list_objects_v2(Bucket=environment.bucket)["Contents"]
         }
         assert (listed.parquet_bytes, listed.csv_bytes) == (sizes[KEY], sizes[CSV_KEY])
-        assert environment.run().exported == []
+        assert environment.run().exported_days == []
 
 
 def test_concurrent_export_of_older_hours_fails(environment: ExportEnvironment, tmp_path: Path) -> None:
@@ -279,7 +285,7 @@ def test_concurrent_export_of_older_hours_fails(environment: ExportEnvironment, 
         slow.on_put = meanwhile
         environment.run(slow)
         assert environment.read(tmp_path) == {"p": 7, "q": 1}, is_exported
-        assert environment.run().exported == [], "the catalogue names the stored files"
+        assert environment.run().exported_days == [], "the catalogue names the stored files"
         assert sorted(environment.keys()) == [CSV_KEY, KEY]
 
 
@@ -303,9 +309,9 @@ def test_repeated_conflicts_end_with_an_error(environment: ExportEnvironment) ->
 
 def test_older_catalogue_entry_never_replaces_a_newer_entry(environment: ExportEnvironment) -> None:
     environment.publish(hour(0))
-    (old,) = environment.run().exported
+    (old,) = environment.run().exported_days
     environment.publish(hour(0, "9"))
-    (new,) = environment.run().exported
+    (new,) = environment.run().exported_days
     DynamoExports(environment.table.client, environment.table.name, timedelta(days=400)).put(old)
     assert environment.listed() == [new]
 
@@ -322,8 +328,8 @@ def test_expired_lines_leave_the_last_export(environment: ExportEnvironment, tmp
     for item in items:
         client.delete_item(TableName=name, Key={"pk": item["pk"], "sk": item["sk"]})
     result = environment.run()
-    assert (result.exported, result.failures, len(result.expired)) == ([], [], 1)
-    assert "have expired" in result.expired[0]
+    assert (result.exported_days, result.failures, len(result.expired_days)) == ([], [], 1)
+    assert "have expired" in result.expired_days[0]
     assert "have expired" in environment.run(first_day=DAY).failures[0], "a requested day is a failure"
     assert environment.read(tmp_path) == {"p": 3, "q": 1}
 
@@ -331,8 +337,8 @@ def test_expired_lines_leave_the_last_export(environment: ExportEnvironment, tmp
 def test_days_about_to_expire_are_not_exported(environment: ExportEnvironment) -> None:
     environment.publish(hour(0))
     environment.settings.text = SETTINGS + "retention: {pods: 35}\n"
-    assert environment.run(at=DAY + timedelta(days=35)).exported == []
-    assert len(environment.run(at=DAY + timedelta(days=33)).exported) == 1
+    assert environment.run(at=DAY + timedelta(days=35)).exported_days == []
+    assert len(environment.run(at=DAY + timedelta(days=33)).exported_days) == 1
 
 
 def test_remaining_days_wait_for_the_next_run_newest_first(environment: ExportEnvironment) -> None:
@@ -342,8 +348,11 @@ def test_remaining_days_wait_for_the_next_run_newest_first(environment: ExportEn
     due = ExportDue(scheduled_time=DAY + timedelta(days=3))
     result = environment.service().export(due, lambda: next(left))
     assert result is not None
-    assert ([exported_day.day for exported_day in result.exported], result.days_left) == ([DAY + timedelta(days=2)], 2)
-    assert [exported_day.day for exported_day in environment.run(at=due.scheduled_time).exported] == [NEXT, DAY]
+    assert ([exported_day.day for exported_day in result.exported_days], result.days_left) == (
+        [DAY + timedelta(days=2)],
+        2,
+    )
+    assert [exported_day.day for exported_day in environment.run(at=due.scheduled_time).exported_days] == [NEXT, DAY]
 
 
 def test_failing_day_does_not_stop_others(environment: ExportEnvironment) -> None:
@@ -359,7 +368,7 @@ def test_failing_day_does_not_stop_others(environment: ExportEnvironment) -> Non
     due = ExportDue(scheduled_time=DAY + timedelta(days=2))
     result = environment.service(bucket=RefusingBucket).export(due, lambda: 900.0)
     assert result is not None
-    assert [exported_day.day for exported_day in result.exported] == [DAY]
+    assert [exported_day.day for exported_day in result.exported_days] == [DAY]
     assert result.failures == [f"demo {NEXT:%Y-%m-%d}: S3 refuses"]
 
 

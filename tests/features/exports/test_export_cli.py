@@ -13,8 +13,16 @@ from tests.system.test_cli import gpucost
             "2026-11-02T00:00:00Z",
             "--from 2026-11-01T05:00:00Z is not the start of a UTC day. Pass for example 2026-10-01",
         ),
-        ("2026-11-02T00:00:00Z", "2026-11-02T00:00:00Z", "--to must be after --from"),
-        ("2090-11-02T00:00:00Z", "2090-11-03T00:00:00Z", "--from 2090-11-02T00:00:00Z is in the future"),
+        (
+            "2026-11-02T00:00:00Z",
+            "2026-11-02T00:00:00Z",
+            "--to 2026-11-02T00:00:00Z is not after --from 2026-11-02T00:00:00Z. Pass a later --to",
+        ),
+        (
+            "2090-11-02T00:00:00Z",
+            "2090-11-03T00:00:00Z",
+            "--from 2090-11-02T00:00:00Z is in the future. Pass today (UTC) or an earlier day",
+        ),
     ],
 )
 def test_wrong_days_are_rejected(start: str, end: str, sentence: str) -> None:

@@ -33,11 +33,11 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, ob
     ]
     files = DuckDbFiles()(hours, tmp_path_factory.mktemp("files"))
     with duckdb.connect() as connection:
-        cursor = connection.execute(f"SELECT * FROM read_parquet('{files.parquet}')")
+        cursor = connection.execute(f"SELECT * FROM read_parquet('{files.parquet_path}')")
         names = [column[0] for column in cursor.description]
         parquet = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-    with gzip.open(files.csv, "rt", newline="") as file:
-        return parquet, [*csv.DictReader(file)], files.rows
+    with gzip.open(files.csv_path, "rt", newline="") as file:
+        return parquet, [*csv.DictReader(file)], files.row_count
 
 
 Written = tuple[list[dict[str, object]], list[dict[str, str]], int]
@@ -68,12 +68,12 @@ def test_another_engine_reads_the_same_rows(tmp_path: Path) -> None:
         {"EffectiveCost": Decimal(amount), "x_Pod": text} for amount, text in zip(AMOUNTS, texts, strict=True)
     ]
     files = DuckDbFiles()([rows], tmp_path)
-    table = pyarrow.parquet.read_table(files.parquet)
+    table = pyarrow.parquet.read_table(files.parquet_path)
     assert table.column("EffectiveCost").to_pylist() == [Decimal(amount) for amount in AMOUNTS]
     assert table.column("x_Pod").to_pylist() == texts
     assert str(table.schema.field("EffectiveCost").type) == "decimal128(38, 12)"
     assert str(table.schema.field("ChargePeriodStart").type) == "timestamp[us]"
-    column = pyarrow.parquet.ParquetFile(files.parquet).metadata.row_group(0).column(0)
+    column = pyarrow.parquet.ParquetFile(files.parquet_path).metadata.row_group(0).column(0)
     assert set(column.encodings) <= {"PLAIN", "RLE", "RLE_DICTIONARY", "PLAIN_DICTIONARY", "BIT_PACKED"}
 
 
@@ -90,7 +90,7 @@ def test_unknown_values_are_null(written: Written) -> None:
 def test_day_without_rows_has_all_columns(tmp_path: Path) -> None:
     files = DuckDbFiles()([], tmp_path)
     with duckdb.connect() as connection:
-        assert connection.execute(f"SELECT count(*), sum(EffectiveCost) FROM '{files.parquet}'").fetchall() == [
+        assert connection.execute(f"SELECT count(*), sum(EffectiveCost) FROM '{files.parquet_path}'").fetchall() == [
             (0, None)
         ]
-    assert files.rows == 0
+    assert files.row_count == 0

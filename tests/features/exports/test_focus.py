@@ -18,7 +18,7 @@ from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation
 from gpucost.core.model import ClusterCharge, HourRecord, Line, NodeHour, Status
 from gpucost.core.pricing.node_prices import Pricing
-from gpucost.features.exports.exported_days import ExportedDay, due_days, fingerprint, object_key, status_of
+from gpucost.features.exports.exported_days import ExportedDay, day_status, due_days, fingerprint, object_key
 from gpucost.features.exports.focus import Row, focus_rows, region_of
 from gpucost.features.exports.focus_columns import COLUMNS
 from tests.core.generated_observations import cluster_observations, metering_rules
@@ -240,10 +240,10 @@ def day_of(*statuses: Status | None) -> list[Manifest]:
 def test_day_has_the_status_of_its_worst_hour() -> None:
     day = HOUR.replace(hour=0)
     full: list[Status | None] = ["complete"] * 24
-    assert status_of(day, day_of(*full)) == "complete"
-    assert status_of(day, day_of(*full[:-1])) == "incomplete"
-    assert status_of(day, day_of(*full[:-1], "provisional")) == "provisional"
-    assert status_of(day, day_of(*full[:-2], "provisional", "incomplete")) == "incomplete"
+    assert day_status(day, day_of(*full)) == "complete"
+    assert day_status(day, day_of(*full[:-1])) == "incomplete"
+    assert day_status(day, day_of(*full[:-1], "provisional")) == "provisional"
+    assert day_status(day, day_of(*full[:-2], "provisional", "incomplete")) == "incomplete"
 
 
 def test_days_are_due_until_they_have_the_current_versions() -> None:

@@ -39,7 +39,7 @@ class Scope:
             AccessDeniedError: the scope does not cover the business unit.
         """
         if not self.covers(business_unit):
-            raise AccessDeniedError("your roles do not cover this business unit")
+            raise AccessDeniedError(f"your roles do not cover business unit {business_unit!r}")
 
     def satisfies(self, required: RequiredRole) -> bool:
         """Whether the caller may use a route that requires a role."""

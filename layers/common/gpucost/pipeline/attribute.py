@@ -305,10 +305,15 @@ def check_hour(hour: datetime, now: datetime) -> None:
         InvalidInputError: the time is not on the full hour, or the hour has not ended.
     """
     if floor_hour(hour) != hour:
-        raise InvalidInputError(f"hour {format_timestamp(hour)} is not on the full hour")
+        raise InvalidInputError(
+            f"hour {format_timestamp(hour)} is not on the full hour. Pass for example "
+            f"{format_timestamp(floor_hour(hour))}"
+        )
     if hour > now - HOUR:
         newest = format_timestamp(floor_hour(now) - HOUR)
-        raise InvalidInputError(f"hour {format_timestamp(hour)} has not ended; the newest hour that has is {newest}")
+        raise InvalidInputError(
+            f"hour {format_timestamp(hour)} has not ended. The newest hour that has ended is {newest}"
+        )
 
 
 def check_retention(hour: datetime, cluster: ClusterSettings, reader: "PrometheusReader", now: datetime) -> None:

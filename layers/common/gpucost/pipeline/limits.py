@@ -12,9 +12,9 @@ from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.storage.limits import LimitsStore
 
 if TYPE_CHECKING:
-    from gpucost.sources.prometheus.limits import PrometheusLimits
+    from gpucost.sources.prometheus.limits import NodePoolLimitsReader
 
-LimitsReaderFactory = Callable[[ClusterSettings, Deadline | None], "PrometheusLimits"]
+LimitsReaderFactory = Callable[[ClusterSettings, Deadline | None], "NodePoolLimitsReader"]
 """Creates the reader of a cluster's limits; the deadline applies to all of its queries together."""
 
 
@@ -55,7 +55,7 @@ class LimitsRecorder:
         try:
             stored = {limits.hour for limits in self._store.limits_between(cluster.name, hours[0], hours[-1] + HOUR)}
             for run in consecutive_runs([hour for hour in hours if hour not in stored]):
-                for limits in self._create_reader(cluster, deadline).at_ends(run):
+                for limits in self._create_reader(cluster, deadline).read(run):
                     if limits.pools or limits.quotas:
                         self._store.put(limits, expires_at)
         except SourceError as error:

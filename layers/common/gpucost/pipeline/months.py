@@ -89,7 +89,7 @@ class MonthService:
         start, end = _month_period(month)
         now = self._clock()
         if end > now:
-            raise InvalidInputError(f"{month} is not over yet")
+            raise InvalidInputError(f"{month} is not over yet. It can be closed from {end:%Y-%m-%d} (UTC)")
         still_open = self.count_open_hours(start, end)
         if still_open != OpenHourCounts(0, 0, 0) and not force:
             raise InvalidInputError(
@@ -100,7 +100,9 @@ class MonthService:
         try:
             self._months.close_month(closed)
         except ConflictError:
-            raise ConflictError(f"{month} is closed already") from None
+            raise ConflictError(
+                f"{month} is closed already. To close it again, reopen it first: gpucost months reopen --month {month}"
+            ) from None
         return closed
 
     def reopen(self, month: str, report_progress: Callable[[int], None] = lambda _: None) -> int:
@@ -168,7 +170,7 @@ class MonthService:
         start, end = _month_period(month)
         closed = self._months.closed_month(month)
         if closed is None:
-            raise NotFoundError(f"{month} is not closed")
+            raise NotFoundError(f"{month} is not closed. Only closed months have adjustments")
         rows: list[Adjustment] = []
         hours = 0
         for cluster in self._settings_store.current().clusters(start):

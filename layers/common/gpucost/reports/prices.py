@@ -76,9 +76,12 @@ class PriceListing:
             SourceError: the price book could not be read.
         """
         if not start < end:
-            raise ParameterError("end", "must be after start.")
+            raise ParameterError(
+                "end",
+                f"must be after start ({format_timestamp(start)}), but is {format_timestamp(end)}; pass a later end",
+            )
         if (end - start).total_seconds() > MAX_DAYS * 86_400:
-            raise ParameterError("end", f"must be at most {MAX_DAYS} days after start.")
+            raise ParameterError("end", f"must be at most {MAX_DAYS} days after start; shorten the period")
         sources = None if source is None else (source,)
         prices = self._book.in_force(start, end, sources=sources).prices
         overrides = self._book.overrides() if any(price.source == "override" for price in prices) else []

@@ -299,7 +299,7 @@ class ReportService:
     def _check_unit_exists(self, name: str, result: QueryResult) -> None:
         units = self._settings_store.current().settings.business_units
         if not result.cells and name not in {unit.name for unit in units}:
-            raise NotFoundError("no such business unit in the settings or in the hours of the period")
+            raise NotFoundError(f"no such business unit in the settings or in the hours of the period: {name!r}")
 
     def _period(self, parameters: QueryParameters) -> Period:
         return parse_period(parameters.start, parameters.end, parameters.window, self._clock())

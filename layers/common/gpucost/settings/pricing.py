@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
+from gpucost.core.hours import format_timestamp
 from gpucost.core.pricing.prices import PRICE_SOURCES, PriceSource
 from gpucost.settings.bill import CurSettings
 from gpucost.settings.section import Name, Percent, Positive, Section, UtcTime, matching_pattern
@@ -30,7 +31,9 @@ class NodeMatchers(Section):
     @model_validator(mode="after")
     def _ends_after_it_begins(self) -> "NodeMatchers":
         if self.since and self.until and self.until <= self.since:
-            raise ValueError("until must be after from")
+            raise ValueError(
+                f"until must be after from ({format_timestamp(self.since)}), but is {format_timestamp(self.until)}"
+            )
         return self
 
     def attribute_patterns(self) -> dict[str, str]:
@@ -85,7 +88,9 @@ class CapacityBlockSettings(Section):
     @model_validator(mode="after")
     def _ends_after_it_begins(self) -> "CapacityBlockSettings":
         if self.until <= self.since:
-            raise ValueError("until must be after from")
+            raise ValueError(
+                f"until must be after from ({format_timestamp(self.since)}), but is {format_timestamp(self.until)}"
+            )
         return self
 
 

@@ -37,7 +37,10 @@ class RetentionSettings(Section):
     @model_validator(mode="after")
     def _sums_outlive_their_parts(self) -> "RetentionSettings":
         if not self.pods <= self.hourly <= self.daily:
-            raise ValueError("pods must not be longer than hourly, nor hourly longer than daily")
+            raise ValueError(
+                "pods must not be longer than hourly, nor hourly longer than daily, but they are "
+                f"{self.pods}, {self.hourly} and {self.daily} days"
+            )
         return self
 
     def periods(self) -> Retention:

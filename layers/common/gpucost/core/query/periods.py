@@ -78,7 +78,9 @@ def parse_period(
     parse = parse or parse_hour_parameter
     first, last = parse("start", start), parse("end", end)
     if last <= first:
-        raise ParameterError("end", "must be after start")
+        raise ParameterError(
+            "end", f"must be after start ({format_timestamp(first)}), but is {format_timestamp(last)}; pass a later end"
+        )
     return Period(first, last)
 
 

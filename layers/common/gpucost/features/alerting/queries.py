@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
-from gpucost.core.hours import HOUR
+from gpucost.core.hours import HOUR, format_timestamp
 from gpucost.features.alerting.model import Alert, AlertGroup, Notification, Subject
 from gpucost.features.alerting.muting import Silence
 from gpucost.features.alerting.ports import AlertStateStore
@@ -90,10 +90,13 @@ class AlertQueries:
             SettingsMissingError: no settings have been pushed yet.
         """
         if start >= end:
-            raise InvalidInputError("start: must be before end")
+            raise InvalidInputError(
+                f"start: must be before end ({format_timestamp(end)}), but is {format_timestamp(start)}. Pass an "
+                "earlier start"
+            )
         if end - start > MAX_HISTORY_PERIOD:
             raise InvalidInputError(
-                f"start: at most {MAX_HISTORY_PERIOD.days} days before end; ask for a shorter period at a time"
+                f"start: must be at most {MAX_HISTORY_PERIOD.days} days before end. Request shorter periods"
             )
         notifications = [
             notification for scope in self._scopes() for notification in self._history.between(scope, start, end)
@@ -119,7 +122,9 @@ class AlertQueries:
         if not comment.strip():
             raise InvalidInputError("comment: required. Say why the alerts are silenced")
         if not 0 < hours <= MAX_SILENCE_DURATION / HOUR:  # also refuses NaN
-            raise InvalidInputError(f"hours: must be more than 0 and at most {MAX_SILENCE_DURATION // HOUR} (a year)")
+            raise InvalidInputError(
+                f"hours: must be more than 0 and at most {MAX_SILENCE_DURATION // HOUR} (a year), but is {hours:g}"
+            )
         start = (starts_at or self._clock()).replace(microsecond=0)
         content = repr((sorted(matchers.items()), author, comment, start))
         silence = Silence(

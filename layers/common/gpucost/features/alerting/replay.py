@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from gpucost.core.amounts import Costs
 from gpucost.core.cost_tables import CostTable, sum_by_key
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.hours import HOUR, floor_day, hours_between
+from gpucost.core.hours import HOUR, floor_day, format_timestamp, hours_between
 from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, Manifest, Retention
 from gpucost.core.rollups import FactKey, costs_by_unit, sum_day
 from gpucost.features.alerting.hourly_evaluation import HourlyRuleEvaluator
@@ -43,7 +43,10 @@ def replay(
     """
     hours = hours_between(start, end)
     if not hours or end - start > MAX_REPLAY_PERIOD:
-        raise InvalidInputError(f"the period must be 1 hour to {MAX_REPLAY_PERIOD.days} days long")
+        raise InvalidInputError(
+            f"the period must be 1 hour to {MAX_REPLAY_PERIOD.days} days long, but is from {format_timestamp(start)} "
+            f"to {format_timestamp(end)}"
+        )
     settings = stored_settings.settings
     rollups = _PastRollups(inputs, start)
     past_inputs = replace(

@@ -8,12 +8,12 @@ from typing import Any
 from gpucost.core.errors import ConflictError, SourceError
 
 _CONFLICT_CODES = {"PreconditionFailed", "ConditionalRequestConflict"}
-_DELETED_CODES = {"NoSuchKey", "404"}
+_MISSING_OBJECT_CODES = {"NoSuchKey", "404"}
 """S3's response to a conditional write if the object was deleted in the meantime."""
 
 
 class S3Bucket:
-    """Stores exports in an S3 bucket. Implements `ports.ExportBucket`.
+    """Stores exports in an S3 bucket.
 
     Args:
         client: a boto3 S3 client.
@@ -60,7 +60,7 @@ def _map_aws_errors(operation: str) -> Iterator[None]:
         yield
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "unknown")
-        if code in _CONFLICT_CODES or code in _DELETED_CODES:
+        if code in _CONFLICT_CODES or code in _MISSING_OBJECT_CODES:
             raise ConflictError(f"the export was changed in the meantime: {operation}") from error
         raise SourceError(f"the export bucket failed: {operation}: {code}") from error
     except BotoCoreError as error:

@@ -23,18 +23,18 @@ class ExportedDay:
 
     cluster: str
     day: datetime
-    version: int
+    export_version: int
     """Number of exports of this day so far."""
     status: DayStatus
     """Status at the time of the export: *incomplete* if an hour was missing, incomplete or not over."""
-    rows: int
+    row_count: int
     parquet_bytes: int
     csv_bytes: int
     currency: str
     exported_at: datetime
     fingerprint: str
     """Digest of the exported versions of the hours. A restatement changes it."""
-    publications: int
+    hour_version_sum: int
     """Sum of the hours' version numbers. Every new version of an hour increases it."""
 
 
@@ -56,7 +56,7 @@ def fingerprint(manifests: Iterable[Manifest]) -> str:
     return hashlib.sha256(repr(content).encode()).hexdigest()[:24]
 
 
-def status_of(day: datetime, manifests: Iterable[Manifest]) -> DayStatus:
+def day_status(day: datetime, manifests: Iterable[Manifest]) -> DayStatus:
     """Return the status of a day from the status of its hours."""
     statuses_by_hour = {manifest.hour: manifest.status for manifest in manifests}
     statuses = {statuses_by_hour.get(hour, "incomplete") for hour in hours_between(day, day + DAY)}
@@ -65,7 +65,7 @@ def status_of(day: datetime, manifests: Iterable[Manifest]) -> DayStatus:
     return "provisional" if "provisional" in statuses else "complete"
 
 
-def by_day(manifests: Iterable[Manifest]) -> dict[datetime, list[Manifest]]:
+def manifests_by_day(manifests: Iterable[Manifest]) -> dict[datetime, list[Manifest]]:
     """Group hours by UTC day."""
     days: dict[datetime, list[Manifest]] = {}
     for manifest in manifests:
@@ -81,7 +81,7 @@ def due_days(exported: Mapping[datetime, ExportedDay], manifests: Sequence[Manif
         manifests: current versions of the hours.
         now: the scheduled time.
     """
-    days = by_day(manifests)
+    days = manifests_by_day(manifests)
     return [
         day
         for day in sorted(days, reverse=True)

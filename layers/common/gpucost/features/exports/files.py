@@ -14,7 +14,7 @@ from gpucost.runtime.json_text import CSV_FORMULA_STARTS
 
 MEMORY_LIMIT = "1GB"
 """DuckDB's memory limit in a function with 2 GB. DuckDB spills to disk beyond it."""
-PARQUET = "FORMAT parquet, PARQUET_VERSION v1, COMPRESSION zstd, ROW_GROUP_SIZE 100000"
+PARQUET_OPTIONS = "FORMAT parquet, PARQUET_VERSION v1, COMPRESSION zstd, ROW_GROUP_SIZE 100000"
 """Version 1 uses encodings that all engines can read."""
 _TYPES: dict[ColumnType, str] = {
     "text": "VARCHAR",
@@ -57,22 +57,22 @@ class DuckDbFiles:
             column_definitions = ", ".join(f'"{name}" {_TYPES[kind]}' for name, kind in COLUMNS.items())
             connection.execute(f"CREATE TABLE rows ({column_definitions})")
             for rows in hours:
-                _insert(connection, column_values(rows))
-            connection.execute(f"COPY rows TO '{files[0]}' ({PARQUET})")
+                _insert_rows(connection, column_values(rows))
+            connection.execute(f"COPY rows TO '{files[0]}' ({PARQUET_OPTIONS})")
             csv_columns = ", ".join(f'{_csv_expression(name, kind)} AS "{name}"' for name, kind in COLUMNS.items())
             csv_query = f"SELECT {csv_columns} FROM rows"  # noqa: S608 - built from constants only
             connection.execute(f"COPY ({csv_query}) TO '{files[1]}' (FORMAT csv, HEADER, COMPRESSION gzip)")
             (count,) = connection.execute("SELECT count(*) FROM rows").fetchall()[0]
-        return WrittenFiles(parquet=files[0], csv=files[1], rows=int(count))
+        return WrittenFiles(parquet_path=files[0], csv_path=files[1], row_count=int(count))
 
 
-def _insert(connection: Any, columns: list[list[ColumnValue]]) -> None:
+def _insert_rows(connection: Any, columns: list[list[ColumnValue]]) -> None:
     """Append rows. Columns are passed as text, which is exact, and as a single value if all rows have the same."""
     if not columns[0]:
         return
     expressions, parameters = [], []
     for (name, kind), column in zip(COLUMNS.items(), columns, strict=True):
-        texts = [_text(value) for value in column]
+        texts = [_sql_text(value) for value in column]
         if len(set(texts)) > 1:
             expressions.append(f'unnest(?::VARCHAR[])::{_TYPES[kind]} AS "{name}"')
             parameters.append(texts)
@@ -86,7 +86,7 @@ def _insert(connection: Any, columns: list[list[ColumnValue]]) -> None:
     connection.execute(f"INSERT INTO rows {rows}", parameters)
 
 
-def _text(value: ColumnValue) -> str | None:
+def _sql_text(value: ColumnValue) -> str | None:
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, datetime):

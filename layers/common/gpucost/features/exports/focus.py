@@ -25,7 +25,7 @@ from gpucost.features.exports.focus_columns import COLUMNS
 ColumnValue = str | Decimal | int | datetime | None
 Row = dict[str, ColumnValue]
 """A missing column is null."""
-_Part = tuple[Row, int | None, int]
+_OriginRow = tuple[Row, int | None, int]
 """A row of an origin charge, its cost and its GPU-hours."""
 
 ALLOCATED_METHOD_ID = "gpucost-gpu-time-1"
@@ -83,10 +83,10 @@ def focus_rows(manifest: Manifest, record: HourRecord, account: str) -> Iterator
     for line in record.lines:
         lines_by_node.setdefault(line.node, []).append(line)
     for name in sorted(nodes_by_name.keys() | lines_by_node.keys()):
-        yield from _origin_rows(common, name, nodes_by_name.get(name, []), lines_by_node.get(name, []))
+        yield from _node_rows(common, name, nodes_by_name.get(name, []), lines_by_node.get(name, []))
     for charge in record.charges:
         yield common | _charge_columns(charge)
-    yield from _fleet_remainder_rows(common, record)
+    yield from _hour_remainder_rows(common, record)
 
 
 def instance_id(provider_id: str) -> str:
@@ -119,7 +119,7 @@ def _common_columns(manifest: Manifest, account: str) -> Row:
     }
 
 
-def _origin_rows(common: Row, name: str, nodes: Sequence[NodeHour], lines: Sequence[Line]) -> Iterator[Row]:
+def _node_rows(common: Row, name: str, nodes: Sequence[NodeHour], lines: Sequence[Line]) -> Iterator[Row]:
     """Yield the rows of one node-hour. Instances with the same node name in an hour are one origin charge."""
     resource = instance_id(nodes[0].provider_id) if len(nodes) == 1 else ""
     origin = common | {
@@ -128,16 +128,16 @@ def _origin_rows(common: Row, name: str, nodes: Sequence[NodeHour], lines: Seque
         "ResourceName": name if resource and resource != name else None,
         "ResourceType": "Instance",
     }
-    parts = [_line_part(origin, line) for line in lines] + [
-        part for node in nodes for part in _unallocated_parts(origin, node)
+    parts = [_line_row(origin, line) for line in lines] + [
+        part for node in nodes for part in _rows_without_pod(origin, node)
     ]
-    ratios = _ratios(parts)
+    ratios = _origin_ratios(parts)
     for (row, _, gpu_hours), ratio in zip(parts, ratios, strict=True):
         row["AllocatedMethodDetails"] = None if ratio is None else _method_details(ratio, gpu_hours)
         yield row
 
 
-def _line_part(origin: Row, line: Line) -> _Part:
+def _line_row(origin: Row, line: Line) -> _OriginRow:
     row = origin | _location_columns(line) | _cost_columns(line.allocated_usd, line.allocated_gpu_hours)
     figures = line.figures()
     row |= {
@@ -170,14 +170,14 @@ def _line_part(origin: Row, line: Line) -> _Part:
     return row, line.allocated_usd, line.allocated_gpu_hours
 
 
-def _unallocated_parts(origin: Row, node: NodeHour) -> Iterator[_Part]:
+def _rows_without_pod(origin: Row, node: NodeHour) -> Iterator[_OriginRow]:
     node_columns = origin | _location_columns(node) | {"AllocatedMethodId": ALLOCATED_METHOD_ID}
-    for part, gpu_hours, amount in _capacity_parts(node.capacity):
+    for part, gpu_hours, amount in _parts_without_pod(node.capacity):
         cost = amount if node.price_source else None
         yield node_columns | _part_columns(part) | _cost_columns(cost, gpu_hours), cost, gpu_hours
 
 
-def _fleet_remainder_rows(common: Row, record: HourRecord) -> Iterator[Row]:
+def _hour_remainder_rows(common: Row, record: HourRecord) -> Iterator[Row]:
     """Yield rows for what the hour's totals have beyond its nodes and charges, so that rows add up to the totals."""
     capacity = record.totals.capacity if record.totals else None
     if capacity is None:
@@ -187,11 +187,11 @@ def _fleet_remainder_rows(common: Row, record: HourRecord) -> Iterator[Row]:
         for charge in record.charges
     ]
     remainder = capacity - Capacity.total([*(node.capacity for node in record.nodes), *charged])
-    for part, gpu_hours, amount in _capacity_parts(remainder):
+    for part, gpu_hours, amount in _parts_without_pod(remainder):
         yield common | _part_columns(part) | _cost_columns(amount, gpu_hours)
 
 
-def _capacity_parts(capacity: Capacity) -> Iterator[tuple[str, int, int]]:
+def _parts_without_pod(capacity: Capacity) -> Iterator[tuple[str, int, int]]:
     """Yield the parts that no pod held, as (part, GPU-hours, amount), without empty parts."""
     for part in _PART_DESCRIPTIONS:
         amount: int = getattr(capacity, f"{part}_usd")
@@ -264,7 +264,7 @@ def _location_columns(record: Line | NodeHour) -> Row:
     }
 
 
-def _ratios(parts: Sequence[_Part]) -> list[Decimal | None]:
+def _origin_ratios(parts: Sequence[_OriginRow]) -> list[Decimal | None]:
     """Return each part's ratio of the origin charge, in sum 1: by cost, or by GPU time if costs are 0 or unknown."""
     costs = [cost for _, cost, _ in parts if cost is not None]
     if len(costs) < len(parts) or not sum(costs):

@@ -7,14 +7,14 @@ from gpucost.core.errors import InvalidInputError, ParameterError
 from gpucost.core.hours import floor_day, format_timestamp
 from gpucost.core.rollups import DAY
 from gpucost.features.exports.bucket import S3Bucket
-from gpucost.features.exports.exported_days import ExportedDay, by_day, fingerprint, object_key
+from gpucost.features.exports.exported_days import ExportedDay, fingerprint, manifests_by_day, object_key
 from gpucost.features.exports.storage import DynamoExports
 from gpucost.storage.ports import Clock, PublishedHours, SettingsStore
 
 URL_SECONDS = 300
 """How long a download URL is valid."""
 MAX_LISTED_PERIOD = 100 * DAY
-MAX_ROWS = 400
+MAX_LISTED_EXPORTS = 400
 """Every row has two URLs of one or two kilobytes."""
 
 
@@ -22,7 +22,7 @@ MAX_ROWS = 400
 class ListedExport:
     """An exported day with its download URLs."""
 
-    exported: ExportedDay
+    exported_day: ExportedDay
     is_current: bool
     """Whether it has the current versions of the hours. Otherwise it will be exported again."""
     parquet_url: str
@@ -68,14 +68,15 @@ class ExportListing:
         exported_days: list[tuple[ExportedDay, bool]] = []
         for name in self._clusters(cluster, start):
             exported = self._catalogue.days(name, start, end)
-            hours = by_day(self._ledger.manifests(name, start, end)) if exported else {}
+            hours = manifests_by_day(self._ledger.manifests(name, start, end)) if exported else {}
             # Days whose hours have expired from the ledger cannot be restated.
             exported_days += [
                 (day, day.day not in hours or day.fingerprint == fingerprint(hours[day.day])) for day in exported
             ]
-            if len(exported_days) > MAX_ROWS:
+            if len(exported_days) > MAX_LISTED_EXPORTS:
                 raise InvalidInputError(
-                    f"the response would have more than {MAX_ROWS} days. Shorten the period, or select one cluster."
+                    f"the response would have more than {MAX_LISTED_EXPORTS} days. Shorten the period, or select "
+                    "one cluster."
                 )
         return [
             self._list_day(exported, is_current=is_current)
@@ -114,9 +115,11 @@ def _check_period(start: datetime, end: datetime) -> None:
     for name, moment in (("start", start), ("end", end)):
         if floor_day(moment) != moment:
             raise ParameterError(
-                name, f"{format_timestamp(moment)} is not the start of a UTC day, for example 2026-11-01T00:00:00Z."
+                name, f"{format_timestamp(moment)} is not the start of a UTC day; pass for example 2026-11-01T00:00:00Z"
             )
     if end <= start:
-        raise ParameterError("end", "must be after start.")
+        raise ParameterError(
+            "end", f"must be after start ({format_timestamp(start)}), but is {format_timestamp(end)}; pass a later end"
+        )
     if end - start > MAX_LISTED_PERIOD:
-        raise ParameterError("end", f"must be at most {MAX_LISTED_PERIOD.days} days after start.")
+        raise ParameterError("end", f"must be at most {MAX_LISTED_PERIOD.days} days after start; shorten the period")

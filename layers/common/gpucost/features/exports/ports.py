@@ -11,9 +11,9 @@ from gpucost.features.exports.focus import Row
 class WrittenFiles:
     """Local files of one day."""
 
-    parquet: Path
-    csv: Path
-    rows: int
+    parquet_path: Path
+    csv_path: Path
+    row_count: int
 
 
 ExportWriter = Callable[[Iterable[Iterable[Row]], Path], WrittenFiles]

@@ -79,14 +79,14 @@ def exports_response(start: datetime, end: datetime, rows: list[ListedExport]) -
 
 
 def _export_row(row: ListedExport) -> dict[str, Any]:
-    exported = row.exported
+    exported = row.exported_day
     return {
         "day": exported.day,
         "cluster": exported.cluster,
-        "version": exported.version,
+        "version": exported.export_version,
         "status": exported.status,
         "is_current": row.is_current,
-        "rows": exported.rows,
+        "rows": exported.row_count,
         "parquet_bytes": exported.parquet_bytes,
         "csv_bytes": exported.csv_bytes,
         "currency": exported.currency,

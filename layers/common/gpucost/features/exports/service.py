@@ -18,7 +18,7 @@ from gpucost.core.ledger import HourSummary
 from gpucost.core.model import HourRecord
 from gpucost.core.rollups import DAY
 from gpucost.features.exports.bucket import S3Bucket
-from gpucost.features.exports.exported_days import ExportedDay, due_days, fingerprint, object_key, status_of
+from gpucost.features.exports.exported_days import ExportedDay, day_status, due_days, fingerprint, object_key
 from gpucost.features.exports.focus import Row, focus_rows
 from gpucost.features.exports.ports import ExportWriter
 from gpucost.features.exports.storage import DynamoExports
@@ -38,11 +38,11 @@ MIN_SECONDS_PER_DAY = 180.0
 class ExportRunResult:
     """The result of a run."""
 
-    exported: list[ExportedDay] = field(default_factory=list)
+    exported_days: list[ExportedDay] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     days_left: int = 0
     """Number of due days left for the next run."""
-    expired: list[str] = field(default_factory=list)
+    expired_days: list[str] = field(default_factory=list)
     """Due days whose lines have expired from the ledger. Their last export, if any, is kept."""
 
 
@@ -56,7 +56,7 @@ class ExportService:
         bucket: stores the files.
         writer: writes the files.
         account: ID of the billing account, which FOCUS requires on every row.
-        kept: how long exports are kept: a day older than that is not exported again.
+        retention: how long exports are kept. A day older than that is not exported again.
         clock: returns the current time.
     """
 
@@ -104,7 +104,7 @@ class ExportService:
         days_to_export: list[tuple[datetime, str]] = []
         for name in names if message.cluster is None else [message.cluster]:
             try:
-                days_to_export += [(day, name) for day in self._days(name, message, look_back)]
+                days_to_export += [(day, name) for day in self._days_to_export(name, message, look_back)]
             except SourceError as error:
                 result.failures.append(f"{name}: {error}")
         newest_first = sorted(days_to_export, key=lambda cluster_day: (-cluster_day[0].timestamp(), cluster_day[1]))
@@ -115,7 +115,7 @@ class ExportService:
             try:
                 exported = self._export_day(name, day)
             except NotFoundError as error:
-                (result.expired if message.first_day is None else result.failures).append(
+                (result.expired_days if message.first_day is None else result.failures).append(
                     f"{name} {day:%Y-%m-%d}: {error}"
                 )
             except (ConflictError, SourceError) as error:
@@ -124,10 +124,10 @@ class ExportService:
                 logger.exception("a day could not be exported", cluster=name, day=f"{day:%Y-%m-%d}")
                 result.failures.append(f"{name} {day:%Y-%m-%d}: {type(error).__name__}: {error}")
             else:
-                result.exported += [exported] if exported else []
+                result.exported_days += [exported] if exported else []
         return result
 
-    def _days(self, cluster: str, message: ExportDue, look_back: timedelta) -> Sequence[datetime]:
+    def _days_to_export(self, cluster: str, message: ExportDue, look_back: timedelta) -> Sequence[datetime]:
         if message.first_day is not None:
             return [message.first_day + DAY * index for index in range(message.days)]
         start = floor_day(message.scheduled_time - look_back)
@@ -139,13 +139,13 @@ class ExportService:
     def _export_day(self, cluster: str, day: datetime) -> ExportedDay | None:
         for attempt in range(MAX_ATTEMPTS):
             try:
-                return self._try_day(cluster, day)
+                return self._export_once(cluster, day)
             except ConflictError:
                 if attempt == MAX_ATTEMPTS - 1:
                     raise
         return None
 
-    def _try_day(self, cluster: str, day: datetime) -> ExportedDay | None:
+    def _export_once(self, cluster: str, day: datetime) -> ExportedDay | None:
         """Export a day and return its record; None if it has no hours."""
         keys = object_key(cluster, day, "csv"), object_key(cluster, day)
         etags = [self._bucket.etag(key) for key in keys]
@@ -156,33 +156,33 @@ class ExportService:
         manifests = [summary.manifest for summary in summaries]
         catalogued = {exported.day: exported for exported in self._catalogue.days(cluster, day, day + DAY)}
         with TemporaryDirectory(prefix="gpucost-export-") as folder:
-            files = self._writer(self._rows(summaries), Path(folder))
-            for key, path, replacing in zip(keys, (files.csv, files.parquet), etags, strict=True):
+            files = self._writer(self._rows_by_hour(summaries), Path(folder))
+            for key, path, replacing in zip(keys, (files.csv_path, files.parquet_path), etags, strict=True):
                 self._bucket.put(key, path, if_match=replacing)
             exported = ExportedDay(
                 cluster=cluster,
                 day=day,
-                version=catalogued[day].version + 1 if day in catalogued else 1,
-                status=status_of(day, manifests),
-                rows=files.rows,
-                parquet_bytes=files.parquet.stat().st_size,
-                csv_bytes=files.csv.stat().st_size,
+                export_version=catalogued[day].export_version + 1 if day in catalogued else 1,
+                status=day_status(day, manifests),
+                row_count=files.row_count,
+                parquet_bytes=files.parquet_path.stat().st_size,
+                csv_bytes=files.csv_path.stat().st_size,
                 currency=" ".join(sorted({hour.currency for hour in manifests if hour.status != "incomplete"}))
                 or "USD",
                 exported_at=self._clock().replace(microsecond=0),
                 fingerprint=fingerprint(current_manifests),
-                publications=sum(manifest.version for manifest in manifests),
+                hour_version_sum=sum(manifest.version for manifest in manifests),
             )
         self._catalogue.put(exported)
         return exported
 
-    def _rows(self, summaries: Sequence[HourSummary]) -> Iterator[Iterator[Row]]:
+    def _rows_by_hour(self, summaries: Sequence[HourSummary]) -> Iterator[Iterator[Row]]:
         """Yield the rows of each hour, which are read lazily."""
         for summary in summaries:
             if summary.manifest.status != "incomplete":
-                yield focus_rows(summary.manifest, self._hour(summary), self._account)
+                yield focus_rows(summary.manifest, self._hour_record(summary), self._account)
 
-    def _hour(self, summary: HourSummary) -> HourRecord:
+    def _hour_record(self, summary: HourSummary) -> HourRecord:
         """Read all records of an hour.
 
         Raises:

@@ -12,7 +12,7 @@ _STATUS: dict[str, DayStatus] = {status[0]: status for status in get_args(DaySta
 
 
 class DynamoExports:
-    """Records exported days. Implements `ports.ExportCatalogue`.
+    """Records exported days.
 
     Args:
         client: a boto3 DynamoDB client.
@@ -34,19 +34,19 @@ class DynamoExports:
         return [day for day in (_read_day(cluster, item) for item in items) if day.day >= start]
 
     def put(self, exported: ExportedDay) -> None:
-        """Record an exported day, unless the recorded export has more publications."""
+        """Record an exported day, unless the recorded export has newer versions of the hours."""
         item = {
             **key(keys.partition(exported.cluster, "exports"), _sort_key(exported.day)),
             "v": {"N": str(SCHEMA_VERSION)},
             "s": {"S": exported.status[0]},
-            "c": {"N": str(exported.version)},
-            "r": {"N": str(exported.rows)},
+            "c": {"N": str(exported.export_version)},
+            "r": {"N": str(exported.row_count)},
             "bp": {"N": str(exported.parquet_bytes)},
             "bc": {"N": str(exported.csv_bytes)},
             "cu": {"S": exported.currency},
             "at": {"N": str(keys.to_epoch_seconds(exported.exported_at))},
             "f": {"S": exported.fingerprint},
-            "n": {"N": str(exported.publications)},
+            "n": {"N": str(exported.hour_version_sum)},
             "expires_at": {"N": str(keys.to_epoch_seconds(exported.exported_at + self._retention))},
         }
         try:
@@ -60,15 +60,15 @@ def _read_day(cluster: str, item: Item) -> ExportedDay:
     return ExportedDay(
         cluster=cluster,
         day=datetime.strptime(text(item, "sk"), "%Y-%m-%d").replace(tzinfo=UTC),
-        version=integer(item, "c"),
+        export_version=integer(item, "c"),
         status=_STATUS[text(item, "s")],
-        rows=integer(item, "r"),
+        row_count=integer(item, "r"),
         parquet_bytes=integer(item, "bp"),
         csv_bytes=integer(item, "bc"),
         currency=text(item, "cu"),
         exported_at=keys.from_epoch_seconds(integer(item, "at")),
         fingerprint=text(item, "f"),
-        publications=integer(item, "n"),
+        hour_version_sum=integer(item, "n"),
     )
 
 

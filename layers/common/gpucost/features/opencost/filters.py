@@ -14,12 +14,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from gpucost.features.opencost.properties import NONE, Properties, find_label
+from gpucost.features.opencost.properties import MISSING_VALUE, Properties, find_label
 
 Predicate = Callable[[Properties], bool]
 MAX_LENGTH = 4000
 _MAX_DEPTH = 20
-_FIELDS = {
+_PROPERTIES_BY_FIELD = {
     "cluster": "cluster",
     "node": "node",
     "namespace": "namespace",
@@ -52,7 +52,7 @@ class Filter:
     """A parsed filter."""
 
     matches: Predicate = field(default=lambda _: True)
-    fields: frozenset[str] = frozenset()
+    property_names: frozenset[str] = frozenset()
     """Fields of `Properties` that the filter reads."""
 
 
@@ -71,7 +71,7 @@ def parse_filter(text: str, cost_labels: Sequence[str]) -> Filter:
     if not text.strip():
         return Filter()
     parser = _Parser(_tokens(text), cost_labels)
-    matches = parser.group(0)
+    matches = parser.parse_group(0)
     return Filter(matches, frozenset(parser.fields))
 
 
@@ -99,16 +99,16 @@ class _Parser:
         self._cost_labels = cost_labels
         self.fields: set[str] = set()
 
-    def group(self, depth: int) -> Predicate:
+    def parse_group(self, depth: int) -> Predicate:
         if depth > _MAX_DEPTH:
             raise ValueError(f"has more than {_MAX_DEPTH} nested brackets.")
-        parts = [self._element(depth)]
+        parts = [self._parse_element(depth)]
         operator = self._peek()
         while self._peek() in (("mark", "+"), ("mark", "|")):
             if self._peek() != operator:
                 raise ValueError("mixes + and | on one level. Put one of them in brackets.")
             self._position += 1
-            parts.append(self._element(depth))
+            parts.append(self._parse_element(depth))
         expected_end = ("mark", ")") if depth else ("end", "")
         if self._peek() != expected_end:
             raise ValueError(f"expected {expected_end[1] or 'the end, + or |'} but got {self._peek()[1]!r}")
@@ -118,28 +118,28 @@ class _Parser:
         join = all if operator == ("mark", "+") else any
         return lambda properties: join(part(properties) for part in parts)
 
-    def _element(self, depth: int) -> Predicate:
+    def _parse_element(self, depth: int) -> Predicate:
         if self._peek() == ("mark", "("):
             self._position += 1
-            return self.group(depth + 1)
-        return self._comparison()
+            return self.parse_group(depth + 1)
+        return self._parse_comparison()
 
-    def _comparison(self) -> Predicate:
-        name = self._take("word", f"a field: {', '.join(_FIELDS)}, label[name]")
-        read_property = self._property_reader(name)
+    def _parse_comparison(self) -> Predicate:
+        name = self._take("word", f"a field: {', '.join(_PROPERTIES_BY_FIELD)}, label[name]")
+        read_property = self._parse_field(name)
         operator = self._take("op", "one of : !: ~: !~: <~: !<~: ~>: !~>:")
         texts = [self._take("text", 'a value in "quotes"')]
         while self._peek() == ("mark", ","):
             self._position += 1
             texts.append(self._take("text", 'a value in "quotes"'))
         matches = _OPERATORS[operator.lstrip("!")]
-        expected_texts = ["" if value == NONE else value for value in texts]
+        expected_texts = ["" if value == MISSING_VALUE else value for value in texts]
         if name == "controllerKind":
             expected_texts = [value.lower() for value in expected_texts]
         negated = operator.startswith("!")
         return lambda properties: any(matches(read_property(properties), value) for value in expected_texts) != negated
 
-    def _property_reader(self, name: str) -> Callable[[Properties], str]:
+    def _parse_field(self, name: str) -> Callable[[Properties], str]:
         if name == "label":
             if self._peek()[0] != "key":
                 raise ValueError("label needs a name, for example label[app].")
@@ -147,10 +147,10 @@ class _Parser:
             self.fields.add("labels")
             return lambda properties: properties.label(label) or ""
         if name in _UNSUPPORTED_FIELDS:
-            raise ValueError(f"cannot filter by {name}; allowed: {', '.join(_FIELDS)}, label[name].")
-        if name not in _FIELDS:
-            raise ValueError(f"{name!r} is not a field; allowed: {', '.join(_FIELDS)}, label[name].")
-        attribute = _FIELDS[name]
+            raise ValueError(f"cannot filter by {name}; allowed: {', '.join(_PROPERTIES_BY_FIELD)}, label[name].")
+        if name not in _PROPERTIES_BY_FIELD:
+            raise ValueError(f"{name!r} is not a field; allowed: {', '.join(_PROPERTIES_BY_FIELD)}, label[name].")
+        attribute = _PROPERTIES_BY_FIELD[name]
         self.fields.add(attribute)
         return lambda properties: str(getattr(properties, attribute))
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields
 
 from gpucost.core.query.dimensions import LABEL_PREFIX, GroupKey
 
-NONE = "__unallocated__"
+MISSING_VALUE = "__unallocated__"
 """OpenCost's name for a missing controller or label."""
-IDLE = "__idle__"
+IDLE_NAME = "__idle__"
 DEFAULT_AGGREGATION = ("cluster", "node", "namespace", "pod")
 """OpenCost's default aggregation, without the container: the ledger has no containers."""
 _WORKLOAD_KINDS = ("deployment", "statefulset", "daemonset", "job")
@@ -16,7 +16,7 @@ _LABEL_ALIASES = {"department": "department", "environment": "env", "owner": "ow
 """OpenCost's names for aggregation by a pod label, and the label."""
 _PROPERTY_NAMES = {"cluster", "node", "namespace", "pod", "controller", "controllerKind"}
 AGGREGATIONS = ("all", *sorted(_PROPERTY_NAMES), *_WORKLOAD_KINDS, *_LABEL_ALIASES, "label:<name>")
-_ILLEGAL = re.compile(r"[^a-zA-Z0-9_]")
+_ILLEGAL_LABEL_CHARACTERS = re.compile(r"[^a-zA-Z0-9_]")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,7 +41,7 @@ def properties_of(dimensions: Sequence[str], key: GroupKey) -> Properties:
     """Return the properties of a report's costs; "" and a missing label are properties that the costs do not have."""
     values = dict(zip(dimensions, key, strict=True))
     labels = {
-        sanitize(name.removeprefix(LABEL_PREFIX)): value
+        sanitize_label(name.removeprefix(LABEL_PREFIX)): value
         for name, value in values.items()
         if name.startswith(LABEL_PREFIX) and value
     }
@@ -56,9 +56,9 @@ def properties_of(dimensions: Sequence[str], key: GroupKey) -> Properties:
     )
 
 
-def sanitize(label: str) -> str:
+def sanitize_label(label: str) -> str:
     """Return a label name as Prometheus and OpenCost write it."""
-    return _ILLEGAL.sub("_", label)
+    return _ILLEGAL_LABEL_CHARACTERS.sub("_", label)
 
 
 def parse_aggregate(text: str, cost_labels: Sequence[str]) -> tuple[str, ...]:
@@ -96,12 +96,12 @@ def find_label(name: str, cost_labels: Sequence[str]) -> str:
     Raises:
         ValueError: the ledger does not store this label.
     """
-    label_names = [sanitize(label) for label in cost_labels]
-    if sanitize(name.strip()) not in label_names:
+    label_names = [sanitize_label(label) for label in cost_labels]
+    if sanitize_label(name.strip()) not in label_names:
         raise ValueError(
             f"label {name!r} is not stored. cost_labels in the settings: {', '.join(label_names) or 'none'}"
         )
-    return sanitize(name.strip())
+    return sanitize_label(name.strip())
 
 
 def properties_needed(aggregate: Iterable[str]) -> set[str]:
@@ -127,18 +127,22 @@ def allocation_name(properties: Properties, aggregate: Sequence[str]) -> str:
 def _name_part(properties: Properties, dimension: str) -> str:
     if dimension.startswith("label:"):
         value = properties.label(dimension.removeprefix("label:"))
-        return NONE if value is None else value
+        return MISSING_VALUE if value is None else value
     if dimension == "controllerKind":
-        return properties.controller_kind or NONE
+        return properties.controller_kind or MISSING_VALUE
     if dimension == "controller":
         name = (
             f"{properties.controller_kind}:{properties.controller}"
             if properties.controller_kind
             else properties.controller
         )
-        return name if properties.controller else NONE
+        return name if properties.controller else MISSING_VALUE
     if dimension in _WORKLOAD_KINDS:
-        return properties.controller if properties.controller and properties.controller_kind == dimension else NONE
+        return (
+            properties.controller
+            if properties.controller and properties.controller_kind == dimension
+            else MISSING_VALUE
+        )
     return str(getattr(properties, dimension))
 
 

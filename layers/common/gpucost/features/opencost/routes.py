@@ -94,11 +94,11 @@ AssetCosts = Annotated[
 ]
 
 
-class _OpenCost(BaseModel):
+class _OpenCostModel(BaseModel):
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
 
-class AllocationProperties(_OpenCost):
+class AllocationProperties(_OpenCostModel):
     """Properties that all pods of the allocation have in common. Others are omitted."""
 
     cluster: str = ""
@@ -110,14 +110,14 @@ class AllocationProperties(_OpenCost):
     labels: dict[str, str] = Field(default_factory=dict)
 
 
-class AllocationWindow(_OpenCost):
+class AllocationWindow(_OpenCostModel):
     """The window of the set."""
 
     start: Instant
     end: Instant
 
 
-class GpuAllocation(_OpenCost):
+class GpuAllocation(_OpenCostModel):
     """GPUs, as in OpenCost's responses of 2025."""
 
     is_gpu_shared: bool | None = Field(alias="isGPUShared", description="Always null")
@@ -125,7 +125,7 @@ class GpuAllocation(_OpenCost):
     gpu_request_average: Amount | None
 
 
-class OpenCostAllocation(_OpenCost):
+class OpenCostAllocation(_OpenCostModel):
     """The GPUs that the pods of one allocation held. Everything except GPUs is 0."""
 
     name: str
@@ -185,7 +185,7 @@ class OpenCostAllocation(_OpenCost):
     gpu_allocation: GpuAllocation
 
 
-class AllocationResponse(_OpenCost):
+class AllocationResponse(_OpenCostModel):
     """GET /allocation/compute: a set of allocations by name, for every step of the window."""
 
     code: Literal[200]
@@ -193,7 +193,7 @@ class AllocationResponse(_OpenCost):
     data: list[dict[str, OpenCostAllocation]]
 
 
-_ZEROS = dict.fromkeys(
+_ZERO_FIELDS = dict.fromkeys(
     to_camel(name) for name, field in OpenCostAllocation.model_fields.items() if field.annotation is Decimal
 )
 
@@ -253,23 +253,23 @@ def parse_query(
     """
     if share_idle == "true" and include_idle == "false":
         raise ParameterError("shareIdle", "requires includeIdle=true.")
-    start, end = _parse("window", lambda: parse_window(window, service.now()))
+    start, end = _parse_parameter("window", lambda: parse_window(window, service.now()))
     length = end - start
     if step is not None and accumulate == "false":
-        length = _parse("step", lambda: parse_duration(step))
+        length = _parse_parameter("step", lambda: parse_duration(step))
     labels = service.cost_labels()
     return AllocationQuery(
         start,
         end,
         length,
-        _parse("aggregate", lambda: parse_aggregate(aggregate, labels)),
-        _parse("filter", lambda: parse_filter(filter_text, labels)),
+        _parse_parameter("aggregate", lambda: parse_aggregate(aggregate, labels)),
+        _parse_parameter("filter", lambda: parse_filter(filter_text, labels)),
         include_idle == "true",
         share_idle == "true",
     )
 
 
-def _parse(parameter: str, parse: Callable[[], Parsed]) -> Parsed:
+def _parse_parameter(parameter: str, parse: Callable[[], Parsed]) -> Parsed:
     try:
         return parse()
     except (ValueError, OverflowError) as error:
@@ -279,7 +279,7 @@ def _parse(parameter: str, parse: Callable[[], Parsed]) -> Parsed:
 def allocation_fields(allocation: Allocation, *, labels: bool = False) -> dict[str, Any]:
     """Return the fields of `OpenCostAllocation`."""
     hours = Fraction((allocation.end - allocation.start) / HOUR)
-    costs, idle = allocation.costs, allocation.idle
+    costs, idle = allocation.costs, allocation.idle_costs
     measured = costs.allocated_gpu_hours - costs.unmeasured_gpu_hours
     cost = to_decimal(costs.allocated_usd + idle.idle_usd) if idle is not None and costs.has_price() else None
     efficiency = quantize(Fraction(costs.effective_gpu_hours, measured)) if measured > 0 else None
@@ -291,7 +291,7 @@ def allocation_fields(allocation: Allocation, *, labels: bool = False) -> dict[s
     request = None if held is None else quantize(Fraction(held, SCALE) / hours)
     shared_idle = None if idle is None else to_decimal(idle.idle_usd)
     return {
-        **dict.fromkeys(_ZEROS, Decimal(0)),
+        **dict.fromkeys(_ZERO_FIELDS, Decimal(0)),
         "name": allocation.name,
         "properties": _property_fields(allocation.properties, labels=labels),
         "window": {"start": allocation.start, "end": allocation.end},

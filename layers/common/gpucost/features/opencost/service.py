@@ -20,7 +20,7 @@ from gpucost.core.query.periods import Period
 from gpucost.core.rollups import DAY
 from gpucost.features.opencost.filters import Filter
 from gpucost.features.opencost.properties import (
-    IDLE,
+    IDLE_NAME,
     Properties,
     allocation_name,
     common_properties,
@@ -46,7 +46,7 @@ class Allocation:
     start: datetime
     end: datetime
     costs: Costs
-    idle: Idle | None = Idle()  # noqa: RUF009 - records of amounts cannot change
+    idle_costs: Idle | None = Idle()  # noqa: RUF009 - records of amounts cannot change
     """Its share of idle costs, or all of `__idle__`; None if not known. GPU-hours are not shared."""
     has_idle_gpu_hours: bool = True
     """Whether the GPU-hours of `__idle__` are known; a filter selects a part of its cost only."""
@@ -54,7 +54,7 @@ class Allocation:
     @property
     def is_idle(self) -> bool:
         """Whether this allocation is `__idle__`."""
-        return self.name == IDLE
+        return self.name == IDLE_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class AllocationService:
                 key = period.start, cluster
                 table = costs_by_step[key].table() if key in costs_by_step else CostTable[Properties]()
                 shares_idle = query.include_idle and key in capacities
-                step_set.add(table, step_set.share_idle(table, capacities[key]) if shares_idle else {})
+                step_set.add_cluster(table, step_set.distribute_idle(table, capacities[key]) if shares_idle else {})
             allocations = step_set.allocations()
             count += len(allocations)
             if count > MAX_ALLOCATIONS:
@@ -159,7 +159,7 @@ class AllocationService:
         Raises:
             ParameterError: the window is too long for the needed properties.
         """
-        needed = properties_needed(query.aggregate) | query.filter.fields
+        needed = properties_needed(query.aggregate) | query.filter.property_names
         if needed <= _SUMMARY_PROPERTIES:
             return "cluster", "namespace"
         whole_days = sum(period.full_days().hours() // 24 for period in query.steps())
@@ -198,7 +198,7 @@ class _StepAllocations:
         self._properties: dict[str, list[Properties]] = {}
         self._idle: list[Idle | None] = []
 
-    def add(self, costs: CostTable[Properties], idle_shares: Mapping[Properties, Idle]) -> None:
+    def add_cluster(self, costs: CostTable[Properties], idle_shares: Mapping[Properties, Idle]) -> None:
         """Add a cluster's costs and their shares of its idle costs, as far as the filter selects them."""
         for properties, row in costs.items():
             if self._query.filter.matches(properties):
@@ -223,11 +223,11 @@ class _StepAllocations:
         ]
         if self._idle:
             idle = Idle.total_if_complete(self._idle)
-            has_gpu_hours = not self._query.filter.fields
-            allocations.append(Allocation(IDLE, Properties(""), start, end, Costs(), idle, has_gpu_hours))
+            has_gpu_hours = not self._query.filter.property_names
+            allocations.append(Allocation(IDLE_NAME, Properties(""), start, end, Costs(), idle, has_gpu_hours))
         return allocations
 
-    def share_idle(self, costs: CostTable[Properties], capacity: Capacity | None) -> dict[Properties, Idle]:
+    def distribute_idle(self, costs: CostTable[Properties], capacity: Capacity | None) -> dict[Properties, Idle]:
         """Return the shares of a cluster's idle costs if they are shared, and add what stays in `__idle__`.
 
         Raises:
@@ -244,13 +244,13 @@ class _StepAllocations:
             return {}
         idle = capacity.idle()
         if not any(row.allocated_usd for row in costs.values()):  # nothing to share it with; any filter excludes it
-            self._idle += [] if query.filter.fields else [idle]
+            self._idle += [] if query.filter.property_names else [idle]
             return {}
         by_properties = CostTable.of({properties: costs[properties] for properties in sorted(costs)})
         shares = share_idle(idle, by_properties)
         if query.share_idle:
             return {properties: Idle(0, share.idle_usd) for properties, share in shares.items()}
-        if query.filter.fields:
+        if query.filter.property_names:
             idle = Idle.total(share for properties, share in shares.items() if query.filter.matches(properties))
         self._idle.append(idle)
         return {}

@@ -8,7 +8,7 @@ from gpucost.core.hours import HOUR, MAX_YEAR, MIN_YEAR, floor_day, floor_hour, 
 DAY = timedelta(days=1)
 _UNITS = {"m": timedelta(minutes=1), "h": HOUR, "d": DAY, "w": 7 * DAY}
 _DURATION = re.compile(r"([0-9]{1,6})([mhdw])")
-_UNIX = re.compile(r"([0-9]{1,12})[,-]([0-9]{1,12})")
+_UNIX_TIMES = re.compile(r"([0-9]{1,12})[,-]([0-9]{1,12})")
 NAMED_WINDOWS = ("today", "yesterday", "week", "lastweek", "month", "lastmonth")
 WINDOW_FORMATS = f"{', '.join(NAMED_WINDOWS)}, a duration like 12h or 7d, or two times with a comma"
 
@@ -28,9 +28,9 @@ def parse_window(text: str, now: datetime) -> tuple[datetime, datetime]:
     """
     start, end = _named_or_relative(text, now) or _start_and_end(text)
     if floor_hour(start) != start or floor_hour(end) != end:
-        raise ValueError("must start and end at full UTC hours, because costs are stored by hour.")
+        raise ValueError(f"{text!r} does not start and end at full UTC hours. Costs are stored by hour.")
     if not start < end:
-        raise ValueError("must end after its start.")
+        raise ValueError(f"{text!r} must end after its start.")
     return start, end
 
 
@@ -71,7 +71,7 @@ def _named_or_relative(text: str, now: datetime) -> tuple[datetime, datetime] | 
 
 
 def _start_and_end(text: str) -> tuple[datetime, datetime]:
-    if match := _UNIX.fullmatch(text):
+    if match := _UNIX_TIMES.fullmatch(text):
         try:
             first, last = (datetime.fromtimestamp(int(part), UTC) for part in match.groups())
         except (ValueError, OverflowError, OSError):

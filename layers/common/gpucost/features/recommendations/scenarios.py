@@ -34,7 +34,7 @@ class WhatIfService:
         settings = self._settings_store.current().settings
         names = [cluster_settings.name for cluster_settings in settings.clusters]
         if cluster is not None and cluster not in names:
-            raise InvalidInputError(f"cluster {cluster!r} is not in the settings; there are: {', '.join(names)}")
+            raise InvalidInputError(f"cluster {cluster!r} is not in the settings; allowed: {', '.join(names)}")
         end = floor_day(self._clock())
         currencies: set[str] = set()
 

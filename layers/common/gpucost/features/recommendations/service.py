@@ -120,7 +120,7 @@ class ReviewService:
         by_name = {cluster.name: cluster for cluster in settings.clusters}
         names = list(by_name)
         if due.cluster is not None and due.cluster not in names:
-            raise InvalidInputError(f"cluster {due.cluster!r} is not in the settings; there are: {', '.join(names)}")
+            raise InvalidInputError(f"cluster {due.cluster!r} is not in the settings; allowed: {', '.join(names)}")
         result = ReviewResult()
         end = floor_hour(due.scheduled_time)
 

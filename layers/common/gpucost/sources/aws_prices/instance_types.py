@@ -34,7 +34,7 @@ class Ec2InstanceTypes:
         return sorted(shapes, key=lambda shape: shape.instance_type)
 
 
-def _gpus(device: Mapping[str, Any]) -> Fraction:
+def _gpu_count(device: Mapping[str, Any]) -> Fraction:
     """The number of physical GPUs. For an instance with a fraction of a GPU, `Count` is 0."""
     if "LogicalGpuCount" in device:
         return int(device["LogicalGpuCount"]) * Fraction(str(device.get("GpuPartitionSize", 1)))
@@ -48,7 +48,7 @@ def _shape(instance_type: Mapping[str, Any]) -> InstanceShape:
         instance_type.get("NeuronInfo", {}).get("NeuronDevices", ()),
         instance_type.get("InferenceAcceleratorInfo", {}).get("Accelerators", ()),
     )
-    counts = [sum((_gpus(device) for device in devices), Fraction(0)) for devices in lists]
+    counts = [sum((_gpu_count(device) for device in devices), Fraction(0)) for devices in lists]
     return InstanceShape(
         instance_type=instance_type["InstanceType"],
         gpus=next((int(count) if count.denominator == 1 else count for count in counts if count), 0),

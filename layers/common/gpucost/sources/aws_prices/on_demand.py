@@ -89,10 +89,12 @@ class AwsPriceList:
                     instance_type = product["product"]["attributes"]["instanceType"]
                     if instance_type in types:
                         applies_to = {"instance_type": instance_type, "region": region, "operating_system": system}
-                        yield from _terms(product, applies_to, currency, now)
+                        yield from _prices_in_effect(product, applies_to, currency, now)
 
 
-def _terms(product: Mapping[str, Any], applies_to: dict[str, str], currency: str, now: datetime) -> Iterator[Price]:
+def _prices_in_effect(
+    product: Mapping[str, Any], applies_to: dict[str, str], currency: str, now: datetime
+) -> Iterator[Price]:
     """The hourly prices of a product's on-demand terms that are in effect."""
     for term in product["terms"].get("OnDemand", {}).values():
         since = datetime.fromisoformat(term["effectiveDate"]).astimezone(UTC)

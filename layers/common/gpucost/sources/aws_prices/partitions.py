@@ -2,7 +2,7 @@
 
 from gpucost.core.errors import SourceError
 
-CURRENCIES = {"aws-cn": "CNY", "aws-eusc": "EUR"}
+CURRENCIES_BY_PARTITION = {"aws-cn": "CNY", "aws-eusc": "EUR"}
 """Currencies of partitions whose prices are not in USD."""
 
 
@@ -31,7 +31,7 @@ def currency_of(region: str) -> str:
     Raises:
         botocore.exceptions.UnknownRegionError: the region does not exist.
     """
-    return CURRENCIES.get(partition_of(region), "USD")
+    return CURRENCIES_BY_PARTITION.get(partition_of(region), "USD")
 
 
 def partition_of(region: str) -> str:

@@ -16,10 +16,10 @@ from gpucost.runtime.observability import logger
 from gpucost.sources.aws_prices.aws_requests import batches, map_aws_errors
 from gpucost.sources.aws_prices.partitions import currency_of
 
-DESCRIPTIONS: dict[OperatingSystem, str] = {"linux": "Linux/UNIX", "windows": "Windows"}
+PRODUCT_DESCRIPTIONS: dict[OperatingSystem, str] = {"linux": "Linux/UNIX", "windows": "Windows"}
 VPC_SUFFIX = " (Amazon VPC)"
 """Suffix of product descriptions in accounts from the time of EC2-Classic."""
-_Point = tuple[datetime, Decimal]
+_PricePoint = tuple[datetime, Decimal]
 
 
 class Ec2SpotHistory:
@@ -49,7 +49,7 @@ class Ec2SpotHistory:
         """
         pools: dict[tuple[str, str, str], dict[datetime, Decimal]] = {}
         implausible: set[tuple[str, str, str]] = set()
-        descriptions = [DESCRIPTIONS[system] for system in operating_systems]
+        descriptions = [PRODUCT_DESCRIPTIONS[system] for system in operating_systems]
         with map_aws_errors("ec2:DescribeSpotPriceHistory"):
             currency = currency_of(region)
             pages = self._clients("ec2", region).get_paginator("describe_spot_price_history")
@@ -76,7 +76,7 @@ class Ec2SpotHistory:
         return [
             price
             for system in operating_systems
-            for (instance_type, zone_id), points in _pools_of(DESCRIPTIONS[system], pools).items()
+            for (instance_type, zone_id), points in _points_by_pool(PRODUCT_DESCRIPTIONS[system], pools).items()
             for price in _prices(
                 {
                     "instance_type": instance_type,
@@ -98,7 +98,7 @@ class Ec2SpotHistory:
         return self._zone_ids[region][zone]
 
 
-def _pools_of(
+def _points_by_pool(
     description: str, pools: dict[tuple[str, str, str], dict[datetime, Decimal]]
 ) -> dict[tuple[str, str], dict[datetime, Decimal]]:
     """The pools of one operating system. Descriptions without the suffix take precedence."""
@@ -110,7 +110,7 @@ def _pools_of(
     return selected
 
 
-def _prices(applies_to: dict[str, str], points: list[_Point], currency: str, now: datetime) -> list[Price]:
+def _prices(applies_to: dict[str, str], points: list[_PricePoint], currency: str, now: datetime) -> list[Price]:
     """Convert points to prices, each valid until the next one."""
     last_end = floor_day(now) + SPOT_VALID_FOR
     return [

@@ -10,7 +10,7 @@ from gpucost.core.errors import SourceError
 from gpucost.core.pricing.bill_lines import BillExtract, BillLine
 from gpucost.runtime.aws import AwsClients
 from gpucost.settings.bill import CurSettings
-from gpucost.sources.bill.statements import COLUMNS, read_row, statement
+from gpucost.sources.bill.statements import COLUMNS, parse_bill_line, sql_statement
 
 QUERY_TIMEOUT_SECONDS = 480.0
 """How long a query may take; a function has 15 minutes for all months."""
@@ -46,11 +46,11 @@ class AthenaBill:
         Raises:
             SourceError: Athena refused the query, failed, or took too long.
         """
-        query_id = self._start(statement(self._cur, start, end, now=self._clock()))
-        statistics = self._wait(query_id)
-        return BillExtract(self._lines(query_id), int(statistics.get("DataScannedInBytes", 0)))
+        query_id = self._start_query(sql_statement(self._cur, start, end, now=self._clock()))
+        statistics = self._wait_for_query(query_id)
+        return BillExtract(self._fetch_lines(query_id), int(statistics.get("DataScannedInBytes", 0)))
 
-    def _start(self, sql: str) -> str:
+    def _start_query(self, sql: str) -> str:
         location = self._cur.output_location
         result_configuration = {"ResultConfiguration": {"OutputLocation": location}} if location else {}
         with self._map_aws_errors("start the query"):
@@ -62,7 +62,7 @@ class AthenaBill:
             )
         return str(response["QueryExecutionId"])
 
-    def _wait(self, query_id: str) -> Mapping[str, Any]:
+    def _wait_for_query(self, query_id: str) -> Mapping[str, Any]:
         waited, wait = 0.0, FIRST_WAIT_SECONDS
         while True:
             with self._map_aws_errors("get the query's status"):
@@ -73,19 +73,21 @@ class AthenaBill:
                 return statistics
             if status["State"] in {"FAILED", "CANCELLED"}:
                 reason = status.get("StateChangeReason") or "no reason given"
-                raise SourceError(f"Athena could not read the bill in {self._table}: {reason}")
+                raise SourceError(f"Athena could not read the bill in {self._table_name}: {reason}")
             if waited >= QUERY_TIMEOUT_SECONDS:
-                self._stop(query_id)
-                raise SourceError(f"Athena did not read the bill in {self._table} within {QUERY_TIMEOUT_SECONDS:.0f} s")
+                self._stop_query(query_id)
+                raise SourceError(
+                    f"Athena did not read the bill in {self._table_name} within {QUERY_TIMEOUT_SECONDS:.0f} s"
+                )
             self._sleep(wait)
             waited += wait
             wait = min(MAX_WAIT_SECONDS, wait * 2)
 
-    def _stop(self, query_id: str) -> None:
+    def _stop_query(self, query_id: str) -> None:
         with self._map_aws_errors("stop the query"):
             self._client.stop_query_execution(QueryExecutionId=query_id)
 
-    def _lines(self, query_id: str) -> Iterator[BillLine]:
+    def _fetch_lines(self, query_id: str) -> Iterator[BillLine]:
         arguments = {"QueryExecutionId": query_id, "MaxResults": 1000}
         is_header = True
         while True:
@@ -94,7 +96,7 @@ class AthenaBill:
             for row in page["ResultSet"]["Rows"]:
                 cells = [datum.get("VarCharValue") for datum in row["Data"]]
                 if not is_header:
-                    yield read_row(cells)
+                    yield parse_bill_line(cells)
                 elif tuple(cells) != COLUMNS:
                     raise SourceError(f"Athena returned the columns {cells} instead of {list(COLUMNS)}")
                 is_header = False
@@ -103,7 +105,7 @@ class AthenaBill:
             arguments["NextToken"] = page["NextToken"]
 
     @property
-    def _table(self) -> str:
+    def _table_name(self) -> str:
         return f"{self._cur.database}.{self._cur.table}"
 
     @contextmanager
@@ -115,12 +117,12 @@ class AthenaBill:
         except ClientError as error:
             details = error.response.get("Error", {})
             raise SourceError(
-                f"Athena could not {action} for the bill in {self._table}: "
+                f"Athena could not {action} for the bill in {self._table_name}: "
                 f"{details.get('Code', 'unknown')}: {details.get('Message', '')}"
             ) from error
         except BotoCoreError as error:
             raise SourceError(
-                f"Athena could not {action} for the bill in {self._table}: {type(error).__name__}"
+                f"Athena could not {action} for the bill in {self._table_name}: {type(error).__name__}"
             ) from error
 
 

@@ -22,41 +22,41 @@ COLUMNS = (
 """The columns of every statement, in this order."""
 ACCELERATED_FAMILIES_PATTERN = "^(p|g|gr|inf|trn|dl|vt)[0-9]"
 """EC2 instance families with accelerators, including future ones, as a regular expression that all engines support."""
-CLOSED_AFTER = timedelta(days=14)
+BILL_CLOSED_AFTER = timedelta(days=14)
 """FOCUS 1.0 does not say when a bill is closed; AWS closes them within the first days of the next month."""
-_FOLDER = Path(__file__).parent / "statements"
-_KINDS = get_args(LineKind)
+_STATEMENTS_FOLDER = Path(__file__).parent / "statements"
+_LINE_KINDS = get_args(LineKind)
 
 
-def statement_name(cur: CurSettings) -> str:
+def sql_template_name(cur: CurSettings) -> str:
     """The name of the statement for an export's format."""
     if cur.format == "cur2":
         return "cur2" if cur.amount == "amortized" else "cur2_net"
     return cur.format.replace("-", "_").replace(".", "_")
 
 
-def statement(cur: CurSettings, start: datetime, end: datetime, *, now: datetime) -> str:
+def sql_statement(cur: CurSettings, start: datetime, end: datetime, *, now: datetime) -> str:
     """The statement that reads the bill's lines of `[start, end)`.
 
     Only timestamps, months and the validated table name are inserted, so nothing needs escaping.
     """
-    return _statement_template(statement_name(cur)).substitute(
+    return _sql_template(sql_template_name(cur)).substitute(
         table=f'"{cur.table}"',
         first_period=f"{start:%Y-%m}",
         last_period=f"{end - timedelta(microseconds=1):%Y-%m}",
         start=f"{start.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
         end=f"{end.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
         accelerated=ACCELERATED_FAMILIES_PATTERN,
-        closed_before=f"{(now - CLOSED_AFTER).astimezone(UTC):%Y-%m-%d %H:%M:%S}",
+        closed_before=f"{(now - BILL_CLOSED_AFTER).astimezone(UTC):%Y-%m-%d %H:%M:%S}",
     )
 
 
 @cache
-def _statement_template(name: str) -> Template:
-    return Template((_FOLDER / f"{name}.sql").read_text(encoding="utf-8"))
+def _sql_template(name: str) -> Template:
+    return Template((_STATEMENTS_FOLDER / f"{name}.sql").read_text(encoding="utf-8"))
 
 
-def read_row(row: Sequence[str | None]) -> BillLine:
+def parse_bill_line(row: Sequence[str | None]) -> BillLine:
     """Parse a row of a statement's result.
 
     Raises:
@@ -65,7 +65,7 @@ def read_row(row: Sequence[str | None]) -> BillLine:
     cells: Mapping[str, str | None] = dict(zip(COLUMNS, row, strict=True))
     try:
         line = BillLine(
-            kind=_kind(_text(cells, "kind")),
+            kind=_line_kind(_text(cells, "kind")),
             start=datetime.fromisoformat(_text(cells, "usage_start")),
             end=datetime.fromisoformat(_text(cells, "usage_end")),
             account=_text(cells, "account"),
@@ -103,8 +103,8 @@ def _number(text: str) -> Decimal:
     return value
 
 
-def _kind(text: str) -> LineKind:
-    kind: LineKind | None = next((kind for kind in _KINDS if kind == text), None)
+def _line_kind(text: str) -> LineKind:
+    kind: LineKind | None = next((kind for kind in _LINE_KINDS if kind == text), None)
     if kind is None:
         raise ValueError(f"unknown kind {text!r}")
     return kind

@@ -18,7 +18,7 @@ from gpucost.settings import PrometheusSettings
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
 
-SERVICE = "aps"
+SIGV4_SERVICE = "aps"
 
 
 def authenticator(prometheus: PrometheusSettings, secret_value: Callable[[str], str] | None = None) -> AuthBase | None:
@@ -63,7 +63,7 @@ def sigv4(credentials: "Credentials", region: str) -> AuthBase:
     """A signer that refreshes its credentials, because a function can outlive its role's session."""
     from requests_aws4auth import AWS4Auth
 
-    return SerializedSigner(AWS4Auth(region=region, service=SERVICE, refreshable_credentials=credentials))
+    return SerializedSigner(AWS4Auth(region=region, service=SIGV4_SERVICE, refreshable_credentials=credentials))
 
 
 def _credentials(prometheus: PrometheusSettings) -> "Credentials":

@@ -28,22 +28,22 @@ from gpucost.runtime.bounded_http import (
 )
 from gpucost.runtime.deadline import Deadline
 from gpucost.runtime.observability import tally
-from gpucost.sources.prometheus.memory_budget import ANSWER_BYTES, MemoryBudget
+from gpucost.sources.prometheus.memory_budget import MAX_RESPONSE_BYTES, MemoryBudget
 
-ATTEMPTS = 4
+MAX_ATTEMPTS = 4
 BACKOFF_SECONDS = 0.5
 MAX_WAIT_SECONDS = 10.0
-SAMPLES_LIMIT = "max_samples_processed_error_threshold"
+SAMPLES_LIMIT_PARAMETER = "max_samples_processed_error_threshold"
 """AMP's URL parameter: AMP refuses a query that exceeds the limit, free of charge (AMP's API reference, QueryMetrics).
 
 AMP also has a parameter for a warning. It is not sent, because a response with a warning may be partial.
 """
-QUERY_LENGTH_LIMIT = "-search.maxQueryLen"
+QUERY_LENGTH_FLAG = "-search.maxQueryLen"
 """The flag that VictoriaMetrics names when it refuses a query as too long."""
-RETENTION_SECONDS = 10.0
+RETENTION_TIMEOUT_SECONDS = 10.0
 _RETRYABLE_STATUSES = {429, 500, 502, 503, 504}
-_REDIRECTS = 3
-_MAX_TEXT = 300
+_MAX_REDIRECTS = 3
+_MAX_MESSAGE_TEXT = 300
 _MALFORMED_ERRORS = (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError)
 """Errors of parsing a response that does not have Prometheus' format."""
 
@@ -73,7 +73,7 @@ class _NotJsonError(Exception):
     """A response is not complete JSON: a proxy sent it, or the connection broke."""
 
 
-_OPTIONS = {"stats": "true", "max_lookback": "5m"}
+_QUERY_OPTIONS = {"stats": "true", "max_lookback": "5m"}
 """Sent with every query. Prometheus looks back five minutes for the newest sample. VictoriaMetrics would look back as
 far as the query's step, and return series that ended within the hour as if they still existed at its end."""
 
@@ -105,7 +105,7 @@ class PrometheusClient:
         budget: MemoryBudget | None = None,
         max_samples: int | None = None,
         sleep: Callable[[float], None] | None = None,
-        max_answer_bytes: int = ANSWER_BYTES,
+        max_answer_bytes: int = MAX_RESPONSE_BYTES,
     ) -> None:
         self._url = url.rstrip("/")
         self._cluster = cluster
@@ -113,7 +113,7 @@ class PrometheusClient:
         self._timeout = timeout
         self._deadline = deadline or Deadline(math.inf)
         self._budget = budget
-        self._limits = {} if max_samples is None else {SAMPLES_LIMIT: str(max_samples)}
+        self._limits = {} if max_samples is None else {SAMPLES_LIMIT_PARAMETER: str(max_samples)}
         self._sleep = sleep or self._deadline.wait
         self._max_answer_bytes = max_answer_bytes
         self._http = BoundedHttp(self._url)
@@ -127,11 +127,11 @@ class PrometheusClient:
         """
         form = {
             "query": query,
-            "start": _seconds(first),
-            "end": _seconds(last),
+            "start": _format_time(first),
+            "end": _format_time(last),
             "step": str(int(step.total_seconds())),
         }
-        return self._series("query_range", form)
+        return self._query_series("query_range", form)
 
     def query(self, query: str, at: datetime) -> list[Series]:
         """Evaluate a query at one time. Each series has one sample.
@@ -139,7 +139,7 @@ class PrometheusClient:
         Raises:
             MetricsUnavailableError, MetricsResponseError: see `query_range`.
         """
-        return self._query_expecting("vector", "query", {"query": query, "time": _seconds(at)})
+        return self._query_expecting("vector", "query", {"query": query, "time": _format_time(at)})
 
     def raw_samples(self, selector: str, start: datetime, end: datetime) -> list[Series]:
         """Every sample of a selector's series in `(start, end]`, as it was scraped.
@@ -148,12 +148,14 @@ class PrometheusClient:
             MetricsUnavailableError, MetricsResponseError: see `query_range`.
         """
         milliseconds = to_epoch_ms(end) - to_epoch_ms(start)
-        return self._series("query", {"query": f"{selector}[{milliseconds}ms]", "time": _seconds(end)})
+        return self._query_series("query", {"query": f"{selector}[{milliseconds}ms]", "time": _format_time(end)})
 
     def retention(self) -> timedelta | None:
         """How long the server keeps samples; None if it does not say, such as AMP."""
         try:
-            response = self._send("GET", "status/runtimeinfo", None, RETENTION_SECONDS, MAX_ERROR_BODY_BYTES)
+            response = self._send_request(
+                "GET", "status/runtimeinfo", None, RETENTION_TIMEOUT_SECONDS, MAX_ERROR_BODY_BYTES
+            )
             text = from_json(response.body)["data"]["storageRetention"]
             return parse_duration(text.split(" ")[0])
         except (*REQUEST_ERRORS, *_MALFORMED_ERRORS, ResponseTooLargeError, MetricsUnavailableError):
@@ -163,53 +165,55 @@ class PrometheusClient:
         """Start no further query or attempt, and cancel those under way."""
         self._deadline.cancel(reason)
 
-    def _series(self, path: str, form: Mapping[str, str]) -> list[Series]:
+    def _query_series(self, path: str, form: Mapping[str, str]) -> list[Series]:
         return self._query_expecting("matrix", path, form)
 
     def _query_expecting(self, result_type: str, path: str, form: Mapping[str, str]) -> list[Series]:
         result = self._send_query(path, form)
         if result.type != result_type:
             raise MetricsResponseError(
-                self._message(f"answered a {str(result.type)[:_MAX_TEXT]} for a {result_type}", form)
+                self._error_message(
+                    f"answered with a {str(result.type)[:_MAX_MESSAGE_TEXT]} instead of a {result_type}", form
+                )
             )
         return result.series
 
     def _send_query(self, path: str, form: Mapping[str, str]) -> QueryResponse:
         """POST a query and retry it while that can help. Return complete results only."""
-        for attempt in range(1, ATTEMPTS + 1):
+        for attempt in range(1, MAX_ATTEMPTS + 1):
             if self._deadline.has_passed():
                 problem = f"was not queried: the {self._deadline.seconds:.3g} s for all queries are used up"
-                raise MetricsUnavailableError(self._deadline.cancel_reason or self._message(problem, form))
-            outcome = self._attempt(path, form)
+                raise MetricsUnavailableError(self._deadline.cancel_reason or self._error_message(problem, form))
+            outcome = self._send_once(path, form)
             if isinstance(outcome, QueryResponse):
                 return outcome
             if isinstance(outcome, MetricsResponseError):
                 raise outcome
             failure = outcome
-            wait = min(MAX_WAIT_SECONDS, max(failure.retry_after_seconds, _jittered(attempt)))
+            wait = min(MAX_WAIT_SECONDS, max(failure.retry_after_seconds, _retry_delay(attempt)))
             has_time = self._deadline.remaining() > wait
-            if attempt == ATTEMPTS or not has_time:
+            if attempt == MAX_ATTEMPTS or not has_time:
                 break
             self._sleep(wait)
         times = f", {attempt} times" if attempt > 1 else ""
         out_of_time = "" if has_time else ", and the time for all queries is used up"
         # The failure that canceled this query came first, so it is the one to report.
-        reason = self._deadline.cancel_reason or self._message(f"{failure.problem}{times}{out_of_time}", form)
+        reason = self._deadline.cancel_reason or self._error_message(f"{failure.problem}{times}{out_of_time}", form)
         self.cancel(reason)
         raise MetricsUnavailableError(reason)
 
-    def _attempt(
+    def _send_once(
         self, path: str, form: Mapping[str, str]
     ) -> "QueryResponse | MetricsResponseError | _RetryableFailure":
         """Send a query once. Errors are returned, not raised: a raised error keeps the large response alive."""
         seconds = min(self._timeout, self._deadline.remaining())
         try:
-            response = self._send("POST", path, form, self._timeout, self._max_answer_bytes)
+            response = self._send_request("POST", path, form, self._timeout, self._max_answer_bytes)
             if response.status in _RETRYABLE_STATUSES:
                 return _RetryableFailure(
                     f"answered {_describe_refusal(response)}", retry_after(response.headers) or 0.0
                 )
-            return self._read(response)
+            return self._parse_response(response)
         except REQUEST_ERRORS as error:
             if is_timeout(error):
                 return _RetryableFailure(f"did not answer within {seconds:.3g} s")
@@ -217,22 +221,24 @@ class PrometheusClient:
         except _NotJsonError:
             return _RetryableFailure("answered 200 with incomplete or invalid JSON")
         except ResponseTooLargeError as error:
-            return MetricsTooLargeError(self._message(f"answered {error}", form))
+            return MetricsTooLargeError(self._error_message(f"answered {error}", form))
         except MetricsResponseError as error:
-            return type(error)(self._message(str(error), form))
+            return type(error)(self._error_message(str(error), form))
 
-    def _send(self, method: str, path: str, form: Mapping[str, str] | None, seconds: float, limit: int) -> HttpResponse:
+    def _send_request(
+        self, method: str, path: str, form: Mapping[str, str] | None, seconds: float, limit: int
+    ) -> HttpResponse:
         request = requests.Request(
             method,
             f"{self._url}/api/v1/{path}",
             params=self._limits if form else None,
-            data={**form, **_OPTIONS} if form else None,
+            data={**form, **_QUERY_OPTIONS} if form else None,
             headers={"Accept-Encoding": ACCEPTED_ENCODING, "User-Agent": "gpucost"},
             auth=self._auth,
         )
         return self._http.send(request.prepare, deadline=Deadline(seconds, within=self._deadline), limit=limit)
 
-    def _read(self, response: HttpResponse) -> QueryResponse:
+    def _parse_response(self, response: HttpResponse) -> QueryResponse:
         """Parse a response.
 
         Raises:
@@ -240,8 +246,8 @@ class PrometheusClient:
         """
         if _is_too_large(response):
             raise MetricsTooLargeError(f"answered {_describe_refusal(response)}")
-        if response.status // 100 == _REDIRECTS:
-            location = " ".join(response.headers.get("Location", "").split())[:_MAX_TEXT]
+        if response.status // 100 == _MAX_REDIRECTS:
+            location = " ".join(response.headers.get("Location", "").split())[:_MAX_MESSAGE_TEXT]
             raise MetricsResponseError(
                 f"redirects to {location!r}, which is not followed; set prometheus.url to Prometheus' own address"
             )
@@ -254,7 +260,7 @@ class PrometheusClient:
                 document = from_json(response.body)  # a third faster than `json`, and equal labels share one object
             except ValueError as error:
                 raise _NotJsonError from error
-            data = _checked(document, response)
+            data = _response_data(document, response)
             tally.add("Queries", 1)
             tally.add("SamplesProcessed", _samples_processed(data))
             try:
@@ -267,20 +273,20 @@ class PrometheusClient:
             budget.charge_series(result.series, response.body)
             return result
 
-    def _message(self, problem: str, form: Mapping[str, str]) -> str:
+    def _error_message(self, problem: str, form: Mapping[str, str]) -> str:
         query = " ".join(form["query"].split())
-        shown = query if len(query) <= _MAX_TEXT else query[:_MAX_TEXT] + "…"
+        shown = query if len(query) <= _MAX_MESSAGE_TEXT else query[:_MAX_MESSAGE_TEXT] + "…"
         return f"cluster {self._cluster}: Prometheus at {self._url} {problem} (query: {shown})"
 
 
-def _checked(document: Any, response: HttpResponse) -> Any:
+def _response_data(document: Any, response: HttpResponse) -> Any:
     """The data of a complete, successful response."""
     if not isinstance(document, dict) or document.get("status") != "success" or "data" not in document:
-        raise MetricsResponseError(f"refused: {_reason(document) or response.text(_MAX_TEXT)}")
+        raise MetricsResponseError(f"refused: {_error_reason(document) or response.text(_MAX_MESSAGE_TEXT)}")
     if warnings := document.get("warnings"):
         # With a warning, the response may be partial, and partial data must not become a figure.
         first = warnings[0] if isinstance(warnings, list) else warnings
-        warning = first[:_MAX_TEXT] if isinstance(first, str) else type(first).__name__
+        warning = first[:_MAX_MESSAGE_TEXT] if isinstance(first, str) else type(first).__name__
         raise MetricsResponseError(f"answered with a warning: {warning}")
     if document.get("isPartial"):  # VictoriaMetrics' cluster version, while some of its storage nodes are away
         raise MetricsResponseError("answered with partial data (isPartial)")
@@ -311,11 +317,11 @@ def _parse_rows(rows: list[Any], *, with_markers: bool = False) -> list[Series]:
             row["values"] = [sample for sample in row["values"] if sample[1] != "NaN"]
             if not row["values"]:
                 continue
-        series.append(_series(row))
+        series.append(_parse_series(row))
     return series
 
 
-def _series(row: Any) -> Series:
+def _parse_series(row: Any) -> Series:
     """Convert one row. Refuse labels and values that are not text, which is how Prometheus writes them."""
     labels = row["metric"]
     pairs = row["values"] if "values" in row else [row["value"]]
@@ -334,12 +340,12 @@ def parse_duration(text: str) -> timedelta | None:
     return timedelta(seconds=min(seconds, timedelta.max.total_seconds() / 2))
 
 
-def _seconds(time: datetime) -> str:
+def _format_time(time: datetime) -> str:
     milliseconds = to_epoch_ms(time)
     return f"{milliseconds // 1000}.{milliseconds % 1000:03d}"
 
 
-def _jittered(attempt: int) -> float:
+def _retry_delay(attempt: int) -> float:
     """Seconds to wait after an attempt, with jitter, so that many functions do not retry at the same moment."""
     return random.uniform(0.5, 1.0) * BACKOFF_SECONDS * 2.0 ** (attempt - 1)  # noqa: S311 - not for secrets
 
@@ -356,21 +362,21 @@ def _is_too_large(response: HttpResponse) -> bool:
         return False
     text = response.text(MAX_ERROR_BODY_BYTES)
     is_over_samples = "too many samples" in text and "threshold" not in text
-    return is_over_samples or ("-search.max" in text and QUERY_LENGTH_LIMIT not in text)
+    return is_over_samples or ("-search.max" in text and QUERY_LENGTH_FLAG not in text)
 
 
 def _describe_refusal(response: HttpResponse) -> str:
     """A refusal's status and reason, from Prometheus' JSON or from the text or HTML of a proxy."""
     try:
-        reason = _reason(from_json(response.body))
+        reason = _error_reason(from_json(response.body))
     except ValueError:
         reason = ""
-    reason = reason or response.text(_MAX_TEXT)
-    phrase = " ".join(response.reason.split())[:_MAX_TEXT]
+    reason = reason or response.text(_MAX_MESSAGE_TEXT)
+    phrase = " ".join(response.reason.split())[:_MAX_MESSAGE_TEXT]
     return f"{response.status} {phrase}" + (f": {reason}" if reason else "")
 
 
-def _reason(document: Any) -> str:
+def _error_reason(document: Any) -> str:
     """The error message in Prometheus' JSON, or ""."""
     error = document.get("error") if isinstance(document, dict) else None
-    return " ".join(error.split())[:_MAX_TEXT] if isinstance(error, str) else ""
+    return " ".join(error.split())[:_MAX_MESSAGE_TEXT] if isinstance(error, str) else ""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from gpucost.core.metering.observations import ScrapeTarget
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.queries import COUNTS, SAMPLES, STATISTIC_LABEL
-from gpucost.sources.prometheus.tables import Labels, Rows, instance, number, sample_count
+from gpucost.sources.prometheus.tables import Labels, Rows, parse_number, scrape_target, to_sample_count
 
 
 def uniform_counts(rows: Mapping[str, Rows]) -> dict[tuple[str, ScrapeTarget], int]:
@@ -19,8 +19,8 @@ def uniform_counts(rows: Mapping[str, Rows]) -> dict[tuple[str, ScrapeTarget], i
     """
     counts: dict[tuple[str, ScrapeTarget], set[str]] = {}
     for name, labels in _counts(rows):
-        counts.setdefault((name, instance(labels)), set()).add(labels[SAMPLES])
-    return {key: sample_count(number(*distinct)) for key, distinct in counts.items() if len(distinct) == 1}
+        counts.setdefault((name, scrape_target(labels)), set()).add(labels[SAMPLES])
+    return {key: to_sample_count(parse_number(*distinct)) for key, distinct in counts.items() if len(distinct) == 1}
 
 
 def instances_with_uneven_counts(series: Iterable[Series]) -> set[str]:
@@ -34,7 +34,7 @@ def instances_with_uneven_counts(series: Iterable[Series]) -> set[str]:
     for labels, samples in series:
         if labels.get(STATISTIC_LABEL, "").startswith(COUNTS):
             for time, _ in samples:
-                distinct = counts.setdefault((labels[STATISTIC_LABEL], instance(labels), time), set())
+                distinct = counts.setdefault((labels[STATISTIC_LABEL], scrape_target(labels), time), set())
                 distinct.add(labels[SAMPLES])
                 if len(distinct) > 1:
                     uneven.add(labels.get("instance", ""))

@@ -12,11 +12,11 @@ from gpucost.core.metering.signals import NEURON_SIGNAL, Signal
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.device_counts import uniform_counts
 from gpucost.sources.prometheus.queries import NO_STATISTIC_LABEL, STATISTIC_LABEL
-from gpucost.sources.prometheus.tables import Labels, Rows, instance, number, sample_count
+from gpucost.sources.prometheus.tables import Labels, Rows, parse_number, scrape_target, to_sample_count
 
 DeviceKey = tuple[str, str, str]
 _SeriesKey = tuple[str, frozenset[tuple[str, str]]]
-_LEAD_MS = 300_000
+_LOOKBACK_DELTA_MS = 300_000
 """Samples from this long before the hour apply to its first moments."""
 _NODE_LABELS = ("Hostname", "hostname", "node", "kubernetes_node", "nodename")
 
@@ -26,8 +26,8 @@ class _DeviceSeriesRow:
     signal: Signal
     labels: Labels
     key: DeviceKey
-    instance: ScrapeTarget
-    workload: tuple[str, str]
+    target: ScrapeTarget
+    pod: tuple[str, str]
     sample_count: int = 0
     sample_sum: Decimal = Decimal(0)
     has_implausible_peak: bool = False
@@ -56,15 +56,15 @@ class DeviceTable:
         for name in self._signals:
             sums = rows.get(NO_STATISTIC_LABEL if name == signals[0].name else f"sum {name}", [])
             for labels, value in sums:
-                if self._is_reported(name, labels):
+                if self._is_meaningful(name, labels):
                     row = self._add_row(name, labels)
                     row.sample_sum = value
-                    row.sample_count = counts.get((name, row.instance), 0)
+                    row.sample_count = counts.get((name, row.target), 0)
             for labels, value in rows.get(f"count {name}", []):
-                if self._is_reported(name, labels):
-                    self._find_or_add_row(name, labels).sample_count = sample_count(value)
+                if self._is_meaningful(name, labels):
+                    self._find_or_add_row(name, labels).sample_count = to_sample_count(value)
             for labels, _ in rows.get(f"peak {name}", []):
-                if self._is_reported(name, labels):
+                if self._is_meaningful(name, labels):
                     self._find_or_add_row(name, labels).has_implausible_peak = True
 
     @property
@@ -76,9 +76,9 @@ class DeviceTable:
         """Names of nodes with devices."""
         return {row.key[0] for row in self._rows}
 
-    def nodes_with(self, pods: Container[tuple[str, str]]) -> set[str]:
+    def nodes_with_pods(self, pods: Container[tuple[str, str]]) -> set[str]:
         """Names of nodes with a device that is labeled with one of some pods."""
-        return {row.key[0] for row in self._rows if row.workload in pods}
+        return {row.key[0] for row in self._rows if row.pod in pods}
 
     def keep_nodes(self, nodes: Container[str]) -> None:
         """Remove devices of other nodes."""
@@ -88,12 +88,12 @@ class DeviceTable:
         """The signals that have series."""
         return ", ".join(sorted({row.signal.name for row in self._rows}))
 
-    def densest(self) -> dict[ScrapeTarget, Labels]:
+    def densest_series(self) -> dict[ScrapeTarget, Labels]:
         """By exporter, the labels of the series with most samples."""
         densest: dict[ScrapeTarget, _DeviceSeriesRow] = {}
         for row in self._rows:
-            if row.instance not in densest or row.sample_count > densest[row.instance].sample_count:
-                densest[row.instance] = row
+            if row.target not in densest or row.sample_count > densest[row.target].sample_count:
+                densest[row.target] = row
         return {exporter: row.labels for exporter, row in densest.items()}
 
     def needing_raw_samples(
@@ -101,7 +101,7 @@ class DeviceTable:
         scrapes: Mapping[ScrapeTarget, Scrapes],
         hour: Interval,
         partial_pods: Container[tuple[str, str]],
-        whole_nodes: Container[str] = (),
+        fully_held_nodes: Container[str] = (),
     ) -> dict[str, dict[str, int]]:
         """Devices whose sums and counts are not enough, by label name and label value, each with its sample count.
 
@@ -113,12 +113,12 @@ class DeviceTable:
         keys: set[DeviceKey] = set()
         exporters: dict[tuple[DeviceKey, str], ScrapeTarget] = {}
         for row in self._rows:
-            exporter = row.instance
+            exporter = row.target
             if exporters.setdefault((row.key, exporter.split("/", 1)[0]), exporter) != exporter:
                 keys.add(row.key)  # one exporter replaced another: each reports a part of the hour
             is_complete = row.sample_count >= expected.get(exporter, 0) > 0 and scrapes[exporter].is_regular
             is_implausible = row.has_implausible_peak or not is_amount(row.sample_sum) or row.sample_sum < 0
-            if not is_complete or is_implausible or row.workload in partial_pods or row.key[0] in whole_nodes:
+            if not is_complete or is_implausible or row.pod in partial_pods or row.key[0] in fully_held_nodes:
                 keys.add(row.key)
         samples: dict[str, dict[str, int]] = {}
         for row in self._rows:
@@ -130,12 +130,12 @@ class DeviceTable:
 
     def add_raw_samples(self, series: Iterable[Series], hour: Interval) -> None:
         """Add raw samples."""
-        window = Interval(hour.start - _LEAD_MS, hour.end)
+        window = Interval(hour.start - _LOOKBACK_DELTA_MS, hour.end)
         for labels, samples in series:
             name = labels["__name__"]
-            if self._is_reported(name, labels):
+            if self._is_meaningful(name, labels):
                 row = self._find_or_add_row(name, labels)
-                row.raw_samples = tuple((time, number(value)) for time, value in samples if window.contains(time))
+                row.raw_samples = tuple((time, parse_number(value)) for time, value in samples if window.contains(time))
 
     def series(self) -> Iterable[DeviceSeries]:
         """The series for metering. Of devices with raw samples, only series that have them."""
@@ -144,7 +144,7 @@ class DeviceTable:
             if row.raw_samples is not None or row.key not in with_raw_samples:
                 yield self._series(row)
 
-    def _is_reported(self, name: str, labels: Labels) -> bool:
+    def _is_meaningful(self, name: str, labels: Labels) -> bool:
         """Whether a series is meaningful: some signals are absent or always 0 under MIG."""
         return not labels.get("GPU_I_ID") or self._signals[name].works_under_mig
 
@@ -155,7 +155,7 @@ class DeviceTable:
 
     def _add_row(self, name: str, labels: Labels) -> _DeviceSeriesRow:
         device = (self._node(labels), _uuid(labels), labels.get("GPU_I_ID", ""))
-        row = _DeviceSeriesRow(self._signals[name], labels, device, instance(labels), workload(labels))
+        row = _DeviceSeriesRow(self._signals[name], labels, device, scrape_target(labels), labeled_pod(labels))
         self._rows.append(row)
         if self._by_labels:
             self._by_labels[_series_key(name, labels)] = row
@@ -169,7 +169,7 @@ class DeviceTable:
 
     def _series(self, row: _DeviceSeriesRow) -> DeviceSeries:
         node, uuid, mig_instance = row.key
-        namespace, pod = row.workload
+        namespace, pod = row.pod
         return DeviceSeries(
             node=node,
             uuid=uuid,
@@ -181,7 +181,7 @@ class DeviceTable:
             uid=row.labels.get("pod_uid", "") if pod else "",
             slot=row.labels.get("vgpu", ""),
             resource_claim=row.labels.get("dra_claim_name", "") if pod else "",
-            instance=row.instance,
+            instance=row.target,
             scale=row.signal.scale,
             signal_rank=self.rank,
             sample_count=row.sample_count,
@@ -197,7 +197,7 @@ def _series_key(name: str, labels: Labels) -> _SeriesKey:
     )
 
 
-def workload(labels: Labels) -> tuple[str, str]:
+def labeled_pod(labels: Labels) -> tuple[str, str]:
     """The namespace and name of the pod that holds a device, or blanks.
 
     With `honorLabels: false`, `pod` is the exporter's own pod and `exported_pod` is the workload. With `honorLabels:
@@ -242,4 +242,4 @@ def _uuid(labels: Labels) -> str:
     if core is not None:
         return f"neuroncore-{core}"
     uuid = labels.get("UUID") or labels.get("uuid")
-    return uuid or f"{instance(labels)}/{labels.get('gpu', '')}/{labels.get('device', '')}"
+    return uuid or f"{scrape_target(labels)}/{labels.get('gpu', '')}/{labels.get('device', '')}"

@@ -18,16 +18,16 @@ from gpucost.sources.prometheus.connection import ClusterReader
 from gpucost.sources.prometheus.queries import union
 
 _RESOURCES = r"nvidia[.]com/.+|aws[.]amazon[.]com/neuron.*"
-_REQUESTS = "requests."
+_REQUESTS_PREFIX = "requests."
 MAX_LIMIT = Decimal(10**9)
 """Units of a limit or quota; larger values are ignored as implausible."""
-_RANGE = "[1h] offset 1ms"
+_HOUR_RANGE = "[1h] offset 1ms"
 
 
-class PrometheusLimits(ClusterReader):
+class NodePoolLimitsReader(ClusterReader):
     """Reads the limits of one cluster's node pools and namespaces."""
 
-    def at_ends(self, hours: Sequence[datetime]) -> list[Limits]:
+    def read(self, hours: Sequence[datetime]) -> list[Limits]:
         """The last limits and quotas in each of several consecutive hours.
 
         Raises:
@@ -35,22 +35,22 @@ class PrometheusLimits(ClusterReader):
         """
         series = self._client.query_range(self._query(), hours[0] + HOUR, hours[-1] + HOUR)
         try:
-            return [self._limits(hour, tables.at_hour(series, to_epoch_ms(hour + HOUR))) for hour in hours]
+            return [self._limits(hour, tables.rows_at(series, to_epoch_ms(hour + HOUR))) for hour in hours]
         except ValueError as error:
             raise MetricsResponseError(f"cluster {self._cluster}: limits cannot be read: {error}") from error
 
     def _query(self) -> str:
         def pools(metric: str) -> str:
             selectors = [
-                self._queries.select(f"karpenter_{pool}_{metric}", f'resource_type=~"{_RESOURCES}"')
+                self._queries.series_selector(f"karpenter_{pool}_{metric}", f'resource_type=~"{_RESOURCES}"')
                 for pool in ("nodepools", "nodepool")
             ]
-            return " or ".join(_last(selector, "nodepool, resource_type") for selector in selectors)
+            return " or ".join(_last_value(selector, "nodepool, resource_type") for selector in selectors)
 
         def quotas(kind: str) -> str:
             resources = f'resource=~"requests[.]({_RESOURCES})"'
-            selector = self._queries.select("kube_resourcequota", resources, f'type="{kind}"')
-            return _last(selector, "namespace, exported_namespace, resourcequota, resource")
+            selector = self._queries.series_selector("kube_resourcequota", resources, f'type="{kind}"')
+            return _last_value(selector, "namespace, exported_namespace, resourcequota, resource")
 
         return union({
             "pool-used": f"({pools('usage')})", "pool-limit": f"({pools('limit')})",
@@ -66,7 +66,7 @@ class PrometheusLimits(ClusterReader):
                     pools.setdefault((labels.get("nodepool", ""), labels.get("resource_type", "")), {})[stat] = value
         for stat in ("quota-used", "quota-hard"):
             for labels, value in rows.get(stat, []):
-                resource = labels.get("resource", "").removeprefix(_REQUESTS)
+                resource = labels.get("resource", "").removeprefix(_REQUESTS_PREFIX)
                 key = (tables.exported_label(labels, "namespace"), labels.get("resourcequota", ""), resource)
                 if is_amount(value, MAX_LIMIT):
                     quotas.setdefault(key, {})[stat] = value
@@ -84,10 +84,10 @@ class PrometheusLimits(ClusterReader):
         )
 
 
-def _last(selector: str, names: str) -> str:
+def _last_value(selector: str, names: str) -> str:
     """The value at the hour's end, else the last value in the hour.
 
     The value at the end comes first, so that a replica that is gone does not override its successor.
     """
-    at_end, last = f"{selector} offset 1ms", f"last_over_time({selector}{_RANGE})"
+    at_end, last = f"{selector} offset 1ms", f"last_over_time({selector}{_HOUR_RANGE})"
     return f"(max by ({names}) ({at_end}) or max by ({names}) ({last}))"

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from gpucost.sources.prometheus.client import Series
 
 MIB = 1 << 20
-ANSWER_BYTES = 16 * MIB
+MAX_RESPONSE_BYTES = 16 * MIB
 """Largest response, decompressed. The largest response for an hour of 40,000 pods has 11.1 MiB."""
-ANSWER_MEMORY = 176 * MIB
+MAX_RESPONSE_MEMORY = 176 * MIB
 """For one parsed response: what 16 MiB of typical Prometheus JSON take."""
-OBSERVATION_MEMORY = 416 * MIB
+MAX_OBSERVATION_MEMORY = 416 * MIB
 """For everything built from the responses for some hours. An hour of 40,000 pods is counted as 390 MiB."""
 _SERIES_BYTES, _DICT_BYTES, _LABEL_BYTES, _STRING_BYTES, _SAMPLE_BYTES = 160, 200, 64, 64, 136
 _DERIVED_BYTES = {"requests": 2000, "devices": 700, "device": 700}
 _DERIVED_BYTES_BY_DEFAULT = 150
 _DERIVED_BYTES_PER_RAW_SAMPLE = 216
 SCRAPES_INCLUDED = 1_500_000
-"""Scrapes of exporters that `OBSERVATION_MEMORY` leaves room for: an hour of 5,000 nodes, a scrape every 15 seconds."""
+"""Scrapes of exporters that `MAX_OBSERVATION_MEMORY` leaves room for: an hour of 5,000 nodes, a scrape every 15 seconds."""
 _SCRAPE_BYTES = 160
 
 
@@ -40,7 +40,7 @@ class MemoryBudget:
         limit: bytes.
     """
 
-    def __init__(self, limit: int = OBSERVATION_MEMORY) -> None:
+    def __init__(self, limit: int = MAX_OBSERVATION_MEMORY) -> None:
         self._limit = limit
         self._used = 0
         self.parsing_lock = RLock()
@@ -58,9 +58,9 @@ class MemoryBudget:
             HoursTooLargeError: it is too large in addition to what is kept already.
         """
         needed = parsed_size(body)
-        if needed > ANSWER_MEMORY:
+        if needed > MAX_RESPONSE_MEMORY:
             raise MetricsTooLargeError(
-                f"answered with a response that takes {needed // MIB} MiB of memory, above {ANSWER_MEMORY // MIB}"
+                f"answered with a response that takes {needed // MIB} MiB of memory, above {MAX_RESPONSE_MEMORY // MIB}"
             )
         self._check(needed)
 
@@ -93,7 +93,7 @@ class MemoryBudget:
         self.charge(needed)
 
     @contextmanager
-    def temporary(self) -> Iterator[None]:
+    def release_at_end(self) -> Iterator[None]:
         """Release at the block's end what is charged in it."""
         before = self._used
         try:

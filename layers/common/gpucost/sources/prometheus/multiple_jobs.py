@@ -23,24 +23,24 @@ def notes_on_missing_objects(nodes: NodeTable, pods: PodTable, allocation: HourS
     A tenant whose own exporter is scraped can invent pods and nodes. They cannot be distinguished from those of a
     second kube-state-metrics that watches other objects, unless the settings name the trusted jobs.
     """
-    if len(_times_by_job(allocation)) == 1:
+    if len(_scrape_times_by_job(allocation)) == 1:
         return []
     start = to_epoch_ms(allocation.hour)
     hour = Interval(start, start + HOUR_MS)
-    of_pods = [(pods.name_of(uid), jobs, time or hour) for uid, (jobs, time) in pods.jobs().items()]
-    of_nodes = [(name, jobs, hour) for name, jobs in nodes.jobs().items()]
+    of_pods = [(pods.name_of(uid), jobs, time or hour) for uid, (jobs, time) in pods.reporting_jobs().items()]
+    of_nodes = [(name, jobs, hour) for name, jobs in nodes.reporting_jobs().items()]
     return [*_notes("pods", of_pods, allocation), *_notes("nodes", of_nodes, allocation)]
 
 
 def _notes(kind: str, reported: Sequence[_ReportedObject], allocation: HourScrapes) -> list[str]:
     reports = Counter(job for _, jobs, _ in reported for job in jobs)
-    scrapes = _times_by_job(allocation)
+    scrapes = _scrape_times_by_job(allocation)
     # A tenant that invents samples can also invent jobs: compare each object with the few jobs that report most.
     by_reports = sorted(reports, key=lambda job: (-reports[job], job))
-    largest = [job for job in by_reports if _lasts(scrapes.get(job, []))][:MAX_JOBS]
+    largest = [job for job in by_reports if _outlasts_lag(scrapes.get(job, []))][:MAX_JOBS]
     missing: dict[tuple[str, str], list[str]] = {}
     for name, jobs, time in reported:
-        others = (other for other in largest if other not in jobs and _lasts(scrapes[other], time))
+        others = (other for other in largest if other not in jobs and _outlasts_lag(scrapes[other], time))
         other = next(others, None)
         if other is not None:
             missing.setdefault((" and ".join(sorted(jobs)), other), []).append(name)
@@ -51,14 +51,14 @@ def _notes(kind: str, reported: Sequence[_ReportedObject], allocation: HourScrap
     ]
 
 
-def _lasts(times: Sequence[int], within: Interval | None = None) -> bool:
+def _outlasts_lag(times: Sequence[int], within: Interval | None = None) -> bool:
     """Whether sorted scrape times span more than one target may lag behind another."""
     if within is not None:
         times = times[bisect_left(times, within.start) : bisect_left(times, within.end)]
     return bool(times) and times[-1] - times[0] > MAX_LAG_MS
 
 
-def _times_by_job(allocation: HourScrapes) -> Mapping[str, Sequence[int]]:
+def _scrape_times_by_job(allocation: HourScrapes) -> Mapping[str, Sequence[int]]:
     times: dict[str, set[int]] = {}
     for target, target_scrapes in allocation.scrapes.items():
         times.setdefault(target.partition("|")[0], set()).update(target_scrapes.times)

@@ -24,15 +24,15 @@ from gpucost.sources.prometheus.tables import (
     Rows,
     SampleCounts,
     exported_label,
-    instance,
-    label_names,
-    number,
+    exported_label_names,
     object_labels,
+    parse_number,
+    scrape_target,
 )
 
 CoversHour = Callable[[Mapping[ScrapeTarget, int]], bool]
 ExpectedSamples = Mapping[ScrapeTarget, int]
-METRICS = (NODE_INFO, NODE_LABELS, CAPACITY, ALLOCATABLE)
+NODE_METRICS = (NODE_INFO, NODE_LABELS, CAPACITY, ALLOCATABLE)
 _GPU_LABELS = (NVIDIA_LABEL_PREFIX, *INSTANCE_TYPE.exported_names)
 """Labels that describe a node's GPUs. Changes of other labels are ignored."""
 _NOT_A_NUMBER = Decimal("NaN")
@@ -56,28 +56,28 @@ class _ResourceSamples:
 @dataclass(slots=True)
 class _Node:
     name: str
-    info: dict[str, SampleCounts] = field(default_factory=dict)
+    info_sample_counts: dict[str, SampleCounts] = field(default_factory=dict)
     """By provider id."""
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
     """At the hour's start and end."""
-    reported: dict[tuple[str, ScrapeTarget], dict[str, str]] = field(default_factory=dict)
+    labels_by_target: dict[tuple[str, ScrapeTarget], dict[str, str]] = field(default_factory=dict)
     """The same, by the target that reports them."""
     jobs: set[str] = field(default_factory=set)
     """Jobs of the targets that report the node."""
     capacity: dict[str, _ResourceSamples] = field(default_factory=dict)
     allocatable: dict[str, _ResourceSamples] = field(default_factory=dict)
-    raw_samples: "_RawSamples | None" = None
+    raw_samples: "_RawNodeSamples | None" = None
     """Only of nodes that started, ended or changed within the hour."""
 
     @property
     def counts(self) -> Mapping[ScrapeTarget, int]:
         """Samples of `kube_node_info` by target, if the node had only one provider id."""
-        return next(iter(self.info.values())).counts if len(self.info) == 1 else {}
+        return next(iter(self.info_sample_counts.values())).counts if len(self.info_sample_counts) == 1 else {}
 
     @property
     def has_contradictory_labels(self) -> bool:
         """Whether targets report different values of a label at one end of the hour."""
-        pairs = combinations(self.reported.items(), 2)
+        pairs = combinations(self.labels_by_target.items(), 2)
         return any(
             end == other_end and differing_labels(labels, other_labels)
             for ((end, _), labels), ((other_end, _), other_labels) in pairs
@@ -85,7 +85,7 @@ class _Node:
 
 
 @dataclass(slots=True)
-class _RawSamples:
+class _RawNodeSamples:
     """A node's raw samples. Keys hold the sample's time and target."""
 
     present: dict[str, dict[ScrapeTarget, set[int]]] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class _RawSamples:
     labels: list[LabelSpan] = field(default_factory=list)
     capacity: dict[tuple[int, ScrapeTarget], _Units] = field(default_factory=dict)
     allocatable: dict[tuple[int, ScrapeTarget], _Units] = field(default_factory=dict)
-    unusable: set[tuple[int, ScrapeTarget]] = field(default_factory=set)
+    unusable_scrapes: set[tuple[int, ScrapeTarget]] = field(default_factory=set)
     """Scrapes with a value that was left out."""
 
 
@@ -110,22 +110,24 @@ class NodeTable:
         self._with_gpus = with_gpus
         self.notes: list[str] = []
         all_labels = (labels for stat_rows in rows.values() for labels, _ in stat_rows)
-        self.name_labels = label_names(all_labels, "node")
+        self.name_labels = exported_label_names(all_labels, "node")
         """The labels that hold nodes' names."""
         for labels, value in rows.get("info", []):
             node = self._node(labels)
-            node.info.setdefault(labels.get("provider_id", ""), SampleCounts()).add(instance(labels), value)
+            node.info_sample_counts.setdefault(labels.get("provider_id", ""), SampleCounts()).add(
+                scrape_target(labels), value
+            )
             node.jobs.add(labels.get("job", ""))
         for end in ("labels-start", "labels-end"):
             for labels, _ in rows.get(end, []):
                 node, node_labels = self._node(labels), object_labels(labels)
                 node.labels.setdefault(end, {}).update(node_labels)
-                node.reported.setdefault((end, instance(labels)), {}).update(node_labels)
+                node.labels_by_target.setdefault((end, scrape_target(labels)), {}).update(node_labels)
         for metric in ("capacity", "allocatable"):
             for labels, value in rows.get(metric, []):
                 self._resource(metric, labels).units = self._units(metric, labels, value)
             for labels, value in rows.get(f"{metric}-sum", []):
-                sums, target = self._resource(metric, labels).sums, instance(labels)
+                sums, target = self._resource(metric, labels).sums, scrape_target(labels)
                 largest = sums.get(target, value)
                 # NaN equals no expected sum, so that the raw samples are read.
                 sums[target] = max(value, largest) if value.is_finite() and largest.is_finite() else _NOT_A_NUMBER
@@ -134,7 +136,9 @@ class NodeTable:
         """Names of nodes, by name and by EC2 instance id (provider id `aws:///us-east-2a/i-0123` → `i-0123`)."""
         names = {name: name for name in self._nodes}
         for node in self._nodes.values():
-            names.update((provider_id.rsplit("/", 1)[-1], node.name) for provider_id in node.info if provider_id)
+            names.update(
+                (provider_id.rsplit("/", 1)[-1], node.name) for provider_id in node.info_sample_counts if provider_id
+            )
         return names
 
     def with_gpus(self) -> set[str]:
@@ -153,12 +157,12 @@ class NodeTable:
     def add_raw_samples(self, node_names: Iterable[str], series: Sequence[Series]) -> None:
         """Add raw samples of some nodes."""
         for name in node_names:
-            self._nodes[name].raw_samples = _RawSamples()
+            self._nodes[name].raw_samples = _RawNodeSamples()
         for labels, samples in series:
             node = self._nodes.get(exported_label(labels, "node"))
             if node is None or node.raw_samples is None:
                 continue
-            metric, target, raw = labels.get("__name__", ""), instance(labels), node.raw_samples
+            metric, target, raw = labels.get("__name__", ""), scrape_target(labels), node.raw_samples
             if metric == NODE_INFO:
                 times = raw.present.setdefault(labels.get("provider_id", ""), {}).setdefault(target, set())
                 times.update(time for time, _ in samples)
@@ -167,9 +171,9 @@ class NodeTable:
             elif metric in {CAPACITY, ALLOCATABLE}:
                 advertised = raw.capacity if metric == CAPACITY else raw.allocatable
                 for time, text in samples:
-                    units = self._units(metric, labels, number(text))
+                    units = self._units(metric, labels, parse_number(text))
                     if units is None:
-                        raw.unusable.add((time, target))
+                        raw.unusable_scrapes.add((time, target))
                     else:
                         advertised.setdefault((time, target), {})[labels.get("resource", "")] = units
 
@@ -185,12 +189,12 @@ class NodeTable:
             )
         )
 
-    def advertised(self, name: str) -> Mapping[str, Decimal]:
+    def advertised_units(self, name: str) -> Mapping[str, Decimal]:
         """Units per resource that a node advertises at the end of the hour."""
         node = self._nodes.get(name)
         return {key: resource.units for key, resource in node.capacity.items() if resource.units} if node else {}
 
-    def jobs(self) -> dict[str, frozenset[str]]:
+    def reporting_jobs(self) -> dict[str, frozenset[str]]:
         """By the name of a node with GPUs, the jobs that report it."""
         return {
             node.name: frozenset(node.jobs)
@@ -212,7 +216,7 @@ class NodeTable:
         )
 
     def _unchanged(self, node: _Node) -> NodeObservation:
-        provider_id = next(iter(node.info), "")
+        provider_id = next(iter(node.info_sample_counts), "")
         labels = {**node.labels.get("labels-start", {}), **node.labels.get("labels-end", {})}
         capacity = {name: resource.units for name, resource in node.capacity.items() if resource.units}
         allocatable = {
@@ -240,17 +244,17 @@ class NodeTable:
         return None
 
 
-def _from_raw_samples(node: _Node, raw: _RawSamples, notes: list[str]) -> Iterable[NodeObservation]:
+def _from_raw_samples(node: _Node, raw: _RawNodeSamples, notes: list[str]) -> Iterable[NodeObservation]:
     """Build observations from raw samples: one for each provider id, with a state for each change of capacity."""
     contradiction = _keep_least_advertised(node.name, raw)
     _drop_contradictory_labels(node.name, raw, notes)
     present = _without_simultaneous_instances(node.name, raw.present, notes)
     if not present:  # Prometheus keeps no `kube_node_info`: capacity shows when the node existed
         times: dict[ScrapeTarget, set[int]] = {}
-        for time, target in raw.capacity.keys() | raw.unusable:
+        for time, target in raw.capacity.keys() | raw.unusable_scrapes:
             times.setdefault(target, set()).add(time)
         present = {"": times}
-    states = _states(raw)
+    states = _node_states(raw)
     for provider_id, by_instance in present.items():
         sample_times = {target: tuple(sorted(run)) for target, run in by_instance.items() if run}
         if not sample_times:
@@ -266,7 +270,7 @@ def _from_raw_samples(node: _Node, raw: _RawSamples, notes: list[str]) -> Iterab
         )
 
 
-def _keep_least_advertised(name: str, raw: _RawSamples) -> str:
+def _keep_least_advertised(name: str, raw: _RawNodeSamples) -> str:
     """If targets contradict each other about a node's units, keep the smallest number that any of them reports.
 
     Returns:
@@ -290,12 +294,12 @@ def _keep_least_advertised(name: str, raw: _RawSamples) -> str:
     return contradiction
 
 
-def _drop_contradictory_labels(name: str, raw: _RawSamples, notes: list[str]) -> None:
+def _drop_contradictory_labels(name: str, raw: _RawNodeSamples, notes: list[str]) -> None:
     names = contradictory_labels(raw.labels)
     if not names:
         return
     raw.labels = [
-        LabelSpan(span.instance, {key: value for key, value in span.labels.items() if key not in names}, span.time)
+        LabelSpan(span.target, {key: value for key, value in span.labels.items() if key not in names}, span.time)
         for span in raw.labels
     ]
     notes += [
@@ -331,7 +335,7 @@ def _first_and_last(sample_times: Mapping[ScrapeTarget, Sequence[int]]) -> tuple
     return min(run[0] for run in sample_times.values()), max(run[-1] for run in sample_times.values())
 
 
-def _states(raw: _RawSamples) -> list[tuple[int, int, NodeState]]:
+def _node_states(raw: _RawNodeSamples) -> list[tuple[int, int, NodeState]]:
     """What a node advertised, with its first and last sample, in order of time: one state until its units change."""
     scrapes = {
         (time, target) for by_instance in raw.present.values() for target, run in by_instance.items() for time in run
@@ -339,7 +343,7 @@ def _states(raw: _RawSamples) -> list[tuple[int, int, NodeState]]:
     runs: list[tuple[_Units, _Units, dict[ScrapeTarget, list[int]]]] = []
     continues = False
     for time, target in sorted(scrapes | raw.capacity.keys()):
-        if continues and (time, target) in raw.unusable:
+        if continues and (time, target) in raw.unusable_scrapes:
             runs[-1][2].setdefault(target, []).append(time)  # an unusable value is no change
             continue
         capacity = {name: units for name, units in raw.capacity.get((time, target), {}).items() if units}

@@ -8,24 +8,24 @@ from gpucost.core.intervals import Interval
 from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX, overlap_beyond_lag
 from gpucost.core.metering.observations import ScrapeTarget
 from gpucost.sources.prometheus.client import Series
-from gpucost.sources.prometheus.tables import Labels, Rows, exported_label, instance, object_labels
+from gpucost.sources.prometheus.tables import Labels, Rows, exported_label, object_labels, scrape_target
 
 
 @dataclass(slots=True)
 class _ReportedLabels:
     """The labels of one object at one time, by the target that reports them."""
 
-    by_instance: dict[ScrapeTarget, dict[str, str]] = field(default_factory=dict)
+    by_target: dict[ScrapeTarget, dict[str, str]] = field(default_factory=dict)
 
     def add(self, target: ScrapeTarget, labels: Mapping[str, str]) -> None:
-        self.by_instance.setdefault(target, {}).update(labels)
+        self.by_target.setdefault(target, {}).update(labels)
 
     def merged(self) -> dict[str, str]:
-        return {name: value for labels in self.by_instance.values() for name, value in labels.items()}
+        return {name: value for labels in self.by_target.values() for name, value in labels.items()}
 
     def contradictory_labels(self) -> set[str]:
         """Labels for which targets report different values."""
-        pairs = combinations(self.by_instance.values(), 2)
+        pairs = combinations(self.by_target.values(), 2)
         return {name for labels, other_labels in pairs for name in differing_labels(labels, other_labels)}
 
 
@@ -33,7 +33,7 @@ class _ReportedLabels:
 class LabelSpan:
     """Labels that one target reported together, from their first sample to their last."""
 
-    instance: ScrapeTarget
+    target: ScrapeTarget
     labels: Mapping[str, str]
     time: Interval
 
@@ -54,23 +54,23 @@ class LabelTable:
         """Add results of `Queries.labels`, by statistic."""
         for labels, _ in rows.get("pod", []):
             pod = exported_label(labels, "namespace"), exported_label(labels, "pod")
-            self._pods.setdefault(pod, _ReportedLabels()).add(instance(labels), object_labels(labels))
+            self._pods.setdefault(pod, _ReportedLabels()).add(scrape_target(labels), object_labels(labels))
         for stat in ("namespace-start", "namespace"):
             for labels, _ in rows.get(stat, []):
                 by_stat = self._namespaces.setdefault(exported_label(labels, "namespace"), {})
-                by_stat.setdefault(stat, _ReportedLabels()).add(instance(labels), object_labels(labels))
+                by_stat.setdefault(stat, _ReportedLabels()).add(scrape_target(labels), object_labels(labels))
 
     def add_samples(self, series: Iterable[Series]) -> None:
         """Add raw samples of pods' labels."""
         for labels, samples in series:
             pod = exported_label(labels, "namespace"), exported_label(labels, "pod")
             time = Interval(samples[0][0], samples[-1][0])
-            self._spans.setdefault(pod, []).append(LabelSpan(instance(labels), object_labels(labels), time))
+            self._spans.setdefault(pod, []).append(LabelSpan(scrape_target(labels), object_labels(labels), time))
 
-    def differ(self, namespace: str, pod: str) -> bool:
+    def has_contradictory_labels(self, namespace: str, pod: str) -> bool:
         """Whether targets report different values of a pod's labels at the end of the hour."""
         values = self._pods.get((namespace, pod))
-        return values is not None and len(values.by_instance) > 1 and bool(values.contradictory_labels())
+        return values is not None and len(values.by_target) > 1 and bool(values.contradictory_labels())
 
     def of_pod(self, namespace: str, pod: str) -> dict[str, str]:
         """A pod's labels. Of labels that changed, the latest values."""
@@ -81,7 +81,7 @@ class LabelTable:
         spans = sorted(self._spans.get((namespace, pod), ()), key=lambda span: span.time.end)
         for span in spans:
             labels.update(span.labels)
-        return self._without(labels, contradictory_labels(spans), f"pod {namespace}/{pod}")
+        return self._drop_contradictory(labels, contradictory_labels(spans), f"pod {namespace}/{pod}")
 
     def of_namespace(self, namespace: str) -> dict[str, str]:
         """A namespace's labels at the hour's end.
@@ -101,9 +101,9 @@ class LabelTable:
             if name in start.merged():
                 labels[name] = start.merged()[name]
         lasting = {name for name in at_end if name in at_start or name not in start.merged()}
-        return self._without(labels, lasting, f"namespace {namespace}")
+        return self._drop_contradictory(labels, lasting, f"namespace {namespace}")
 
-    def _without(self, labels: dict[str, str], names: Iterable[str], object_name: str) -> dict[str, str]:
+    def _drop_contradictory(self, labels: dict[str, str], names: Iterable[str], object_name: str) -> dict[str, str]:
         for name in sorted(names):
             if labels.pop(name, None) is not None:
                 difference = f"sources report different values of {name} for {object_name}"
@@ -117,7 +117,7 @@ def contradictory_labels(spans: Iterable[LabelSpan]) -> set[str]:
     return {
         name
         for span, other in combinations(spans, 2)
-        if span.instance != other.instance and overlap_beyond_lag(span.time, other.time)
+        if span.target != other.target and overlap_beyond_lag(span.time, other.time)
         for name in differing_labels(span.labels, other.labels)
     }
 

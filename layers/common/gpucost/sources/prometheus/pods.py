@@ -24,7 +24,15 @@ from gpucost.sources.prometheus.queries import (
     REQUESTS,
     SCHEDULED,
 )
-from gpucost.sources.prometheus.tables import Labels, Rows, SampleCounts, exported_label, instance, label_name, number
+from gpucost.sources.prometheus.tables import (
+    Labels,
+    Rows,
+    SampleCounts,
+    exported_label,
+    exported_label_name,
+    parse_number,
+    scrape_target,
+)
 
 CoversHour = Callable[[Mapping[ScrapeTarget, int]], bool]
 _FINISHED = {"Succeeded", "Failed"}
@@ -32,7 +40,7 @@ _DEFAULT_UNITS = Decimal(1)
 """Units of a container for which no units were returned: queries return only values other than 1 at the hour's end."""
 _Container = tuple[str, bool, str]
 """A container's name, whether it is an init container, and the resource."""
-_Times = dict[ScrapeTarget, set[int]]
+_TimesByTarget = dict[ScrapeTarget, set[int]]
 
 
 @dataclass(slots=True)
@@ -44,24 +52,24 @@ class _Pod:
     units: dict[_Container, Decimal | None] = field(default_factory=dict)
     """None if no value was returned."""
     sample_counts: SampleCounts = field(default_factory=SampleCounts)
-    raw_samples: "_RawSamples | None" = None
+    raw_samples: "_RawPodSamples | None" = None
     """The pod's raw samples, if they were read."""
-    objects: set[tuple[str, str, str]] = field(default_factory=set)
+    reported_objects: set[tuple[str, str, str]] = field(default_factory=set)
     """Namespace, name and node that were reported with the uid. More than one is a contradiction."""
-    by_instance: dict[ScrapeTarget, dict[_Container, Decimal | None]] = field(default_factory=dict)
+    requests_by_target: dict[ScrapeTarget, dict[_Container, Decimal | None]] = field(default_factory=dict)
     """The requests that each target reports. None if it reports no value other than 1 at the hour's end."""
     contradiction: str = ""
 
 
 @dataclass(slots=True)
-class _RawSamples:
-    requested: _Times = field(default_factory=dict)
-    running: _Times = field(default_factory=dict)
-    finished: _Times = field(default_factory=dict)
+class _RawPodSamples:
+    requested: _TimesByTarget = field(default_factory=dict)
+    running: _TimesByTarget = field(default_factory=dict)
+    finished: _TimesByTarget = field(default_factory=dict)
     has_phases: bool = False
     scheduled_at: int | None = None
     completed_at: int | None = None
-    init_running: dict[str, _Times] = field(default_factory=dict)
+    init_running: dict[str, _TimesByTarget] = field(default_factory=dict)
     units: dict[ScrapeTarget, dict[_Container, Decimal]] = field(default_factory=dict)
 
 
@@ -79,24 +87,26 @@ class PodTable:
         self._owners = OwnerTable()
         self.labels = LabelTable()
         all_hour = {labels.get("uid", ""): "Running" for labels in running}
-        self._at_start = _phases(phases.get("start", [])) | all_hour
-        self._at_end = _phases(phases.get("end", [])) | all_hour
+        self._at_start = _phase_by_uid(phases.get("start", [])) | all_hour
+        self._at_end = _phase_by_uid(phases.get("end", [])) | all_hour
         all_labels = [labels for rows in requests.values() for labels, _ in rows]
         # Whether labels are renamed to `exported_…` depends on the target's scrape configuration.
         self._renaming = {labels.get("instance", "") for labels in all_labels if "exported_node" in labels}
-        self.name_label = label_name(all_labels, "pod")
+        self.name_label = exported_label_name(all_labels, "pod")
         """The label that holds pods' names."""
         for stat in (NO_STATISTIC_LABEL, "init-count"):
             for labels, value in requests.get(stat, []):
                 if self._node_of(labels):  # else the pod is not scheduled yet, and `node` is the exporter's own
-                    target = instance(labels)
+                    target = scrape_target(labels)
                     self._request(labels, target, init=stat == "init-count").sample_counts.add(target, value)
         for stat in ("units", "init-units"):
             for labels, value in requests.get(stat, []):
                 if pod_identity(labels) in self._pods:
                     pod = self._pods[pod_identity(labels)]
                     container = _container(labels, init=stat == "init-units")
-                    pod.units[container] = pod.by_instance.setdefault(instance(labels), {})[container] = value
+                    pod.units[container] = pod.requests_by_target.setdefault(scrape_target(labels), {})[container] = (
+                        value
+                    )
         still_held = {pod_identity(labels) for labels, _ in phases.get("start", []) if labels.get("phase") == "Running"}
         for uid in [uid for uid in self._pods if self._at_start.get(uid) in _FINISHED and uid not in still_held]:
             del self._pods[uid]  # finished before the hour and not deleted yet
@@ -104,7 +114,7 @@ class PodTable:
     def needing_raw_samples(self, covers_hour: CoversHour) -> list[str]:
         """Uids of pods that did not hold their GPUs and run at every scrape of the hour."""
         for pod in self._pods.values():
-            if len(pod.by_instance) > 1 and len(pod.objects) == 1:
+            if len(pod.requests_by_target) > 1 and len(pod.reported_objects) == 1:
                 pod.contradiction = _request_contradiction(pod, covers_hour)
         return [uid for uid, pod in self._pods.items() if not self._is_unchanged(pod, covers_hour)]
 
@@ -112,7 +122,7 @@ class PodTable:
         """(namespace, pod) of some pods."""
         return {(self._pods[uid].namespace, self._pods[uid].pod) for uid in uids}
 
-    def nodes_held_whole(self, uids: Iterable[str], advertised: Callable[[str], Mapping[str, Decimal]]) -> set[str]:
+    def fully_held_nodes(self, uids: Iterable[str], advertised: Callable[[str], Mapping[str, Decimal]]) -> set[str]:
         """Names of nodes on which one of some pods may hold all GPUs.
 
         Args:
@@ -130,7 +140,7 @@ class PodTable:
 
     def add_raw_samples(self, uids: Iterable[str], series: Sequence[Series]) -> None:
         """Add the raw samples of some pods."""
-        raw_by_uid = {uid: _RawSamples() for uid in uids}
+        raw_by_uid = {uid: _RawPodSamples() for uid in uids}
         add = {
             REQUESTS: self._add_request,
             INIT_REQUESTS: self._add_request,
@@ -165,15 +175,15 @@ class PodTable:
         return tuple(
             self._observation(pod, namespace, name, node)
             for pod in self._pods.values()
-            for namespace, name, node in sorted(pod.objects)
+            for namespace, name, node in sorted(pod.reported_objects)
         )
 
-    def jobs(self) -> dict[str, tuple[frozenset[str], Interval | None]]:
+    def reporting_jobs(self) -> dict[str, tuple[frozenset[str], Interval | None]]:
         """By uid, the jobs that report a pod, and when; None for the whole hour."""
         return {
             uid: (
-                frozenset(target.partition("|")[0] for target in pod.by_instance),
-                _time(pod.raw_samples.requested) if pod.raw_samples else None,
+                frozenset(target.partition("|")[0] for target in pod.requests_by_target),
+                _first_to_last(pod.raw_samples.requested) if pod.raw_samples else None,
             )
             for uid, pod in self._pods.items()
         }
@@ -187,7 +197,7 @@ class PodTable:
         return f"{self._pods[uid].namespace}/{self._pods[uid].pod}"
 
     def _is_unchanged(self, pod: _Pod, covers_hour: CoversHour) -> bool:
-        if pod.contradiction or self.labels.differ(pod.namespace, pod.pod):
+        if pod.contradiction or self.labels.has_contradictory_labels(pod.namespace, pod.pod):
             return False  # raw samples show whether the difference lasts longer than a target may lag
         if not covers_hour(pod.sample_counts.counts) or any(init for _, init, _ in pod.units):
             return False  # only raw samples show whether an init container is a sidecar
@@ -208,21 +218,21 @@ class PodTable:
         )
         if pod is None:
             pod = self._pods[uid] = _Pod(namespace, name, uid, node)
-        pod.objects.add((namespace, name, node))
+        pod.reported_objects.add((namespace, name, node))
         container = _container(labels, init=init)
         pod.units.setdefault(container, None)
-        pod.by_instance.setdefault(target, {}).setdefault(container, None)
+        pod.requests_by_target.setdefault(target, {}).setdefault(container, None)
         return pod
 
-    def _add_request(self, raw: _RawSamples, series: Series) -> None:
+    def _add_request(self, raw: _RawPodSamples, series: Series) -> None:
         if not self._node_of(series.labels):
             return
         init = series.labels.get("__name__") == INIT_REQUESTS
-        target = instance(series.labels)
+        target = scrape_target(series.labels)
         pod = self._request(series.labels, target, init=init)
-        container, value = _container(series.labels, init=init), number(series.samples[-1][1])
+        container, value = _container(series.labels, init=init), parse_number(series.samples[-1][1])
         raw.units.setdefault(target, {})[container] = value
-        pod.units[container] = _larger(pod.units.get(container), value)
+        pod.units[container] = _larger_request(pod.units.get(container), value)
         raw.requested.setdefault(target, set()).update(time for time, _ in series.samples)
 
     def _observation(self, pod: _Pod, namespace: str, pod_name: str, node: str) -> PodObservation:
@@ -232,9 +242,9 @@ class PodTable:
         running: SampleTimes = None
         finished: SampleTimes = {}
         if raw is not None:
-            held = _without(raw.requested, raw.finished)
-            running = _without(raw.running, {}) if raw.has_phases else held
-            finished = _without(raw.finished, {})
+            held = _without_times(raw.requested, raw.finished)
+            running = _without_times(raw.running, {}) if raw.has_phases else held
+            finished = _without_times(raw.finished, {})
         return PodObservation(
             namespace=namespace,
             pod=pod_name,
@@ -266,9 +276,9 @@ class PodTable:
 
 def _object_contradiction(pod: _Pod) -> str:
     """How targets contradict each other about which pod has a uid; "" if they agree."""
-    if len(pod.objects) == 1:
+    if len(pod.reported_objects) == 1:
         return ""
-    (namespace, name, node), (other_namespace, other_name, other_node), *_ = sorted(pod.objects)
+    (namespace, name, node), (other_namespace, other_name, other_node), *_ = sorted(pod.reported_objects)
     return (
         f"uid {pod.uid} is reported for pod {namespace}/{name} on node {node} and for pod "
         f"{other_namespace}/{other_name} on node {other_node}"
@@ -279,15 +289,15 @@ def _request_contradiction(pod: _Pod, covers_hour: CoversHour) -> str:
     """How targets that reported a pod for the whole hour contradict each other about its requests; "" if they agree."""
     reported = [
         {container: _DEFAULT_UNITS if units is None else units for container, units in requests.items()}
-        for target, requests in pod.by_instance.items()
+        for target, requests in pod.requests_by_target.items()
         if covers_hour({target: pod.sample_counts.counts.get(target, 0)})
     ]
     return _difference(reported)
 
 
-def _sample_contradiction(raw: _RawSamples) -> str:
+def _sample_contradiction(raw: _RawPodSamples) -> str:
     """How targets contradict each other about a pod's requests or its end, by raw samples; "" if they agree."""
-    times = [(target, _time({target: requested})) for target, requested in raw.requested.items() if requested]
+    times = [(target, _first_to_last({target: requested})) for target, requested in raw.requested.items() if requested]
     for (target, time), (other, other_time) in combinations(times, 2):
         difference = _difference([raw.units.get(target, {}), raw.units.get(other, {})])
         if difference and overlap_beyond_lag(time, other_time):
@@ -313,7 +323,7 @@ def _requests(requests: Mapping[_Container, Decimal]) -> str:
     return ", ".join(sorted(texts)) or "nothing"
 
 
-def _drop_phases_without_requests(raw: _RawSamples) -> None:
+def _drop_phases_without_requests(raw: _RawPodSamples) -> None:
     """Drop phases from targets that do not report the pod's requests, if another target reports both."""
     with_phases = raw.running.keys() | raw.finished.keys()
     if with_phases & raw.requested.keys():
@@ -322,7 +332,7 @@ def _drop_phases_without_requests(raw: _RawSamples) -> None:
                 del times[target]
 
 
-def _time(times: _Times) -> Interval:
+def _first_to_last(times: _TimesByTarget) -> Interval:
     """From the first sample of any target to the last."""
     all_times = [time for target_times in times.values() for time in target_times]
     return Interval(min(all_times, default=0), max(all_times, default=0))
@@ -333,7 +343,7 @@ def pod_identity(labels: Labels) -> str:
     return labels.get("uid") or f"{exported_label(labels, 'namespace')}/{exported_label(labels, 'pod')}"
 
 
-def _larger(reported: Decimal | None, value: Decimal) -> Decimal:
+def _larger_request(reported: Decimal | None, value: Decimal) -> Decimal:
     """The larger of two reports of a request; a value that is not finite wins, whatever the order."""
     if reported is None or not value.is_finite():
         return value
@@ -357,7 +367,7 @@ def pods_not_running(requests: Iterable[Series], running: Iterable[Series], exce
     }  # fmt: skip
 
 
-def _phases(rows: Rows) -> dict[str, str]:
+def _phase_by_uid(rows: Rows) -> dict[str, str]:
     """The phase by uid. If targets differ, the phase that is later in a pod's lifecycle, because one may lag."""
     phases: dict[str, str] = {}
     for labels, _ in rows:
@@ -367,21 +377,23 @@ def _phases(rows: Rows) -> dict[str, str]:
     return phases
 
 
-def _add_phase(raw: _RawSamples, series: Series) -> None:
+def _add_phase(raw: _RawPodSamples, series: Series) -> None:
     raw.has_phases = True
     phase = series.labels.get("phase", "")
     times = raw.finished if phase in _FINISHED else raw.running if phase == "Running" else None
     if times is not None:
-        times.setdefault(instance(series.labels), set()).update(time for time, value in series.samples if value == "1")
+        times.setdefault(scrape_target(series.labels), set()).update(
+            time for time, value in series.samples if value == "1"
+        )
 
 
-def _add_init_running(raw: _RawSamples, series: Series) -> None:
+def _add_init_running(raw: _RawPodSamples, series: Series) -> None:
     times = raw.init_running.setdefault(exported_label(series.labels, "container"), {})
-    times.setdefault(instance(series.labels), set()).update(time for time, value in series.samples if value == "1")
+    times.setdefault(scrape_target(series.labels), set()).update(time for time, value in series.samples if value == "1")
 
 
-def _add_time(raw: _RawSamples, series: Series) -> None:
-    value = number(series.samples[-1][1])
+def _add_time(raw: _RawPodSamples, series: Series) -> None:
+    value = parse_number(series.samples[-1][1])
     if not is_amount(value):
         return
     if series.labels.get("__name__") == SCHEDULED:
@@ -390,12 +402,12 @@ def _add_time(raw: _RawSamples, series: Series) -> None:
         raw.completed_at = int(value * 1000)
 
 
-def _without(times: _Times, excluded: _Times) -> dict[ScrapeTarget, tuple[int, ...]]:
+def _without_times(times: _TimesByTarget, excluded: _TimesByTarget) -> dict[ScrapeTarget, tuple[int, ...]]:
     remaining = {target: tuple(sorted(run - excluded.get(target, set()))) for target, run in times.items()}
     return {target: run for target, run in remaining.items() if run}
 
 
-def _container_kind(raw: _RawSamples | None, container: str, *, init: bool) -> str:
+def _container_kind(raw: _RawPodSamples | None, container: str, *, init: bool) -> str:
     """`sidecar` for an init container that runs while its pod does: kube-state-metrics does not distinguish them."""
     if not init:
         return "container"

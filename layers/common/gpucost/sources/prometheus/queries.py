@@ -100,7 +100,7 @@ class Queries:
         """The same queries for one shard of the series."""
         return replace(self, shard=shard)
 
-    def select(
+    def series_selector(
         self, metric: str, *matchers: str, shard_by: str = "", metrics_source: MetricsSource | None = None
     ) -> str:
         """A selector with the matchers of the cluster and of the metrics source.
@@ -119,7 +119,7 @@ class Queries:
 
     def _requests(self, *matchers: str, init: bool) -> str:
         metric = INIT_REQUESTS if init else REQUESTS
-        return self.select(metric, f"resource=~{quote(GPU_RESOURCES)}", 'node!=""', *matchers, shard_by="uid")
+        return self.series_selector(metric, f"resource=~{quote(GPU_RESOURCES)}", 'node!=""', *matchers, shard_by="uid")
 
     def _gpu_pods(self, offset: str, *matchers: str) -> str:
         return f"({self._requests(*matchers, init=False)} {offset} or {self._requests(*matchers, init=True)} {offset})"
@@ -141,14 +141,14 @@ class Queries:
         No pod leaves phase Running and returns to it. Most pods are in this result, with one short label each. The
         others are queried with `phases`.
         """
-        running = self.select(PHASE, _RUNNING, shard_by="uid")
+        running = self.series_selector(PHASE, _RUNNING, shard_by="uid")
         both = f"min by (uid) ({running} {_AT_END}) + min by (uid) ({running} {window.at_start}) == 2"
         return f"({both}) and on (uid) {self._gpu_pods(_AT_END)}"
 
     def phases(self, window: Window = HOUR_WINDOW, uids: Iterable[str] = ()) -> str:
         """The phases of GPU pods at the window's start and end; of all GPU pods if no uids are given."""
         matchers = [f"uid=~{any_of_values(uids)}"] if uids else []
-        phases = self.select(PHASE, _PHASES, *matchers, shard_by="uid")
+        phases = self.series_selector(PHASE, _PHASES, *matchers, shard_by="uid")
         offsets = {"start": window.at_start, "end": _AT_END}
         return union(
             {
@@ -160,13 +160,13 @@ class Queries:
     def nodes(self) -> str:
         """Nodes, their labels at the hour's end, their labels at its start if they differ, and their GPU capacity."""
         resources = f"resource=~{quote(GPU_RESOURCES)}"
-        capacity = self.select(CAPACITY, resources, shard_by="node")
-        allocatable = self.select(ALLOCATABLE, resources, shard_by="node")
-        labels = self.select(NODE_LABELS, shard_by="node")
-        processors = self.select(CAPACITY, 'resource="cpu"', shard_by="node")
+        capacity = self.series_selector(CAPACITY, resources, shard_by="node")
+        allocatable = self.series_selector(ALLOCATABLE, resources, shard_by="node")
+        labels = self.series_selector(NODE_LABELS, shard_by="node")
+        processors = self.series_selector(CAPACITY, 'resource="cpu"', shard_by="node")
         return union(
             {
-                "info": f"count_over_time({self.select(NODE_INFO, shard_by='node')}{HOUR_WINDOW.range})",
+                "info": f"count_over_time({self.series_selector(NODE_INFO, shard_by='node')}{HOUR_WINDOW.range})",
                 "labels-start": f"({labels} {HOUR_WINDOW.at_start} unless {labels} {_AT_END})",
                 "labels-end": f"{labels} {_AT_END}",
                 "capacity-sum": f"sum_over_time({capacity}{HOUR_WINDOW.range})",
@@ -179,17 +179,17 @@ class Queries:
 
     def owners(self) -> str:
         """The owners of the GPU pods that exist at the hour's end, and the owners of these owners."""
-        pods = f"{self.select(POD_OWNER, shard_by='uid')} {_AT_END} and on (uid) {self._gpu_pods(_AT_END)}"
+        pods = f"{self.series_selector(POD_OWNER, shard_by='uid')} {_AT_END} and on (uid) {self._gpu_pods(_AT_END)}"
         return union(
             {
                 NO_STATISTIC_LABEL: _owner_labels_only(pods, "pod, exported_pod, owner_is_controller"),
                 "replicaset": _owner_labels_only(
-                    f"{self.select('kube_replicaset_owner', shard_by='replicaset')} {_AT_END}", "replicaset"
+                    f"{self.series_selector('kube_replicaset_owner', shard_by='replicaset')} {_AT_END}", "replicaset"
                 ),
                 "job": _owner_labels_only(
-                    f"{self.select('kube_job_owner', shard_by='job_name')} {_AT_END}", "job_name"
+                    f"{self.series_selector('kube_job_owner', shard_by='job_name')} {_AT_END}", "job_name"
                 ),
-                "claim": f"last_over_time({self.select(POD_RESOURCE_CLAIMS, shard_by='uid')}{HOUR_WINDOW.range})",
+                "claim": f"last_over_time({self.series_selector(POD_RESOURCE_CLAIMS, shard_by='uid')}{HOUR_WINDOW.range})",
             }
         )
 
@@ -197,11 +197,11 @@ class Queries:
         """Labels of pods and of namespaces; None if neither is requested."""
         statistics: dict[str, str] = {}
         if of_namespaces:
-            namespaces = self.select(NAMESPACE_LABELS_METRIC, shard_by="namespace")
+            namespaces = self.series_selector(NAMESPACE_LABELS_METRIC, shard_by="namespace")
             statistics["namespace-start"] = f"{namespaces} {HOUR_WINDOW.at_start}"
             statistics["namespace"] = f"{namespaces} {_AT_END}"
         if of_pods:
-            pods = f"{self.select(POD_LABELS, shard_by='uid')} {_AT_END}"
+            pods = f"{self.series_selector(POD_LABELS, shard_by='uid')} {_AT_END}"
             statistics["pod"] = f"({pods} and on (uid) {self._gpu_pods(_AT_END)})"
         return union(statistics) if statistics else None
 
@@ -241,16 +241,16 @@ class Queries:
     def _signals(self, rank: int, matchers: Sequence[str]) -> Iterable[tuple[Signal, str]]:
         for signal in self.signals[rank]:
             if signal.name.isupper():
-                yield signal, self.select(signal.name, *matchers, shard_by="UUID")
+                yield signal, self.series_selector(signal.name, *matchers, shard_by="UUID")
             # No label of these series is evenly distributed: all of them are in one shard.
             elif self.shard == ALL_SERIES or self.shard.includes_others:
-                yield signal, self.select(signal.name, *matchers)
+                yield signal, self.series_selector(signal.name, *matchers)
 
     # The following methods return selectors for `PrometheusClient.raw_samples`.
 
     def up(self, jobs: Iterable[str], instances: Iterable[str], metrics_source: MetricsSource) -> str:
         """`up` of some targets of a metrics source."""
-        return self.select(
+        return self.series_selector(
             "up", f"job=~{any_of_values(jobs)}", f"instance=~{any_of_values(instances)}", metrics_source=metrics_source
         )
 
@@ -262,14 +262,14 @@ class Queries:
         """Selectors of one rank's signals for some values of a label: one for each set of source matchers."""
         matcher = f"{label}=~{any_of_values(values)}"
         return [
-            self.select("", name_matcher(names), matcher, metrics_source=metrics_source_of(names[0]))
+            self.series_selector("", name_matcher(names), matcher, metrics_source=metrics_source_of(names[0]))
             for names, _ in self.trusted_series.groups(signal.name for signal in self.signals[rank])
         ]
 
     def pod_metrics(self, pods: "PodMatcher", *, labels: bool) -> str:
         """All metrics that are read of some pods."""
         metrics = [REQUESTS, INIT_REQUESTS, INIT_RUNNING, PHASE, POD_OWNER, SCHEDULED, COMPLETED]
-        return self.select(
+        return self.series_selector(
             "",
             name_matcher([*metrics, POD_LABELS] if labels else metrics),
             f"{pods.label}=~{any_of_values(pods.values)}",
@@ -281,12 +281,12 @@ class Queries:
     def owner_metrics(self, kind: Literal["replicaset", "job"], names: Iterable[str]) -> str:
         """The owners of some ReplicaSets or Jobs."""
         label = "replicaset" if kind == "replicaset" else "job_name"
-        return self.select(f"kube_{kind}_owner", f"{label}=~{any_of_values(names)}")
+        return self.series_selector(f"kube_{kind}_owner", f"{label}=~{any_of_values(names)}")
 
     def node_metrics(self, nodes: Iterable[str], metrics: Iterable[str], label: str = "node") -> str:
         """Metrics of some nodes; `label` holds the nodes' names."""
         resources = f"resource=~{quote(f'({GPU_RESOURCES})?')}"
-        return self.select(
+        return self.series_selector(
             "", name_matcher(metrics), f"{label}=~{any_of_values(nodes)}", resources, metrics_source=KUBE_STATE_METRICS
         )  # fmt: skip
 

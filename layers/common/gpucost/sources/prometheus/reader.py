@@ -15,11 +15,11 @@ from gpucost.sources.prometheus.device_counts import instances_with_uneven_count
 from gpucost.sources.prometheus.devices import DeviceTable, batches_of_label_values
 from gpucost.sources.prometheus.memory_budget import MemoryBudget
 from gpucost.sources.prometheus.multiple_jobs import notes_on_missing_objects
-from gpucost.sources.prometheus.nodes import METRICS, NodeTable
+from gpucost.sources.prometheus.nodes import NODE_METRICS, NodeTable
 from gpucost.sources.prometheus.pods import PodTable, pods_not_running
 from gpucost.sources.prometheus.queries import HOUR_WINDOW, NO_STATISTIC_LABEL, PodMatcher, Queries, Window
 from gpucost.sources.prometheus.resource_claims import claiming_pods, unreported_claims
-from gpucost.sources.prometheus.scrape_times import EDGE, ExporterScrapes, ScrapeTimes
+from gpucost.sources.prometheus.scrape_times import SCRAPE_MARGIN, ExporterScrapes, ScrapeTimesReader
 from gpucost.sources.prometheus.scrapes import HourScrapes, hour_scrapes
 from gpucost.sources.prometheus.sharding import ShardedClient
 
@@ -28,7 +28,7 @@ NAMES_PER_QUERY = 400
 SAMPLES_PER_QUERY = 400_000
 """About 10 MB of response: far below AMP's limit of 50 MB, and little memory."""
 
-Rows = Mapping[str, tables.Rows]
+RowsByStatistic = Mapping[str, tables.Rows]
 QueryBuilders = dict[str, Callable[[Queries], str]]
 """Queries by name."""
 
@@ -38,9 +38,9 @@ class PartialHourPods(NamedTuple):
 
     names: set[tuple[str, str]]
     """Namespace and name."""
-    whole_nodes: set[str]
+    fully_held_nodes: set[str]
     """Nodes on which one of them may hold all GPUs."""
-    holders: set[tuple[str, str]]
+    all_gpu_pods: set[tuple[str, str]]
     """All pods that request GPUs; empty if there are no such nodes."""
 
 
@@ -71,7 +71,7 @@ class PrometheusReader:
         self._client = ShardedClient(client, queries, budget)
         self._budget = budget
         self._retention = client.retention
-        self._scrape_times = ScrapeTimes(self._client, queries)
+        self._scrape_times = ScrapeTimesReader(self._client, queries)
         self._queries = queries
         self._cluster = cluster
         self._clock = clock
@@ -106,28 +106,30 @@ class PrometheusReader:
             "nodes": lambda queries: queries.nodes(),
         }
         if self._pod_labels or self._namespace_labels:
-            builders["labels"] = self._labels
+            builders["labels"] = self._labels_query
         results = self._client.query_hours(builders, hours)
         scrapes = self._scrape_times.allocation_scrapes(
             [*results["requests"], *results["nodes"]], hours[0] - LOOK_AROUND, self._look_end(hours[-1])
         )
         allocation = [hour_scrapes(scrapes, hour) for hour in hours]
         with_gaps = {to_epoch_ms(around.hour + HOUR) for around in allocation if self._wider_window(around)}
-        further_builders = self._phases_of_others(results, with_gaps)
-        further_builders |= self._uneven_device_counts(0, results["devices"], "device counts")
+        further_builders = self._phases_query(results, with_gaps)
+        further_builders |= self._device_counts_query(0, results["devices"], "device counts")
         results |= self._client.query_hours(further_builders, hours)
         devices = [*results["devices"], *results.get("device counts", [])]
         exporters = self._scrape_times.exporter_scrapes(devices, hours, self._clock())
         return [
-            self._hour(
-                {name: tables.at_hour(series, to_epoch_ms(around.hour + HOUR)) for name, series in results.items()},
+            self._build_observation(
+                {name: tables.rows_at(series, to_epoch_ms(around.hour + HOUR)) for name, series in results.items()},
                 around,
                 exporters,
             )
             for around in allocation
         ]
 
-    def _hour(self, rows: dict[str, Rows], allocation: HourScrapes, exporters: ExporterScrapes) -> Observation:
+    def _build_observation(
+        self, rows: dict[str, RowsByStatistic], allocation: HourScrapes, exporters: ExporterScrapes
+    ) -> Observation:
         hour = allocation.hour
         nodes = NodeTable(rows["nodes"], _nodes_with_gpus(rows["devices"], rows["requests"]))
         self._read_changed_nodes(nodes, allocation)
@@ -140,11 +142,11 @@ class PrometheusReader:
         pods.add_owners(rows["owners"])
         pods.labels.add(rows.get("labels", {}))
         partial = self._read_changed_pods(pods, allocation)
-        whole_nodes = pods.nodes_held_whole(partial, nodes.advertised)
+        fully_held_nodes = pods.fully_held_nodes(partial, nodes.advertised_units)
         devices, scrapes, device_notes = self._devices(
             {**rows["devices"], **rows.get("device counts", {})},
             nodes,
-            PartialHourPods(pods.names(partial), whole_nodes, pods.names(pods.uids()) if whole_nodes else set()),
+            PartialHourPods(pods.names(partial), fully_held_nodes, pods.names(pods.uids()) if fully_held_nodes else set()),
             hour,
             dict(exporters.around_hour(hour)),
         )
@@ -168,8 +170,8 @@ class PrometheusReader:
         )
 
     def _extend_across_gaps(
-        self, allocation: HourScrapes, rows: dict[str, Rows]
-    ) -> tuple[HourScrapes, dict[str, Rows]]:
+        self, allocation: HourScrapes, rows: dict[str, RowsByStatistic]
+    ) -> tuple[HourScrapes, dict[str, RowsByStatistic]]:
         """If a scrape gap touches an edge of the hour, count samples up to the next scrapes beyond it.
 
         This takes two queries for all pods instead of raw samples of each, and two more if there are no samples at the
@@ -186,16 +188,16 @@ class PrometheusReader:
         if time > to_epoch_ms(allocation.hour + HOUR):
             builders["owners"] = lambda queries: queries.owners()
             if "labels" in rows:
-                builders["labels"] = self._labels
+                builders["labels"] = self._labels_query
         results = self._client.query_at(builders, time)
-        results |= self._client.query_at(self._phases_of_others(results, set(), window), time)
+        results |= self._client.query_at(self._phases_query(results, set(), window), time)
         allocation = hour_scrapes(allocation.scrapes, allocation.hour, Interval(time - window.length, time))
-        return allocation, rows | {name: tables.at_hour(series, time) for name, series in results.items()}
+        return allocation, rows | {name: tables.rows_at(series, time) for name, series in results.items()}
 
     def _wider_window(self, allocation: HourScrapes) -> tuple[int, Window] | None:
         return allocation.wider_window(to_epoch_ms(self._look_end(allocation.hour)))
 
-    def _phases_of_others(
+    def _phases_query(
         self, results: Mapping[str, Sequence[Series]], except_at: Container[int], window: Window = HOUR_WINDOW
     ) -> QueryBuilders:
         """A query for the phases of pods that did not run at both ends; none if there are no such pods.
@@ -209,19 +211,19 @@ class PrometheusReader:
         by_uid = others if len(others) <= NAMES_PER_QUERY and not any("/" in uid for uid in others) else set()
         return {"phases": lambda queries: queries.phases(window, sorted(by_uid))} if others else {}
 
-    def _uneven_device_counts(self, rank: int, devices: Iterable[Series], name: str) -> QueryBuilders:
+    def _device_counts_query(self, rank: int, devices: Iterable[Series], name: str) -> QueryBuilders:
         """A query for the sample counts of exporters whose series differ in them; none if no exporter does."""
         uneven = instances_with_uneven_counts(devices)
         instances = sorted(uneven) if len(uneven) <= NAMES_PER_QUERY else []
         return {name: lambda queries: queries.device_counts(rank, instances)} if uneven else {}
 
-    def _labels(self, queries: Queries) -> str:
+    def _labels_query(self, queries: Queries) -> str:
         return queries.labels(of_pods=self._pod_labels, of_namespaces=self._namespace_labels) or ""
 
     def _read_changed_nodes(self, nodes: NodeTable, allocation: HourScrapes) -> None:
         """Add raw samples of nodes that started, ended or changed in the hour."""
         for names in _chunks(nodes.needing_raw_samples(allocation.covers_hour, allocation.expected)):
-            selectors = [self._queries.node_metrics(names, METRICS, label) for label in nodes.name_labels]
+            selectors = [self._queries.node_metrics(names, NODE_METRICS, label) for label in nodes.name_labels]
             nodes.add_raw_samples(
                 names,
                 [series for selector in selectors for series in self._raw_samples_around(selector, allocation.hour)],
@@ -240,7 +242,7 @@ class PrometheusReader:
             stat: Literal["replicaset", "job"] = "replicaset" if kind == "replicaset" else "job"
             for names in _chunks(sorted(owners)):
                 series = self._raw_samples_around(self._queries.owner_metrics(stat, names), allocation.hour)
-                pods.add_owners({stat: [(labels, tables.number("1")) for labels, _ in series]})
+                pods.add_owners({stat: [(labels, tables.parse_number("1")) for labels, _ in series]})
         return changed
 
     def _read_pods(self, pods: PodTable, uids: Sequence[str], matcher: PodMatcher, hour: datetime) -> None:
@@ -250,7 +252,7 @@ class PrometheusReader:
 
     def _devices(
         self,
-        rows: Rows,
+        rows: RowsByStatistic,
         nodes: NodeTable,
         partial: PartialHourPods,
         hour: datetime,
@@ -273,7 +275,7 @@ class PrometheusReader:
             table = self._fallback_devices(rank, only, label, names, hour)
             table.keep_nodes(set(without))
             nodes_with_series |= table.nodes()
-            exporters |= self._scrape_times.rank_scrapes(table.rank, table.densest(), [hour], self._clock())
+            exporters |= self._scrape_times.rank_scrapes(table.rank, table.densest_series(), [hour], self._clock())
             self._read_partial_devices(table, exporters, partial, hour)
             series.extend(table.series())
             if table.labels:
@@ -289,9 +291,9 @@ class PrometheusReader:
         """Devices by a signal of a lower rank, of some nodes or of all."""
         builders: QueryBuilders = {f"devices {rank}": lambda queries: queries.devices(rank, only, label)}
         (devices,) = self._client.query_hours(builders, [hour]).values()
-        count_builders = self._uneven_device_counts(rank, devices, f"device counts {rank}")
+        count_builders = self._device_counts_query(rank, devices, f"device counts {rank}")
         counts = self._client.query_hours(count_builders, [hour])
-        rows = tables.at_hour(chain(devices, *counts.values()), to_epoch_ms(hour + HOUR))
+        rows = tables.rows_at(chain(devices, *counts.values()), to_epoch_ms(hour + HOUR))
         return DeviceTable(rank, self._queries.signals[rank], rows, names)
 
     def _read_partial_devices(
@@ -299,11 +301,11 @@ class PrometheusReader:
     ) -> None:
         """Add raw samples of devices whose sums and counts are not enough."""
         window = Interval(to_epoch_ms(hour), to_epoch_ms(hour + HOUR))
-        unlabeled_nodes = partial.whole_nodes - table.nodes_with(partial.holders)
+        unlabeled_nodes = partial.fully_held_nodes - table.nodes_with_pods(partial.all_gpu_pods)
         for label, samples in table.needing_raw_samples(exporters, window, partial.names, unlabeled_nodes).items():
             for names in batches_of_label_values(samples, SAMPLES_PER_QUERY, NAMES_PER_QUERY):
                 for selector in self._queries.device_selectors(table.rank, label, names):
-                    table.add_raw_samples(self._client.raw_samples(selector, hour - EDGE, hour + HOUR), window)
+                    table.add_raw_samples(self._client.raw_samples(selector, hour - SCRAPE_MARGIN, hour + HOUR), window)
 
     def _raw_samples_around(self, selector: str, hour: datetime) -> list[Series]:
         """Read the raw samples of an hour and of the time around it (`LOOK_AROUND`)."""
@@ -313,17 +315,17 @@ class PrometheusReader:
         return max(hour + HOUR, min(hour + HOUR + LOOK_AROUND, self._clock()))
 
 
-def _nodes_with_gpus(devices: Rows, requests: Rows) -> set[str]:
+def _nodes_with_gpus(devices: RowsByStatistic, requests: RowsByStatistic) -> set[str]:
     """Names of nodes on which exporters report GPUs, or on which pods request GPUs."""
     of_devices = {labels.get("Hostname") or labels.get("hostname", "") for labels, _ in _all_rows(devices)}
     return of_devices | {tables.exported_label(labels, "node") for labels, _ in _all_rows(requests)}
 
 
-def _all_rows(rows: Rows) -> Iterable[tuple[tables.Labels, object]]:
+def _all_rows(rows: RowsByStatistic) -> Iterable[tuple[tables.Labels, object]]:
     return chain.from_iterable(rows.values())
 
 
-def _multiple_clusters(rows: Rows) -> list[str]:
+def _multiple_clusters(rows: RowsByStatistic) -> list[str]:
     """A warning if the result has series of several clusters."""
     for label in ("cluster", "cluster_name", "k8s_cluster", "eks_cluster"):
         names = sorted({labels[label] for labels, _ in _all_rows(rows) if labels.get(label)})

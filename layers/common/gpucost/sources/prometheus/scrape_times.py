@@ -20,7 +20,7 @@ from gpucost.sources.prometheus.queries import (
 from gpucost.sources.prometheus.scrapes import merge_scrapes, scrapes_near
 from gpucost.sources.prometheus.sharding import ShardedClient
 
-EDGE = timedelta(minutes=5)
+SCRAPE_MARGIN = timedelta(minutes=5)
 """Exporters' scrapes are read this long before and after an hour, to know the scrape interval at its edges."""
 INSTANCES_PER_QUERY = 2500
 INSTANCE_HOURS_PER_QUERY = 2500
@@ -30,7 +30,7 @@ DensestSeries = Mapping[ScrapeTarget, tables.Labels]
 """By target, the labels of the series with most samples."""
 
 
-class ScrapeTimes:
+class ScrapeTimesReader:
     """Reads scrape times of targets."""
 
     def __init__(self, client: ShardedClient, queries: Queries) -> None:
@@ -42,7 +42,9 @@ class ScrapeTimes:
     ) -> dict[ScrapeTarget, Scrapes]:
         """Scrapes of the targets that report requests and nodes."""
         densest = densest_series(series, _samples_of_allocation)
-        return self._read(densest, lambda chunk: [self._pod_or_node(chunk)], start, end, lambda _: "kube_state_metrics")
+        return self._read(
+            densest, lambda chunk: [self._pod_or_node_selector(chunk)], start, end, lambda _: "kube_state_metrics"
+        )
 
     def exporter_scrapes(self, series: Iterable[Series], hours: Sequence[datetime], now: datetime) -> "ExporterScrapes":
         """Scrapes of the exporters of the best signals, over consecutive hours."""
@@ -60,8 +62,8 @@ class ScrapeTimes:
                     return self._queries.device_selectors(rank, label, {labels[label] for labels in chunk.values()})
             return self._queries.device_selectors(rank, "instance", {""})
 
-        last = min(hours[-1] + HOUR + EDGE, max(now, hours[-1] + HOUR))
-        return self._read(densest, device_series, hours[0] - EDGE, last, _exporter)
+        last = min(hours[-1] + HOUR + SCRAPE_MARGIN, max(now, hours[-1] + HOUR))
+        return self._read(densest, device_series, hours[0] - SCRAPE_MARGIN, last, _exporter_of)
 
     def _read(
         self,
@@ -87,7 +89,7 @@ class ScrapeTimes:
             up = self._queries.up(sorted(jobs), sorted(instances), metrics_source)
             with self._client.temporary_samples(up, start, end) as up_series:
                 scrapes |= merge_scrapes(
-                    (tables.instance(labels), [time for time, value in samples if value == "1"])
+                    (tables.scrape_target(labels), [time for time, value in samples if value == "1"])
                     for labels, samples in up_series
                 )
             self._client.check_scrapes(sum(len(target_scrapes.times) for target_scrapes in scrapes.values()))
@@ -99,18 +101,18 @@ class ScrapeTimes:
             for selector in series_selectors({target: densest[target] for target in chunk}):
                 with self._client.temporary_samples(selector, start, end) as raw_series:
                     scrapes |= merge_scrapes(
-                        (tables.instance(labels), [time for time, _ in samples])
+                        (tables.scrape_target(labels), [time for time, _ in samples])
                         for labels, samples in raw_series
-                        if tables.instance(labels) in chunk
+                        if tables.scrape_target(labels) in chunk
                     )
                 self._client.check_scrapes(sum(len(target_scrapes.times) for target_scrapes in scrapes.values()))
         return {target: target_scrapes for target, target_scrapes in scrapes.items() if target in densest}
 
-    def _pod_or_node(self, densest: DensestSeries) -> str:
+    def _pod_or_node_selector(self, densest: DensestSeries) -> str:
         labels = next(iter(densest.values()))
         metric = {"info": NODE_INFO, "capacity-sum": CAPACITY}.get(labels.get(STATISTIC_LABEL, ""))
         if metric:
-            label = tables.label_name([labels], "node")
+            label = tables.exported_label_name([labels], "node")
             nodes = {node_labels.get(label, "") for node_labels in densest.values()}
             return self._queries.node_metrics(nodes, [metric], label)
         uids = tuple(sorted({pod_labels["uid"] for pod_labels in densest.values() if pod_labels.get("uid")}))
@@ -145,7 +147,7 @@ class ExporterScrapes:
             index = self._hours.index(hour)
             self._loaded = self._hours[index : index + self._hours_per_query]
             self._scrapes = self._read(self._loaded)
-        nearby = scrapes_near(self._scrapes, hour, EDGE)
+        nearby = scrapes_near(self._scrapes, hour, SCRAPE_MARGIN)
         return {target: target_scrapes for target, target_scrapes in nearby.items() if target_scrapes.times}
 
 
@@ -160,13 +162,13 @@ def densest_series(series: Iterable[Series], samples: Callable[[str, Series], fl
     for candidate in series:
         count = samples(candidate.labels.get(STATISTIC_LABEL, NO_STATISTIC_LABEL), candidate)
         if count is not None:
-            target = tables.instance(candidate.labels)
+            target = tables.scrape_target(candidate.labels)
             if target not in densest or count > densest[target][0]:
                 densest[target] = (count, candidate.labels)
     return {target: labels for target, (_, labels) in densest.items()}
 
 
-def _exporter(labels: tables.Labels) -> MetricsSource:
+def _exporter_of(labels: tables.Labels) -> MetricsSource:
     return "neuron_monitor" if "neuroncore" in labels else "dcgm_exporter"
 
 

@@ -10,7 +10,7 @@ from gpucost.core.metering.observations import LOOK_AROUND_MS, MARGIN_BEFORE_HOU
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS
 from gpucost.sources.prometheus.queries import Window
 
-ScrapesByInstance = Mapping[ScrapeTarget, Scrapes]
+ScrapesByTarget = Mapping[ScrapeTarget, Scrapes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class HourScrapes:
     """The scrapes around one hour, to compare the sample counts of series with."""
 
     hour: datetime
-    scrapes: ScrapesByInstance
+    scrapes: ScrapesByTarget
     """From `LOOK_AROUND_MS` before the hour to `LOOK_AROUND_MS` after it."""
     window: Interval
     """The time in which samples were counted: the hour and a margin at its edges."""
@@ -55,7 +55,7 @@ class HourScrapes:
         return after, Window(length=after - min(before, start - MARGIN_BEFORE_HOUR_MS), start=after - before)
 
 
-def hour_scrapes(scrapes: ScrapesByInstance, hour: datetime, window: Interval | None = None) -> HourScrapes:
+def hour_scrapes(scrapes: ScrapesByTarget, hour: datetime, window: Interval | None = None) -> HourScrapes:
     """Select the scrapes around one hour and count them.
 
     Args:
@@ -87,7 +87,7 @@ def hour_scrapes(scrapes: ScrapesByInstance, hour: datetime, window: Interval | 
     )
 
 
-def scrapes_near(scrapes: ScrapesByInstance, hour: datetime, edge: timedelta) -> dict[ScrapeTarget, Scrapes]:
+def scrapes_near(scrapes: ScrapesByTarget, hour: datetime, edge: timedelta) -> dict[ScrapeTarget, Scrapes]:
     """The scrapes in an hour and up to `edge` before and after it."""
     window = Interval(to_epoch_ms(hour - edge), to_epoch_ms(hour + HOUR + edge) + 1)
     return {target: Scrapes(target_scrapes.within(window)) for target, target_scrapes in scrapes.items()}

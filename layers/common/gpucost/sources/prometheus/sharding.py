@@ -86,7 +86,7 @@ class ShardedClient:
     @contextmanager
     def temporary_samples(self, selector: str, start: datetime, end: datetime) -> Iterator[list[Series]]:
         """Raw samples as in `raw_samples`, of which nothing is kept after the block."""
-        with self._budget.temporary():
+        with self._budget.release_at_end():
             yield self._raw_samples(selector, start, end)
 
     def check_scrapes(self, count: int) -> None:

@@ -21,18 +21,18 @@ Labels = Mapping[str, str]
 Rows = list[tuple[Labels, Decimal]]
 
 
-def at_hour(series: Iterable[Series], at_ms: int) -> dict[str, Rows]:
+def rows_at(series: Iterable[Series], at_ms: int) -> dict[str, Rows]:
     """The values at one evaluation time, in milliseconds, by statistic."""
     rows: dict[str, Rows] = defaultdict(list)
     for labels, samples in series:
         for at, text in samples:
             if at == at_ms:
-                rows[labels.get(STATISTIC_LABEL, "")].append((labels, number(text)))
+                rows[labels.get(STATISTIC_LABEL, "")].append((labels, parse_number(text)))
     return dict(rows)
 
 
 @lru_cache(maxsize=1024)  # counts and units, of which there are few
-def number(text: str) -> Decimal:
+def parse_number(text: str) -> Decimal:
     """Parse a sample's value exactly. It may be NaN or infinite, as in Prometheus.
 
     Raises:
@@ -49,7 +49,7 @@ def number(text: str) -> Decimal:
 
 
 @lru_cache(maxsize=1024)
-def sample_count(value: Decimal) -> int:
+def to_sample_count(value: Decimal) -> int:
     """Convert a value to a number of samples.
 
     Raises:
@@ -60,7 +60,7 @@ def sample_count(value: Decimal) -> int:
     return int(value)
 
 
-def instance(labels: Labels) -> ScrapeTarget:
+def scrape_target(labels: Labels) -> ScrapeTarget:
     """The target that a series was scraped from, and which replica of Prometheus scraped it."""
     replica = labels.get("prometheus_replica") or labels.get("__replica__", "")
     return f"{labels.get('job', '')}|{replica}/{labels.get('instance', '')}"
@@ -71,12 +71,12 @@ def exported_label(labels: Labels, name: str) -> str:
     return labels.get(f"exported_{name}") or labels.get(name, "")
 
 
-def label_name(rows: Iterable[Labels], name: str) -> str:
+def exported_label_name(rows: Iterable[Labels], name: str) -> str:
     """The label that holds the exporter's value: `exported_…` where the target's own label took the name."""
     return f"exported_{name}" if any(f"exported_{name}" in labels for labels in rows) else name
 
 
-def label_names(rows: Iterable[Labels], name: str) -> list[str]:
+def exported_label_names(rows: Iterable[Labels], name: str) -> list[str]:
     """All labels that hold the exporters' values of a name, as exporters may differ (see `label_name`)."""
     return sorted({f"exported_{name}" if f"exported_{name}" in labels else name for labels in rows}) or [name]
 
@@ -100,4 +100,4 @@ class SampleCounts:
 
     def add(self, target: ScrapeTarget, value: Decimal) -> None:
         """Add the sample count of one series."""
-        self.counts[target] = max(self.counts.get(target, 0), sample_count(value))
+        self.counts[target] = max(self.counts.get(target, 0), to_sample_count(value))

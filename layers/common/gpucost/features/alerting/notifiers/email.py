@@ -50,7 +50,10 @@ class EmailNotifier:
             SourceError: not published.
         """
         if not self._topic_arn:
-            raise SourceError("the settings have an email receiver, but this deployment has no email topic")
+            raise SourceError(
+                "the settings have an email receiver, but this deployment has no email topic. "
+                "Remove the receiver, or deploy the topic of template.yaml"
+            )
         try:
             self._client().publish(
                 TopicArn=self._topic_arn,

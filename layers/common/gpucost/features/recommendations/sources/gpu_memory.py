@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from gpucost.core.errors import MetricsResponseError
 from gpucost.sources.prometheus import tables
 from gpucost.sources.prometheus.connection import ClusterReader
-from gpucost.sources.prometheus.devices import workload
+from gpucost.sources.prometheus.devices import labeled_pod
 
 _DAY = timedelta(days=1)
 GPU_MEMORY_METRIC = "DCGM_FI_DEV_FB_USED"
@@ -28,17 +28,17 @@ class PrometheusGpuMemory(ClusterReader):
         Raises:
             MetricsUnavailableError, MetricsResponseError: from the client.
         """
-        selector = self._queries.select(GPU_MEMORY_METRIC)
+        selector = self._queries.series_selector(GPU_MEMORY_METRIC)
         query = f"max by ({_LABELS}) (max_over_time({selector}[1d] offset 1ms))"
         peaks: dict[tuple[str, str], float] = {}
         for series in self._client.query(query, day + _DAY):
             try:
-                mib = tables.number(series.samples[-1][1])
+                mib = tables.parse_number(series.samples[-1][1])
             except ValueError as error:
                 raise MetricsResponseError(
-                    f"cluster {self._cluster}: the answer about GPU memory is invalid: {error}"
+                    f"cluster {self._cluster}: the response about GPU memory is invalid: {error}"
                 ) from error
-            pod = workload(series.labels)
+            pod = labeled_pod(series.labels)
             if all(pod) and mib.is_finite() and 0 <= mib <= MAX_GPU_MEMORY_MIB:
                 peaks[pod] = max(peaks.get(pod, 0.0), float(mib) * _MIB)
         return peaks

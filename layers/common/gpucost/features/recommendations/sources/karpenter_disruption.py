@@ -36,7 +36,7 @@ class PrometheusDisruption(ClusterReader):
         """
 
         def weekly_maximum(metric: str, by: str) -> str:
-            return f"max by ({by}) (max_over_time({self._queries.select(metric, _REASONS)}{_WEEK_RANGE}))"
+            return f"max by ({by}) (max_over_time({self._queries.series_selector(metric, _REASONS)}{_WEEK_RANGE}))"
 
         query = union(
             {
@@ -48,10 +48,10 @@ class PrometheusDisruption(ClusterReader):
         allowed: dict[tuple[str, str], int] = {}
         for series in self._client.query(query, end):
             try:
-                sample = tables.number(series.samples[-1][1])
+                sample = tables.parse_number(series.samples[-1][1])
             except ValueError as error:
                 raise MetricsResponseError(
-                    f"cluster {self._cluster}: the answer about Karpenter is invalid: {error}"
+                    f"cluster {self._cluster}: the response about Karpenter is invalid: {error}"
                 ) from error
             if not is_count(sample.to_integral_value() if sample.is_finite() else sample, MAX_NODES):
                 continue

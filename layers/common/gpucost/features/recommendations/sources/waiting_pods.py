@@ -25,7 +25,7 @@ from gpucost.sources.prometheus.queries import (
     quote,
     union,
 )
-from gpucost.sources.prometheus.tables import Labels, exported_label, number
+from gpucost.sources.prometheus.tables import Labels, exported_label, parse_number
 
 _DAY = timedelta(days=1)
 _ZERO = Decimal(0)
@@ -52,10 +52,10 @@ class PrometheusWaitingPods(ClusterReader):
         for series in self._client.query_range(self._query(), day + HOUR, day + _DAY):
             labels = series.labels
             try:
-                hourly_samples = [((at - first) // HOUR_MS - 1, number(value)) for at, value in series.samples]
+                hourly_samples = [((at - first) // HOUR_MS - 1, parse_number(value)) for at, value in series.samples]
             except ValueError as error:
                 raise MetricsResponseError(
-                    f"cluster {self._cluster}: the answer about waiting pods is invalid: {error}"
+                    f"cluster {self._cluster}: the response about waiting pods is invalid: {error}"
                 ) from error
             values = {hour: value for hour, value in hourly_samples if is_count(value)}  # a request may be NaN
             init, _, stat = labels.get(STATISTIC_LABEL, "").rpartition("-")
@@ -88,9 +88,9 @@ class PrometheusWaitingPods(ClusterReader):
         ]
 
     def _query(self) -> str:
-        parts = {"scrapes": f"max(count_over_time({self._queries.select(NODE_INFO)}{_HOUR_RANGE}))"}
+        parts = {"scrapes": f"max(count_over_time({self._queries.series_selector(NODE_INFO)}{_HOUR_RANGE}))"}
         for name, metric in (("", REQUESTS), ("init-", INIT_REQUESTS)):
-            selector = self._queries.select(metric, f"resource=~{quote(GPU_RESOURCES)}", 'node=""')
+            selector = self._queries.series_selector(metric, f"resource=~{quote(GPU_RESOURCES)}", 'node=""')
             for stat, function in (("count", "count_over_time"), ("units", "max_over_time")):
                 parts[f"{name}{stat}"] = f"max by ({_LABELS}) ({function}({selector}{_HOUR_RANGE}))"
         return union(parts)
