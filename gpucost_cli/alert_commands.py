@@ -62,7 +62,7 @@ def list_alerts(stack: str, output_format: str) -> None:
 @stack_option
 @click.argument("alert_id", metavar="ID")
 def acknowledge(stack: str, alert_id: str) -> None:
-    """Acknowledge a firing alert: it is not repeated, and its end is still notified.
+    """Acknowledge a firing alert, so that it is not repeated. A notification is still sent when it resolves.
 
     \b
     Example:
@@ -153,7 +153,7 @@ def test_receiver(stack: str, receiver: str) -> None:
 
 @alerts.command()
 @stack_option
-@click.option("--from", "--start", "start", required=True, type=HourType(), help="First hour: 2026-11-19T10:00:00Z.")
+@click.option("--from", "--start", "start", required=True, type=HourType(), help="First hour, for example 2026-11-19T10:00:00Z.")
 @click.option("--to", "--end", "end", required=True, type=HourType(), help="End of the period, exclusive.")
 @click.option(
     "--settings",
@@ -163,7 +163,7 @@ def test_receiver(stack: str, receiver: str) -> None:
 )
 @format_option("table", "json")
 def replay(stack: str, start: datetime, end: datetime, path: Path | None, output_format: str) -> None:
-    """Show which notifications rules would have caused on stored hours. Nothing is sent or stored.
+    """Show the notifications that rules would have sent for stored hours. Nothing is sent or stored.
 
     \b
     Example:

@@ -26,7 +26,7 @@ LOCAL_ACCOUNT = "123456789012"
 def export(stack: str, start: datetime, end: datetime, cluster: str | None) -> None:
     """Export days as FOCUS rows to the deployment's bucket, whether or not they are due.
 
-    The command can be repeated. The current day is exported with the hours that have been computed.
+    The command can be repeated. The current day is exported with the hours computed so far.
 
     \b
     Example:

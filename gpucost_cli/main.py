@@ -52,7 +52,7 @@ def cli() -> None:
 @click.option(
     "--template",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A changed template.yaml, to try changes of its policies.",
+    help="Another template.yaml, for example to test changes to its IAM policies.",
 )
 def demo(*, once: bool, port: int, template: Path | None) -> None:
     """Run the whole system on this machine, on three days of a simulated cluster.

@@ -25,7 +25,7 @@ def months() -> None:
 @stack_option
 @month_option
 @click.option("--reason", default="closed for chargeback", show_default=True, help="Stored with the closed month.")
-@click.option("--force", is_flag=True, help="Close the month although figures of some hours may still change.")
+@click.option("--force", is_flag=True, help="Close the month even if figures of some hours may still change.")
 def close(stack: str, month: str, reason: str, *, force: bool) -> None:
     """Close a month: its figures no longer change, and later changes are recorded as adjustments.
 

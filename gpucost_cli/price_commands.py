@@ -78,7 +78,7 @@ def list_prices(
     metavar="ATTRIBUTE=PATTERN",
     help="Attribute of the nodes to which the price applies. May be repeated; all must match.",
 )
-@click.option("--amount", required=True, help="Amount per hour, or the factor.")
+@click.option("--amount", required=True, help="Amount per hour; with of-on-demand, the factor.")
 @click.option("--unit", required=True, type=click.Choice(get_args(PriceUnit)), help="What the amount is for.")
 @click.option("--currency", default="USD", show_default=True, help="Three-letter code, such as USD or CNY.")
 @click.option("--from", "--start", "start", type=TimeType(), help="Start of its validity.  [default: this hour]")
@@ -90,7 +90,7 @@ def set_price(
 ) -> None:  # fmt: skip
     """Set a price by hand.
 
-    Past hours in its validity are rated again with it.
+    Past hours within its validity are rated again with this price.
 
     \b
     Example:
@@ -125,7 +125,7 @@ def set_price(
 def drop(override_id: str, stack: str, at: datetime | None, reason: str) -> None:
     """End the validity of a price that was set by hand.
 
-    An end at or before its start cancels the price completely.
+    If the end is at or before the start of its validity, the price is canceled completely.
 
     \b
     Example:

@@ -6,7 +6,7 @@ from decimal import Decimal
 from gpucost.sources.prometheus.client import Series
 from gpucost.sources.prometheus.metrics_sources import metrics_source_of
 from gpucost.sources.prometheus.queries import STATISTIC_LABEL
-from gpucost.sources.prometheus.tables import exported_label, parse_number, object_labels
+from gpucost.sources.prometheus.tables import exported_label, object_labels, parse_number
 from gpucost_cli.doctor.facts import GpuHolder, ObservedDevice, ObservedNode, Target
 from gpucost_cli.doctor.signals import NEURON_SIGNAL
 

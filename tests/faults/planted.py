@@ -37,8 +37,8 @@ FAULTS = (
     Fault(
         "finished pods keep holding GPUs",
         f"{PACKAGE}/sources/prometheus/pods.py",
-        "held = _without(raw.requested, raw.finished)",
-        "held = _without(raw.requested, {})",
+        "held = _without_times(raw.requested, raw.finished)",
+        "held = _without_times(raw.requested, {})",
     ),
     Fault(
         "the phase of a pod is ignored",
@@ -129,7 +129,7 @@ FAULTS = (
     Fault("a node's last state counts for its whole hour", f"{PACKAGE}/core/metering/holdings.py", "return span, lifecycle.state_during(span.time)", "return span, lifecycle.node"),
     Fault("owners of owners are not resolved", f"{PACKAGE}/sources/prometheus/owners.py", "return self._of_owners.get((namespace, *owner)) or owner", "return owner"),
     Fault("the owners of deleted pods are unknown", f"{PACKAGE}/sources/prometheus/reader.py", "pods.missing_owners(changed).items()", "{}.items()"),
-    Fault("a second instance of a source doubles requests", f"{PACKAGE}/sources/prometheus/pods.py", "pod.units[container] = _larger(pod.units.get(container), value)", "pod.units[container] = value + (pod.units.get(container) or 0)"),
+    Fault("a second instance of a source doubles requests", f"{PACKAGE}/sources/prometheus/pods.py", "pod.units[container] = _larger_request(pod.units.get(container), value)", "pod.units[container] = value + (pod.units.get(container) or 0)"),
     Fault("series of untrusted jobs are read", f"{PACKAGE}/sources/prometheus/queries.py", '",".join((*matchers, *of_cluster, *of_source, *of_shard))', '",".join((*matchers, *of_cluster, *of_shard))', SUSPECT_TESTS),
     Fault("a uid in two namespaces gets a line", f"{PACKAGE}/sources/prometheus/pods.py", "    if len(pod.reported_objects) == 1:", "    if True:", SUSPECT_TESTS),
     Fault("a request that exceeds the node gets a line", f"{PACKAGE}/core/metering/holdings.py", "if bounds and units > max(bounds):", "if False:", SUSPECT_TESTS),

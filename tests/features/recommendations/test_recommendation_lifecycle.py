@@ -371,5 +371,5 @@ def test_number_of_workloads_in_memory_is_limited() -> None:
         "workloads that ended longest ago are dropped"
     )
     (service,) = (history for key, history in few.workloads.items() if key.name == "serve")
-    assert sum(service.held) == 480, "running workloads keep all their hours"
+    assert sum(service.held_gpu_hours) == 480, "running workloads keep all their hours"
     assert few.pools == all_.pools

@@ -29,7 +29,7 @@ _DERIVED_BYTES = {"requests": 2000, "devices": 700, "device": 700}
 _DERIVED_BYTES_BY_DEFAULT = 150
 _DERIVED_BYTES_PER_RAW_SAMPLE = 216
 SCRAPES_INCLUDED = 1_500_000
-"""Scrapes of exporters that `MAX_OBSERVATION_MEMORY` leaves room for: an hour of 5,000 nodes, a scrape every 15 seconds."""
+"""Scrapes of exporters that `MAX_OBSERVATION_MEMORY` includes: an hour of 5,000 nodes, a scrape every 15 seconds."""
 _SCRAPE_BYTES = 160
 
 

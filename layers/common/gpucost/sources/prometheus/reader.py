@@ -146,7 +146,9 @@ class PrometheusReader:
         devices, scrapes, device_notes = self._devices(
             {**rows["devices"], **rows.get("device counts", {})},
             nodes,
-            PartialHourPods(pods.names(partial), fully_held_nodes, pods.names(pods.uids()) if fully_held_nodes else set()),
+            PartialHourPods(
+                pods.names(partial), fully_held_nodes, pods.names(pods.uids()) if fully_held_nodes else set()
+            ),
             hour,
             dict(exporters.around_hour(hour)),
         )
