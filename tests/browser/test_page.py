@@ -279,7 +279,7 @@ def test_missing_figures_are_hatched_and_not_zero(tabs: Tabs, demo: Demo) -> Non
     assert [row["waste"] == "–" for row in rows] == [True] * 50, "the first 50 of 144 are shown"
     assert {row["coverage"] for row in rows} == {"0.0%"}
     page.get_by_test_id("gaps").get_by_role("link").click()
-    expect(page.locator("main")).to_contain_text("No data: missing or incomplete.")
+    expect(page.locator("main")).to_contain_text("No data: the hour is missing or incomplete.")
 
 
 def test_url_contains_the_whole_state(visit: Callable[..., Page], demo: Demo) -> None:

@@ -24,7 +24,7 @@ export const PARTS: readonly Part[] = [
   { key: "unmeasured_usd", name: "unmeasured", meaning: "allocated, without a utilization measurement" },
   { key: "unallocated_usd", name: "unallocated", meaning: "available, but not allocated to a pod" },
   { key: "stranded_usd", name: "stranded", meaning: "paid for, but not allocatable" },
-  { key: "unobserved_usd", name: "unobserved", meaning: "no metrics of who held it" },
+  { key: "unobserved_usd", name: "unobserved", meaning: "no metrics show who held it" },
   { key: "host_usd", name: "host", meaning: "CPU and memory part of the node price" },
   { key: "residual_usd", name: "residual", meaning: "remainder of the node cost" },
 ];

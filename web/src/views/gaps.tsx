@@ -32,7 +32,7 @@ export function Gaps({ hours }: { hours: HoursResponse | null }) {
           </li>
         );
       })}
-      {gaps.length > MAX_GAPS && <li>and {gaps.length - MAX_GAPS} more</li>}
+      {gaps.length > MAX_GAPS && <li>and {gaps.length - MAX_GAPS} more gaps</li>}
     </ul>
   );
 }

@@ -186,7 +186,7 @@ function Shown(props: ViewData) {
 
 function nothing({ coverage }: FleetResponse): string {
   if (coverage.hours_expected === 0) return "No data yet: the hour has not ended.";
-  return coverage.hours_complete === 0 ? "No data: missing or incomplete." : "No pod held a GPU.";
+  return coverage.hours_complete === 0 ? "No data: the hour is missing or incomplete." : "No pod held a GPU.";
 }
 
 function keptQuery(route: Route): Record<string, string> {

@@ -33,7 +33,7 @@ _TITLE_SUFFIXES = {"firing": "", "digest": "", "repeat": " (still firing)", "res
 _ACTIONS: dict[RuleKind, str] = {
     "waste": "Check the workloads listed: release unused GPUs, and share or slice GPUs with low utilization.",
     "idle-workload": "Stop the workload, scale it down, or move it to a shared GPU or a MIG slice. "
-    "If it has to wait, acknowledge the alert.",
+    "If the workload must stay idle, acknowledge the alert.",
     "unallocated": "Let Karpenter consolidate the node pool, lower its minimum size, or move pending workloads to it.",
     "budget": "Stop idle workloads, or change the budget in the settings (alerts.rules).",
     "spend-change": "Compare today's workloads with last week's in the report.",
@@ -44,7 +44,7 @@ _ACTIONS: dict[RuleKind, str] = {
 }
 _DATA_PROBLEMS = {
     "overdue": "hours are missing or incomplete",
-    "suspect-samples": "samples are contradictory or impossible, and are not charged to any business unit",
+    "suspect-samples": "samples are contradictory or impossible, and no business unit is charged for them",
     "coverage": "too few scrapes arrived",
     "prices": "prices are out of date",
     "dead-letters": "messages that could not be processed are in the dead-letter queue",
