@@ -61,10 +61,10 @@ def list_prices(
       gpucost prices list --stack gpucost --instance-type p5.48xlarge
     """
     from gpucost.api.price_and_node_schemas import price_row
-    from gpucost.reports.prices import PriceListing
+    from gpucost.reports.prices import PriceBookListing
 
     first = start or floor_hour(datetime.now(UTC))
-    listing = PriceListing(_book(stack))
+    listing = PriceBookListing(_book(stack))
     page = listing.page(first, end or first + HOUR, source=source, instance_type=instance_type, limit=0)
     _show(output_format, "prices", PRICE_COLUMNS, [price_row(row) for row in page.rows])
 

@@ -12,7 +12,7 @@ from gpucost.core.errors import InvalidInputError
 from gpucost_cli.options import container_of, format_option, stack_option
 
 if TYPE_CHECKING:
-    from gpucost.features.recommendations.what_if import MoveOutcome, MoveToSlices
+    from gpucost.features.recommendations.what_if import SliceMoveOutcome, MoveToSlices
 
 _MOVE = re.compile(
     r"(?P<gpus>[1-9]\d{0,5})\s*x?\s+(?P<model>\S.*?)\s+to\s+(?P<profile>[1-7]g\.\d+gb(?:\+me)?)", re.IGNORECASE
@@ -57,7 +57,7 @@ def what_if(stack: str, business_unit: str, move: str, days: int, cluster: str |
         _print_tables(outcome, currency, move_request)
 
 
-def outcome_document(outcome: "MoveOutcome", currency: str) -> dict[str, Any]:
+def outcome_document(outcome: "SliceMoveOutcome", currency: str) -> dict[str, Any]:
     """Build the JSON document of an outcome, with all digits."""
     return {
         "days": outcome.days,
@@ -75,7 +75,7 @@ def outcome_document(outcome: "MoveOutcome", currency: str) -> dict[str, Any]:
     }
 
 
-def _print_tables(outcome: "MoveOutcome", currency: str, move: "MoveToSlices") -> None:
+def _print_tables(outcome: "SliceMoveOutcome", currency: str, move: "MoveToSlices") -> None:
     from rich import box
     from rich.table import Table
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from gpucost.core.amounts import SCALE, Capacity, Costs, Totals, to_fixed_point
-from gpucost.core.line_use import LineUse
+from gpucost.core.line_use import CompactLine
 from gpucost.core.model import LINE_AMOUNTS, Coverage, HourRecord, Line, Status
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
@@ -72,7 +72,7 @@ def record(
     return HourRecord(cluster, hour, status, coverage, Totals(costs, capacity), tuple(lines), notes)
 
 
-def use_of(line: Line) -> LineUse:
+def use_of(line: Line) -> CompactLine:
     """A line as the recommendation review reads it, with amounts as floats."""
 
     def value(name: str) -> Any:
@@ -81,4 +81,4 @@ def use_of(line: Line) -> LineUse:
             return None if field is None else field / SCALE
         return float(field) if isinstance(field, Decimal) else field
 
-    return LineUse._make(map(value, LineUse._fields))
+    return CompactLine._make(map(value, CompactLine._fields))

@@ -9,7 +9,7 @@ import pytest
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode
-from gpucost.core.pricing.prices import Discount, Price, PriceBook, PriceSource, PriceUnit, Quote, attributes_of_node
+from gpucost.core.pricing.prices import Discount, Price, PriceBook, PriceSource, PriceUnit, SourceQuote, attributes_of_node
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 START = to_epoch_ms(HOUR)
@@ -41,7 +41,7 @@ def hourly(*prices: Price, source: PriceSource = "rates", discounts: tuple[Disco
     return None if quote is None else str(mean(quote))
 
 
-def mean(quote: Quote) -> Fraction:
+def mean(quote: SourceQuote) -> Fraction:
     return sum((rate * piece.length for piece, rate, _ in quote.pieces), Fraction(0)) / HOUR_MS
 
 

@@ -12,7 +12,7 @@ import pytest
 from devstack.template import REPOSITORY
 from gpucost.container import Container
 from gpucost.core.pricing.prices import Price
-from gpucost.reports.prices import PriceListing, PricePage
+from gpucost.reports.prices import PriceBookListing, PricePage
 from gpucost.runtime.environment import Environment
 from gpucost.storage.price_book import PriceStore
 from tests.conftest import DynamoTable
@@ -84,12 +84,12 @@ def test_response_matches_the_openapi_document() -> None:
 
 @pytest.mark.usefixtures("book")
 def test_pages_add_up_to_the_whole_listing(container: Container) -> None:
-    class ShortPages(PriceListing):
+    class ShortPages(PriceBookListing):
         def page(self, *arguments: Any, **more: Any) -> PricePage:
             return super().page(*arguments, **{**more, "limit": 3})
 
     all_prices = shown()
-    container.price_listing = ShortPages(container.price_book)
+    container.price_book_listing = ShortPages(container.price_book)
     rows, cursor, pages = [], None, 0
     while pages == 0 or cursor:
         _, answer = ask(**DAY, **({"cursor": cursor} if cursor else {}))

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gpucost.reports import ReportService
     from gpucost.reports.access import AccessPolicy
     from gpucost.reports.limits import LimitReports
-    from gpucost.reports.prices import PriceListing
+    from gpucost.reports.prices import PriceBookListing
     from gpucost.runtime.aws import AwsClients
     from gpucost.runtime.messaging import MessageBus
     from gpucost.runtime.secrets import Secrets
@@ -393,11 +393,11 @@ class Container:
         return ReportService(self.settings_store, self.ledger, self.rollups, clock=self.clock)
 
     @cached_property
-    def price_listing(self) -> "PriceListing":
+    def price_book_listing(self) -> "PriceBookListing":
         """For `functions/api`."""
-        from gpucost.reports.prices import PriceListing
+        from gpucost.reports.prices import PriceBookListing
 
-        return PriceListing(self.price_book)
+        return PriceBookListing(self.price_book)
 
     @cached_property
     def allocation_service(self) -> "AllocationService":
@@ -513,7 +513,7 @@ class Container:
 
         return Services(
             reports=lambda: self.report_service,
-            prices=lambda: self.price_listing,
+            prices=lambda: self.price_book_listing,
             allocations=lambda: self.allocation_service,
             exports=lambda: self.export_listing,
             limits=lambda: self.limit_reports,

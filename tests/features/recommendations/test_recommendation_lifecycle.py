@@ -10,7 +10,7 @@ import pytest
 
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
-from gpucost.core.line_use import LineUse
+from gpucost.core.line_use import CompactLine
 from gpucost.core.model import HourRecord, Line
 from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.history import KarpenterDisruption
@@ -51,7 +51,7 @@ class SimulatedLedger(Ledger):
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         return [self._manifest(cluster, hour) for hour in sorted(self._records) if start <= hour < end]
 
-    def uses_of(self, manifest: Manifest) -> list[LineUse]:
+    def uses_of(self, manifest: Manifest) -> list[CompactLine]:
         return [use_of(line) for line in self._records[manifest.hour].lines]
 
     def nodes_and_charges_of(self, manifest: Manifest) -> tuple[Any, Any]:

@@ -36,7 +36,7 @@ from gpucost.http.responses import JSON_CONTENT_TYPE
 from gpucost.reports import ReportService
 from gpucost.reports.access import AccessPolicy
 from gpucost.reports.limits import LimitReports
-from gpucost.reports.prices import PriceListing
+from gpucost.reports.prices import PriceBookListing
 from gpucost.runtime.gc_control import gc_paused
 
 API_VERSION = "1.0.0"
@@ -71,7 +71,7 @@ class Services:
     """Factories of the services that routes call. Each service is made on its first use."""
 
     reports: Callable[[], ReportService]
-    prices: Callable[[], PriceListing]
+    prices: Callable[[], PriceBookListing]
     allocations: Callable[[], AllocationService]
     exports: Callable[[], ExportListing]
     limits: Callable[[], LimitReports]

@@ -14,7 +14,7 @@ from gpucost.core.pricing.prices import PriceSource
 from gpucost.core.query.periods import parse_moment_parameter
 from gpucost.http.access import open_to
 from gpucost.http.responses import describe_responses, json_response
-from gpucost.reports.prices import PriceListing
+from gpucost.reports.prices import PriceBookListing
 
 Start = Annotated[str, Query(description="Start of the period, UTC", examples=["2026-11-18T00:00:00Z"])]
 End = Annotated[
@@ -31,7 +31,7 @@ Cursor = Annotated[
 ]
 
 
-def add_price_routes(app: APIGatewayHttpResolver, listing: Callable[[], PriceListing]) -> None:
+def add_price_routes(app: APIGatewayHttpResolver, listing: Callable[[], PriceBookListing]) -> None:
     """Register the routes. The listing is made on its first use."""
 
     @app.get(

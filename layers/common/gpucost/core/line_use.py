@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class LineUse(NamedTuple):
+class CompactLine(NamedTuple):
     """The fields of a line that recommendations need, with amounts as floats.
 
     Reading a `Line` takes three times as long.

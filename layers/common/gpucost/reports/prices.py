@@ -41,7 +41,7 @@ class PricePage:
     next_position: str | None
 
 
-class PriceListing:
+class PriceBookListing:
     """Reads the price book.
 
     Args:

@@ -37,7 +37,7 @@ from gpucost.core.ledger import (
     changed_business_units,
     next_attempt,
 )
-from gpucost.core.line_use import LineUse
+from gpucost.core.line_use import CompactLine
 from gpucost.core.metering.usage import Usage
 from gpucost.core.model import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.storage import compressed_documents, keys
@@ -249,7 +249,7 @@ class Ledger:
         amounts = (amount or 0 for line in lines for amount in (line.allocated_gpu_hours, line.allocated_usd))
         return lines if all(abs(amount) <= MAX_FIXED_POINT for amount in amounts) else []
 
-    def uses_of(self, manifest: Manifest) -> list[LineUse]:
+    def uses_of(self, manifest: Manifest) -> list[CompactLine]:
         """Return a version's lines in the form that recommendations read; none if any amount is implausibly large."""
         uses = self._read_lines(manifest, f"{manifest.run_id}#", read_line_uses)
         amounts = (amount or 0 for use in uses for amount in (use.allocated_gpu_hours, use.allocated_usd))

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpucost.core.amounts import SCALE
 from gpucost.core.errors import IntegrityError, SourceError
-from gpucost.core.line_use import LineUse
+from gpucost.core.line_use import CompactLine
 from gpucost.core.model import LINE_AMOUNTS, Line
 from gpucost.storage import compressed_documents
 from gpucost.storage.table import Item, check_schema_version, integer, key, text
@@ -60,7 +60,7 @@ def read_line_items(items: Iterable[Item]) -> list[Line]:
     return [line for document in _documents(items) for line in _read_columns(document)]
 
 
-def read_line_uses(items: Iterable[Item]) -> list[LineUse]:
+def read_line_uses(items: Iterable[Item]) -> list[CompactLine]:
     """Read the fields of lines that recommendations need, in a third of the time of `read_line_items`.
 
     Raises:
@@ -104,17 +104,17 @@ def _read_columns(document: Mapping[str, Any]) -> list[Line]:
     return [Line(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
 
 
-def _read_uses(document: Mapping[str, Any]) -> Iterator[LineUse]:
+def _read_uses(document: Mapping[str, Any]) -> Iterator[CompactLine]:
     """Read the columns that recommendations need, as floats (docs/decisions/0043)."""
     rows, stored = document["rows"], document["columns"]
     columns: list[Iterable[Any]] = []
-    for name in LineUse._fields:
+    for name in CompactLine._fields:
         column, convert = stored[name], _FLOATS.get(name)
         if not isinstance(column, list):
             columns.append(repeat(convert(column) if convert else column, rows))
         else:
             columns.append(map(convert, column) if convert else column)
-    return map(LineUse, *columns)
+    return map(CompactLine, *columns)
 
 
 def _ratio(number: str | None) -> float | None:

@@ -32,12 +32,12 @@ _pod_fields = attrgetter("namespace", "pod", "uid", "workload_kind", "workload")
 
 def usage_document(usage: Usage) -> dict[str, Any]:
     """Return an hour's usage as JSON types."""
-    facts = _NodeAttributes()
+    facts = _NumberedNodes()
     pods = [
         [
             *_pod_fields(pod_usage.pod),
             dict(pod_usage.pod.labels),
-            facts.number(pod_usage.node),
+            facts.index_of(pod_usage.node),
             pod_usage.resource,
             pod_usage.units,
             [
@@ -60,7 +60,7 @@ def usage_document(usage: Usage) -> dict[str, Any]:
     if usage.nodes is not None:
         nodes = [
             [
-                facts.number(account.node),
+                facts.index_of(account.node),
                 *_bounds(account.present),
                 *(_fraction_text(getattr(account, name)) for name in _NODE_AMOUNTS),
             ]
@@ -147,7 +147,7 @@ def _share(gpus_per_unit: int | str, source: str, replicas: int) -> GpuShare:
     return GpuShare(Fraction(gpus_per_unit), source, replicas)
 
 
-class _NodeAttributes:
+class _NumberedNodes:
     """Collects the facts of nodes, each once, and numbers them."""
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class _NodeAttributes:
         self._numbers_by_object: dict[int, int] = {}
         """By `id()`, because pods of the same node mostly share one object."""
 
-    def number(self, node: GpuNode) -> int:
+    def index_of(self, node: GpuNode) -> int:
         """Return the number of a node's facts."""
         number = self._numbers_by_object.get(id(node))
         if number is None:

@@ -12,7 +12,7 @@ from gpucost.core.amounts import Capacity, Costs, to_decimal
 from gpucost.core.cost_tables import CostTable
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.rollups import FactKey, sum_lines
-from gpucost.features.recommendations.what_if import MoveOutcome, MoveToSlices, calculate_move
+from gpucost.features.recommendations.what_if import SliceMoveOutcome, MoveToSlices, calculate_move
 from tests.features.recommendations import simulated_fleet as sim
 from tests.records import amount
 
@@ -40,7 +40,7 @@ def loads() -> list[sim.Load]:
     ]
 
 
-def sum_of_parts(outcome: MoveOutcome, unit_costs: Costs, capacity: Capacity) -> int:
+def sum_of_parts(outcome: SliceMoveOutcome, unit_costs: Costs, capacity: Capacity) -> int:
     """The sum of all parts of the nodes' cost."""
     held = [unit_costs, outcome.other_units_costs]
     return sum(

@@ -90,7 +90,7 @@ class GpuNode:
         if self.physical_gpus is None or resource == DRA_GPU_DRIVER:
             return unscaled
         if self._has_complete_mig_layouts:
-            return self._scaled_share_on(
+            return self._share_capped_on_gpus(
                 unscaled,
                 [
                     uuid
@@ -111,9 +111,9 @@ class GpuNode:
         """Return the share of one MIG slice on some GPUs (UUIDs), scaled down where a GPU's shares exceed it."""
         if not self._has_complete_mig_layouts:
             return self.share(resource, None)
-        return self._scaled_share_on(self._unscaled_share(resource, None), gpus)
+        return self._share_capped_on_gpus(self._unscaled_share(resource, None), gpus)
 
-    def _scaled_share_on(self, unscaled: GpuShare, gpus: Sequence[str]) -> GpuShare:
+    def _share_capped_on_gpus(self, unscaled: GpuShare, gpus: Sequence[str]) -> GpuShare:
         if not gpus:
             return unscaled
         scale = sum((self._scale_by_gpu[uuid] for uuid in gpus), Fraction(0)) / len(gpus)

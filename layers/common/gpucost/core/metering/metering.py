@@ -81,7 +81,7 @@ def meter(observation: Observation, rules: MeteringRules, window: Interval | Non
     holdings = scale_mig_shares(holdings, assignments)
     resolver = UtilizationResolver(holdings, devices, assignments, rules.utilization_sources, window)
     resolver.measure()
-    notes += _utilization_notes(observation, resolver)
+    notes += _unusable_utilization_notes(observation, resolver)
     return Usage(
         cluster=observation.cluster,
         hour=observation.hour,
@@ -260,7 +260,7 @@ def _device_coverage(
     return quantize(Fraction(observed_ms, expected_ms)) if expected_ms else Decimal(0)
 
 
-def _utilization_notes(observation: Observation, resolver: UtilizationResolver) -> list[str]:
+def _unusable_utilization_notes(observation: Observation, resolver: UtilizationResolver) -> list[str]:
     implausible: dict[str, str] = {}
     for device in observation.devices:
         for _, value in device.samples or ((0, device.sample_sum),):

@@ -13,7 +13,7 @@ from gpucost.core.model import ClusterCharge
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.capacity_blocks import CapacityBlock, clip_to_blocks, unused_block_charges
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy
-from gpucost.core.pricing.prices import Price, PriceBook, PriceSource, Quote, attributes_of_node
+from gpucost.core.pricing.prices import Price, PriceBook, PriceSource, SourceQuote, attributes_of_node
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Pricing:
             price, is_final=billed.is_final, billed_ms=billed.billed_ms, unblended_amount=billed.unblended_amount
         )
 
-    def _price_from_quote(self, node: GpuNode, quote: Quote, gpus: Fraction) -> NodePrice | Unpriced:
+    def _price_from_quote(self, node: GpuNode, quote: SourceQuote, gpus: Fraction) -> NodePrice | Unpriced:
         of_gpus = sum((rate * gpus * time.length for time, rate, per_gpu in quote.pieces if per_gpu), Fraction(0))
         of_node = sum((rate * time.length for time, rate, per_gpu in quote.pieces if not per_gpu), Fraction(0))
         split = self._split_cost(node, quote.source, of_node / HOUR_MS) if of_node else None

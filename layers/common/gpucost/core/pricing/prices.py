@@ -94,7 +94,7 @@ class QuotedPiece(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class SourceQuote:
     """One source's price for a node's time, in pieces of time. `Pricing` chooses among the quotes of all sources."""
 
     source: PriceSource
@@ -162,7 +162,7 @@ class PriceBook:
             else:
                 self._exact.setdefault(price.source, {}).setdefault(names, {}).setdefault(values, []).append(price)
 
-    def quote(self, source: PriceSource, facts: Mapping[str, str], time: Interval) -> Quote | None:
+    def quote(self, source: PriceSource, facts: Mapping[str, str], time: Interval) -> SourceQuote | None:
         """Return a source's price for a node's time; None if it is incomplete or in several currencies."""
         pieces: list[QuotedPiece] = []
         currencies = set()
@@ -175,7 +175,7 @@ class PriceBook:
                 pieces += [
                     QuotedPiece(cut, rate * factor, per_gpu) for cut, factor in self._discounted(source, facts, part)
                 ]
-        return Quote(source, currencies.pop(), tuple(pieces)) if len(currencies) == 1 else None
+        return SourceQuote(source, currencies.pop(), tuple(pieces)) if len(currencies) == 1 else None
 
     def _priced_pieces(
         self, price: Price, facts: Mapping[str, str], time: Interval

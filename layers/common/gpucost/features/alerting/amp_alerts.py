@@ -34,7 +34,7 @@ class AmpAlertHandler:
         Raises:
             ConflictError: another writer was first; evaluating again is safe.
         """
-        rules = fleet_scope_rules(settings)
+        rules = tick_and_amp_rules(settings)
         external_rules = {name: rule for name, rule in rules.items() if isinstance(rule, ExternalRule)}
         update = ScopeUpdate(self._state_store.load(FLEET_SCOPE), settings.alerts, rules)
         for alert in message.alerts:
@@ -45,7 +45,7 @@ class AmpAlertHandler:
         update.save(self._state_store)
 
 
-def fleet_scope_rules(settings: SettingsWithAlerts) -> dict[str, RuleSettings]:
+def tick_and_amp_rules(settings: SettingsWithAlerts) -> dict[str, RuleSettings]:
     """Return the rules of ticks and AMP's alerts, with a default rule of kind `external` if none is set."""
     kinds = {"budget", "spend-change", "data", "digest", "external"}
     rules = {name: rule for name, rule in settings.alerts.rules_by_name().items() if rule.kind in kinds}

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX
-from gpucost.features.alerting.amp_alerts import fleet_scope_rules
+from gpucost.features.alerting.amp_alerts import tick_and_amp_rules
 from gpucost.features.alerting.digests import Digests
 from gpucost.features.alerting.hourly_evaluation import (
     CROSS_CLUSTER_WASTE_SCOPE,
@@ -51,7 +51,7 @@ class ScheduledRuleEvaluator:
         settings, at = stored_settings.settings, floor_hour(message.scheduled_time)
         states = self._state_store.load(FLEET_SCOPE)
         evaluated_through = states.cursor.evaluated_through
-        rules = fleet_scope_rules(settings)
+        rules = tick_and_amp_rules(settings)
         if evaluated_through is not None and at <= evaluated_through:
             return
         if not (settings.alerts.rules or states.groups):
@@ -214,7 +214,7 @@ class DataFindingFactory:
 def rules_of_alert_scope(settings: SettingsWithAlerts, scope: str) -> dict[str, RuleSettings]:
     """Return the rules that are evaluated in a scope."""
     rules_by_scope: dict[str, Callable[[], dict[str, RuleSettings]]] = {
-        FLEET_SCOPE: lambda: fleet_scope_rules(settings),
+        FLEET_SCOPE: lambda: tick_and_amp_rules(settings),
         CROSS_CLUSTER_WASTE_SCOPE: lambda: cross_cluster_waste_rules(settings),
     }
     return rules_by_scope.get(scope, lambda: hourly_rules(settings, scope))()

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from gpucost.core.amounts import SCALE
 from gpucost.core.hours import HOUR, floor_day
-from gpucost.core.line_use import LineUse
+from gpucost.core.line_use import CompactLine
 from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE_LABEL
 from gpucost.core.model import NodeHour
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
@@ -177,7 +177,7 @@ class PoolHistory:
     """1 for hours in which one of its nodes has no price. Amounts leave them out."""
     is_billed: "array[int]"
     """1 for hours whose price comes from the bill."""
-    shows_commitments: "array[int]"
+    could_show_commitment: "array[int]"
     """1 for hours whose price would show a commitment."""
     spend: SpendByAvoidability = field(default_factory=SpendByAvoidability)
 
@@ -234,7 +234,7 @@ class LookBack:
         self.waits.update(waits)
         self.run_hours.update((wait.uid, 0.0) for day in waits.values() for wait in day)
 
-    def add_hour(self, hour: datetime, lines: Iterable[LineUse], nodes: Iterable[NodeHour], currency: str) -> None:
+    def add_hour(self, hour: datetime, lines: Iterable[CompactLine], nodes: Iterable[NodeHour], currency: str) -> None:
         """Add an hour that has figures."""
         index = (hour - self.start) // HOUR
         self.has_figures[index] = 1
@@ -286,7 +286,7 @@ class LookBack:
             del self.workloads[key]
         return len(dropped)
 
-    def _workload(self, line: LineUse) -> WorkloadHistory:
+    def _workload(self, line: CompactLine) -> WorkloadHistory:
         key = WorkloadKey(
             line.shared_from or line.business_unit,
             line.namespace,
@@ -311,7 +311,7 @@ class LookBack:
             )
         return history
 
-    def _add_line(self, index: int, history: WorkloadHistory, line: LineUse) -> None:
+    def _add_line(self, index: int, history: WorkloadHistory, line: CompactLine) -> None:
         held = line.allocated_gpu_hours
         history.held_gpu_hours[index] += held
         history.last_held_index = index
@@ -361,7 +361,7 @@ class LookBack:
         history.spend.add(cost, node.capacity_type, node.price_source)
         history.is_unpriced[index] |= not node.price_source
         history.is_billed[index] |= node.price_source == "cur"
-        history.shows_commitments[index] |= node.price_source in _COMMITMENT_SOURCES
+        history.could_show_commitment[index] |= node.price_source in _COMMITMENT_SOURCES
         return history
 
 

@@ -45,7 +45,7 @@ class SubjectHistories(Protocol):
         """
         ...
 
-    def hours(self, content: RecommendationContent) -> Sequence[SubjectHour | None]:
+    def hourly_use_and_cost(self, content: RecommendationContent) -> Sequence[SubjectHour | None]:
         """What the subject held and cost in every hour; None for hours without figures."""
         ...
 
@@ -213,7 +213,7 @@ def _as_applied(
             applied_at=applied_at,
         )
     index = max(0, (applied_at - histories.start) // HOUR)
-    hours = histories.hours(recommendation.content)
+    hours = histories.hourly_use_and_cost(recommendation.content)
     priced_hours = sum(hour is not None and hour.usd is not None for hour in hours[index:])
     # A schedule shows in the mean of a week, so that it was followed for a week before.
     changed = index - WEEK + 1 if recommendation.content.kind == "off-hours" else index

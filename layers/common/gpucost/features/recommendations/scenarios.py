@@ -7,7 +7,7 @@ from gpucost.core.cost_tables import CostTable
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import floor_day
 from gpucost.core.rollups import DAY, FactKey
-from gpucost.features.recommendations.what_if import MoveOutcome, MoveToSlices, calculate_move
+from gpucost.features.recommendations.what_if import SliceMoveOutcome, MoveToSlices, calculate_move
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 
@@ -25,7 +25,7 @@ class WhatIfService:
         self._rollups = rollups
         self._clock = clock
 
-    def what_if(self, move: MoveToSlices, *, days: int, cluster: str | None = None) -> tuple[MoveOutcome, str]:
+    def what_if(self, move: MoveToSlices, *, days: int, cluster: str | None = None) -> tuple[SliceMoveOutcome, str]:
         """The outcome of moving GPUs in the last whole UTC days, and its currency. Days without figures are left out.
 
         Raises:

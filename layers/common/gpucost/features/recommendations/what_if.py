@@ -45,7 +45,7 @@ class MoveToSlices:
 
 
 @dataclass(frozen=True, slots=True)
-class MoveOutcome:
+class SliceMoveOutcome:
     """The figures of some days, before and after the move."""
 
     costs_before: Costs
@@ -84,7 +84,7 @@ class MoveOutcome:
         )
 
 
-def calculate_move(move: MoveToSlices, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]) -> MoveOutcome:
+def calculate_move(move: MoveToSlices, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]) -> SliceMoveOutcome:
     """Calculate the outcome of a move.
 
     Args:
@@ -126,7 +126,7 @@ def calculate_move(move: MoveToSlices, days: Iterable[tuple[Mapping[FactKey, Cos
     unallocated = Capacity(
         unallocated_gpu_hours=freed_costs.allocated_gpu_hours, unallocated_usd=freed_costs.allocated_usd
     )
-    return MoveOutcome(
+    return SliceMoveOutcome(
         Costs.total(before),
         Costs.total(after),
         capacity,

@@ -120,7 +120,7 @@ def figure_fields(notification: Notification) -> list[tuple[str, str]]:
     for title, name in _MONTHLY_TITLES.get(notification.kind, ()):
         amount = notification.figures.get(name)
         if amount is not None and notification.event != "resolved":
-            fields.append((title, money_text(amount * HOURS_PER_MONTH, notification.currency)))
+            fields.append((title, currency_amount_text(amount * HOURS_PER_MONTH, notification.currency)))
     since = format_timestamp(notification.since)
     if notification.kind == "digest":
         return [*fields, ("Period", f"{since} to {format_timestamp(notification.hour + HOUR)}")]
@@ -138,7 +138,7 @@ def top_waster_lines(notification: Notification) -> list[str]:
     for rank, workload in enumerate(notification.workloads, start=1):
         namespace = single_line(workload.namespace, MAX_WORKLOAD_NAME_LENGTH)
         name, kind = single_line(workload.name, MAX_WORKLOAD_NAME_LENGTH), single_line(workload.kind, 40)
-        waste = money_text(workload.waste_usd, notification.currency)
+        waste = currency_amount_text(workload.waste_usd, notification.currency)
         lines.append(f"{rank}. {namespace}/{name} ({kind}): wastes {waste}{unit}")
     return lines
 
@@ -165,7 +165,7 @@ def report_link(notification: Notification, public_url: str) -> str | None:
     return f"{quote(public_url.rstrip('/'), safe=':/@[]')}/v1/costs?{urlencode(query)}"
 
 
-def money_text(amount: Decimal | None, currency: str) -> str:
+def currency_amount_text(amount: Decimal | None, currency: str) -> str:
     """Format an amount in its currency."""
     return NOT_AVAILABLE if amount is None else format_money(amount, currency)
 
@@ -230,7 +230,7 @@ class _FigureFormatter:
         self._currency = notification.currency
 
     def money(self, name: str) -> str:
-        return money_text(self._figures.get(name), self._currency)
+        return currency_amount_text(self._figures.get(name), self._currency)
 
     def number(self, name: str, *, signed: bool = False) -> str:
         number = self._figures.get(name)

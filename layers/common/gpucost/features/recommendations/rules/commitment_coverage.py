@@ -80,7 +80,7 @@ def commitment_hours(look_back: LookBack, content: RecommendationContent) -> lis
     return hours
 
 
-def shows_commitments(pools: Sequence[PoolHistory]) -> bool:
+def is_any_billed(pools: Sequence[PoolHistory]) -> bool:
     """Whether the charges of these pools would show a Savings Plan or Reserved Instance."""
     return any(any(pool.is_billed) for pool in pools)
 
@@ -116,7 +116,7 @@ def _covered_nodes(look_back: LookBack, pool: PoolHistory, before: float, index:
         return 0.0
     if _is_price_pending(pool, index):
         return None
-    if not pool.shows_commitments[index]:
+    if not pool.could_show_commitment[index]:
         return 0.0
     if before <= price.usd:
         return float(pool.node_counts[index])

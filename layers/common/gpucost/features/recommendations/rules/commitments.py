@@ -19,7 +19,7 @@ from gpucost.features.recommendations.model import (
     round_cents,
 )
 from gpucost.features.recommendations.pools import gpus_per_node
-from gpucost.features.recommendations.rules.commitment_coverage import shows_commitments
+from gpucost.features.recommendations.rules.commitment_coverage import is_any_billed
 
 MIN_HOURS: Final = 672
 """Four weeks. A commitment for a year needs more than one good week."""
@@ -37,7 +37,7 @@ _PRICE_STEPS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class _OnDemandNodes:
+class _OnDemandInstanceType:
     """The on-demand nodes of an instance type by hour."""
 
     reserved_price: float
@@ -145,7 +145,7 @@ def _recommend_scope(
         ),
         "medium",
         "high",
-        _RISK if shows_commitments(all_pools) else f"{_RISK} {_NOT_VISIBLE}",
+        _RISK if is_any_billed(all_pools) else f"{_RISK} {_NOT_VISIBLE}",
         "high",
         "",
         round_cents(current),
@@ -163,7 +163,7 @@ def _steady_amount(hours: Sequence[float], indexes: Sequence[int]) -> float:
     return sorted(_at_indexes(hours, indexes))[int((1 - STEADY_SHARE) * len(indexes))]
 
 
-def _instance_type(look_back: LookBack, name: str, pools: Sequence[PoolHistory]) -> _OnDemandNodes | None:
+def _instance_type(look_back: LookBack, name: str, pools: Sequence[PoolHistory]) -> _OnDemandInstanceType | None:
     gpus = max(gpus_per_node(pool) for pool in pools)
     if not gpus:
         return None
@@ -173,7 +173,7 @@ def _instance_type(look_back: LookBack, name: str, pools: Sequence[PoolHistory])
         sum(pool.cost_usd[index] for pool in pools) / node_count if node_count else 0.0
         for index, node_count in enumerate(nodes)
     ]
-    return _OnDemandNodes(look_back.reserved_prices[name].usd, gpus, nodes, rates)
+    return _OnDemandInstanceType(look_back.reserved_prices[name].usd, gpus, nodes, rates)
 
 
 def _gpu_model(pools: Sequence[PoolHistory]) -> str:
