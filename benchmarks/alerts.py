@@ -23,15 +23,15 @@ from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.cost_tables import CostTable
+from gpucost.core.hour_record import Coverage, Line
 from gpucost.core.hours import HOUR, month_bounds
 from gpucost.core.ledger import DaySummary, HourSummary, Manifest
-from gpucost.core.model import Coverage, Line
 from gpucost.core.rollups import DAY
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import DayToDateSpend, Notifier, RuleInputs
 from gpucost.features.alerting.service import AlertService
 from gpucost.features.alerting.spend_evaluation import pricing_fingerprint
-from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
+from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.runtime.messages import ClusterState, HourPublished, Tick

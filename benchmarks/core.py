@@ -14,6 +14,7 @@ from typing import Any
 from benchmarks.hour import settings_for
 from benchmarks.large_cluster import PODS_PER_NODE
 from gpucost.core.attribution import attribute
+from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Scrapes
 from gpucost.core.metering.metering import MeteringRules, meter
@@ -25,7 +26,6 @@ from gpucost.core.metering.observations import (
     Observation,
     PodObservation,
 )
-from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import pricing_of
 from gpucost.runtime.gc_control import gc_paused

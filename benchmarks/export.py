@@ -16,8 +16,8 @@ from uuid import UUID
 
 from benchmarks.figures import Figure
 from gpucost.core.amounts import SCALE, Capacity, Costs, Totals, to_fixed_point
+from gpucost.core.hour_record import Coverage, HourRecord, Line, NodeHour
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import Coverage, HourRecord, Line, NodeHour
 from gpucost.features.exports.files import DuckDbFiles
 from gpucost.features.exports.focus import Row, focus_rows
 

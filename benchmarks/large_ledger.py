@@ -16,13 +16,13 @@ from typing import Any
 
 from gpucost.core.amounts import SCALE, Capacity, Costs, Totals, to_decimal, to_fixed_point
 from gpucost.core.cost_tables import CostTable
+from gpucost.core.hour_record import Coverage, HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
-from gpucost.core.model import Coverage, HourRecord, Line, NodeHour
 from gpucost.core.rollups import DAY, FactKey
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore

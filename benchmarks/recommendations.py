@@ -16,8 +16,8 @@ from decimal import Decimal
 
 from benchmarks.figures import Figure
 from gpucost.core.amounts import SCALE, Capacity, to_fixed_point
+from gpucost.core.hour_record import Line, NodeHour
 from gpucost.core.hours import HOUR
-from gpucost.core.model import Line, NodeHour
 from gpucost.features.recommendations.history import LookBack, PodWait
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 from gpucost.features.recommendations.review import review_cluster

@@ -12,12 +12,12 @@ from benchmarks.figures import Figure, stand_alone
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
 from gpucost.core.attribution import attribute
+from gpucost.core.hour_record import Coverage
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
-from gpucost.core.model import Coverage
 from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import Pricer, pricing_of
 from gpucost.pipeline.restate import RestateService

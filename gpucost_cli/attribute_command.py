@@ -15,7 +15,7 @@ from gpucost_cli.aws_session import aws_options
 from gpucost_cli.options import HourType, format_option, read_settings_file, settings_option
 
 if TYPE_CHECKING:
-    from gpucost.core.model import HourRecord
+    from gpucost.core.hour_record import HourRecord
     from gpucost.settings import ClusterSettings, CoreSettings
 
 QUERIES_SECONDS = 300.0

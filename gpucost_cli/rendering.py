@@ -13,8 +13,8 @@ from rich.table import Table
 
 from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.cost_tables import sum_by_key
+from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.core.model import HourRecord, Line
 from gpucost.runtime.json_text import csv_text, dumps
 
 _UNKNOWN = "—"

@@ -12,7 +12,7 @@ from gpucost.core.errors import InvalidInputError
 from gpucost_cli.options import container_of, format_option, stack_option
 
 if TYPE_CHECKING:
-    from gpucost.features.recommendations.what_if import SliceMoveOutcome, MoveToSlices
+    from gpucost.features.recommendations.what_if import MoveToSlices, SliceMoveOutcome
 
 _MOVE = re.compile(
     r"(?P<gpus>[1-9]\d{0,5})\s*x?\s+(?P<model>\S.*?)\s+to\s+(?P<profile>[1-7]g\.\d+gb(?:\+me)?)", re.IGNORECASE

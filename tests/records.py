@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from gpucost.core.amounts import SCALE, Capacity, Costs, Totals, to_fixed_point
+from gpucost.core.hour_record import LINE_AMOUNTS, Coverage, HourRecord, Line, Status
 from gpucost.core.line_use import CompactLine
-from gpucost.core.model import LINE_AMOUNTS, Coverage, HourRecord, Line, Status
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 

@@ -20,8 +20,8 @@ from devstack.http import serving
 from devstack.prometheus import free_port
 from devstack.stack import LAYER
 from devstack.template import REPOSITORY
+from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR, floor_hour
-from gpucost.core.model import HourRecord, Line
 from gpucost.features.recommendations.model import (
     Evidence,
     Recommendation,

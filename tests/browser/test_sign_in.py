@@ -19,8 +19,8 @@ from devstack.prometheus import free_port
 from devstack.stack import LAYER
 from devstack.template import REPOSITORY
 from gpucost.core.amounts import Capacity
+from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR, floor_hour
-from gpucost.core.model import HourRecord, Line, NodeHour
 from gpucost.features.alerting.model import Alert, AlertGroup, Subject
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.features.recommendations.model import (

@@ -20,8 +20,8 @@ from devstack.template import transform
 from functions.api.app import handler
 from gpucost.container import Container
 from gpucost.core.amounts import Capacity, Totals
+from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR
-from gpucost.core.model import HourRecord, Line, NodeHour
 from gpucost.core.pricing.prices import Price
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger

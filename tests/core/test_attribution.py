@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from gpucost.core.attribution import AttributionRules, BusinessUnit, BusinessUnitMatcher, attribute, business_units_at
+from gpucost.core.hour_record import Coverage
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import PodUsage, Usage
-from gpucost.core.model import Coverage
 from gpucost.core.pricing.node_prices import Pricing
 from tests.records import amount
 

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucost.core.amounts import Capacity, quantize, to_decimal
+from gpucost.core.hour_record import ClusterCharge, Coverage, HourRecord
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation
 from gpucost.core.metering.usage import NodeUsage, Usage
-from gpucost.core.model import ClusterCharge, Coverage, HourRecord
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.capacity_blocks import CapacityBlock, unused_block_charges
 from gpucost.core.pricing.node_prices import NodePrice, Pricing, Unpriced

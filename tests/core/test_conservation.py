@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from gpucost.core.amounts import Capacity, Costs
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
+from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation
 from gpucost.core.metering.usage import Usage
-from gpucost.core.model import HourRecord
 from gpucost.core.pricing.node_prices import Pricing
 from tests.core.generated_observations import START, cluster_observations, metering_rules
 from tests.records import amount

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucost.core.amounts import Capacity, Costs, Idle, to_decimal
-from gpucost.core.model import ClusterCharge, Coverage
+from gpucost.core.hour_record import ClusterCharge, Coverage
 from gpucost.runtime.json_text import csv_cell, csv_text, decimal_text, dumps, dumps_row, fixed_point_text
 from tests.records import line
 

@@ -9,7 +9,15 @@ import pytest
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode
-from gpucost.core.pricing.prices import Discount, Price, PriceBook, PriceSource, PriceUnit, SourceQuote, attributes_of_node
+from gpucost.core.pricing.prices import (
+    Discount,
+    Price,
+    PriceBook,
+    PriceSource,
+    PriceUnit,
+    SourceQuote,
+    attributes_of_node,
+)
 
 HOUR = datetime(2026, 11, 19, 10, tzinfo=UTC)
 START = to_epoch_ms(HOUR)

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from gpucost.core.amounts import Capacity, quantize, to_decimal
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
+from gpucost.core.hour_record import ClusterCharge, Coverage, HourRecord, NodeHour
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation, PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
-from gpucost.core.model import ClusterCharge, Coverage, HourRecord, NodeHour
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.capacity_blocks import CapacityBlock
 from gpucost.core.pricing.node_prices import Pricing

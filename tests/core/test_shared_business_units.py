@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpucost.core.amounts import Costs
 from gpucost.core.attribution import BusinessUnit, business_units_at
-from gpucost.core.model import Line
+from gpucost.core.hour_record import Line
 from gpucost.core.shared_business_units import DistributionPolicy, distribute_lines
 from tests.records import amount, line
 

@@ -21,8 +21,8 @@ from devstack.fleet.scraping import MINUTE_MS
 from devstack.fleet.series import SimulatedSeries
 from devstack.prometheus import running_prometheus
 from gpucost.core.amounts import SCALE
+from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import floor_hour
-from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from gpucost.core.amounts import Capacity, Costs, Totals, to_decimal
-from gpucost.core.model import ClusterCharge, HourRecord, Line, NodeHour
+from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.features.alerting.model import Notification, Subject
 from gpucost.runtime.json_text import fixed_point_text
 from tests.records import line, record

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 from gpucost.core.amounts import Capacity, Costs, Totals, split
 from gpucost.core.cost_tables import CostTable
+from gpucost.core.hour_record import ClusterCharge, Coverage, Line, NodeHour, Status
 from gpucost.core.hours import floor_day
 from gpucost.core.ledger import DaySummary, HourSummary, Manifest, Restatement
-from gpucost.core.model import ClusterCharge, Coverage, Line, NodeHour, Status
 from gpucost.core.rollups import FactKey, days_with_hours, sum_day
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings

@@ -13,7 +13,7 @@ from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from gpucost.container import Container
 from gpucost.core.amounts import Capacity, Costs, Totals
-from gpucost.core.model import HourRecord, Line
+from gpucost.core.hour_record import HourRecord, Line
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger

@@ -7,8 +7,8 @@ import pytest
 
 from gpucost.container import Container
 from gpucost.core.errors import ConflictError, GpuCostError, NotFoundError, SettingsMissingError, SourceError
+from gpucost.core.hour_record import Line
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import Line
 from gpucost.reports.aggregation import MAX_CELLS, MAX_LINES
 from tests.functions.api_requests import request_as, serving
 from tests.functions.in_memory_hours import DAY, FINANCE, NOW, Ask, InMemoryHours, at, usd

@@ -10,8 +10,8 @@ import pytest
 
 from gpucost.container import Container
 from gpucost.core.amounts import Capacity, Totals
+from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR, floor_day, format_timestamp
-from gpucost.core.model import HourRecord, Line, NodeHour
 from gpucost.core.rollups import DAY
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings

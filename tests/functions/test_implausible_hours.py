@@ -13,8 +13,8 @@ from devstack.dynamodb_local import create_table
 from gpucost.container import Container
 from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.errors import ConflictError, DataExpiredError
+from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR, floor_day, format_timestamp
-from gpucost.core.model import HourRecord
 from gpucost.core.rollups import DAY
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings

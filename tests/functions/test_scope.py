@@ -23,7 +23,7 @@ from devstack.dynamodb_local import create_table
 from devstack.template import REPOSITORY
 from gpucost.container import Container
 from gpucost.core.amounts import to_decimal
-from gpucost.features.alerting.storage.history import AlertHistory
+from gpucost.features.alerting.storage.notification_history import AlertHistory
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger

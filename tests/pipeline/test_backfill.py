@@ -8,9 +8,9 @@ from samtranslator.yaml_helper import yaml_parse
 
 from devstack.template import TEMPLATE
 from gpucost.core.errors import GpuCostError, SourceError
+from gpucost.core.hour_record import Status
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import ClosedMonth
-from gpucost.core.model import Status
 from gpucost.pipeline.backfill import STALL_TIMEOUT, Backfill, BackfillProgress
 from gpucost.runtime.messages import AttributionOrigin, HoursDue, HoursToRestate
 from gpucost.runtime.messaging import MessageBus

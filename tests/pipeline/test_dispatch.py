@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from devstack.aws import credentials, local_client, running_aws
 from gpucost.core.errors import SourceError
+from gpucost.core.hour_record import HourRecord, Status
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import ClosedMonth, due_hours
-from gpucost.core.model import HourRecord, Status
 from gpucost.core.rollups import DAY
 from gpucost.pipeline.dispatch import MAX_PUBLICATION_GAP, DispatchService, due_messages
 from gpucost.runtime.aws import AwsClients

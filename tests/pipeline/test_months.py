@@ -11,9 +11,9 @@ import pytest
 from gpucost.core.access import FULL_ACCESS
 from gpucost.core.amounts import to_decimal
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError
+from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR, format_timestamp, month_of
 from gpucost.core.ledger import Manifest, Restatement
-from gpucost.core.model import HourRecord
 from gpucost.core.query.periods import Granularity
 from gpucost.core.rollups import DAY
 from gpucost.features.opencost.filters import Filter

@@ -11,7 +11,7 @@ import pytest
 from devstack.dynamodb_local import create_table
 from gpucost.core.amounts import Capacity
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.model import NodeHour
+from gpucost.core.hour_record import NodeHour
 from gpucost.core.pricing.price_changes import PriceChange
 from gpucost.core.pricing.price_split import InstanceShape
 from gpucost.pipeline.refresh_bill import BillRefreshService

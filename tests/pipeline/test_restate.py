@@ -11,12 +11,12 @@ import pytest
 
 from gpucost.core.amounts import Costs, Totals, to_decimal
 from gpucost.core.errors import InvalidInputError
+from gpucost.core.hour_record import Line
 from gpucost.core.hours import HOUR as HOUR_LENGTH
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Scrapes
 from gpucost.core.ledger import Restatement
 from gpucost.core.metering.observations import ContainerRequest, NodeObservation, NodeState, Observation, PodObservation
-from gpucost.core.model import Line
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.pipeline.pricing import Pricer
 from gpucost.pipeline.restate import RestateService

@@ -21,8 +21,8 @@ from devstack.dynamodb_local import create_table
 from gpucost.core.access import FULL_ACCESS
 from gpucost.core.amounts import SCALE, Capacity, Costs
 from gpucost.core.errors import InvalidInputError
+from gpucost.core.hour_record import Line
 from gpucost.core.hours import HOUR
-from gpucost.core.model import Line
 from gpucost.core.query.grouping import GroupRow
 from gpucost.core.rollups import DAY
 from gpucost.reports import CostReport, QueryParameters, ReportService

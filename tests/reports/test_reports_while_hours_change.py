@@ -7,9 +7,9 @@ import pytest
 
 from gpucost.core.access import FULL_ACCESS
 from gpucost.core.errors import SourceError
+from gpucost.core.hour_record import Line
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import Line
 from gpucost.core.query.cost_query import CostQuery
 from gpucost.core.query.periods import Period
 from gpucost.reports.aggregation import CostReader

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from devstack.dynamodb_local import create_table
 from gpucost.core.errors import ConflictError, SourceError
+from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR as ONE_HOUR
 from gpucost.core.hours import HOUR_MS
-from gpucost.core.model import ClusterCharge
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.storage.bill_documents import bill_day_document, read_bill_day
 from gpucost.storage.bill_store import BillStore

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from gpucost.core.errors import DataExpiredError, IntegrityError, SourceError
+from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits
 from gpucost.core.metering.metering import MeteringRules, meter
-from gpucost.core.model import ClusterCharge
 from gpucost.core.rollups import DAY
 from gpucost.features.recommendations.storage.daily_items import DailyItems
 from gpucost.storage.ledger import Ledger

@@ -11,9 +11,9 @@ from botocore.stub import Stubber
 
 from gpucost.core.amounts import Totals
 from gpucost.core.errors import ConflictError, IntegrityError, SourceError
+from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR as ONE_HOUR
 from gpucost.core.ledger import HourSummary, next_attempt
-from gpucost.core.model import HourRecord, Line
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.table import MAX_ATTEMPTS, Table
 from tests.conftest import DynamoTable

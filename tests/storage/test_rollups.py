@@ -9,8 +9,8 @@ import pytest
 
 from gpucost.core.amounts import Costs
 from gpucost.core.errors import DataExpiredError
+from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR
-from gpucost.core.model import HourRecord, Line
 from gpucost.core.rollups import DAY
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import BUCKETS, RollupStore, _bucket

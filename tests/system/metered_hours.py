@@ -5,7 +5,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.amounts import SCALE, Capacity
-from gpucost.core.model import HourRecord, Line
+from gpucost.core.hour_record import HourRecord, Line
 from tests.system.timeline import Timeline
 
 Attribute = Callable[..., list[HourRecord]]

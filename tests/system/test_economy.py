@@ -9,7 +9,7 @@ import pytest
 
 from gpucost.core.amounts import SCALE
 from gpucost.core.errors import MetricsTooLargeError
-from gpucost.core.model import HourRecord
+from gpucost.core.hour_record import HourRecord
 from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader

@@ -13,8 +13,8 @@ import pytest
 
 from devstack.prometheus import running_prometheus
 from gpucost.core.amounts import SCALE, to_decimal
+from gpucost.core.hour_record import HourRecord
 from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX
-from gpucost.core.model import HourRecord
 from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpucost.features.alerting.queries import AlertQueries
     from gpucost.features.alerting.service import AlertService
     from gpucost.features.alerting.settings import SettingsWithAlerts
-    from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
+    from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
     from gpucost.features.alerting.storage.spend import DynamoSpendStore
     from gpucost.features.alerting.storage.states import DynamoAlertStateStore
     from gpucost.features.exports.bucket import S3Bucket
@@ -210,14 +210,14 @@ class Container:
     @cached_property
     def alert_history(self) -> "AlertHistory":
         """The history of notifications."""
-        from gpucost.features.alerting.storage.history import AlertHistory
+        from gpucost.features.alerting.storage.notification_history import AlertHistory
 
         return AlertHistory(self.client("dynamodb"), self.environment.table)
 
     @cached_property
     def silences(self) -> "SilenceStore":
         """Silences of alerts."""
-        from gpucost.features.alerting.storage.history import SilenceStore
+        from gpucost.features.alerting.storage.notification_history import SilenceStore
 
         return SilenceStore(self.client("dynamodb"), self.environment.table)
 

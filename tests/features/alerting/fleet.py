@@ -9,13 +9,13 @@ from typing import Any
 from gpucost.container import workload_savings
 from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.errors import SourceError
+from gpucost.core.hour_record import LINE_AMOUNTS, Coverage, HourRecord, Line, NodeHour, Status
 from gpucost.core.hours import HOUR, month_bounds
-from gpucost.core.model import LINE_AMOUNTS, Coverage, HourRecord, Line, NodeHour, Status
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import Notifier, RuleInputs
 from gpucost.features.alerting.service import AlertService
 from gpucost.features.alerting.settings import SettingsWithAlerts
-from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
+from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations

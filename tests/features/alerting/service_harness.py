@@ -8,14 +8,14 @@ from decimal import Decimal
 from gpucost.core.amounts import Costs, Totals
 from gpucost.core.cost_tables import CostTable
 from gpucost.core.errors import SettingsMissingError, SourceError
+from gpucost.core.hour_record import ClusterCharge, Coverage, HourRecord, Line, NodeHour, Status
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary, Manifest
-from gpucost.core.model import ClusterCharge, Coverage, HourRecord, Line, NodeHour, Status
 from gpucost.features.alerting.model import AlertGroup, EvaluationCursor, Notification, OutboxEntry
 from gpucost.features.alerting.ports import Notifier, RuleInputs
 from gpucost.features.alerting.service import AlertService, alert_scopes
 from gpucost.features.alerting.settings import SettingsWithAlerts
-from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
+from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.runtime.messages import AttributionOrigin, ClusterState, HourPublished, Tick

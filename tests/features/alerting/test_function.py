@@ -17,8 +17,8 @@ from functions.alert import app as function
 from gpucost.container import Container
 from gpucost.core.amounts import Totals
 from gpucost.core.errors import SourceError
+from gpucost.core.hour_record import Coverage, HourRecord, Line
 from gpucost.core.hours import HOUR, format_timestamp
-from gpucost.core.model import Coverage, HourRecord, Line
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from tests.enforced_permissions import enforcing

@@ -6,8 +6,8 @@ from decimal import Decimal
 import pytest
 
 from gpucost.core.errors import SourceError
+from gpucost.core.hour_record import Line
 from gpucost.core.hours import HOUR
-from gpucost.core.model import Line
 from gpucost.features.alerting.model import AlertGroup, EvaluationCursor
 from tests.conftest import DynamoTable
 from tests.features.alerting.service_harness import (

@@ -8,12 +8,12 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
+from gpucost.core.hour_record import Coverage, HourRecord
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
-from gpucost.core.model import Coverage, HourRecord
 from gpucost.core.pricing.node_prices import Pricing
 from gpucost.core.pricing.prices import Price, PriceBook
 

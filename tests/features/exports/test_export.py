@@ -14,9 +14,9 @@ import pytest
 from devstack.aws import local_client, running_aws
 from gpucost.core.amounts import Costs, Totals
 from gpucost.core.errors import ConflictError, InvalidInputError, InvalidMessageError, SettingsMissingError, SourceError
+from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import HourRecord, Line
 from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.exported_days import ExportedDay, object_key
 from gpucost.features.exports.files import DuckDbFiles

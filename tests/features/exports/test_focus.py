@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from gpucost.core.amounts import Capacity, Costs, Totals, to_decimal
 from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
+from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour, Status
 from gpucost.core.ledger import Manifest
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation
-from gpucost.core.model import ClusterCharge, HourRecord, Line, NodeHour, Status
 from gpucost.core.pricing.node_prices import Pricing
 from gpucost.features.exports.exported_days import ExportedDay, day_status, due_days, fingerprint, object_key
 from gpucost.features.exports.focus import Row, focus_rows, region_of

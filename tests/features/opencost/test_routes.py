@@ -17,7 +17,7 @@ from devstack.dynamodb_local import create_table
 from devstack.template import REPOSITORY
 from gpucost.container import Container
 from gpucost.core.amounts import Capacity, Costs, Totals, to_decimal
-from gpucost.core.model import HourRecord, Line
+from gpucost.core.hour_record import HourRecord, Line
 from gpucost.features.opencost.filters import parse_filter
 from gpucost.features.opencost.properties import Properties
 from gpucost.features.opencost.windows import parse_duration, parse_window

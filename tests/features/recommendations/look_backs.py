@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from gpucost.core.model import HourRecord
+from gpucost.core.hour_record import HourRecord
 from gpucost.features.recommendations.history import LookBack
 from gpucost.features.recommendations.model import Review
 from gpucost.features.recommendations.review import review_cluster

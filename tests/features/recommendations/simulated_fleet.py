@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from gpucost.core.amounts import SCALE, Capacity, Costs, Totals
-from gpucost.core.model import Coverage, HourRecord, Line, NodeHour
+from gpucost.core.hour_record import Coverage, HourRecord, Line, NodeHour
 from tests.records import amount
 
 START = datetime(2026, 11, 2, tzinfo=UTC)

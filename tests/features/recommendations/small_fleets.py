@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 from gpucost.core.amounts import SCALE, Capacity, Costs, Totals
+from gpucost.core.hour_record import Coverage, HourRecord, Line, Status
 from gpucost.core.hours import HOUR, floor_day
-from gpucost.core.model import Coverage, HourRecord, Line, Status
 from gpucost.core.rollups import DAY
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ledger import Ledger

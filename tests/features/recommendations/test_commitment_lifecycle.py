@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from gpucost.core.model import HourRecord
+from gpucost.core.hour_record import HourRecord
 from gpucost.features.recommendations.model import Recommendation
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings

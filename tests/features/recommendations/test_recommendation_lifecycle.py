@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
 from gpucost.core.line_use import CompactLine
-from gpucost.core.model import HourRecord, Line
 from gpucost.features.recommendations.daily_cache import gpu_memory_cache, waiting_pods_cache
 from gpucost.features.recommendations.history import KarpenterDisruption
 from gpucost.features.recommendations.look_back_reader import read_look_back

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from gpucost.core.amounts import Costs, quantize
-from gpucost.core.model import Line
+from gpucost.core.hour_record import Line
 from gpucost.core.query.cost_query import IDLE_FIGURES, CostQuery, IdlePolicy
 from gpucost.core.query.grouping import GroupRow
 from gpucost.core.query.periods import Granularity

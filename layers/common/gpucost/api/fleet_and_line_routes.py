@@ -9,8 +9,8 @@ from pydantic import Field
 from gpucost.api.cost_schemas import CostReportResponse, fields_after_rows, fields_before_rows
 from gpucost.api.price_and_node_schemas import HolderModel
 from gpucost.core.amounts import Totals
+from gpucost.core.hour_record import Line
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import Line
 from gpucost.core.query.periods import Granularity, Period
 from gpucost.http import report_parameters as parameters
 from gpucost.http.access import open_to, scope_of_caller

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import Field
 
 from gpucost.core.amounts import Capacity, Costs, to_decimal
+from gpucost.core.hour_record import LINE_AMOUNTS, NodeHour
 from gpucost.core.ledger import Restatement
-from gpucost.core.model import LINE_AMOUNTS, NodeHour
 from gpucost.core.pricing.prices import PriceSource, PriceUnit
 from gpucost.core.query.periods import Period
 from gpucost.http.schemas import (

@@ -6,10 +6,10 @@ from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 
+from gpucost.core.hour_record import HourRecord
 from gpucost.core.metering.implausible_samples import MAX_AMOUNT, MAX_UNITS, SUSPECT_PREFIX
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import Usage
-from gpucost.core.model import HourRecord
 from gpucost.core.pricing.node_prices import Pricing
 from gpucost.core.pricing.rating import rate_usage
 from gpucost.core.shared_business_units import DistributionPolicy, distribute_lines

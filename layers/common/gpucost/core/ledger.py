@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 
 from gpucost.core.amounts import Costs, Totals
 from gpucost.core.cost_tables import CostTable
+from gpucost.core.hour_record import Coverage, HourRecord, Status
 from gpucost.core.hours import HOUR, floor_hour, hours_between
-from gpucost.core.model import Coverage, HourRecord, Status
 
 K = TypeVar("K")
 

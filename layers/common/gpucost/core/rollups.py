@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from gpucost.core.amounts import Costs, Totals
 from gpucost.core.cost_tables import CostTable, sum_by_key
+from gpucost.core.hour_record import Line
 from gpucost.core.hours import floor_day
 from gpucost.core.ledger import DaySummary, HourSummary
-from gpucost.core.model import Line
 
 DAY = timedelta(days=1)
 

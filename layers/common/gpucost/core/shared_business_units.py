@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from gpucost.core.amounts import split_each
-from gpucost.core.model import Line
+from gpucost.core.hour_record import Line
 
 DistributionPolicy = Literal["proportional", "even"]
 """In proportion to the cost of the receivers' lines in the hour, or in equal parts."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Unpack, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from gpucost.core.amounts import Capacity, Costs, Totals
-from gpucost.core.model import Status
+from gpucost.core.hour_record import Status
 from gpucost.core.query.periods import DEFAULT_WINDOW, Period
 from gpucost.reports import HourRow, PeriodCoverage
 

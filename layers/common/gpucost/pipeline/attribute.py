@@ -19,13 +19,13 @@ from gpucost.core.errors import (
     MetricsUnavailableError,
     SourceError,
 )
+from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR, consecutive_runs, floor_hour, format_epoch_ms, format_timestamp, to_epoch_ms
 from gpucost.core.ledger import Manifest, Retention
 from gpucost.core.metering.kubernetes_labels import exported_name
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.outages import last_scrape_before_outage
 from gpucost.core.metering.usage import Usage
-from gpucost.core.model import HourRecord
 from gpucost.core.pricing.node_prices import Pricing
 from gpucost.core.rollups import DAY, days_with_hours
 from gpucost.pipeline.limits import LimitsRecorder

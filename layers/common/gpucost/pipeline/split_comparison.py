@@ -8,7 +8,7 @@ from gpucost.core.amounts import Capacity
 from gpucost.core.attribution import attribute
 from gpucost.core.cost_tables import CostTable
 from gpucost.core.errors import InvalidInputError
-from gpucost.core.model import HourRecord
+from gpucost.core.hour_record import HourRecord
 from gpucost.core.pricing.price_split import SPLIT_POLICIES
 from gpucost.pipeline.attribute import attribution_rules
 from gpucost.pipeline.pricing import Pricer, split_policy_of

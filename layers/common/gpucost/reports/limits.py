@@ -8,8 +8,8 @@ from decimal import Decimal
 from gpucost.core.access import Scope
 from gpucost.core.amounts import quantize, to_decimal
 from gpucost.core.errors import InvalidInputError, ParameterError
+from gpucost.core.hour_record import Line
 from gpucost.core.limits import Limits, PoolLimit, Quota
-from gpucost.core.model import Line
 from gpucost.core.query.cost_query import MAX_LINE_HOURS
 from gpucost.core.query.periods import Period, parse_period
 from gpucost.reports.aggregation import MAX_LINES

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from gpucost.core.errors import ParameterError
+from gpucost.core.hour_record import Line
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import Line
 from gpucost.core.query.cost_query import MAX_LINE_HOURS, CostQuery
 from gpucost.core.query.filters import Filter, matches_all
 from gpucost.core.query.paging import etag_of_query

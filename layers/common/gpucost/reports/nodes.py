@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from gpucost.core.amounts import Costs
 from gpucost.core.errors import ParameterError
+from gpucost.core.hour_record import ClusterCharge, Line, NodeHour
 from gpucost.core.hours import format_timestamp
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import ClusterCharge, Line, NodeHour
 from gpucost.core.query.cost_query import MAX_LINE_HOURS
 from gpucost.core.query.paging import etag_of_query
 from gpucost.core.query.periods import Period

@@ -8,8 +8,8 @@ from typing import Any
 
 from gpucost.core.amounts import Totals, quantize
 from gpucost.core.errors import InvalidInputError
+from gpucost.core.hour_record import Coverage
 from gpucost.core.ledger import CostSummary, Manifest
-from gpucost.core.model import Coverage
 from gpucost.reports.records import PeriodCoverage
 
 

@@ -13,9 +13,9 @@ from gpucost.core.access import Scope
 from gpucost.core.amounts import Costs, Totals
 from gpucost.core.cost_tables import CostTable
 from gpucost.core.errors import AccessDeniedError
+from gpucost.core.hour_record import ClusterCharge, Line, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import DaySummary, HourSummary, Manifest, Restatement
-from gpucost.core.model import ClusterCharge, Line, NodeHour
 from gpucost.core.rollups import FactKey
 from gpucost.storage.ports import PublishedHours, RollupReader
 

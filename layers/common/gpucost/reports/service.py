@@ -7,9 +7,9 @@ from datetime import datetime
 from gpucost.core.access import Scope
 from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.errors import InvalidInputError, NotFoundError
+from gpucost.core.hour_record import Line
 from gpucost.core.hours import floor_hour, hours_between
 from gpucost.core.ledger import Manifest, Restatement
-from gpucost.core.model import Line
 from gpucost.core.query.cost_query import MAX_PAGE_SIZE, CostQuery
 from gpucost.core.query.grouping import GroupRow, QueryResult, group_rows
 from gpucost.core.query.paging import check_cursor, etag_of_query, read_cursor

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from gpucost.core.access import Scope
 from gpucost.core.amounts import Costs
+from gpucost.core.hour_record import Line
 from gpucost.core.hours import floor_day
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import Line
 from gpucost.core.query.cost_query import CostQuery
 from gpucost.core.query.dimensions import GroupKey
 from gpucost.core.query.grouping import CellKey, GroupRow, QueryResult

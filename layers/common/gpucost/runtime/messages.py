@@ -33,8 +33,8 @@ from pydantic import (
 )
 
 from gpucost.core.errors import InvalidMessageError
+from gpucost.core.hour_record import Status
 from gpucost.core.hours import HOUR, floor_day, floor_hour, format_timestamp
-from gpucost.core.model import Status
 
 MAX_HOURS_PER_MESSAGE = 24
 MAX_DAYS_PER_EXPORT = 31

@@ -6,7 +6,7 @@ Instance ids hardly compress, and figures rarely change from hour to hour, so a 
 from collections.abc import Mapping
 from typing import Any
 
-from gpucost.core.model import ClusterCharge
+from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.pricing.bill import Bill, BilledHour
 
 BillsOfDay = Mapping[int, Bill]

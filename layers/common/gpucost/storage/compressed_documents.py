@@ -11,8 +11,8 @@ from msgspec.structs import astuple
 
 from gpucost.core.amounts import Capacity, Costs, Totals
 from gpucost.core.cost_tables import CostTable
+from gpucost.core.hour_record import ClusterCharge, HourRecord, NodeHour
 from gpucost.core.ledger import Restatement
-from gpucost.core.model import ClusterCharge, HourRecord, NodeHour
 from gpucost.storage.table import Item, verify_integrity
 
 T = TypeVar("T")

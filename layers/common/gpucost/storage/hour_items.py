@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from gpucost.core.errors import IntegrityError
+from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.ledger import HourSummary, Manifest, Retention, content_digest
-from gpucost.core.model import HourRecord, Line
 from gpucost.runtime.observability import logger
 from gpucost.storage import compressed_documents, keys
 from gpucost.storage.line_items import line_items

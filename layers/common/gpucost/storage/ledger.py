@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 from gpucost.core.amounts import MAX_AMOUNT, MAX_FIXED_POINT, Totals
 from gpucost.core.cost_tables import CostTable, sum_by_key
 from gpucost.core.errors import ConflictError, IntegrityError
+from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR, month_of
 from gpucost.core.ledger import (
     DEFAULT_RETENTION,
@@ -39,7 +40,6 @@ from gpucost.core.ledger import (
 )
 from gpucost.core.line_use import CompactLine
 from gpucost.core.metering.usage import Usage
-from gpucost.core.model import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.storage import compressed_documents, keys
 from gpucost.storage.hour_items import chunk_items, hour_items, read_notes, read_summary, run_id_of
 from gpucost.storage.hour_versions import NO_RUN, HourVersions

@@ -12,8 +12,8 @@ from typing import Any
 
 from gpucost.core.amounts import SCALE
 from gpucost.core.errors import IntegrityError, SourceError
+from gpucost.core.hour_record import LINE_AMOUNTS, Line
 from gpucost.core.line_use import CompactLine
-from gpucost.core.model import LINE_AMOUNTS, Line
 from gpucost.storage import compressed_documents
 from gpucost.storage.table import Item, check_schema_version, integer, key, text
 

@@ -3,8 +3,8 @@
 from datetime import datetime
 from decimal import Decimal
 
+from gpucost.core.hour_record import Coverage, Status
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import Coverage, Status
 from gpucost.storage import keys
 from gpucost.storage.table import SCHEMA_VERSION, Item, check_schema_version, integer, key, text, verify_integrity
 

@@ -9,8 +9,8 @@ from typing_extensions import TypeVar
 
 from gpucost.core.amounts import Costs
 from gpucost.core.cost_tables import CostTable
+from gpucost.core.hour_record import ClusterCharge, Line, NodeHour
 from gpucost.core.ledger import DEFAULT_RETENTION, DaySummary, HourSummary, Manifest, Restatement, Retention
-from gpucost.core.model import ClusterCharge, Line, NodeHour
 from gpucost.core.rollups import FactKey
 from gpucost.settings import CoreSettings
 

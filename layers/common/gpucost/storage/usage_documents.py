@@ -12,11 +12,11 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
+from gpucost.core.hour_record import Coverage
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
-from gpucost.core.model import Coverage
 from gpucost.core.pricing.prices import PRICE_LABELS
 
 _NODE_FIELDS = (

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from gpucost.core.amounts import SCALE
-from gpucost.core.model import HourRecord
+from gpucost.core.hour_record import HourRecord
 from gpucost.features.recommendations.model import RecommendationContent
 from gpucost.features.recommendations.node_prices import ReservedPrice
 from gpucost.features.recommendations.price_lists import reserved_prices

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpucost.core.model import HourRecord, Line
+from gpucost.core.hour_record import HourRecord, Line
 from gpucost.features.recommendations.model import RecommendationContent, Review
 from gpucost.features.recommendations.review import review_cluster
 from tests.features.recommendations import simulated_fleet as sim

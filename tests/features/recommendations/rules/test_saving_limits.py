@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from gpucost.core.model import HourRecord
+from gpucost.core.hour_record import HourRecord
 from gpucost.features.recommendations.model import RecommendationContent, format_count
 from gpucost.features.recommendations.node_prices import ReservedPrice
 from gpucost.features.recommendations.review import review_cluster

@@ -16,7 +16,7 @@ from gpucost.core.metering.gpu_models import memory_gb
 from gpucost.features.recommendations.model import RecommendationContent, Review
 from gpucost.features.recommendations.node_prices import SpotPrice
 from gpucost.features.recommendations.review import review_cluster
-from gpucost.features.recommendations.rules.sharing_groups import (
+from gpucost.features.recommendations.rules.time_slicing_groups import (
     MAX_EXACT_PODS,
     MAX_PODS_PER_GPU,
     SharingPod,

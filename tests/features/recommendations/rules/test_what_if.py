@@ -12,7 +12,7 @@ from gpucost.core.amounts import Capacity, Costs, to_decimal
 from gpucost.core.cost_tables import CostTable
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.rollups import FactKey, sum_lines
-from gpucost.features.recommendations.what_if import SliceMoveOutcome, MoveToSlices, calculate_move
+from gpucost.features.recommendations.what_if import MoveToSlices, SliceMoveOutcome, calculate_move
 from tests.features.recommendations import simulated_fleet as sim
 from tests.records import amount
 

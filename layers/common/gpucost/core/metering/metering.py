@@ -7,6 +7,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from gpucost.core.amounts import quantize
+from gpucost.core.hour_record import Coverage, UtilizationSource
 from gpucost.core.hours import HOUR_MS, format_epoch_ms, to_epoch_ms
 from gpucost.core.intervals import Interval, gaps, overlap_length, union
 from gpucost.core.metering.capacity import AdvertisedGpus, DisputedHolding, advertised_gpus, split_node_time
@@ -26,7 +27,6 @@ from gpucost.core.metering.observations import DeviceSeries, NodeObservation, Ob
 from gpucost.core.metering.spans import DEFAULT_INTERVAL_MS, SpanReader
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
 from gpucost.core.metering.utilization import UtilizationResolver
-from gpucost.core.model import Coverage, UtilizationSource
 
 MAX_BRIDGED_GAP_MS = 300_000
 """Free GPUs count as unallocated during gaps up to this long (Prometheus' look-back), otherwise as unobserved."""

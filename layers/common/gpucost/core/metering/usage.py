@@ -8,10 +8,10 @@ from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
 
+from gpucost.core.hour_record import Coverage, UtilizationSource
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
-from gpucost.core.model import Coverage, UtilizationSource
 
 
 @dataclass

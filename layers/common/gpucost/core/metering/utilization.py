@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
+from gpucost.core.hour_record import UtilizationSource
 from gpucost.core.intervals import Interval, gaps, overlap_length, union
 from gpucost.core.metering.device_assignment import (
     DeviceAssignments,
@@ -17,7 +18,6 @@ from gpucost.core.metering.device_assignment import (
 )
 from gpucost.core.metering.device_use import DeviceHour, DeviceKey
 from gpucost.core.metering.usage import PodUsage
-from gpucost.core.model import UtilizationSource
 
 ZERO = Fraction(0)
 _ASSIGNMENT_SOURCES = ("pod", "shared")

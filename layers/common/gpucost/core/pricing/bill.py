@@ -7,7 +7,7 @@ time outside Kubernetes counts as stranded.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpucost.core.model import ClusterCharge
+from gpucost.core.hour_record import ClusterCharge
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from fractions import Fraction
 from typing import Literal
 
 from gpucost.core.amounts import split, to_decimal, to_fixed_point
+from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR, HOUR_MS, floor_hour, hours_between
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
-from gpucost.core.model import ClusterCharge
 from gpucost.core.pricing.bill import Bill, BilledHour
 
 Blend = Literal["none", "instance_type", "node_pool"]

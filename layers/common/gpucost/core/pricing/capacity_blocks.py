@@ -12,10 +12,10 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.amounts import to_fixed_point
+from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE, NEURON_OF_INSTANCE
-from gpucost.core.model import ClusterCharge
 from gpucost.core.pricing.prices import Price
 
 

@@ -6,10 +6,10 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.amounts import SCALE
+from gpucost.core.hour_record import ClusterCharge
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode
-from gpucost.core.model import ClusterCharge
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.capacity_blocks import CapacityBlock, clip_to_blocks, unused_block_charges
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy

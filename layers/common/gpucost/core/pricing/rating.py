@@ -5,12 +5,12 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.amounts import Capacity, Costs, Totals, quantize, split_each, to_fixed_point
+from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import to_kubernetes_resource
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
-from gpucost.core.model import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.core.pricing.node_prices import NodePrice, Pricing, Unpriced
 
 ChargeTo = Callable[[PodObservation], tuple[str, dict[str, str]]]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from gpucost.core.errors import ParameterError
-from gpucost.core.model import Line
+from gpucost.core.hour_record import Line
 from gpucost.core.rollups import FactKey
 
 DIMENSIONS: Final = (

@@ -13,7 +13,7 @@ from gpucost.features.alerting.muting import Silence
 from gpucost.features.alerting.ports import AlertStateStore
 from gpucost.features.alerting.service import alert_scopes
 from gpucost.features.alerting.settings import SettingsWithAlerts
-from gpucost.features.alerting.storage.history import AlertHistory, SilenceStore
+from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.storage.ports import Clock, SettingsStore
 
 MAX_HISTORY_PERIOD = timedelta(days=100)

@@ -6,8 +6,8 @@ from operator import itemgetter
 
 from gpucost.core.amounts import Capacity, Costs
 from gpucost.core.cost_tables import CostTable, sum_by_key
+from gpucost.core.hour_record import Line, NodeHour
 from gpucost.core.ledger import HourSummary
-from gpucost.core.model import Line, NodeHour
 from gpucost.features.alerting.model import Alert, Subject, WastefulWorkload
 from gpucost.features.alerting.rule_kinds import idle_workload as idle
 from gpucost.features.alerting.rule_kinds import unallocated, waste

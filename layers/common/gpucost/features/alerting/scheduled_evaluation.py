@@ -7,7 +7,6 @@ from decimal import Decimal
 
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX
-from gpucost.features.alerting.amp_alerts import tick_and_amp_rules
 from gpucost.features.alerting.digests import Digests
 from gpucost.features.alerting.hourly_evaluation import (
     CROSS_CLUSTER_WASTE_SCOPE,
@@ -17,6 +16,7 @@ from gpucost.features.alerting.hourly_evaluation import (
 from gpucost.features.alerting.model import FLEET_SCOPE, AlertGroup, Subject
 from gpucost.features.alerting.muting import Muting, is_repeat_due
 from gpucost.features.alerting.ports import AlertStateStore, RuleInputs, ScopeStates
+from gpucost.features.alerting.received_amp_alerts import tick_and_amp_rules
 from gpucost.features.alerting.rule_evaluation import firing_policy
 from gpucost.features.alerting.scope_update import Finding, ScopeUpdate
 from gpucost.features.alerting.settings import SettingsWithAlerts

@@ -17,9 +17,9 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpucost.core.amounts import Capacity, quantize, to_decimal
+from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
-from gpucost.core.model import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.features.exports.focus_columns import COLUMNS
 
 ColumnValue = str | Decimal | int | datetime | None

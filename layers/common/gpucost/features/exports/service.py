@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 
 from gpucost.core.amounts import Costs
 from gpucost.core.errors import ConflictError, InvalidInputError, NotFoundError, SettingsMissingError, SourceError
+from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import floor_day, format_timestamp
 from gpucost.core.ledger import HourSummary
-from gpucost.core.model import HourRecord
 from gpucost.core.rollups import DAY
 from gpucost.features.exports.bucket import S3Bucket
 from gpucost.features.exports.exported_days import ExportedDay, day_status, due_days, fingerprint, object_key

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from gpucost.core.amounts import SCALE
+from gpucost.core.hour_record import NodeHour
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.line_use import CompactLine
 from gpucost.core.metering.kubernetes_labels import INTERRUPTIBLE_LABEL
-from gpucost.core.model import NodeHour
 from gpucost.features.recommendations.node_prices import ReservedPrice, SpotPrice
 
 POD_LEVEL_SOURCES = frozenset({"pod", "shared"})

@@ -10,11 +10,11 @@ from gpucost.features.recommendations.measuring import WorkloadMeasures, workloa
 from gpucost.features.recommendations.model import RecommendationContent, RecommendationSubject, Review
 from gpucost.features.recommendations.rules.commitments import recommend_commitments
 from gpucost.features.recommendations.rules.consolidation import recommend_consolidation
+from gpucost.features.recommendations.rules.mig_slices import recommend_slices
+from gpucost.features.recommendations.rules.nodes_for_waiting_pods import recommend_capacity
 from gpucost.features.recommendations.rules.rightsizing import assess_workloads
 from gpucost.features.recommendations.rules.schedules_and_spot import recommend_off_hours, recommend_spot
-from gpucost.features.recommendations.rules.sharing import recommend_sharing
-from gpucost.features.recommendations.rules.slicing import recommend_slices
-from gpucost.features.recommendations.rules.waiting_pods import recommend_capacity
+from gpucost.features.recommendations.rules.time_slicing import recommend_sharing
 
 
 def _without_none(candidates: Iterable[RecommendationContent | None]) -> list[RecommendationContent]:

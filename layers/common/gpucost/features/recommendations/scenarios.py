@@ -7,7 +7,7 @@ from gpucost.core.cost_tables import CostTable
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import floor_day
 from gpucost.core.rollups import DAY, FactKey
-from gpucost.features.recommendations.what_if import SliceMoveOutcome, MoveToSlices, calculate_move
+from gpucost.features.recommendations.what_if import MoveToSlices, SliceMoveOutcome, calculate_move
 from gpucost.storage.ports import Clock, Rollups, SettingsStore
 
 

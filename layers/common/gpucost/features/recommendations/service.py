@@ -261,7 +261,7 @@ class _LookBackSubjectHistories:
             means.append(sum(week) / _WEEK if has_figures and len(week) == _WEEK else None)
         return means
 
-    def hours(self, content: RecommendationContent) -> list[SubjectHour | None]:
+    def hourly_use_and_cost(self, content: RecommendationContent) -> list[SubjectHour | None]:
         """The subject's hours, without a cost if a part has no price or the look-back has several currencies."""
         has_single_currency = self.look_back.currencies <= {content.currency}
         if content.kind == "commitment" and has_single_currency:

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from gpucost.core.amounts import Costs, to_decimal
 from gpucost.core.cost_tables import CostTable, sum_by_key
-from gpucost.core.model import Line
+from gpucost.core.hour_record import Line
 from gpucost.features.alerting.formatting import format_for_hours, rounded_percent
 from gpucost.features.alerting.model import Subject, WastefulWorkload
 

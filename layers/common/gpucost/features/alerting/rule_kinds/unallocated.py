@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from gpucost.core.amounts import Capacity, to_decimal
-from gpucost.core.model import NodeHour
+from gpucost.core.hour_record import NodeHour
 from gpucost.features.alerting.formatting import format_for_hours, format_threshold
 
 

@@ -31,7 +31,7 @@ from gpucost.features.recommendations.pools import (
     pool_subject,
 )
 from gpucost.features.recommendations.rules.rightsizing import CERTAIN_COVERAGE, CERTAIN_HOURS
-from gpucost.features.recommendations.rules.sharing_groups import MAX_EXACT_PODS, SharingPod, group_pods
+from gpucost.features.recommendations.rules.time_slicing_groups import MAX_EXACT_PODS, SharingPod, group_pods
 
 TARGET: Final = 0.70
 """Utilization of a GPU by all its pods in the busiest hour."""
