@@ -75,9 +75,9 @@ def find_deployment(stack: str) -> Deployment:
     except BotoCoreError as error:
         if is_demo(stack):
             raise GpuCostError(
-                f"the demo of stack {stack!r} does not answer. Start it again with: gpucost demo"
+                f"the demo of stack {stack!r} does not respond. Start it again with: gpucost demo"
             ) from error
-        raise GpuCostError(f"AWS did not answer about stack {stack!r}: {error}") from error
+        raise GpuCostError(f"AWS did not respond about stack {stack!r}: {error}") from error
     outputs: dict[str, str] = {output["OutputKey"]: output["OutputValue"] for output in description.get("Outputs", [])}
     names = {
         "table": "TableName",

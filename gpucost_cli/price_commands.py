@@ -138,14 +138,14 @@ def drop(override_id: str, stack: str, at: datetime | None, reason: str) -> None
     ends = override.price.valid_to
     click.echo(f"override {override.id} ends at {_end_text(ends)}")
     if ends is not None and ends <= now and at is None:
-        click.echo("it had already ended. Pass --at with an earlier time to take it back for past hours")
+        click.echo("it had ended already. To cancel it for past hours, pass an earlier --at")
     elif ends is not None:
         _report_past_hours(ends, now)
 
 
 def _report_past_hours(start: datetime | None, now: datetime) -> None:
     if start is None or start < floor_hour(now):
-        click.echo("past hours are rated again when the next hour runs; `gpucost hours restate` does it at once")
+        click.echo("past hours are rated again with the next hourly run; to rate them now: gpucost hours restate")
 
 
 @prices.command()

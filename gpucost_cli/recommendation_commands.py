@@ -119,7 +119,7 @@ def run(stack: str, cluster: str | None) -> None:
     for review in answer["reviewed"]:
         click.echo(f"{review['cluster']}\t{review['workloads']} workloads\t{review['recommendations']} recommendations")
     if answer["clusters_left"]:
-        click.echo(f"the time did not suffice for {answer['clusters_left']} clusters; run the command again", err=True)
+        click.echo(f"{answer['clusters_left']} clusters are left for lack of time. Run the command again", err=True)
 
 
 @recommendations.command()

@@ -102,7 +102,7 @@ def _print_tables(outcome: "SliceMoveOutcome", currency: str, move: "MoveToSlice
     print_table(table)
     if outcome.moved_gpus < move.gpus:
         click.echo(
-            f"moved: {outcome.moved_gpus:.2f} GPUs on average, not {move.gpus}: the unit held no more in these days"
+            f"moved: {outcome.moved_gpus:.2f} GPUs on average instead of {move.gpus}, because the unit held no more"
         )
     monthly = outcome.freed_usd / outcome.days / 24 * _MONTH
     click.echo(

@@ -92,15 +92,15 @@ class Parameters(Section):
     @field_validator("zones", "spot_instance_types")
     @classmethod
     def _check_distinct(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(names)) < len(names):
-            raise ValueError("a name is listed twice. List each name once")
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"{repeated[0]!r} is listed twice. List each name once")
         return names
 
     @model_validator(mode="after")
     def _check_distinct_namespaces(self) -> "Parameters":
         names = [tenant.namespace for tenant in self.tenants]
-        if len(set(names)) < len(names):
-            raise ValueError("tenants: a namespace is listed twice. List each namespace once")
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"tenants: namespace {repeated[0]!r} is listed twice. List each namespace once")
         return self
 
 

@@ -302,8 +302,8 @@ def test_clusters_define_the_roles_of_service_accounts() -> None:
         ("environment:", "enviroment:", "enviroment: unknown key"),
         ("30,", "10,", "collection.scrape_interval_seconds"),
         ("all-1g.10gb", "all 1g", "gpu_group.mig_geometry"),
-        ("[g5.xlarge, g6.xlarge]", "[g5.xlarge, g5.xlarge]", "a name is listed twice"),
-        ("tenants: [", "tenants: [{namespace: seeing, pods: 1}, ", "a namespace is listed twice"),
+        ("[g5.xlarge, g6.xlarge]", "[g5.xlarge, g5.xlarge]", "'g5.xlarge' is listed twice"),
+        ("tenants: [", "tenants: [{namespace: seeing, pods: 1}, ", "namespace 'seeing' is listed twice"),
         ("zones: [", "zones: [[", "not valid YAML"),
     ],
 )

@@ -281,7 +281,7 @@ def test_commands_reach_the_demo_that_they_name(running: Demo) -> None:
         assert (named.returncode, named.stderr) == (0, "")
         silent = run_to_end(["settings", "show", "--stack", "local:1"], running.environment)
         assert silent.returncode == 1
-        assert "the demo of stack 'local:1' does not answer" in silent.stderr
+        assert "the demo of stack 'local:1' does not respond" in silent.stderr
         other.kill()
     assert run_to_end(["settings", "show", "--stack", "local"], running.environment).returncode == 0
 

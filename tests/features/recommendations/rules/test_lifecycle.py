@@ -36,7 +36,7 @@ class SingleSubject:
         """The amounts of the only subject."""
         return self.hourly_amounts
 
-    def hours(self, content: RecommendationContent) -> Sequence[SubjectHour | None]:
+    def hourly_use_and_cost(self, content: RecommendationContent) -> Sequence[SubjectHour | None]:
         """The hours of the only subject, with one pod per GPU and no observed utilization."""
         pairs = zip(self.hourly_amounts or (), self.cost, strict=True)
         return [None if held is None else SubjectHour(held, usd, held, 0.0) for held, usd in pairs]

@@ -119,7 +119,7 @@ def calculate_move(move: MoveToSlices, days: Iterable[tuple[Mapping[FactKey, Cos
             slice_capacity += observed * compute
     if not moved_gpu_hours:
         raise InvalidInputError(
-            f"business unit {move.business_unit!r} held no whole GPU of a model like {move.model!r} in these days"
+            f"business unit {move.business_unit!r} held no whole GPU of a model like {move.model!r} on these days"
         )
     capacity = Capacity.total(capacities)
     freed_costs = Costs.total(freed)

@@ -40,7 +40,7 @@ _PRICE_STEPS = 1000
 class _OnDemandInstanceType:
     """The on-demand nodes of an instance type by hour."""
 
-    reserved_price: float
+    reserved_usd_per_node_hour: float
     """Reserved price in USD per node-hour."""
     gpus: int
     nodes: Sequence[float]
@@ -70,12 +70,12 @@ def _recommend_scope(
     candidates = [_instance_type(look_back, name, type_pools) for name, type_pools in pools.items()]
     types = [candidate for candidate in candidates if candidate is not None]
     usd_at_reserved_price = [
-        sum(instance_type.nodes[index] * instance_type.reserved_price for instance_type in types)
+        sum(instance_type.nodes[index] * instance_type.reserved_usd_per_node_hour for instance_type in types)
         for index in range(look_back.hours)
     ]
     is_family = scope not in pools
     floor = _steady_amount(usd_at_reserved_price, priced_hours)
-    step = 1 / _PRICE_STEPS if is_family else types[0].reserved_price if types else 1.0
+    step = 1 / _PRICE_STEPS if is_family else types[0].reserved_usd_per_node_hour if types else 1.0
     hourly_commitment = int(floor / step + 1e-6) * step
     if hourly_commitment < _MIN_MONTHLY_SAVING_USD / _PRICE_STEPS or any(
         usd_at_reserved_price[index] < step * (1 - 1e-6) for index in priced_hours[-_DAY:]
@@ -86,10 +86,10 @@ def _recommend_scope(
         """The on-demand cost of covered nodes minus the commitment, which is charged whether it is used or not."""
         remaining, covered = hourly_commitment, 0.0
         for instance_type in sorted(
-            types, key=lambda instance_type: -instance_type.charged_rates[index] / instance_type.reserved_price
+            types, key=lambda instance_type: -instance_type.charged_rates[index] / instance_type.reserved_usd_per_node_hour
         ):
-            nodes = min(instance_type.nodes[index], remaining / instance_type.reserved_price)
-            remaining -= nodes * instance_type.reserved_price
+            nodes = min(instance_type.nodes[index], remaining / instance_type.reserved_usd_per_node_hour)
+            remaining -= nodes * instance_type.reserved_usd_per_node_hour
             covered += nodes * instance_type.charged_rates[index]
         return covered - hourly_commitment, 0.0
 
