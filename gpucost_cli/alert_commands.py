@@ -153,7 +153,9 @@ def test_receiver(stack: str, receiver: str) -> None:
 
 @alerts.command()
 @stack_option
-@click.option("--from", "--start", "start", required=True, type=HourType(), help="First hour, for example 2026-11-19T10:00:00Z.")
+@click.option(
+    "--from", "--start", "start", required=True, type=HourType(), help="First hour, for example 2026-11-19T10:00:00Z."
+)
 @click.option("--to", "--end", "end", required=True, type=HourType(), help="End of the period, exclusive.")
 @click.option(
     "--settings",
