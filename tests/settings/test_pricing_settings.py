@@ -16,7 +16,7 @@ BLOCK = "reservation_id: cr-0a, instance_type: p5.48xlarge, instances: 2, fee_us
         ("{}", "either source or sources is required"),
         ("{source: constant, sources: [constant], gpu_hourly_usd: 1}",
          "either source or sources is required"),
-        ("{sources: [spot, spot]}", "pricing.sources: contains a source twice"),
+        ("{sources: [spot, spot]}", "pricing.sources: contains spot twice; name each source once"),
         ("{source: constant}", "gpu_hourly_usd is required with source constant"),
         ("{source: spot, gpu_hourly_usd: 1}",
          "gpu_hourly_usd requires source constant, which is not in sources"),

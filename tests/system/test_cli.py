@@ -293,7 +293,7 @@ PRICING = "pricing: {source: constant, gpu_hourly_usd: 1}\n"
         (CLUSTERS.replace("//x", "//user:secret@x") + PRICING, "must not contain credentials"),
         (CLUSTERS.replace("//x", "//[::1") + PRICING, "not an address"),
         (CLUSTERS + PRICING + "utilization: {sources: pod}", "utilization.sources: must be a list"),
-        (CLUSTERS + PRICING + "utilization: {sources: [pod, pod]}", "contains a source twice"),
+        (CLUSTERS + PRICING + "utilization: {sources: [pod, pod]}", "contains pod twice; name each source once"),
         (
             CLUSTERS + PRICING + "alerts: {receivers: [{secret: gpucost/x}]}",
             "type is required: slack, email or alertmanager",

@@ -66,5 +66,5 @@ def _read_cursor(cursor: str | None) -> str:
     except ValueError:
         is_valid = False
     if not is_valid:
-        raise ParameterError("cursor", "is invalid; pass the cursor of a previous response")
+        raise ParameterError("cursor", "is invalid; pass the cursor of a previous response unchanged")
     return position if cursor else ""

@@ -44,6 +44,6 @@ class Secrets:
         except BotoCoreError as error:
             raise SourceError(f"secret {name!r} could not be read ({type(error).__name__})") from error
         if not value:
-            raise SourceError(f"secret {name!r} has no text value")
+            raise SourceError(f"secret {name!r} has no text value. Store it as SecretString")
         self._cache[name] = (self._monotonic(), value)
         return value

@@ -135,8 +135,8 @@ class UtilizationSettings(Section):
     @field_validator("sources")
     @classmethod
     def _sources_are_unique(cls, sources: tuple[UtilizationSource, ...]) -> tuple[UtilizationSource, ...]:
-        if len(set(sources)) < len(sources):
-            raise ValueError("contains a source twice")
+        if repeated := [source for source in sources if sources.count(source) > 1]:
+            raise ValueError(f"contains {repeated[0]} twice; name each source once")
         return sources
 
 
@@ -315,7 +315,8 @@ def _iso(value: object) -> str:
 def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
-        raise ValueError("a key appears twice")
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {max(keys, key=keys.count)!r} appears twice")
     return mapping
 
 

@@ -59,8 +59,8 @@ class CurSettings(Section):
             raise ValueError("amount is only allowed with format: cur2; FOCUS has one amount, EffectiveCost")
         if self.unused_commitments_to and not self.unused_commitments:
             raise ValueError("unused_commitments_to requires unused_commitments, which is empty")
-        if len(set(self.unused_commitments)) < len(self.unused_commitments):
-            raise ValueError("unused_commitments contains a kind twice")
+        if repeated := [kind for kind in self.unused_commitments if self.unused_commitments.count(kind) > 1]:
+            raise ValueError(f"unused_commitments contains {repeated[0]} twice; name each kind once")
         return self
 
     def cluster_of_unused_commitments(self, clusters: tuple[str, ...]) -> str:

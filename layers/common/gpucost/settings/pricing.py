@@ -145,8 +145,8 @@ class PricingSettings(Section):
     @field_validator("sources")
     @classmethod
     def _sources_are_unique(cls, sources: tuple[PriceSource, ...]) -> tuple[PriceSource, ...]:
-        if len(set(sources)) < len(sources):
-            raise ValueError("contains a source twice")
+        if repeated := [source for source in sources if sources.count(source) > 1]:
+            raise ValueError(f"contains {repeated[0]} twice; name each source once")
         return sources
 
     @model_validator(mode="after")

@@ -109,6 +109,6 @@ def parse_sort(text: str, group_by: Sequence[str], idle: IdlePolicy) -> tuple[tu
                 f"{part!r} is not sortable; allowed, with a leading - for descending order: {', '.join(allowed)}",
             )
         if name in (sorted_name for sorted_name, _ in order):
-            raise ParameterError("sort", f"{name!r} is named twice")
+            raise ParameterError("sort", f"{name!r} is named twice; name it once")
         order.append((name, part.startswith("-")))
     return tuple(order)

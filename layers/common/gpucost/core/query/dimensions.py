@@ -38,7 +38,7 @@ def parse_group_by(text: str, labels: Sequence[str]) -> tuple[str, ...]:
             more = "" if labels else f"; {LABEL_PREFIX}<name> for cost_labels of the settings, of which there are none"
             raise ParameterError("group_by", f"{part!r} is not a dimension; allowed: {', '.join(allowed)}{more}")
         if part in dimensions:
-            raise ParameterError("group_by", f"{part!r} is named twice")
+            raise ParameterError("group_by", f"{part!r} is named twice; name it once")
         dimensions.append(part)
     return tuple(dimensions)
 

@@ -146,10 +146,13 @@ class ForecastService:
                 sums[index] += to_decimal(cost.allocated_usd)
         if not is_unit_present:
             raise NotFoundError(
-                "no such business unit: it is neither in the settings nor in the hours of the last weeks"
+                f"no such business unit: {unit!r} is neither in the settings nor in the hours of the last weeks"
             )
         if len(currencies) > 1:
-            raise InvalidInputError(f"hours of the last weeks have several currencies: {', '.join(sorted(currencies))}")
+            raise InvalidInputError(
+                f"hours of the last weeks have several currencies: {', '.join(sorted(currencies))}. A forecast needs "
+                "a single one"
+            )
         hourly_costs = [None if missing[index] or not seen[index] else sums[index] for index in range(count)]
         return hourly_costs, sums, next(iter(currencies), settings.pricing.currency)
 

@@ -95,7 +95,7 @@ class SlackNotifier:
         """
         origin = origin_of(url)
         if origin is None:
-            raise SourceError(f"secret {self._secret} does not contain a webhook's URL (https://…)")
+            raise SourceError(f"secret {self._secret} does not contain a webhook's URL. Store https://… as its value")
         if not origin.protects_secrets:
             raise SourceError(f"secret {self._secret} contains an http:// URL; a webhook must be https://")
         allowed = {self._host} if self._host else SLACK_HOSTS

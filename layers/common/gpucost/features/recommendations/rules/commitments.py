@@ -86,7 +86,7 @@ def _recommend_scope(
         """The on-demand cost of covered nodes minus the commitment, which is charged whether it is used or not."""
         remaining, covered = hourly_commitment, 0.0
         for instance_type in sorted(
-            types, key=lambda instance_type: -instance_type.charged_rates[index] / instance_type.reserved_usd_per_node_hour
+            types, key=lambda candidate: -candidate.charged_rates[index] / candidate.reserved_usd_per_node_hour
         ):
             nodes = min(instance_type.nodes[index], remaining / instance_type.reserved_usd_per_node_hour)
             remaining -= nodes * instance_type.reserved_usd_per_node_hour
