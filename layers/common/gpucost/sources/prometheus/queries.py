@@ -189,7 +189,9 @@ class Queries:
                 "job": _owner_labels_only(
                     f"{self.series_selector('kube_job_owner', shard_by='job_name')} {_AT_END}", "job_name"
                 ),
-                "claim": f"last_over_time({self.series_selector(POD_RESOURCE_CLAIMS, shard_by='uid')}{HOUR_WINDOW.range})",
+                "claim": (
+                    f"last_over_time({self.series_selector(POD_RESOURCE_CLAIMS, shard_by='uid')}{HOUR_WINDOW.range})"
+                ),
             }
         )
 
