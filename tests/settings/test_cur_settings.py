@@ -57,7 +57,7 @@ def test_all_keys() -> None:
             "unused_commitments_to needs one of the clusters demo",
         ),
         ("database: b, table: t, unused_commitments: [], unused_commitments_to: demo", "which is empty"),
-        ("database: b, table: t, unused_commitments: [reservation, reservation]", "contains a kind twice"),
+        ("database: b, table: t, unused_commitments: [reservation, reservation]", "contains reservation twice"),
         ("database: b, table: t, refresh_days: 0", "pricing.cur.refresh_days: Input should be greater than"),
         ("database: b, table: t, bucket: x", "unknown key 'pricing.cur.bucket'; allowed there: format, database"),
     ],
