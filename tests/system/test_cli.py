@@ -233,10 +233,10 @@ OK = "2026-11-19T10:00:00Z"
         (["attribute", "--settings", "/nowhere", "--hour", OK], "cannot be read: No such file"),
         (["nonsense"], "No such command 'nonsense'"),
         (["report"], "neither --stack nor --api is set. Pass one of them"),
-        (["report", "--stack", "x", "--days", "7", "--window", "7d"], "pass --start and --end, or --window, or --days"),
+        (["report", "--stack", "x", "--days", "7", "--window", "7d"], "Pass --start and --end, or --window, or --days"),
         (["report", "--stack", "x", "--filter", "team=a"], "is not DIMENSION=VALUES. Dimensions: business_unit, "),
         (["report", "--stack", "x", "--filter", "zone=a", "--filter", "zone=b"], "--filter zone is passed twice"),
-        (["backfill", "--stack", "local", "--from", OK, "--to", OK], "must be after"),
+        (["backfill", "--stack", "local", "--from", OK, "--to", OK], "is not after"),
     ],
 )
 def test_invalid_input_exits_2_with_a_single_sentence(

@@ -105,9 +105,9 @@ def test_csv_of_the_price_book_is_exact(stack: Stack) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--amount", "0"), "--amount '0' is not a positive number"),
-        (("--amount", "NaN"), "--amount 'NaN' is not a positive number"),
-        (("--amount", "lots"), "--amount 'lots' is not a positive number"),
+        (("--amount", "0"), "--amount '0' is invalid"),
+        (("--amount", "NaN"), "--amount 'NaN' is invalid"),
+        (("--amount", "lots"), "--amount 'lots' is invalid"),
         (("--amount", "1e-13"), "at most 12 digits"),
         (("--unit", "gpu"), "'gpu' is not one of"),
         (("--reason", " "), "--reason has 0 characters. Pass 1 to 500"),
