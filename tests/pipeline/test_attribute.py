@@ -256,9 +256,7 @@ def test_cluster_missing_from_the_settings_is_refused(system: System) -> None:
 def test_hours_that_cannot_be_metered_are_refused() -> None:
     now = datetime(2026, 11, 19, 10, 30, tzinfo=UTC)
     check_hour(datetime(2026, 11, 19, 9, tzinfo=UTC), now)
-    with pytest.raises(
-        InvalidInputError, match=r"has not ended\. The newest hour .* is 2026-11-19T09:00:00Z"
-    ):
+    with pytest.raises(InvalidInputError, match=r"has not ended\. The newest hour .* is 2026-11-19T09:00:00Z"):
         check_hour(datetime(2026, 11, 19, 10, tzinfo=UTC), now)
     with pytest.raises(InvalidInputError, match="not on the full hour"):
         check_hour(datetime(2026, 11, 19, 8, 15, tzinfo=UTC), now)

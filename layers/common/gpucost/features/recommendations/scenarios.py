@@ -56,6 +56,7 @@ class WhatIfService:
         outcome = calculate_move(move, read())
         if len(currencies) > 1:
             raise InvalidInputError(
-            f"these days have several currencies: {', '.join(sorted(currencies))}. Choose days or a cluster with one"
-        )
+                f"these days have several currencies: {', '.join(sorted(currencies))}. "
+                "Choose days or a cluster with one"
+            )
         return outcome, next(iter(currencies), settings.pricing.currency)
