@@ -334,7 +334,7 @@ def test_analysis_of_a_move_uses_days_of_the_ledger(gpucost: Callable[..., str])
     assert "35% utilized" in message
     assert "moved:" not in message
     more_than_held = gpucost(*requested[:5], "50 H100 to 1g.10gb", "--days", "1")
-    assert "moved: 3.00 GPUs on average, not 50" in more_than_held
+    assert "moved: 3.00 GPUs on average instead of 50" in more_than_held
     assert "the parts add up" in message
     assert json.loads(gpucost(*requested, "--format", "json"), parse_float=Decimal)["freed_usd"] == outcome.freed_usd
     assert "is invalid; write it like" in gpucost(
