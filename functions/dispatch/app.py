@@ -7,7 +7,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from gpucost.container import Container
 from gpucost.runtime.messages import ScheduledTick, read_event
-from gpucost.runtime.observability import logger, metrics
+from gpucost.runtime.observability import log_missing_settings, logger, metrics
 
 CONTAINER = Container()
 
@@ -25,7 +25,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
     logger.append_keys(correlation_id=correlation_id)
     result = container.dispatch_service.dispatch(tick, correlation_id)
     if result is None:
-        logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
+        log_missing_settings()
         return {"hours_sent": 0, "hours_to_restate": 0}
     for failure in result.failures:
         logger.error("a cluster could not be checked", reason=failure)

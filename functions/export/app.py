@@ -8,7 +8,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from gpucost.container import Container
 from gpucost.core.errors import SourceError
 from gpucost.runtime.messages import ExportDue, read_event
-from gpucost.runtime.observability import logger, metrics
+from gpucost.runtime.observability import log_missing_settings, logger, metrics
 
 CONTAINER = Container()
 
@@ -25,7 +25,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
     message = read_event(ExportDue, event)
     result = container.export_service.export(message, lambda: context.get_remaining_time_in_millis() / 1000)
     if result is None:
-        logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
+        log_missing_settings()
         return {"exported": [], "days_left": 0}
     for day in result.exported_days:
         logger.info(

@@ -8,7 +8,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from gpucost.container import Container
 from gpucost.core.errors import SourceError
 from gpucost.runtime.messages import PricesDue, read_event
-from gpucost.runtime.observability import logger, metrics
+from gpucost.runtime.observability import log_missing_settings, logger, metrics
 
 CONTAINER = Container()
 
@@ -26,7 +26,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
     due = read_event(PricesDue, event)
     result = container.prices_service.refresh(due)
     if result is None:
-        logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
+        log_missing_settings()
         return {"refreshed": {}}
     for refresh in result.refreshed:
         logger.info(

@@ -7,7 +7,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from gpucost.container import Container
 from gpucost.core.errors import SourceError
 from gpucost.runtime.messages import RecommendationsDue, read_event
-from gpucost.runtime.observability import logger
+from gpucost.runtime.observability import log_missing_settings, logger
 
 CONTAINER = Container()
 
@@ -24,7 +24,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
     due = read_event(RecommendationsDue, event)
     result = container.review_service.review_clusters(due, lambda: context.get_remaining_time_in_millis() / 1000)
     if result is None:
-        logger.warning("no settings have been pushed yet; run `gpucost settings push`")
+        log_missing_settings()
         return {"reviewed": [], "clusters_left": 0}
     for review in result.reviewed:
         logger.info(

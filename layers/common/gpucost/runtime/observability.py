@@ -50,3 +50,8 @@ class Tally:
 
 
 tally = Tally()
+
+
+def log_missing_settings() -> None:
+    """Log that there is nothing to do before the first `gpucost settings push`."""
+    logger.warning("no settings have been pushed yet: nothing to do until `gpucost settings push`")
