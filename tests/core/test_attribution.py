@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpucost.core.attribution import AttributionRules, BusinessUnit, BusinessUnitMatcher, attribute, business_units_at
-from gpucost.core.hour_record import Coverage
+from gpucost.core.hour_record import Coverage, HourRecord
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
@@ -173,6 +173,13 @@ def test_hour_with_low_coverage_has_no_figures(
 
 def test_hour_without_scrapes_has_no_figures_even_without_threshold() -> None:
     assert attribute(usage(coverage="0"), AttributionRules(PRICING)).status == "incomplete"
+
+
+def test_hour_that_costs_more_than_is_plausible_has_no_figures_and_says_why() -> None:
+    record = attribute(usage(), AttributionRules(Pricing.constant(Decimal(10**14))))
+    reason = "suspect samples: figures exceed 1,000,000,000,000 USD or GPU-hours, so the hour has none"
+    full_coverage = Coverage(Decimal(1), Decimal(1))
+    assert record == HourRecord("c", HOUR, "incomplete", full_coverage, None, notes=(reason, "a note"))
 
 
 def test_shared_unit_is_distributed_over_the_lines_of_other_units() -> None:
