@@ -160,8 +160,9 @@ class _Days(RollupStore):
 def _manifest(hour: datetime) -> Manifest:
     run = f"1-{random.Random(str(hour)).randrange(16**16):016x}"
     return Manifest(
-        CLUSTER, hour, "complete", 1, run, 1, Coverage(Decimal(1), Decimal("0.987654321")), 0, None, hour + HOUR
-    )
+        CLUSTER, hour, "complete", 1, run, 1, Coverage(Decimal(1), Decimal("0.987654321")), 0, None, hour + HOUR,
+        summary_expires_at=hour + HOUR,  # the sums of past hours are read from the days only
+    )  # fmt: skip
 
 
 def _usual(today: Costs, *, is_unusual: bool) -> Costs:
@@ -201,14 +202,14 @@ class Fleet:
             cluster=CLUSTER, hour=hour, status="complete", record_version=1, settings_version=1, origin="schedule",
             correlation_id="b",
         )  # fmt: skip
-        return self._measure(lambda service: service.hour_closed(message), hour + HOUR)
+        return self._measure(lambda service: service.handle_hour_published(message), hour + HOUR)
 
     def tick(self, number: int) -> CallCost:
         """Send the tick at the beginning of an hour."""
         at = self.end + HOUR * number + timedelta(minutes=5)
         state = ClusterState(cluster=CLUSTER, last_complete_hour=None, hours_overdue=0)
         message = Tick(scheduled_time=at, clusters=(state,), correlation_id="b")
-        return self._measure(lambda service: service.tick(message), at)
+        return self._measure(lambda service: service.handle_tick(message), at)
 
     def _measure(self, run: Any, now: datetime) -> CallCost:
         self.now = now
