@@ -35,6 +35,7 @@ check: setup ## everything static
 	$(BIN)/lint-imports
 	$(BIN)/python lint/language.py
 	$(BIN)/python lint/patches.py
+	$(BIN)/python lint/docstrings.py
 	$(BIN)/python -m authoring.openapi --check
 	$(BIN)/python -m authoring.grafana --check
 	npm --prefix web run --silent check

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -43,11 +44,11 @@ from gpucost.storage.bill_store import BillStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.price_book import PriceStore
 from gpucost.storage.rollups import RollupStore
+from tests.prometheus_clients import PrometheusClients, SentQuery, recording_client
 
 ROUNDS = 3
 STEP = 60
 """Seconds between two scrapes."""
-Query = tuple[str, Mapping[str, str]]
 
 
 class Queue:
@@ -74,6 +75,7 @@ class BenchmarkSystem:
 
     client: Any
     url: str
+    prometheus_client: PrometheusClients = PrometheusClient
 
     def __post_init__(self) -> None:
         self.table = f"ledger-{uuid4()}"
@@ -86,8 +88,9 @@ class BenchmarkSystem:
         self.queue = Queue()
         self.ledger = Ledger(self.metered, self.table)
         pricer = Pricer(PriceStore(self.client, self.table), BillStore(self.client, self.table, clock=lambda: now))
+        reader = partial(metrics_reader, client=self.prometheus_client)
         self.service = AttributeService(
-            store, self.ledger, RollupStore(self.metered, self.table), metrics_reader, self.queue,  # type: ignore[arg-type]
+            store, self.ledger, RollupStore(self.metered, self.table), reader, self.queue,  # type: ignore[arg-type]
             pricer=pricer, clock=lambda: now,
         )  # fmt: skip
 
@@ -142,23 +145,7 @@ def cpu_seconds() -> float:
     return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
 
 
-@contextmanager
-def watched(queries: list[Query]) -> Any:
-    """Record the client's queries."""
-    ask = PrometheusClient._send_query
-
-    def record(self: PrometheusClient, path: str, form: Mapping[str, str]) -> Any:
-        queries.append((path, dict(form)))
-        return ask(self, path, form)
-
-    PrometheusClient._send_query = record  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        PrometheusClient._send_query = ask  # type: ignore[method-assign]
-
-
-def send_bare(url: str, queries: Sequence[Query]) -> None:
+def send_bare(url: str, queries: Sequence[SentQuery]) -> None:
     """Send the same queries and discard the responses."""
     session = requests.Session()
     session.trust_env = False
@@ -179,11 +166,10 @@ def write_bare(client: Any, items: Sequence[Any]) -> None:
 
 def compare(client: Any, url: str, start: datetime, end: datetime, rounds: int = ROUNDS) -> dict[str, float]:
     """Measure our code and the floor in turns."""
-    queries: list[Query] = []
-    with watched(queries):
-        keeping = Keeping(client)
-        first = BenchmarkSystem(keeping, url)
-        first.attribute(start, end)
+    queries: list[SentQuery] = []
+    keeping = Keeping(client)
+    first = BenchmarkSystem(keeping, url, recording_client(queries))
+    first.attribute(start, end)
     items = [*keeping.stored.values()]
     ours, bare, query_counts, written, worked, worked_bare = [], [], [], [], [], []
     for _ in range(rounds):

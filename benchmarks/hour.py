@@ -6,7 +6,7 @@ last byte and thrown away. Samples are what Prometheus itself says it processed 
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +21,8 @@ from gpucost.pipeline.attribute import attribute_hours
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import parse_settings
 from gpucost.sources.prometheus import metrics_reader
-from gpucost.sources.prometheus.client import PrometheusClient, Series
+from gpucost.sources.prometheus.client import PrometheusClient
+from tests.prometheus_clients import PrometheusClients, SentQuery, recording_client
 
 ROUNDS = 5
 
@@ -40,33 +41,27 @@ def settings_for(url: str, units: int = large_cluster.UNITS) -> CoreSettings:
     )
 
 
-def attribute(url: str, hour: datetime, hours: int = 1, units: int = large_cluster.UNITS) -> int:
+def attribute(
+    url: str, hour: datetime, hours: int = 1, units: int = large_cluster.UNITS,
+    client: PrometheusClients = PrometheusClient,
+) -> int:  # fmt: skip
     """Attribute an hour, or several that one message names, once; returns their lines."""
     settings = settings_for(url, units)
     cluster = settings.clusters[0]
     hour_starts = [hour + number * HOUR for number in range(hours)]
-    records = attribute_hours(metrics_reader(cluster, settings), cluster, settings, hour_starts, now=datetime.now(UTC))
+    reader = metrics_reader(cluster, settings, client=client)
+    records = attribute_hours(reader, cluster, settings, hour_starts, now=datetime.now(UTC))
     return sum(len(record.lines) for record in records)
 
 
-def recorded_queries(url: str, hour: datetime) -> list[tuple[str, Mapping[str, str]]]:
+def recorded_queries(url: str, hour: datetime) -> list[SentQuery]:
     """The queries that attributing the hour sends."""
-    sent: list[tuple[str, Mapping[str, str]]] = []
-    ask = PrometheusClient._query_series
-
-    def record(self: PrometheusClient, path: str, form: Mapping[str, str]) -> list[Series]:
-        sent.append((path, form))
-        return ask(self, path, form)
-
-    PrometheusClient._query_series = record  # type: ignore[method-assign]  # records the client's queries
-    try:
-        attribute(url, hour)
-    finally:
-        PrometheusClient._query_series = ask  # type: ignore[method-assign]  # restores the method
+    sent: list[SentQuery] = []
+    attribute(url, hour, client=recording_client(sent))
     return sent
 
 
-def send_bare(url: str, queries: list[tuple[str, Mapping[str, str]]]) -> None:
+def send_bare(url: str, queries: list[SentQuery]) -> None:
     """The floor: send the same queries and discard the responses."""
     session = requests.Session()
     for path, form in queries:
@@ -74,7 +69,7 @@ def send_bare(url: str, queries: list[tuple[str, Mapping[str, str]]]) -> None:
         answer.raise_for_status()
 
 
-def samples_processed(url: str, queries: list[tuple[str, Mapping[str, str]]]) -> int:
+def samples_processed(url: str, queries: list[SentQuery]) -> int:
     """Samples that Prometheus processed for some queries."""
     total = 0
     for path, form in queries:

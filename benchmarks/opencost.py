@@ -6,7 +6,7 @@ by which labels. Both ask the same Prometheus, in turns. What OpenCost does with
 what it asks of clouds, idle costs and assets neither (some 30 queries more).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 
 import requests
@@ -15,6 +15,7 @@ from benchmarks.end_to_end import cpu_seconds
 from benchmarks.figures import Figure, against, in_turns, stand_alone
 from benchmarks.hour import attribute, cluster, recorded_queries, samples_processed, send_bare
 from gpucost.core.hours import HOUR
+from tests.prometheus_clients import SentQuery
 
 WINDOW, RESOLUTION = "1h", "5m"
 CONTAINER, POD, NODE = "container, pod, namespace, node, uid", "pod, namespace, uid", "node, instance_type, provider_id"
@@ -102,10 +103,8 @@ def send(url: str, hour: datetime) -> None:
 
 def samples(url: str, hour: datetime) -> int:
     """Samples that Prometheus processed for OpenCost's queries."""
-    requests: list[tuple[str, Mapping[str, str]]] = [
-        ("query", {"query": query, "time": str((hour + HOUR).timestamp())}) for query in queries()
-    ]
-    return samples_processed(url, requests)
+    time = str((hour + HOUR).timestamp())
+    return samples_processed(url, [SentQuery("query", {"query": query, "time": time}) for query in queries()])
 
 
 def figures(quick: bool) -> list[Figure]:

@@ -1,4 +1,4 @@
-"""Finds tests that change an attribute of a module or class of this repository: `python lint/patches.py`.
+"""Finds tests and benchmarks that change a module or class of this repository: `python lint/patches.py`.
 
 A test hands such a part in instead: as an argument, or as a part of the `Container`. Objects that a test made, the
 standard library and third parties are not checked.
@@ -76,7 +76,8 @@ def main() -> int:
     """Print every patch, and return the exit status."""
     patches = [
         f"{path.relative_to(REPOSITORY)}:{line}: {name} is patched"
-        for path in sorted((REPOSITORY / "tests").rglob("*.py"))
+        for folder in ("benchmarks", "tests")
+        for path in sorted((REPOSITORY / folder).rglob("*.py"))
         for line, name in patched_names(ast.parse(path.read_text(encoding="utf-8")))
     ]
     if patches:

@@ -249,7 +249,7 @@ def table_panel(
 
     Args:
         columns: heading, expression, unit.
-        key: labels that the expressions share, in the order of the first columns.
+        labels: labels that the expressions share, in the order of the first columns.
     """
     panel = table.Panel().title(title).description(description).datasource(METRICS).show_header(True)
     headings = {}

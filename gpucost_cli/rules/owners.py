@@ -21,7 +21,7 @@ def owner_vector(queries: Queries, units: Sequence[BusinessUnit], select_owned: 
     Args:
         queries: builds selectors.
         units: in the order of the settings.
-        everything: builds a selector of the series that have an owner, from matchers.
+        select_owned: builds a selector of the series that have an owner, from matchers.
     """
     by = owner_labels(units)
     branches = [branch for unit in units for branch in _unit_branches(queries, unit, by, select_owned)]

@@ -79,7 +79,7 @@ class RecordingRules:
     Args:
         cluster: name of the cluster, a label of every recorded series.
         queries: builds selectors of its metrics.
-        ranks: utilization signals, the best first.
+        signals_by_rank: utilization signals, the best first.
         units: business units in force, in the order of the settings.
         slices_per_gpu: units of `nvidia.com/gpu` in a GPU, for nodes without labels about it.
     """

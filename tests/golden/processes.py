@@ -29,7 +29,7 @@ class Worker:
     """One process under a fixed clock.
 
     Args:
-        kind: `function`, `command` or `aws`, with a function's folder after it.
+        *kind: `function`, `command` or `aws`, with a function's folder after it.
         root: the repository, or a copy, whose code it runs.
         now: the time at which it starts.
         environment: its variables.

@@ -32,8 +32,7 @@ class Workers(MessageBus):
         publishing: seconds to publish its hours.
         workers: how many there are.
         busy: how long they process other messages first.
-        apart: seconds between the starts of two workers.
-
+        interval: seconds between the starts of two workers.
     """
 
     def __init__(

@@ -94,7 +94,7 @@ class Container:
         clock: the time now.
         sleep: waits for some seconds.
         client: makes a boto3 client of a service (and region).
-        parts: parts by name that take the place of those that would be made.
+        **parts: parts by name that take the place of those that would be made.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Attribution: from rated usage to the hour's record, with a business unit for each line."""
+"""Attribution: from metered usage to the hour's record, with a business unit for each line."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -211,7 +211,7 @@ def totals_fields(totals: Totals | None) -> dict[str, Decimal | None]:
 
 
 def coverage_fields(coverage: PeriodCoverage) -> dict[str, Any]:
-    """Return the fields of `Coverage`."""
+    """Return the fields of `PeriodCoverageModel`."""
     return asdict(coverage)
 
 

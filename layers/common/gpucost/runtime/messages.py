@@ -8,9 +8,9 @@
 | `RecommendationsDue` | EventBridge Scheduler, `gpucost recommendations run` → recommend | the schedule's input |
 | `HoursDue` | dispatch, `gpucost backfill` → attribute | SQS `hours` and `backfill` |
 | `HoursToRestate` | dispatch, `gpucost hours restate` → attribute | SQS `backfill` |
-| `HourPublished` | attribute → alert | SNS `hour published` |
-| `Tick` | dispatch → alert | SNS `hour published`, too, distinguished by `kind` |
-| `ExternalAlerts` | AMP's alert manager → alert | SNS `hour published`, too |
+| `HourPublished` | attribute → alert | SNS `EventsTopic` |
+| `Tick` | dispatch → alert | SNS `EventsTopic`, distinguished by `kind` |
+| `ExternalAlerts` | AMP's alert manager → alert | SNS `EventsTopic` |
 
 Messages are delivered at least once and in any order. Each carries all that its reader needs, so that handling it twice
 has the same result.
@@ -269,7 +269,7 @@ def read_attribute_input(body: str) -> HoursDue | HoursToRestate:
 
 
 def read_alert_input(body: str) -> HourPublished | Tick | ExternalAlerts:
-    """Parse a message of the `hour published` topic.
+    """Parse a message of the `EventsTopic`.
 
     Raises:
         InvalidMessageError: as `read_message`.

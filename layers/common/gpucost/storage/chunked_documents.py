@@ -67,7 +67,7 @@ def put_document(
 
     Args:
         table: the ledger's.
-        items: of `items_of`.
+        items: of `document_items`.
         condition: on the head.
         values: the expression's values.
         previous_chunks: how many chunks the replaced document has; surplus ones expire at once.

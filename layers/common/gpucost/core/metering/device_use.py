@@ -168,8 +168,8 @@ class DeviceHour:
 
         Args:
             time: within the hour.
-            label: the pod whose copies are read; None for the device's use.
-            labels: only samples labeled with one of these count; None for all samples.
+            pod: the pod whose copies are read; None for the device's use.
+            pods: only samples labeled with one of these count; None for all samples.
         """
         if self.is_continuous:
             mean = (

@@ -49,7 +49,7 @@ class PodObservation:
     held_samples: SampleTimes
     """Samples in which the pod was bound to a node and not Succeeded or Failed."""
     running_samples: SampleTimes = None
-    """Samples in phase Running; None like `held` where phases are not collected."""
+    """Samples in phase Running; None, as for `held_samples`, where phases are not collected."""
     scheduled_at: int | None = None
     """`kube_pod_status_scheduled_time`, used only if the pod started within a gap."""
     completed_at: int | None = None

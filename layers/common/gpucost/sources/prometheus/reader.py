@@ -1,4 +1,4 @@
-"""Reads observations from Prometheus: six queries for an hour, and raw samples of what started, ended or changed."""
+"""Reads observations from Prometheus: five to eight queries for an hour, and raw samples of what changed."""
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta

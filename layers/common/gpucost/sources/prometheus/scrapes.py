@@ -61,7 +61,7 @@ def hour_scrapes(scrapes: ScrapesByTarget, hour: datetime, window: Interval | No
     Args:
         scrapes: all scrapes, by instance.
         hour: the start of the hour.
-        window: where samples were counted; by default the hour and `EDGE_MS` before it.
+        window: where samples were counted; by default the hour and `MARGIN_BEFORE_HOUR_MS` before it.
     """
     start, end = to_epoch_ms(hour), to_epoch_ms(hour + HOUR)
     nearby = {

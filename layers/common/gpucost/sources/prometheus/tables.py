@@ -77,7 +77,7 @@ def exported_label_name(rows: Iterable[Labels], name: str) -> str:
 
 
 def exported_label_names(rows: Iterable[Labels], name: str) -> list[str]:
-    """All labels that hold the exporters' values of a name, as exporters may differ (see `label_name`)."""
+    """All labels that hold the exporters' values of a name, as exporters may differ (see `exported_label_name`)."""
     return sorted({f"exported_{name}" if f"exported_{name}" in labels else name for labels in rows}) or [name]
 
 
