@@ -21,7 +21,7 @@ from benchmarks.figures import Figure
 from benchmarks.ledger import Metered
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
-from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.cost_tables import CostTable
 from gpucost.core.hour_record import Coverage, Line
 from gpucost.core.hours import HOUR, month_bounds
@@ -34,7 +34,7 @@ from gpucost.features.alerting.spend_evaluation import pricing_fingerprint
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
-from gpucost.runtime.messages import ClusterState, HourPublished, Tick
+from gpucost.runtime.messages import AlertTick, ClusterState, HourPublished
 from gpucost.settings import CoreSettings
 from gpucost.settings_document import SettingsDocumentStore, parse_settings
 from gpucost.storage.ledger import Ledger
@@ -138,9 +138,9 @@ def write_day(client: Any, table: str, day: datetime, manifests: Sequence[Manife
     """Write a day's sums, as if they were the sums of its hours."""
     chance = random.Random(str(day))
     groups = {(unit_name(i), f"team-{i:03d}-prod"): large_ledger.costs(chance, 24 * 20) for i in range(UNITS)}
-    totals = Totals(Costs.total(groups.values()), Capacity())
+    totals = Totals(Costs.total(groups.values()), CapacityCosts())
     first, *others = manifests  # the first hour has all costs of the day
-    empty = Totals(Costs(), Capacity())
+    empty = Totals(Costs(), CapacityCosts())
     summaries = [
         HourSummary(CLUSTER, day, (first,), totals, CostTable.of(groups)),
         *(HourSummary(CLUSTER, manifest.hour, (manifest,), empty, CostTable()) for manifest in others),
@@ -208,7 +208,7 @@ class Fleet:
         """Send the tick at the beginning of an hour."""
         at = self.end + HOUR * number + timedelta(minutes=5)
         state = ClusterState(cluster=CLUSTER, last_complete_hour=None, hours_overdue=0)
-        message = Tick(scheduled_time=at, clusters=(state,), correlation_id="b")
+        message = AlertTick(scheduled_time=at, clusters=(state,), correlation_id="b")
         return self._measure(lambda service: service.handle_tick(message), at)
 
     def _measure(self, run: Any, now: datetime) -> CallCost:

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.hour import settings_for
 from benchmarks.large_cluster import PODS_PER_NODE
-from gpucost.core.attribution import attribute
+from gpucost.core.attribution import attribute_usage
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Scrapes
@@ -52,7 +52,7 @@ def observation(pods: int, units: int) -> Observation:
     devices = tuple(
         DeviceSeries(
             node=pod.node, uuid=f"GPU-{i}", mig_instance="", mig_profile="", model=MODEL, namespace=pod.namespace,
-            pod=pod.pod, uid="", slot="", resource_claim="", instance="d", scale=Decimal(1), signal_rank=0,
+            pod=pod.pod, uid="", slot="", resource_claim="", scrape_target="d", scale=Decimal(1), signal_rank=0,
             sample_count=60, sample_sum=60 * Decimal(i % 100) / 100,
         )
         for i, pod in enumerate(observations)
@@ -69,7 +69,7 @@ def hour_of(pods: int, units: int) -> Callable[[], HourRecord]:
 
     def run() -> HourRecord:
         with gc_paused():  # as the service does
-            return attribute(meter(observed, metering), rules)
+            return attribute_usage(meter(observed, metering), rules)
 
     return run
 

@@ -36,7 +36,7 @@ from gpucost.core.rollups import DAY
 from gpucost.pipeline.attribute import AttributeService
 from gpucost.pipeline.backfill import Backfill
 from gpucost.pipeline.pricing import Pricer
-from gpucost.runtime.messages import HourPublished, HoursDue, Tick
+from gpucost.runtime.messages import AlertTick, HourPublished, HoursDue
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.sources.prometheus import metrics_reader
 from gpucost.sources.prometheus.client import PrometheusClient
@@ -61,7 +61,7 @@ class Queue:
         """Record messages."""
         self.work += messages
 
-    def publish(self, message: HourPublished | Tick) -> None:
+    def publish(self, message: HourPublished | AlertTick) -> None:
         """Do nothing."""
 
     def send_to_dead_letter_queue(self, body: str, reason: str) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import UUID
 
 from benchmarks.figures import Figure
-from gpucost.core.amounts import SCALE, Capacity, Costs, Totals, to_fixed_point
+from gpucost.core.amounts import SCALE, CapacityCosts, Costs, Totals, to_fixed_point
 from gpucost.core.hour_record import Coverage, HourRecord, Line, NodeHour
 from gpucost.core.ledger import Manifest
 from gpucost.features.exports.files import DuckDbFiles
@@ -38,7 +38,7 @@ def hours(pods: int) -> Iterator[Iterator[Row]]:
             name = f"ip-10-{first >> 16}-{first >> 8 & 255}-{first & 255}.eu-central-1.compute.internal"
             used = [Decimal(source.randrange(10**12)).scaleb(-12) for _ in uids[first : first + PER_NODE]]
             lines += [_line(first + i, uids[first + i], name, price, part) for i, part in enumerate(used)]
-            capacity = Capacity(
+            capacity = CapacityCosts(
                 capacity_gpu_hours=(PER_NODE + 1) * SCALE,
                 unallocated_gpu_hours=SCALE,
                 node_cost_usd=to_fixed_point(price * (PER_NODE + 1)),
@@ -48,7 +48,9 @@ def hours(pods: int) -> Iterator[Iterator[Row]]:
                 NodeHour(name, f"aws:///{ZONE}/i-{first:017x}", "train", "p5.48xlarge", "spot", ZONE, "H100", "spot",
                          "gpu-bears-all", None, 0, capacity)
             )  # fmt: skip
-        totals = Totals(Costs.total(line.costs() for line in lines), Capacity.total(node.capacity for node in nodes))
+        totals = Totals(
+            Costs.total(line.costs() for line in lines), CapacityCosts.total(node.capacity for node in nodes)
+        )
         coverage = Coverage(Decimal(1), Decimal(1))
         manifest = Manifest("c", hour, "complete", 1, "1-a", 1, coverage, 0, None, DAY)
         record = HourRecord("c", hour, "complete", coverage, totals, tuple(lines), nodes=tuple(nodes))

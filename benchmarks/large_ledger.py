@@ -14,7 +14,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpucost.core.amounts import SCALE, Capacity, Costs, Totals, to_decimal, to_fixed_point
+from gpucost.core.amounts import SCALE, CapacityCosts, Costs, Totals, to_decimal, to_fixed_point
 from gpucost.core.cost_tables import CostTable
 from gpucost.core.hour_record import Coverage, HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
@@ -84,7 +84,7 @@ class _Summed(HourRecord):
 def _summary(cluster: str, hour: datetime, chance: random.Random) -> HourSummary:
     groups = {(unit_name(i), f"team-{i:03d}-prod"): costs(chance, PODS // UNITS) for i in range(UNITS)}
     total = Costs.total(groups.values())
-    capacity = Capacity(*(costs(chance, PODS).allocated_usd for _ in Capacity.names()))
+    capacity = CapacityCosts(*(costs(chance, PODS).allocated_usd for _ in CapacityCosts.names()))
     coverage = Coverage(_share(chance), _share(chance))
     manifest = Manifest(cluster, hour, "complete", 1, "", 1, coverage, 0, None, hour + HOUR)
     return HourSummary(cluster, hour, (manifest,), Totals(total, capacity), CostTable.of(groups))
@@ -156,13 +156,13 @@ def record(cluster: str, hour: datetime, lines: list[Line], seed: int = 1) -> Ho
             zone=f"eu-central-1{ZONES[n % 3]}", gpu_model="H100",
             price_source="spot", split_policy="gpu-bears-all", billed_usd=None,
             allocated_usd=to_fixed_point(_share(chance) * 96),
-            capacity=Capacity(*(to_fixed_point(_share(chance) * 96) for _ in Capacity.names())),
+            capacity=CapacityCosts(*(to_fixed_point(_share(chance) * 96) for _ in CapacityCosts.names())),
         )
         for n in range(-(-len(lines) // GPUS_PER_NODE))
     )  # fmt: skip
     return HourRecord(
         cluster, hour, "complete", Coverage(Decimal(1), Decimal("0.987654321")),
-        Totals(total, Capacity(node_cost_usd=total.allocated_usd)), tuple(lines), nodes=nodes,
+        Totals(total, CapacityCosts(node_cost_usd=total.allocated_usd)), tuple(lines), nodes=nodes,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from benchmarks.figures import Figure
-from gpucost.core.amounts import SCALE, Capacity, to_fixed_point
+from gpucost.core.amounts import SCALE, CapacityCosts, to_fixed_point
 from gpucost.core.hour_record import Line, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.features.recommendations.history import LookBack, PodWait
@@ -72,7 +72,7 @@ def _line(number: int, pod: int, pods: int, use: Decimal) -> Line:
 def nodes(count: int) -> Iterator[NodeHour]:
     """The nodes of an hour, one in ten of them empty."""
     for number in range(count + count // 10):
-        capacity = Capacity(capacity_gpu_hours=GPUS * SCALE, node_cost_usd=40 * SCALE)
+        capacity = CapacityCosts(capacity_gpu_hours=GPUS * SCALE, node_cost_usd=40 * SCALE)
         yield NodeHour(
             f"node-{number}", f"i-{number}", f"pool-{number % 5}", "p5.48xlarge", "on-demand", "a", MODEL, "on-demand",
             "gpu-bears-all", None, 0, capacity,

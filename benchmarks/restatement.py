@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.figures import Figure, stand_alone
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table, running_dynamodb
-from gpucost.core.attribution import attribute
+from gpucost.core.attribution import attribute_usage
 from gpucost.core.hour_record import Coverage
 from gpucost.core.hours import HOUR, HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
@@ -125,7 +125,7 @@ def figures(quick: bool) -> list[Figure]:
         rules = attribution_rules(settings, pricing_of(settings))
         for number in range(hours):
             usage = usage_of(START + HOUR * number)
-            ledger.publish(attribute(usage, rules), replacing=None, settings_version=1, now=NOW, usage=usage)
+            ledger.publish(attribute_usage(usage, rules), replacing=None, settings_version=1, now=NOW, usage=usage)
         first = dict(counted.units)
         counted.calls.clear()
         counted.units.clear()

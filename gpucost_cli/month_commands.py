@@ -120,7 +120,10 @@ def _print(adjustments: "Adjustments") -> None:
     for name in ("allocated, closed", "now", "difference"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in adjustments.rows:
-        closed, now = row.closed_costs.figures()["allocated_usd"], row.current_costs.figures()["allocated_usd"]
+        closed, now = (
+            row.closed_costs.figures()["allocated_usd"],
+            row.current_costs.figures()["allocated_usd"],
+        )
         change = None if closed is None or now is None else now - closed
         amounts = (money(amount, row.currency) for amount in (closed, now, change))
         table.add_row(printable(row.cluster), printable(row.business_unit), *amounts)

@@ -10,12 +10,12 @@ import click
 
 from gpucost.core.errors import InvalidMessageError
 from gpucost.runtime.messages import (
+    AlertTick,
     ExternalAlerts,
     HourPublished,
     HoursDue,
     HoursToRestate,
     ScheduledTick,
-    Tick,
     read_alert_input,
     read_attribute_input,
     read_message,
@@ -32,7 +32,7 @@ POLL_SECONDS = 1
 BATCH = 10
 """Limit of SQS."""
 NO_REASON = "the function failed each time; see its log"
-DeadLetterMessage = HoursDue | HoursToRestate | HourPublished | Tick | ScheduledTick | ExternalAlerts
+DeadLetterMessage = HoursDue | HoursToRestate | HourPublished | AlertTick | ScheduledTick | ExternalAlerts
 Action = Literal["sent", "dropped", "kept"]
 ReportMessage = Callable[[Action, str, str], None]
 """Called for each message with what happens to it, what it is (or why it cannot be read), and why it failed."""
@@ -218,7 +218,7 @@ def _send(bus: "MessageBus", letter: DeadLetterMessage, settings_version: int) -
         bus.send_due([letter.model_copy(update={"force": True, "settings_version": settings_version})])
     elif isinstance(letter, HoursToRestate):
         bus.send_due([letter])
-    elif isinstance(letter, HourPublished | Tick | ExternalAlerts):
+    elif isinstance(letter, HourPublished | AlertTick | ExternalAlerts):
         bus.publish(letter)
 
 

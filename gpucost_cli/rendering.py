@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.cost_tables import sum_by_key
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.core.hours import HOUR, format_timestamp
@@ -198,7 +198,7 @@ def cost_cells(costs: Mapping[str, Any], currency: str) -> Sequence[str]:
 
 def _hour(record: HourRecord) -> dict[str, Any]:
     coverage, totals = record.coverage, record.totals
-    figures: dict[str, Any] = dict.fromkeys((*Costs.names(), *Capacity.names()))
+    figures: dict[str, Any] = dict.fromkeys((*Costs.names(), *CapacityCosts.names()))
     if totals is not None:
         figures |= totals.costs.figures()
         figures |= totals.capacity.figures() if totals.capacity is not None else {}

@@ -6,7 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpucost.core.amounts import SCALE, Capacity, Costs, Totals, to_fixed_point
+from gpucost.core.amounts import SCALE, CapacityCosts, Costs, Totals, to_fixed_point
 from gpucost.core.hour_record import LINE_AMOUNTS, Coverage, HourRecord, Line, Status
 from gpucost.core.line_use import CompactLine
 
@@ -67,7 +67,7 @@ def record(
     if status == "incomplete":
         return HourRecord(cluster, hour, status, None, None, notes=notes or ("no scrape was seen",))
     costs = Costs.total(line.costs() for line in lines)
-    capacity = Capacity(node_cost_usd=costs.allocated_usd)
+    capacity = CapacityCosts(node_cost_usd=costs.allocated_usd)
     coverage = Coverage(Decimal(1), Decimal("0.987654321"))
     return HourRecord(cluster, hour, status, coverage, Totals(costs, capacity), tuple(lines), notes)
 

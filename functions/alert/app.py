@@ -6,7 +6,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from gpucost.container import Container
 from gpucost.core.errors import InvalidMessageError
-from gpucost.runtime.messages import HourPublished, Tick, read_alert_input
+from gpucost.runtime.messages import AlertTick, HourPublished, read_alert_input
 from gpucost.runtime.observability import logger
 
 CONTAINER = Container()
@@ -26,7 +26,7 @@ def handler(event: dict[str, Any], context: LambdaContext, container: Container 
         logger.set_correlation_id(message.correlation_id)
         if isinstance(message, HourPublished):
             container.alert_service.handle_hour_published(message)
-        elif isinstance(message, Tick):
+        elif isinstance(message, AlertTick):
             container.alert_service.handle_tick(message)
         else:
             container.alert_service.handle_amp_alerts(message)

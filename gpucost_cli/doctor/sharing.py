@@ -74,7 +74,7 @@ def _series(node: ObservedNode, device: ObservedDevice) -> DeviceSeries:
     return DeviceSeries(
         node=node.name, uuid=device.uuid, mig_instance=device.mig_id, mig_profile=device.profile,
         model=device.model, namespace=namespace, pod=pod, uid="", slot=device.slot, resource_claim=device.claim,
-        instance="", scale=Decimal(1), signal_rank=0, sample_count=1,
+        scrape_target="", scale=Decimal(1), signal_rank=0, sample_count=1,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from devstack.http import serving
 from devstack.prometheus import free_port
 from devstack.stack import LAYER
 from devstack.template import REPOSITORY
-from gpucost.core.amounts import Capacity
+from gpucost.core.amounts import CapacityCosts
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR, floor_hour
 from gpucost.features.alerting.model import Alert, AlertGroup, Subject
@@ -143,7 +143,7 @@ def hour_with_strange_names(hour: datetime) -> HourRecord:
 
 def node_of(line: Line) -> NodeHour:
     assert line.allocated_usd is not None
-    capacity = Capacity(capacity_gpu_hours=amount(1), node_cost_usd=line.allocated_usd)
+    capacity = CapacityCosts(capacity_gpu_hours=amount(1), node_cost_usd=line.allocated_usd)
     return NodeHour(
         line.node, f"aws:///{line.node}", line.node_pool, line.instance_type, line.capacity_type, line.zone,
         line.gpu_model,

@@ -82,7 +82,7 @@ def observation(cluster: str, hour: datetime, number: int) -> Observation:
     devices = tuple(
         DeviceSeries(
             node=pod.node, uuid=f"GPU-{pod.node}", mig_instance="", mig_profile="", model="NVIDIA H100",
-            namespace=pod.namespace, pod=pod.pod, uid="", slot="", resource_claim="", instance="d", scale=Decimal(1), signal_rank=0,
+            namespace=pod.namespace, pod=pod.pod, uid="", slot="", resource_claim="", scrape_target="d", scale=Decimal(1), signal_rank=0,
             sample_count=60, sample_sum=60 * use,
         )
         for pod, use in zip(pods, uses, strict=True)

@@ -12,7 +12,7 @@ import pytest
 from gpucost.container import Container
 from gpucost.core.errors import SourceError
 from gpucost.core.ledger import Manifest
-from gpucost.runtime.messages import ExternalAlerts, HourPublished, Tick
+from gpucost.runtime.messages import AlertTick, ExternalAlerts, HourPublished
 from gpucost.runtime.messaging import MessageBus
 from gpucost.runtime.observability import logger
 from gpucost.storage.hour_versions import HourVersions
@@ -135,7 +135,7 @@ def test_manifest_written_before_its_items_is_detected(first_tick: tuple[Simulat
 
 
 class CarelessBus(MessageBus):
-    def publish(self, message: HourPublished | Tick | ExternalAlerts) -> None:
+    def publish(self, message: HourPublished | AlertTick | ExternalAlerts) -> None:
         with suppress(SourceError):
             super().publish(message)
 

@@ -19,7 +19,7 @@ from devstack.prometheus import free_port
 from devstack.template import transform
 from functions.api.app import handler
 from gpucost.container import Container
-from gpucost.core.amounts import Capacity, Totals
+from gpucost.core.amounts import CapacityCosts, Totals
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.core.pricing.prices import Price
@@ -80,7 +80,7 @@ def hour_of(cluster: str, hour: datetime, *more: Line) -> HourRecord:
     )
     assert hour_record.totals is not None
     spent = hour_record.totals.costs.allocated_usd
-    capacity = Capacity(
+    capacity = CapacityCosts(
         capacity_gpu_hours=amount(8),
         unallocated_gpu_hours=amount(7),
         node_cost_usd=spent + 7,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpucost.core.amounts import (
     MAX_AMOUNT,
     SCALE,
-    Capacity,
+    CapacityCosts,
     Costs,
     Idle,
     Totals,
@@ -27,7 +27,7 @@ EXACT = Context(prec=400, rounding=ROUND_HALF_EVEN)
 amounts = st.integers(-(10**21), 10**21)
 weights = st.lists(st.fractions(min_value=0, max_value=10**6), min_size=1, max_size=30).filter(any)
 records_of_costs = st.builds(Costs, *(amounts for _ in Costs.names()))
-capacities = st.builds(Capacity, *(amounts for _ in Capacity.names()))
+capacities = st.builds(CapacityCosts, *(amounts for _ in CapacityCosts.names()))
 
 
 @given(amounts, weights)
@@ -134,7 +134,7 @@ def test_amounts_beyond_cluster_hour_are_implausible(number: str, is_plausible: 
 
 def test_records_with_an_implausible_amount_are_implausible() -> None:
     most = amount(MAX_AMOUNT)
-    for record_type in (Costs, Capacity):
+    for record_type in (Costs, CapacityCosts):
         for name in record_type.names():
             assert record_type(**{name: most}).are_plausible()
             assert record_type(**{name: -most}).are_plausible()
@@ -142,7 +142,7 @@ def test_records_with_an_implausible_amount_are_implausible() -> None:
             assert not record_type(**{name: -most - 1}).are_plausible()
     assert Totals(Costs(), None).are_plausible()
     assert not Totals(Costs(waste_usd=most + 1), None).are_plausible()
-    assert not Totals(Costs(), Capacity(host_usd=most + 1)).are_plausible()
+    assert not Totals(Costs(), CapacityCosts(host_usd=most + 1)).are_plausible()
 
 
 @given(st.lists(records_of_costs, max_size=30))
@@ -170,7 +170,7 @@ def test_sum_of_nothing_is_zero_or_unknown() -> None:
 
 
 @given(st.lists(st.tuples(records_of_costs, st.none() | capacities), min_size=1, max_size=5))
-def test_capacity_of_period_is_unknown_if_any_hour_lacks_it(parts: list[tuple[Costs, Capacity | None]]) -> None:
+def test_capacity_of_period_is_unknown_if_any_hour_lacks_it(parts: list[tuple[Costs, CapacityCosts | None]]) -> None:
     total = Totals.total(Totals(costs, capacity) for costs, capacity in parts)
     assert total is not None
     assert total.costs == Costs.total(costs for costs, _ in parts)
@@ -178,14 +178,14 @@ def test_capacity_of_period_is_unknown_if_any_hour_lacks_it(parts: list[tuple[Co
         assert total.capacity is None
     else:
         assert total.capacity is not None
-        for name in Capacity.names():
+        for name in CapacityCosts.names():
             assert getattr(total.capacity, name) == sum(getattr(capacity, name) for _, capacity in parts)
 
 
 FEW = st.sampled_from(["0", "1", "2.5", "-1"]).map(amount)
 
 
-def figures_by_hand(record: Costs | Capacity) -> dict[str, Fraction]:
+def figures_by_hand(record: Costs | CapacityCosts) -> dict[str, Fraction]:
     """All amounts of a record, even those that are published as unknown."""
     return {name: Fraction(getattr(record, name), 10**12) for name in record.names()}
 
@@ -203,8 +203,8 @@ def test_cost_without_price_is_published_as_unknown(costs: Costs) -> None:
     assert list(costs.figures()) == list(Costs.names())
 
 
-@given(st.builds(Capacity, *(FEW for _ in Capacity.names())))
-def test_capacity_without_price_is_published_as_unknown(capacity: Capacity) -> None:
+@given(st.builds(CapacityCosts, *(FEW for _ in CapacityCosts.names())))
+def test_capacity_without_price_is_published_as_unknown(capacity: CapacityCosts) -> None:
     """A cluster's charges are money even where no node has a price."""
     all_figures = figures_by_hand(capacity)
     unpriced = all_figures["unpriced_capacity_gpu_hours"]
@@ -228,7 +228,7 @@ def test_figures_of_unpriced_and_partly_priced_costs() -> None:
 
 
 @given(capacities)
-def test_idle_is_the_cost_that_no_line_carries(capacity: Capacity) -> None:
+def test_idle_is_the_cost_that_no_line_carries(capacity: CapacityCosts) -> None:
     usd = [capacity.unallocated_usd, capacity.stranded_usd, capacity.unobserved_usd, capacity.host_usd]
     hours = [capacity.unallocated_gpu_hours, capacity.stranded_gpu_hours, capacity.unobserved_gpu_hours]
     assert capacity.idle().idle_usd == sum([*usd, capacity.residual_usd])

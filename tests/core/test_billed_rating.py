@@ -8,7 +8,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.core.amounts import Capacity, quantize, to_decimal
+from gpucost.core.amounts import CapacityCosts, quantize, to_decimal
 from gpucost.core.hour_record import ClusterCharge, Coverage, HourRecord
 from gpucost.core.hours import HOUR_MS
 from gpucost.core.intervals import Interval
@@ -18,7 +18,7 @@ from gpucost.core.metering.observations import Observation
 from gpucost.core.metering.usage import NodeUsage, Usage
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.capacity_blocks import CapacityBlock, unused_block_charges
-from gpucost.core.pricing.node_prices import NodePrice, Pricing, Unpriced
+from gpucost.core.pricing.node_costs import NodeCost, Pricing, Unpriced
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, custom_policy
 from gpucost.core.pricing.prices import Price, PriceBook, PriceSource
 from gpucost.core.pricing.rating import rate_usage
@@ -61,7 +61,7 @@ def rated(nodes: list[NodeUsage], pricing: Pricing) -> HourRecord:
     return rate_usage(Usage("demo", START, Coverage(Decimal(1), Decimal(1)), (), tuple(nodes), ()), pricing)
 
 
-def capacity_of(rated_hour: HourRecord) -> Capacity:
+def capacity_of(rated_hour: HourRecord) -> CapacityCosts:
     """The hour's capacity, which is available."""
     assert rated_hour.totals is not None
     assert rated_hour.totals.capacity is not None
@@ -96,8 +96,8 @@ def test_parts_of_nodes_and_charges_sum_to_bill(
     pricing = Pricing(PriceBook(()), ("cur",), policy, SHAPES, bill=bill)
     rated_hour = rate_usage(usage, pricing)
     for node in usage.nodes or ():
-        price = pricing.price_node(node.node, usage.cluster, node.present, node.gpus)
-        assert isinstance(price, NodePrice)
+        price = pricing.node_cost(node.node, usage.cluster, node.present, node.gpus)
+        assert isinstance(price, NodeCost)
         billed_hour = lines[int(node.provider_id.rpartition("-")[2])]
         assert price.gpus_cost + price.host_cost == Fraction(billed_hour.amount, 10**12), (
             "GPU part + host part = the bill's amount"
@@ -181,9 +181,9 @@ def test_time_of_a_node_outside_its_block_is_no_use_of_the_block() -> None:
 
 def test_bill_in_another_currency_is_ignored() -> None:
     bill = Bill({"i-a": replace(billed("30"), currency="EUR")})
-    (price,) = [priced(bill).price_node(p4d("a").node, "demo", Interval(0, HOUR_MS), Fraction(8))]
+    (price,) = [priced(bill).node_cost(p4d("a").node, "demo", Interval(0, HOUR_MS), Fraction(8))]
     assert isinstance(price, Unpriced)
     assert "cur has a price in EUR, but the hour is in USD" in price.reason
-    in_euro = replace(priced(bill), currency="EUR").price_node(p4d("a").node, "demo", Interval(0, HOUR_MS), Fraction(8))
-    assert isinstance(in_euro, NodePrice)
+    in_euro = replace(priced(bill), currency="EUR").node_cost(p4d("a").node, "demo", Interval(0, HOUR_MS), Fraction(8))
+    assert isinstance(in_euro, NodeCost)
     assert quantize(in_euro.cost) == 30

@@ -9,8 +9,8 @@ from typing import TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.core.amounts import Capacity, Costs
-from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
+from gpucost.core.amounts import CapacityCosts, Costs
+from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
@@ -18,7 +18,7 @@ from gpucost.core.metering.implausible_samples import SUSPECT_PREFIX
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation
 from gpucost.core.metering.usage import Usage
-from gpucost.core.pricing.node_prices import Pricing
+from gpucost.core.pricing.node_costs import Pricing
 from tests.core.generated_observations import START, cluster_observations, metering_rules
 from tests.records import amount
 
@@ -28,10 +28,10 @@ prices = st.decimals(Decimal("0.01"), 100, places=4).map(Pricing.constant)
 
 def record(observation: Observation, metering: MeteringRules, rate: Pricing) -> HourRecord:
     units = (BusinessUnit("first", ("a",)), BusinessUnit("rest", ("c-*",)))
-    return attribute(meter(observation, metering), AttributionRules(rate, units))
+    return attribute_usage(meter(observation, metering), AttributionRules(rate, units))
 
 
-def without_residual(capacity: Capacity) -> int:
+def without_residual(capacity: CapacityCosts) -> int:
     return capacity.unallocated_usd + capacity.stranded_usd + capacity.unobserved_usd + capacity.host_usd
 
 
@@ -49,7 +49,7 @@ def test_parts_sum_to_node_cost(observation: Observation, metering: MeteringRule
     if capacity is not None:
         spread = costs.allocated_usd + without_residual(capacity)
         assert spread + capacity.residual_usd == capacity.node_cost_usd
-        assert min(getattr(capacity, name) for name in Capacity.names() if name != "residual_usd") >= 0
+        assert min(getattr(capacity, name) for name in CapacityCosts.names() if name != "residual_usd") >= 0
         usage = meter(observation, metering)
         contradiction = any(node.excess_gpu_ms for node in usage.nodes or ())
         assert contradiction or capacity.residual_usd == 0
@@ -151,8 +151,8 @@ def test_renamed_namespaces_change_only_names(observation: Observation, metering
         devices=tuple(device._replace(namespace=renamed(device.namespace)) for device in observation.devices),
     )
     plain = AttributionRules(rate)
-    lines = attribute(meter(observation, metering), plain).lines
-    again = attribute(meter(other, metering), plain).lines
+    lines = attribute_usage(meter(observation, metering), plain).lines
+    again = attribute_usage(meter(other, metering), plain).lines
     assert [
         line._replace(namespace=renamed(line.namespace), business_unit=renamed(line.namespace)) for line in lines
     ] == list(again)

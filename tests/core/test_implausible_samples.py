@@ -7,8 +7,8 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.core.amounts import Capacity
-from gpucost.core.attribution import AttributionRules, attribute
+from gpucost.core.amounts import CapacityCosts
+from gpucost.core.attribution import AttributionRules, attribute_usage
 from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Interval, Scrapes
 from gpucost.core.metering.device_use import DeviceKey
@@ -31,7 +31,7 @@ from gpucost.core.metering.observations import (
     PodObservation,
 )
 from gpucost.core.metering.usage import Usage
-from gpucost.core.pricing.node_prices import Pricing
+from gpucost.core.pricing.node_costs import Pricing
 from tests.core.generated_observations import START, cluster_observations, times
 from tests.raw_server import elapsed
 
@@ -79,13 +79,13 @@ def implausible_observations(draw: st.DrawFn) -> Observation:
 @given(implausible_observations())
 def test_parts_sum_to_cost_despite_implausible_samples(observation: Observation) -> None:
     usage = meter(observation, MeteringRules(("pod", "shared", "node", "cluster")))
-    record = attribute(usage, AttributionRules(Pricing.constant(Decimal(12))))
+    record = attribute_usage(usage, AttributionRules(Pricing.constant(Decimal(12))))
     if record.totals is None:
         return
     costs, capacity = record.totals.costs, record.totals.capacity
     assert costs.allocated_usd == costs.effective_usd + costs.waste_usd + costs.unmeasured_usd
     if capacity is not None:
-        rest = sum((getattr(capacity, part) for part in Capacity.names() if part.endswith("_usd")), Decimal(0))
+        rest = sum((getattr(capacity, part) for part in CapacityCosts.names() if part.endswith("_usd")), Decimal(0))
         assert costs.allocated_usd + rest - capacity.node_cost_usd == capacity.node_cost_usd
         assert record.totals.are_plausible()
     for node in usage.nodes or ():
@@ -137,8 +137,9 @@ def series_of_same_gpu(pods: Sequence[str], exporters: Sequence[str]) -> list[De
     return [
         DeviceSeries(
             node="n1", uuid="GPU-0", mig_instance="", mig_profile="", model="NVIDIA A10G", namespace="team", pod=pod,
-            uid="", slot="", resource_claim="", instance=f"dcgm-exporter|/{exporter}", scale=Decimal(1), signal_rank=0,
-            sample_count=60, sample_sum=Decimal(30), samples=tuple((at, Decimal("0.5")) for at in times(0, 59)),
+            uid="", slot="", resource_claim="", scrape_target=f"dcgm-exporter|/{exporter}", scale=Decimal(1),
+            signal_rank=0, sample_count=60, sample_sum=Decimal(30),
+            samples=tuple((at, Decimal("0.5")) for at in times(0, 59)),
         )
         for pod in pods
         for exporter in exporters

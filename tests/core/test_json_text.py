@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.core.amounts import Capacity, Costs, Idle, to_decimal
+from gpucost.core.amounts import CapacityCosts, Costs, Idle, to_decimal
 from gpucost.core.hour_record import ClusterCharge, Coverage
 from gpucost.runtime.json_text import csv_cell, csv_text, decimal_text, dumps, dumps_row, fixed_point_text
 from tests.records import line
@@ -129,6 +129,6 @@ def test_dataclasses_and_named_tuples_are_written_as_objects() -> None:
 
 
 def test_fixed_point_records_are_rejected_because_only_figures_are_published() -> None:
-    for amounts_record in (Costs(), Capacity(), Idle(), line(), ClusterCharge("unused-savings-plan", "sp-1", 1)):
+    for amounts_record in (Costs(), CapacityCosts(), Idle(), line(), ClusterCharge("unused-savings-plan", "sp-1", 1)):
         with pytest.raises(TypeError, match=r"is published as its figures\(\)"):
             dumps({"costs": amounts_record})

@@ -104,7 +104,7 @@ def test_use_after_pod_ended_is_noted_as_not_requested() -> None:
 
 def test_device_is_observed_while_any_of_its_exporters_is_scraped() -> None:
     thirty_minutes = Scrapes(minutes(0, 30))
-    both = (device(), device(sample_count=30, total="15")._replace(instance="e"))
+    both = (device(), device(sample_count=30, total="15")._replace(scrape_target="e"))
     for order in (both, both[::-1]):
         usage = meter(
             replace(observation(devices=order), utilization_scrapes={"d": ALWAYS, "e": thirty_minutes}), MeteringRules()

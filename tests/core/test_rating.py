@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.core.amounts import Capacity, quantize, to_decimal
-from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
+from gpucost.core.amounts import CapacityCosts, quantize, to_decimal
+from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
 from gpucost.core.hour_record import ClusterCharge, Coverage, HourRecord, NodeHour
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
@@ -21,7 +21,7 @@ from gpucost.core.metering.observations import Observation, PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
 from gpucost.core.pricing.bill import Bill, BilledHour
 from gpucost.core.pricing.capacity_blocks import CapacityBlock
-from gpucost.core.pricing.node_prices import Pricing
+from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, custom_policy
 from gpucost.core.pricing.prices import Price, PriceBook, PriceSource, PriceUnit
 from gpucost.core.pricing.rating import rate_usage
@@ -166,7 +166,9 @@ def test_node_without_price_costs_null_and_does_not_change_others() -> None:
         hour_of(node("priced"), {"a": (1, 60)}, DAY),
         hour_of(node("unpriced", "p5.48xlarge"), {"b": (2, 60)}, DAY),
     )
-    record = attribute(usage, AttributionRules(Pricing(PriceBook([of_type("spot", "1", "g5.xlarge")]), ("spot",))))
+    record = attribute_usage(
+        usage, AttributionRules(Pricing(PriceBook([of_type("spot", "1", "g5.xlarge")]), ("spot",)))
+    )
     priced, unpriced = record.lines
     assert record.status == "provisional"
     assert record.notes == ("no price for node unpriced (p5.48xlarge) from spot",)
@@ -356,7 +358,7 @@ def part_of(policy: SplitPolicy, instance_type: str) -> Fraction:
     return part
 
 
-def capacity_of(rated: HourRecord) -> Capacity:
+def capacity_of(rated: HourRecord) -> CapacityCosts:
     """The hour's capacity, which is available."""
     assert rated.totals is not None
     assert rated.totals.capacity is not None
@@ -384,7 +386,7 @@ def assert_node_adds_up(usage: Usage, rated: HourRecord, node_hour: NodeHour, pa
 def assert_units_add_up(usage: Usage, pricing: Pricing) -> None:
     """Assert that the business units together pay the allocated cost of all nodes."""
     units = (BusinessUnit("shared", ("a",), distribute="proportional"), BusinessUnit("b", ("b",)))
-    record = attribute(usage, AttributionRules(pricing, units))
+    record = attribute_usage(usage, AttributionRules(pricing, units))
     if record.totals is None or usage.nodes is None:
         return
     by_unit = sum(costs.allocated_usd for costs in record.by_business_unit().values())

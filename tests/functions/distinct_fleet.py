@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from gpucost.core.amounts import Capacity, Costs, Totals, to_decimal
+from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
 from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.features.alerting.model import Notification, Subject
 from gpucost.runtime.json_text import fixed_point_text
@@ -134,7 +134,7 @@ class DistinctFleet:
     def _record(self, cluster: str, hour: datetime, lines: list[Line]) -> HourRecord:
         hour_record = record(lines, hour=hour, cluster=cluster, notes=(f"note{self._tag()} names {lines[-1].pod}",))
         costs = Costs.total(pod_line.costs() for pod_line in lines)
-        capacity = Capacity(*(self._usd() for _ in Capacity.names()))
+        capacity = CapacityCosts(*(self._usd() for _ in CapacityCosts.names()))
         nodes = tuple(
             NodeHour(
                 pod_line.node, f"aws:///a/i-{self._tag()}", pod_line.node_pool, pod_line.instance_type,
@@ -154,7 +154,7 @@ def _names(held: Line) -> set[str]:
     }  # fmt: skip
 
 
-def _texts(parts: Iterable[Costs | Capacity]) -> Iterator[str]:
+def _texts(parts: Iterable[Costs | CapacityCosts]) -> Iterator[str]:
     amounts = list(parts)
     if amounts:
         total = type(amounts[0]).total(amounts)  # type: ignore[arg-type]  # all parts are of one kind

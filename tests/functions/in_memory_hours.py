@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 
-from gpucost.core.amounts import Capacity, Costs, Totals, split
+from gpucost.core.amounts import CapacityCosts, Costs, Totals, split
 from gpucost.core.cost_tables import CostTable
 from gpucost.core.hour_record import ClusterCharge, Coverage, Line, NodeHour, Status
 from gpucost.core.hours import floor_day
@@ -26,7 +26,7 @@ clusters:
 pricing: {source: constant, gpu_hourly_usd: 12}
 business_units: [{name: research, namespaces: ["r*"]}, {name: idle, namespaces: ["idle"]}]
 """
-CAPACITY = Capacity(node_cost_usd=amount(96))
+CAPACITY = CapacityCosts(node_cost_usd=amount(96))
 FINANCE = iam_caller("arn:aws:iam::123456789012:user/finance")
 INJECTION = '=cmd|"<script>"\n,<!here>'
 
@@ -53,7 +53,7 @@ class InMemoryHours:
         hour: datetime,
         groups: dict[tuple[str, str], Costs],
         status: Status = "complete",
-        capacity: Capacity | None = CAPACITY,
+        capacity: CapacityCosts | None = CAPACITY,
     ) -> None:
         totals = None if status == "incomplete" else Totals(Costs.total(groups.values()), capacity)
         coverage = Coverage(Decimal("0.25") if totals is None else Decimal(1), None)
@@ -100,8 +100,10 @@ class InMemoryHours:
     def nodes_and_charges_of(self, manifest: Manifest) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
         """A node with a price, a node without one, and an unused commitment."""
         two = amount(2)
-        priced = Capacity(capacity_gpu_hours=two, unallocated_gpu_hours=two, node_cost_usd=two, unallocated_usd=two)
-        unknown = Capacity(capacity_gpu_hours=two, unallocated_gpu_hours=two, unpriced_capacity_gpu_hours=two)
+        priced = CapacityCosts(
+            capacity_gpu_hours=two, unallocated_gpu_hours=two, node_cost_usd=two, unallocated_usd=two
+        )
+        unknown = CapacityCosts(capacity_gpu_hours=two, unallocated_gpu_hours=two, unpriced_capacity_gpu_hours=two)
         facts = ("pool", "g5.xlarge", "spot", "a", "A10G")
         nodes = (
             NodeHour("n1", "aws:///a/i-1", *facts, "spot", "scad", None, 0, priced),

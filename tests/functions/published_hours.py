@@ -15,7 +15,7 @@ from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from devstack.template import REPOSITORY
 from gpucost.container import Container
-from gpucost.core.amounts import Capacity, Totals
+from gpucost.core.amounts import CapacityCosts, Totals
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.core.limits import Limits, PoolLimit, Quota
@@ -68,13 +68,19 @@ def cluster_hour(cluster: str, hour: int, lines: list[Line], *, twins: bool = Fa
     record_without_nodes = record(lines, hour=FIRST + hour * HOUR, cluster=cluster)
     assert record_without_nodes.totals is not None
     usd = record_without_nodes.totals.costs.allocated_usd
-    free = Capacity(unallocated_gpu_hours=amount(2), unallocated_usd=amount(3), residual_usd=amount(2))
-    rest = Capacity.total([free, Capacity(node_cost_usd=usd + amount(5))])
+    free = CapacityCosts(unallocated_gpu_hours=amount(2), unallocated_usd=amount(3), residual_usd=amount(2))
+    rest = CapacityCosts.total([free, CapacityCosts(node_cost_usd=usd + amount(5))])
     facts = ("pool", "p4d.24xlarge", "spot", "a", "A100", "spot", "scad", None)
     second = "n1" if twins else "n2"
     nodes = (
-        NodeHour("n1", "aws:///a/i-1", *facts, usd, Capacity(node_cost_usd=usd)),
-        NodeHour(second, "aws:///a/i-2", *facts, amount(0), Capacity.total([free, Capacity(node_cost_usd=amount(5))])),
+        NodeHour("n1", "aws:///a/i-1", *facts, usd, CapacityCosts(node_cost_usd=usd)),
+        NodeHour(
+            second,
+            "aws:///a/i-2",
+            *facts,
+            amount(0),
+            CapacityCosts.total([free, CapacityCosts(node_cost_usd=amount(5))]),
+        ),
     )
     return replace(record_without_nodes, totals=Totals(record_without_nodes.totals.costs, rest), nodes=nodes)
 

@@ -12,7 +12,7 @@ import pytest
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from gpucost.container import Container
-from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.runtime.environment import Environment
 from gpucost.settings_document import parse_settings
@@ -38,11 +38,11 @@ PARTS = ("effective_usd", "waste_usd", "unmeasured_usd", "unallocated_usd", "str
          "host_usd", "residual_usd")  # fmt: skip
 
 
-def hour_record(number: int, lines: list[Line], idle: Capacity) -> HourRecord:
+def hour_record(number: int, lines: list[Line], idle: CapacityCosts) -> HourRecord:
     hour_record = record(lines, hour=HOUR + timedelta(hours=number), notes=("a note",))
     assert hour_record.totals is not None
     costs = Costs.total(pod_line.costs() for pod_line in lines)
-    capacity = idle + Capacity(node_cost_usd=costs.allocated_usd + idle.unallocated_usd + idle.stranded_usd)
+    capacity = idle + CapacityCosts(node_cost_usd=costs.allocated_usd + idle.unallocated_usd + idle.stranded_usd)
     return replace(hour_record, totals=Totals(costs, capacity))
 
 
@@ -50,11 +50,11 @@ PUBLISHED = [
     hour_record(
         0,
         [line("research", "bu-a", "p1"), line("assistant", "bu-b", "p2", "3.25"), line("other", "bu-c", "p3", "5")],
-        Capacity(unallocated_usd=amount("1.5"), stranded_usd=amount("0.25")),
+        CapacityCosts(unallocated_usd=amount("1.5"), stranded_usd=amount("0.25")),
     ),
     record(hour=HOUR + timedelta(hours=1), status="incomplete"),
-    hour_record(2, [line("research", "bu-a", "p1", "7.125")], Capacity(unallocated_usd=amount(2))),
-    hour_record(3, [], Capacity(unallocated_usd=amount(4))),
+    hour_record(2, [line("research", "bu-a", "p1", "7.125")], CapacityCosts(unallocated_usd=amount(2))),
+    hour_record(3, [], CapacityCosts(unallocated_usd=amount(4))),
 ]
 
 
@@ -170,12 +170,15 @@ def test_hours_of_the_fleet_are_as_published() -> None:
         if published_record.totals is None or published_record.totals.capacity is None:
             assert published_record.hour not in rows
             continue
-        expected = {**published_record.totals.costs.figures(), **published_record.totals.capacity.figures()}
+        expected = {
+            **published_record.totals.costs.figures(),
+            **published_record.totals.capacity.figures(),
+        }
         assert {name: rows[published_record.hour][name] for name in expected} == expected
 
 
 def test_bu_role_gets_no_capacity() -> None:
     answer = ask("/v1/fleet", caller=ANN)
     for row in [*answer["rows"], answer["totals"]]:
-        assert {row[name] for name in Capacity.names()} == {None}
+        assert {row[name] for name in CapacityCosts.names()} == {None}
     assert answer["totals"]["allocated_usd"] == Decimal("1.714285714286") + Decimal("7.125")

@@ -9,7 +9,7 @@ from gpucost.container import Container
 from gpucost.core.errors import ConflictError, GpuCostError, NotFoundError, SettingsMissingError, SourceError
 from gpucost.core.hour_record import Line
 from gpucost.core.ledger import Manifest
-from gpucost.reports.aggregation import MAX_CELLS, MAX_LINES
+from gpucost.reports.cost_reader import MAX_CELLS, MAX_LINES
 from tests.functions.api_requests import request_as, serving
 from tests.functions.in_memory_hours import DAY, FINANCE, NOW, Ask, InMemoryHours, at, usd
 from tests.records import line

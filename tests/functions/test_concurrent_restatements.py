@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpucost.container import Container
-from gpucost.core.amounts import Capacity, Totals
+from gpucost.core.amounts import CapacityCosts, Totals
 from gpucost.core.hour_record import HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR, floor_day, format_timestamp
 from gpucost.core.rollups import DAY
@@ -94,16 +94,16 @@ def hour_of(moment: datetime, *, is_restated: bool = False, note: str = "") -> H
     hour_record = record(lines, hour=moment, notes=(note,) if note else ())
     assert hour_record.totals is not None
     idle = amount(8 if is_restated else 5)
-    free = Capacity(unallocated_gpu_hours=amount(2), unallocated_usd=idle, node_cost_usd=idle)
+    free = CapacityCosts(unallocated_gpu_hours=amount(2), unallocated_usd=idle, node_cost_usd=idle)
     facts = ("pool", "p4d.24xlarge", "spot", "a", "A100", "spot", "scad", None)
     nodes = [
         NodeHour(f"n{number}", f"aws:///a/i-{number}", *facts, held, capacity)
         for number, held, capacity in [
-            *((number, amount(usd), Capacity(node_cost_usd=amount(usd))) for number, usd in enumerate(costs, 1)),
+            *((number, amount(usd), CapacityCosts(node_cost_usd=amount(usd))) for number, usd in enumerate(costs, 1)),
             (3, 0, free),
         ]
     ]
-    total_capacity = Capacity.total(node.capacity for node in nodes)
+    total_capacity = CapacityCosts.total(node.capacity for node in nodes)
     return replace(hour_record, totals=Totals(hour_record.totals.costs, total_capacity), nodes=tuple(nodes))
 
 

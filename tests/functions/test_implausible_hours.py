@@ -11,7 +11,7 @@ import pytest
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from gpucost.container import Container
-from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.errors import ConflictError, DataExpiredError
 from gpucost.core.hour_record import HourRecord
 from gpucost.core.hours import HOUR, floor_day, format_timestamp
@@ -57,7 +57,7 @@ def absurd(usd: str) -> HourRecord:
     huge = line("vision", "bu-b", "q", "8")._replace(allocated_usd=amount(usd), waste_usd=amount(usd))
     lines = [line("research", "bu-a", "p", "4"), huge]
     costs = Costs(allocated_gpu_hours=amount(1), allocated_usd=amount(usd), waste_usd=amount(usd))
-    totals = Totals(costs, Capacity(node_cost_usd=amount(4), residual_usd=-amount(usd)))
+    totals = Totals(costs, CapacityCosts(node_cost_usd=amount(4), residual_usd=-amount(usd)))
     return replace(record([], hour=ABSURD, cluster="east"), lines=tuple(lines), totals=totals)
 
 
@@ -140,13 +140,13 @@ def test_other_reports_exclude_the_implausible_hour(published: DynamoTable) -> N
 def test_restated_hour_becomes_incomplete_and_is_due_again(table: DynamoTable) -> None:
     publish(table, "1E+308")
     ledger = Ledger(*table)
-    before = ledger.newest_version("east", ABSURD)
+    before = ledger.newest_version_of_hour("east", ABSURD)
     assert before is not None
     assert not ledger.is_intact(before)
     empty = record(hour=ABSURD, cluster="east", status="incomplete")
     after = ledger.publish(empty, replacing=before, settings_version=1, now=NOW)
     assert (after.status, after.next_attempt_at is not None) == ("incomplete", True)
-    sound = ledger.newest_version("east", ABSURD + 6 * HOUR)
+    sound = ledger.newest_version_of_hour("east", ABSURD + 6 * HOUR)
     assert sound is not None
     with pytest.raises(ConflictError, match="an incomplete attempt does not replace figures"):
         ledger.publish(replace(empty, hour=ABSURD + 6 * HOUR), replacing=sound, settings_version=1, now=NOW)

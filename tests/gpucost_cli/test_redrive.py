@@ -11,7 +11,7 @@ import pytest
 from devstack.aws import credentials, local_client, running_aws
 from gpucost.core.errors import InvalidMessageError
 from gpucost.runtime.aws import AwsClients
-from gpucost.runtime.messages import HourPublished, HoursDue, HoursToRestate, ScheduledTick, Tick
+from gpucost.runtime.messages import AlertTick, HourPublished, HoursDue, HoursToRestate, ScheduledTick
 from gpucost.runtime.messaging import MessageBus
 from gpucost_cli.redrive_command import RedriveResult, read_dead_letter, redrive_messages
 
@@ -28,7 +28,7 @@ CLOSED = HourPublished(
     origin="schedule",
     correlation_id="w",
 )
-TICK = Tick(scheduled_time=HOUR, clusters=(), correlation_id="w")
+TICK = AlertTick(scheduled_time=HOUR, clusters=(), correlation_id="w")
 SCHEDULED = '{"version": 1, "scheduled_time": "2026-11-19T10:05:00Z"}'
 ODD = (
     "", "[]", "7", "{}", "[" * 100_000, '{"requestPayload":' * 20_000, '"\\ud800"', '{"requestPayload": null}',

@@ -69,7 +69,7 @@ class Queue(MessageBus):
                 hour_record = record(
                     [] if status == "incomplete" else [line()], cluster=message.cluster, hour=hour, status=status
                 )
-                old = self.ledger.newest_version(message.cluster, hour)
+                old = self.ledger.newest_version_of_hour(message.cluster, hour)
                 self.ledger.publish(hour_record, replacing=old, settings_version=1, now=self.now + self.skew)
 
 

@@ -19,7 +19,7 @@ from gpucost.core.ledger import ClosedMonth, due_hours
 from gpucost.core.rollups import DAY
 from gpucost.pipeline.dispatch import MAX_PUBLICATION_GAP, DispatchService, due_messages
 from gpucost.runtime.aws import AwsClients
-from gpucost.runtime.messages import HoursDue, ScheduledTick, Tick, read_message
+from gpucost.runtime.messages import AlertTick, HoursDue, ScheduledTick, read_message
 from gpucost.runtime.messaging import MessageBus
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
@@ -70,8 +70,8 @@ class Fleet:
         sent = [read_message(HoursDue, body) for body in self.taken(queue)]
         return sorted((message.cluster, message.first_hour, message.hours) for message in sent)
 
-    def ticks(self) -> list[Tick]:
-        return [read_message(Tick, json.loads(body)["Message"]) for body in self.taken("events")]
+    def ticks(self) -> list[AlertTick]:
+        return [read_message(AlertTick, json.loads(body)["Message"]) for body in self.taken("events")]
 
     def publish(self, hour_record: HourRecord, now: datetime = TICK.scheduled_time) -> None:
         old = self.ledger.manifest(hour_record.cluster, hour_record.hour)

@@ -16,7 +16,7 @@ from gpucost.pipeline.dispatch import DispatchService
 from gpucost.pipeline.pricing import Pricer
 from gpucost.runtime.aws import AwsClients
 from gpucost.runtime.deadline import Deadline
-from gpucost.runtime.messages import HoursDue, ScheduledTick, Tick, read_message
+from gpucost.runtime.messages import AlertTick, HoursDue, ScheduledTick, read_message
 from gpucost.runtime.messaging import MessageBus
 from gpucost.settings import ClusterSettings, CoreSettings
 from gpucost.settings_document import SettingsDocumentStore, parse_settings
@@ -102,7 +102,7 @@ def test_failing_clusters_delay_none_of_three_hundred_others(
     assert {failure.split(":")[0] for failure in result.failures} == {name(n) for n in UNREAD}
     assert result.hours_sent == CLUSTERS - len(UNREAD)
     (tick,) = _taken(sqs, queues["events"])
-    assert len(read_message(Tick, json.loads(tick)["Message"]).clusters) == result.hours_sent, (
+    assert len(read_message(AlertTick, json.loads(tick)["Message"]).clusters) == result.hours_sent, (
         "a single message has all hours"
     )
     due = {

@@ -87,7 +87,7 @@ class System:
         return self.put(ledger, record([line(usd=usd)], hour=hour), why)
 
     def put(self, ledger: Ledger, hour_record: HourRecord, why: str = "") -> Manifest:
-        old = ledger.newest_version(hour_record.cluster, hour_record.hour)
+        old = ledger.newest_version_of_hour(hour_record.cluster, hour_record.hour)
         done = ledger.publish(hour_record, replacing=old, settings_version=1, now=NOW, reason=why)
         self.rollups.roll_up("demo", hour_record.hour.replace(hour=0), NOW)
         return done
@@ -275,7 +275,7 @@ def test_late_figures_of_a_missing_hour_in_a_closed_month_are_an_adjustment(syst
 
 def test_only_the_first_of_two_concurrent_adjustments_is_stored(system: System) -> None:
     system.close()
-    old = system.ledger.newest_version("demo", FIRST)
+    old = system.ledger.newest_version_of_hour("demo", FIRST)
     for usd, why in (("13", "first"), ("13", "the same"), ("14", "another")):
         if why == "first":
             system.ledger.publish(
@@ -287,7 +287,7 @@ def test_only_the_first_of_two_concurrent_adjustments_is_stored(system: System) 
                 record([line(usd=usd)], hour=FIRST), replacing=old, settings_version=1, now=NOW, reason=why
             )
     assert closed_and_now(system.month_service.adjustments(MONTH)) == [10, 13]
-    newest = system.ledger.newest_version("demo", FIRST)
+    newest = system.ledger.newest_version_of_hour("demo", FIRST)
     assert newest is not None
     assert [hour_line.allocated_usd for hour_line in system.ledger.lines_of(newest)] == [amount(13)]
 

@@ -12,7 +12,7 @@ from gpucost.core.hours import to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_models import GPUS_OF_INSTANCE
 from gpucost.core.metering.gpu_shares import GpuNode
-from gpucost.core.pricing.node_prices import NodePrice, Pricing, Unpriced
+from gpucost.core.pricing.node_costs import NodeCost, Pricing, Unpriced
 from gpucost.core.pricing.prices import Price, PriceBook, PriceSource
 from gpucost.sources.aws_prices.instance_types import Ec2InstanceTypes
 from gpucost.sources.aws_prices.on_demand import AwsPriceList
@@ -43,10 +43,10 @@ def priced(book: PriceStore, kind: str, capacity: str, order: tuple[PriceSource,
     held = book.in_force(NOON - HOUR, NOON)
     node = GpuNode("n", instance_type=kind, zone="us-east-1a", zone_id="use1-az6", capacity_type=capacity)
     hour = Interval(to_epoch_ms(NOON - HOUR), to_epoch_ms(NOON))
-    price = Pricing(PriceBook(held.prices), order, instance_shapes=held.shapes).price_node(
+    price = Pricing(PriceBook(held.prices), order, instance_shapes=held.shapes).node_cost(
         node, "demo", hour, Fraction(gpus)
     )
-    assert isinstance(price, NodePrice), price
+    assert isinstance(price, NodeCost), price
     assert price.source == ("spot" if capacity == "spot" else "on-demand")
     return price.cost / gpus
 
@@ -79,10 +79,10 @@ def test_spot_node_in_another_zone_uses_the_next_source(book: PriceStore) -> Non
     held = book.in_force(NOON - HOUR, NOON)
     hour = Interval(to_epoch_ms(NOON - HOUR), to_epoch_ms(NOON))
     node = GpuNode("n", instance_type="g5.xlarge", zone="us-east-1b", zone_id="use1-az1", capacity_type="spot")
-    price = Pricing(PriceBook(held.prices), ("spot", "on-demand")).price_node(node, "demo", hour, Fraction(1))
-    assert isinstance(price, NodePrice)
+    price = Pricing(PriceBook(held.prices), ("spot", "on-demand")).node_cost(node, "demo", hour, Fraction(1))
+    assert isinstance(price, NodeCost)
     assert (price.source, price.cost) == ("on-demand", Fraction("1.006"))
-    alone = Pricing(PriceBook(held.prices), ("spot",)).price_node(node, "demo", hour, Fraction(1))
+    alone = Pricing(PriceBook(held.prices), ("spot",)).node_cost(node, "demo", hour, Fraction(1))
     assert isinstance(alone, Unpriced)
 
 
@@ -111,7 +111,7 @@ def test_eight_gpus_for_96_hours_at_three_dollars_cost_2304(table: DynamoTable) 
         pricing = Pricing(PriceBook(held.prices), ("override",))
         for hour in range(24):
             time = Interval(to_epoch_ms(start + hour * HOUR), to_epoch_ms(start + (hour + 1) * HOUR))
-            price = pricing.price_node(node, "demo", time, Fraction(8))
-            assert isinstance(price, NodePrice)
+            price = pricing.node_cost(node, "demo", time, Fraction(8))
+            assert isinstance(price, NodeCost)
             total += price.cost
     assert total == 2304

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from devstack.dynamodb_local import create_table
-from gpucost.core.amounts import Capacity
+from gpucost.core.amounts import CapacityCosts
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import NodeHour
 from gpucost.core.pricing.price_changes import PriceChange
@@ -68,7 +68,7 @@ class System:
 
     def rated(self, hour: datetime, *uses: tuple[str, str], cluster: str = "demo") -> None:
         """Publish an hour with nodes of these (instance type, zone), which may be idle."""
-        nodes = tuple(NodeHour(f"n{number}", "", "", kind, "", zone, "", "", "", None, amount(0), Capacity())
+        nodes = tuple(NodeHour(f"n{number}", "", "", kind, "", zone, "", "", "", None, amount(0), CapacityCosts())
                       for number, (kind, zone) in enumerate(uses))  # fmt: skip
         self.ledger.publish(
             replace(record(cluster=cluster, hour=hour), nodes=nodes), replacing=self.ledger.manifest(cluster, hour),
@@ -134,7 +134,7 @@ def test_types_in_use_are_fetched_once_per_region(system: System) -> None:
 def test_node_without_pods_is_in_use(table: DynamoTable, aws: Aws) -> None:
     system = System(table, aws)
     system.push()
-    idle = NodeHour("n", "", "", P5, "on-demand", "us-east-1b", "H100", "", "gpu-bears-all", None, 0, Capacity())
+    idle = NodeHour("n", "", "", P5, "on-demand", "us-east-1b", "H100", "", "gpu-bears-all", None, 0, CapacityCosts())
     system.ledger.publish(
         replace(record(hour=NOON - 2 * HOUR), nodes=(idle,)), replacing=None, settings_version=1,
         now=datetime.now(UTC),

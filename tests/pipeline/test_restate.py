@@ -198,7 +198,7 @@ def test_new_price_restates_the_hour_from_stored_usage(system: System) -> None:
 def test_implausibly_large_hour_becomes_incomplete_and_is_tried_again(system: System) -> None:
     """Costs of a request for 1e308 units."""
     system.attribute(hours=2)
-    before = system.ledger.newest_version("demo", HOUR)
+    before = system.ledger.newest_version_of_hour("demo", HOUR)
     assert before is not None
     usage = system.ledger.usage(before)
     assert usage is not None
@@ -209,7 +209,7 @@ def test_implausibly_large_hour_becomes_incomplete_and_is_tried_again(system: Sy
     system.ledger.publish(absurd, replacing=before, settings_version=1, now=NOW, usage=forged)
     system.push(20)
     assert system.restate(hours=2) == [3, 2], "the next hour is restated nevertheless"
-    after = system.ledger.newest_version("demo", HOUR)
+    after = system.ledger.newest_version_of_hour("demo", HOUR)
     assert after is not None
     assert (after.status, after.next_attempt_at is not None) == ("incomplete", True)
     assert after.notes[0].startswith("suspect samples: figures exceed 1,000,000,000,000 USD or GPU-hours")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from gpucost.core.access import FULL_ACCESS
-from gpucost.core.amounts import SCALE, Capacity, Costs
+from gpucost.core.amounts import SCALE, CapacityCosts, Costs
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import Line
 from gpucost.core.hours import HOUR
@@ -259,7 +259,7 @@ def check_identity(report: CostReport, hours: list[Any]) -> None:
         parts = [costs.effective_usd, costs.waste_usd, costs.unmeasured_usd]
         parts += [getattr(capacity, name) for name in small_fleets.PARTS]
         assert sum(parts) == capacity.node_cost_usd
-        for name in Capacity.names():
+        for name in CapacityCosts.names():
             assert getattr(capacity, name) == sum(getattr(hour.totals.capacity, name) for hour in hours)
 
 

@@ -12,7 +12,7 @@ from gpucost.core.hours import HOUR, floor_hour
 from gpucost.core.ledger import Manifest
 from gpucost.core.query.cost_query import CostQuery
 from gpucost.core.query.periods import Period
-from gpucost.reports.aggregation import CostReader
+from gpucost.reports.cost_reader import CostReader
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
 from tests.conftest import DynamoTable

@@ -35,7 +35,7 @@ def test_sum_and_count_of_a_device_form_a_single_series() -> None:
     device_table = table()
     assert device_table.needing_raw_samples({EXPORTER: EVERY_MINUTE}, HOUR, set()) == {}
     (device,) = device_table.series()
-    assert (device.node, device.uuid, device.instance) == ("n1", "GPU-0", EXPORTER)
+    assert (device.node, device.uuid, device.scrape_target) == ("n1", "GPU-0", EXPORTER)
     assert (device.sample_count, int(device.sample_sum), device.samples, device.namespace, device.pod) == (
         60,
         30,

@@ -47,7 +47,7 @@ class StoredHour:
         lines = [line("research", "bu-a", "p", usd)]
         hour_record = replace(record(lines, hour=DAY_1, notes=("a note",)), charges=(CHARGE,))
         usage = meter(observation(), MeteringRules())
-        old = self.ledger.newest_version("demo", DAY_1)
+        old = self.ledger.newest_version_of_hour("demo", DAY_1)
         self.ledger.publish(hour_record, replacing=old, settings_version=1, now=NOW, usage=usage, reason=why)
 
     def newest(self, kind: str) -> Item:

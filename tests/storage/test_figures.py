@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.storage.amount_columns import pack_table, unpack_single_key_table, unpack_table
 from gpucost.storage.compressed_documents import read_totals_text, totals_text
 from tests.records import amount
@@ -31,8 +31,8 @@ def test_table_of_units_is_a_mapping_of_its_rows(rows: list[tuple[str, Costs]]) 
     assert unpack_single_key_table(pack_table([((unit,), costs) for unit, costs in rows])) == dict(rows)
 
 
-@given(costs, st.none() | st.builds(Capacity, *(amounts for _ in Capacity.names())))
-def test_totals_are_read_as_written(total_costs: Costs, capacity: Capacity | None) -> None:
+@given(costs, st.none() | st.builds(CapacityCosts, *(amounts for _ in CapacityCosts.names())))
+def test_totals_are_read_as_written(total_costs: Costs, capacity: CapacityCosts | None) -> None:
     totals = Totals(total_costs, capacity)
     assert read_totals_text(totals_text(totals)) == totals
 
@@ -40,7 +40,7 @@ def test_totals_are_read_as_written(total_costs: Costs, capacity: Capacity | Non
 @pytest.mark.parametrize("damaged", ["1.5", '"1"', "null", "1e3"])
 def test_totals_that_are_not_whole_numbers_are_refused(damaged: str) -> None:
     """Their text has no checksum."""
-    totals = totals_text(Totals(Costs(waste_usd=17), Capacity(host_usd=19)))
+    totals = totals_text(Totals(Costs(waste_usd=17), CapacityCosts(host_usd=19)))
     for number in ("17", "19"):
         with pytest.raises(TypeError):
             read_totals_text(totals.replace(number, damaged))

@@ -191,7 +191,7 @@ def test_number_of_failed_attempts_is_unlimited(table: DynamoTable) -> None:
     for at in range(70):
         hour_record = record(hour=HOUR, status="incomplete", notes=(f"attempt {at}",))
         ledger.publish(
-            hour_record, replacing=ledger.newest_version("demo", HOUR), settings_version=1,
+            hour_record, replacing=ledger.newest_version_of_hour("demo", HOUR), settings_version=1,
             now=HOUR + (2 + at) * ONE_HOUR, last_attempt=end,
         )  # fmt: skip
     manifest = ledger.manifest("demo", HOUR)

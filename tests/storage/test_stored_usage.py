@@ -5,10 +5,10 @@ from decimal import Decimal
 
 from hypothesis import given, settings
 
-from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
+from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation
-from gpucost.core.pricing.node_prices import Pricing
+from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.prices import Price, PriceBook
 from gpucost.storage import compressed_documents
 from gpucost.storage.usage_documents import read_usage, usage_document
@@ -34,4 +34,4 @@ def test_stored_usage_equals_the_original(observation: Observation, metering: Me
     rules = AttributionRules(Pricing(PRICES, ("on-demand", "rates")), UNITS, cost_labels={"team": "label_team"})
     items = [{"b": {"B": piece}} for piece in compressed_documents.pack(usage_document(usage))]
     stored = read_usage("c", datetime(2026, 11, 19, 10, tzinfo=UTC), compressed_documents.unpack(items))
-    assert attribute(stored, rules) == attribute(usage, rules)
+    assert attribute_usage(stored, rules) == attribute_usage(usage, rules)

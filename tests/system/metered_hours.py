@@ -4,7 +4,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
-from gpucost.core.amounts import SCALE, Capacity
+from gpucost.core.amounts import SCALE, CapacityCosts
 from gpucost.core.hour_record import HourRecord, Line
 from tests.system.timeline import Timeline
 
@@ -18,7 +18,7 @@ def assert_identity(record: HourRecord) -> None:
     costs, capacity = record.totals.costs, record.totals.capacity
     assert costs.allocated_usd == costs.effective_usd + costs.waste_usd + costs.unmeasured_usd
     if capacity is not None:
-        parts = sum((getattr(capacity, part) for part in Capacity.names() if part.endswith("_usd")), Decimal(0))
+        parts = sum((getattr(capacity, part) for part in CapacityCosts.names() if part.endswith("_usd")), Decimal(0))
         assert costs.allocated_usd + parts - capacity.node_cost_usd == capacity.node_cost_usd
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from rich.console import Console
 
-from gpucost.core.amounts import Capacity, Costs
+from gpucost.core.amounts import CapacityCosts, Costs
 from gpucost_cli.rendering import print_table
 from gpucost_cli.report import business_unit_tables, costs_tables
 from tests.records import amount
 
 
-def answer(costs: Costs, capacity: Capacity) -> dict[str, Any]:
+def answer(costs: Costs, capacity: CapacityCosts) -> dict[str, Any]:
     return {
         "start": "2026-11-19T00:00:00Z",
         "end": "2026-11-20T00:00:00Z",
@@ -24,7 +24,7 @@ def answer(costs: Costs, capacity: Capacity) -> dict[str, Any]:
     }
 
 
-def rendered(costs: Costs, capacity: Capacity) -> str:
+def rendered(costs: Costs, capacity: CapacityCosts) -> str:
     console = Console(width=200, file=io.StringIO(), record=True)
     for part in business_unit_tables(answer(costs, capacity)):
         console.print(part)
@@ -34,7 +34,7 @@ def rendered(costs: Costs, capacity: Capacity) -> str:
 def test_missing_prices_are_reported() -> None:
     partly = rendered(
         Costs(allocated_gpu_hours=amount(9), allocated_usd=amount(2), unpriced_gpu_hours=amount(8)),
-        Capacity(capacity_gpu_hours=amount(9), node_cost_usd=amount(2), unpriced_capacity_gpu_hours=amount(8)),
+        CapacityCosts(capacity_gpu_hours=amount(9), node_cost_usd=amount(2), unpriced_capacity_gpu_hours=amount(8)),
     )
     assert "2.00 EUR" in partly
     assert "8.000 of these GPU-hours and 8.000 of the nodes' GPU-hours have no price and are in no amount" in partly
@@ -43,7 +43,7 @@ def test_missing_prices_are_reported() -> None:
 def test_hour_without_prices_shows_its_gpu_hours() -> None:
     unknown = rendered(
         Costs(allocated_gpu_hours=amount(9), unpriced_gpu_hours=amount(9)),
-        Capacity(capacity_gpu_hours=amount(9), unpriced_capacity_gpu_hours=amount(9)),
+        CapacityCosts(capacity_gpu_hours=amount(9), unpriced_capacity_gpu_hours=amount(9)),
     )
     assert "9.000" in unknown
     assert "0.00" not in unknown.replace("9.000", "")
@@ -53,7 +53,7 @@ def test_hour_without_prices_shows_its_gpu_hours() -> None:
 def test_priced_hours_have_no_note() -> None:
     report_text = rendered(
         Costs(allocated_gpu_hours=amount(9), allocated_usd=amount(2)),
-        Capacity(capacity_gpu_hours=amount(9), node_cost_usd=amount(2)),
+        CapacityCosts(capacity_gpu_hours=amount(9), node_cost_usd=amount(2)),
     )
     assert "no price" not in report_text
 
@@ -64,7 +64,7 @@ def test_costs_by_any_dimension_as_a_table() -> None:
     start = "2026-11-19T00:00:00Z"
     idle_costs = {**Costs().figures(), **idle, "cost_usd": Decimal(3)}
     document = {
-        **answer(Costs(allocated_gpu_hours=amount(9), allocated_usd=amount(2)), Capacity(node_cost_usd=amount(5))),
+        **answer(Costs(allocated_gpu_hours=amount(9), allocated_usd=amount(2)), CapacityCosts(node_cost_usd=amount(5))),
         "granularity": "day", "group_by": ["cluster", "workload"], "idle": "separate",
         "filtered_out": {**Costs().figures(), **idle},
         "rows": [
@@ -89,7 +89,7 @@ def test_narrow_terminal_shortens_neither_amounts_nor_names() -> None:
     costs = Costs(allocated_gpu_hours=amount(160000), allocated_usd=amount("1131234.56")).figures()
     idle = {"idle_gpu_hours": Decimal(1), "idle_usd": Decimal("375540.25"), "cost_usd": Decimal("1506774.81")}
     document = {
-        **answer(Costs(allocated_usd=amount("1131234.56")), Capacity(node_cost_usd=amount("1506774.81"))),
+        **answer(Costs(allocated_usd=amount("1131234.56")), CapacityCosts(node_cost_usd=amount("1506774.81"))),
         "granularity": "total", "group_by": ["workload"], "idle": "separate", "filtered_out": None, "currency": "USD",
         "rows": [{"start": "2026-11-19T00:00:00Z", "kind": "held", "group": {"workload": "llm-finetune-7b"}, **costs,
                   **idle}],

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from gpucost.container import workload_savings
-from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.errors import SourceError
 from gpucost.core.hour_record import LINE_AMOUNTS, Coverage, HourRecord, Line, NodeHour, Status
 from gpucost.core.hours import HOUR, month_bounds
@@ -19,7 +19,7 @@ from gpucost.features.alerting.storage.notification_history import AlertHistory,
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
 from gpucost.features.recommendations.storage.recommendations import DynamoRecommendations
-from gpucost.runtime.messages import AttributionOrigin, ClusterState, HourPublished, Tick
+from gpucost.runtime.messages import AlertTick, AttributionOrigin, ClusterState, HourPublished
 from gpucost.settings_document import SettingsDocumentStore
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.rollups import RollupStore
@@ -82,7 +82,7 @@ def pod(unit: str = "research", name: str = "train", gpus: int = 1, use: str = "
 def node(pool: str, unallocated: str, name: str = "n1") -> NodeHour:
     """Make a node with unallocated capacity of this amount."""
     usd = Decimal(unallocated)
-    capacity = Capacity(unallocated_usd=amount(usd), unallocated_gpu_hours=amount(usd / PRICE))
+    capacity = CapacityCosts(unallocated_usd=amount(usd), unallocated_gpu_hours=amount(usd / PRICE))
     return NodeHour(name, f"i-{name}", pool, "p5", "spot", "a", "H100", "spot", "x", None, 0, capacity)
 
 
@@ -134,7 +134,7 @@ class Fleet:
     ) -> None:  # fmt: skip
         """Publish a version of an hour, by its number, without a message about it."""
         hour = START + HOUR * number
-        totals = Totals(Costs.total(line.costs() for line in lines), Capacity())
+        totals = Totals(Costs.total(line.costs() for line in lines), CapacityCosts())
         record = HourRecord(
             cluster, hour, status, Coverage(Decimal(coverage), None), totals, tuple(lines), nodes=tuple(nodes),
             currency=currency,
@@ -165,7 +165,7 @@ class Fleet:
         self.service(client).handle_tick(self.tick_message(number, **overdue))
         return self.email.take()
 
-    def tick_message(self, number: int, **overdue: int) -> Tick:
+    def tick_message(self, number: int, **overdue: int) -> AlertTick:
         """Make the message of a tick, and move the clock to its time."""
         at = START + HOUR * number + timedelta(minutes=5)
         self.now = max(self.now, at)
@@ -173,7 +173,7 @@ class Fleet:
         states = tuple(
             ClusterState(cluster=name, last_complete_hour=None, hours_overdue=overdue.get(name, 0)) for name in names
         )
-        return Tick(scheduled_time=at, clusters=states, correlation_id="t")
+        return AlertTick(scheduled_time=at, clusters=states, correlation_id="t")
 
 
 def settings_with_rules(*rules: str, clusters: Sequence[str] = ("demo",), alert_keys: str = "") -> str:

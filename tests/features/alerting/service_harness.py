@@ -18,7 +18,7 @@ from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.features.alerting.storage.states import DynamoAlertStateStore
-from gpucost.runtime.messages import AttributionOrigin, ClusterState, HourPublished, Tick
+from gpucost.runtime.messages import AlertTick, AttributionOrigin, ClusterState, HourPublished
 from gpucost.settings_document import parse_settings
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
@@ -189,7 +189,7 @@ class ServiceHarness:
     def tick(self, number: int = 0) -> None:
         state = ClusterState(cluster="demo", last_complete_hour=None, hours_overdue=0)
         at = START + HOUR * number + timedelta(minutes=5)
-        self.service().handle_tick(Tick(scheduled_time=at, clusters=(state,), correlation_id="c"))
+        self.service().handle_tick(AlertTick(scheduled_time=at, clusters=(state,), correlation_id="c"))
 
     def outbox(self) -> Sequence[OutboxEntry]:
         return [entry for group in self.states.load("demo").groups for entry in group.outbox]

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from gpucost.features.alerting.model import Notification
-from gpucost.runtime.messages import ClusterState, Tick
+from gpucost.runtime.messages import AlertTick, ClusterState
 from tests.chaos.external_calls import ExternalCalls, KilledError
 from tests.conftest import DynamoTable
 from tests.features.alerting.fleet import START, Fleet, RecordingNotifier, describe, node, pod, settings_with_rules
@@ -74,7 +74,7 @@ def _tick(fleet: Fleet) -> None:
     state = ClusterState(cluster="demo", last_complete_hour=None, hours_overdue=2)
     at = START + timedelta(hours=3, minutes=5)
     fleet.now = max(fleet.now, at)
-    fleet.service().handle_tick(Tick(scheduled_time=at, clusters=(state,), correlation_id="t"))
+    fleet.service().handle_tick(AlertTick(scheduled_time=at, clusters=(state,), correlation_id="t"))
 
 
 def test_crash_at_any_call_repeats_at_most_a_single_message(table: DynamoTable) -> None:

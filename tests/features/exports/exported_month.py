@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
-from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
+from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
 from gpucost.core.hour_record import Coverage, HourRecord
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import GpuNode, GpuShare
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
-from gpucost.core.pricing.node_prices import Pricing
+from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.prices import Price, PriceBook
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -74,7 +74,9 @@ def an_hour(cluster: str, start: datetime, seed: int) -> HourRecord:
     if seed % 2:
         prices.append(Price("on-demand", "node-hour", Decimal("0.8048"), {"instance_type": "g6.xlarge"}))
     usage = Usage(cluster, start, Coverage(Decimal(1), Decimal("0.983333333333")), tuple(pods), nodes, ())
-    return attribute(usage, AttributionRules(Pricing(PriceBook(prices), ("on-demand",)), UNITS, {"team": "label_team"}))
+    return attribute_usage(
+        usage, AttributionRules(Pricing(PriceBook(prices), ("on-demand",)), UNITS, {"team": "label_team"})
+    )
 
 
 def _pod(

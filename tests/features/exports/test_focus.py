@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.core.amounts import Capacity, Costs, Totals, to_decimal
-from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
+from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
+from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
 from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour, Status
 from gpucost.core.ledger import Manifest
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.observations import Observation
-from gpucost.core.pricing.node_prices import Pricing
+from gpucost.core.pricing.node_costs import Pricing
 from gpucost.features.exports.exported_days import ExportedDay, day_status, due_days, fingerprint, object_key
 from gpucost.features.exports.focus import Row, focus_rows, region_of
 from gpucost.features.exports.focus_columns import COLUMNS
@@ -33,7 +33,7 @@ def manifest(hour: datetime = HOUR, status: Status = "complete", version: int = 
 
 
 def node(name: str = "n1", provider: str = "aws:///eu-central-1a/i-1", **amounts: str) -> NodeHour:
-    capacity = Capacity(**{key: amount(value) for key, value in amounts.items()})
+    capacity = CapacityCosts(**{key: amount(value) for key, value in amounts.items()})
     facts = ("pool", "p4d.24xlarge", "spot", "eu-central-1a", "A100")
     return NodeHour(name, provider, *facts, "spot", "gpu-bears-all", None, amount(0), capacity)
 
@@ -49,8 +49,8 @@ def held(pod: str, gpu_hours: str, usd: str | None, **more: object) -> Line:
 def rows_of(
     lines: Sequence[Line], nodes: Sequence[NodeHour], charges: Sequence[ClusterCharge] = (), **rest: str
 ) -> list[Row]:
-    capacity = Capacity.total(
-        [node_hour.capacity for node_hour in nodes] + [Capacity(**{k: amount(v) for k, v in rest.items()})]
+    capacity = CapacityCosts.total(
+        [node_hour.capacity for node_hour in nodes] + [CapacityCosts(**{k: amount(v) for k, v in rest.items()})]
     )
     totals = Totals(Costs.total(pod_line.costs() for pod_line in lines), capacity)
     hour = replace(record(), totals=totals, lines=tuple(lines), nodes=tuple(nodes), charges=tuple(charges))
@@ -189,7 +189,7 @@ def test_rows_add_up_to_the_hour_on_generated_fleets(
     observation: Observation, metering: MeteringRules, rate: Pricing
 ) -> None:
     units = (BusinessUnit("first", ("a",)), BusinessUnit("rest", ("c-*",)))
-    hour_record = attribute(meter(observation, metering), AttributionRules(rate, units))
+    hour_record = attribute_usage(meter(observation, metering), AttributionRules(rate, units))
     rows = exported(hour_record)
     assert focus_rules.violated(rows) == []
     assert hour_record.totals is not None

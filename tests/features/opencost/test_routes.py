@@ -16,7 +16,7 @@ from devstack.aws import local_client
 from devstack.dynamodb_local import create_table
 from devstack.template import REPOSITORY
 from gpucost.container import Container
-from gpucost.core.amounts import Capacity, Costs, Totals, to_decimal
+from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
 from gpucost.core.hour_record import HourRecord, Line
 from gpucost.features.opencost.filters import parse_filter
 from gpucost.features.opencost.properties import Properties
@@ -73,7 +73,7 @@ def hour_of(cluster: str, hour: datetime, lines: list[Line], idle: str) -> HourR
     made = record(lines, hour=hour, cluster=cluster)
     assert made.totals is not None
     costs = made.totals.costs
-    capacity = Capacity(node_cost_usd=costs.allocated_usd + amount(idle), unallocated_usd=amount(idle),
+    capacity = CapacityCosts(node_cost_usd=costs.allocated_usd + amount(idle), unallocated_usd=amount(idle),
                         unallocated_gpu_hours=amount(1))  # fmt: skip
     return replace(made, totals=Totals(costs, capacity))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from gpucost.core.amounts import SCALE, Capacity, Costs, Totals
+from gpucost.core.amounts import SCALE, CapacityCosts, Costs, Totals
 from gpucost.core.hour_record import Coverage, HourRecord, Line, NodeHour
 from tests.records import amount
 
@@ -146,7 +146,7 @@ def _record(
                 _line(loads[name], number, held, node, rate, min(1.0, loads[name].utilization(hour) * error()))
             )
         held = sum(node.pods.values(), Decimal(0))
-        capacity = Capacity(
+        capacity = CapacityCosts(
             capacity_gpu_hours=amount(pool.gpus), unallocated_gpu_hours=amount(pool.gpus - held),
             node_cost_usd=amount(pool.price),
             unallocated_usd=amount((pool.gpus - held) * rate),
@@ -157,7 +157,7 @@ def _record(
         )  # fmt: skip
     totals = None
     if sums:
-        totals = Totals(Costs.total(line.costs() for line in lines), Capacity.total(row.capacity for row in rows))
+        totals = Totals(Costs.total(line.costs() for line in lines), CapacityCosts.total(row.capacity for row in rows))
     return HourRecord(
         cluster, START + timedelta(hours=hour), "complete", Coverage(Decimal(1), Decimal(1)), totals, tuple(lines),
         nodes=tuple(rows),

@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from gpucost.core.amounts import SCALE, Capacity, Costs, Totals
+from gpucost.core.amounts import SCALE, CapacityCosts, Costs, Totals
 from gpucost.core.hour_record import Coverage, HourRecord, Line, Status
 from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.rollups import DAY
@@ -168,7 +168,7 @@ def _record(cluster: str, hour: datetime, rng: random.Random) -> HourRecord:
     parts = {name: rng.randrange(10**13) for name in (*PARTS, *GPU_HOURS)}
     parts["residual_usd"] = rng.randrange(-(10**11), 10**11)
     held = sum((line.allocated_gpu_hours for line in lines), 0)
-    capacity = Capacity(
+    capacity = CapacityCosts(
         capacity_gpu_hours=sum((parts[name] for name in GPU_HOURS), held),
         node_cost_usd=sum((parts[name] for name in PARTS), costs.allocated_usd),
         **parts,

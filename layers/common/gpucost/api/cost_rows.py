@@ -23,7 +23,7 @@ def cost_rows_json(report: CostReport) -> Iterator[str]:
         group = groups.get(names)
         if group is None:
             group = groups[names] = dumps_row(row.group)
-        figures = _FIGURES_TEMPLATE % tuple(map(fixed_point_text, row.costs.published()))
+        figures = _FIGURES_TEMPLATE % tuple(map(fixed_point_text, row.costs.published_amounts()))
         if has_idle:
             yield f'{period}, "group": {group}, "kind": "{row.kind}"{figures}, {dumps_row(row.idle_figures())[1:]}'
         else:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from gpucost.core.amounts import Capacity, Costs, to_decimal
+from gpucost.core.amounts import CapacityCosts, Costs, to_decimal
 from gpucost.core.hour_record import LINE_AMOUNTS, NodeHour
 from gpucost.core.ledger import Restatement
 from gpucost.core.pricing.prices import PriceSource, PriceUnit
@@ -77,8 +77,8 @@ class HolderModel(ResponseModel, amounts=_HOLDER_AMOUNTS, nullable=("effective_g
     )
 
 
-_NODE_AMOUNTS = (*Capacity.names(), "billed_usd", *(name for name in _HOLDER_AMOUNTS if name.endswith("_usd")))
-_NULLABLE_NODE_AMOUNTS = {*Capacity.names()} - {"unpriced_capacity_gpu_hours"}
+_NODE_AMOUNTS = (*CapacityCosts.names(), "billed_usd", *(name for name in _HOLDER_AMOUNTS if name.endswith("_usd")))
+_NULLABLE_NODE_AMOUNTS = {*CapacityCosts.names()} - {"unpriced_capacity_gpu_hours"}
 
 
 class NodeRowModel(ResponseModel, amounts=_NODE_AMOUNTS, nullable=_NULLABLE_NODE_AMOUNTS):
@@ -196,7 +196,7 @@ def node_row(row: NodeRow) -> dict[str, Any]:
     empty_fields = dict.fromkeys(
         ("provider_id", "node_pool", "instance_type", "capacity_type", "zone", "gpu_model"), ""
     )
-    capacity = Capacity(
+    capacity = CapacityCosts(
         capacity_gpu_hours=record.gpu_hours or 0,
         unallocated_gpu_hours=record.gpu_hours or 0,
         node_cost_usd=record.amount,

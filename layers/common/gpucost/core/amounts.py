@@ -131,7 +131,7 @@ class Amounts(Struct, frozen=True, gc=False):
         """Whether the amounts of money are known."""
         return True
 
-    def published(self) -> tuple[int | None, ...]:
+    def published_amounts(self) -> tuple[int | None, ...]:
         """Return the amounts as published, in order of `names()`: money is None without a price."""
         amounts = astuple(self)
         if self.has_price():
@@ -142,7 +142,7 @@ class Amounts(Struct, frozen=True, gc=False):
 
     def figures(self) -> dict[str, Decimal | None]:
         """Return the published amounts as decimals, by name."""
-        amounts = [None if amount is None else to_decimal(amount) for amount in self.published()]
+        amounts = [None if amount is None else to_decimal(amount) for amount in self.published_amounts()]
         return dict(zip(self.names(), amounts, strict=True))
 
 
@@ -164,7 +164,7 @@ class Costs(Amounts, frozen=True, gc=False):
         return not 0 < self.unpriced_gpu_hours == self.allocated_gpu_hours
 
 
-class Capacity(Amounts, frozen=True, gc=False):
+class CapacityCosts(Amounts, frozen=True, gc=False):
     """The cost of nodes that no pod's line carries.
 
     Together with `Costs` it adds up to the nodes' cost:
@@ -207,7 +207,7 @@ class Totals(Struct, frozen=True):
     """The amounts of a cluster-hour or of a period; `capacity` is None where it is unknown."""
 
     costs: Costs
-    capacity: Capacity | None
+    capacity: CapacityCosts | None
 
     @classmethod
     def total(cls, parts: Iterable["Totals"]) -> "Totals | None":
@@ -215,7 +215,7 @@ class Totals(Struct, frozen=True):
         totals = [*parts]
         if not totals:
             return None
-        capacity = Capacity.total_if_complete(part.capacity for part in totals)
+        capacity = CapacityCosts.total_if_complete(part.capacity for part in totals)
         return cls(Costs.total(part.costs for part in totals), capacity)
 
     def are_plausible(self) -> bool:

@@ -10,7 +10,7 @@ from gpucost.core.hour_record import HourRecord
 from gpucost.core.metering.implausible_samples import MAX_AMOUNT, MAX_UNITS, SUSPECT_PREFIX
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import Usage
-from gpucost.core.pricing.node_prices import Pricing
+from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.rating import rate_usage
 from gpucost.core.shared_business_units import DistributionPolicy, distribute_lines
 
@@ -97,7 +97,7 @@ class AttributionRules:
     min_utilization_coverage: Decimal = Decimal(0)
 
 
-def attribute(usage: Usage, rules: AttributionRules) -> HourRecord:
+def attribute_usage(usage: Usage, rules: AttributionRules) -> HourRecord:
     """Build the record of a metered hour.
 
     The hour is *incomplete* and has no figures where a source's coverage is too low. It is *provisional* where a node

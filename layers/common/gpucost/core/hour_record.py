@@ -10,7 +10,7 @@ from decimal import Decimal
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
-from gpucost.core.amounts import Capacity, Costs, Totals, to_decimal
+from gpucost.core.amounts import CapacityCosts, Costs, Totals, to_decimal
 from gpucost.core.cost_tables import CostTable, sum_by_key
 
 Status = Literal["complete", "provisional", "incomplete"]
@@ -124,7 +124,7 @@ class NodeHour:
     """The bill's amount for this instance, where `capacity` uses a blended cost of similar instances."""
     allocated_usd: int
     """The sum of its lines."""
-    capacity: Capacity
+    capacity: CapacityCosts
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Unpack, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.hour_record import Status
 from gpucost.core.query.periods import DEFAULT_WINDOW, Period
 from gpucost.reports import HourRow, PeriodCoverage
@@ -23,7 +23,7 @@ Instant = Annotated[datetime, WithJsonSchema({"type": "string", "format": "date-
 _SCHEMA_TYPES = {Decimal: Amount, Decimal | None: Amount | None, datetime: Instant}
 """By type of a record's field; other types are published as they are."""
 
-FLEET_AMOUNTS = (*Costs.names(), *Capacity.names())
+FLEET_AMOUNTS = (*Costs.names(), *CapacityCosts.names())
 
 _AMOUNT_DESCRIPTIONS = {
     "allocated_gpu_hours": "GPU-hours allocated to pods",
@@ -207,7 +207,7 @@ def totals_fields(totals: Totals | None) -> dict[str, Decimal | None]:
     costs = None if totals is None else totals.costs
     capacity = None if totals is None else totals.capacity
     fields = dict.fromkeys(FLEET_AMOUNTS) if costs is None else costs.figures()
-    return fields | (dict.fromkeys(Capacity.names()) if capacity is None else capacity.figures())
+    return fields | (dict.fromkeys(CapacityCosts.names()) if capacity is None else capacity.figures())
 
 
 def coverage_fields(coverage: PeriodCoverage) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute
+from gpucost.core.attribution import AttributionRules, BusinessUnit, attribute_usage
 from gpucost.core.errors import (
     ConflictError,
     DataExpiredError,
@@ -26,7 +26,7 @@ from gpucost.core.metering.kubernetes_labels import exported_name
 from gpucost.core.metering.metering import MeteringRules, meter
 from gpucost.core.metering.outages import last_scrape_before_outage
 from gpucost.core.metering.usage import Usage
-from gpucost.core.pricing.node_prices import Pricing
+from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.rollups import DAY, days_with_hours
 from gpucost.pipeline.limits import LimitsRecorder
 from gpucost.pipeline.pricing import Pricer, pricing_of
@@ -123,12 +123,12 @@ class AttributeService:
                 f"cluster {message.cluster!r} is not in version {message.settings_version} of the settings"
             )
         now = self._clock()
-        versions = {hour: self._ledger.newest_version(cluster.name, hour) for hour in message.hour_starts()}
+        versions = {hour: self._ledger.newest_version_of_hour(cluster.name, hour) for hour in message.hour_starts()}
         hours_to_attribute = [hour for hour, manifest in versions.items() if _needs_attempt(manifest, message, now)]
         reader = self._create_reader(cluster, settings, deadline)
         context = _MessageContext(reader, cluster, settings, now, message)
         runs = consecutive_runs(hours_to_attribute)
-        rated = {rated_hour.record.hour: rated_hour for run in runs for rated_hour in self._rate(context, run)}
+        rated = {rated_hour.record.hour: rated_hour for run in runs for rated_hour in self._attribute(context, run)}
         results = []
         lookback = max(timedelta(hours=settings.lookback_hours), SHORTEST_LOOKBACK)
         for hour, manifest in versions.items():
@@ -144,7 +144,7 @@ class AttributeService:
         roll_up(self._rollups, cluster.name, message.hour_starts(), now, settings.retention.periods())
         return results
 
-    def _rate(self, context: _MessageContext, hours: Sequence[datetime]) -> list[AttributedHour]:
+    def _attribute(self, context: _MessageContext, hours: Sequence[datetime]) -> list[AttributedHour]:
         """Rate consecutive hours; an hour is incomplete if its metrics, or our own code, failed.
 
         Raises:
@@ -153,7 +153,7 @@ class AttributeService:
         prices = self._pricer.pricing_of_hours(context.settings, hours)
         try:
             with tally.timed("AttributeSeconds"):
-                return meter_and_rate(
+                return meter_and_attribute(
                     context.reader, context.cluster, context.settings, hours, now=context.now, prices=prices
                 )
         except InvalidInputError:
@@ -168,7 +168,7 @@ class AttributeService:
         # handler above, because there the error would keep the responses in memory.
         size = -(-len(hours) // 2) if is_too_large else 1
         parts = [hours[start : start + size] for start in range(0, len(hours), size)]
-        return [rated for part in parts for rated in self._rate(context, part)]
+        return [rated for part in parts for rated in self._attribute(context, part)]
 
     def _send_to_dead_letter_queue(self, message: HoursDue, hours: Sequence[datetime], error: Exception) -> None:
         """Keep an hour that fails because of a bug, so that `gpucost hours redrive` can send it again after the fix."""
@@ -204,7 +204,7 @@ class AttributeService:
                 backfilled=message.origin == "backfill",
             )
         except ConflictError:
-            winner = self._ledger.newest_version(rated.record.cluster, rated.record.hour)
+            winner = self._ledger.newest_version_of_hour(rated.record.cluster, rated.record.hour)
             if winner is None or winner == manifest:  # no other version won; the message will be delivered again
                 raise
             if winner.status == "incomplete" and rated.record.status != "incomplete":
@@ -243,10 +243,10 @@ def attribute_hours(
     Raises:
         As `meter_and_rate`.
     """
-    return [rated.record for rated in meter_and_rate(reader, cluster, settings, hours, now=now)]
+    return [rated.record for rated in meter_and_attribute(reader, cluster, settings, hours, now=now)]
 
 
-def meter_and_rate(
+def meter_and_attribute(
     reader: "PrometheusReader",
     cluster: ClusterSettings,
     settings: CoreSettings,
@@ -280,7 +280,9 @@ def meter_and_rate(
         rated = []
         for observation in reader.observe(hours):
             usage = meter(observation, metering)
-            record = attribute(usage, attribution_rules(settings, (prices or {}).get(usage.hour, settings_pricing)))
+            record = attribute_usage(
+                usage, attribution_rules(settings, (prices or {}).get(usage.hour, settings_pricing))
+            )
             rated.append(
                 AttributedHour(
                     _incomplete_during_outage(record, last_scrape_before_outage(observation, to_epoch_ms(now))), usage

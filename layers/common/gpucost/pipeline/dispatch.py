@@ -9,11 +9,11 @@ from gpucost.core.hours import HOUR, floor_hour, month_of
 from gpucost.core.ledger import Manifest, due_hours
 from gpucost.runtime.messages import (
     MAX_HOURS_PER_MESSAGE,
+    AlertTick,
     AttributionOrigin,
     ClusterState,
     HoursDue,
     ScheduledTick,
-    Tick,
 )
 from gpucost.runtime.messaging import MessageBus
 from gpucost.storage.hour_versions import HourVersions
@@ -108,7 +108,9 @@ class DispatchService:
             state = _cluster_state(cluster.name, due.scheduled_manifests, due.by_origin["schedule"], newest)
             states.append(state)
             overdue += state.hours_overdue
-        tick_message = Tick(scheduled_time=tick.scheduled_time, clusters=tuple(states), correlation_id=correlation_id)
+        tick_message = AlertTick(
+            scheduled_time=tick.scheduled_time, clusters=tuple(states), correlation_id=correlation_id
+        )
         self._bus.publish(tick_message)
         return DispatchResult(sent, overdue, tuple(failures), stored.refused)
 
@@ -119,7 +121,7 @@ class DispatchService:
         manifests = self._ledger.manifests(cluster.name, begin, newest + HOUR)
         seen = [*self._earlier_manifests(cluster.name, manifests, newest, reach), *manifests]
         scheduled = [manifest.hour for manifest in seen if not manifest.is_backfilled]
-        latest = None if scheduled else self._ledger.latest_manifest(cluster.name)
+        latest = None if scheduled else self._ledger.newest_published_hour(cluster.name)
         if latest is not None:  # hours that waited when the last publication was made
             seen += self._ledger.manifests(cluster.name, latest.hour - reach, min(latest.hour + HOUR, begin))
             scheduled = [latest.hour] if not latest.is_backfilled else []

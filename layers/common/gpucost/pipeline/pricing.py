@@ -9,7 +9,7 @@ from gpucost.core.hours import HOUR, floor_day
 from gpucost.core.pricing.bill import Bill
 from gpucost.core.pricing.capacity_blocks import CapacityBlock
 from gpucost.core.pricing.instance_shapes import BUILT_IN_SHAPES
-from gpucost.core.pricing.node_prices import Pricing
+from gpucost.core.pricing.node_costs import Pricing
 from gpucost.core.pricing.price_split import SPLIT_POLICIES, InstanceShape, SplitPolicy, custom_policy
 from gpucost.core.pricing.prices import Discount, Price, PriceBook, PriceUnit
 from gpucost.settings import CoreSettings

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from gpucost.core.attribution import attribute
+from gpucost.core.attribution import attribute_usage
 from gpucost.core.errors import ConflictError, InvalidInputError
 from gpucost.core.ledger import Manifest, Retention, content_digest
 from gpucost.pipeline.attribute import HourResult, attribution_rules, publish_hour_published, roll_up
@@ -66,19 +66,19 @@ class RestateService:
 
     def _restate(self, message: HoursToRestate, hour: datetime, settings_version: int | None) -> HourResult | None:
         for attempts_left in reversed(range(MAX_PUBLISH_ATTEMPTS)):
-            manifest = self._ledger.newest_version(message.cluster, hour)
+            manifest = self._ledger.newest_version_of_hour(message.cluster, hour)
             if manifest is None or manifest.status == "incomplete":
                 return None
             try:
                 with gc_paused():
                     version = max(settings_version or 0, manifest.settings_version)
-                    return self._rate_again(manifest, version, message.reason)
+                    return self._attribute_again(manifest, version, message.reason)
             except ConflictError:
                 if not attempts_left:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    def _rate_again(self, manifest: Manifest, version: int, reason: str) -> HourResult | None:
+    def _attribute_again(self, manifest: Manifest, version: int, reason: str) -> HourResult | None:
         """Rate an hour with a version of the settings, and publish the result.
 
         It is published even if only the settings version differs, so that later changes of prices are rated with it.
@@ -94,7 +94,7 @@ class RestateService:
                 stored.departed_clusters[manifest.cluster].last_settings_version
             ).settings
         prices = self._pricer.pricing_of_hours(pricing_settings, [manifest.hour])
-        record = attribute(usage, attribution_rules(stored.settings, prices[manifest.hour]))
+        record = attribute_usage(usage, attribution_rules(stored.settings, prices[manifest.hour]))
         is_unchanged = content_digest(record) == manifest.content_digest and version == manifest.settings_version
         if is_unchanged and self._ledger.is_intact(manifest):
             return HourResult(manifest, is_new_version=False)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from gpucost.core.amounts import Capacity
-from gpucost.core.attribution import attribute
+from gpucost.core.amounts import CapacityCosts
+from gpucost.core.attribution import attribute_usage
 from gpucost.core.cost_tables import CostTable
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hour_record import HourRecord
@@ -22,7 +22,7 @@ class SplitSums:
 
     policy_name: str
     costs_by_unit: CostTable[str] = field(default_factory=CostTable)
-    capacity: Capacity | None = field(default_factory=Capacity)
+    capacity: CapacityCosts | None = field(default_factory=CapacityCosts)
     """None if the capacity of any hour is unknown."""
     hour_count: int = 0
     """Cluster-hours with stored usage."""
@@ -43,7 +43,9 @@ class SplitSums:
             )
         self.currency = record.currency
         self.costs_by_unit += record.by_business_unit()
-        self.capacity = Capacity.total_if_complete([self.capacity, record.totals.capacity if record.totals else None])
+        self.capacity = CapacityCosts.total_if_complete(
+            [self.capacity, record.totals.capacity if record.totals else None]
+        )
         self.hour_count += 1
 
 
@@ -78,7 +80,7 @@ class SplitComparison:
                     settings, self._pricer.pricing_of_hours(settings, [manifest.hour])[manifest.hour]
                 )
                 for name, policy in policies.items():
-                    record = attribute(usage, replace(rules, pricing=replace(rules.pricing, split_policy=policy)))
+                    record = attribute_usage(usage, replace(rules, pricing=replace(rules.pricing, split_policy=policy)))
                     sums[name].add(record)
                     sums[name].notes |= dict.fromkeys(note for note in record.notes if note not in usage.notes)
         return list(sums.values())

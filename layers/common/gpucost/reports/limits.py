@@ -12,7 +12,7 @@ from gpucost.core.hour_record import Line
 from gpucost.core.limits import Limits, PoolLimit, Quota
 from gpucost.core.query.cost_query import MAX_LINE_HOURS
 from gpucost.core.query.periods import Period, parse_period
-from gpucost.reports.aggregation import MAX_LINES
+from gpucost.reports.cost_reader import MAX_LINES
 from gpucost.reports.parameters import QueryParameters, select_clusters
 from gpucost.reports.scoped import scoped_hours
 from gpucost.storage.limits import LimitsStore

@@ -48,8 +48,8 @@ class _ScopedHours:
     def manifests(self, cluster: str, start: datetime, end: datetime) -> list[Manifest]:
         return [replace(manifest, notes=()) for manifest in self.ledger.manifests(cluster, start, end)]
 
-    def latest_manifest(self, cluster: str) -> Manifest | None:
-        manifest = self.ledger.latest_manifest(cluster)
+    def newest_published_hour(self, cluster: str) -> Manifest | None:
+        manifest = self.ledger.newest_published_hour(cluster)
         return None if manifest is None else replace(manifest, notes=())
 
     def notes_of(self, manifests: Sequence[Manifest]) -> dict[datetime, tuple[str, ...]]:

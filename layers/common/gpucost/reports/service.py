@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from gpucost.core.access import Scope
-from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.errors import InvalidInputError, NotFoundError
 from gpucost.core.hour_record import Line
 from gpucost.core.hours import floor_hour, hours_between
@@ -14,7 +14,7 @@ from gpucost.core.query.cost_query import MAX_PAGE_SIZE, CostQuery
 from gpucost.core.query.grouping import GroupRow, QueryResult, group_rows
 from gpucost.core.query.paging import check_cursor, etag_of_query, read_cursor
 from gpucost.core.query.periods import Period, check_period_length, parse_period, previous_period
-from gpucost.reports.aggregation import CostReader
+from gpucost.reports.cost_reader import CostReader
 from gpucost.reports.lines import LineReports
 from gpucost.reports.nodes import NodeReports, NodeRow
 from gpucost.reports.pages import ReportPage
@@ -331,9 +331,9 @@ def _check_row_count(rows: int) -> None:
         )
 
 
-def _capacities_by_period(result: QueryResult) -> dict[datetime, Capacity | None]:
+def _capacities_by_period(result: QueryResult) -> dict[datetime, CapacityCosts | None]:
     """Return capacities summed over all clusters; None if one cluster's capacity is not known."""
-    parts_by_period: dict[datetime, list[Capacity | None]] = {}
+    parts_by_period: dict[datetime, list[CapacityCosts | None]] = {}
     for (begin, _), capacity in result.capacities.items():
         parts_by_period.setdefault(begin, []).append(capacity)
-    return {begin: Capacity.total_if_complete(parts) for begin, parts in parts_by_period.items()}
+    return {begin: CapacityCosts.total_if_complete(parts) for begin, parts in parts_by_period.items()}

@@ -14,7 +14,7 @@ from gpucost.core.query.cost_query import CostQuery
 from gpucost.core.query.dimensions import GroupKey
 from gpucost.core.query.grouping import CellKey, GroupRow, QueryResult
 from gpucost.core.rollups import DAY
-from gpucost.reports.aggregation import CostReader
+from gpucost.reports.cost_reader import CostReader
 from gpucost.reports.period_totals import PeriodTotals
 from gpucost.reports.records import CostReport
 from gpucost.reports.scoped import scoped_hours

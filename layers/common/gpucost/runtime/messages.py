@@ -190,7 +190,7 @@ class ClusterState(Message):
     hours_overdue: int = Field(ge=0)
 
 
-class Tick(Message):
+class AlertTick(Message):
     """An hour has passed. Carries the state of every cluster, for alert rules on the fleet and on missing data."""
 
     version: Literal[1] = 1
@@ -244,7 +244,7 @@ class AlertInput(BaseModel):
     """Input of the alert function: one of these messages, distinguished by `kind`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    message: Annotated[HourPublished | Tick | ExternalAlerts, Field(discriminator="kind")]
+    message: Annotated[HourPublished | AlertTick | ExternalAlerts, Field(discriminator="kind")]
 
 
 def read_message(model: type[Model], body: str | bytes) -> Model:
@@ -268,7 +268,7 @@ def read_attribute_input(body: str) -> HoursDue | HoursToRestate:
     return read_message(AttributeInput, f'{{"message": {body}}}').message
 
 
-def read_alert_input(body: str) -> HourPublished | Tick | ExternalAlerts:
+def read_alert_input(body: str) -> HourPublished | AlertTick | ExternalAlerts:
     """Parse a message of the `EventsTopic`.
 
     Raises:

@@ -5,7 +5,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from gpucost.core.errors import SourceError
-from gpucost.runtime.messages import AttributionOrigin, ExternalAlerts, HourPublished, HoursDue, HoursToRestate, Tick
+from gpucost.runtime.messages import (
+    AlertTick,
+    AttributionOrigin,
+    ExternalAlerts,
+    HourPublished,
+    HoursDue,
+    HoursToRestate,
+)
 
 SQS_BATCH_SIZE = 10
 """Limit of SQS."""
@@ -69,7 +76,7 @@ class MessageBus:
             )
         return sum(int(count) for count in answer["Attributes"].values())
 
-    def publish(self, message: HourPublished | Tick | ExternalAlerts) -> None:
+    def publish(self, message: HourPublished | AlertTick | ExternalAlerts) -> None:
         """Publish a message on the topic.
 
         Raises:

@@ -45,7 +45,7 @@ ClusterName = Annotated[
         r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", "up to 100 letters, digits, _, . and -, the first a letter or a digit"
     ),
 ]
-UtilizationSource = Literal["pod", "shared", "node", "cluster"]
+UtilizationSourceChoice = Literal["pod", "shared", "node", "cluster"]
 
 
 DEFAULT_MAX_SAMPLES_PER_QUERY = 500_000_000
@@ -123,7 +123,7 @@ class UtilizationSettings(Section):
     signal: Name = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
     scale: Positive | None = None
     """The signal's value at full use; by default the usual one of the signal."""
-    sources: Annotated[tuple[UtilizationSource, ...], Field(min_length=1)] = ("pod", "shared")
+    sources: Annotated[tuple[UtilizationSourceChoice, ...], Field(min_length=1)] = ("pod", "shared")
 
     @field_validator("signal")
     @classmethod
@@ -134,7 +134,7 @@ class UtilizationSettings(Section):
 
     @field_validator("sources")
     @classmethod
-    def _sources_are_unique(cls, sources: tuple[UtilizationSource, ...]) -> tuple[UtilizationSource, ...]:
+    def _sources_are_unique(cls, sources: tuple[UtilizationSourceChoice, ...]) -> tuple[UtilizationSourceChoice, ...]:
         if repeated := [source for source in sources if sources.count(source) > 1]:
             raise ValueError(f"contains {repeated[0]} twice; name each source once")
         return sources

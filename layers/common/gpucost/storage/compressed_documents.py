@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import astuple
 
-from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.cost_tables import CostTable
 from gpucost.core.hour_record import ClusterCharge, HourRecord, NodeHour
 from gpucost.core.ledger import Restatement
@@ -58,7 +58,7 @@ def read_totals(document: list[Any] | None) -> Totals | None:
         return None
     costs, capacity = document
     # `index` refuses what is not an integer: this text has no checksum.
-    return Totals(Costs(*map(index, costs)), None if capacity is None else Capacity(*map(index, capacity)))
+    return Totals(Costs(*map(index, costs)), None if capacity is None else CapacityCosts(*map(index, capacity)))
 
 
 def totals_text(totals: Totals) -> str:
@@ -90,7 +90,7 @@ def nodes_document(record: HourRecord) -> dict[str, Any]:
     """Return an hour's nodes and its charges that belong to no node, as JSON types."""
     return {
         "nodes": [
-            [astuple(field) if isinstance(field, Capacity) else field for field in field_values(node)]
+            [astuple(field) if isinstance(field, CapacityCosts) else field for field in field_values(node)]
             for node in record.nodes
         ],
         "charges": [field_values(charge) for charge in record.charges],
@@ -99,7 +99,7 @@ def nodes_document(record: HourRecord) -> dict[str, Any]:
 
 def read_nodes(document: dict[str, Any]) -> tuple[tuple[NodeHour, ...], tuple[ClusterCharge, ...]]:
     """Read what `nodes_document` returned."""
-    nodes = tuple(NodeHour(*[*facts, Capacity(*capacity)]) for *facts, capacity in document["nodes"])
+    nodes = tuple(NodeHour(*[*facts, CapacityCosts(*capacity)]) for *facts, capacity in document["nodes"])
     return nodes, tuple(ClusterCharge(*charge) for charge in document["charges"])
 
 

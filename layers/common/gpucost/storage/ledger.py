@@ -75,7 +75,7 @@ class Ledger:
         manifest = self.versions.current(cluster, hour)
         return None if manifest is None else self._with_notes(manifest)
 
-    def newest_version(self, cluster: str, hour: datetime) -> Manifest | None:
+    def newest_version_of_hour(self, cluster: str, hour: datetime) -> Manifest | None:
         """Return the version that the next one replaces, with its notes. In a closed month it may be an adjustment."""
         manifest = self.versions.newest(cluster, hour)
         return None if manifest is None else self._with_notes(manifest)
@@ -89,7 +89,7 @@ class Ledger:
         items = list(self._range(keys.partition(cluster, "adjustments"), start, end))
         return self.versions.adjustments(cluster, items, self.manifests(cluster, start, end)) if items else []
 
-    def latest_manifest(self, cluster: str) -> Manifest | None:
+    def newest_published_hour(self, cluster: str) -> Manifest | None:
         """Return the newest published hour, without its notes."""
         item = next(self._table.query(keys.partition(cluster, "hours"), limit=1, newest_first=True), None)
         return None if item is None else read_manifest(cluster, item)

@@ -81,7 +81,7 @@ class PublishedHours(Protocol):
         """Return the current versions of the hours in `[start, end)`, oldest first, without notes."""
         ...
 
-    def latest_manifest(self, cluster: str) -> Manifest | None:
+    def newest_published_hour(self, cluster: str) -> Manifest | None:
         """Return the newest published hour."""
         ...
 

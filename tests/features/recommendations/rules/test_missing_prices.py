@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from gpucost.core.amounts import Capacity
+from gpucost.core.amounts import CapacityCosts
 from gpucost.core.hour_record import HourRecord
 from gpucost.features.recommendations.history import LookBack
 from gpucost.features.recommendations.model import RecommendationContent
@@ -52,7 +52,7 @@ def without_price(
             node if only_every_other and number % 2
             else replace(
                 node, price_source="",
-                capacity=node.capacity - Capacity(node_cost_usd=node.capacity.node_cost_usd),
+                capacity=node.capacity - CapacityCosts(node_cost_usd=node.capacity.node_cost_usd),
             )
             for number, node in enumerate(record.nodes)
         )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucost.core.amounts import Capacity, Costs, to_decimal
+from gpucost.core.amounts import CapacityCosts, Costs, to_decimal
 from gpucost.core.cost_tables import CostTable
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.rollups import FactKey, sum_lines
@@ -22,13 +22,13 @@ MOVE = MoveToSlices("research", 10, "A100", "3g.20gb")
 DAYS = 2
 
 
-def days_of(loads: list[sim.Load]) -> list[tuple[CostTable[FactKey], Capacity]]:
+def days_of(loads: list[sim.Load]) -> list[tuple[CostTable[FactKey], CapacityCosts]]:
     records = list(sim.simulate(loads, 24 * DAYS))
     days = []
     for day in range(DAYS):
         day_records = [record for record in records if record.hour.date() == (sim.START + timedelta(days=day)).date()]
         facts = sum_lines(line for record in day_records for line in record.lines)
-        days.append((facts, Capacity.total(node.capacity for record in day_records for node in record.nodes)))
+        days.append((facts, CapacityCosts.total(node.capacity for record in day_records for node in record.nodes)))
     return days
 
 
@@ -40,7 +40,7 @@ def loads() -> list[sim.Load]:
     ]
 
 
-def sum_of_parts(outcome: SliceMoveOutcome, unit_costs: Costs, capacity: Capacity) -> int:
+def sum_of_parts(outcome: SliceMoveOutcome, unit_costs: Costs, capacity: CapacityCosts) -> int:
     """The sum of all parts of the nodes' cost."""
     held = [unit_costs, outcome.other_units_costs]
     return sum(
@@ -161,7 +161,7 @@ def test_costs_are_conserved_for_any_digits(
             unmeasured_gpu_hours=min(rest, hours - used),
         )  # fmt: skip
         cost += usd
-    capacity = Capacity(node_cost_usd=cost + 7, unallocated_usd=7)
+    capacity = CapacityCosts(node_cost_usd=cost + 7, unallocated_usd=7)
     outcome = calculate_move(MoveToSlices("research", gpus, "a100", profile), [(CostTable.of(facts), capacity)])
     assert outcome.is_conserved
     assert sum_of_parts(outcome, outcome.costs_after, outcome.capacity_after) == capacity.node_cost_usd

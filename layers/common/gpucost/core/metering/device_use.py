@@ -92,9 +92,9 @@ class DeviceHour:
     def interval(self) -> int:
         """The median scrape interval in milliseconds."""
         intervals = (
-            self._scrapes[device_series.instance].typical_interval
+            self._scrapes[device_series.scrape_target].typical_interval
             for device_series in self.series
-            if device_series.instance in self._scrapes
+            if device_series.scrape_target in self._scrapes
         )
         return max(intervals, default=0) or DEFAULT_INTERVAL_MS
 
@@ -104,14 +104,14 @@ class DeviceHour:
         by_source: dict[str, dict[int, dict[LabeledPod, Fraction]]] = {}
         instances: dict[tuple[str, int], ScrapeTarget] = {}
         for device_series in self.series:
-            source = device_series.instance.split("/", 1)[0]
+            source = device_series.scrape_target.split("/", 1)[0]
             for time, value in device_series.samples or ():
                 if is_utilization(value, device_series.scale):
                     by_label = by_source.setdefault(source, {}).setdefault(time, {})
                     by_label[_labeled_pod(device_series)] = max(
                         by_label.get(_labeled_pod(device_series), ZERO), _as_ratio(value, device_series.scale)
                     )
-                    instances[source, time] = device_series.instance
+                    instances[source, time] = device_series.scrape_target
         if not by_source:
             return ()
         # Instances of one job succeed each other, so their samples are joined. Other jobs and replicas are copies.
@@ -137,7 +137,7 @@ class DeviceHour:
         """The times in which its use was observed."""
         if self.is_continuous:
             times_by_instance = {
-                device_series.instance: self._continuous_times.get(device_series.instance, ())
+                device_series.scrape_target: self._continuous_times.get(device_series.scrape_target, ())
                 for device_series in self.series
             }
             return union(interval for times in times_by_instance.values() for interval in times)
@@ -157,7 +157,7 @@ class DeviceHour:
         if self.is_continuous:
             means_by_instance: dict[ScrapeTarget, set[Fraction]] = {}
             for device_series in self.series:
-                means_by_instance.setdefault(device_series.instance, set()).add(_mean_of_series(device_series))
+                means_by_instance.setdefault(device_series.scrape_target, set()).add(_mean_of_series(device_series))
             return any(len(means) > 1 for means in means_by_instance.values())
         return any(len(set(sample.utilization_by_pod.values())) > 1 for sample in self.samples)
 

@@ -136,7 +136,7 @@ def _reports_by_exporter(
 ) -> dict[str, _ExporterReport]:
     by_exporter: dict[str, list[DeviceSeries]] = {}
     for device_series in series:
-        by_exporter.setdefault(exporter_of(device_series.instance), []).append(device_series)
+        by_exporter.setdefault(exporter_of(device_series.scrape_target), []).append(device_series)
     if len(by_exporter) == 1:  # nearly always
         return {}
     return {

@@ -107,7 +107,7 @@ class DeviceSeries(NamedTuple):
     """The replica of a shared device (`vgpu`); "" if the exporter does not report it."""
     resource_claim: str
     """The ResourceClaim by which the pod holds the device (DRA), if the exporter reports it."""
-    instance: ScrapeTarget
+    scrape_target: ScrapeTarget
     scale: Decimal
     """The value of full use."""
     signal_rank: int

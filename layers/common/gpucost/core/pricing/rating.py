@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
-from gpucost.core.amounts import Capacity, Costs, Totals, quantize, split_each, to_fixed_point
+from gpucost.core.amounts import CapacityCosts, Costs, Totals, quantize, split_each, to_fixed_point
 from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR_MS, to_epoch_ms
 from gpucost.core.intervals import Interval
 from gpucost.core.metering.gpu_shares import to_kubernetes_resource
 from gpucost.core.metering.observations import PodObservation
 from gpucost.core.metering.usage import NodeUsage, PodUsage, Usage
-from gpucost.core.pricing.node_prices import NodePrice, Pricing, Unpriced
+from gpucost.core.pricing.node_costs import NodeCost, Pricing, Unpriced
 
 ChargeTo = Callable[[PodObservation], tuple[str, dict[str, str]]]
 """Returns the business unit that pays for a pod, and the labels of its line."""
@@ -28,34 +28,34 @@ def rate_usage(usage: Usage, pricing: Pricing, charge_to: ChargeTo = lambda pod:
     start = to_epoch_ms(usage.hour)
     hour = Interval(start, start + HOUR_MS)
     if usage.nodes is None:
-        node_prices = [_price_pod_alone(usage, pod, pricing) for pod in usage.pods]
+        priced_pods = [_node_cost_for_pod(usage, pod, pricing) for pod in usage.pods]
         lines_rated_alone = [
-            _rate_pod_alone(pod, price, hourly, charge_to)
-            for pod, (price, hourly) in zip(usage.pods, node_prices, strict=True)
+            _rate_pod_alone(pod, node_cost, hourly, charge_to)
+            for pod, (node_cost, hourly) in zip(usage.pods, priced_pods, strict=True)
         ]
         charge_notes = [
             f"{charge.kind} of {charge.reference} is not in any sum: the nodes are unknown"
             for charge in pricing.cluster_charges(usage.cluster, hour, ())
         ]
-        prices_alone = [price for price, _ in node_prices]
-        return _hour_record(usage, pricing, lines_rated_alone, [], None, (), prices_alone, charge_notes)
+        costs_alone = [node_cost for node_cost, _ in priced_pods]
+        return _hour_record(usage, pricing, lines_rated_alone, [], None, (), costs_alone, charge_notes)
     on_node: dict[tuple[str, str], list[PodUsage]] = {}
     for pod in usage.pods:
         on_node.setdefault((pod.node.name, pod.node.provider_id), []).append(pod)
     line_of: dict[int, Line] = {}
     nodes: list[NodeHour] = []
-    prices: list[NodePrice | Unpriced] = []
+    node_costs: list[NodeCost | Unpriced] = []
     for node in usage.nodes:
         pods = on_node.get((node.node.name, node.provider_id), [])
-        price = pricing.price_node(node.node, usage.cluster, node.present, node.gpus)
-        prices.append(price)
-        lines, capacity = _rate_node(node, pods, price, charge_to)
-        nodes.append(_node_hour(node, price, lines, capacity))
+        node_cost = pricing.node_cost(node.node, usage.cluster, node.present, node.gpus)
+        node_costs.append(node_cost)
+        lines, capacity = _rate_node(node, pods, node_cost, charge_to)
+        nodes.append(_node_hour(node, node_cost, lines, capacity))
         line_of.update((id(pod), line) for pod, line in zip(pods, lines, strict=True))
     prepaid_nodes = [
         (node.node, node.present)
-        for node, price in zip(usage.nodes, prices, strict=True)
-        if isinstance(price, NodePrice) and price.source in {"capacity-block", "override"}
+        for node, node_cost in zip(usage.nodes, node_costs, strict=True)
+        if isinstance(node_cost, NodeCost) and node_cost.source in {"capacity-block", "override"}
     ]
     all_charges = pricing.cluster_charges(usage.cluster, hour, prepaid_nodes)
     charges = [charge for charge in all_charges if charge.currency == pricing.currency]
@@ -65,9 +65,9 @@ def rate_usage(usage: Usage, pricing: Pricing, charge_to: ChargeTo = lambda pod:
         for charge in all_charges
         if charge.currency != pricing.currency
     ]
-    capacity = Capacity.total([*(node.capacity for node in nodes), *map(_charge_capacity, charges)])
+    capacity = CapacityCosts.total([*(node.capacity for node in nodes), *map(_charge_capacity, charges)])
     lines = [line_of[id(pod)] for pod in usage.pods]
-    return _hour_record(usage, pricing, lines, nodes, capacity, charges, prices, foreign_charge_notes)
+    return _hour_record(usage, pricing, lines, nodes, capacity, charges, node_costs, foreign_charge_notes)
 
 
 def _hour_record(
@@ -75,13 +75,13 @@ def _hour_record(
     pricing: Pricing,
     lines: Sequence[Line],
     nodes: Sequence[NodeHour],
-    capacity: Capacity | None,
+    capacity: CapacityCosts | None,
     charges: Sequence[ClusterCharge],
-    prices: Sequence[NodePrice | Unpriced],
+    node_costs: Sequence[NodeCost | Unpriced],
     notes: Sequence[str],
 ) -> HourRecord:
-    price_notes = (price.reason if isinstance(price, Unpriced) else price.note for price in prices)
-    is_final = all(isinstance(price, NodePrice) and price.is_final for price in prices)
+    price_notes = (node_cost.reason if isinstance(node_cost, Unpriced) else node_cost.note for node_cost in node_costs)
+    is_final = all(isinstance(node_cost, NodeCost) and node_cost.is_final for node_cost in node_costs)
     return HourRecord(
         cluster=usage.cluster,
         hour=usage.hour,
@@ -97,30 +97,30 @@ def _hour_record(
 
 
 def _rate_node(
-    node: NodeUsage, pods: Sequence[PodUsage], price: NodePrice | Unpriced, charge_to: ChargeTo
-) -> tuple[list[Line], Capacity]:
-    outside = _outside_kubernetes(node, price)
+    node: NodeUsage, pods: Sequence[PodUsage], node_cost: NodeCost | Unpriced, charge_to: ChargeTo
+) -> tuple[list[Line], CapacityCosts]:
+    outside = _outside_kubernetes(node, node_cost)
     total = node.total_gpu_ms + outside
     hours = to_fixed_point(Fraction(total, HOUR_MS))
-    cost = 0 if isinstance(price, Unpriced) else to_fixed_point(price.cost)
-    of_gpus = 0 if isinstance(price, Unpriced) else min(to_fixed_point(price.gpus_cost), cost)
-    hourly = None if isinstance(price, Unpriced) or not total else price.gpus_cost * HOUR_MS / total
+    cost = 0 if isinstance(node_cost, Unpriced) else to_fixed_point(node_cost.cost)
+    of_gpus = 0 if isinstance(node_cost, Unpriced) else min(to_fixed_point(node_cost.gpus_cost), cost)
+    hourly = None if isinstance(node_cost, Unpriced) or not total else node_cost.gpus_cost * HOUR_MS / total
     rest = [node.unallocated_gpu_ms, node.stranded_gpu_ms + outside, node.unobserved_gpu_ms]
     if node.excess_gpu_ms or not total:
         # Pods hold more than the node has. Each is priced as reported, and the contradiction shows as residual.
-        lines = [_rate_pod_alone(pod, price, hourly, charge_to) for pod in pods]
+        lines = [_rate_pod_alone(pod, node_cost, hourly, charge_to) for pod in pods]
         rest_hours = [to_fixed_point(Fraction(part, HOUR_MS)) for part in rest]
         rest_usd = [to_fixed_point(Fraction(part, HOUR_MS) * (hourly or 0)) for part in rest]
     else:
         parts, amounts = split_each([hours, of_gpus], [pod.gpu_ms for pod in pods] + rest)
         rounded = _rounded(hourly)
         lines = [
-            _line(pod, gpu_hours, usd, price, rounded, charge_to)
+            _line(pod, gpu_hours, usd, node_cost, rounded, charge_to)
             for pod, gpu_hours, usd in zip(pods, parts, amounts, strict=False)
         ]
         rest_hours, rest_usd = parts[len(pods) :], amounts[len(pods) :]
     accounted = sum(line.allocated_usd or 0 for line in lines) + sum(rest_usd)
-    return lines, Capacity(
+    return lines, CapacityCosts(
         capacity_gpu_hours=hours,
         unallocated_gpu_hours=rest_hours[0],
         stranded_gpu_hours=rest_hours[1],
@@ -131,35 +131,39 @@ def _rate_node(
         unobserved_usd=rest_usd[2],
         host_usd=cost - of_gpus,
         residual_usd=of_gpus - accounted,
-        unpriced_capacity_gpu_hours=hours if isinstance(price, Unpriced) else 0,
+        unpriced_capacity_gpu_hours=hours if isinstance(node_cost, Unpriced) else 0,
     )
 
 
-def _outside_kubernetes(node: NodeUsage, price: NodePrice | Unpriced) -> Fraction:
+def _outside_kubernetes(node: NodeUsage, node_cost: NodeCost | Unpriced) -> Fraction:
     """Return the GPU time that was billed before the node joined or after it left, when no pod could hold it."""
-    if isinstance(price, Unpriced) or price.billed_ms is None:
+    if isinstance(node_cost, Unpriced) or node_cost.billed_ms is None:
         return Fraction(0)
-    return node.gpus * max(0, price.billed_ms - node.present.length)
+    return node.gpus * max(0, node_cost.billed_ms - node.present.length)
 
 
-def _price_pod_alone(usage: Usage, pod: PodUsage, pricing: Pricing) -> tuple[NodePrice | Unpriced, Fraction | None]:
+def _node_cost_for_pod(usage: Usage, pod: PodUsage, pricing: Pricing) -> tuple[NodeCost | Unpriced, Fraction | None]:
     """Return the price of a pod's node, and of one of its GPUs for an hour, if the node's usage is unknown."""
     node = pod.node
     start = to_epoch_ms(usage.hour)
     # Without the number of GPUs, only a price per GPU can be used, for which one GPU is as good as any number.
-    price = pricing.price_node(node, usage.cluster, Interval(start, start + HOUR_MS), Fraction(node.physical_gpus or 1))
-    if isinstance(price, Unpriced):
-        return price, None
-    if node.physical_gpus is None and not price.is_per_gpu:
-        reason = f"the number of GPUs of node {node.name} is unknown, so its {price.source} price cannot be split"
+    node_cost = pricing.node_cost(
+        node, usage.cluster, Interval(start, start + HOUR_MS), Fraction(node.physical_gpus or 1)
+    )
+    if isinstance(node_cost, Unpriced):
+        return node_cost, None
+    if node.physical_gpus is None and not node_cost.is_per_gpu:
+        reason = f"the number of GPUs of node {node.name} is unknown, so its {node_cost.source} price cannot be split"
         return Unpriced(reason), None
-    return price, price.gpus_cost / (node.physical_gpus or 1)
+    return node_cost, node_cost.gpus_cost / (node.physical_gpus or 1)
 
 
-def _rate_pod_alone(pod: PodUsage, price: NodePrice | Unpriced, hourly: Fraction | None, charge_to: ChargeTo) -> Line:
+def _rate_pod_alone(
+    pod: PodUsage, node_cost: NodeCost | Unpriced, hourly: Fraction | None, charge_to: ChargeTo
+) -> Line:
     hours = Fraction(pod.gpu_ms, HOUR_MS)
     usd = to_fixed_point(hours * (hourly or 0))
-    return _line(pod, to_fixed_point(hours), usd, price, _rounded(hourly), charge_to)
+    return _line(pod, to_fixed_point(hours), usd, node_cost, _rounded(hourly), charge_to)
 
 
 def _rounded(hourly: Fraction | None) -> Decimal | None:
@@ -170,7 +174,7 @@ def _line(
     pod: PodUsage,
     gpu_hours: int,
     usd: int,
-    price: NodePrice | Unpriced,
+    node_cost: NodeCost | Unpriced,
     hourly: Decimal | None,
     charge_to: ChargeTo,
 ) -> Line:
@@ -181,7 +185,7 @@ def _line(
     )
     observation, node = pod.pod, pod.node
     business_unit, labels = charge_to(observation)
-    node_price = price if isinstance(price, NodePrice) else None
+    priced = node_cost if isinstance(node_cost, NodeCost) else None
     is_priced = hourly is not None
     is_unmeasured = pod.utilization_source == "none" and pod.running.length > 0
     return Line(
@@ -202,14 +206,14 @@ def _line(
         gpu_share=pod.share.rounded,
         gpu_share_source=pod.share.source,
         labels=labels,
-        split_policy=node_price.split_policy if node_price else "",
+        split_policy=priced.split_policy if priced else "",
         allocated_gpu_hours=gpu_hours,
         effective_gpu_hours=None if is_unmeasured else effective_hours,
         utilization=None if pod.utilization is None else quantize(pod.utilization),
         utilization_source=pod.utilization_source,
         unmeasured_gpu_hours=unmeasured_hours,
         gpu_hourly_usd=hourly,
-        price_source=node_price.source if node_price else "",
+        price_source=priced.source if priced else "",
         allocated_usd=usd if is_priced else None,
         effective_usd=None if is_unmeasured or not is_priced else effective_usd,
         waste_usd=None if not is_priced or (is_unmeasured and not waste_usd) else waste_usd,
@@ -220,9 +224,11 @@ def _line(
     )
 
 
-def _node_hour(usage: NodeUsage, price: NodePrice | Unpriced, lines: Sequence[Line], capacity: Capacity) -> NodeHour:
+def _node_hour(
+    usage: NodeUsage, node_cost: NodeCost | Unpriced, lines: Sequence[Line], capacity: CapacityCosts
+) -> NodeHour:
     node = usage.node
-    node_price = price if isinstance(price, NodePrice) else None
+    priced = node_cost if isinstance(node_cost, NodeCost) else None
     return NodeHour(
         node=node.name,
         provider_id=node.provider_id,
@@ -231,14 +237,16 @@ def _node_hour(usage: NodeUsage, price: NodePrice | Unpriced, lines: Sequence[Li
         capacity_type=node.capacity_type,
         zone=node.zone,
         gpu_model=node.gpu_model,
-        price_source=node_price.source if node_price else "",
-        split_policy=node_price.split_policy if node_price else "",
-        billed_usd=node_price.unblended_amount if node_price else None,
+        price_source=priced.source if priced else "",
+        split_policy=priced.split_policy if priced else "",
+        billed_usd=priced.unblended_amount if priced else None,
         allocated_usd=sum(line.allocated_usd or 0 for line in lines),
         capacity=capacity,
     )
 
 
-def _charge_capacity(charge: ClusterCharge) -> Capacity:
+def _charge_capacity(charge: ClusterCharge) -> CapacityCosts:
     hours, amount = charge.gpu_hours or 0, charge.amount
-    return Capacity(capacity_gpu_hours=hours, unallocated_gpu_hours=hours, node_cost_usd=amount, unallocated_usd=amount)
+    return CapacityCosts(
+        capacity_gpu_hours=hours, unallocated_gpu_hours=hours, node_cost_usd=amount, unallocated_usd=amount
+    )

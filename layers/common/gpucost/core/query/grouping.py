@@ -10,7 +10,7 @@ from decimal import Decimal
 from functools import cache
 from typing import Literal, NamedTuple
 
-from gpucost.core.amounts import Capacity, Costs, Idle, to_decimal
+from gpucost.core.amounts import CapacityCosts, Costs, Idle, to_decimal
 from gpucost.core.cost_tables import CostTable
 from gpucost.core.query.cost_query import IDLE_FIGURES, CostQuery
 from gpucost.core.query.dimensions import GroupKey
@@ -31,7 +31,7 @@ class QueryResult:
     """The figures that were read for a query."""
 
     cells: CostTable[CellKey] = field(default_factory=CostTable)
-    capacities: dict[tuple[datetime, str], Capacity | None] = field(default_factory=dict)
+    capacities: dict[tuple[datetime, str], CapacityCosts | None] = field(default_factory=dict)
     """By start of the row and cluster; None if the capacity of any hour is unknown."""
     filtered_out: Costs = field(default_factory=Costs)
     """The fleet's figures that the filters certainly exclude, which were therefore not read in detail."""

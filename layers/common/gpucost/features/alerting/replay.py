@@ -21,7 +21,7 @@ from gpucost.features.alerting.scheduled_evaluation import ScheduledRuleEvaluato
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.spend_evaluation import pricing_fingerprint
-from gpucost.runtime.messages import ClusterState, Tick
+from gpucost.runtime.messages import AlertTick, ClusterState
 from gpucost.storage.ports import StoredSettings
 
 MAX_REPLAY_PERIOD = timedelta(days=62)
@@ -82,7 +82,7 @@ def replay(
             )
             for cluster, published_hours in published.items()
         )
-        tick = Tick(scheduled_time=hour + HOUR, clusters=cluster_states, correlation_id="replay")
+        tick = AlertTick(scheduled_time=hour + HOUR, clusters=cluster_states, correlation_id="replay")
         scheduled.evaluate(replace(stored_settings, settings=scheduled_settings, refused=()), tick)
         yield from alert_states.take_notifications()
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 
-from gpucost.core.amounts import Capacity, Costs
+from gpucost.core.amounts import CapacityCosts, Costs
 from gpucost.core.cost_tables import CostTable, sum_by_key
 from gpucost.core.hour_record import Line, NodeHour
 from gpucost.core.ledger import HourSummary
@@ -189,7 +189,7 @@ def _unallocated_findings(
             continue
         subject = Subject(hour_figures.cluster, node_pool=name)
         effective_rule, nodes = rule.for_subject(subject), pools.get(name, [])
-        capacity = Capacity.total(nodes)
+        capacity = CapacityCosts.total(nodes)
         threshold = UnallocatedThreshold(effective_rule.usd_per_hour)
         yield Finding(
             subject, hour_figures.hour, threshold.breached_by(capacity),

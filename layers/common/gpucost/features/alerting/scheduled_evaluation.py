@@ -22,7 +22,7 @@ from gpucost.features.alerting.scope_update import Finding, ScopeUpdate
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import BudgetRule, DataRule, RuleSettings, SpendChangeRule
 from gpucost.features.alerting.spend_evaluation import SpendRuleEvaluator
-from gpucost.runtime.messages import Tick
+from gpucost.runtime.messages import AlertTick
 from gpucost.storage.ports import StoredSettings
 
 AGE_CHECKED_PRICE_SOURCES = ("spot",)
@@ -41,7 +41,7 @@ class ScheduledRuleEvaluator:
         self._inputs = inputs
         self._state_store = state_store
 
-    def evaluate(self, stored_settings: StoredSettings[SettingsWithAlerts], message: Tick) -> None:
+    def evaluate(self, stored_settings: StoredSettings[SettingsWithAlerts], message: AlertTick) -> None:
         """Evaluate a tick once; the same or an older tick changes nothing.
 
         Raises:
@@ -99,7 +99,7 @@ class ScheduledRuleEvaluator:
         rule_name: str,
         rule: RuleSettings,
         stored_settings: StoredSettings[SettingsWithAlerts],
-        message: Tick,
+        message: AlertTick,
         spend_evaluator: SpendRuleEvaluator,
         update: ScopeUpdate,
     ) -> Iterator[Finding]:
@@ -111,7 +111,7 @@ class ScheduledRuleEvaluator:
             yield from self._data_findings(rule, stored_settings, message)
 
     def _data_findings(
-        self, rule: DataRule, stored_settings: StoredSettings[SettingsWithAlerts], message: Tick
+        self, rule: DataRule, stored_settings: StoredSettings[SettingsWithAlerts], message: AlertTick
     ) -> Iterator[Finding]:
         at, settings = floor_hour(message.scheduled_time), stored_settings.settings
         finding = DataFindingFactory(rule, at, settings.pricing.currency)

@@ -16,7 +16,7 @@ from gpucost.features.alerting.scheduled_evaluation import ScheduledRuleEvaluato
 from gpucost.features.alerting.scope_update import HISTORY_RECEIVER
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
-from gpucost.runtime.messages import ExternalAlerts, HourPublished, Tick
+from gpucost.runtime.messages import AlertTick, ExternalAlerts, HourPublished
 from gpucost.runtime.observability import logger
 from gpucost.storage.ports import Clock, SettingsStore, StoredSettings
 
@@ -78,7 +78,7 @@ class AlertService:
         )
         self._deliver_scope(stored.settings, message.cluster)
 
-    def handle_tick(self, message: Tick) -> None:
+    def handle_tick(self, message: AlertTick) -> None:
         """Evaluate the rules on several clusters and on missing data, repeat notifications, and deliver all outboxes.
 
         Raises:

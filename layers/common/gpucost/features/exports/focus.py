@@ -16,7 +16,7 @@ from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 
-from gpucost.core.amounts import Capacity, quantize, to_decimal
+from gpucost.core.amounts import CapacityCosts, quantize, to_decimal
 from gpucost.core.hour_record import ClusterCharge, HourRecord, Line, NodeHour
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import Manifest
@@ -183,15 +183,15 @@ def _hour_remainder_rows(common: Row, record: HourRecord) -> Iterator[Row]:
     if capacity is None:
         return
     charged = [
-        Capacity(unallocated_gpu_hours=charge.gpu_hours or 0, unallocated_usd=charge.amount)
+        CapacityCosts(unallocated_gpu_hours=charge.gpu_hours or 0, unallocated_usd=charge.amount)
         for charge in record.charges
     ]
-    remainder = capacity - Capacity.total([*(node.capacity for node in record.nodes), *charged])
+    remainder = capacity - CapacityCosts.total([*(node.capacity for node in record.nodes), *charged])
     for part, gpu_hours, amount in _parts_without_pod(remainder):
         yield common | _part_columns(part) | _cost_columns(amount, gpu_hours)
 
 
-def _parts_without_pod(capacity: Capacity) -> Iterator[tuple[str, int, int]]:
+def _parts_without_pod(capacity: CapacityCosts) -> Iterator[tuple[str, int, int]]:
     """Yield the parts that no pod held, as (part, GPU-hours, amount), without empty parts."""
     for part in _PART_DESCRIPTIONS:
         amount: int = getattr(capacity, f"{part}_usd")

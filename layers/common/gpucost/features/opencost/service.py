@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gpucost.core.access import Scope
-from gpucost.core.amounts import Capacity, Costs, Idle
+from gpucost.core.amounts import CapacityCosts, Costs, Idle
 from gpucost.core.cost_tables import CostSums, CostTable
 from gpucost.core.errors import AccessDeniedError, InvalidInputError, ParameterError
 from gpucost.core.hours import HOUR
@@ -27,7 +27,7 @@ from gpucost.features.opencost.properties import (
     properties_needed,
     properties_of,
 )
-from gpucost.reports.aggregation import CostReader
+from gpucost.reports.cost_reader import CostReader
 from gpucost.reports.parameters import select_clusters
 from gpucost.storage.ports import Clock, PublishedHours, RollupReader, SettingsStore
 
@@ -121,7 +121,7 @@ class AllocationService:
         dimensions = self._dimensions(query)
         reader = CostReader(self._ledger, self._rollups, scope, limits_fact_days=False)
         costs_by_step: dict[tuple[datetime, str], CostSums[Properties]] = {}
-        capacities: dict[tuple[datetime, str], Capacity | None] = {}
+        capacities: dict[tuple[datetime, str], CapacityCosts | None] = {}
         currencies: set[str] = set()
         for cost_query in _cost_queries(query, dimensions):
             result, totals = reader.read(cost_query, clusters)
@@ -227,7 +227,7 @@ class _StepAllocations:
             allocations.append(Allocation(IDLE_NAME, Properties(""), start, end, Costs(), idle, has_gpu_hours))
         return allocations
 
-    def distribute_idle(self, costs: CostTable[Properties], capacity: Capacity | None) -> dict[Properties, Idle]:
+    def distribute_idle(self, costs: CostTable[Properties], capacity: CapacityCosts | None) -> dict[Properties, Idle]:
         """Return the shares of a cluster's idle costs if they are shared, and add what stays in `__idle__`.
 
         Raises:

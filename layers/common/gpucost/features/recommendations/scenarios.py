@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from gpucost.core.amounts import Capacity, Costs
+from gpucost.core.amounts import CapacityCosts, Costs
 from gpucost.core.cost_tables import CostTable
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.hours import floor_day
@@ -38,7 +38,7 @@ class WhatIfService:
         end = floor_day(self._clock())
         currencies: set[str] = set()
 
-        def read() -> Iterator[tuple[Mapping[FactKey, Costs], Capacity]]:
+        def read() -> Iterator[tuple[Mapping[FactKey, Costs], CapacityCosts]]:
             for day in (end - DAY * number for number in range(days, 0, -1)):
                 capacities = []
                 has_figures, all_facts = False, CostTable[FactKey]()
@@ -51,7 +51,7 @@ class WhatIfService:
                     for _, facts in self._rollups.facts(name, day, day + DAY):
                         all_facts += facts
                 if has_figures or all_facts:
-                    yield all_facts, Capacity.total(capacities)
+                    yield all_facts, CapacityCosts.total(capacities)
 
         outcome = calculate_move(move, read())
         if len(currencies) > 1:

@@ -157,7 +157,7 @@ class ReviewService:
         seconds_left: Callable[[], float],
     ) -> None:
         now = self._clock().replace(microsecond=0)
-        if self._ledger.latest_manifest(cluster.name) is None:
+        if self._ledger.newest_published_hour(cluster.name) is None:
             return
         deadline = _deadline(seconds_left)
         try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from gpucost.core.amounts import SCALE, Capacity, Costs, quantize, to_decimal
+from gpucost.core.amounts import SCALE, CapacityCosts, Costs, quantize, to_decimal
 from gpucost.core.errors import InvalidInputError
 from gpucost.core.metering.gpu_models import MIG_GPUS, profile_share
 from gpucost.core.rollups import FactKey
@@ -51,9 +51,9 @@ class SliceMoveOutcome:
     costs_before: Costs
     """The unit's costs."""
     costs_after: Costs
-    capacity_before: Capacity
+    capacity_before: CapacityCosts
     """The fleet's capacity."""
-    capacity_after: Capacity
+    capacity_after: CapacityCosts
     other_units_costs: Costs
     """The other units' costs, the same before and after."""
     moved_gpu_hours: int
@@ -84,7 +84,9 @@ class SliceMoveOutcome:
         )
 
 
-def calculate_move(move: MoveToSlices, days: Iterable[tuple[Mapping[FactKey, Costs], Capacity]]) -> SliceMoveOutcome:
+def calculate_move(
+    move: MoveToSlices, days: Iterable[tuple[Mapping[FactKey, Costs], CapacityCosts]]
+) -> SliceMoveOutcome:
     """Calculate the outcome of a move.
 
     Args:
@@ -121,9 +123,9 @@ def calculate_move(move: MoveToSlices, days: Iterable[tuple[Mapping[FactKey, Cos
         raise InvalidInputError(
             f"business unit {move.business_unit!r} held no whole GPU of a model like {move.model!r} on these days"
         )
-    capacity = Capacity.total(capacities)
+    capacity = CapacityCosts.total(capacities)
     freed_costs = Costs.total(freed)
-    unallocated = Capacity(
+    unallocated = CapacityCosts(
         unallocated_gpu_hours=freed_costs.allocated_gpu_hours, unallocated_usd=freed_costs.allocated_usd
     )
     return SliceMoveOutcome(
@@ -185,7 +187,7 @@ def _costs_after_move(costs: Costs, moved_share: Fraction, share: Fraction) -> C
     )
 
 
-def _residual_usd(unit: Costs, others: Costs, capacity: Capacity) -> int:
+def _residual_usd(unit: Costs, others: Costs, capacity: CapacityCosts) -> int:
     """Return the residual: node cost minus all its other parts, and minus the residual before the move."""
     allocated = sum(costs.effective_usd + costs.waste_usd + costs.unmeasured_usd for costs in (unit, others))
     return capacity.node_cost_usd - allocated - capacity.idle().idle_usd

@@ -181,7 +181,7 @@ class DeviceTable:
             uid=row.labels.get("pod_uid", "") if pod else "",
             slot=row.labels.get("vgpu", ""),
             resource_claim=row.labels.get("dra_claim_name", "") if pod else "",
-            instance=row.target,
+            scrape_target=row.target,
             scale=row.signal.scale,
             signal_rank=self.rank,
             sample_count=row.sample_count,

@@ -69,5 +69,5 @@ def _sample_times(devices: Sequence[DeviceSeries]) -> SampleTimes:
         return None
     times: dict[ScrapeTarget, set[int]] = {}
     for device in devices:
-        times.setdefault(device.instance, set()).update(time for time, _ in device.samples or ())
+        times.setdefault(device.scrape_target, set()).update(time for time, _ in device.samples or ())
     return {target: tuple(sorted(target_times)) for target, target_times in times.items() if target_times}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from gpucost.core.amounts import Capacity, to_decimal
+from gpucost.core.amounts import CapacityCosts, to_decimal
 from gpucost.core.hour_record import NodeHour
 from gpucost.features.alerting.formatting import format_for_hours, format_threshold
 
@@ -15,7 +15,7 @@ class UnallocatedThreshold:
 
     usd_per_hour: Decimal
 
-    def breached_by(self, capacity: Capacity) -> bool | None:
+    def breached_by(self, capacity: CapacityCosts) -> bool | None:
         """Whether a pool's hour reaches the threshold; None if it does not, but some nodes have no price."""
         if to_decimal(capacity.unallocated_usd) >= self.usd_per_hour:
             return True
@@ -26,15 +26,15 @@ class UnallocatedThreshold:
         return f"unallocated ≥ {format_threshold(self.usd_per_hour, currency)} per hour, {format_for_hours(hours)}"
 
 
-def capacity_by_node_pool(nodes: Iterable[NodeHour]) -> dict[str, list[Capacity]]:
+def capacity_by_node_pool(nodes: Iterable[NodeHour]) -> dict[str, list[CapacityCosts]]:
     """Group the nodes' capacity by pool; the key of nodes without a pool is empty."""
-    pools: dict[str, list[Capacity]] = {}
+    pools: dict[str, list[CapacityCosts]] = {}
     for node in nodes:
         pools.setdefault(node.node_pool, []).append(node.capacity)
     return pools
 
 
-def notification_figures(capacity: Capacity, nodes: Sequence[Capacity]) -> dict[str, Decimal | None]:
+def notification_figures(capacity: CapacityCosts, nodes: Sequence[CapacityCosts]) -> dict[str, Decimal | None]:
     """Return the figures of a notification on a pool, from its capacity and that of its nodes."""
     return {
         "unallocated_usd_per_hour": to_decimal(capacity.unallocated_usd),

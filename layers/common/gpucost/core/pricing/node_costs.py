@@ -17,7 +17,7 @@ from gpucost.core.pricing.prices import Price, PriceBook, PriceSource, SourceQuo
 
 
 @dataclass(frozen=True, slots=True)
-class NodePrice:
+class NodeCost:
     """The cost of a node's hour, exact and not rounded."""
 
     source: PriceSource
@@ -74,7 +74,7 @@ class Pricing:
         """Return a pricing with one price for every GPU-hour."""
         return cls(PriceBook([Price("constant", "gpu-hour", gpu_hourly)]), ("constant",))
 
-    def price_node(self, node: GpuNode, cluster: str, time: Interval, gpus: Fraction) -> NodePrice | Unpriced:
+    def node_cost(self, node: GpuNode, cluster: str, time: Interval, gpus: Fraction) -> NodeCost | Unpriced:
         """Return the cost of a node in an hour.
 
         Args:
@@ -93,7 +93,7 @@ class Pricing:
                 if billed.currency != self.currency:
                     other_currencies.append(f"{source} has a price in {billed.currency}")
                     continue
-                return self._price_from_bill(node, billed)
+                return self._cost_from_bill(node, billed)
             paid = time
             if source == "capacity-block":
                 paid = clip_to_blocks(self.capacity_blocks, cluster, facts["reservation_id"], time)
@@ -103,7 +103,7 @@ class Pricing:
             if quote.currency != self.currency:
                 other_currencies.append(f"{source} has a price in {quote.currency}")
                 continue
-            price = self._price_from_quote(node, quote, gpus)
+            price = self._cost_from_quote(node, quote, gpus)
             return (
                 price
                 if isinstance(price, Unpriced)
@@ -135,7 +135,7 @@ class Pricing:
         reasons = " and ".join(other_currencies)
         return f"{_node_label(node)} is priced by {source}, because {reasons}, but the hour is in {self.currency}"
 
-    def _price_from_bill(self, node: GpuNode, billed: BilledHour) -> NodePrice | Unpriced:
+    def _cost_from_bill(self, node: GpuNode, billed: BilledHour) -> NodeCost | Unpriced:
         price = self._split_cost(node, "cur", Fraction(billed.amount, SCALE))
         if isinstance(price, Unpriced):
             return price
@@ -143,7 +143,7 @@ class Pricing:
             price, is_final=billed.is_final, billed_ms=billed.billed_ms, unblended_amount=billed.unblended_amount
         )
 
-    def _price_from_quote(self, node: GpuNode, quote: SourceQuote, gpus: Fraction) -> NodePrice | Unpriced:
+    def _cost_from_quote(self, node: GpuNode, quote: SourceQuote, gpus: Fraction) -> NodeCost | Unpriced:
         of_gpus = sum((rate * gpus * time.length for time, rate, per_gpu in quote.pieces if per_gpu), Fraction(0))
         of_node = sum((rate * time.length for time, rate, per_gpu in quote.pieces if not per_gpu), Fraction(0))
         split = self._split_cost(node, quote.source, of_node / HOUR_MS) if of_node else None
@@ -151,7 +151,7 @@ class Pricing:
             return split
         is_closed = self.bill is not None and self.bill.is_final
         waits = "cur" in self.sources and self.sources.index("cur") < self.sources.index(quote.source) and not is_closed
-        return NodePrice(
+        return NodeCost(
             source=quote.source,
             # A price per GPU-hour leaves nothing to split.
             split_policy=split.split_policy if split else self.split_policy.name if not of_gpus else "gpu-bears-all",
@@ -161,14 +161,14 @@ class Pricing:
             is_per_gpu=split is None,
         )
 
-    def _split_cost(self, node: GpuNode, source: PriceSource, cost: Fraction) -> NodePrice | Unpriced:
+    def _split_cost(self, node: GpuNode, source: PriceSource, cost: Fraction) -> NodeCost | Unpriced:
         part = self.split_policy.gpu_part_of(self.instance_shapes.get(node.instance_type))
         if part is None:
             return Unpriced(
                 f"no shape for {_node_label(node)}: split policy {self.split_policy.name} needs its vCPUs and memory; "
                 "they are built in for EC2's accelerated types, and the stack parameter InstanceShapes fetches others"
             )
-        return NodePrice(source, self.split_policy.name, cost * part, cost * (1 - part))
+        return NodeCost(source, self.split_policy.name, cost * part, cost * (1 - part))
 
 
 def _node_label(node: GpuNode) -> str:

@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Literal, TypeVar
 
 from gpucost.core.access import FULL_ACCESS, Scope
-from gpucost.core.amounts import Capacity, Costs, Totals
+from gpucost.core.amounts import CapacityCosts, Costs, Totals
 from gpucost.core.cost_tables import CostSums, CostTable
 from gpucost.core.errors import InvalidInputError, SourceError
 from gpucost.core.hours import floor_day
@@ -219,7 +219,7 @@ class _Aggregation:
         self._cells = CostSums[CellKey]()
         self._day_sums: dict[tuple[datetime, str], CostTable[str]] = {}
         """Daily sums by business unit, by start of the row's period and cluster."""
-        self._capacities: dict[tuple[datetime, str], list[Capacity | None]] = {}
+        self._capacities: dict[tuple[datetime, str], list[CapacityCosts | None]] = {}
         self._period_starts: dict[datetime, datetime] = {}
         self._keys: dict[tuple[str, str, str], GroupKey] = {}
         self._line_count = 0
@@ -312,8 +312,8 @@ class _Aggregation:
         )
         return QueryResult(cells, self._capacities_by_row(), other_units), self.totals
 
-    def _capacities_by_row(self) -> dict[tuple[datetime, str], Capacity | None]:
-        return {key: Capacity.total_if_complete(parts) for key, parts in self._capacities.items()}
+    def _capacities_by_row(self) -> dict[tuple[datetime, str], CapacityCosts | None]:
+        return {key: CapacityCosts.total_if_complete(parts) for key, parts in self._capacities.items()}
 
     def _read_hour_summaries(self, cluster: str, manifests: Sequence[Manifest]) -> None:
         for summary in self._ledger.summaries_of(manifests):
