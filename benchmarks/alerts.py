@@ -29,6 +29,7 @@ from gpucost.core.ledger import DaySummary, HourSummary, Manifest
 from gpucost.core.rollups import DAY
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import DayToDateSpend, Notifier, RuleInputs
+from gpucost.features.alerting.rule_kinds.waste import estimates_check
 from gpucost.features.alerting.service import AlertService
 from gpucost.features.alerting.spend_evaluation import pricing_fingerprint
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
@@ -215,9 +216,13 @@ class Fleet:
         self.now = now
         metered, received, started_at = Metered(self.client), self.notifier.received, time.perf_counter()
         table = (metered, self.table)
-        rule_inputs = RuleInputs(Ledger(*table), RollupStore(*table), DynamoSpendStore(*table), lambda: None, lambda: 0)
+        settings_store = SettingsDocumentStore(*table, clock=lambda: self.now)
+        rule_inputs = RuleInputs(
+            Ledger(*table), RollupStore(*table), DynamoSpendStore(*table), lambda: None, lambda: 0,
+            estimates_check(settings_store),
+        )  # fmt: skip
         service = AlertService(
-            SettingsDocumentStore(*table, clock=lambda: self.now), rule_inputs, DynamoAlertStateStore(*table),
+            settings_store, rule_inputs, DynamoAlertStateStore(*table),
             AlertHistory(*table), SilenceStore(*table), self._receivers, clock=lambda: self.now,
         )  # fmt: skip
         metered.only_reads()

@@ -264,6 +264,10 @@ def _queries(stack: str) -> "AlertQueries":
 
 def _rule_inputs(stack: str) -> "RuleInputs":
     from gpucost.features.alerting.ports import RuleInputs
+    from gpucost.features.alerting.rule_kinds.waste import estimates_check
 
     container = container_of(stack)
-    return RuleInputs(container.ledger, container.rollups, container.alert_spend, lambda: None, lambda: None)
+    return RuleInputs(
+        container.ledger, container.rollups, container.alert_spend, lambda: None, lambda: None,
+        estimates_check(container.settings_store),
+    )  # fmt: skip

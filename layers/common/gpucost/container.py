@@ -333,6 +333,7 @@ class Container:
     def alert_service(self) -> "AlertService":
         """For `functions/alert`."""
         from gpucost.features.alerting.ports import RuleInputs
+        from gpucost.features.alerting.rule_kinds.waste import estimates_check
         from gpucost.features.alerting.service import AlertService
         from gpucost.pipeline.price_age import last_spot_fetch
         from gpucost.runtime.messaging import count_waiting_messages
@@ -345,6 +346,7 @@ class Container:
             self.alert_spend,
             read_spot_fetch_time=lambda: last_spot_fetch(self.price_book),
             count_dead_letters=lambda: count_waiting_messages(env.dead_letter_queue_url, client=self.client),
+            allows_estimates=estimates_check(self.settings_store),
             read_savings=workload_savings(self.recommendation_store),
         )
         return AlertService(

@@ -13,6 +13,7 @@ from gpucost.core.hour_record import LINE_AMOUNTS, Coverage, HourRecord, Line, N
 from gpucost.core.hours import HOUR, month_bounds
 from gpucost.features.alerting.model import Notification
 from gpucost.features.alerting.ports import Notifier, RuleInputs
+from gpucost.features.alerting.rule_kinds.waste import estimates_check
 from gpucost.features.alerting.service import AlertService
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
@@ -121,7 +122,8 @@ class Fleet:
         table = (client or self.table.client, self.table.name)
         rule_inputs = RuleInputs(
             Ledger(*table), RollupStore(*table), DynamoSpendStore(*table), lambda: self.prices_fetched_at,
-            lambda: self.dead_letters, workload_savings(DynamoRecommendations(*table)),
+            lambda: self.dead_letters, estimates_check(self.settings_store),
+            workload_savings(DynamoRecommendations(*table)),
         )  # fmt: skip
         return AlertService(
             self.settings_store, rule_inputs, DynamoAlertStateStore(*table), AlertHistory(*table), SilenceStore(*table),
@@ -130,7 +132,7 @@ class Fleet:
 
     def publish(
         self, number: int, *lines: Line, cluster: str = "demo", status: Status = "complete", coverage: str = "1",
-        nodes: Sequence[NodeHour] = (), currency: str = "USD",
+        nodes: Sequence[NodeHour] = (), currency: str = "USD", settings_version: int = 1,
     ) -> None:  # fmt: skip
         """Publish a version of an hour, by its number, without a message about it."""
         hour = START + HOUR * number
@@ -142,7 +144,7 @@ class Fleet:
         if status == "incomplete":
             record = replace(record, totals=None, lines=(), coverage=None, notes=("away",))
         previous = self.ledger.manifest(cluster, hour)
-        self.ledger.publish(record, replacing=previous, settings_version=1, now=hour + HOUR)
+        self.ledger.publish(record, replacing=previous, settings_version=settings_version, now=hour + HOUR)
 
     def close_hour(self, number: int, cluster: str = "demo", origin: AttributionOrigin = "schedule") -> None:
         """Send the message that an hour is published, a minute after its end."""

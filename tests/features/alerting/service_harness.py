@@ -13,6 +13,7 @@ from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary, Manifest
 from gpucost.features.alerting.model import AlertGroup, EvaluationCursor, Notification, OutboxEntry
 from gpucost.features.alerting.ports import Notifier, RuleInputs
+from gpucost.features.alerting.rule_kinds.waste import estimates_check
 from gpucost.features.alerting.service import AlertService, alert_scopes
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.storage.notification_history import AlertHistory, SilenceStore
@@ -55,7 +56,7 @@ class StubSettingsStore:
         return self.current()
 
     def version(self, number: int) -> StoredSettings[SettingsWithAlerts]:
-        raise NotImplementedError
+        return self.current()
 
     def history(self) -> list[StoredSettings[SettingsWithAlerts]]:
         raise NotImplementedError
@@ -170,7 +171,7 @@ class ServiceHarness:
         table = (self.table.client, self.table.name)
         rule_inputs = RuleInputs(
             self.ledger,  # type: ignore[arg-type]  # reports read more
-            RollupStore(*table), DynamoSpendStore(*table), lambda: None, lambda: 0,
+            RollupStore(*table), DynamoSpendStore(*table), lambda: None, lambda: 0, estimates_check(self.store),
         )  # fmt: skip
         return AlertService(
             self.store, rule_inputs, self.states, AlertHistory(*table), SilenceStore(*table), self.receivers,

@@ -10,9 +10,10 @@ from gpucost.core.hours import HOUR
 from gpucost.features.alerting.ports import RuleInputs
 from gpucost.features.alerting.queries import AlertQueries
 from gpucost.features.alerting.replay import count_firings, replay
+from gpucost.features.alerting.rule_kinds.waste import estimates_check
 from gpucost.features.alerting.storage.spend import DynamoSpendStore
 from gpucost.runtime import secrets
-from gpucost.settings_document import parse_settings
+from gpucost.settings_document import SettingsDocumentStore, parse_settings
 from gpucost.storage.ledger import Ledger
 from gpucost.storage.ports import StoredSettings
 from gpucost.storage.rollups import RollupStore
@@ -31,7 +32,10 @@ IDLE, BUSY = pod(gpus=2, use="0.05"), pod(gpus=2, use="0.9")
 
 def rule_inputs(table: DynamoTable) -> RuleInputs:
     args = (table.client, table.name)
-    return RuleInputs(Ledger(*args), RollupStore(*args), DynamoSpendStore(*args), lambda: None, lambda: None)
+    allows_estimates = estimates_check(SettingsDocumentStore(*args, clock=lambda: START))
+    return RuleInputs(
+        Ledger(*args), RollupStore(*args), DynamoSpendStore(*args), lambda: None, lambda: None, allows_estimates
+    )
 
 
 def alert_queries(fleet: Fleet) -> AlertQueries:

@@ -49,6 +49,18 @@ def test_estimated_utilization_does_not_fire(table: DynamoTable) -> None:
     assert fleet.publish_and_close(1, estimated, pod(name="seen", gpus=4, use="0.01")) == both
 
 
+def test_estimates_of_earlier_settings_do_not_fire(table: DynamoTable) -> None:
+    measuring = settings_with_rules(WASTE.replace("for_hours: 2", "for_hours: 1"))
+    fleet = Fleet(table, measuring + "utilization: {sources: [pod, cluster]}\n")
+    fleet.push(measuring)
+    estimated = pod(gpus=4, use="0", utilization_source="cluster")
+    assert fleet.publish_and_close(0, estimated, settings_version=1) == []
+    fleet.publish(1, estimated, settings_version=1)
+    assert fleet.publish_and_close(1, estimated, settings_version=2) == []  # restated: measured with version 1
+    measured = pod(gpus=4, use="0")
+    assert fleet.publish_and_close(2, measured, settings_version=1) == ["firing waste research"]
+
+
 def test_scope_overrides_and_severity(table: DynamoTable) -> None:
     rule = (
         WASTE.replace("for_hours: 2", "for_hours: 1, severity: critical, scope: {namespaces: [r*, p*]}")

@@ -196,6 +196,18 @@ def test_weekly_digest_is_sent_once_to_each_business_unit(table: DynamoTable) ->
     assert (research.since, research.hour) == (START + (monday - 168) * HOUR, START + (monday - 1) * HOUR)
 
 
+def test_digest_names_no_top_wasters_by_estimates_of_earlier_settings(table: DynamoTable) -> None:
+    text = settings_with_rules("rule: digest, every: week, at: '09:00', time_zone: Asia/Kolkata")
+    fleet = Fleet(table, text + "utilization: {sources: [pod, cluster]}\n")
+    fleet.push(text)
+    monday = (7 - START.weekday()) % 7 * 24 + 168
+    fleet.publish(monday - 168, pod(gpus=4, use="0", utilization_source="cluster"), settings_version=1)
+    fleet.publish(monday - 1, EIGHT, settings_version=2)
+    fleet.tick(monday + 4)
+    (digest,) = fleet.history.between("*", START, fleet.now)
+    assert (digest.figures["cost_usd"], digest.workloads) == (Decimal(144), ())
+
+
 def test_digest_compares_only_amounts_of_the_same_currency(table: DynamoTable) -> None:
     fleet = Fleet(table, settings_with_rules("rule: digest, every: week, at: '09:00', time_zone: Asia/Kolkata"))
     monday = (7 - START.weekday()) % 7 * 24 + 168

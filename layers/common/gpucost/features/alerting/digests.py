@@ -14,7 +14,6 @@ from gpucost.features.alerting.formatting import format_threshold, rounded_perce
 from gpucost.features.alerting.model import Notification, Subject, WastefulWorkload
 from gpucost.features.alerting.muting import time_zone_of
 from gpucost.features.alerting.ports import RuleInputs, WorkloadSaving
-from gpucost.features.alerting.rule_kinds.idle_workload import MEASURED_UTILIZATION_SOURCES
 from gpucost.features.alerting.scope_update import notification_id
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import DigestRule, RuleSettings
@@ -90,7 +89,8 @@ class Digests:
         ]
         if not units:
             return
-        top_wasters, recommendations = self._top_wasters(clusters, start, end), self._recommendation_notes(clusters)
+        top_wasters = self._top_wasters(days, clusters, start, end)
+        recommendations = self._recommendation_notes(clusters)
         unknown_hours = len(clusters) * ((end - start) // HOUR) - _count_hours_with_figures(days)
         is_comparable = _currencies(days) == _currencies(previous_days)
         for unit in units:
@@ -113,10 +113,11 @@ class Digests:
             yield DueDigest(rule_name, period, notification)
 
     def _top_wasters(
-        self, clusters: Sequence[str], start: datetime, end: datetime
+        self, days: Sequence[DaySummary], clusters: Sequence[str], start: datetime, end: datetime
     ) -> dict[str, tuple[WastefulWorkload, ...]]:
-        """Return the top wasters by business unit; none where the settings allow estimated utilization."""
-        if not set(self._settings.utilization.sources) <= MEASURED_UTILIZATION_SOURCES:
+        """Return the top wasters by business unit; none if settings of any hour allow estimated utilization."""
+        settings_versions = {manifest.settings_version for day in days for manifest in day.manifests}
+        if any(map(self._inputs.allows_estimates, settings_versions)):
             return {}
         sums = sum_by_key(
             (_unit_and_workload(fact), costs)

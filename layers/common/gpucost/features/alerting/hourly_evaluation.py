@@ -6,12 +6,11 @@ from datetime import datetime, timedelta
 from gpucost.core.hours import HOUR
 from gpucost.core.ledger import HourSummary
 from gpucost.features.alerting.model import Alert, EvaluationCursor
-from gpucost.features.alerting.ports import AlertStateStore, ScopeStates
+from gpucost.features.alerting.ports import AlertStateStore, RuleInputs, ScopeStates
 from gpucost.features.alerting.rule_evaluation import HourFigures, evaluate_rule
 from gpucost.features.alerting.scope_update import ScopeUpdate
 from gpucost.features.alerting.settings import SettingsWithAlerts
 from gpucost.features.alerting.settings.rules import IdleWorkloadRule, RuleSettings, UnallocatedRule, WasteRule
-from gpucost.storage.ports import PublishedHours
 
 CROSS_CLUSTER_WASTE_SCOPE = "*hours"
 """The scope of waste rules over several clusters. No cluster can have this name."""
@@ -25,12 +24,13 @@ class HourlyRuleEvaluator:
     """Evaluates the rules that need a single published hour: waste, idle workloads and unallocated capacity.
 
     Args:
-        ledger: published hours.
+        inputs: what rules read.
         state_store: stored alert states.
     """
 
-    def __init__(self, ledger: PublishedHours, state_store: AlertStateStore) -> None:
-        self._ledger = ledger
+    def __init__(self, inputs: RuleInputs, state_store: AlertStateStore) -> None:
+        self._ledger = inputs.ledger
+        self._allows_estimates = inputs.allows_estimates
         self._state_store = state_store
 
     def evaluate_cluster(self, settings: SettingsWithAlerts, cluster: str, newest: datetime) -> None:
@@ -85,9 +85,8 @@ class HourlyRuleEvaluator:
                 if not selected:
                     continue
                 if selected not in figures_by_clusters:
-                    figures_by_clusters[selected] = HourFigures(
-                        self._ledger, [by_cluster[selected_name] for selected_name in selected], cluster
-                    )
+                    selected_summaries = [by_cluster[selected_name] for selected_name in selected]
+                    figures_by_clusters[selected] = self._figures(selected_summaries, cluster)
                 for finding in evaluate_rule(
                     rule, settings, figures_by_clusters[selected], update.alerts_of_rule(name)
                 ):
@@ -112,10 +111,13 @@ class HourlyRuleEvaluator:
         cluster: str,
         restated: Sequence[HourSummary],
     ) -> None:
-        for hour_figures in (HourFigures(self._ledger, [summary], cluster) for summary in restated):
+        for hour_figures in (self._figures([summary], cluster) for summary in restated):
             for name, rule in rules.items():
                 for finding in evaluate_rule(rule, settings, hour_figures, update.alerts_of_rule(name)):
                     update.apply_restated_finding(name, finding)
+
+    def _figures(self, summaries: Sequence[HourSummary], cluster: str) -> HourFigures:
+        return HourFigures(self._ledger, summaries, cluster, self._allows_estimates)
 
     def _summaries(self, cluster: str, start: datetime, end: datetime) -> dict[datetime, HourSummary]:
         """Read the hours of a period that have figures."""

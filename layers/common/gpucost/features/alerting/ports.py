@@ -114,6 +114,8 @@ class RuleInputs:
     spend_store: SpendStore
     read_spot_fetch_time: ReadSpotFetchTime
     count_dead_letters: CountDeadLetters
+    allows_estimates: Callable[[int], bool]
+    """Whether a version of the settings allows estimated utilization, so that lines of its hours may have it."""
     read_savings: ReadSavings | None = None
     """Used by digests; None leaves recommendations out."""
 

@@ -57,7 +57,7 @@ def replay(
         count_dead_letters=lambda: None,
     )
     alert_states = _InMemoryAlertStateStore()
-    hourly = HourlyRuleEvaluator(inputs.ledger, alert_states)
+    hourly = HourlyRuleEvaluator(inputs, alert_states)
     scheduled = ScheduledRuleEvaluator(past_inputs, alert_states)
     published = {
         cluster.name: {

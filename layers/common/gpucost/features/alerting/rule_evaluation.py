@@ -11,7 +11,7 @@ from gpucost.core.ledger import HourSummary
 from gpucost.features.alerting.model import Alert, Subject, WastefulWorkload
 from gpucost.features.alerting.rule_kinds import idle_workload as idle
 from gpucost.features.alerting.rule_kinds import unallocated, waste
-from gpucost.features.alerting.rule_kinds.idle_workload import MEASURED_UTILIZATION_SOURCES, IdleThresholds
+from gpucost.features.alerting.rule_kinds.idle_workload import IdleThresholds
 from gpucost.features.alerting.rule_kinds.unallocated import UnallocatedThreshold
 from gpucost.features.alerting.rule_kinds.waste import WasteThresholds
 from gpucost.features.alerting.scope_update import Finding
@@ -34,14 +34,22 @@ class HourFigures:
         ledger: published hours.
         summaries: the hour's summaries, of one or more clusters.
         cluster: the cluster's name; empty for several clusters.
+        allows_estimates: whether a version of the settings allows estimated utilization.
     """
 
-    def __init__(self, ledger: PublishedHours, summaries: Sequence[HourSummary], cluster: str) -> None:
+    def __init__(
+        self,
+        ledger: PublishedHours,
+        summaries: Sequence[HourSummary],
+        cluster: str,
+        allows_estimates: Callable[[int], bool],
+    ) -> None:
         self._ledger = ledger
         self._summaries = summaries
         self.cluster = cluster
         self.hour = summaries[0].start
         self.currency = summaries[0].manifest.currency
+        self._allows_estimates = allows_estimates
         self.costs_by_unit_and_namespace = sum_by_key(costs for summary in summaries for costs in summary.costs.items())
         self._lines: dict[str, Sequence[Line]] = {}
         self._all_lines: Mapping[str, Sequence[Line]] | None = None
@@ -50,6 +58,12 @@ class HourFigures:
     def costs_by_unit(self) -> CostTable[str]:
         """Costs by business unit."""
         return self.costs_by_unit_and_namespace.group_by(itemgetter(0))
+
+    @cached_property
+    def may_have_estimates(self) -> bool:
+        """Whether lines may have estimated utilization. Restated hours were measured with settings they do not name."""
+        manifests = [summary.manifest for summary in self._summaries]
+        return any(manifest.version > 1 or self._allows_estimates(manifest.settings_version) for manifest in manifests)
 
     @cached_property
     def nodes(self) -> Sequence[NodeHour]:
@@ -93,7 +107,7 @@ def evaluate_rule(
     elif hour_figures.currency != settings.pricing.currency:
         return
     elif isinstance(rule, WasteRule):
-        yield from _waste_findings(rule, settings, hour_figures, active_alerts)
+        yield from _waste_findings(rule, hour_figures, active_alerts)
     elif isinstance(rule, UnallocatedRule):
         yield from _unallocated_findings(rule, hour_figures, active_alerts)
 
@@ -108,15 +122,12 @@ def firing_policy(rule: RuleSettings) -> FiringPolicy:
     return FiringPolicy(rule.for_hours, rule.keep_firing_hours)
 
 
-def _waste_findings(
-    rule: WasteRule, settings: SettingsWithAlerts, hour_figures: HourFigures, active_alerts: Sequence[Alert]
-) -> Iterator[Finding]:
+def _waste_findings(rule: WasteRule, hour_figures: HourFigures, active_alerts: Sequence[Alert]) -> Iterator[Finding]:
     units = (
         sum_by_business_unit(hour_figures.costs_by_unit_and_namespace, rule.scope.has_namespace)
         if rule.scope.namespaces
         else hour_figures.costs_by_unit
     )
-    has_estimates = not set(settings.utilization.sources) <= MEASURED_UTILIZATION_SOURCES
     for unit in _units_with_costs_or_alerts(units, active_alerts):
         if not rule.scope.has_unit(unit):
             continue
@@ -124,7 +135,7 @@ def _waste_findings(
         effective_rule, costs = rule.for_subject(subject), units.get(unit, Costs())
         thresholds = WasteThresholds(effective_rule.waste_usd_per_hour, effective_rule.waste_percent)
         is_breach = thresholds.breached_by(costs)
-        if is_breach and has_estimates:
+        if is_breach and hour_figures.may_have_estimates:
             costs = _sum_with_estimates_unmeasured(
                 line for line in hour_figures.lines_of_unit(unit) if rule.scope.has_namespace(line.namespace)
             )

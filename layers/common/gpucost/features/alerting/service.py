@@ -57,7 +57,7 @@ class AlertService:
         self._silences = silences
         self._make_notifiers = notifiers
         self._clock = clock
-        self._hourly_evaluator = HourlyRuleEvaluator(inputs.ledger, state_store)
+        self._hourly_evaluator = HourlyRuleEvaluator(inputs, state_store)
         self._scheduled_evaluator = ScheduledRuleEvaluator(inputs, state_store)
         self._amp_alert_handler = AmpAlertHandler(state_store)
 

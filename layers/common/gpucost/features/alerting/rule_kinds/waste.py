@@ -1,10 +1,15 @@
 """Waste: a business unit wastes a minimum amount per hour and a minimum part of what it holds."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
 from gpucost.core.amounts import Costs, to_decimal
+from gpucost.core.errors import GpuCostError
 from gpucost.features.alerting.formatting import format_for_hours, format_threshold, rounded_percent
+from gpucost.features.alerting.rule_kinds.idle_workload import MEASURED_UTILIZATION_SOURCES
+from gpucost.features.alerting.settings import SettingsWithAlerts
+from gpucost.storage.ports import SettingsStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +42,16 @@ def notification_figures(costs: Costs) -> dict[str, Decimal | None]:
         "allocated_usd_per_hour": to_decimal(costs.allocated_usd),
         "waste_percent": rounded_percent(costs.waste_usd, costs.allocated_usd) or Decimal("0.0"),
     }
+
+
+def estimates_check(settings_store: SettingsStore[SettingsWithAlerts]) -> Callable[[int], bool]:
+    """Return a check whether a version of the settings allows estimated utilization. An unreadable version may."""
+
+    def allows_estimates(version: int) -> bool:
+        try:
+            sources = settings_store.version(version).settings.utilization.sources
+        except GpuCostError:
+            return True
+        return not set(sources) <= MEASURED_UTILIZATION_SOURCES
+
+    return allows_estimates
